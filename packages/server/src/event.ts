@@ -1,0 +1,61 @@
+/** The one normal form that every log format is turned into, and the closed sets it is made of. */
+
+/** The 13 attack categories, in the order of the interface specification. */
+export const CATEGORIES = [
+  'xss',
+  'sqli',
+  'cmdi',
+  'cc',
+  'custom',
+  'illegal',
+  'lfi',
+  'robot',
+  'antitamper',
+  'rfi',
+  'vuln',
+  'whiteblackip',
+  'webshell',
+] as const;
+
+export type Category = (typeof CATEGORIES)[number];
+
+const CATEGORY_NUMBERS: ReadonlyMap<string, number> = new Map(CATEGORIES.map((name, number) => [name, number]));
+
+/** The position of a category in CATEGORIES, or undefined when the name is none of the thirteen. */
+export function categoryNumber(name: string): number | undefined {
+  return CATEGORY_NUMBERS.get(name);
+}
+
+/** What one log record says: `count` times a request, an attack, or a request that was an attack. */
+export interface Event {
+  /** Milliseconds since the epoch, a whole number. */
+  time: number;
+  /** The registered host, or null for traffic of no known host (it counts in the project's total only). */
+  hostId: string | null;
+  request: boolean;
+  attack: Category | null;
+  count: number;
+}
+
+/** Why a log record was not counted. A closed set, because operators alert on it and it is a key in the store. */
+export const DROP_REASONS = {
+  line_too_long: 'the line is longer than the limit of 1 MiB',
+  not_json: 'the line is not JSON',
+  not_an_object: 'the line is JSON, but not an object',
+  bad_time: '`time` is missing, or neither whole milliseconds nor ISO 8601 with an offset',
+  bad_host: '`host` or `host_id` is not a string, or `host_id` is not an ID',
+  bad_request: '`request` is not true or false',
+  bad_attack: '`attack` is none of the 13 category names',
+  bad_count: '`count` is not a whole number from 1 to 1,000,000',
+  nothing_to_count: 'the record is neither a request nor an attack',
+  too_old: 'the event is older than the retention time',
+  in_future: 'the event is more than 24 hours in the future',
+} as const;
+
+export type DropReason = keyof typeof DROP_REASONS;
+
+/** Bounds what one line can add, so that a typing error cannot bury a month of real traffic. */
+export const EVENT_COUNT_MAX = 1_000_000;
+
+/** Domain and project IDs alike: what the `hosts` parameter and the path accept. */
+export const ID_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;

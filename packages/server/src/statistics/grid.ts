@@ -1,0 +1,33 @@
+/** The points of a timeline: which interval a range gets, and where its edges stand. */
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** The first row whose range is long enough decides. All intervals divide a day, so local midnight is an edge. */
+const INTERVALS = [
+  { range_ms_max: DAY_MS, interval_ms: MINUTE_MS },
+  { range_ms_max: 3 * DAY_MS, interval_ms: 5 * MINUTE_MS },
+  { range_ms_max: 7 * DAY_MS, interval_ms: 10 * MINUTE_MS },
+  { range_ms_max: 31 * DAY_MS, interval_ms: HOUR_MS },
+  { range_ms_max: Number.POSITIVE_INFINITY, interval_ms: DAY_MS },
+] as const;
+
+/**
+ * The edges of the points that partition `[from, to)`: `from`, every boundary of the local clock strictly
+ * inside, `to`. Point i is `[edges[i], edges[i + 1])`. An empty range has no points, so no edges.
+ */
+export function gridEdges(from: number, to: number, offset_ms: number): number[] {
+  if (from === to) return [];
+  const interval = intervalOf(to - from);
+  const edges = [from];
+  const firstBoundary = Math.floor((from + offset_ms) / interval) * interval + interval - offset_ms;
+  for (let edge = firstBoundary; edge < to; edge += interval) edges.push(edge);
+  edges.push(to);
+  return edges;
+}
+
+export function intervalOf(range_ms: number): number {
+  for (const row of INTERVALS) if (range_ms <= row.range_ms_max) return row.interval_ms;
+  throw new Error('the last row of INTERVALS has no upper bound');
+}

@@ -1,0 +1,82 @@
+/** From what a caller says about time to a half-open range of milliseconds. */
+import { ApiError } from '../errors.ts';
+
+const DAY_MS = 24 * 3_600_000;
+
+/** Ten years, leap days included: far beyond any retention time, and bounds a timeline to 3,654 points. */
+export const RANGE_MS_MAX = 3_653 * DAY_MS;
+
+/** The API family's named spans: the first and the last local day they hold, counted from today. `null` = until now. */
+const RECENT = {
+  today: { first: 0, last: null },
+  yesterday: { first: -1, last: -1 },
+  '3days': { first: -2, last: null },
+  '1week': { first: -6, last: null },
+  '1month': { first: -29, last: null },
+} as const;
+
+export const RECENT_NAMES = Object.keys(RECENT);
+
+export interface Range {
+  from: number;
+  to: number;
+}
+
+export interface RangeParameters {
+  from?: string | undefined;
+  to?: string | undefined;
+  recent?: string | undefined;
+}
+
+export function parseRange(parameters: RangeParameters, offset_ms: number, now: number): Range {
+  if (parameters.recent !== undefined) return recentRange(parameters.recent, offset_ms, now);
+  const from = parseMilliseconds('from', parameters.from);
+  const to = parseMilliseconds('to', parameters.to);
+  if (from > to) throw new ApiError('WAF.1025', `from (${from}) is after to (${to})`);
+  if (to - from > RANGE_MS_MAX) throw new ApiError('WAF.1025', 'from and to are more than ten years apart');
+  return { from, to };
+}
+
+function recentRange(recent: string, offset_ms: number, now: number): Range {
+  if (!Object.hasOwn(RECENT, recent)) {
+    throw new ApiError('WAF.1025', `recent is '${excerpt(recent)}', but must be one of ${RECENT_NAMES.join(', ')}`);
+  }
+  // The check above is what makes the name a key.
+  const span = RECENT[recent as keyof typeof RECENT];
+  const today = Math.floor((now + offset_ms) / DAY_MS) * DAY_MS - offset_ms;
+  return {
+    from: today + span.first * DAY_MS,
+    to: span.last === null ? now : today + (span.last + 1) * DAY_MS,
+  };
+}
+
+function parseMilliseconds(name: 'from' | 'to', text: string | undefined): number {
+  if (text === undefined) throw new ApiError('WAF.1025', `${name} is required (milliseconds since the epoch)`);
+  const value = Number(text);
+  if (!/^-?[0-9]+$/.test(text)) {
+    throw new ApiError('WAF.1025', `${name} is '${excerpt(text)}', but must be an integer (milliseconds since the epoch)`);
+  }
+  if (value < 0) throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is negative`);
+  if (!Number.isSafeInteger(value)) throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is out of range`);
+  return value;
+}
+
+/** The offset of `+HH:MM` or `-HH:MM` in milliseconds. */
+export function parseTimezone(text: string | undefined): number {
+  if (text === undefined) return 0;
+  // A `+` that the client did not percent-encode arrives as a space.
+  const match = /^([+\- ])([0-9]{2}):([0-5][0-9])$/.exec(text);
+  const minutes = match ? (match[1] === '-' ? -1 : 1) * (Number(match[2]) * 60 + Number(match[3])) : Number.NaN;
+  if (!(minutes >= -12 * 60 && minutes <= 14 * 60)) {
+    throw new ApiError(
+      'WAF.1001',
+      `timezone is '${excerpt(text)}', but must be an offset like +08:00, from -12:00 to +14:00`,
+    );
+  }
+  return minutes * 60_000;
+}
+
+/** A wrong value is quoted back so that its sender finds it, but never at length. */
+export function excerpt(text: string): string {
+  return text.length <= 64 ? text : `${text.slice(0, 64)}...`;
+}

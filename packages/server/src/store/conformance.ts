@@ -1,0 +1,340 @@
+/** One suite for every store. The laws are checked against the plain memory store, on random events and questions. */
+import fc from 'fast-check';
+import { afterEach, describe, expect, test } from 'vitest';
+import { CATEGORIES, type Event } from '../event.ts';
+import { gridEdges } from '../statistics/grid.ts';
+import { memoryStore } from './memory.ts';
+import { type Batch, type Store, StoreUnavailable } from './store.ts';
+
+export interface StoreUnderTest {
+  store: Store;
+  destroy(): Promise<void>;
+}
+
+export interface DurableStoreUnderTest extends StoreUnderTest {
+  /** Closes the store and opens what it left behind. */
+  reopen(): Promise<Store>;
+}
+
+const DAY_MS = 86_400_000;
+const NOW = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
+const HOSTNAMES = ['a.example', 'b.example', 'c.example', 'd.example'];
+
+/** Moments near enough to each other that cells, chunks and edges meet: some random, some on and around boundaries. */
+const moment = fc.oneof(
+  fc.integer({ min: NOW - 40 * DAY_MS, max: NOW }),
+  fc.integer({ min: NOW - 90_000, max: NOW }),
+  fc
+    .tuple(fc.integer({ min: 0, max: 40 * 24 * 4 }), fc.integer({ min: -1, max: 1 }))
+    .map(([quarters, off]) => Math.floor(NOW / 900_000 - quarters) * 900_000 + off),
+);
+
+interface Drawn extends Omit<Event, 'hostId'> {
+  host: number | null;
+}
+
+const event: fc.Arbitrary<Drawn> = fc.record({
+  time: moment,
+  host: fc.option(fc.integer({ min: 0, max: HOSTNAMES.length - 1 })),
+  request: fc.boolean(),
+  attack: fc.option(fc.constantFrom(...CATEGORIES)),
+  count: fc.oneof({ weight: 5, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 1_000_000 })),
+});
+
+const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });
+const hostSet = fc.option(fc.uniqueArray(fc.integer({ min: 0, max: HOSTNAMES.length }), { maxLength: 5 }));
+const edges = fc.oneof(
+  fc.uniqueArray(moment, { minLength: 2, maxLength: 12 }).map((times) => times.sort((a, b) => a - b)),
+  fc
+    .tuple(moment, moment, fc.integer({ min: -12 * 4, max: 14 * 4 }))
+    .filter(([a, b]) => a !== b)
+    .map(([a, b, quarters]) => gridEdges(Math.min(a, b), Math.max(a, b), quarters * 900_000)),
+);
+const question = fc.record({ hosts: hostSet, edges });
+
+export function storeConformance(name: string, create: (now: () => number) => Promise<StoreUnderTest>): void {
+  describe(`${name} keeps the contract of a store`, () => {
+    const opened: StoreUnderTest[] = [];
+    async function fresh(): Promise<StoreUnderTest> {
+      const created = await create(() => NOW);
+      opened.push(created);
+      return created;
+    }
+    afterEach(async () => {
+      for (const { destroy } of opened.splice(0)) await destroy();
+    });
+
+    test('equals the oracle for any events, hosts and edges', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(batches, fc.array(question, { minLength: 1, maxLength: 5 }), async (drawn, questions) => {
+          const project = `p${run++}`;
+          const oracle = memoryStore(() => NOW);
+          const ids = await addHosts(store, project);
+          expect(await addHosts(oracle, project)).toEqual(ids);
+          for (const events of drawn) {
+            expect(await store.append(batch(project, ids, events))).toEqual(
+              await oracle.append(batch(project, ids, events)),
+            );
+          }
+          await expectSameAnswers(store, oracle, project, ids, questions);
+        }),
+        { numRuns: 150 },
+      );
+    });
+
+    test('the order and the size of batches do not matter', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(fc.array(event, { maxLength: 40 }), fc.nat(), question, async (events, seed, asked) => {
+          const [one, other] = [`one${run}`, `other${run++}`];
+          const oneIds = await addHosts(store, one);
+          const otherIds = await addHosts(store, other);
+          await store.append(batch(one, oneIds, events));
+          const shuffled = events.toSorted((a, b) => ((a.time * 31 + seed) % 101) - ((b.time * 31 + seed) % 101));
+          await Promise.all(shuffled.map((single) => store.append(batch(other, otherIds, [single]))));
+          const ask = (project: string, ids: string[]) =>
+            store.series({ project, hosts: pick(ids, asked.hosts), edges: asked.edges });
+          expect(await ask(other, otherIds)).toEqual(await ask(one, oneIds));
+        }),
+        { numRuns: 40 },
+      );
+    });
+
+    test('adjacent ranges add up, and the distribution adds up to the attacks', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 2_000, seed: 7 });
+      await store.append(batch('p', ids, drawn));
+      await fc.assert(
+        fc.asyncProperty(moment, moment, moment, hostSet, async (x, y, z, set) => {
+          const [a = 0, b = 0, c = 0] = [x, y, z].sort((m, n) => m - n);
+          const hosts = pick(ids, set);
+          const totals = (from: number, to: number) => store.totals({ project: 'p', hosts, from, to });
+          const whole = await totals(a, c);
+          const left = await totals(a, b);
+          const right = await totals(b, c);
+          expect(whole).toEqual(left.map((n, i) => n + (right[i] ?? 0)));
+          const series = await store.series({ project: 'p', hosts, edges: [a, b, c] });
+          expect(sum(series.attacks)).toBe(sum(whole));
+        }),
+      );
+    });
+
+    test('an event at an edge belongs to what begins there', async () => {
+      const { store } = await fresh();
+      await store.append(batch('p', [], [drawnAt(NOW)]));
+      const { requests } = await store.series({ project: 'p', edges: [NOW - 1, NOW, NOW + 1, NOW + 2] });
+      expect([...requests]).toEqual([0, 1, 0]);
+    });
+
+    test('counts far beyond 2^32 are exact', async () => {
+      const { store } = await fresh();
+      const events = Array.from({ length: 9_001 }, () => ({ ...drawnAt(NOW), count: 1_000_000 }));
+      await store.append(batch('p', [], events));
+      await store.append(batch('p', [], [drawnAt(NOW)]));
+      const { requests } = await store.series({ project: 'p', edges: [NOW - DAY_MS, NOW + 1] });
+      expect(requests[0]).toBe(9_001_000_001);
+    });
+
+    test('a batch id seen before under the same source changes nothing', async () => {
+      const { store } = await fresh();
+      const first = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };
+      expect(await store.append(first)).toMatchObject({ kind: 'appended' });
+      expect(await store.append(first)).toEqual({ kind: 'duplicate' });
+      expect(await store.append({ ...first, source: { name: 'another', format: 'events' } })).toMatchObject({
+        kind: 'appended',
+      });
+      expect(await store.append({ ...first, project: 'q' })).toMatchObject({ kind: 'appended' });
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([2]);
+      expect((await store.sources('p')).map(({ events }) => events)).toEqual([1, 1]);
+    });
+
+    test('the same batch sent many times at once counts once', async () => {
+      const { store } = await fresh();
+      const same = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };
+      const kinds = (await Promise.all(Array.from({ length: 20 }, () => store.append(same)))).map(({ kind }) => kind);
+      expect(kinds.filter((kind) => kind === 'appended')).toHaveLength(1);
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([1]);
+    });
+
+    test('batches of a file are found by the one before them', async () => {
+      const { store } = await fresh();
+      const link = (id: string, after: string, bytes: number) =>
+        store.append({ ...batch('p', [], [drawnAt(NOW)]), id, link: { after, bytes } });
+      await link('one', '', 10);
+      await link('another', '', 20);
+      await link('two', 'one', 30);
+      const byId = (links: { id: string }[]) => links.sort((a, b) => (a.id < b.id ? -1 : 1));
+      expect(byId(await store.batchesAfter('p', 'test', ''))).toEqual([
+        { id: 'another', bytes: 20 },
+        { id: 'one', bytes: 10 },
+      ]);
+      expect(await store.batchesAfter('p', 'test', 'one')).toEqual([{ id: 'two', bytes: 30 }]);
+      expect(await store.batchesAfter('p', 'test', 'two')).toEqual([]);
+      expect(await store.batchesAfter('p', 'nobody', '')).toEqual([]);
+      expect(await store.batchesAfter('q', 'test', '')).toEqual([]);
+    });
+
+    test('a host name has one ID, an ID one name, and the limit holds', async () => {
+      const { store } = await fresh();
+      const add = (hostname: string, id?: string) => store.addHost({ project: 'p', hostname, id, limit: 3 });
+      const added = await add('b.example');
+      expect(added).toMatchObject({ kind: 'added', host: { hostname: 'b.example', created: NOW } });
+      expect(added.kind === 'added' && added.host.id).toMatch(/^[0-9a-f]{32}$/);
+      expect(await add('b.example', 'other')).toEqual({ ...added, kind: 'exists' });
+      expect(await add('a.example', 'chosen')).toMatchObject({ kind: 'added', host: { id: 'chosen' } });
+      expect(await add('c.example', 'chosen')).toMatchObject({ kind: 'id_taken', host: { hostname: 'a.example' } });
+      expect(await add('d.example')).toMatchObject({ kind: 'added' });
+      expect(await add('e.example')).toEqual({ kind: 'full' });
+      expect(await add('a.example')).toMatchObject({ kind: 'exists' });
+      expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['a.example', 'b.example', 'd.example']);
+      expect(await store.hosts('q')).toEqual([]);
+    });
+
+    test('callers that add the same host at once get the same ID', async () => {
+      const { store } = await fresh();
+      const added = await Promise.all(
+        Array.from({ length: 10 }, () => store.addHost({ project: 'p', hostname: 'a.example', limit: 10 })),
+      );
+      expect(new Set(added.map((one) => 'host' in one && one.host.id)).size).toBe(1);
+      expect(await store.hosts('p')).toHaveLength(1);
+    });
+
+    test('projects and unknown hosts are apart', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), host: 0 }]));
+      const unknown = { ...batch('p', [], []), events: [{ ...drawnAt(NOW), hostId: 'unknown' }] };
+      expect(await store.append(unknown)).toMatchObject({ unknownHosts: 1 });
+      const ask = async (project: string, hosts?: string[]) =>
+        (await store.series({ project, hosts, edges: [0, NOW + 1] })).requests[0];
+      expect(await ask('p')).toBe(2);
+      expect(await ask('p', [ids[0] ?? ''])).toBe(1);
+      expect(await ask('p', [ids[0] ?? '', ids[0] ?? ''])).toBe(1);
+      expect(await ask('p', ['unknown'])).toBe(0);
+      expect(await ask('p', [])).toBe(0);
+      expect(await ask('q')).toBe(0);
+    });
+
+    test('a source tells what it sent, what was dropped, and its first and last event', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      await store.append({ ...batch('p', ids, [{ ...drawnAt(NOW - 5), host: 1 }]), dropped: { bad_time: 2 } });
+      await store.append({ ...batch('p', ids, [{ ...drawnAt(NOW - 9), host: 0 }]), dropped: { bad_time: 1 } });
+      await store.append({ ...batch('p', ids, []), source: { name: 'empty', format: 'f' }, dropped: { not_json: 1 } });
+      const [empty, test] = await store.sources('p');
+      expect(empty).toMatchObject({ name: 'empty', events: 0, first_seen: null, last_seen: null, hosts: [] });
+      expect(test).toEqual({
+        id: expect.stringMatching(/^[0-9a-f]{32}$/),
+        name: 'test',
+        format: 'events',
+        hosts: [ids[0], ids[1]].sort(),
+        events: 2,
+        dropped: { bad_time: 3 },
+        first_seen: NOW - 9,
+        last_seen: NOW - 5,
+      });
+      expect(await store.sources('q')).toEqual([]);
+    });
+
+    test('after a prune nothing before the horizon counts, to the millisecond, and late events are refused', async () => {
+      const { store } = await fresh();
+      const oracle = memoryStore(() => NOW);
+      const ids = await addHosts(store, 'p');
+      await addHosts(oracle, 'p');
+      const drawn = fc.sample(event, { numRuns: 500, seed: 11 });
+      for (const each of [store, oracle]) await each.append(batch('p', ids, drawn));
+      for (const before of [NOW - 20 * DAY_MS + 12_345, NOW - 30_001, NOW - 50_000]) {
+        await store.prune(before);
+        await oracle.prune(before);
+        await fc.assert(
+          fc.asyncProperty(question, (asked) => expectSameAnswers(store, oracle, 'p', ids, [asked])),
+          { numRuns: 50 },
+        );
+      }
+      const late = batch('p', ids, [drawnAt(NOW - 30_002), drawnAt(NOW - 30_001)]);
+      expect(await store.append(late)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
+      expect((await store.sources('p'))[0]?.dropped).toEqual({ too_old: 1 });
+    });
+
+    test('a closed store says so', async () => {
+      const { store } = await fresh();
+      await store.close();
+      await expect(store.ping()).rejects.toThrow(StoreUnavailable);
+      await expect(store.append(batch('p', [], []))).rejects.toThrow(StoreUnavailable);
+      await expect(store.totals({ project: 'p', from: 0, to: 1 })).rejects.toThrow(StoreUnavailable);
+      await expect(store.series({ project: 'p', edges: [0, 1] })).rejects.toThrow(StoreUnavailable);
+    });
+  });
+}
+
+/** What a store that outlives its process keeps besides. */
+export function durableStoreConformance(
+  name: string,
+  create: (now: () => number) => Promise<DurableStoreUnderTest>,
+): void {
+  storeConformance(name, create);
+  describe(`${name} is durable`, () => {
+    test('opening again changes nothing', async () => {
+      const { store, reopen, destroy } = await create(() => NOW);
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 300, seed: 3 });
+      const first = { ...batch('p', ids, drawn), id: 'x', link: { after: '', bytes: 5 } };
+      await store.append(first);
+      await store.prune(NOW - 35 * DAY_MS);
+      const query = { project: 'p', hosts: ids.slice(0, 2), edges: gridEdges(NOW - 39 * DAY_MS, NOW, 20_700_000) };
+      const before = [await store.series(query), await store.hosts('p'), await store.sources('p')];
+      const again = await reopen();
+      expect([await again.series(query), await again.hosts('p'), await again.sources('p')]).toEqual(before);
+      expect(await again.append(first)).toEqual({ kind: 'duplicate' });
+      await destroy();
+    });
+  });
+}
+
+async function addHosts(store: Store, project: string): Promise<string[]> {
+  const added = await Promise.all(HOSTNAMES.map((hostname) => store.addHost({ project, hostname, limit: 1_000 })));
+  return added.map((one) => ('host' in one ? one.host.id : ''));
+}
+
+function batch(project: string, ids: readonly string[], events: readonly Drawn[]): Batch {
+  return {
+    project,
+    source: { name: 'test', format: 'events' },
+    events: events.map(({ host, ...rest }) => ({ ...rest, hostId: host === null ? null : (ids[host] ?? null) })),
+    dropped: {},
+  };
+}
+
+function drawnAt(time: number): Drawn & { hostId: null } {
+  return { time, host: null, hostId: null, request: true, attack: null, count: 1 };
+}
+
+/** A number beyond the hosts stands for an ID that the project does not have. */
+function pick(ids: readonly string[], set: readonly number[] | null): string[] | undefined {
+  return set?.map((number) => ids[number] ?? 'none');
+}
+
+async function expectSameAnswers(
+  store: Store,
+  oracle: Store,
+  project: string,
+  ids: readonly string[],
+  questions: readonly { hosts: number[] | null; edges: number[] }[],
+): Promise<void> {
+  for (const { hosts: set, edges } of questions) {
+    const hosts = pick(ids, set);
+    expect(await store.series({ project, hosts, edges })).toEqual(await oracle.series({ project, hosts, edges }));
+    const range = { project, hosts, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+    expect(await store.totals(range)).toEqual(await oracle.totals(range));
+  }
+}
+
+function sum(counts: Float64Array): number {
+  return counts.reduce((total, n) => total + n, 0);
+}

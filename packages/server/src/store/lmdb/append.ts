@@ -1,0 +1,98 @@
+/** The write side: one group of batches in one transaction. */
+import { derivedId } from '../ids.ts';
+import { type Appended, type Batch, tallySource } from '../store.ts';
+import { mergeCells, Writer } from './cells.ts';
+import { cellsKey, type ProjectRecord, type Schema, type SourceRecord } from './schema.ts';
+import { SCOPES_MAX, Tally } from './tally.ts';
+
+const DAY_MS = 86_400_000;
+
+/** Runs inside a write transaction; when it throws, the caller must roll back. */
+export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
+  const tally = new Tally();
+  const horizon = schema.meta.get('horizon') ?? 0;
+  const results = batches.map((batch) => appendBatch(schema, batch, tally, horizon, now));
+  const writer = new Writer();
+  const key = Buffer.allocUnsafe(9);
+  for (const additions of tally.records()) {
+    cellsKey(additions.level, additions.chunk, additions.scope, key);
+    schema.cells.putSync(key, mergeCells(schema.cells.getBinaryFast(key), additions, writer));
+  }
+  return results;
+}
+
+/** Everything of a batch but its cells, which the whole group adds at once. */
+function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number, now: number): Appended {
+  const project = openProject(schema, batch.project);
+  const source = openSource(schema, project, batch);
+  if (batch.id !== undefined && schema.batches.doesExist([source.number, batch.id])) return { kind: 'duplicate' };
+
+  const scopes = new Map<string, number | null>();
+  const counted = batch.events.filter(({ time }) => time >= horizon);
+  let latest = project.latest;
+  let unknownHosts = 0;
+  for (const event of counted) {
+    const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
+    if (scope === null && event.hostId !== null) unknownHosts++;
+    if (event.time > latest) latest = event.time;
+    tally.add(event, project.scope, scope);
+  }
+  schema.projects.putSync(batch.project, { ...project, latest });
+
+  for (const [id, scope] of scopes) {
+    if (scope !== null && !schema.sourceHosts.doesExist([source.number, id])) {
+      schema.sourceHosts.putSync([source.number, id], true);
+    }
+  }
+  const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted);
+  schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
+  if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
+  return { kind: 'appended', beforeHorizon: batch.events.length - counted.length, unknownHosts };
+}
+
+function rememberBatch(schema: Schema, source: number, batch: Batch, id: string, latest: number): void {
+  const day = Math.floor(latest / DAY_MS);
+  schema.batches.putSync([source, id], batch.link ? { day, after: batch.link.after } : { day });
+  schema.batchDays.putSync([day, source, id], true);
+  if (batch.link) schema.batchLinks.putSync([source, batch.link.after, id], batch.link.bytes);
+}
+
+export function openProject(schema: Schema, id: string): ProjectRecord {
+  const known = schema.projects.get(id);
+  if (known) return known;
+  const project = { scope: nextScope(schema), latest: 0 };
+  schema.projects.putSync(id, project);
+  return project;
+}
+
+/** Numbers of projects and hosts alike: each is a scope that counts are kept for. */
+export function nextScope({ meta }: Schema): number {
+  const scope = (meta.get('scopes') ?? 0) + 1;
+  if (scope >= SCOPES_MAX) throw new Error(`the store holds its limit of ${SCOPES_MAX} projects and hosts`);
+  meta.putSync('scopes', scope);
+  return scope;
+}
+
+function openSource(schema: Schema, project: ProjectRecord, batch: Batch): SourceRecord {
+  const { name, format } = batch.source;
+  const known = schema.sources.get([project.scope, name]);
+  if (known) return known;
+  const number = (schema.meta.get('sources') ?? 0) + 1;
+  schema.meta.putSync('sources', number);
+  const id = derivedId('source', batch.project, name);
+  return { number, id, name, format, events: 0, dropped: {}, first_seen: null, last_seen: null };
+}
+
+function hostScope(
+  { hosts }: Schema,
+  project: ProjectRecord,
+  id: string,
+  known: Map<string, number | null>,
+): number | null {
+  let scope = known.get(id);
+  if (scope === undefined) {
+    scope = hosts.get([project.scope, id])?.scope ?? null;
+    known.set(id, scope);
+  }
+  return scope;
+}

@@ -1,0 +1,80 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { type Additions, accumulate, cellCode, mergeCells, Writer } from './cells.ts';
+
+const CELLS = 60_000;
+const count = fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 300 }), fc.integer({ min: 1, max: 2 ** 50 }));
+const cells = fc.array(
+  fc.tuple(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 0, max: CELLS - 1 }), count),
+  { maxLength: 60 },
+);
+
+describe('a record of cells', () => {
+  test('holds the sum of all that was merged into it, whatever the order', () => {
+    fc.assert(
+      fc.property(fc.array(cells, { maxLength: 4 }), (merges) => {
+        const writer = new Writer();
+        const expected = new Map<string, number>();
+        let record: Uint8Array | undefined;
+        for (const merge of merges) {
+          record = Uint8Array.from(mergeCells(record, additions(merge), writer));
+          for (const [series, cell, n] of merge) {
+            expected.set(`${series}/${cell}`, (expected.get(`${series}/${cell}`) ?? 0) + n);
+          }
+        }
+        for (const [name, n] of expected) {
+          const [series = 0, cell = 0] = name.split('/').map(Number);
+          expect(read(record ?? new Uint8Array(0), series, cell, cell + 1)).toBe(n);
+        }
+        for (let series = 0; series <= 20; series++) {
+          const total = [...expected].reduce((sum, [name, n]) => (name.startsWith(`${series}/`) ? sum + n : sum), 0);
+          expect(read(record ?? new Uint8Array(0), series, 0, CELLS)).toBe(total);
+        }
+      }),
+    );
+  });
+
+  test('counts cells by slot, and those between slots not at all', () => {
+    const writer = new Writer();
+    const record = mergeCells(undefined, additions([[0, 0, 1], [0, 9, 2], [0, 10, 4], [0, 19, 8], [0, 20, 16]]), writer);
+    const out = new Float64Array(3);
+    accumulate(record, [0, 10, 2, 15, 20, 0], Int8Array.of(0), 3, out);
+    expect([...out]).toEqual([8, 0, 3]);
+  });
+
+  test('takes one byte for a single event less than 64 cells behind the one before', () => {
+    const thousand = Array.from({ length: 1_000 }, (_, i): [number, number, number] => [0, i * 60, 1]);
+    const record = mergeCells(undefined, additions(thousand), new Writer());
+    expect(record.length).toBe(1_000 + 3);
+  });
+
+  test('a count that could not be exact is refused', () => {
+    const writer = new Writer();
+    expect(() => mergeCells(undefined, additions([[0, 0, 2 ** 53]]), writer)).toThrow(/cannot be stored exactly/);
+  });
+
+  test('a record that was cut off is an error, not a wrong number', () => {
+    const record = mergeCells(undefined, additions([[300, 5, 7]]), new Writer());
+    expect(() => accumulate(record.subarray(0, 1), [0, 10, 0], new Int8Array(400), 1, new Float64Array(1))).toThrow(
+      /ends inside a number/,
+    );
+  });
+});
+
+function additions(cells: readonly [series: number, cell: number, count: number][]): Additions {
+  const sums = new Map<number, number>();
+  for (const [series, cell, n] of cells) {
+    const code = cellCode(series, cell);
+    sums.set(code, (sums.get(code) ?? 0) + n);
+  }
+  const sorted = [...sums].sort(([a], [b]) => a - b);
+  return { codes: sorted.map(([code]) => code), counts: sorted.map(([, n]) => n) };
+}
+
+function read(record: Uint8Array, series: number, first: number, behind: number): number {
+  const rowOf = new Int8Array(32).fill(-1);
+  rowOf[series] = 0;
+  const out = new Float64Array(1);
+  accumulate(record, [first, behind, 0], rowOf, 1, out);
+  return out[0] ?? 0;
+}

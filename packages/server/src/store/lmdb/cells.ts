@@ -1,0 +1,243 @@
+/**
+ * The bytes of a record: for each series that occurs, its cells that are not zero. docs/storage.md has the layout.
+ *
+ *   record  = section*                      in ascending order of series
+ *   section = series length cell*           `length` is that of the cells, in bytes
+ *   cell    = gap*2 + (count > 1) [count]   `gap` cells are zero since the one before
+ *
+ * All numbers are variable-length (7 bits a byte, low bits first). A reader skips a series that it does not know,
+ * so a new one needs no rewriting of what is stored.
+ */
+import type { ChunkPlan } from './levels.ts';
+
+/** What is to be added to a record: codes (see cellCode) in ascending order, each with its count. */
+export interface Additions {
+  codes: number[];
+  counts: number[];
+}
+
+/** Series and cell in one number, in the order in which a record holds them. A chunk has at most 2^16 cells. */
+export function cellCode(series: number, cell: number): number {
+  return series * 65_536 + cell;
+}
+
+export function seriesOf(code: number): number {
+  return Math.floor(code / 65_536);
+}
+
+/**
+ * Adds the cells of one record to the points of a plan: `out[row * points + point] += count`, where `rowOf[series]`
+ * is the row, or negative for a series that is not asked for.
+ */
+export function accumulate(
+  record: Uint8Array,
+  slots: ChunkPlan['slots'],
+  rowOf: Int8Array,
+  points: number,
+  out: Float64Array,
+): void {
+  const reader = new Reader(record);
+  while (reader.at < record.length) {
+    const series = reader.number();
+    const length = reader.number();
+    const end = reader.at + length;
+    const row = rowOf[series] ?? -1;
+    if (row >= 0) accumulateSection(record, reader.at, end, slots, row * points, out);
+    reader.at = end;
+  }
+}
+
+/** The inner loop of every query: the two common cases, both numbers below 128, are read without a call. */
+function accumulateSection(
+  record: Uint8Array,
+  start: number,
+  end: number,
+  slots: readonly number[],
+  base: number,
+  out: Float64Array,
+): void {
+  let at = start;
+  let cell = -1;
+  let slot = 0;
+  let slotFirst = slots[0] ?? 0;
+  let slotBehind = slots[1] ?? 0;
+  while (at < end) {
+    let token = record[at++] ?? 0;
+    if (token > 127) {
+      let scale = 128;
+      token -= 128;
+      for (let byte = 128; byte > 127; scale *= 128) {
+        byte = record[at++] ?? 0;
+        token += (byte & 127) * scale;
+      }
+    }
+    let count = 1;
+    if ((token & 1) === 1) {
+      count = record[at++] ?? 0;
+      if (count > 127) {
+        let scale = 128;
+        count -= 128;
+        for (let byte = 128; byte > 127; scale *= 128) {
+          byte = record[at++] ?? 0;
+          count += (byte & 127) * scale;
+        }
+      }
+    }
+    cell += (token >>> 1) + 1;
+    while (cell >= slotBehind) {
+      slot += 3;
+      if (slot >= slots.length) return;
+      slotFirst = slots[slot] ?? 0;
+      slotBehind = slots[slot + 1] ?? 0;
+    }
+    if (cell >= slotFirst) {
+      const index = base + (slots[slot + 2] ?? 0);
+      out[index] = (out[index] ?? 0) + count;
+    }
+  }
+}
+
+/** The bytes of a record with the additions in it. The result is a view that the next call overwrites. */
+export function mergeCells(record: Uint8Array | undefined, additions: Additions, writer: Writer): Uint8Array {
+  const { codes, counts } = additions;
+  writer.clear();
+  const old = new Reader(record ?? new Uint8Array(0));
+  let next = 0;
+  const oldLength = record?.length ?? 0;
+  while (old.at < oldLength || next < codes.length) {
+    const nextSeries = next < codes.length ? seriesOf(codes[next] ?? 0) : Number.POSITIVE_INFINITY;
+    const sectionStart = old.at;
+    const oldSeries = old.at < oldLength ? old.number() : Number.POSITIVE_INFINITY;
+    const oldEnd = old.at < oldLength ? old.number() + old.at : oldLength;
+    if (oldSeries < nextSeries) {
+      writer.copy(old.bytes, sectionStart, oldEnd);
+      old.at = oldEnd;
+      continue;
+    }
+    if (nextSeries < oldSeries) old.at = sectionStart;
+    next = mergeSection(old, oldSeries === nextSeries ? oldEnd : old.at, nextSeries, codes, counts, next, writer);
+  }
+  return writer.bytes();
+}
+
+/** Writes one series: its old cells up to `oldEnd`, and the additions from `next` on. Answers the next addition. */
+function mergeSection(
+  old: Reader,
+  oldEnd: number,
+  series: number,
+  codes: readonly number[],
+  counts: readonly number[],
+  next: number,
+  writer: Writer,
+): number {
+  const base = cellCode(series, 0);
+  const behind = cellCode(series + 1, 0);
+  const section = writer.openSection(series);
+  let written = -1;
+  let cell = -1;
+  let pending = false;
+  let count = 0;
+  for (;;) {
+    if (!pending && old.at < oldEnd) {
+      const token = old.number();
+      cell += Math.floor(token / 2) + 1;
+      count = token % 2 === 1 ? old.number() : 1;
+      pending = true;
+    }
+    const code = next < codes.length ? (codes[next] ?? 0) : behind;
+    const added = code < behind ? code - base : Number.POSITIVE_INFINITY;
+    if (!pending && added === Number.POSITIVE_INFINITY) break;
+    const at = pending ? Math.min(cell, added) : added;
+    let total = 0;
+    if (pending && cell === at) {
+      total += count;
+      pending = false;
+    }
+    if (added === at) total += counts[next++] ?? 0;
+    writer.cell(at - written - 1, total);
+    written = at;
+  }
+  writer.closeSection(section);
+  return next;
+}
+
+class Reader {
+  readonly bytes: Uint8Array;
+  at = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+  }
+
+  number(): number {
+    let value = 0;
+    for (let scale = 1; ; scale *= 128) {
+      const byte = this.bytes[this.at++];
+      if (byte === undefined) throw new Error('a record ends inside a number');
+      value += (byte & 127) * scale;
+      if (byte < 128) return value;
+    }
+  }
+}
+
+/** A growing buffer that is used again for every record. */
+export class Writer {
+  #buffer = Buffer.allocUnsafe(4_096);
+  #length = 0;
+
+  clear(): void {
+    this.#length = 0;
+  }
+
+  bytes(): Uint8Array {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  copy(from: Uint8Array, start: number, end: number): void {
+    this.#reserve(end - start);
+    this.#buffer.set(from.subarray(start, end), this.#length);
+    this.#length += end - start;
+  }
+
+  cell(gap: number, count: number): void {
+    this.#reserve(20);
+    this.#number(gap * 2 + (count > 1 ? 1 : 0));
+    if (count > 1) this.#number(count);
+  }
+
+  /** Starts a section; its length is filled in when it is closed. */
+  openSection(series: number): number {
+    this.#reserve(20);
+    this.#number(series);
+    return this.#length;
+  }
+
+  closeSection(start: number): void {
+    const length = this.#length - start;
+    this.#reserve(10);
+    const header = length < 128 ? 1 : length < 16_384 ? 2 : length < 2_097_152 ? 3 : 4;
+    this.#buffer.copyWithin(start + header, start, this.#length);
+    this.#length = start;
+    this.#number(length);
+    if (this.#length !== start + header) throw new Error('the length of a section takes more bytes than foreseen');
+    this.#length += length;
+  }
+
+  #number(value: number): void {
+    // Beyond 2^53 a number is no longer exact; better no batch than a wrong count.
+    if (!Number.isSafeInteger(value) || value < 0) throw new Error(`${value} cannot be stored exactly`);
+    let rest = value;
+    while (rest > 127) {
+      this.#buffer[this.#length++] = (rest % 128) + 128;
+      rest = Math.floor(rest / 128);
+    }
+    this.#buffer[this.#length++] = rest;
+  }
+
+  #reserve(bytes: number): void {
+    if (this.#length + bytes <= this.#buffer.length) return;
+    const larger = Buffer.allocUnsafe(Math.max(this.#buffer.length * 2, this.#length + bytes));
+    larger.set(this.#buffer.subarray(0, this.#length));
+    this.#buffer = larger;
+  }
+}

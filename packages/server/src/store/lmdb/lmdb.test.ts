@@ -1,0 +1,87 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { durableStoreConformance } from '../conformance.ts';
+import type { Event } from '../../event.ts';
+import { lmdbStore } from './lmdb.ts';
+import { openSchema } from './schema.ts';
+
+durableStoreConformance('the embedded store', open);
+
+async function open(now: () => number) {
+  const folder = mkdtempSync(join(tmpdir(), 'wafstat-store-'));
+  const path = join(folder, 'statistics.mdb');
+  let store = lmdbStore(path, now);
+  return {
+    folder,
+    store,
+    async reopen() {
+      await store.close();
+      store = lmdbStore(path, now);
+      return store;
+    },
+    async destroy() {
+      await store.close();
+      rmSync(folder, { recursive: true });
+    },
+  };
+}
+
+describe('the embedded store', () => {
+  const NOW = Date.UTC(2026, 6, 1);
+  const DAY_MS = 86_400_000;
+  const batch = {
+    project: 'p',
+    source: { name: 'test', format: 'events' },
+    id: 'x',
+    link: { after: '', bytes: 1 },
+    events: [{ time: NOW, hostId: null, request: true, attack: null, count: 1 }],
+    dropped: {},
+  };
+
+  test('forgets a batch when all its events lie before the horizon', async () => {
+    const { store, destroy } = await open(() => NOW);
+    await store.append(batch);
+    await store.prune(NOW + DAY_MS - 1);
+    expect(await store.append(batch)).toEqual({ kind: 'duplicate' });
+    await store.prune(NOW + 2 * DAY_MS);
+    expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
+    expect(await store.append(batch)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
+    await destroy();
+  });
+
+  test('a prune frees every record that lies before the horizon', async () => {
+    const { folder, store, destroy } = await open(() => NOW);
+    const events = Array.from({ length: 5_000 }, (_, i) => ({ ...batch.events[0], time: NOW - i * 60_000 }));
+    await store.append({ ...batch, events: events as Event[] });
+    await store.prune(NOW + 100 * DAY_MS);
+    await store.close();
+    const { root, cells } = openSchema(join(folder, 'statistics.mdb'));
+    expect(cells.getCount()).toBe(0);
+    await root.close();
+    await destroy();
+  });
+
+  test('one batch that cannot be stored does not take the others of its group with it', async () => {
+    const { store, destroy } = await open(() => NOW);
+    const bad = { ...batch, id: 'bad', events: batch.events.map((event) => ({ ...event, count: 0 })) };
+    const outcomes = await Promise.allSettled([store.append(batch), store.append(bad)]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+    const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+    expect([...requests]).toEqual([1]);
+    expect((await store.sources('p'))[0]?.events).toBe(1);
+    await destroy();
+  });
+
+  test('a file of another storage version is refused by name', async () => {
+    const { folder, store } = await open(() => NOW);
+    await store.close();
+    const path = join(folder, 'statistics.mdb');
+    const { root, meta } = openSchema(path);
+    await meta.put('version', 99);
+    await root.close();
+    expect(() => openSchema(path)).toThrow(/storage version 99, but this release reads version 1/);
+    rmSync(folder, { recursive: true });
+  });
+});

@@ -1,0 +1,194 @@
+/** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
+import { CATEGORIES } from '../../event.ts';
+import { derivedId } from '../ids.ts';
+import {
+  type AddedHost,
+  type Appended,
+  type Batch,
+  type NewHost,
+  type Source,
+  type Store,
+  StoreUnavailable,
+} from '../store.ts';
+import { appendGroup, nextScope, openProject } from './append.ts';
+import { accumulate } from './cells.ts';
+import { GroupCommit } from './group.ts';
+import { planChunks } from './levels.ts';
+import { pruneSteps } from './prune.ts';
+import { cellsKey, openSchema, type ProjectRecord, type Schema } from './schema.ts';
+import { FIRST_CATEGORY, REQUESTS } from './tally.ts';
+
+/** Which row of the answer a series adds to. */
+const TIMELINE_ROWS = rows((category) => (category === null ? 0 : 1));
+const DISTRIBUTION_ROWS = rows((category) => category ?? -1);
+
+export function lmdbStore(path: string, now: () => number = Date.now): Store {
+  const schema = openSchema(path);
+  const { root } = schema;
+  let closed = false;
+
+  const write = <T>(action: () => T): Promise<T> =>
+    // A child transaction, because only that is rolled back when the action throws.
+    available(() => root.childTransaction(action) as Promise<T>);
+
+  const appends = new GroupCommit<Batch, Appended>(
+    (batch) => batch.events.length,
+    (batches) => write(() => appendGroup(schema, batches, now())),
+  );
+
+  async function available<T>(action: () => T | Promise<T>): Promise<T> {
+    if (closed) throw new StoreUnavailable('the store is closed');
+    try {
+      return await action();
+    } catch (error) {
+      // LMDB's own failures carry its error number; ours do not, and are bugs.
+      if (error instanceof Error && 'code' in error) {
+        throw new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
+      }
+      throw error;
+    }
+  }
+
+  return {
+    append: (batch) => (closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch)),
+
+    series: ({ project, hosts, edges }) =>
+      available(() => {
+        const points = edges.length - 1;
+        const counts = count(schema, project, hosts, edges, TIMELINE_ROWS, 2);
+        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
+      }),
+
+    totals: ({ project, hosts, from, to }) =>
+      available(() => count(schema, project, hosts, [from, to], DISTRIBUTION_ROWS, CATEGORIES.length)),
+
+    batchesAfter: (project, source, after) =>
+      available(() => {
+        const known = sourceNumber(schema, project, source);
+        if (known === undefined) return [];
+        const range = schema.batchLinks.getRange({ start: [known, after, ''], end: [known, after, '\uffff'] });
+        return [...range].map(({ key: [, , id], value: bytes }) => ({ id, bytes }));
+      }),
+
+    addHost: (host) =>
+      available(async () => {
+        const project = schema.projects.get(host.project);
+        const found = project && findHost(schema, project, host);
+        return found ?? (await write(() => addHost(schema, host, now())));
+      }),
+
+    hosts: (project) =>
+      available(() => {
+        const known = schema.projects.get(project);
+        if (known === undefined) return [];
+        const range = schema.hosts.getRange({ start: [known.scope], end: [known.scope + 1] });
+        return [...range]
+          .map(({ value: { scope: _, ...host } }) => host)
+          .sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+      }),
+
+    sources: (project) => available(() => listSources(schema, project)),
+
+    prune: (before, stop) =>
+      available(async () => {
+        for (const step of pruneSteps(schema, before)) {
+          if (stop?.aborted || closed) return;
+          await write(step);
+        }
+      }),
+
+    ping: () => available(() => void schema.meta.get('version')),
+
+    async close() {
+      if (closed) return;
+      await appends.idle();
+      closed = true;
+      await root.close();
+    },
+  };
+}
+
+/** The sums of all rows in all points: the one way in which anything is counted. */
+function count(
+  schema: Schema,
+  projectId: string,
+  hosts: readonly string[] | undefined,
+  edges: readonly number[],
+  rowOf: Int8Array,
+  rowCount: number,
+): Float64Array {
+  const points = edges.length - 1;
+  const out = new Float64Array(rowCount * points);
+  const project = schema.projects.get(projectId);
+  if (project === undefined) return out;
+  const scopes = hosts === undefined ? [project.scope] : hostScopes(schema, project, hosts);
+  // Outside of these there is nothing: what is before the horizon has been pruned, or is about to be.
+  const first = schema.meta.get('horizon') ?? 0;
+  const behind = project.latest + 1;
+  const clipped = edges.map((edge) => Math.min(Math.max(edge, first), behind));
+  const key = Buffer.allocUnsafe(9);
+  for (const { level, chunk, slots } of planChunks(clipped)) {
+    for (const scope of scopes) {
+      const record = schema.cells.getBinaryFast(cellsKey(level, chunk, scope, key));
+      if (record !== undefined) accumulate(record, slots, rowOf, points, out);
+    }
+  }
+  return out;
+}
+
+function hostScopes(schema: Schema, project: ProjectRecord, hosts: readonly string[]): number[] {
+  return [...new Set(hosts)].flatMap((id) => schema.hosts.get([project.scope, id])?.scope ?? []);
+}
+
+function rows(rowOf: (category: number | null) => number): Int8Array {
+  const table = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
+  table[REQUESTS] = rowOf(null);
+  for (const number of CATEGORIES.keys()) table[FIRST_CATEGORY + number] = rowOf(number);
+  return table;
+}
+
+function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
+  const project = openProject(schema, wanted.project);
+  // Asked again inside the transaction: another process may have been first.
+  const found = findHost(schema, project, wanted);
+  if (found) return found;
+  if (schema.hosts.getCount({ start: [project.scope], end: [project.scope + 1] }) >= wanted.limit) {
+    return { kind: 'full' };
+  }
+  const host = { id: wanted.id ?? freeHostId(schema, project, wanted), hostname: wanted.hostname, created: now };
+  schema.hosts.putSync([project.scope, host.id], { ...host, scope: nextScope(schema) });
+  schema.hostnames.putSync([project.scope, host.hostname], host.id);
+  return { kind: 'added', host };
+}
+
+function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost): AddedHost | undefined {
+  const idOfName = schema.hostnames.get([project.scope, wanted.hostname]);
+  const id = idOfName ?? wanted.id;
+  const known = id === undefined ? undefined : schema.hosts.get([project.scope, id]);
+  if (known === undefined) return undefined;
+  const { scope: _, ...host } = known;
+  return { kind: idOfName === undefined ? 'id_taken' : 'exists', host };
+}
+
+function freeHostId(schema: Schema, project: ProjectRecord, wanted: NewHost): string {
+  for (let attempt = 0; ; attempt++) {
+    const id = derivedId('host', wanted.project, wanted.hostname, attempt);
+    if (!schema.hosts.doesExist([project.scope, id])) return id;
+  }
+}
+
+function sourceNumber(schema: Schema, project: string, source: string): number | undefined {
+  const known = schema.projects.get(project);
+  return known && schema.sources.get([known.scope, source])?.number;
+}
+
+function listSources(schema: Schema, project: string): Source[] {
+  const known = schema.projects.get(project);
+  if (known === undefined) return [];
+  const range = schema.sources.getRange({ start: [known.scope], end: [known.scope + 1] });
+  const sources = [...range].map(({ value: { number, ...source } }) => {
+    const hosts = schema.sourceHosts.getKeys({ start: [number], end: [number + 1] });
+    return { ...source, hosts: [...hosts].map(([, id]) => id).sort() };
+  });
+  return sources.sort((a, b) => (a.name < b.name ? -1 : 1));
+}

@@ -1,0 +1,45 @@
+/** Forgetting: the horizon moves first, in one transaction for all; then the space is freed in small steps. */
+import { LEVELS } from './levels.ts';
+import { cellsKey, type Schema } from './schema.ts';
+
+const DAY_MS = 86_400_000;
+
+/** About 10 ms of work: queries and appends wait no longer than that for a step. */
+const RECORDS_PER_STEP = 2_000;
+
+/** The steps of a prune, each to be run in a write transaction of its own. */
+export function* pruneSteps(schema: Schema, before: number): Generator<() => void> {
+  yield () => {
+    if (before > (schema.meta.get('horizon') ?? 0)) schema.meta.putSync('horizon', before);
+  };
+  for (const level of LEVELS) {
+    // Only chunks that lie before the horizon as a whole; of the one that it cuts, queries count the later part.
+    const behind = Math.max(0, Math.floor(before / (level.cell_ms * level.cells_per_chunk)));
+    yield* batchSteps(
+      () => schema.cells.getKeys({ start: cellsKey(level.id, 0, 0), end: cellsKey(level.id, behind, 0), limit: RECORDS_PER_STEP }),
+      (key) => schema.cells.removeSync(key),
+    );
+  }
+  const day = Math.floor(before / DAY_MS);
+  yield* batchSteps(
+    () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),
+    ([batchDay, source, id]) => {
+      const after = schema.batches.get([source, id])?.after;
+      if (after !== undefined) schema.batchLinks.removeSync([source, after, id]);
+      schema.batches.removeSync([source, id]);
+      schema.batchDays.removeSync([batchDay, source, id]);
+    },
+  );
+}
+
+/** Steps until nothing is left to remove. */
+function* batchSteps<K>(next: () => Iterable<K>, remove: (key: K) => void): Generator<() => void> {
+  let removed = RECORDS_PER_STEP;
+  while (removed === RECORDS_PER_STEP) {
+    yield () => {
+      const keys = [...next()];
+      for (const key of keys) remove(key);
+      removed = keys.length;
+    };
+  }
+}

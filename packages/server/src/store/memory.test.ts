@@ -1,0 +1,7 @@
+import { storeConformance } from './conformance.ts';
+import { memoryStore } from './memory.ts';
+
+storeConformance('the memory store', async (now) => {
+  const store = memoryStore(now);
+  return { store, destroy: () => store.close() };
+});

@@ -1,0 +1,136 @@
+/** Plain events, filtered: too slow and too short-lived for use, obviously right, and so the oracle of all others. */
+import { CATEGORIES, type Event } from '../event.ts';
+import { derivedId } from './ids.ts';
+import { type Batch, type Host, type Source, type Store, StoreUnavailable, tallySource } from './store.ts';
+
+interface Project {
+  events: Event[];
+  hosts: Host[];
+  sources: Source[];
+  /** Batch ids and links by source name. */
+  batches: Map<string, { id: string; link?: Batch['link'] }[]>;
+}
+
+export function memoryStore(now: () => number = Date.now): Store {
+  const projects = new Map<string, Project>();
+  let horizon = 0;
+  let closed = false;
+
+  function open(id: string): Project {
+    if (closed) throw new StoreUnavailable('the store is closed');
+    const project = projects.get(id) ?? { events: [], hosts: [], sources: [], batches: new Map() };
+    projects.set(id, project);
+    return project;
+  }
+
+  function matching(id: string, hosts: readonly string[] | undefined): Event[] {
+    const { events } = open(id);
+    return hosts ? events.filter((event) => event.hostId !== null && hosts.includes(event.hostId)) : events;
+  }
+
+  return {
+    async append(batch) {
+      const project = open(batch.project);
+      const batches = project.batches.get(batch.source.name) ?? [];
+      project.batches.set(batch.source.name, batches);
+      if (batch.id !== undefined) {
+        if (batches.some(({ id }) => id === batch.id)) return { kind: 'duplicate' };
+        batches.push(batch.link ? { id: batch.id, link: batch.link } : { id: batch.id });
+      }
+
+      const known = new Set(project.hosts.map(({ id }) => id));
+      const counted = batch.events.filter(({ time }) => time >= horizon);
+      const placed = counted.map((event) =>
+        event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
+      );
+      project.events.push(...placed);
+
+      const { name, format } = batch.source;
+      const source = project.sources.find((candidate) => candidate.name === name) ?? {
+        id: derivedId('source', batch.project, name),
+        name,
+        format,
+        hosts: [],
+        events: 0,
+        dropped: {},
+        first_seen: null,
+        last_seen: null,
+      };
+      const reported = placed.flatMap(({ hostId }) => (hostId === null ? [] : [hostId]));
+      const tallied = tallySource(source, batch, counted);
+      tallied.hosts = [...new Set([...source.hosts, ...reported])].sort();
+      project.sources = [...project.sources.filter((candidate) => candidate.name !== name), tallied];
+      return {
+        kind: 'appended',
+        beforeHorizon: batch.events.length - counted.length,
+        unknownHosts: counted.filter(({ hostId }) => hostId !== null && !known.has(hostId)).length,
+      };
+    },
+
+    async series({ project, hosts, edges }) {
+      const events = matching(project, hosts);
+      const points = edges.slice(1).map((end, i) => {
+        const start = edges[i] ?? end;
+        return events.filter(({ time }) => start <= time && time < end);
+      });
+      return {
+        requests: Float64Array.from(points, (point) => sum(point.filter(({ request }) => request))),
+        attacks: Float64Array.from(points, (point) => sum(point.filter(({ attack }) => attack !== null))),
+      };
+    },
+
+    async totals({ project, hosts, from, to }) {
+      const inside = matching(project, hosts).filter(({ time }) => from <= time && time < to);
+      return Float64Array.from(CATEGORIES, (name) => sum(inside.filter(({ attack }) => attack === name)));
+    },
+
+    async batchesAfter(project, source, after) {
+      const batches = open(project).batches.get(source) ?? [];
+      return batches.flatMap(({ id, link }) => (link?.after === after ? [{ id, bytes: link.bytes }] : []));
+    },
+
+    async addHost({ project: projectId, hostname, id, limit }) {
+      const project = open(projectId);
+      const byName = project.hosts.find((host) => host.hostname === hostname);
+      if (byName) return { kind: 'exists', host: byName };
+      const taken = project.hosts.find((host) => host.id === id);
+      if (taken) return { kind: 'id_taken', host: taken };
+      if (project.hosts.length >= limit) return { kind: 'full' };
+      let newId = id;
+      for (let attempt = 0; newId === undefined; attempt++) {
+        const derived = derivedId('host', projectId, hostname, attempt);
+        if (!project.hosts.some((host) => host.id === derived)) newId = derived;
+      }
+      const host = { id: newId, hostname, created: now() };
+      project.hosts.push(host);
+      return { kind: 'added', host };
+    },
+
+    async hosts(project) {
+      return open(project).hosts.toSorted((a, b) => (a.hostname < b.hostname ? -1 : 1));
+    },
+
+    async sources(project) {
+      return open(project).sources.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    },
+
+    async prune(before) {
+      horizon = Math.max(horizon, before);
+      for (const project of projects.values()) {
+        project.events = project.events.filter(({ time }) => time >= horizon);
+      }
+    },
+
+    async ping() {
+      if (closed) throw new StoreUnavailable('the store is closed');
+    },
+
+    async close() {
+      closed = true;
+    },
+  };
+}
+
+function sum(events: readonly Event[]): number {
+  return events.reduce((total, { count }) => total + count, 0);
+}

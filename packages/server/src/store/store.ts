@@ -1,0 +1,151 @@
+/**
+ * The contract of a store: it counts, exactly, and nothing else. Time grids, time zones, category names in
+ * answers and zero filling live above it, in statistics/. Every store passes the suite in conformance.ts.
+ */
+import type { Event } from '../event.ts';
+
+export interface Store {
+  /**
+   * Counts a batch. When the promise resolves the batch is durable (it survives `kill -9` and power loss) and
+   * visible to every later query of any process. All of a batch counts, or none of it. A batch whose `id` was
+   * seen before under the same source changes nothing. Events may come in any order, and late by months; those
+   * from before the horizon (see `prune`) are not counted but reported.
+   */
+  append(batch: Batch): Promise<Appended>;
+
+  /** Requests and attacks between neighbouring edges: point i is `[edges[i], edges[i + 1])`, to the millisecond. */
+  series(query: SeriesQuery): Promise<Series>;
+
+  /** Attacks in `[from, to)` by category, in the order of CATEGORIES. Always adds up to the attacks of `series`. */
+  totals(query: TotalsQuery): Promise<Float64Array>;
+
+  /** The batches that were counted directly after `after` (a batch id, or '' for the start) in their file. */
+  batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
+
+  /**
+   * Registers a host name, or finds it: one name has one ID in a project, and one ID one name. With `limit`
+   * hosts already there nothing is added. Concurrent callers, of other processes too, get the same ID.
+   */
+  addHost(host: NewHost): Promise<AddedHost>;
+
+  /** The hosts of a project, by name. */
+  hosts(project: string): Promise<Host[]>;
+
+  /** The log sources of a project, by name. */
+  sources(project: string): Promise<Source[]>;
+
+  /**
+   * Moves the horizon forward to `before`: from then on no query counts an event before it. Frees the space in
+   * steps of bounded length between which other work goes on; resolves when all is freed or `stop` is aborted.
+   */
+  prune(before: number, stop?: AbortSignal): Promise<void>;
+
+  /** Rejects with StoreUnavailable when the store cannot answer. */
+  ping(): Promise<void>;
+
+  /** Waits for the appends under way, then lets go of everything. */
+  close(): Promise<void>;
+}
+
+/** `hosts` undefined: the whole project, events of no known host included. An unknown ID counts nothing. */
+interface Scope {
+  project: string;
+  hosts?: readonly string[] | undefined;
+}
+
+export interface SeriesQuery extends Scope {
+  /** Ascending milliseconds, at least two. */
+  edges: readonly number[];
+}
+
+export interface Series {
+  requests: Float64Array;
+  attacks: Float64Array;
+}
+
+export interface TotalsQuery extends Scope {
+  from: number;
+  to: number;
+}
+
+export interface Batch {
+  project: string;
+  source: { name: string; format: string };
+  /** Makes a retry harmless. Remembered for the retention time: older events would be refused anyway. */
+  id?: string;
+  /** Where the batch stands in its file: its length, and the id of the batch before it ('' at the start). */
+  link?: { after: string; bytes: number };
+  /** A `hostId` here is one that addHost gave, or `hosts` lists. An unknown one counts as no host. */
+  events: readonly Event[];
+  /** Records that were refused on the way, by reason: they show up in `sources`. */
+  dropped: Readonly<Record<string, number>>;
+}
+
+export interface BatchLink {
+  id: string;
+  bytes: number;
+}
+
+export type Appended =
+  | { kind: 'duplicate' }
+  /** `beforeHorizon`: events not counted because what they belong to has been pruned. */
+  | { kind: 'appended'; beforeHorizon: number; unknownHosts: number };
+
+export interface Host {
+  id: string;
+  hostname: string;
+  /** When it was registered, milliseconds since the epoch. */
+  created: number;
+}
+
+export interface NewHost {
+  project: string;
+  hostname: string;
+  id?: string | undefined;
+  limit: number;
+}
+
+export type AddedHost =
+  | { kind: 'added' | 'exists'; host: Host }
+  | { kind: 'id_taken'; host: Host }
+  | { kind: 'full' };
+
+export interface Source {
+  id: string;
+  name: string;
+  /** The format of its latest batch. */
+  format: string;
+  /** IDs of the hosts it has reported on. */
+  hosts: string[];
+  /** Records counted. With `dropped` it adds up to the records that were read. */
+  events: number;
+  dropped: Record<string, number>;
+  /** Times of its earliest and latest event, null when every record was dropped. */
+  first_seen: number | null;
+  last_seen: number | null;
+}
+
+/** The store cannot answer now; nothing was changed. */
+export class StoreUnavailable extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'StoreUnavailable';
+  }
+}
+
+/** What a batch of this source adds to what is known of it. Shared by the stores, so that all tell the same. */
+export function tallySource(known: Source, batch: Batch, counted: readonly Event[]): Source {
+  const tallied: Source = { ...known, format: batch.source.format, dropped: { ...known.dropped } };
+  for (const [reason, n] of Object.entries(batch.dropped)) addDrop(tallied, reason, n);
+  addDrop(tallied, 'too_old', batch.events.length - counted.length);
+  tallied.events += counted.length;
+  for (const { time } of counted) {
+    if (tallied.first_seen === null || time < tallied.first_seen) tallied.first_seen = time;
+    if (tallied.last_seen === null || time > tallied.last_seen) tallied.last_seen = time;
+  }
+  return tallied;
+}
+
+function addDrop(source: Source, reason: string, n: number): void {
+  if (n > 0) source.dropped[reason] = (source.dropped[reason] ?? 0) + n;
+}
