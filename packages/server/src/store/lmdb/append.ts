@@ -60,7 +60,7 @@ function rememberBatch(schema: Schema, source: number, batch: Batch, id: string,
 export function openProject(schema: Schema, id: string): ProjectRecord {
   const known = schema.projects.get(id);
   if (known) return known;
-  const project = { scope: nextScope(schema), latest: 0 };
+  const project = { scope: nextScope(schema), hosts: 0, latest: 0 };
   schema.projects.putSync(id, project);
   return project;
 }

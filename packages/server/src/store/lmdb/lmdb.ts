@@ -152,20 +152,19 @@ function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
   // Asked again inside the transaction: another process may have been first.
   const found = findHost(schema, project, wanted);
   if (found) return found;
-  if (schema.hosts.getCount({ start: [project.scope], end: [project.scope + 1] }) >= wanted.limit) {
-    return { kind: 'full' };
-  }
   const host = { id: wanted.id ?? freeHostId(schema, project, wanted), hostname: wanted.hostname, created: now };
   schema.hosts.putSync([project.scope, host.id], { ...host, scope: nextScope(schema) });
   schema.hostnames.putSync([project.scope, host.hostname], host.id);
+  schema.projects.putSync(wanted.project, { ...project, hosts: project.hosts + 1 });
   return { kind: 'added', host };
 }
 
+/** What there is to say without adding anything: a full project is told of here, so a flood of names writes nothing. */
 function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost): AddedHost | undefined {
   const idOfName = schema.hostnames.get([project.scope, wanted.hostname]);
   const id = idOfName ?? wanted.id;
   const known = id === undefined ? undefined : schema.hosts.get([project.scope, id]);
-  if (known === undefined) return undefined;
+  if (known === undefined) return project.hosts >= wanted.limit ? { kind: 'full' } : undefined;
   const { scope: _, ...host } = known;
   return { kind: idOfName === undefined ? 'id_taken' : 'exists', host };
 }

@@ -8,6 +8,8 @@ export const STORAGE_VERSION = 1;
 
 export interface ProjectRecord {
   scope: number;
+  /** How many hosts it has. */
+  hosts: number;
   /** No event is later: a query for the next ten years need not look for them. */
   latest: number;
 }

@@ -1,0 +1,91 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { CATEGORIES } from '../../event.ts';
+import { parseEvent } from './events.ts';
+
+const TIME = Date.UTC(2026, 6, 1, 10, 20, 30, 456);
+const parse = (fields: object) => parseEvent(JSON.stringify(fields));
+const reasonOf = (line: string) => {
+  const parsed = parseEvent(line);
+  return parsed.kind === 'dropped' ? parsed.reason : 'counted';
+};
+
+test('the least that is an event is a time: one request of no host', () => {
+  expect(parse({ time: TIME })).toEqual({
+    kind: 'record',
+    record: { time: TIME, host: undefined, hostId: undefined, request: true, attack: null, count: 1 },
+  });
+});
+
+test('all fields are taken as they stand, and others are let be', () => {
+  const fields = { time: TIME, host: 'a', host_id: 'b', request: false, attack: 'sqli', count: 1_000_000, ip: '::1' };
+  expect(parse(fields)).toEqual({
+    kind: 'record',
+    record: { time: TIME, host: 'a', hostId: 'b', request: false, attack: 'sqli', count: 1_000_000 },
+  });
+  for (const attack of CATEGORIES) expect(parse({ time: TIME, attack })).toMatchObject({ record: { attack } });
+});
+
+test.each([
+  ['2026-07-01T10:20:30.456Z', TIME],
+  ['2026-07-01T18:20:30.456+08:00', TIME],
+  ['2026-07-01T18:20:30,456+0800', TIME],
+  ['2026-07-01 04:35:30.456-05:45', TIME],
+  ['2026-07-01T10:20:30.4569999Z', TIME],
+  ['2026-07-01T10:20:30Z', TIME - 456],
+  ['2026-07-01T10:20:30.4Z', TIME - 56],
+  ['2024-02-29T00:00:00Z', Date.UTC(2024, 1, 29)],
+])('%s is a time', (time, want) => {
+  expect(parse({ time })).toMatchObject({ record: { time: want } });
+});
+
+test.each([
+  ['2026-07-01T10:20:30.456'],
+  ['2026-02-30T00:00:00Z'],
+  ['2026-13-01T00:00:00Z'],
+  ['2026-07-01T24:00:00Z'],
+  ['2026-07-01T10:60:00Z'],
+  ['2026-07-01'],
+  ['1782901230456'],
+  [''],
+  [1.5],
+  [1e300],
+  [null],
+  [true],
+  [[]],
+])('%j is no time', (time) => {
+  expect(parse({ time })).toEqual({ kind: 'dropped', reason: 'bad_time' });
+});
+
+test.each([
+  ['', 'not_json'],
+  ['{"time":', 'not_json'],
+  ['nonsense', 'not_json'],
+  ['[]', 'not_an_object'],
+  ['null', 'not_an_object'],
+  ['5', 'not_an_object'],
+  [`{"time":${TIME},"host":5}`, 'bad_host'],
+  [`{"time":${TIME},"host_id":"a b"}`, 'bad_host'],
+  [`{"time":${TIME},"host_id":""}`, 'bad_host'],
+  [`{"time":${TIME},"request":"yes"}`, 'bad_request'],
+  [`{"time":${TIME},"attack":"SQLI"}`, 'bad_attack'],
+  [`{"time":${TIME},"attack":"constructor"}`, 'bad_attack'],
+  [`{"time":${TIME},"attack":1}`, 'bad_attack'],
+  [`{"time":${TIME},"count":0}`, 'bad_count'],
+  [`{"time":${TIME},"count":1000001}`, 'bad_count'],
+  [`{"time":${TIME},"count":1.5}`, 'bad_count'],
+  [`{"time":${TIME},"count":"1"}`, 'bad_count'],
+  [`{"time":${TIME},"request":false}`, 'nothing_to_count'],
+  [`{"time":${TIME},"host":null,"attack":null}`, 'counted'],
+])('%s: %s', (line, want) => {
+  expect(reasonOf(line)).toBe(want);
+});
+
+test('any text and any JSON is a record or a reason, never an exception', () => {
+  const hostile = fc.oneof(fc.string({ unit: 'binary' }), fc.json(), fc.constant('['.repeat(100_000)));
+  fc.assert(
+    fc.property(hostile, (line) => {
+      expect(['record', 'dropped']).toContain(parseEvent(line).kind);
+    }),
+  );
+});

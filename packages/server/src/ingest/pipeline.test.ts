@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+import { memoryStore } from '../store/memory.ts';
+import { parseEvent } from './formats/events.ts';
+import { normalHostname } from './hostname.ts';
+import { Pipeline } from './pipeline.ts';
+
+const NOW = Date.UTC(2026, 6, 1);
+const DAY_MS = 86_400_000;
+
+function setUp(hosts_max = 2) {
+  const store = memoryStore(() => NOW);
+  const pipeline = new Pipeline(store, { retention_ms: 180 * DAY_MS, hosts_max }, () => NOW);
+  const batch = { project: 'p', source: { name: 's', format: 'events' } };
+  return {
+    store,
+    count: (...events: object[]) =>
+      pipeline.count(
+        events.map((event, i) => ({ number: i + 1, text: JSON.stringify(event) })),
+        parseEvent,
+        batch,
+      ),
+  };
+}
+
+test('events are refused by the millisecond behind the retention time, and by the one beyond a day ahead', async () => {
+  const { store, count } = setUp();
+  const outcome = await count(
+    { time: NOW - 180 * DAY_MS },
+    { time: NOW - 180 * DAY_MS - 1 },
+    { time: NOW + DAY_MS },
+    { time: NOW + DAY_MS + 1 },
+    { time: -1 },
+  );
+  expect(outcome).toMatchObject({ accepted: 2, dropped: { too_old: 2, in_future: 1 } });
+  expect(outcome.first_drops.map(({ line, reason }) => [line, reason])).toEqual([
+    [2, 'too_old'],
+    [4, 'in_future'],
+    [5, 'too_old'],
+  ]);
+  expect((await store.sources('p'))[0]).toMatchObject({ events: 2, dropped: { too_old: 2, in_future: 1 } });
+});
+
+test('unknown host names are registered up to the limit; the rest counts in the project only', async () => {
+  const { store, count } = setUp(2);
+  const outcome = await count(...['a', 'A:443', 'b', 'c', 'd'].map((host) => ({ time: NOW, host })));
+  expect(outcome).toMatchObject({ accepted: 5, without_host: 2 });
+  expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['a', 'b']);
+  const ask = async (hosts?: string[]) => (await store.series({ project: 'p', hosts, edges: [0, NOW + 1] })).requests[0];
+  expect(await ask()).toBe(5);
+  expect(await ask((await store.hosts('p')).map(({ id }) => id))).toBe(3);
+});
+
+test('a registered ID wins over a name, and an unregistered one counts in the project only', async () => {
+  const { store, count } = setUp();
+  await store.addHost({ project: 'p', hostname: 'known', id: 'k', limit: 9 });
+  const outcome = await count({ time: NOW, host_id: 'k', host: 'x' }, { time: NOW, host_id: 'nobody' });
+  expect(outcome).toMatchObject({ accepted: 2, without_host: 1 });
+  expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['known']);
+});
+
+test('the first drops are shown with their text cut short', async () => {
+  const { count } = setUp();
+  const { first_drops, dropped } = await count(...Array.from({ length: 30 }, () => ({ pad: 'x'.repeat(5_000) })));
+  expect(dropped).toEqual({ bad_time: 30 });
+  expect(first_drops).toHaveLength(10);
+  expect(first_drops[0]?.text).toHaveLength(200);
+});
+
+test.each([
+  ['Example.COM', 'example.com'],
+  [' example.com. ', 'example.com'],
+  ['example.com:8443', 'example.com'],
+  ['example.com:', 'example.com'],
+  ['[2001:DB8::1]:443', '[2001:db8::1]'],
+  ['2001:db8::1', '2001:db8::1'],
+  ['<script>alert(1)</script>', '<script>alert(1)</script>'],
+  ['münchen.example', 'münchen.example'],
+  ['', null],
+  [':80', null],
+  ['a b', null],
+  ['a\u0000b', null],
+  ['\ud800', null],
+  ['x'.repeat(254), null],
+])('the host %j is registered as %j', (text, want) => {
+  expect(normalHostname(text)).toBe(want);
+});
