@@ -7,7 +7,10 @@ export const ERRORS = {
     status: 400,
     when: '`from`, `to` or `recent` is missing, not an integer, out of range, reversed, or given twice',
   },
-  'WAF.3004': { status: 429, when: 'the caller sends requests faster than its limit; `Retry-After` says when to go on' },
+  'WAF.3004': {
+    status: 429,
+    when: 'the caller sends requests faster than its limit; `Retry-After` says when to go on',
+  },
   'WAF.4000': { status: 404, when: 'there is no such path' },
   'WAF.4001': { status: 405, when: 'the path exists, but not with this method; `Allow` lists the methods' },
   'WAF.5000': { status: 500, when: 'the service failed; the log has the cause under the request ID' },

@@ -19,7 +19,9 @@ export const CATEGORIES = [
 
 export type Category = (typeof CATEGORIES)[number];
 
-const CATEGORY_NUMBERS: ReadonlyMap<string, number> = new Map(CATEGORIES.map((name, number) => [name, number]));
+const CATEGORY_NUMBERS: ReadonlyMap<string, number> = new Map(
+  CATEGORIES.map((name, number) => [name, number]),
+);
 
 /** The position of a category in CATEGORIES, or undefined when the name is none of the thirteen. */
 export function categoryNumber(name: string): number | undefined {

@@ -14,7 +14,11 @@ function setUp() {
   const ingest = { project: 'p', source: { name: 's', format: 'events' }, parse: parseEvent };
   return {
     store,
-    async run(content: string | Buffer, pieces = 7, stopAfter = Number.POSITIVE_INFINITY): Promise<FileProgress[]> {
+    async run(
+      content: string | Buffer,
+      pieces = 7,
+      stopAfter = Number.POSITIVE_INFINITY,
+    ): Promise<FileProgress[]> {
       const progress: FileProgress[] = [];
       for await (const step of ingestFile(inPieces(Buffer.from(content), pieces), ingest, store, pipeline)) {
         progress.push(step);
@@ -33,7 +37,8 @@ async function* inPieces(content: Buffer, pieces: number): AsyncGenerator<Buffer
   for (let at = 0; at < content.length; at += size) yield content.subarray(at, at + size);
 }
 
-const line = (age_ms: number, padding = 0) => `${JSON.stringify({ time: NOW - age_ms, pad: 'x'.repeat(padding) })}\n`;
+const line = (age_ms: number, padding = 0) =>
+  `${JSON.stringify({ time: NOW - age_ms, pad: 'x'.repeat(padding) })}\n`;
 
 test('a file given twice counts once, in whatever pieces it arrives', async () => {
   const { run, requests } = setUp();
@@ -46,15 +51,19 @@ test('a file given twice counts once, in whatever pieces it arrives', async () =
 
 test('a file that has grown counts what is new, however often it is given and wherever it was cut', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 9 }), { maxLength: 30 }), fc.array(fc.nat()), async (ages, cuts) => {
-      const { run, requests } = setUp();
-      const content = ages.map((age) => line(age)).join('');
-      for (const length of cuts.map((cut) => cut % (content.length + 1)).sort((a, b) => a - b)) {
-        await run(content.slice(0, length));
-      }
-      await run(content);
-      expect(await requests()).toBe(ages.length);
-    }),
+    fc.asyncProperty(
+      fc.array(fc.integer({ min: 1, max: 9 }), { maxLength: 30 }),
+      fc.array(fc.nat()),
+      async (ages, cuts) => {
+        const { run, requests } = setUp();
+        const content = ages.map((age) => line(age)).join('');
+        for (const length of cuts.map((cut) => cut % (content.length + 1)).sort((a, b) => a - b)) {
+          await run(content.slice(0, length));
+        }
+        await run(content);
+        expect(await requests()).toBe(ages.length);
+      },
+    ),
   );
 });
 
@@ -77,7 +86,10 @@ test('files that begin alike and then differ are different files', async () => {
 test('a line without an end counts when it is whole, and waits when it is not', async () => {
   const { run, requests } = setUp();
   const whole = line(1).trimEnd();
-  expect(await run(`${line(5)}{"time":12`)).toMatchObject([{ kind: 'counted' }, { kind: 'unfinished', line: 2 }]);
+  expect(await run(`${line(5)}{"time":12`)).toMatchObject([
+    { kind: 'counted' },
+    { kind: 'unfinished', line: 2 },
+  ]);
   expect(await requests()).toBe(1);
   const other = setUp();
   await other.run(line(5) + whole);
@@ -90,7 +102,9 @@ test('a line beyond the limit is one drop, however long it is, and what follows 
   for (const length of [LINE_BYTES_MAX, LINE_BYTES_MAX + 1, 3 * LINE_BYTES_MAX + 17]) {
     const { store, run, requests } = setUp();
     const content = `${line(1)}${'x'.repeat(length)}\n${line(2)}nonsense\n`;
-    const drops = (await run(content, 40)).flatMap((step) => (step.kind === 'counted' ? step.outcome.first_drops : []));
+    const drops = (await run(content, 40)).flatMap((step) =>
+      step.kind === 'counted' ? step.outcome.first_drops : [],
+    );
     expect(drops.map(({ line: number, reason }) => [number, reason])).toEqual([
       [2, 'line_too_long'],
       [4, 'not_json'],

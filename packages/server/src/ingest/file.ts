@@ -5,7 +5,15 @@
  */
 import { createHash } from 'node:crypto';
 import type { BatchLink, Store } from '../store/store.ts';
-import { ByteReader, countLineEnds, endOfLine, endsLine, LINE_BYTES_MAX, splitLines, wholeLines } from './blocks.ts';
+import {
+  ByteReader,
+  countLineEnds,
+  endOfLine,
+  endsLine,
+  LINE_BYTES_MAX,
+  splitLines,
+  wholeLines,
+} from './blocks.ts';
 import type { Parse } from './formats/format.ts';
 import type { Line, Outcome, Pipeline } from './pipeline.ts';
 
@@ -36,14 +44,19 @@ export async function* ingestFile(
   const place: Place = { id: '', lines: 0, insideLine: false };
   try {
     for (;;) {
-      const seen = await seenBlock(reader, await store.batchesAfter(project, source.name, place.id), place.id);
+      const seen = await seenBlock(
+        reader,
+        await store.batchesAfter(project, source.name, place.id),
+        place.id,
+      );
       if (seen !== null) {
         yield { kind: 'seen', bytes: seen.length, lines: advance(place, reader, seen) };
         continue;
       }
       const block = await nextBlock(reader, place, parse);
       if (block.bytes.length === 0) {
-        if (block.unfinished > 0) yield { kind: 'unfinished', bytes: block.unfinished, line: place.lines + 1 };
+        if (block.unfinished > 0)
+          yield { kind: 'unfinished', bytes: block.unfinished, line: place.lines + 1 };
         return;
       }
       const after = place.id;
@@ -78,7 +91,11 @@ function advance(place: Place, reader: ByteReader, bytes: Buffer): number {
 }
 
 /** The block that comes next in these bytes and was counted before, if there is one. */
-async function seenBlock(reader: ByteReader, links: readonly BatchLink[], after: string): Promise<Buffer | null> {
+async function seenBlock(
+  reader: ByteReader,
+  links: readonly BatchLink[],
+  after: string,
+): Promise<Buffer | null> {
   for (const link of links.toSorted((a, b) => b.bytes - a.bytes)) {
     const bytes = (await reader.peek(link.bytes)).subarray(0, link.bytes);
     if (bytes.length === link.bytes && blockId(after, bytes) === link.id) return bytes;
@@ -112,7 +129,8 @@ async function nextBlock(reader: ByteReader, place: Place, parse: Parse): Promis
     const block = bytes.subarray(0, whole);
     return { bytes: block, lines: splitLines(block, first), unfinished: 0 };
   }
-  if (bytes.length === BLOCK_BYTES_MAX) return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
+  if (bytes.length === BLOCK_BYTES_MAX)
+    return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
   const finished = bytes.length > 0 && parse(bytes.toString('utf8').trim()).kind === 'record';
   if (finished) return { bytes, lines: splitLines(bytes, first), unfinished: 0 };
   return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length };

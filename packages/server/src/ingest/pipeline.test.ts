@@ -45,7 +45,8 @@ test('unknown host names are registered up to the limit; the rest counts in the 
   const outcome = await count(...['a', 'A:443', 'b', 'c', 'd'].map((host) => ({ time: NOW, host })));
   expect(outcome).toMatchObject({ accepted: 5, without_host: 2 });
   expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['a', 'b']);
-  const ask = async (hosts?: string[]) => (await store.series({ project: 'p', hosts, edges: [0, NOW + 1] })).requests[0];
+  const ask = async (hosts?: string[]) =>
+    (await store.series({ project: 'p', hosts, edges: [0, NOW + 1] })).requests[0];
   expect(await ask()).toBe(5);
   expect(await ask((await store.hosts('p')).map(({ id }) => id))).toBe(3);
 });
@@ -60,7 +61,9 @@ test('a registered ID wins over a name, and an unregistered one counts in the pr
 
 test('the first drops are shown with their text cut short', async () => {
   const { count } = setUp();
-  const { first_drops, dropped } = await count(...Array.from({ length: 30 }, () => ({ pad: 'x'.repeat(5_000) })));
+  const { first_drops, dropped } = await count(
+    ...Array.from({ length: 30 }, () => ({ pad: 'x'.repeat(5_000) })),
+  );
   expect(dropped).toEqual({ bad_time: 30 });
   expect(first_drops).toHaveLength(10);
   expect(first_drops[0]?.text).toHaveLength(200);

@@ -51,7 +51,11 @@ export class Pipeline {
     this.#now = now;
   }
 
-  async count(lines: Iterable<Line>, parse: Parse, batch: Omit<Batch, 'events' | 'dropped'>): Promise<Outcome> {
+  async count(
+    lines: Iterable<Line>,
+    parse: Parse,
+    batch: Omit<Batch, 'events' | 'dropped'>,
+  ): Promise<Outcome> {
     const outcome: Outcome = { accepted: 0, dropped: {}, first_drops: [], without_host: 0, duplicate: false };
     const records = this.#parse(lines, parse, outcome);
     const events = await this.#place(batch.project, records, outcome);
@@ -74,8 +78,12 @@ export class Pipeline {
 
   /** Host names become IDs. They are asked for anew in each batch, so that a new or renamed host shows at once. */
   async #place(project: string, records: readonly LogRecord[], outcome: Outcome): Promise<Event[]> {
-    const names = new Set(records.flatMap(({ host, hostId }) => (hostId === undefined && host !== undefined ? host : [])));
-    const found = await Promise.all([...names].map(async (name) => [name, await this.#hostId(project, name)] as const));
+    const names = new Set(
+      records.flatMap(({ host, hostId }) => (hostId === undefined && host !== undefined ? host : [])),
+    );
+    const found = await Promise.all(
+      [...names].map(async (name) => [name, await this.#hostId(project, name)] as const),
+    );
     const ids = new Map(found);
     return records.map(({ host, hostId, time, request, attack, count }) => {
       const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));

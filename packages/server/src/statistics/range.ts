@@ -39,7 +39,10 @@ export function parseRange(parameters: RangeParameters, offset_ms: number, now: 
 
 function recentRange(recent: string, offset_ms: number, now: number): Range {
   if (!Object.hasOwn(RECENT, recent)) {
-    throw new ApiError('WAF.1025', `recent is '${excerpt(recent)}', but must be one of ${RECENT_NAMES.join(', ')}`);
+    throw new ApiError(
+      'WAF.1025',
+      `recent is '${excerpt(recent)}', but must be one of ${RECENT_NAMES.join(', ')}`,
+    );
   }
   // The check above is what makes the name a key.
   const span = RECENT[recent as keyof typeof RECENT];
@@ -51,13 +54,18 @@ function recentRange(recent: string, offset_ms: number, now: number): Range {
 }
 
 function parseMilliseconds(name: 'from' | 'to', text: string | undefined): number {
-  if (text === undefined) throw new ApiError('WAF.1025', `${name} is required (milliseconds since the epoch)`);
+  if (text === undefined)
+    throw new ApiError('WAF.1025', `${name} is required (milliseconds since the epoch)`);
   const value = Number(text);
   if (!/^-?[0-9]+$/.test(text)) {
-    throw new ApiError('WAF.1025', `${name} is '${excerpt(text)}', but must be an integer (milliseconds since the epoch)`);
+    throw new ApiError(
+      'WAF.1025',
+      `${name} is '${excerpt(text)}', but must be an integer (milliseconds since the epoch)`,
+    );
   }
   if (value < 0) throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is negative`);
-  if (!Number.isSafeInteger(value)) throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is out of range`);
+  if (!Number.isSafeInteger(value))
+    throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is out of range`);
   return value;
 }
 
@@ -66,7 +74,9 @@ export function parseTimezone(text: string | undefined): number {
   if (text === undefined) return 0;
   // A `+` that the client did not percent-encode arrives as a space.
   const match = /^([+\- ])([0-9]{2}):([0-5][0-9])$/.exec(text);
-  const minutes = match ? (match[1] === '-' ? -1 : 1) * (Number(match[2]) * 60 + Number(match[3])) : Number.NaN;
+  const minutes = match
+    ? (match[1] === '-' ? -1 : 1) * (Number(match[2]) * 60 + Number(match[3]))
+    : Number.NaN;
   if (!(minutes >= -12 * 60 && minutes <= 14 * 60)) {
     throw new ApiError(
       'WAF.1001',

@@ -68,18 +68,22 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       const { store } = await fresh();
       let run = 0;
       await fc.assert(
-        fc.asyncProperty(batches, fc.array(question, { minLength: 1, maxLength: 5 }), async (drawn, questions) => {
-          const project = `p${run++}`;
-          const oracle = memoryStore(() => NOW);
-          const ids = await addHosts(store, project);
-          expect(await addHosts(oracle, project)).toEqual(ids);
-          for (const events of drawn) {
-            expect(await store.append(batch(project, ids, events))).toEqual(
-              await oracle.append(batch(project, ids, events)),
-            );
-          }
-          await expectSameAnswers(store, oracle, project, ids, questions);
-        }),
+        fc.asyncProperty(
+          batches,
+          fc.array(question, { minLength: 1, maxLength: 5 }),
+          async (drawn, questions) => {
+            const project = `p${run++}`;
+            const oracle = memoryStore(() => NOW);
+            const ids = await addHosts(store, project);
+            expect(await addHosts(oracle, project)).toEqual(ids);
+            for (const events of drawn) {
+              expect(await store.append(batch(project, ids, events))).toEqual(
+                await oracle.append(batch(project, ids, events)),
+              );
+            }
+            await expectSameAnswers(store, oracle, project, ids, questions);
+          },
+        ),
         { numRuns: 150 },
       );
     });
@@ -88,17 +92,24 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       const { store } = await fresh();
       let run = 0;
       await fc.assert(
-        fc.asyncProperty(fc.array(event, { maxLength: 40 }), fc.nat(), question, async (events, seed, asked) => {
-          const [one, other] = [`one${run}`, `other${run++}`];
-          const oneIds = await addHosts(store, one);
-          const otherIds = await addHosts(store, other);
-          await store.append(batch(one, oneIds, events));
-          const shuffled = events.toSorted((a, b) => ((a.time * 31 + seed) % 101) - ((b.time * 31 + seed) % 101));
-          await Promise.all(shuffled.map((single) => store.append(batch(other, otherIds, [single]))));
-          const ask = (project: string, ids: string[]) =>
-            store.series({ project, hosts: pick(ids, asked.hosts), edges: asked.edges });
-          expect(await ask(other, otherIds)).toEqual(await ask(one, oneIds));
-        }),
+        fc.asyncProperty(
+          fc.array(event, { maxLength: 40 }),
+          fc.nat(),
+          question,
+          async (events, seed, asked) => {
+            const [one, other] = [`one${run}`, `other${run++}`];
+            const oneIds = await addHosts(store, one);
+            const otherIds = await addHosts(store, other);
+            await store.append(batch(one, oneIds, events));
+            const shuffled = events.toSorted(
+              (a, b) => ((a.time * 31 + seed) % 101) - ((b.time * 31 + seed) % 101),
+            );
+            await Promise.all(shuffled.map((single) => store.append(batch(other, otherIds, [single]))));
+            const ask = (project: string, ids: string[]) =>
+              store.series({ project, hosts: pick(ids, asked.hosts), edges: asked.edges });
+            expect(await ask(other, otherIds)).toEqual(await ask(one, oneIds));
+          },
+        ),
         { numRuns: 40 },
       );
     });
@@ -156,7 +167,9 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
     test('the same batch sent many times at once counts once', async () => {
       const { store } = await fresh();
       const same = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };
-      const kinds = (await Promise.all(Array.from({ length: 20 }, () => store.append(same)))).map(({ kind }) => kind);
+      const kinds = (await Promise.all(Array.from({ length: 20 }, () => store.append(same)))).map(
+        ({ kind }) => kind,
+      );
       expect(kinds.filter((kind) => kind === 'appended')).toHaveLength(1);
       const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
       expect([...requests]).toEqual([1]);
@@ -188,11 +201,18 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       expect(added.kind === 'added' && added.host.id).toMatch(/^[0-9a-f]{32}$/);
       expect(await add('b.example', 'other')).toEqual({ ...added, kind: 'exists' });
       expect(await add('a.example', 'chosen')).toMatchObject({ kind: 'added', host: { id: 'chosen' } });
-      expect(await add('c.example', 'chosen')).toMatchObject({ kind: 'id_taken', host: { hostname: 'a.example' } });
+      expect(await add('c.example', 'chosen')).toMatchObject({
+        kind: 'id_taken',
+        host: { hostname: 'a.example' },
+      });
       expect(await add('d.example')).toMatchObject({ kind: 'added' });
       expect(await add('e.example')).toEqual({ kind: 'full' });
       expect(await add('a.example')).toMatchObject({ kind: 'exists' });
-      expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['a.example', 'b.example', 'd.example']);
+      expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual([
+        'a.example',
+        'b.example',
+        'd.example',
+      ]);
       expect(await store.hosts('q')).toEqual([]);
     });
 
@@ -224,9 +244,19 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
     test('a source tells what it sent, what was dropped, and its first and last event', async () => {
       const { store } = await fresh();
       const ids = await addHosts(store, 'p');
-      await store.append({ ...batch('p', ids, [{ ...drawnAt(NOW - 5), host: 1 }]), dropped: { bad_time: 2 } });
-      await store.append({ ...batch('p', ids, [{ ...drawnAt(NOW - 9), host: 0 }]), dropped: { bad_time: 1 } });
-      await store.append({ ...batch('p', ids, []), source: { name: 'empty', format: 'f' }, dropped: { not_json: 1 } });
+      await store.append({
+        ...batch('p', ids, [{ ...drawnAt(NOW - 5), host: 1 }]),
+        dropped: { bad_time: 2 },
+      });
+      await store.append({
+        ...batch('p', ids, [{ ...drawnAt(NOW - 9), host: 0 }]),
+        dropped: { bad_time: 1 },
+      });
+      await store.append({
+        ...batch('p', ids, []),
+        source: { name: 'empty', format: 'f' },
+        dropped: { not_json: 1 },
+      });
       const [empty, test] = await store.sources('p');
       expect(empty).toMatchObject({ name: 'empty', events: 0, first_seen: null, last_seen: null, hosts: [] });
       expect(test).toEqual({
@@ -287,7 +317,11 @@ export function durableStoreConformance(
       const first = { ...batch('p', ids, drawn), id: 'x', link: { after: '', bytes: 5 } };
       await store.append(first);
       await store.prune(NOW - 35 * DAY_MS);
-      const query = { project: 'p', hosts: ids.slice(0, 2), edges: gridEdges(NOW - 39 * DAY_MS, NOW, 20_700_000) };
+      const query = {
+        project: 'p',
+        hosts: ids.slice(0, 2),
+        edges: gridEdges(NOW - 39 * DAY_MS, NOW, 20_700_000),
+      };
       const before = [await store.series(query), await store.hosts('p'), await store.sources('p')];
       const again = await reopen();
       expect([await again.series(query), await again.hosts('p'), await again.sources('p')]).toEqual(before);
@@ -298,7 +332,9 @@ export function durableStoreConformance(
 }
 
 async function addHosts(store: Store, project: string): Promise<string[]> {
-  const added = await Promise.all(HOSTNAMES.map((hostname) => store.addHost({ project, hostname, limit: 1_000 })));
+  const added = await Promise.all(
+    HOSTNAMES.map((hostname) => store.addHost({ project, hostname, limit: 1_000 })),
+  );
   return added.map((one) => ('host' in one ? one.host.id : ''));
 }
 
@@ -306,7 +342,10 @@ function batch(project: string, ids: readonly string[], events: readonly Drawn[]
   return {
     project,
     source: { name: 'test', format: 'events' },
-    events: events.map(({ host, ...rest }) => ({ ...rest, hostId: host === null ? null : (ids[host] ?? null) })),
+    events: events.map(({ host, ...rest }) => ({
+      ...rest,
+      hostId: host === null ? null : (ids[host] ?? null),
+    })),
     dropped: {},
   };
 }
@@ -329,7 +368,9 @@ async function expectSameAnswers(
 ): Promise<void> {
   for (const { hosts: set, edges } of questions) {
     const hosts = pick(ids, set);
-    expect(await store.series({ project, hosts, edges })).toEqual(await oracle.series({ project, hosts, edges }));
+    expect(await store.series({ project, hosts, edges })).toEqual(
+      await oracle.series({ project, hosts, edges }),
+    );
     const range = { project, hosts, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
     expect(await store.totals(range)).toEqual(await oracle.totals(range));
   }

@@ -18,12 +18,21 @@ test('the least that is an event is a time: one request of no host', () => {
 });
 
 test('all fields are taken as they stand, and others are let be', () => {
-  const fields = { time: TIME, host: 'a', host_id: 'b', request: false, attack: 'sqli', count: 1_000_000, ip: '::1' };
+  const fields = {
+    time: TIME,
+    host: 'a',
+    host_id: 'b',
+    request: false,
+    attack: 'sqli',
+    count: 1_000_000,
+    ip: '::1',
+  };
   expect(parse(fields)).toEqual({
     kind: 'record',
     record: { time: TIME, host: 'a', hostId: 'b', request: false, attack: 'sqli', count: 1_000_000 },
   });
-  for (const attack of CATEGORIES) expect(parse({ time: TIME, attack })).toMatchObject({ record: { attack } });
+  for (const attack of CATEGORIES)
+    expect(parse({ time: TIME, attack })).toMatchObject({ record: { attack } });
 });
 
 test.each([

@@ -11,12 +11,20 @@ export function parseEvent(line: string): Parsed {
     return dropped('not_json');
   }
   if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) return dropped('not_an_object');
-  const { time: rawTime, host, host_id, request = true, attack, count = 1 } = fields as Record<string, unknown>;
+  const {
+    time: rawTime,
+    host,
+    host_id,
+    request = true,
+    attack,
+    count = 1,
+  } = fields as Record<string, unknown>;
 
   const time = parseTime(rawTime);
   if (time === null) return dropped('bad_time');
   if (!absent(host) && typeof host !== 'string') return dropped('bad_host');
-  if (!absent(host_id) && (typeof host_id !== 'string' || !ID_PATTERN.test(host_id))) return dropped('bad_host');
+  if (!absent(host_id) && (typeof host_id !== 'string' || !ID_PATTERN.test(host_id)))
+    return dropped('bad_host');
   if (typeof request !== 'boolean') return dropped('bad_request');
   const category = absent(attack) ? null : typeof attack === 'string' ? categoryNumber(attack) : undefined;
   if (category === undefined) return dropped('bad_attack');

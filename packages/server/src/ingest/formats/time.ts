@@ -1,5 +1,6 @@
 /** `2026-07-01T12:00:00.123+08:00`: the offset is required, because a time without one is a guess. */
-const ISO = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?(?:([Zz])|([+-])(\d{2}):?(\d{2}))$/;
+const ISO =
+  /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?(?:([Zz])|([+-])(\d{2}):?(\d{2}))$/;
 
 /** Whole milliseconds since the epoch, or ISO 8601 with an offset; null for anything else. */
 export function parseTime(value: unknown): number | null {
@@ -13,7 +14,9 @@ function parseIsoTime(text: string): number | null {
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match.slice(1, 7).map(Number);
   // Digits beyond the millisecond are cut, not rounded: an event must not move into the next point.
   const millisecond = Number((match[7] ?? '').slice(0, 3).padEnd(3, '0'));
-  const offset_minutes = match[8] ? 0 : (match[9] === '-' ? -1 : 1) * (Number(match[10]) * 60 + Number(match[11]));
+  const offset_minutes = match[8]
+    ? 0
+    : (match[9] === '-' ? -1 : 1) * (Number(match[10]) * 60 + Number(match[11]));
   if (hour > 23 || minute > 59 || second > 59 || Number(match[11] ?? 0) > 59) return null;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);

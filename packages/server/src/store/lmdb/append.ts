@@ -25,7 +25,8 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
 function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number, now: number): Appended {
   const project = openProject(schema, batch.project);
   const source = openSource(schema, project, batch);
-  if (batch.id !== undefined && schema.batches.doesExist([source.number, batch.id])) return { kind: 'duplicate' };
+  if (batch.id !== undefined && schema.batches.doesExist([source.number, batch.id]))
+    return { kind: 'duplicate' };
 
   const scopes = new Map<string, number | null>();
   const counted = batch.events.filter(({ time }) => time >= horizon);

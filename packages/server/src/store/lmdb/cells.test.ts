@@ -3,7 +3,11 @@ import { describe, expect, test } from 'vitest';
 import { type Additions, accumulate, cellCode, mergeCells, Writer } from './cells.ts';
 
 const CELLS = 60_000;
-const count = fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 300 }), fc.integer({ min: 1, max: 2 ** 50 }));
+const count = fc.oneof(
+  fc.constant(1),
+  fc.integer({ min: 1, max: 300 }),
+  fc.integer({ min: 1, max: 2 ** 50 }),
+);
 const cells = fc.array(
   fc.tuple(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 0, max: CELLS - 1 }), count),
   { maxLength: 60 },
@@ -27,7 +31,10 @@ describe('a record of cells', () => {
           expect(read(record ?? new Uint8Array(0), series, cell, cell + 1)).toBe(n);
         }
         for (let series = 0; series <= 20; series++) {
-          const total = [...expected].reduce((sum, [name, n]) => (name.startsWith(`${series}/`) ? sum + n : sum), 0);
+          const total = [...expected].reduce(
+            (sum, [name, n]) => (name.startsWith(`${series}/`) ? sum + n : sum),
+            0,
+          );
           expect(read(record ?? new Uint8Array(0), series, 0, CELLS)).toBe(total);
         }
       }),
@@ -36,7 +43,17 @@ describe('a record of cells', () => {
 
   test('counts cells by slot, and those between slots not at all', () => {
     const writer = new Writer();
-    const record = mergeCells(undefined, additions([[0, 0, 1], [0, 9, 2], [0, 10, 4], [0, 19, 8], [0, 20, 16]]), writer);
+    const record = mergeCells(
+      undefined,
+      additions([
+        [0, 0, 1],
+        [0, 9, 2],
+        [0, 10, 4],
+        [0, 19, 8],
+        [0, 20, 16],
+      ]),
+      writer,
+    );
     const out = new Float64Array(3);
     accumulate(record, [0, 10, 2, 15, 20, 0], Int8Array.of(0), 3, out);
     expect([...out]).toEqual([8, 0, 3]);
@@ -50,14 +67,16 @@ describe('a record of cells', () => {
 
   test('a count that could not be exact is refused', () => {
     const writer = new Writer();
-    expect(() => mergeCells(undefined, additions([[0, 0, 2 ** 53]]), writer)).toThrow(/cannot be stored exactly/);
+    expect(() => mergeCells(undefined, additions([[0, 0, 2 ** 53]]), writer)).toThrow(
+      /cannot be stored exactly/,
+    );
   });
 
   test('a record that was cut off is an error, not a wrong number', () => {
     const record = mergeCells(undefined, additions([[300, 5, 7]]), new Writer());
-    expect(() => accumulate(record.subarray(0, 1), [0, 10, 0], new Int8Array(400), 1, new Float64Array(1))).toThrow(
-      /ends inside a number/,
-    );
+    expect(() =>
+      accumulate(record.subarray(0, 1), [0, 10, 0], new Int8Array(400), 1, new Float64Array(1)),
+    ).toThrow(/ends inside a number/);
   });
 });
 

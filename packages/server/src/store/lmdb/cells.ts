@@ -115,7 +115,15 @@ export function mergeCells(record: Uint8Array | undefined, additions: Additions,
       continue;
     }
     if (nextSeries < oldSeries) old.at = sectionStart;
-    next = mergeSection(old, oldSeries === nextSeries ? oldEnd : old.at, nextSeries, codes, counts, next, writer);
+    next = mergeSection(
+      old,
+      oldSeries === nextSeries ? oldEnd : old.at,
+      nextSeries,
+      codes,
+      counts,
+      next,
+      writer,
+    );
   }
   return writer.bytes();
 }
@@ -219,7 +227,8 @@ export class Writer {
     this.#buffer.copyWithin(start + header, start, this.#length);
     this.#length = start;
     this.#number(length);
-    if (this.#length !== start + header) throw new Error('the length of a section takes more bytes than foreseen');
+    if (this.#length !== start + header)
+      throw new Error('the length of a section takes more bytes than foreseen');
     this.#length += length;
   }
 

@@ -68,6 +68,7 @@ export function planChunks(edges: readonly number[]): ChunkPlan[] {
     }
   }
 
-  for (let point = 0; point + 1 < edges.length; point++) tile(0, edges[point] ?? 0, edges[point + 1] ?? 0, point);
+  for (let point = 0; point + 1 < edges.length; point++)
+    tile(0, edges[point] ?? 0, edges[point + 1] ?? 0, point);
   return plan;
 }

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { durableStoreConformance } from '../conformance.ts';
 import type { Event } from '../../event.ts';
+import { durableStoreConformance } from '../conformance.ts';
 import { lmdbStore } from './lmdb.ts';
 import { openSchema } from './schema.ts';
 

@@ -50,7 +50,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   }
 
   return {
-    append: (batch) => (closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch)),
+    append: (batch) =>
+      closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
 
     series: ({ project, hosts, edges }) =>
       available(() => {
@@ -66,7 +67,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       available(() => {
         const known = sourceNumber(schema, project, source);
         if (known === undefined) return [];
-        const range = schema.batchLinks.getRange({ start: [known, after, ''], end: [known, after, '\uffff'] });
+        const range = schema.batchLinks.getRange({
+          start: [known, after, ''],
+          end: [known, after, '\uffff'],
+        });
         return [...range].map(({ key: [, , id], value: bytes }) => ({ id, bytes }));
       }),
 
@@ -152,7 +156,11 @@ function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
   // Asked again inside the transaction: another process may have been first.
   const found = findHost(schema, project, wanted);
   if (found) return found;
-  const host = { id: wanted.id ?? freeHostId(schema, project, wanted), hostname: wanted.hostname, created: now };
+  const host = {
+    id: wanted.id ?? freeHostId(schema, project, wanted),
+    hostname: wanted.hostname,
+    created: now,
+  };
   schema.hosts.putSync([project.scope, host.id], { ...host, scope: nextScope(schema) });
   schema.hostnames.putSync([project.scope, host.hostname], host.id);
   schema.projects.putSync(wanted.project, { ...project, hosts: project.hosts + 1 });

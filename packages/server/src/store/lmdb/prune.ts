@@ -16,7 +16,12 @@ export function* pruneSteps(schema: Schema, before: number): Generator<() => voi
     // Only chunks that lie before the horizon as a whole; of the one that it cuts, queries count the later part.
     const behind = Math.max(0, Math.floor(before / (level.cell_ms * level.cells_per_chunk)));
     yield* batchSteps(
-      () => schema.cells.getKeys({ start: cellsKey(level.id, 0, 0), end: cellsKey(level.id, behind, 0), limit: RECORDS_PER_STEP }),
+      () =>
+        schema.cells.getKeys({
+          start: cellsKey(level.id, 0, 0),
+          end: cellsKey(level.id, behind, 0),
+          limit: RECORDS_PER_STEP,
+        }),
       (key) => schema.cells.removeSync(key),
     );
   }

@@ -75,7 +75,12 @@ function checkVersion({ root, meta }: Schema, path: string): void {
 }
 
 /** Pass `key` to have it overwritten instead of a new one made. */
-export function cellsKey(level: number, chunk: number, scope: number, key: Buffer = Buffer.allocUnsafe(9)): Buffer {
+export function cellsKey(
+  level: number,
+  chunk: number,
+  scope: number,
+  key: Buffer = Buffer.allocUnsafe(9),
+): Buffer {
   key[0] = level;
   key.writeUInt32BE(chunk, 1);
   key.writeUInt32BE(scope, 5);

@@ -1,0 +1,42 @@
+/** What a command is: which settings it takes, and what it does with them. */
+import type { Readable, Writable } from 'node:stream';
+import type { SettingName, Settings } from '../config.ts';
+
+/** The outside world of a command, so that tests can give it another one. */
+export interface Io {
+  stdin: Readable;
+  stdout: Writable;
+  stderr: Writable & { isTTY?: boolean };
+  env: Readonly<Record<string, string | undefined>>;
+  now: () => number;
+  /** Aborted when the process is asked to stop. */
+  stop: AbortSignal;
+}
+
+export interface Command {
+  /** With its operands, like `host add <hostname>`. */
+  name: string;
+  about: string;
+  settings: readonly SettingName[];
+  required: readonly SettingName[];
+  /** Answers the exit status. */
+  run(settings: never, operands: string[], io: Io): Promise<number>;
+}
+
+/** Types a command by its own lists of settings. */
+export function command<const N extends SettingName, const R extends N>(definition: {
+  name: string;
+  about: string;
+  settings: readonly N[];
+  required: readonly R[];
+  run(settings: Settings<N, R>, operands: string[], io: Io): Promise<number>;
+}): Command {
+  return definition;
+}
+
+/** Something that the user can put right; the message is one sentence for them. */
+export class UserError extends Error {}
+
+export function printLine(stream: Writable, line: string): void {
+  stream.write(`${line}\n`);
+}

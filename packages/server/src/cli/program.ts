@@ -1,0 +1,99 @@
+/** The command line: every command by name, in one list. */
+import { Command as Commander, CommanderError } from 'commander';
+import { readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
+import { IdentityError } from '../identity/identity.ts';
+import { StoreUnavailable } from '../store/store.ts';
+import { type Command, type Io, printLine, UserError } from './command.ts';
+import { demoCommand } from './demo.ts';
+import { hostAddCommand, hostListCommand } from './host.ts';
+import { ingestCommand } from './ingest.ts';
+import { initCommand } from './init.ts';
+import { projectAddCommand, projectListCommand } from './project.ts';
+import { serveCommand } from './serve.ts';
+
+const COMMANDS: readonly Command[] = [
+  initCommand,
+  serveCommand,
+  projectAddCommand,
+  projectListCommand,
+  hostAddCommand,
+  hostListCommand,
+  ingestCommand,
+  demoCommand,
+];
+
+const GROUPS: Readonly<Record<string, string>> = {
+  project: 'projects: each has its own hosts, sources and numbers',
+  host: 'the protected hosts of a project',
+};
+
+/** Runs one command and answers the exit status. */
+export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
+  let status = 0;
+  const program = frame(new Commander('wafstat'), io).description(
+    'Statistics on the traffic and attacks that a web application firewall sees.',
+  );
+  for (const command of COMMANDS) {
+    addCommand(program, command, io, (result) => {
+      status = result;
+    });
+  }
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return status;
+  } catch (error) {
+    return explain(error, io);
+  }
+}
+
+function addCommand(program: Commander, command: Command, io: Io, finish: (status: number) => void): void {
+  const words = command.name.split(' ');
+  const parent =
+    words.length > 1 && words[0] && words[0] in GROUPS ? group(program, words.shift() ?? '', io) : program;
+  const sub = frame(parent.command(words.join(' ')), io).description(command.about);
+  for (const name of command.settings) {
+    const { flag, about, ...rest } = SETTINGS[name];
+    const remarks = ['default' in rest ? `default: ${rest.default}` : '', variableOf(name)]
+      .filter(Boolean)
+      .join(', ');
+    sub.option(flag, `${about} (${remarks})`);
+  }
+  sub.action(async () => {
+    const options = sub.opts<Record<string, string | true | undefined>>();
+    const given = (name: SettingName) => options[optionKey(name)]?.toString();
+    const settings = readSettings(command.settings, command.required, given, io.env);
+    finish(await command.run(settings as never, sub.args, io));
+  });
+}
+
+function group(program: Commander, name: string, io: Io): Commander {
+  const known = program.commands.find((candidate) => candidate.name() === name);
+  return known ?? frame(program.command(name), io).description(GROUPS[name] ?? '');
+}
+
+function frame(commander: Commander, { stdout, stderr }: Io): Commander {
+  return commander
+    .exitOverride()
+    .showHelpAfterError('(--help lists what there is)')
+    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) });
+}
+
+/** Commander keeps `--tls-cert <file>` as `tlsCert`; two settings may share a flag in different commands. */
+function optionKey(name: SettingName): string {
+  const flagName = SETTINGS[name].flag.split(' ')[0]?.slice(2) ?? '';
+  return flagName.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase());
+}
+
+function explain(error: unknown, { stderr }: Io): number {
+  // Commander has printed its own; help and version come this way too, with status 0.
+  if (error instanceof CommanderError) return error.exitCode;
+  if (error instanceof SettingsError) {
+    for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
+    return 2;
+  }
+  if (error instanceof UserError || error instanceof IdentityError || error instanceof StoreUnavailable) {
+    printLine(stderr, `wafstat: ${error.message}`);
+    return 1;
+  }
+  throw error;
+}

@@ -1,0 +1,95 @@
+import cluster from 'node:cluster';
+import { readFileSync } from 'node:fs';
+import type { SettingName, Settings } from '../config.ts';
+import { createApp } from '../http/app.ts';
+import { retainFor } from '../store/retention.ts';
+import { command, type Io, UserError } from './command.ts';
+import { type Installation, isInitialised, openInstallation } from './data-folder.ts';
+import { initialise, printMade } from './init.ts';
+import { reloadCertificate } from './tls.ts';
+import { printListening, runWorkers } from './workers.ts';
+
+export const SERVE_SETTINGS = [
+  'listen',
+  'tlsCert',
+  'tlsKey',
+  'insecureHttp',
+  'publicUrl',
+  'region',
+  'retention',
+  'bodyLimit',
+  'rateLimit',
+  'logLevel',
+] as const satisfies readonly SettingName[];
+
+export type ServeSettings = Settings<(typeof SERVE_SETTINGS)[number]>;
+
+export const serveCommand = command({
+  name: 'serve',
+  about: 'answer queries; makes the data folder if there is none',
+  settings: ['data', 'workers', ...SERVE_SETTINGS],
+  required: ['data'],
+  async run({ data, workers, ...settings }, _operands, io) {
+    if (cluster.isPrimary) {
+      if (!isInitialised(data)) {
+        const names = { domain: 'default', project: 'default', user: 'admin' };
+        printMade(io, await initialise(data, names, undefined, io.now));
+      }
+      if (workers > 1) return runWorkers(workers, io);
+    }
+    const installation = await openInstallation(data, io.now);
+    try {
+      const server = await startServer(installation, settings, io);
+      const retention = retainFor(installation.store, settings.retention, io.now, server.log);
+      if (cluster.worker) cluster.worker.send({ address: server.address });
+      else printListening(io, server.address);
+      await aborted(io.stop);
+      await retention.stop();
+      await server.close();
+      return 0;
+    } finally {
+      await installation.close();
+    }
+  },
+});
+
+/** Answers when the server is ready to be called. */
+export async function startServer({ identity, store }: Installation, settings: ServeSettings, io: Io) {
+  const { tlsCert, tlsKey, listen } = settings;
+  const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
+  const app = await createApp({
+    store,
+    identity,
+    now: io.now,
+    catalog: { public_url: settings.publicUrl ?? null, region: settings.region },
+    body_bytes_max: settings.bodyLimit,
+    rate_limit: settings.rateLimit,
+    logger: { level: settings.logLevel, stream: io.stderr },
+    tls: certificate
+      ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
+      : undefined,
+  });
+  const address = await app
+    .listen({ host: listen.host, port: listen.port, listenTextResolver: () => '' })
+    .catch((error) => {
+      throw new UserError(
+        `cannot listen on ${listen.host}:${listen.port}: ${(error as NodeJS.ErrnoException).code}`,
+      );
+    });
+  const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
+  return {
+    address,
+    log: app.log,
+    async close() {
+      stopReloading();
+      await app.close();
+    },
+  };
+}
+
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}

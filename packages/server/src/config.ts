@@ -1,0 +1,233 @@
+/** Every setting in one table: command line, environment, help text and checks all come from it. */
+import { readFileSync } from 'node:fs';
+
+interface Setting<T> {
+  /** As on the command line; a setting without `<...>` is a switch. The environment has it as WAFSTAT_NAME. */
+  flag: string;
+  about: string;
+  default?: string;
+  /** Throws an Error whose message says what the value must be. */
+  parse(text: string): T;
+}
+
+const DAY_MS = 86_400_000;
+
+export const SETTINGS = {
+  data: setting('--data <dir>', 'folder that holds everything wafstat stores', text),
+  domain: setting('--domain <name>', 'name of the domain', text, 'default'),
+  project: setting('--project <id or name>', 'project, by ID or name', text),
+  projectName: setting('--project <name>', 'name of the first project', text, 'default'),
+  user: setting('--user <name>', 'name of the first user, who administers the domain', text, 'admin'),
+  passwordStdin: setting(
+    '--password-stdin',
+    'read the password from standard input instead of making one',
+    flag,
+  ),
+  json: setting('--json', 'print one JSON document', flag),
+  id: setting('--id <id>', 'ID of the host instead of a made one', identifier),
+  source: setting('--source <name>', 'name under which the log source is known', sourceName, 'default'),
+  format: setting('--format <format>', 'format of the lines: events', oneOf('events'), 'events'),
+  hostsMax: setting(
+    '--hosts-max <n>',
+    'host names from logs that are registered on first sight, per project; later ones count in the total only',
+    integer(0, 100_000),
+    '1000',
+  ),
+  retention: setting('--retention <time>', 'how long events are kept, like 180d or 36h', duration, '180d'),
+  listen: setting(
+    '--listen <host:port>',
+    'address to listen on; port 0 picks a free one',
+    address,
+    '127.0.0.1:8080',
+  ),
+  tlsCert: setting('--tls-cert <file>', 'certificate (PEM, with its chain): serve HTTPS', file),
+  tlsKey: setting('--tls-key <file>', 'private key of the certificate (PEM)', file),
+  insecureHttp: setting('--insecure-http', 'plain HTTP beyond loopback: something in front does TLS', flag),
+  workers: setting('--workers <n>', 'processes that answer requests', integer(1, 256), '1'),
+  publicUrl: setting(
+    '--public-url <url>',
+    'address under which clients reach the service, for the catalog',
+    url,
+  ),
+  region: setting('--region <name>', 'region name in the catalog', text, 'default'),
+  bodyLimit: setting(
+    '--body-limit <bytes>',
+    'largest request body',
+    integer(1_024, 1_073_741_824),
+    '12582912',
+  ),
+  rateLimit: setting(
+    '--rate-limit <n>',
+    'requests per second for each user and worker, 0 for no limit',
+    integer(0, 1_000_000),
+    '0',
+  ),
+  logLevel: setting(
+    '--log-level <level>',
+    'error, warn, info or debug',
+    oneOf('error', 'warn', 'info', 'debug'),
+    'info',
+  ),
+} as const;
+
+export type SettingName = keyof typeof SETTINGS;
+type Parsed<N extends SettingName> = ReturnType<(typeof SETTINGS)[N]['parse']>;
+/** Settings with a default always have a value; `required` ones too. */
+export type Settings<N extends SettingName, R extends SettingName = never> = {
+  [K in N]: K extends R
+    ? Parsed<K>
+    : Parsed<K> | ((typeof SETTINGS)[K] extends { default: string } ? never : undefined);
+};
+
+/** All that is wrong with the settings, one sentence each. */
+export class SettingsError extends Error {
+  readonly problems: readonly string[];
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'));
+    this.problems = problems;
+  }
+}
+
+/** The command line wins over the environment, the environment over the default. */
+export function readSettings<N extends SettingName, R extends SettingName>(
+  names: readonly N[],
+  required: readonly R[],
+  given: (name: N) => string | undefined,
+  env: Readonly<Record<string, string | undefined>>,
+): Settings<N, R> {
+  const problems: string[] = [];
+  const values: Record<string, unknown> = {};
+  for (const name of names) {
+    const { flag: spelled, parse, default: fallback } = SETTINGS[name] as Setting<unknown>;
+    const long = spelled.split(' ')[0];
+    const value = given(name) ?? env[variableOf(name)] ?? fallback;
+    if (value === undefined) {
+      if ((required as readonly string[]).includes(name))
+        problems.push(`${long} (or ${variableOf(name)}) is required`);
+      continue;
+    }
+    try {
+      values[name] = parse(value);
+    } catch (error) {
+      const origin =
+        given(name) === undefined && env[variableOf(name)] !== undefined ? variableOf(name) : long;
+      problems.push(`${origin} is '${value}', but ${(error as Error).message}`);
+    }
+  }
+  problems.push(...conflicts(values));
+  if (problems.length > 0) throw new SettingsError(problems);
+  return values as Settings<N, R>;
+}
+
+/** `tlsCert` is WAFSTAT_TLS_CERT. */
+export function variableOf(name: SettingName): string {
+  const flagName = SETTINGS[name].flag.split(' ')[0] ?? '';
+  return `WAFSTAT_${flagName.slice(2).toUpperCase().replaceAll('-', '_')}`;
+}
+
+function conflicts(values: Record<string, unknown>): string[] {
+  const { tlsCert, tlsKey, insecureHttp, listen } = values as Partial<Settings<SettingName>>;
+  const problems: string[] = [];
+  if ((tlsCert === undefined) !== (tlsKey === undefined))
+    problems.push('--tls-cert and --tls-key go together');
+  if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
+    problems.push(
+      `--listen ${listen.host} is reachable from outside: give --tls-cert and --tls-key, ` +
+        'or --insecure-http if something in front does TLS',
+    );
+  }
+  return problems;
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host);
+}
+
+function setting<T>(flag: string, about: string, parse: (text: string) => T): Omit<Setting<T>, 'default'>;
+function setting<T>(
+  flag: string,
+  about: string,
+  parse: (text: string) => T,
+  fallback: string,
+): Setting<T> & { default: string };
+function setting<T>(flag: string, about: string, parse: (text: string) => T, fallback?: string) {
+  return fallback === undefined ? { flag, about, parse } : { flag, about, parse, default: fallback };
+}
+
+function text(value: string): string {
+  if (value.length === 0) throw new Error('must not be empty');
+  return value;
+}
+
+function flag(value: string): boolean {
+  if (value === 'true' || value === '1') return true;
+  if (value === 'false' || value === '0') return false;
+  throw new Error('must be true or false');
+}
+
+function identifier(value: string): string {
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(value)) throw new Error('an ID is 1 to 64 letters, digits, _ or -');
+  return value;
+}
+
+/** It is a key in the store and stands in lists. */
+function sourceName(value: string): string {
+  if (value.length > 128 || /[\p{Cc}\p{Cs}]/u.test(text(value))) {
+    throw new Error('must have 1 to 128 characters and no control characters');
+  }
+  return value;
+}
+
+function oneOf<T extends string>(...values: T[]) {
+  return (value: string): T => {
+    const found = values.find((candidate) => candidate === value);
+    if (found === undefined) throw new Error(`must be ${values.join(', ')}`);
+    return found;
+  };
+}
+
+function integer(min: number, max: number) {
+  return (value: string): number => {
+    const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+    if (!(number >= min && number <= max)) throw new Error(`must be a whole number from ${min} to ${max}`);
+    return number;
+  };
+}
+
+/** Milliseconds. The upper bound is the longest range that can be asked for. */
+function duration(value: string): number {
+  const match = /^(\d{1,6})([dh])$/.exec(value);
+  const ms = match ? Number(match[1]) * (match[2] === 'd' ? DAY_MS : DAY_MS / 24) : Number.NaN;
+  if (!(ms >= DAY_MS / 24 && ms <= 3_653 * DAY_MS))
+    throw new Error('must be a time like 180d or 36h, from 1h to 3653d');
+  return ms;
+}
+
+export interface Address {
+  host: string;
+  port: number;
+}
+
+function address(value: string): Address {
+  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(value);
+  const port = Number(match?.[3] ?? Number.NaN);
+  if (!match || !(port <= 65_535)) throw new Error('must be HOST:PORT, like 127.0.0.1:8080 or [::1]:8080');
+  return { host: match[1] ?? match[2] ?? '', port };
+}
+
+function url(value: string): string {
+  const parsed = URL.canParse(value) ? new URL(value) : null;
+  if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.search || parsed.hash) {
+    throw new Error('must be an address like https://waf.example.com');
+  }
+  return value.replace(/\/+$/, '');
+}
+
+function file(path: string): string {
+  try {
+    readFileSync(text(path));
+  } catch (error) {
+    throw new Error(`cannot be read (${(error as NodeJS.ErrnoException).code ?? 'not a file'})`);
+  }
+  return path;
+}

@@ -1,0 +1,117 @@
+/** The HTTP application: everything it consists of, by name, in one place. */
+import { METHODS } from 'node:http';
+import type { Socket } from 'node:net';
+import swagger from '@fastify/swagger';
+import { type FastifyInstance, type FastifyServerOptions, fastify, LogController } from 'fastify';
+import { ApiError } from '../errors.ts';
+import type { Identity } from '../identity/identity.ts';
+import type { Store } from '../store/store.ts';
+import { createAuthenticate } from './authenticate.ts';
+import { failureBody, sendFailure } from './failures.ts';
+import { type Catalog, identityRoutes } from './identity-routes.ts';
+import { inventoryRoutes } from './inventory-routes.ts';
+import { OPENAPI } from './openapi.ts';
+import { createRateLimit } from './rate-limit.ts';
+import { requestIds } from './request-ids.ts';
+import { mount } from './route.ts';
+import { serviceRoutes } from './service-routes.ts';
+import { statisticsRoutes } from './statistics-routes.ts';
+
+/** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
+const HEADER_BYTES_MAX = 262_144;
+/** The longest a client may take to send a request. */
+const REQUEST_TIMEOUT_MS = 60_000;
+/** Longer than the idle time of common load balancers (60 s), so that it is they who close first. */
+const KEEP_ALIVE_MS = 75_000;
+
+export interface AppOptions {
+  store: Store;
+  identity: Identity;
+  now: () => number;
+  catalog: Catalog;
+  body_bytes_max: number;
+  /** Requests per second for each user, 0 for no limit. */
+  rate_limit: number;
+  logger: FastifyServerOptions['logger'];
+  tls?: { cert: Buffer; key: Buffer } | undefined;
+}
+
+export async function createApp(options: AppOptions): Promise<FastifyInstance> {
+  const { store, identity, now, catalog } = options;
+  const nextRequestId = requestIds();
+  const serverOptions: FastifyServerOptions = {
+    logger: options.logger ?? false,
+    // One line for each answer is written below, instead of Fastify's two.
+    logController: new LogController({ disableRequestLogging: true }),
+    genReqId: nextRequestId,
+    bodyLimit: options.body_bytes_max,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // A path segment may be as long as a request; whether it is an ID is for the route to say.
+    routerOptions: { maxParamLength: HEADER_BYTES_MAX },
+    frameworkErrors: sendFailure,
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, nextRequestId()),
+  };
+  const app = fastify({
+    ...serverOptions,
+    ...(options.tls
+      ? { https: { ...options.tls, minVersion: 'TLSv1.2', maxHeaderSize: HEADER_BYTES_MAX } }
+      : { http: { maxHeaderSize: HEADER_BYTES_MAX } }),
+  }) as FastifyInstance;
+
+  // Bodies reach the routes as they came: a signature covers the bytes, and GET may have a body too.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  for (const method of METHODS) {
+    if (method !== 'CONNECT') app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
+  }
+  // Parameters are parsed in query.ts, whose errors name what was wrong; the schemas document them.
+  app.setValidatorCompiler(() => () => true);
+
+  app.decorateRequest('caller', null);
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('X-Request-Id', request.id);
+  });
+  app.addHook('onRequest', createAuthenticate(identity, createRateLimit(options.rate_limit, now)));
+  app.addHook('onResponse', async (request, reply) => {
+    const { method, url, caller } = request;
+    request.log.info({
+      method,
+      path: url.split('?', 1)[0],
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime * 1_000) / 1_000,
+      project: caller?.project.id,
+      user: caller?.user.name,
+    });
+  });
+  app.setErrorHandler(sendFailure);
+  app.setNotFoundHandler((request) => {
+    throw new ApiError('WAF.4000', `there is no path ${request.url.split('?', 1)[0]?.slice(0, 200)}`);
+  });
+
+  await app.register(swagger, OPENAPI);
+  mount(app, [
+    ...statisticsRoutes(store, now),
+    ...inventoryRoutes(store),
+    ...identityRoutes(identity, catalog),
+    ...serviceRoutes(store, () => app.swagger()),
+  ]);
+  return app;
+}
+
+/** What is not HTTP, or too long to be parsed, never becomes a request; it gets an answer all the same. */
+function answerBrokenRequest(error: Error & { code?: string }, socket: Socket, requestId: string): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const message =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? `the request line and headers are longer than ${HEADER_BYTES_MAX} bytes`
+      : 'the request is not valid HTTP';
+  const body = failureBody(new ApiError('WAF.1001', message), false);
+  socket.end(
+    `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
+}

@@ -1,0 +1,48 @@
+/** From anything that can go wrong to the answer that the API family's clients expect. */
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
+import { StoreUnavailable } from '../store/store.ts';
+
+const TITLES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  413: 'Request Entity Too Large',
+  429: 'Too Many Requests',
+  500: 'Internal Server Error',
+  503: 'Service Unavailable',
+};
+
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof StoreUnavailable) {
+    return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
+  }
+  const { code, statusCode, message } = error as Partial<FastifyError>;
+  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
+    return new ApiError('WAF.7001', 'the request body is over the limit');
+  // What Fastify refuses on its own (a bad Content-Length, say) is the caller's mistake, and its message says which.
+  if (statusCode !== undefined && statusCode < 500)
+    return new ApiError('WAF.1001', message ?? 'malformed request');
+  return new ApiError('WAF.5000', 'the service failed; its log has the cause under the request ID');
+}
+
+export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const failure = toApiError(error);
+  if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
+  reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
+  reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
+}
+
+export function failureBody({ code, status, message }: ApiError, identity: boolean): string {
+  return identity
+    ? JSON.stringify({ error: { code: status, title: TITLES[status], message } })
+    : JSON.stringify({ error_code: code, error_msg: message });
+}
+
+/** Identity has its own family's error bodies. */
+function isIdentityPath(url: string): boolean {
+  return /^\/(identity|v3)(?:[/?.]|$)/.test(url);
+}

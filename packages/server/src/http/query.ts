@@ -1,0 +1,82 @@
+/** The query string of the statistics calls, parsed once; every mistake is answered by the parameter's name. */
+import { ApiError, type ErrorCode } from '../errors.ts';
+import { ID_PATTERN } from '../event.ts';
+import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+
+export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
+
+export interface TimelineQuery extends Range {
+  offset_ms: number;
+  hosts: string[] | undefined;
+}
+
+export function parseTimelineQuery(query: RawQuery, now: number): TimelineQuery {
+  const offset_ms = parseTimezone(single(query, 'timezone', 'WAF.1001'));
+  return { ...parseRange(rangeParameters(query), offset_ms, now), offset_ms, hosts: parseHosts(query.hosts) };
+}
+
+/** This call has no `timezone` of its own; where `recent` asks for local days, one may still come along. */
+export function parseDistributionQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'offset_ms'> {
+  const range = rangeParameters(query);
+  const offset_ms = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone', 'WAF.1001'));
+  return { ...parseRange(range, offset_ms, now), hosts: parseHosts(query.hosts) };
+}
+
+export interface HostListQuery {
+  offset: number;
+  limit: number;
+  /** A part of the name. */
+  hostname: string;
+}
+
+/** More than most projects have hosts, and a bound on the size of an answer. */
+const HOST_LIST_LIMIT_MAX = 1_000;
+
+export function parseHostListQuery(query: RawQuery): HostListQuery {
+  return {
+    offset: parseWhole(query, 'offset', 0, 0, Number.MAX_SAFE_INTEGER),
+    limit: parseWhole(query, 'limit', HOST_LIST_LIMIT_MAX, 1, HOST_LIST_LIMIT_MAX),
+    hostname: single(query, 'hostname', 'WAF.1001') ?? '',
+  };
+}
+
+export function checkProjectId(id: string): void {
+  if (!ID_PATTERN.test(id)) throw malformedId('project_id', id);
+}
+
+function rangeParameters(query: RawQuery) {
+  const recent = single(query, 'recent', 'WAF.1025');
+  // `recent` wins over the other two, whatever they hold.
+  if (recent !== undefined) return { recent };
+  return { from: single(query, 'from', 'WAF.1025'), to: single(query, 'to', 'WAF.1025') };
+}
+
+function parseHosts(hosts: string | string[] | undefined): string[] | undefined {
+  if (hosts === undefined) return undefined;
+  const ids = [hosts].flat().flatMap((value) => value.split(','));
+  for (const id of ids) if (!ID_PATTERN.test(id)) throw malformedId('hosts', id);
+  return [...new Set(ids)];
+}
+
+function malformedId(name: string, id: string): ApiError {
+  const rule = 'an ID is 1 to 64 letters, digits, _ or -';
+  return new ApiError('WAF.1003', `${name} holds '${excerpt(id)}', but ${rule}`);
+}
+
+function parseWhole(query: RawQuery, name: string, fallback: number, min: number, max: number): number {
+  const text = single(query, name, 'WAF.1001');
+  if (text === undefined) return fallback;
+  const value = /^[0-9]+$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= min && value <= max) return value;
+  throw new ApiError(
+    'WAF.1001',
+    `${name} is '${excerpt(text)}', but must be a whole number from ${min} to ${max}`,
+  );
+}
+
+function single(query: RawQuery, name: string, code: ErrorCode): string | undefined {
+  const value = query[name];
+  if (Array.isArray(value))
+    throw new ApiError(code, `${name} is given ${value.length} times, but may be given once`);
+  return value;
+}

@@ -1,0 +1,44 @@
+/** What a route is here, and how one is mounted. */
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
+import { ApiError } from '../errors.ts';
+import type { Role } from '../identity/records.ts';
+
+export interface Route {
+  method: 'GET' | 'POST';
+  url: string;
+  /** Who may call it; absent: everyone. */
+  role?: Role;
+  /** Documentation, from which the OpenAPI file is made. Parameters are parsed in query.ts, not by the schema. */
+  schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
+  handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
+}
+
+export function mount(app: FastifyInstance, routes: readonly Route[]): void {
+  for (const { method, url, role, schema, handler } of routes) {
+    app.route({
+      method,
+      url,
+      // In the OpenAPI file every path asks for a token unless it says otherwise.
+      schema: role ? schema : { security: [], ...schema },
+      handler,
+      config: role ? { role } : {},
+    });
+  }
+  for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
+}
+
+/** A path that exists answers 405, not 404, to a method that it does not have. */
+function refuseOtherMethods(app: FastifyInstance, url: string): void {
+  const allowed = app.supportedMethods.filter((method) => app.hasRoute({ method, url }));
+  app.route({
+    method: app.supportedMethods.filter((method) => !allowed.includes(method)),
+    url,
+    schema: { hide: true },
+    async handler(request) {
+      const allow = allowed.toSorted().join(', ');
+      throw new ApiError('WAF.4001', `${request.method} is not a method of this path: use ${allow}`, {
+        Allow: allow,
+      });
+    },
+  });
+}
