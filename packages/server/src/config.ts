@@ -1,5 +1,6 @@
 /** Every setting in one table: command line, environment, help text and checks all come from it. */
 import { readFileSync } from 'node:fs';
+import { ACCESS_TYPES, ROLES } from './identity/records.ts';
 
 interface Setting<T> {
   /** As on the command line; a setting without `<...>` is a switch. The environment has it as WAFSTAT_NAME. */
@@ -17,7 +18,22 @@ export const SETTINGS = {
   domain: setting('--domain <name>', 'name of the domain', text, 'default'),
   project: setting('--project <id or name>', 'project, by ID or name', text),
   projectName: setting('--project <name>', 'name of the first project', text, 'default'),
-  user: setting('--user <name>', 'name of the first user, who administers the domain', text, 'admin'),
+  userName: setting('--user <name>', 'name of the first user, who administers the domain', text, 'admin'),
+  userOf: setting('--user <id or name>', 'user, by ID or name', text),
+  access: setting(
+    '--access <type>',
+    `what the user may sign in to: ${ACCESS_TYPES.join(', ')}`,
+    oneOf(...ACCESS_TYPES),
+    'both',
+  ),
+  role: setting(
+    '--role <role>',
+    `what the user may do: ${ROLES.join(', ')} (admin: everything)`,
+    oneOf(...ROLES),
+    'reader',
+  ),
+  description: setting('--description <text>', 'what the access key is for', anyText, ''),
+  csv: setting('--csv <file>', 'write the key file here (CSV, readable by its owner only)', text),
   passwordStdin: setting(
     '--password-stdin',
     'read the password from standard input instead of making one',
@@ -55,6 +71,11 @@ export const SETTINGS = {
     'largest request body',
     integer(1_024, 1_073_741_824),
     '12582912',
+  ),
+  trustProxy: setting(
+    '--trust-proxy <addresses>',
+    'proxies in front whose X-Forwarded-* headers are believed: IP addresses or ranges, with commas',
+    text,
   ),
   rateLimit: setting(
     '--rate-limit <n>',
@@ -156,6 +177,10 @@ function setting<T>(flag: string, about: string, parse: (text: string) => T, fal
 
 function text(value: string): string {
   if (value.length === 0) throw new Error('must not be empty');
+  return value;
+}
+
+function anyText(value: string): string {
   return value;
 }
 

@@ -1,14 +1,11 @@
 /** The folder that holds an installation: identity, statistics, and the master key. */
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { Identity } from '../identity/identity.ts';
-import { createMasterKey, deriveKey, readMasterKey } from '../identity/master-key.ts';
-import { createPasswords } from '../identity/passwords.ts';
-import { openIdentityStore } from '../identity/store.ts';
-import { createTokens } from '../identity/tokens.ts';
+import { type Identity, openIdentity } from '../identity/identity.ts';
+import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/master-key.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import type { Store } from '../store/store.ts';
-import { UserError } from './command.ts';
+import { type Io, UserError } from './command.ts';
 
 export interface Installation {
   identity: Identity;
@@ -16,34 +13,84 @@ export interface Installation {
   close(): Promise<void>;
 }
 
-const MASTER_KEY = 'master.key';
+const MASTER_KEY_FILE = 'master.key';
+/** Instead of the file. In the environment only: a command line stands in the list of processes for all to read. */
+export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
+const IDENTITY_FILE = 'identity.mdb';
+const STATISTICS_FILE = 'statistics.mdb';
+
+type World = Pick<Io, 'env' | 'now'>;
 
 export function isInitialised(folder: string): boolean {
-  return existsSync(join(folder, MASTER_KEY));
+  return existsSync(join(folder, IDENTITY_FILE));
 }
 
-/** Makes the folder and what must be there before anything else. Readable by its owner only. */
-export function createDataFolder(folder: string): void {
+/** Makes the folder; `found` puts the first domain and user into it. A half-made one does not count as made. */
+export async function createDataFolder<T>(
+  folder: string,
+  world: World,
+  found: (identity: Identity) => Promise<T>,
+): Promise<T> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  createMasterKey(join(folder, MASTER_KEY));
+  const keyFile = join(folder, MASTER_KEY_FILE);
+  if (world.env[MASTER_KEY_VARIABLE] === undefined && !existsSync(keyFile)) createMasterKey(keyFile);
+  const unfinished = join(folder, `${IDENTITY_FILE}.unfinished`);
+  const discard = () => {
+    for (const path of [unfinished, `${unfinished}-lock`]) rmSync(path, { force: true });
+  };
+  discard();
+  const identity = await openIdentity(unfinished, masterKey(folder, world), world.now);
+  try {
+    const made = await found(identity);
+    await identity.close();
+    renameSync(unfinished, join(folder, IDENTITY_FILE));
+    return made;
+  } finally {
+    discard();
+  }
 }
 
-export async function openInstallation(folder: string, now: () => number): Promise<Installation> {
+export async function openInstallation(folder: string, world: World): Promise<Installation> {
   if (!isInitialised(folder)) {
     throw new UserError(
       `${folder} is not a wafstat data folder: make one with 'wafstat init --data ${folder}'`,
     );
   }
-  const tokens = createTokens(deriveKey(readMasterKey(join(folder, MASTER_KEY)), 'tokens'));
-  const identityStore = openIdentityStore(join(folder, 'identity.mdb'));
-  const identity = new Identity(identityStore, await createPasswords(), tokens, now);
-  const store = lmdbStore(join(folder, 'statistics.mdb'), now);
+  const identity = await openIdentity(join(folder, IDENTITY_FILE), masterKey(folder, world), world.now);
+  const store = lmdbStore(join(folder, STATISTICS_FILE), world.now);
   return {
     identity,
     store,
     async close() {
       await store.close();
-      await identityStore.close();
+      await identity.close();
     },
   };
+}
+
+/** Opens the folder for one command, and closes it whatever comes. */
+export async function withInstallation<T>(
+  folder: string,
+  world: World,
+  action: (installation: Installation) => Promise<T>,
+): Promise<T> {
+  const installation = await openInstallation(folder, world);
+  try {
+    return await action(installation);
+  } finally {
+    await installation.close();
+  }
+}
+
+function masterKey(folder: string, { env }: World): Buffer {
+  const given = env[MASTER_KEY_VARIABLE];
+  const file = join(folder, MASTER_KEY_FILE);
+  if (given === undefined && !existsSync(file)) {
+    throw new UserError(`${folder} has no ${MASTER_KEY_FILE}: give the key in ${MASTER_KEY_VARIABLE}`);
+  }
+  try {
+    return given === undefined ? readMasterKey(file) : parseMasterKey(given, MASTER_KEY_VARIABLE);
+  } catch (error) {
+    throw new UserError((error as Error).message);
+  }
 }

@@ -1,7 +1,7 @@
 import type { Event } from '../event.ts';
 import type { Store } from '../store/store.ts';
 import { command, type Io, printLine } from './command.ts';
-import { type Installation, isInitialised, openInstallation } from './data-folder.ts';
+import { type Installation, isInitialised, withInstallation } from './data-folder.ts';
 import { initialise, randomPassword } from './init.ts';
 import { SAMPLE_HOSTS, sampleSecond } from './sample-traffic.ts';
 import { aborted, SERVE_SETTINGS, startServer } from './serve.ts';
@@ -19,9 +19,8 @@ export const demoCommand = command({
   settings: ['data', ...SERVE_SETTINGS],
   required: ['data'],
   async run({ data, ...settings }, _operands, io) {
-    if (!isInitialised(data)) await initialise(data, NAMES, randomPassword(), io.now);
-    const installation = await openInstallation(data, io.now);
-    try {
+    if (!isInitialised(data)) await initialise(data, NAMES, randomPassword(), io);
+    return withInstallation(data, io, async (installation) => {
       const traffic = await sampleTraffic(installation, io);
       await traffic.fill();
       const server = await startServer(installation, { ...settings, logLevel: 'warn' }, io);
@@ -29,16 +28,15 @@ export const demoCommand = command({
       const timer = setInterval(() => void traffic.fill().catch((error) => server.log.error(error)), 1_000);
       await aborted(io.stop);
       clearInterval(timer);
+      await traffic.fill();
       await server.close();
       return 0;
-    } finally {
-      await installation.close();
-    }
+    });
   },
 });
 
 async function sampleTraffic({ identity, store }: Installation, io: Io) {
-  const project = identity.projectByIdOrName(NAMES.project).id;
+  const project = identity.administration.project(NAMES.project).id;
   const hostIds: string[] = [];
   for (const { hostname } of SAMPLE_HOSTS) {
     const added = await store.addHost({ project, hostname, limit: 1_000 });
@@ -82,12 +80,15 @@ async function printWelcome(
   address: string,
   io: Io,
 ): Promise<void> {
-  const user = identity.userByName({ name: NAMES.domain }, NAMES.user);
-  if (user === undefined) throw new Error('the demo has no user');
+  const { authentication, administration } = identity;
+  const user = administration.user(NAMES.user);
   const password = randomPassword();
-  await identity.setPassword(user, password);
-  const login = await identity.login({ user: { id: user.id }, password, project: { id: project } });
-  if (login.kind !== 'token') throw new Error('the demo cannot log in');
+  await administration.setPassword(user.id, password);
+  const login = await authentication.login(
+    { user: { id: user.id }, password, scope: { project: { id: project } } },
+    '',
+  );
+  if (typeof login === 'string') throw new Error(`the demo cannot log in: ${login}`);
   const now = io.now();
   const day = `from=${now - 86_400_000}&to=${now}`;
   const curl = (path: string) =>

@@ -1,6 +1,7 @@
 import { normalHostname } from '../ingest/hostname.ts';
 import { command, printLine, UserError } from './command.ts';
-import { openInstallation } from './data-folder.ts';
+import { withInstallation } from './data-folder.ts';
+import { printList } from './list.ts';
 
 /** Hosts that a person adds are not attacker input; this only keeps a script's mistake from filling the store. */
 const HOSTS_MAX = 100_000;
@@ -10,24 +11,23 @@ export const hostAddCommand = command({
   about: 'register a host of the project',
   settings: ['data', 'project', 'id', 'json'],
   required: ['data', 'project'],
-  async run({ data, project, id, json }, [given = ''], { stdout, now }) {
-    const hostname = normalHostname(given);
-    if (hostname === null) throw new UserError(`'${given}' is not a host name`);
-    const { identity, store, close } = await openInstallation(data, now);
-    try {
-      const { id: projectId } = identity.projectByIdOrName(project);
+  run: ({ data, project, id, json }, [given = ''], io) =>
+    withInstallation(data, io, async ({ identity, store }) => {
+      const hostname = normalHostname(given);
+      if (hostname === null) throw new UserError(`'${given}' is not a host name`);
+      const { id: projectId } = identity.administration.project(project);
       const added = await store.addHost({ project: projectId, hostname, id, limit: HOSTS_MAX });
       if (added.kind === 'full') throw new UserError(`the project has its limit of ${HOSTS_MAX} hosts`);
       if (added.kind === 'id_taken')
         throw new UserError(`the ID ${id} is that of ${added.host.hostname} already`);
       if (added.kind === 'exists')
         throw new UserError(`${hostname} is registered already, with the ID ${added.host.id}`);
-      printLine(stdout, json ? JSON.stringify(added.host) : `host ${hostname} has the ID ${added.host.id}`);
+      printLine(
+        io.stdout,
+        json ? JSON.stringify(added.host) : `host ${hostname} has the ID ${added.host.id}`,
+      );
       return 0;
-    } finally {
-      await close();
-    }
-  },
+    }),
 });
 
 export const hostListCommand = command({
@@ -35,15 +35,9 @@ export const hostListCommand = command({
   about: 'list the hosts of the project',
   settings: ['data', 'project', 'json'],
   required: ['data', 'project'],
-  async run({ data, project, json }, _operands, { stdout, now }) {
-    const { identity, store, close } = await openInstallation(data, now);
-    try {
-      const hosts = await store.hosts(identity.projectByIdOrName(project).id);
-      if (json) printLine(stdout, JSON.stringify(hosts));
-      else for (const { id, hostname } of hosts) printLine(stdout, `${id}  ${hostname}`);
-      return 0;
-    } finally {
-      await close();
-    }
-  },
+  run: ({ data, project, json }, _operands, io) =>
+    withInstallation(data, io, async ({ identity, store }) => {
+      const hosts = await store.hosts(identity.administration.project(project).id);
+      return printList(io, json, hosts, ({ id, hostname }) => [id, hostname]);
+    }),
 });

@@ -7,7 +7,7 @@ import { parseEvent } from '../ingest/formats/events.ts';
 import { type Drop, Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
-import { openInstallation } from './data-folder.ts';
+import { withInstallation } from './data-folder.ts';
 import { type ProgressBar, progressBar } from './progress-bar.ts';
 
 const FIRST_DROPS_MAX = 10;
@@ -20,11 +20,10 @@ export const ingestCommand = command({
   required: ['data', 'project'],
   async run({ data, project, source, format, retention, hostsMax }, files, io) {
     for (const file of files) await checkReadable(file);
-    const { identity, store, close } = await openInstallation(data, io.now);
-    try {
+    return withInstallation(data, io, async ({ identity, store }) => {
       const pipeline = new Pipeline(store, { retention_ms: retention, hosts_max: hostsMax }, io.now);
       const ingest = {
-        project: identity.projectByIdOrName(project).id,
+        project: identity.administration.project(project).id,
         source: { name: source, format },
         parse: parseEvent,
       };
@@ -32,9 +31,7 @@ export const ingestCommand = command({
       for (const file of files) await ingestOne(file, ingest, store, pipeline, summary, io);
       summary.print();
       return io.stop.aborted ? 1 : 0;
-    } finally {
-      await close();
-    }
+    });
   },
 });
 

@@ -1,17 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { text as readAll } from 'node:stream/consumers';
 import { command, type Io, printLine, UserError } from './command.ts';
-import { createDataFolder, isInitialised, openInstallation } from './data-folder.ts';
+import { createDataFolder, isInitialised } from './data-folder.ts';
 
 export const initCommand = command({
   name: 'init',
   about: 'make a data folder with a first domain, project and user',
-  settings: ['data', 'domain', 'projectName', 'user', 'passwordStdin', 'json'],
+  settings: ['data', 'domain', 'projectName', 'userName', 'passwordStdin', 'json'],
   required: ['data'],
-  async run({ data, domain, projectName: project, user, passwordStdin, json }, _operands, io) {
+  async run({ data, domain, projectName: project, userName: user, passwordStdin, json }, _operands, io) {
     if (isInitialised(data)) throw new UserError(`${data} is a wafstat data folder already`);
     const given = passwordStdin ? await readPassword(io) : undefined;
-    const made = await initialise(data, { domain, project, user }, given, io.now);
+    const made = await initialise(data, { domain, project, user }, given, io);
     if (json) printLine(io.stdout, JSON.stringify(made));
     else printMade(io, made);
     return 0;
@@ -33,18 +33,15 @@ export async function initialise(
   data: string,
   names: { domain: string; project: string; user: string },
   givenPassword: string | undefined,
-  now: () => number,
+  io: Io,
 ): Promise<Made> {
-  createDataFolder(data);
-  const installation = await openInstallation(data, now);
-  try {
-    const password = givenPassword ?? randomPassword();
-    const { domain, project, user } = await installation.identity.found(names, password);
-    const made = { domain_id: domain.id, project_id: project.id, user_id: user.id, ...names };
-    return givenPassword === undefined ? { ...made, password } : made;
-  } finally {
-    await installation.close();
-  }
+  const password = givenPassword ?? randomPassword();
+  const founded = await createDataFolder(data, io, ({ administration }) =>
+    administration.found(names, password),
+  );
+  const { domain, project, user } = founded;
+  const made = { domain_id: domain.id, project_id: project.id, user_id: user.id, ...names };
+  return givenPassword === undefined ? { ...made, password } : made;
 }
 
 export function printMade(io: Io, { domain, project, project_id, user, password }: Made): void {

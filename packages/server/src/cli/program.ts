@@ -1,30 +1,84 @@
 /** The command line: every command by name, in one list. */
 import { Command as Commander, CommanderError } from 'commander';
 import { readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
-import { IdentityError } from '../identity/identity.ts';
+import { IdentityError } from '../identity/administration.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 import { demoCommand } from './demo.ts';
+import {
+  domainAddCommand,
+  domainDeleteCommand,
+  domainDisableCommand,
+  domainEnableCommand,
+  domainListCommand,
+} from './domain.ts';
 import { hostAddCommand, hostListCommand } from './host.ts';
 import { ingestCommand } from './ingest.ts';
 import { initCommand } from './init.ts';
-import { projectAddCommand, projectListCommand } from './project.ts';
+import {
+  keyAddCommand,
+  keyDeleteCommand,
+  keyDisableCommand,
+  keyEnableCommand,
+  keyListCommand,
+} from './key.ts';
+import {
+  projectAddCommand,
+  projectDeleteCommand,
+  projectDisableCommand,
+  projectEnableCommand,
+  projectListCommand,
+} from './project.ts';
 import { serveCommand } from './serve.ts';
+import {
+  userAddCommand,
+  userDeleteCommand,
+  userDisableCommand,
+  userEnableCommand,
+  userGrantCommand,
+  userListCommand,
+  userPasswordCommand,
+  userRevokeCommand,
+} from './user.ts';
 
 const COMMANDS: readonly Command[] = [
   initCommand,
   serveCommand,
-  projectAddCommand,
-  projectListCommand,
+  demoCommand,
+  ingestCommand,
   hostAddCommand,
   hostListCommand,
-  ingestCommand,
-  demoCommand,
+  domainAddCommand,
+  domainListCommand,
+  domainEnableCommand,
+  domainDisableCommand,
+  domainDeleteCommand,
+  projectAddCommand,
+  projectListCommand,
+  projectEnableCommand,
+  projectDisableCommand,
+  projectDeleteCommand,
+  userAddCommand,
+  userListCommand,
+  userGrantCommand,
+  userRevokeCommand,
+  userPasswordCommand,
+  userEnableCommand,
+  userDisableCommand,
+  userDeleteCommand,
+  keyAddCommand,
+  keyListCommand,
+  keyEnableCommand,
+  keyDisableCommand,
+  keyDeleteCommand,
 ];
 
 const GROUPS: Readonly<Record<string, string>> = {
-  project: 'projects: each has its own hosts, sources and numbers',
   host: 'the protected hosts of a project',
+  domain: 'customers, with their own projects and users',
+  project: 'projects: each has its own hosts, sources and numbers',
+  user: 'who may do what',
+  key: 'access keys, with which programs sign their requests',
 };
 
 /** Runs one command and answers the exit status. */

@@ -1,21 +1,21 @@
 import { command, printLine } from './command.ts';
-import { openInstallation } from './data-folder.ts';
+import { withInstallation } from './data-folder.ts';
+import { printList } from './list.ts';
 
 export const projectAddCommand = command({
   name: 'project add <name>',
   about: 'add a project to the domain',
   settings: ['data', 'domain', 'json'],
   required: ['data'],
-  async run({ data, domain, json }, [name = ''], { stdout, now }) {
-    const installation = await openInstallation(data, now);
-    try {
-      const project = await installation.identity.addProject(domain, name);
-      printLine(stdout, json ? JSON.stringify(project) : `project ${project.name} has the ID ${project.id}`);
+  run: ({ data, domain, json }, [name = ''], io) =>
+    withInstallation(data, io, async ({ identity: { administration } }) => {
+      const project = await administration.addProject(administration.domain(domain).id, name);
+      printLine(
+        io.stdout,
+        json ? JSON.stringify(project) : `project ${project.name} has the ID ${project.id}`,
+      );
       return 0;
-    } finally {
-      await installation.close();
-    }
-  },
+    }),
 });
 
 export const projectListCommand = command({
@@ -23,15 +23,44 @@ export const projectListCommand = command({
   about: 'list the projects',
   settings: ['data', 'json'],
   required: ['data'],
-  async run({ data, json }, _operands, { stdout, now }) {
-    const installation = await openInstallation(data, now);
-    try {
-      const projects = installation.identity.projects();
-      if (json) printLine(stdout, JSON.stringify(projects));
-      else for (const { id, name } of projects) printLine(stdout, `${id}  ${name}`);
+  run: ({ data, json }, _operands, io) =>
+    withInstallation(data, io, async ({ identity }) =>
+      printList(io, json, identity.administration.projects(), ({ id, name, enabled }) => [
+        id,
+        name,
+        enabled ? '' : 'disabled',
+      ]),
+    ),
+});
+
+function setEnabled(enabled: boolean) {
+  const verb = enabled ? 'enable' : 'disable';
+  return command({
+    name: `project ${verb} <project>`,
+    about: enabled
+      ? 'let a disabled project be used again'
+      : 'refuse every call to the project, tokens that are out included',
+    settings: ['data'],
+    required: ['data'],
+    run: ({ data }, [project = ''], io) =>
+      withInstallation(data, io, async ({ identity: { administration } }) => {
+        await administration.setProjectEnabled(administration.project(project).id, enabled);
+        return 0;
+      }),
+  });
+}
+
+export const projectEnableCommand = setEnabled(true);
+export const projectDisableCommand = setEnabled(false);
+
+export const projectDeleteCommand = command({
+  name: 'project delete <project>',
+  about: 'delete the project and all roles in it; nobody can ask for its numbers any more',
+  settings: ['data'],
+  required: ['data'],
+  run: ({ data }, [project = ''], io) =>
+    withInstallation(data, io, async ({ identity: { administration } }) => {
+      await administration.removeProject(administration.project(project).id);
       return 0;
-    } finally {
-      await installation.close();
-    }
-  },
+    }),
 });

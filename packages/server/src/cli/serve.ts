@@ -4,7 +4,7 @@ import type { SettingName, Settings } from '../config.ts';
 import { createApp } from '../http/app.ts';
 import { retainFor } from '../store/retention.ts';
 import { command, type Io, UserError } from './command.ts';
-import { type Installation, isInitialised, openInstallation } from './data-folder.ts';
+import { type Installation, isInitialised, withInstallation } from './data-folder.ts';
 import { initialise, printMade } from './init.ts';
 import { reloadCertificate } from './tls.ts';
 import { printListening, runWorkers } from './workers.ts';
@@ -18,6 +18,7 @@ export const SERVE_SETTINGS = [
   'region',
   'retention',
   'bodyLimit',
+  'trustProxy',
   'rateLimit',
   'logLevel',
 ] as const satisfies readonly SettingName[];
@@ -33,12 +34,11 @@ export const serveCommand = command({
     if (cluster.isPrimary) {
       if (!isInitialised(data)) {
         const names = { domain: 'default', project: 'default', user: 'admin' };
-        printMade(io, await initialise(data, names, undefined, io.now));
+        printMade(io, await initialise(data, names, undefined, io));
       }
       if (workers > 1) return runWorkers(workers, io);
     }
-    const installation = await openInstallation(data, io.now);
-    try {
+    return withInstallation(data, io, async (installation) => {
       const server = await startServer(installation, settings, io);
       const retention = retainFor(installation.store, settings.retention, io.now, server.log);
       if (cluster.worker) cluster.worker.send({ address: server.address });
@@ -47,9 +47,7 @@ export const serveCommand = command({
       await retention.stop();
       await server.close();
       return 0;
-    } finally {
-      await installation.close();
-    }
+    });
   },
 });
 
@@ -64,6 +62,7 @@ export async function startServer({ identity, store }: Installation, settings: S
     catalog: { public_url: settings.publicUrl ?? null, region: settings.region },
     body_bytes_max: settings.bodyLimit,
     rate_limit: settings.rateLimit,
+    trust_proxy: settings.trustProxy,
     logger: { level: settings.logLevel, stream: io.stderr },
     tls: certificate
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }

@@ -6,10 +6,12 @@ import { type FastifyInstance, type FastifyServerOptions, fastify, LogController
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { Store } from '../store/store.ts';
-import { createAuthenticate } from './authenticate.ts';
+import { createAuthenticate, SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
+import { credentialRoutes } from './credential-routes.ts';
 import { failureBody, sendFailure } from './failures.ts';
-import { type Catalog, identityRoutes } from './identity-routes.ts';
+import { identityRoutes } from './identity-routes.ts';
 import { inventoryRoutes } from './inventory-routes.ts';
+import type { Catalog } from './keystone.ts';
 import { OPENAPI } from './openapi.ts';
 import { createRateLimit } from './rate-limit.ts';
 import { requestIds } from './request-ids.ts';
@@ -29,9 +31,12 @@ export interface AppOptions {
   identity: Identity;
   now: () => number;
   catalog: Catalog;
+  /** The largest body with a token; signed requests have a limit of their own. */
   body_bytes_max: number;
   /** Requests per second for each user, 0 for no limit. */
   rate_limit: number;
+  /** Proxies whose forwarding headers are believed. */
+  trust_proxy?: string | undefined;
   logger: FastifyServerOptions['logger'];
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
@@ -44,11 +49,13 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     // One line for each answer is written below, instead of Fastify's two.
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: nextRequestId,
-    bodyLimit: options.body_bytes_max,
+    // The larger of the two limits; which of them holds depends on how the caller authenticates.
+    bodyLimit: Math.max(options.body_bytes_max, SIGNED_BODY_BYTES_MAX),
+    trustProxy: options.trust_proxy ?? false,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // A path segment may be as long as a request; whether it is an ID is for the route to say.
-    routerOptions: { maxParamLength: HEADER_BYTES_MAX },
+    routerOptions: { maxParamLength: HEADER_BYTES_MAX, ignoreTrailingSlash: true },
     frameworkErrors: sendFailure,
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, nextRequestId()),
   };
@@ -68,11 +75,15 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Parameters are parsed in query.ts, whose errors name what was wrong; the schemas document them.
   app.setValidatorCompiler(() => () => true);
 
+  const rateLimit = createRateLimit(options.rate_limit, now);
+  const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);
+  app.decorateRequest('claim', null);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('X-Request-Id', request.id);
   });
-  app.addHook('onRequest', createAuthenticate(identity, createRateLimit(options.rate_limit, now)));
+  app.addHook('onRequest', authenticate.onHeaders);
+  app.addHook('preHandler', authenticate.onBody);
   app.addHook('onResponse', async (request, reply) => {
     const { method, url, caller } = request;
     request.log.info({
@@ -80,7 +91,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       path: url.split('?', 1)[0],
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime * 1_000) / 1_000,
-      project: caller?.project.id,
       user: caller?.user.name,
     });
   });
@@ -94,6 +104,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     ...statisticsRoutes(store, now),
     ...inventoryRoutes(store),
     ...identityRoutes(identity, catalog),
+    ...credentialRoutes(identity),
     ...serviceRoutes(store, () => app.swagger()),
   ]);
   return app;

@@ -1,52 +1,177 @@
 /** Who calls, and may they: decided before anything else of a request is looked at. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import type { Caller, Identity } from '../identity/identity.ts';
+import type { Authentication, Caller, SignatureRefusal, TokenRefusal } from '../identity/authentication.ts';
 import type { Role } from '../identity/records.ts';
+import { type Claim, parseClaim } from '../identity/signature.ts';
 import { checkProjectId } from './query.ts';
 import type { RateLimit } from './rate-limit.ts';
+import { callerOf } from './route.ts';
+
+/** The interface specification's limit for signed requests; larger bodies come with a token. */
+export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set on every route that asks for a role. */
+    /** Set on every route that asks for a role, and on those of identity that ask for anyone. */
     caller: Caller | null;
+    /** What a signed request claims, until its body is there to check it. */
+    claim: Claim | null;
   }
   interface FastifyContextConfig {
-    /** The role that a route asks for; absent on routes that are open to all. `admin` may do everything. */
-    role?: Role;
+    /** Who may call: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
+    allow?: Role | 'anyone known';
   }
 }
 
-export function createAuthenticate(identity: Identity, rateLimit: RateLimit) {
-  return async (request: FastifyRequest): Promise<void> => {
-    const { role } = request.routeOptions.config;
-    if (role === undefined) return;
-    const caller = tokenCaller(identity, request);
-    // Kept for the log even if the request goes no further.
-    request.caller = caller;
-    rateLimit(caller.user.id);
-    const { project_id } = request.params as { project_id: string };
-    checkProjectId(project_id);
-    if (caller.project.id !== project_id) {
-      throw new ApiError('WAF.9002', 'the token was issued for another project than the one in the path');
-    }
-    if (!caller.roles.includes(role) && !caller.roles.includes('admin')) {
-      throw new ApiError('WAF.9002', `the user has not the role '${role}' in this project`);
-    }
-  };
+export interface Authenticate {
+  /** When the headers are there. A signed request is let through to its body, and to no more. */
+  onHeaders(request: FastifyRequest): Promise<void>;
+  /** When the body is there too. */
+  onBody(request: FastifyRequest): Promise<void>;
 }
 
-const REFUSALS = {
+export function createAuthenticate(
+  authentication: Authentication,
+  rateLimit: RateLimit,
+  token_body_bytes_max: number,
+  now: () => number,
+): Authenticate {
+  return {
+    async onHeaders(request) {
+      const { allow } = request.routeOptions.config;
+      const signed = isSigned(request);
+      checkBodyLength(
+        Number(request.headers['content-length'] ?? 0),
+        signed && allow !== undefined,
+        token_body_bytes_max,
+      );
+      if (allow === undefined) return;
+      // Kept for the log even if the request goes no further.
+      request.caller = signed
+        ? await signedCaller(authentication, request, now)
+        : tokenCaller(authentication, request);
+      if (!signed) authorize(request, allow);
+    },
+    async onBody(request) {
+      const { allow } = request.routeOptions.config;
+      const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+      // Once more, for bodies that did not say how long they are.
+      checkBodyLength(body.length, request.claim !== null, token_body_bytes_max);
+      if (request.claim === null || allow === undefined) return;
+      const refusal = authentication.checkSignature(requestLine(request), request.claim, body, request.ip);
+      if (refusal !== null) throw signatureError(refusal);
+      authorize(request, allow);
+    },
+  };
+
+  /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
+  function authorize(request: FastifyRequest, allow: Role | 'anyone known'): void {
+    const caller = callerOf(request);
+    rateLimit(caller.user.id);
+    if (allow !== 'anyone known') checkRole(authentication, caller, request, allow);
+  }
+}
+
+function checkRole(authentication: Authentication, caller: Caller, request: FastifyRequest, role: Role): void {
+  const { project_id } = request.params as { project_id: string };
+  checkProjectId(project_id);
+  const { scope } = caller;
+  if (scope !== 'wherever the user has a role') {
+    if (!('project' in scope))
+      throw new ApiError('WAF.9002', 'the token is for a domain, but this call needs one for a project');
+    if (scope.project.id !== project_id) {
+      throw new ApiError('WAF.9002', 'the token was issued for another project than the one in the path');
+    }
+  }
+  const roles = authentication.rolesInProject(caller, project_id);
+  if (roles.length === 0) throw new ApiError('WAF.9002', 'the user has no role in the project of the path');
+  if (!roles.includes(role) && !roles.includes('admin')) {
+    throw new ApiError('WAF.9002', `the user has not the role '${role}' in this project`);
+  }
+}
+
+function tokenCaller(authentication: Authentication, request: FastifyRequest): Caller {
+  const token = request.headers['x-auth-token'];
+  if (token === undefined) {
+    throw new ApiError(
+      'WAF.9001',
+      'the request has neither an X-Auth-Token header nor a signature in Authorization',
+    );
+  }
+  // Node joins a repeated header of this kind with a comma, so it is always one string.
+  const check = authentication.checkToken(String(token));
+  if (typeof check === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[check]);
+  return check;
+}
+
+async function signedCaller(
+  authentication: Authentication,
+  request: FastifyRequest,
+  now: () => number,
+): Promise<Caller> {
+  const parsed = parseClaim(requestLine(request), now());
+  if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
+  const user = await authentication.admitKey(parsed.claim, request.ip);
+  if ('reason' in user) throw signatureError(user);
+  request.claim = parsed.claim;
+  return { user, scope: 'wherever the user has a role' };
+}
+
+/** A request with both is judged by its token, which is what the other clients of the family's services do. */
+function isSigned({ headers }: FastifyRequest): boolean {
+  return headers['x-auth-token'] === undefined && headers.authorization !== undefined;
+}
+
+function requestLine({ method, raw, headers }: FastifyRequest) {
+  return { method, url: raw.url ?? '', headers };
+}
+
+function checkBodyLength(bytes: number, signed: boolean, token_body_bytes_max: number): void {
+  if (signed && bytes > SIGNED_BODY_BYTES_MAX) {
+    throw new ApiError(
+      'WAF.7001',
+      'the body of a signed request may have 12 MB: send a larger one with a token',
+    );
+  }
+  if (!signed && bytes > token_body_bytes_max) {
+    throw new ApiError('WAF.7001', `the request body may have ${token_body_bytes_max} bytes`);
+  }
+}
+
+const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {
   unknown: 'the token in X-Auth-Token is not one of this service',
   expired: 'the token in X-Auth-Token has expired',
-  void: 'the token in X-Auth-Token is no longer valid',
-} as const;
+  revoked: 'the token in X-Auth-Token has been revoked',
+  user_gone: 'the user of the token in X-Auth-Token has been deleted',
+  user_disabled: 'the user of the token in X-Auth-Token is disabled',
+  password_changed: 'the token in X-Auth-Token was issued before the password was changed',
+  scope_gone: 'the project of the token in X-Auth-Token is disabled or deleted',
+  role_lost: 'the user of the token in X-Auth-Token has no role in its project any more',
+};
 
-function tokenCaller(identity: Identity, request: FastifyRequest): Caller {
-  const token = request.headers['x-auth-token'];
-  if (token === undefined) throw new ApiError('WAF.9001', 'the request has no X-Auth-Token header');
-  // Node joins a repeated header of this kind with a comma, so it is always one string.
-  const check = identity.checkToken(String(token));
-  if (check.kind !== 'caller') throw new ApiError('WAF.9001', REFUSALS[check.kind]);
-  return check.caller;
+export const CONSOLE_ONLY = 'This user only supports console access, not programmatic access.';
+
+function signatureError(refusal: SignatureRefusal): ApiError {
+  switch (refusal.reason) {
+    case 'unknown_key':
+      return new ApiError('WAF.9001', 'there is no such access key');
+    case 'inactive_key':
+      return new ApiError('WAF.9001', 'the access key is disabled');
+    case 'user_disabled':
+      return new ApiError('WAF.9001', 'the user of the access key is disabled');
+    case 'console_only':
+      return new ApiError('WAF.9002', CONSOLE_ONLY);
+    case 'body_differs':
+      return new ApiError('WAF.9001', 'X-Sdk-Content-Sha256 is not the hash of the body');
+    case 'too_many_attempts':
+      return new ApiError('WAF.3004', 'too many wrong signatures: try again in 5 s', { 'Retry-After': '5' });
+    case 'wrong_signature': {
+      const canonical = refusal.canonicalRequest.replaceAll('\n', '|');
+      return new ApiError(
+        'WAF.9001',
+        `the signature is wrong; the canonical request of the service is: ${canonical}`,
+      );
+    }
+  }
 }

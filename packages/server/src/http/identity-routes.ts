@@ -1,20 +1,49 @@
-/** The identity service, in the shape of Keystone v3. */
+/** The identity service, in the shape of Keystone v3: versions, tokens, catalog, and what the caller has a part in. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import type { DomainReference, Identity, Login, PasswordLogin } from '../identity/identity.ts';
-import type { Route } from './route.ts';
+import {
+  type Authentication,
+  administersDomain,
+  type LoginRefusal,
+  type TokenDescription,
+} from '../identity/authentication.ts';
+import type { Identity } from '../identity/identity.ts';
+import { CONSOLE_ONLY } from './authenticate.ts';
+import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './identity-schemas.ts';
+import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
+import { parseLogin } from './login.ts';
+import { callerOf, type Route } from './route.ts';
 
 /** Each password check costs 19 MB and some 20 ms of a core; more at once would only queue, and hurt the queries. */
 const LOGINS_MAX = 32;
 
-export interface Catalog {
-  /** The address under which clients reach the service; `null`: the one they called. */
-  public_url: string | null;
-  region: string;
-}
-
-export function identityRoutes(identity: Identity, catalog: Catalog): Route[] {
+export function identityRoutes(
+  { authentication, administration }: Identity,
+  { public_url, region }: Catalog,
+): Route[] {
   let logins = 0;
-  return [
+  const baseOf = (request: FastifyRequest) => public_url ?? `${request.protocol}://${request.host}`;
+  const catalogFor = (request: FastifyRequest) =>
+    'nocatalog' in (request.query as object) ? null : catalogEntries(baseOf(request), region);
+  const list = (name: string, items: object[], request: FastifyRequest) => ({
+    [name]: items,
+    links: { self: `${baseOf(request)}${request.url}`, previous: null, next: null },
+  });
+
+  const routes: Route[] = [
+    {
+      method: 'GET',
+      url: '/v3',
+      schema: {
+        operationId: 'identityVersion',
+        tags: ['identity'],
+        summary: 'The version of the identity service',
+        response: { 200: { description: 'The version', type: 'object', additionalProperties: true } },
+      },
+      async handler(request) {
+        return { version: versionBody(`${baseOf(request)}${pathOf(request).replace(/\/$/, '')}/`) };
+      },
+    },
     {
       method: 'POST',
       url: '/v3/auth/tokens',
@@ -24,178 +53,176 @@ export function identityRoutes(identity: Identity, catalog: Catalog): Route[] {
         summary:
           'A token for one project, from a user name and a password; it is in the X-Subject-Token header',
         body: TOKEN_REQUEST,
-        response: {
-          201: {
-            description: 'The token is in the header X-Subject-Token and valid for 24 hours',
-            type: 'object',
-            properties: { token: { type: 'object', additionalProperties: true } },
-          },
-        },
+        response: { 201: TOKEN_ANSWER },
       },
       async handler(request, reply) {
         const login = parseLogin(request.body);
-        if (logins >= LOGINS_MAX) {
-          throw new ApiError('WAF.3004', 'too many logins at once: try again in 1 s', { 'Retry-After': '1' });
-        }
+        if (logins >= LOGINS_MAX) throw loginError('too_many_attempts');
         logins++;
-        const result = await identity.login(login).finally(() => {
+        const issued = await authentication.login(login, request.ip).finally(() => {
           logins--;
         });
-        if (result.kind === 'wrong_credentials')
-          throw new ApiError('WAF.9001', 'The username or password is wrong.');
-        if (result.kind === 'no_such_scope') {
-          throw new ApiError(
-            'WAF.9001',
-            'The user has no role in the project of auth.scope, or there is no such project.',
+        if (typeof issued === 'string') throw loginError(issued);
+        reply.code(201).header('X-Subject-Token', issued.text);
+        return tokenBody(issued.description, catalogFor(request));
+      },
+    },
+    {
+      method: 'GET',
+      url: '/v3/auth/tokens',
+      allow: 'anyone known',
+      schema: {
+        operationId: 'checkToken',
+        tags: ['identity'],
+        summary: 'What the token in X-Subject-Token is; 404 when it is not valid',
+        response: { 200: TOKEN_ANSWER },
+      },
+      async handler(request, reply) {
+        const { text, description } = subject(authentication, request);
+        reply.header('X-Subject-Token', text);
+        return tokenBody(description, catalogFor(request));
+      },
+    },
+    {
+      method: 'DELETE',
+      url: '/v3/auth/tokens',
+      allow: 'anyone known',
+      schema: {
+        operationId: 'revokeToken',
+        tags: ['identity'],
+        summary: 'Makes the token in X-Subject-Token void at once',
+        response: { 204: { description: 'It is', type: 'null' } },
+      },
+      async handler(request, reply) {
+        await authentication.revokeToken(subject(authentication, request).description.token);
+        return noContent(reply);
+      },
+    },
+    {
+      method: 'GET',
+      url: '/v3/auth/catalog',
+      allow: 'anyone known',
+      schema: {
+        operationId: 'catalog',
+        tags: ['identity'],
+        summary: 'Where the services are',
+        response: { 200: LIST_OF('catalog') },
+      },
+      async handler(request) {
+        return list('catalog', catalogEntries(baseOf(request), region), request);
+      },
+    },
+    ...(['/v3/auth/projects', '/v3/projects'] as const).map(
+      (url): Route => ({
+        method: 'GET',
+        url,
+        allow: 'anyone known',
+        schema: {
+          operationId: url === '/v3/projects' ? 'projects' : 'ownProjects',
+          tags: ['identity'],
+          summary: 'The projects in which the caller has a role',
+          querystring: {
+            type: 'object',
+            properties: { name: { type: 'string' }, domain_id: { type: 'string' } },
+          },
+          response: { 200: LIST_OF('projects') },
+        },
+        async handler(request) {
+          const { name, domain_id } = request.query as { name?: string; domain_id?: string };
+          const projects = administration
+            .projectsOf(callerOf(request).user)
+            .filter((project) => name === undefined || project.name === name)
+            .filter((project) => domain_id === undefined || project.domain_id === domain_id);
+          return list(
+            'projects',
+            projects.map((project) => projectBody(project, baseOf(request))),
+            request,
           );
-        }
-        const base = catalog.public_url ?? `${request.protocol}://${request.host}`;
-        return reply
-          .code(201)
-          .header('X-Subject-Token', result.text)
-          .send({ token: tokenBody(result, base, catalog.region) });
+        },
+      }),
+    ),
+    {
+      method: 'GET',
+      url: '/v3/auth/domains',
+      allow: 'anyone known',
+      schema: {
+        operationId: 'ownDomains',
+        tags: ['identity'],
+        summary: 'The domains in which the caller has a role',
+        response: { 200: LIST_OF('domains') },
+      },
+      async handler(request) {
+        const { user } = callerOf(request);
+        const domains = administration.domains().filter(({ id }) => (user.roles[id] ?? []).length > 0);
+        return list(
+          'domains',
+          domains.map((domain) => domainBody(domain, baseOf(request))),
+          request,
+        );
       },
     },
   ];
+  return [...routes, ...routes.map(underIdentity), versionList(baseOf)];
 }
 
-function tokenBody(
-  { token, user, domain, project, roles }: Extract<Login, { kind: 'token' }>,
-  base: string,
-  region: string,
-) {
-  const endpoint = (id: string, url: string) => ({ id, interface: 'public', region, region_id: region, url });
+/** The same routes under `/identity`, which is where the catalog points; documented once. */
+export function underIdentity(route: Route): Route {
+  return { ...route, url: `/identity${route.url}`, schema: { hide: true } };
+}
+
+function versionList(baseOf: (request: FastifyRequest) => string): Route {
   return {
-    methods: ['password'],
-    issued_at: keystoneTime(token.issued_at),
-    expires_at: keystoneTime(token.expires_at),
-    user: { id: user.id, name: user.name, domain, password_expires_at: null },
-    project: { id: project.id, name: project.name, domain },
-    roles: roles.map((name) => ({ id: name, name })),
-    catalog: [
-      {
-        id: 'identity',
-        type: 'identity',
-        name: 'identity',
-        endpoints: [endpoint('identity', `${base}/identity/v3`)],
-      },
-      { id: 'waf', type: 'waf', name: 'waf', endpoints: [endpoint('waf', base)] },
-    ],
-  };
-}
-
-function keystoneTime(time: number): string {
-  return new Date(time).toISOString().replace('Z', '000Z');
-}
-
-/** The body that the interface specification shows, and nothing that it does not. */
-function parseLogin(body: unknown): PasswordLogin {
-  const fields = parseJson(body);
-  const methods = at(fields, 'auth.identity.methods');
-  if (!Array.isArray(methods) || !methods.includes('password')) {
-    throw malformed("auth.identity.methods must contain 'password'");
-  }
-  if (at(fields, 'auth.scope.project') === undefined) throw malformed('auth.scope.project is required');
-  const userId = at(fields, 'auth.identity.password.user.id');
-  const projectId = at(fields, 'auth.scope.project.id');
-  return {
-    user:
-      userId !== undefined
-        ? { id: text(fields, 'auth.identity.password.user.id') }
-        : {
-            name: text(fields, 'auth.identity.password.user.name'),
-            domain: domainAt(fields, 'auth.identity.password.user.domain'),
-          },
-    password: text(fields, 'auth.identity.password.user.password'),
-    project:
-      projectId !== undefined
-        ? { id: text(fields, 'auth.scope.project.id') }
-        : {
-            name: text(fields, 'auth.scope.project.name'),
-            domain: domainAt(fields, 'auth.scope.project.domain'),
-          },
-  };
-}
-
-function domainAt(fields: unknown, path: string): DomainReference {
-  return at(fields, `${path}.id`) === undefined
-    ? { name: text(fields, `${path}.name`) }
-    : { id: text(fields, `${path}.id`) };
-}
-
-function parseJson(body: unknown): unknown {
-  if (!Buffer.isBuffer(body) || body.length === 0) throw malformed('the request has no body');
-  try {
-    return JSON.parse(body.toString('utf8'));
-  } catch {
-    throw malformed('the request body is not JSON');
-  }
-}
-
-function text(fields: unknown, path: string): string {
-  const value = at(fields, path);
-  if (typeof value !== 'string' || value.length === 0)
-    throw malformed(`${path} must be a string that is not empty`);
-  return value;
-}
-
-/** The value at `a.b.c`, own properties only, or undefined. */
-function at(fields: unknown, path: string): unknown {
-  let value = fields;
-  for (const key of path.split('.')) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined;
-    value = (value as Record<string, unknown>)[key];
-  }
-  return value;
-}
-
-function malformed(message: string): ApiError {
-  return new ApiError('WAF.1001', message);
-}
-
-const NAMED = { type: 'object', properties: { id: { type: 'string' }, name: { type: 'string' } } } as const;
-
-const TOKEN_REQUEST = {
-  type: 'object',
-  required: ['auth'],
-  properties: {
-    auth: {
-      type: 'object',
-      required: ['identity', 'scope'],
-      properties: {
-        identity: {
-          type: 'object',
-          required: ['methods', 'password'],
-          properties: {
-            methods: { type: 'array', items: { type: 'string', enum: ['password'] } },
-            password: {
-              type: 'object',
-              properties: {
-                user: {
-                  type: 'object',
-                  required: ['password'],
-                  properties: {
-                    id: { type: 'string', description: 'Instead of name and domain' },
-                    name: { type: 'string' },
-                    domain: NAMED,
-                    password: { type: 'string' },
-                  },
-                },
-              },
-            },
-          },
-        },
-        scope: {
-          type: 'object',
-          required: ['project'],
-          properties: {
-            project: {
-              type: 'object',
-              properties: { id: { type: 'string' }, name: { type: 'string' }, domain: NAMED },
-            },
-          },
-        },
-      },
+    method: 'GET',
+    url: '/identity',
+    schema: { hide: true },
+    async handler(request: FastifyRequest, reply: FastifyReply) {
+      reply.code(300);
+      return { versions: { values: [versionBody(`${baseOf(request)}/identity/v3/`)] } };
     },
-  },
-} as const;
+  };
+}
+
+/** The token that a call is about. Everyone may ask about their own; an administrator about those of the domain. */
+function subject(
+  authentication: Authentication,
+  request: FastifyRequest,
+): { text: string; description: TokenDescription } {
+  const text = request.headers['x-subject-token'];
+  if (text === undefined) throw new ApiError('WAF.1001', 'the request has no X-Subject-Token header');
+  const description = authentication.checkToken(String(text));
+  const { user } = callerOf(request);
+  if (
+    typeof description === 'string' ||
+    (description.user.id !== user.id && !administersDomain(user, description.user.domain_id))
+  ) {
+    throw new ApiError('WAF.4000', 'the token in X-Subject-Token is not valid');
+  }
+  return { text: String(text), description };
+}
+
+function loginError(refusal: LoginRefusal): ApiError {
+  switch (refusal) {
+    case 'wrong_credentials':
+      return new ApiError('WAF.9001', 'The username or password is wrong.');
+    case 'user_disabled':
+      return new ApiError('WAF.9001', 'The user is disabled.');
+    case 'console_only':
+      return new ApiError('WAF.9002', CONSOLE_ONLY);
+    case 'no_such_scope':
+      return new ApiError(
+        'WAF.9001',
+        'The user has no role in what auth.scope names, or there is no such thing.',
+      );
+    case 'too_many_attempts':
+      return new ApiError('WAF.3004', 'Too many logins at once: try again in 5 s.', { 'Retry-After': '5' });
+  }
+}
+
+function pathOf(request: FastifyRequest): string {
+  return request.url.split('?', 1)[0] ?? '';
+}
+
+export function noContent(reply: FastifyReply): null {
+  reply.code(204);
+  return null;
+}

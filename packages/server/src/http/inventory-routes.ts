@@ -14,7 +14,7 @@ export function inventoryRoutes(store: Store): Route[] {
     {
       method: 'GET',
       url: '/v1/:project_id/waf/instance',
-      role: 'reader',
+      allow: 'reader',
       schema: {
         operationId: 'hosts',
         tags: ['inventory'],
@@ -72,7 +72,7 @@ export function inventoryRoutes(store: Store): Route[] {
     {
       method: 'GET',
       url: '/v1/:project_id/connections',
-      role: 'reader',
+      allow: 'reader',
       schema: {
         operationId: 'connections',
         tags: ['inventory'],

@@ -1,30 +1,37 @@
 /** What a route is here, and how one is mounted. */
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { ApiError } from '../errors.ts';
+import type { Caller } from '../identity/authentication.ts';
 import type { Role } from '../identity/records.ts';
 
 export interface Route {
-  method: 'GET' | 'POST';
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   url: string;
-  /** Who may call it; absent: everyone. */
-  role?: Role;
+  /** Who may call it: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
+  allow?: Role | 'anyone known';
   /** Documentation, from which the OpenAPI file is made. Parameters are parsed in query.ts, not by the schema. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
   handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }
 
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
-  for (const { method, url, role, schema, handler } of routes) {
+  for (const { method, url, allow, schema, handler } of routes) {
     app.route({
       method,
       url,
       // In the OpenAPI file every path asks for a token unless it says otherwise.
-      schema: role ? schema : { security: [], ...schema },
+      schema: allow ? schema : { security: [], ...schema },
       handler,
-      config: role ? { role } : {},
+      config: allow ? { allow } : {},
     });
   }
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
+}
+
+/** Who calls, on a route that asks for it. */
+export function callerOf(request: FastifyRequest): Caller {
+  if (request.caller === null) throw new Error('the route does not ask who calls');
+  return request.caller;
 }
 
 /** A path that exists answers 405, not 404, to a method that it does not have. */

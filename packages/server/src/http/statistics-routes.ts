@@ -54,7 +54,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
     {
       method: 'GET',
       url: '/v1/:project_id/waf/event/timeline',
-      role: 'reader',
+      allow: 'reader',
       schema: {
         operationId: 'timeline',
         tags: ['statistics'],
@@ -80,7 +80,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
     {
       method: 'GET',
       url: '/v1/:project_id/waf/event/attack/type',
-      role: 'reader',
+      allow: 'reader',
       schema: {
         operationId: 'attackTypes',
         tags: ['statistics'],

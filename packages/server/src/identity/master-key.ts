@@ -5,9 +5,14 @@ import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs
 const KEY_BYTES = 32;
 
 export function readMasterKey(path: string): Buffer {
-  const key = Buffer.from(readFileSync(path, 'utf8').trim(), 'base64');
+  return parseMasterKey(readFileSync(path, 'utf8'), path);
+}
+
+/** `origin` is where the text came from, for the error message: the text itself must not be in it. */
+export function parseMasterKey(text: string, origin: string): Buffer {
+  const key = Buffer.from(text.trim(), 'base64');
   if (key.length !== KEY_BYTES)
-    throw new Error(`${path} does not hold a key of ${KEY_BYTES} bytes in base64`);
+    throw new Error(`${origin} does not hold a key of ${KEY_BYTES} bytes in base64`);
   return key;
 }
 
@@ -23,6 +28,6 @@ export function createMasterKey(path: string): void {
 }
 
 /** A key for one purpose, so that what leaks of one use says nothing about another. */
-export function deriveKey(masterKey: Buffer, purpose: 'tokens'): Buffer {
+export function deriveKey(masterKey: Buffer, purpose: 'tokens' | 'access keys'): Buffer {
   return Buffer.from(hkdfSync('sha256', masterKey, '', `wafstat ${purpose}`, KEY_BYTES));
 }

@@ -1,16 +1,21 @@
 /** Identity at rest: a small LMDB file of its own, so that losing or moving the statistics never touches it. */
 import { chmodSync } from 'node:fs';
 import { type Key, open } from 'lmdb';
-import type { Domain, Project, User } from './records.ts';
+import type { AccessKey, Domain, Project, User } from './records.ts';
 
 export interface IdentityStore {
   domain(id: string): Domain | undefined;
   domainByName(name: string): Domain | undefined;
+  domains(): Domain[];
   project(id: string): Project | undefined;
   projectByName(domainId: string, name: string): Project | undefined;
   projects(): Project[];
   user(id: string): User | undefined;
   userByName(domainId: string, name: string): User | undefined;
+  users(): User[];
+  key(access: string): AccessKey | undefined;
+  keysOf(userId: string): AccessKey[];
+  isRevoked(tokenId: string): boolean;
   /** Runs the changes in one transaction: all of them are durable when it resolves, or none was made. */
   change<T>(action: (write: IdentityWriter) => T): Promise<T>;
   close(): Promise<void>;
@@ -18,8 +23,15 @@ export interface IdentityStore {
 
 export interface IdentityWriter {
   putDomain(domain: Domain): void;
+  removeDomain(domain: Domain): void;
   putProject(project: Project): void;
+  removeProject(project: Project): void;
   putUser(user: User): void;
+  removeUser(user: User): void;
+  putKey(key: AccessKey): void;
+  removeKey(key: AccessKey): void;
+  /** Remembers a token as revoked until it would have expired, and forgets those that have. */
+  revoke(token: { id: string; expires_at: number }, now: number): void;
 }
 
 /** Raised when old files can no longer be read as they are. */
@@ -36,6 +48,10 @@ export function openIdentityStore(path: string): IdentityStore {
   const users = table<User, string>('users');
   // Names are unique: those of domains everywhere, those of projects and users in their domain.
   const names = table<string, [kind: 'domain' | 'project' | 'user', domain: string, name: string]>('names');
+  const keys = table<AccessKey, string>('keys');
+  const userKeys = table<true, [user: string, access: string]>('user-keys');
+  const revoked = table<number, string>('revoked');
+  const revokedUntil = table<true, [expires: number, token: string]>('revoked-until');
 
   root.transactionSync(() => {
     const version = meta.get('version');
@@ -49,30 +65,68 @@ export function openIdentityStore(path: string): IdentityStore {
     names.get([kind, domain, name]);
   const found = <V>(from: { get(id: string): V | undefined }, id: string | undefined) =>
     id === undefined ? undefined : from.get(id);
+  const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
+    [...from.getRange()].map(({ value }) => value);
 
   const writer: IdentityWriter = {
     putDomain(domain) {
       domains.putSync(domain.id, domain);
       names.putSync(['domain', '', domain.name], domain.id);
     },
+    removeDomain(domain) {
+      domains.removeSync(domain.id);
+      names.removeSync(['domain', '', domain.name]);
+    },
     putProject(project) {
       projects.putSync(project.id, project);
       names.putSync(['project', project.domain_id, project.name], project.id);
     },
+    removeProject(project) {
+      projects.removeSync(project.id);
+      names.removeSync(['project', project.domain_id, project.name]);
+    },
     putUser(user) {
       users.putSync(user.id, user);
       names.putSync(['user', user.domain_id, user.name], user.id);
+    },
+    removeUser(user) {
+      users.removeSync(user.id);
+      names.removeSync(['user', user.domain_id, user.name]);
+    },
+    putKey(key) {
+      keys.putSync(key.access, key);
+      userKeys.putSync([key.user_id, key.access], true);
+    },
+    removeKey(key) {
+      keys.removeSync(key.access);
+      userKeys.removeSync([key.user_id, key.access]);
+    },
+    revoke(token, now) {
+      revoked.putSync(token.id, token.expires_at);
+      revokedUntil.putSync([token.expires_at, token.id], true);
+      for (const [expires, id] of [...revokedUntil.getKeys({ end: [now], limit: 1_000 })]) {
+        revoked.removeSync(id);
+        revokedUntil.removeSync([expires, id]);
+      }
     },
   };
 
   return {
     domain: (id) => domains.get(id),
     domainByName: (name) => found(domains, named('domain', '', name)),
+    domains: () => all(domains),
     project: (id) => projects.get(id),
     projectByName: (domainId, name) => found(projects, named('project', domainId, name)),
-    projects: () => [...projects.getRange()].map(({ value }) => value),
+    projects: () => all(projects),
     user: (id) => users.get(id),
     userByName: (domainId, name) => found(users, named('user', domainId, name)),
+    users: () => all(users),
+    key: (access) => keys.get(access),
+    keysOf: (userId) =>
+      [...userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
+        ([, access]) => keys.get(access) ?? [],
+      ),
+    isRevoked: (tokenId) => revoked.doesExist(tokenId),
     // A child transaction, because only that is rolled back when the action throws.
     change: (action) => root.childTransaction(() => action(writer)) as Promise<ReturnType<typeof action>>,
     close: () => root.close(),

@@ -1,22 +1,24 @@
-/** A token says who was authenticated, for which project, and until when, under our signature. Nothing of it is stored. */
+/** A token says who was authenticated, for what, and until when, under our signature. It is not stored anywhere. */
 import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
 
 export const TOKEN_VALID_MS = 24 * 3_600_000;
 
-export interface Token {
+/** What a token is good for: one project, or the domain as a whole, which is not enough for the statistics. */
+export type TokenScope = { project_id: string } | { domain_id: string };
+
+export type Token = TokenScope & {
   id: string;
   user_id: string;
-  project_id: string;
   /** The user's `token_epoch` at the time. */
   epoch: number;
   issued_at: number;
   expires_at: number;
-}
+};
 
 export interface Tokens {
   issue(
     user: { id: string; token_epoch: number },
-    projectId: string,
+    scope: TokenScope,
     now: number,
   ): { text: string; token: Token };
   /** The token when the signature is ours, expired or not; null otherwise. */
@@ -29,11 +31,11 @@ const TOKEN_LENGTH_MAX = 1_024;
 export function createTokens(key: Buffer): Tokens {
   const sign = (payload: string) => createHmac('sha256', key).update(payload).digest('base64url');
   return {
-    issue(user, project_id, now) {
+    issue(user, scope, now) {
       const token: Token = {
         id: randomUUID(),
         user_id: user.id,
-        project_id,
+        ...scope,
         epoch: user.token_epoch,
         issued_at: now,
         expires_at: now + TOKEN_VALID_MS,

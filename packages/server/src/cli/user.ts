@@ -1,0 +1,123 @@
+import { command, printLine } from './command.ts';
+import { withInstallation } from './data-folder.ts';
+import { randomPassword, readPassword } from './init.ts';
+import { printList } from './list.ts';
+
+export const userAddCommand = command({
+  name: 'user add <name>',
+  about: 'add a user to the domain, with a role in one project, or in the whole domain without --project',
+  settings: ['data', 'domain', 'access', 'role', 'project', 'passwordStdin', 'json'],
+  required: ['data'],
+  run: ({ data, domain, access, role, project, passwordStdin, json }, [name = ''], io) =>
+    withInstallation(data, io, async ({ identity: { administration } }) => {
+      const domain_id = administration.domain(domain).id;
+      const scope = project === undefined ? domain_id : administration.project(project).id;
+      const given = passwordStdin ? await readPassword(io) : undefined;
+      const password = given ?? randomPassword();
+      const user = await administration.addUser({
+        name,
+        domain_id,
+        access,
+        password,
+        roles: { [scope]: [role] },
+      });
+      const { password_hash: _, token_epoch: __, ...shown } = user;
+      if (json) printLine(io.stdout, JSON.stringify(given === undefined ? { ...shown, password } : shown));
+      else {
+        printLine(io.stdout, `user ${name} has the ID ${user.id}`);
+        if (given === undefined) printLine(io.stdout, `password ${password}   (shown this once)`);
+      }
+      return 0;
+    }),
+});
+
+export const userListCommand = command({
+  name: 'user list',
+  about: 'list the users',
+  settings: ['data', 'json'],
+  required: ['data'],
+  run: ({ data, json }, _operands, io) =>
+    withInstallation(data, io, async ({ identity: { administration } }) => {
+      const users = administration.users().map(({ password_hash: _, token_epoch: __, ...user }) => user);
+      const names = new Map(
+        [...administration.domains(), ...administration.projects()].map(({ id, name }) => [id, name]),
+      );
+      return printList(io, json, users, ({ id, name, domain_id, access, enabled, roles }) => [
+        id,
+        name,
+        names.get(domain_id) ?? '',
+        access,
+        Object.entries(roles)
+          .map(([scope, held]) => `${held.join(',')}@${names.get(scope) ?? scope}`)
+          .join(' '),
+        enabled ? '' : 'disabled',
+      ]);
+    }),
+});
+
+export const userPasswordCommand = command({
+  name: 'user password <user>',
+  about: 'give the user another password; tokens that are out die',
+  settings: ['data', 'passwordStdin'],
+  required: ['data'],
+  run: ({ data, passwordStdin }, [user = ''], io) =>
+    withInstallation(data, io, async ({ identity: { administration } }) => {
+      const { id } = administration.user(user);
+      const given = passwordStdin ? await readPassword(io) : undefined;
+      const password = given ?? randomPassword();
+      await administration.setPassword(id, password);
+      if (given === undefined) printLine(io.stdout, `password ${password}   (shown this once)`);
+      return 0;
+    }),
+});
+
+function changeRole(verb: 'grant' | 'revoke') {
+  return command({
+    name: `user ${verb} <user>`,
+    about: `${verb} a role in one project, or in the whole domain without --project`,
+    settings: ['data', 'role', 'project'],
+    required: ['data'],
+    run: ({ data, role, project }, [name = ''], io) =>
+      withInstallation(data, io, async ({ identity: { administration } }) => {
+        const user = administration.user(name);
+        const scope = project === undefined ? user.domain_id : administration.project(project).id;
+        if (verb === 'grant') await administration.grantRole(user.id, scope, role);
+        else await administration.revokeRole(user.id, scope, role);
+        return 0;
+      }),
+  });
+}
+
+export const userGrantCommand = changeRole('grant');
+export const userRevokeCommand = changeRole('revoke');
+
+function setEnabled(enabled: boolean) {
+  return command({
+    name: `user ${enabled ? 'enable' : 'disable'} <user>`,
+    about: enabled
+      ? 'let a disabled user in again'
+      : 'refuse the user, tokens and keys that are out included',
+    settings: ['data'],
+    required: ['data'],
+    run: ({ data }, [user = ''], io) =>
+      withInstallation(data, io, async ({ identity: { administration } }) => {
+        await administration.setUserEnabled(administration.user(user).id, enabled);
+        return 0;
+      }),
+  });
+}
+
+export const userEnableCommand = setEnabled(true);
+export const userDisableCommand = setEnabled(false);
+
+export const userDeleteCommand = command({
+  name: 'user delete <user>',
+  about: 'delete the user with all access keys',
+  settings: ['data'],
+  required: ['data'],
+  run: ({ data }, [user = ''], io) =>
+    withInstallation(data, io, async ({ identity: { administration } }) => {
+      await administration.removeUser(administration.user(user).id);
+      return 0;
+    }),
+});

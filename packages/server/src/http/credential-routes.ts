@@ -1,0 +1,153 @@
+/** Access keys, as the API family manages them: users their own, administrators those of their domain. */
+import type { FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
+import { type Administration, IdentityError, KeyLimitError } from '../identity/administration.ts';
+import { administersDomain } from '../identity/authentication.ts';
+import type { Identity } from '../identity/identity.ts';
+import type { AccessKeyInfo, User } from '../identity/records.ts';
+import { noContent, underIdentity } from './identity-routes.ts';
+import { CREDENTIAL_ANSWER, CREDENTIAL_REQUEST, CREDENTIALS_ANSWER } from './identity-schemas.ts';
+import { credentialBody } from './keystone.ts';
+import { at, malformed, parseJson, text } from './login.ts';
+import { callerOf, type Route } from './route.ts';
+
+const PATH = '/v3.0/OS-CREDENTIAL/credentials';
+
+export function credentialRoutes({ administration }: Identity): Route[] {
+  const routes: Route[] = [
+    {
+      method: 'POST',
+      url: PATH,
+      allow: 'anyone known',
+      schema: {
+        operationId: 'createAccessKey',
+        tags: ['identity'],
+        summary: 'Makes an access key; a user can have two. The secret is in this answer and in no other.',
+        body: CREDENTIAL_REQUEST,
+        response: { 201: CREDENTIAL_ANSWER },
+      },
+      async handler(request, reply) {
+        const fields = parseJson(request.body);
+        const owner = manageable(administration, request, text(fields, 'credential.user_id'));
+        const description = at(fields, 'credential.description') === undefined ? '' : descriptionOf(fields);
+        const { secret, ...key } = await explained(() => administration.addKey(owner.id, description));
+        reply.code(201);
+        return { credential: { ...credentialBody(key), secret } };
+      },
+    },
+    {
+      method: 'GET',
+      url: PATH,
+      allow: 'anyone known',
+      schema: {
+        operationId: 'accessKeys',
+        tags: ['identity'],
+        summary: 'The access keys of a user, of the caller unless `user_id` names another',
+        querystring: { type: 'object', properties: { user_id: { type: 'string' } } },
+        response: { 200: CREDENTIALS_ANSWER },
+      },
+      async handler(request) {
+        const { user_id } = request.query as { user_id?: string };
+        const owner =
+          user_id === undefined ? callerOf(request).user : manageable(administration, request, user_id);
+        return { credentials: administration.keysOf(owner.id).map(credentialBody) };
+      },
+    },
+    {
+      method: 'GET',
+      url: `${PATH}/:access`,
+      allow: 'anyone known',
+      schema: {
+        operationId: 'accessKey',
+        tags: ['identity'],
+        summary: 'One access key, without its secret',
+        response: { 200: CREDENTIAL_ANSWER },
+      },
+      async handler(request) {
+        return { credential: credentialBody(manageableKey(administration, request)) };
+      },
+    },
+    {
+      method: 'PUT',
+      url: `${PATH}/:access`,
+      allow: 'anyone known',
+      schema: {
+        operationId: 'changeAccessKey',
+        tags: ['identity'],
+        summary: 'Enables or disables an access key, or describes it anew',
+        body: CREDENTIAL_REQUEST,
+        response: { 200: CREDENTIAL_ANSWER },
+      },
+      async handler(request) {
+        const { access } = manageableKey(administration, request);
+        const fields = parseJson(request.body);
+        const change: Parameters<typeof administration.changeKey>[1] = {};
+        if (at(fields, 'credential.status') !== undefined) change.status = statusOf(fields);
+        if (at(fields, 'credential.description') !== undefined) change.description = descriptionOf(fields);
+        return {
+          credential: credentialBody(await explained(() => administration.changeKey(access, change))),
+        };
+      },
+    },
+    {
+      method: 'DELETE',
+      url: `${PATH}/:access`,
+      allow: 'anyone known',
+      schema: {
+        operationId: 'deleteAccessKey',
+        tags: ['identity'],
+        summary: 'Deletes an access key',
+        response: { 204: { description: 'It is gone', type: 'null' } },
+      },
+      async handler(request, reply) {
+        await administration.removeKey(manageableKey(administration, request).access);
+        return noContent(reply);
+      },
+    },
+  ];
+  return [...routes, ...routes.map(underIdentity)];
+}
+
+/** The user with this ID, if the caller may manage their keys. Who may not cannot tell whether there is such a user. */
+function manageable(administration: Administration, request: FastifyRequest, userId: string): User {
+  const { user: caller } = callerOf(request);
+  const owner = administration.users().find(({ id }) => id === userId);
+  if (owner && (owner.id === caller.id || administersDomain(caller, owner.domain_id))) return owner;
+  throw new ApiError('WAF.9002', 'the caller may not manage the access keys of this user');
+}
+
+function manageableKey(administration: Administration, request: FastifyRequest): AccessKeyInfo {
+  const { access } = request.params as { access: string };
+  const { user: caller } = callerOf(request);
+  try {
+    const key = administration.key(access);
+    const owner = administration.user(key.user_id);
+    if (owner.id === caller.id || administersDomain(caller, owner.domain_id)) return key;
+  } catch (error) {
+    if (!(error instanceof IdentityError)) throw error;
+  }
+  throw new ApiError('WAF.4000', 'there is no such access key, or the caller may not manage it');
+}
+
+function statusOf(fields: unknown): AccessKeyInfo['status'] {
+  const status = at(fields, 'credential.status');
+  if (status === 'active' || status === 'inactive') return status;
+  throw malformed("credential.status must be 'active' or 'inactive'");
+}
+
+function descriptionOf(fields: unknown): string {
+  const description = at(fields, 'credential.description');
+  if (typeof description !== 'string') throw malformed('credential.description must be a string');
+  return description;
+}
+
+/** What identity cannot do for its caller is the caller's mistake here. */
+async function explained<T>(action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } catch (error) {
+    if (error instanceof KeyLimitError) throw new ApiError('WAF.1001', 'akSkNumExceed');
+    if (error instanceof IdentityError) throw malformed(error.message);
+    throw error;
+  }
+}

@@ -1,0 +1,233 @@
+/** Who is it, and what may they do: by password, by token, by signature. Speaks neither HTTP nor LMDB. */
+import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
+import type { Domain, Project, Role, User } from './records.ts';
+import type { Secrets } from './secrets.ts';
+import { type Claim, checkSignature, type SignedRequest } from './signature.ts';
+import type { IdentityStore } from './store.ts';
+import type { Throttle } from './throttle.ts';
+import type { Token, Tokens } from './tokens.ts';
+
+/** Who calls: proven, enabled, and with programmatic access. */
+export interface Caller {
+  user: User;
+  /** What the token is scoped to; an access key is good wherever its user has a role. */
+  scope: { project: Project } | { domain: Domain } | 'wherever the user has a role';
+}
+
+export type DomainReference = { id: string } | { name: string };
+export type UserReference = { id: string } | { name: string; domain: DomainReference };
+export type ScopeReference =
+  | { project: { id: string } | { name: string; domain: DomainReference } }
+  | { domain: DomainReference };
+
+export interface PasswordLogin {
+  user: UserReference;
+  password: string;
+  scope: ScopeReference;
+}
+
+export interface IssuedToken {
+  text: string;
+  description: TokenDescription;
+}
+
+/** All there is to say about a valid token. */
+export interface TokenDescription {
+  token: Token;
+  user: User;
+  userDomain: Domain;
+  scope: { project: Project; domain: Domain } | { domain: Domain };
+  roles: readonly Role[];
+}
+
+export type LoginRefusal =
+  /** The same for an unknown user and a wrong password. */
+  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope' | 'too_many_attempts';
+
+export type TokenRefusal =
+  | 'unknown'
+  | 'expired'
+  | 'revoked'
+  | 'user_gone'
+  | 'user_disabled'
+  | 'password_changed'
+  | 'scope_gone'
+  | 'role_lost';
+
+export type SignatureRefusal =
+  | {
+      reason:
+        | 'unknown_key'
+        | 'inactive_key'
+        | 'user_disabled'
+        | 'console_only'
+        | 'body_differs'
+        | 'too_many_attempts';
+    }
+  | { reason: 'wrong_signature'; canonicalRequest: string };
+
+export class Authentication {
+  readonly #store: IdentityStore;
+  readonly #passwords: Passwords;
+  readonly #tokens: Tokens;
+  readonly #secrets: Secrets;
+  readonly #throttle: Throttle;
+  readonly #now: () => number;
+
+  constructor(
+    store: IdentityStore,
+    passwords: Passwords,
+    tokens: Tokens,
+    secrets: Secrets,
+    throttle: Throttle,
+    now: () => number,
+  ) {
+    this.#store = store;
+    this.#passwords = passwords;
+    this.#tokens = tokens;
+    this.#secrets = secrets;
+    this.#throttle = throttle;
+    this.#now = now;
+  }
+
+  async login(login: PasswordLogin, address: string): Promise<IssuedToken | LoginRefusal> {
+    const user = await this.#checkPassword(login.user, login.password, address);
+    if (typeof user === 'string') return user;
+    if (user.access === 'console') return 'console_only';
+    const scope = this.#findScope(login.scope);
+    // A project that does not exist and one that the user has no part in look alike.
+    const roles = scope ? rolesIn(user, scope) : [];
+    if (scope === undefined || roles.length === 0) return 'no_such_scope';
+    const tokenScope = 'project' in scope ? { project_id: scope.project.id } : { domain_id: scope.domain.id };
+    const { text, token } = this.#tokens.issue(user, tokenScope, this.#now());
+    const description = this.#describe(token);
+    return typeof description === 'string' ? 'no_such_scope' : { text, description };
+  }
+
+  async #checkPassword(
+    reference: UserReference,
+    password: string,
+    address: string,
+  ): Promise<User | 'wrong_credentials' | 'user_disabled' | 'too_many_attempts'> {
+    // By what was given, not by whom it names: an unknown user must not be faster, or slower.
+    const account = JSON.stringify(reference);
+    if (!(await this.#throttle.admit(account, address))) return 'too_many_attempts';
+    const user = this.#findUser(reference);
+    const matches =
+      password.length <= PASSWORD_LENGTH_MAX && (await this.#passwords.verify(user?.password_hash, password));
+    if (user === undefined || !matches) {
+      this.#throttle.failed(account, address);
+      return 'wrong_credentials';
+    }
+    this.#throttle.succeeded(account, address);
+    return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
+  }
+
+  /** What a token is worth now: everything it hangs on is looked up afresh. */
+  checkToken(text: string): TokenDescription | TokenRefusal {
+    const token = this.#tokens.read(text);
+    return token === null ? 'unknown' : this.#describe(token);
+  }
+
+  #describe(token: Token): TokenDescription | TokenRefusal {
+    if (token.expires_at <= this.#now()) return 'expired';
+    if (this.#store.isRevoked(token.id)) return 'revoked';
+    const user = this.#store.user(token.user_id);
+    const userDomain = user && this.#store.domain(user.domain_id);
+    if (user === undefined || userDomain === undefined) return 'user_gone';
+    if (!user.enabled || !userDomain.enabled) return 'user_disabled';
+    if (token.epoch !== user.token_epoch) return 'password_changed';
+    const reference =
+      'project_id' in token ? { project: { id: token.project_id } } : { domain: { id: token.domain_id } };
+    const scope = this.#findScope(reference);
+    if (scope === undefined) return 'scope_gone';
+    const roles = rolesIn(user, scope);
+    return roles.length === 0 ? 'role_lost' : { token, user, userDomain, scope, roles };
+  }
+
+  revokeToken(token: Token): Promise<void> {
+    return this.#store.change((write) => write.revoke(token, this.#now()));
+  }
+
+  /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
+  async admitKey(claim: Claim, address: string): Promise<User | SignatureRefusal> {
+    if (!(await this.#throttle.admit(claim.access, address))) return { reason: 'too_many_attempts' };
+    const key = this.#store.key(claim.access);
+    const user = key && this.#store.user(key.user_id);
+    if (key === undefined || user === undefined) {
+      this.#throttle.failed(claim.access, address);
+      return { reason: 'unknown_key' };
+    }
+    if (key.status !== 'active') return { reason: 'inactive_key' };
+    if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
+    return user.access === 'console' ? { reason: 'console_only' } : user;
+  }
+
+  /** Second half, with the body. */
+  checkSignature(
+    request: SignedRequest,
+    claim: Claim,
+    body: Uint8Array,
+    address: string,
+  ): SignatureRefusal | null {
+    const key = this.#store.key(claim.access);
+    if (key === undefined) return { reason: 'unknown_key' };
+    const check = checkSignature(request, claim, this.#secrets.open(key.access, key.sealed_secret), body);
+    if (check.kind === 'right') {
+      this.#throttle.succeeded(claim.access, address);
+      return null;
+    }
+    this.#throttle.failed(claim.access, address);
+    return check.kind === 'wrong'
+      ? { reason: 'wrong_signature', canonicalRequest: check.canonicalRequest }
+      : { reason: 'body_differs' };
+  }
+
+  /** The roles of a caller in a project, however the caller was authenticated. */
+  rolesInProject({ user, scope }: Caller, projectId: string): readonly Role[] {
+    if (scope !== 'wherever the user has a role') {
+      return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
+    }
+    const found = this.#findScope({ project: { id: projectId } });
+    return found ? rolesIn(user, found) : [];
+  }
+
+  #findDomain(reference: DomainReference): Domain | undefined {
+    return 'id' in reference ? this.#store.domain(reference.id) : this.#store.domainByName(reference.name);
+  }
+
+  #findUser(reference: UserReference): User | undefined {
+    if ('id' in reference) return this.#store.user(reference.id);
+    const domain = this.#findDomain(reference.domain);
+    return domain && this.#store.userByName(domain.id, reference.name);
+  }
+
+  /** Only what is enabled can be a scope. */
+  #findScope(
+    reference: ScopeReference,
+  ): { project: Project; domain: Domain } | { domain: Domain } | undefined {
+    if ('domain' in reference) {
+      const domain = this.#findDomain(reference.domain);
+      return domain?.enabled ? { domain } : undefined;
+    }
+    const project = this.#findProject(reference.project);
+    const domain = project && this.#store.domain(project.domain_id);
+    return project?.enabled && domain?.enabled ? { project, domain } : undefined;
+  }
+
+  #findProject(reference: { id: string } | { name: string; domain: DomainReference }): Project | undefined {
+    if ('id' in reference) return this.#store.project(reference.id);
+    const domain = this.#findDomain(reference.domain);
+    return domain && this.#store.projectByName(domain.id, reference.name);
+  }
+}
+
+/** A role in a domain holds in all its projects. */
+export function rolesIn(user: User, scope: { project: Project } | { domain: Domain }): Role[] {
+  const ids = 'project' in scope ? [scope.project.id, scope.project.domain_id] : [scope.domain.id];
+  return [...new Set(ids.flatMap((id) => user.roles[id] ?? []))];
+}
+
+export function administersDomain(user: User, domainId: string): boolean {
+  return user.roles[domainId]?.includes('admin') ?? false;
+}

@@ -1,0 +1,141 @@
+/** AK/SK: takes a signed request apart and checks it, in both variants of SDK-HMAC-SHA256. The stages are the signer's. */
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import { ALGORITHM, canonicalRequest, stringToSign } from '@wafstat/signer';
+import { type Scope, scopedKey, scopedStringToSign } from '@wafstat/signer/scoped';
+
+/** Clocks may differ by this much, either way. It bounds how long an overheard request can be sent again. */
+export const CLOCK_SKEW_MS_MAX = 15 * 60_000;
+
+/** More than any client signs; bounds what an unauthenticated caller can make us compute. */
+const SIGNED_HEADERS_MAX = 64;
+
+export interface SignedRequest {
+  method: string;
+  /** Path and query as on the request line. */
+  url: string;
+  headers: Readonly<Record<string, string | string[] | undefined>>;
+}
+
+export interface Claim {
+  access: string;
+  /** Null in the first variant. */
+  scope: Scope | null;
+  signedHeaders: string[];
+  signature: string;
+  date: string;
+}
+
+export type ParsedClaim = { kind: 'claim'; claim: Claim } | { kind: 'malformed'; problem: string };
+
+/** What the headers claim, with everything checked that needs neither the secret nor the body. */
+export function parseClaim({ headers }: SignedRequest, now: number): ParsedClaim {
+  const fields = parseAuthorization(String(headers.authorization));
+  if (fields === null) {
+    return malformed(`Authorization must be '${ALGORITHM} Access=..., SignedHeaders=..., Signature=...'`);
+  }
+  const date = headers['x-sdk-date'];
+  const time = typeof date === 'string' ? parseSdkDate(date) : null;
+  if (typeof date !== 'string' || time === null)
+    return malformed('X-Sdk-Date must be a time like 20260701T120000Z');
+  if (Math.abs(time - now) > CLOCK_SKEW_MS_MAX) {
+    return malformed('X-Sdk-Date is more than 15 minutes off the time of the service');
+  }
+  if (!fields.signedHeaders.includes('x-sdk-date'))
+    return malformed('X-Sdk-Date must be one of the SignedHeaders');
+  const missing = fields.signedHeaders.find((name) => headers[name] === undefined);
+  if (missing !== undefined) return malformed(`the header ${missing} is in SignedHeaders, but was not sent`);
+  if (fields.scope && fields.scope.date !== date.slice(0, 8)) {
+    return malformed('the date in Credential is not the day of X-Sdk-Date');
+  }
+  return { kind: 'claim', claim: { ...fields, date } };
+}
+
+export type SignatureCheck =
+  | { kind: 'right' }
+  | { kind: 'body_differs' }
+  /** With what we would have signed: it is what the implementer of a client needs, and holds no secret. */
+  | { kind: 'wrong'; canonicalRequest: string };
+
+export function checkSignature(
+  request: SignedRequest,
+  claim: Claim,
+  secret: string,
+  body: Uint8Array,
+): SignatureCheck {
+  const bodyHash = sha256(body);
+  const announced = request.headers['x-sdk-content-sha256'];
+  if (announced !== undefined && announced !== 'UNSIGNED-PAYLOAD' && announced !== bodyHash) {
+    return { kind: 'body_differs' };
+  }
+  const [path = '', query = ''] = splitUrl(request.url);
+  const headers = Object.fromEntries(
+    claim.signedHeaders.map((name) => [name, String(request.headers[name])]),
+  );
+  const parts = {
+    method: request.method,
+    path,
+    headers,
+    bodyHash: announced === undefined ? bodyHash : String(announced),
+  };
+  const key = claim.scope ? scopedKey(secret, claim.scope, hmac) : secret;
+  const asPlus = canonicalRequest({ ...parts, query });
+  if (matches(asPlus, claim, key)) return { kind: 'right' };
+  // Some clients send a space as `+`, and sign it as the space it stands for.
+  if (
+    query.includes('+') &&
+    matches(canonicalRequest({ ...parts, query: query.replaceAll('+', '%20') }), claim, key)
+  ) {
+    return { kind: 'right' };
+  }
+  return { kind: 'wrong', canonicalRequest: asPlus };
+}
+
+function matches(canonical: string, { scope, date, signature }: Claim, key: string | Uint8Array): boolean {
+  const hash = sha256(canonical);
+  const text = scope ? scopedStringToSign(date, scope, hash) : stringToSign(date, hash);
+  const expected = hmac(key, text);
+  const given = Buffer.from(signature, 'hex');
+  return given.length === expected.length && timingSafeEqual(given, expected);
+}
+
+function parseAuthorization(header: string): Omit<Claim, 'date'> | null {
+  if (!header.startsWith(`${ALGORITHM} `)) return null;
+  const fields = new Map<string, string>();
+  for (const part of header.slice(ALGORITHM.length + 1).split(',')) {
+    const equals = part.indexOf('=');
+    fields.set(part.slice(0, equals).trim(), part.slice(equals + 1).trim());
+  }
+  const signature = fields.get('Signature') ?? '';
+  const signedHeaders = (fields.get('SignedHeaders') ?? '').toLowerCase().split(';');
+  const [access, ...scope] = (fields.get('Credential') ?? fields.get('Access') ?? '').split('/');
+  if (!access || !/^[0-9a-f]{64}$/.test(signature) || signedHeaders.length > SIGNED_HEADERS_MAX) return null;
+  if (!fields.has('Credential'))
+    return scope.length === 0 ? { access, scope: null, signedHeaders, signature } : null;
+  const [date = '', region = '', service = '', terminator] = scope;
+  if (scope.length !== 4 || terminator !== 'sdk_request') return null;
+  return { access, scope: { date, region, service }, signedHeaders, signature };
+}
+
+function parseSdkDate(text: string): number | null {
+  const match = /^(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})Z$/.exec(text);
+  if (match === null) return null;
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match.slice(1).map(Number);
+  return Date.UTC(year, month - 1, day, hour, minute, second);
+}
+
+function splitUrl(url: string): [path: string, query: string] {
+  const mark = url.indexOf('?');
+  return mark === -1 ? [url, ''] : [url.slice(0, mark), url.slice(mark + 1)];
+}
+
+function malformed(problem: string): ParsedClaim {
+  return { kind: 'malformed', problem };
+}
+
+function sha256(content: string | Uint8Array): string {
+  return createHash('sha256').update(content).digest('hex');
+}
+
+function hmac(key: string | Uint8Array, message: string): Buffer {
+  return createHmac('sha256', key).update(message).digest();
+}
