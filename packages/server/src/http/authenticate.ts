@@ -73,7 +73,12 @@ export function createAuthenticate(
   }
 }
 
-function checkRole(authentication: Authentication, caller: Caller, request: FastifyRequest, role: Role): void {
+function checkRole(
+  authentication: Authentication,
+  caller: Caller,
+  request: FastifyRequest,
+  role: Role,
+): void {
   const { project_id } = request.params as { project_id: string };
   checkProjectId(project_id);
   const { scope } = caller;
