@@ -2,7 +2,7 @@ import { command, printLine } from './command.ts';
 import { withInstallation } from './data-folder.ts';
 import { printList } from './list.ts';
 
-export const domainAddCommand = command({
+const add = command({
   name: 'domain add <name>',
   about: 'add a domain: a customer, with its own projects and users',
   settings: ['data', 'json'],
@@ -15,7 +15,7 @@ export const domainAddCommand = command({
     }),
 });
 
-export const domainListCommand = command({
+const list = command({
   name: 'domain list',
   about: 'list the domains',
   settings: ['data', 'json'],
@@ -46,10 +46,7 @@ function setEnabled(enabled: boolean) {
   });
 }
 
-export const domainEnableCommand = setEnabled(true);
-export const domainDisableCommand = setEnabled(false);
-
-export const domainDeleteCommand = command({
+const remove = command({
   name: 'domain delete <domain>',
   about: 'delete a domain that has neither projects nor users',
   settings: ['data'],
@@ -60,3 +57,5 @@ export const domainDeleteCommand = command({
       return 0;
     }),
 });
+
+export const domainCommands = [add, list, setEnabled(true), setEnabled(false), remove];

@@ -6,7 +6,7 @@ import { printList } from './list.ts';
 /** Hosts that a person adds are not attacker input; this only keeps a script's mistake from filling the store. */
 const HOSTS_MAX = 100_000;
 
-export const hostAddCommand = command({
+const add = command({
   name: 'host add <hostname>',
   about: 'register a host of the project',
   settings: ['data', 'project', 'id', 'json'],
@@ -30,7 +30,7 @@ export const hostAddCommand = command({
     }),
 });
 
-export const hostListCommand = command({
+const list = command({
   name: 'host list',
   about: 'list the hosts of the project',
   settings: ['data', 'project', 'json'],
@@ -41,3 +41,5 @@ export const hostListCommand = command({
       return printList(io, json, hosts, ({ id, hostname }) => [id, hostname]);
     }),
 });
+
+export const hostCommands = [add, list];

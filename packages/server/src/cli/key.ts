@@ -5,7 +5,7 @@ import { command, printLine, UserError } from './command.ts';
 import { withInstallation } from './data-folder.ts';
 import { printList } from './list.ts';
 
-export const keyAddCommand = command({
+const add = command({
   name: 'key add',
   about: 'make an access key for a user, who can have two; the secret is shown this once',
   settings: ['data', 'userOf', 'description', 'csv', 'json'],
@@ -34,7 +34,7 @@ export const keyAddCommand = command({
     }),
 });
 
-export const keyListCommand = command({
+const list = command({
   name: 'key list',
   about: 'list the access keys of a user, without their secrets',
   settings: ['data', 'userOf', 'json'],
@@ -60,10 +60,7 @@ function setStatus(status: 'active' | 'inactive') {
   });
 }
 
-export const keyEnableCommand = setStatus('active');
-export const keyDisableCommand = setStatus('inactive');
-
-export const keyDeleteCommand = command({
+const remove = command({
   name: 'key delete <access>',
   about: 'delete an access key',
   settings: ['data'],
@@ -83,3 +80,5 @@ function createFile(path: string): number {
     throw new UserError(`${path} cannot be made: ${(error as NodeJS.ErrnoException).code}`);
   }
 }
+
+export const keyCommands = [add, list, setStatus('active'), setStatus('inactive'), remove];

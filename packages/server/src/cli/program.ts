@@ -5,72 +5,25 @@ import { IdentityError } from '../identity/administration.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 import { demoCommand } from './demo.ts';
-import {
-  domainAddCommand,
-  domainDeleteCommand,
-  domainDisableCommand,
-  domainEnableCommand,
-  domainListCommand,
-} from './domain.ts';
-import { hostAddCommand, hostListCommand } from './host.ts';
+import { domainCommands } from './domain.ts';
+import { hostCommands } from './host.ts';
 import { ingestCommand } from './ingest.ts';
 import { initCommand } from './init.ts';
-import {
-  keyAddCommand,
-  keyDeleteCommand,
-  keyDisableCommand,
-  keyEnableCommand,
-  keyListCommand,
-} from './key.ts';
-import {
-  projectAddCommand,
-  projectDeleteCommand,
-  projectDisableCommand,
-  projectEnableCommand,
-  projectListCommand,
-} from './project.ts';
+import { keyCommands } from './key.ts';
+import { projectCommands } from './project.ts';
 import { serveCommand } from './serve.ts';
-import {
-  userAddCommand,
-  userDeleteCommand,
-  userDisableCommand,
-  userEnableCommand,
-  userGrantCommand,
-  userListCommand,
-  userPasswordCommand,
-  userRevokeCommand,
-} from './user.ts';
+import { userCommands } from './user.ts';
 
 const COMMANDS: readonly Command[] = [
   initCommand,
   serveCommand,
   demoCommand,
   ingestCommand,
-  hostAddCommand,
-  hostListCommand,
-  domainAddCommand,
-  domainListCommand,
-  domainEnableCommand,
-  domainDisableCommand,
-  domainDeleteCommand,
-  projectAddCommand,
-  projectListCommand,
-  projectEnableCommand,
-  projectDisableCommand,
-  projectDeleteCommand,
-  userAddCommand,
-  userListCommand,
-  userGrantCommand,
-  userRevokeCommand,
-  userPasswordCommand,
-  userEnableCommand,
-  userDisableCommand,
-  userDeleteCommand,
-  keyAddCommand,
-  keyListCommand,
-  keyEnableCommand,
-  keyDisableCommand,
-  keyDeleteCommand,
+  ...hostCommands,
+  ...domainCommands,
+  ...projectCommands,
+  ...userCommands,
+  ...keyCommands,
 ];
 
 const GROUPS: Readonly<Record<string, string>> = {

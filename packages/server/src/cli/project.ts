@@ -2,7 +2,7 @@ import { command, printLine } from './command.ts';
 import { withInstallation } from './data-folder.ts';
 import { printList } from './list.ts';
 
-export const projectAddCommand = command({
+const add = command({
   name: 'project add <name>',
   about: 'add a project to the domain',
   settings: ['data', 'domain', 'json'],
@@ -18,7 +18,7 @@ export const projectAddCommand = command({
     }),
 });
 
-export const projectListCommand = command({
+const list = command({
   name: 'project list',
   about: 'list the projects',
   settings: ['data', 'json'],
@@ -50,10 +50,7 @@ function setEnabled(enabled: boolean) {
   });
 }
 
-export const projectEnableCommand = setEnabled(true);
-export const projectDisableCommand = setEnabled(false);
-
-export const projectDeleteCommand = command({
+const remove = command({
   name: 'project delete <project>',
   about: 'delete the project and all roles in it; nobody can ask for its numbers any more',
   settings: ['data'],
@@ -64,3 +61,5 @@ export const projectDeleteCommand = command({
       return 0;
     }),
 });
+
+export const projectCommands = [add, list, setEnabled(true), setEnabled(false), remove];

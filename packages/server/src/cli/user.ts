@@ -3,7 +3,7 @@ import { withInstallation } from './data-folder.ts';
 import { randomPassword, readPassword } from './init.ts';
 import { printList } from './list.ts';
 
-export const userAddCommand = command({
+const add = command({
   name: 'user add <name>',
   about: 'add a user to the domain, with a role in one project, or in the whole domain without --project',
   settings: ['data', 'domain', 'access', 'role', 'project', 'passwordStdin', 'json'],
@@ -31,7 +31,7 @@ export const userAddCommand = command({
     }),
 });
 
-export const userListCommand = command({
+const list = command({
   name: 'user list',
   about: 'list the users',
   settings: ['data', 'json'],
@@ -39,23 +39,24 @@ export const userListCommand = command({
   run: ({ data, json }, _operands, io) =>
     withInstallation(data, io, async ({ identity: { administration } }) => {
       const users = administration.users().map(({ password_hash: _, token_epoch: __, ...user }) => user);
-      const names = new Map(
-        [...administration.domains(), ...administration.projects()].map(({ id, name }) => [id, name]),
-      );
+      const names = new Map([
+        ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
+        ...administration.projects().map(({ id, name }) => [id, `project ${name}`] as const),
+      ]);
       return printList(io, json, users, ({ id, name, domain_id, access, enabled, roles }) => [
         id,
         name,
         names.get(domain_id) ?? '',
         access,
         Object.entries(roles)
-          .map(([scope, held]) => `${held.join(',')}@${names.get(scope) ?? scope}`)
-          .join(' '),
+          .map(([scope, held]) => `${held.join(', ')} in ${names.get(scope) ?? scope}`)
+          .join('; '),
         enabled ? '' : 'disabled',
       ]);
     }),
 });
 
-export const userPasswordCommand = command({
+const password = command({
   name: 'user password <user>',
   about: 'give the user another password; tokens that are out die',
   settings: ['data', 'passwordStdin'],
@@ -88,9 +89,6 @@ function changeRole(verb: 'grant' | 'revoke') {
   });
 }
 
-export const userGrantCommand = changeRole('grant');
-export const userRevokeCommand = changeRole('revoke');
-
 function setEnabled(enabled: boolean) {
   return command({
     name: `user ${enabled ? 'enable' : 'disable'} <user>`,
@@ -107,10 +105,7 @@ function setEnabled(enabled: boolean) {
   });
 }
 
-export const userEnableCommand = setEnabled(true);
-export const userDisableCommand = setEnabled(false);
-
-export const userDeleteCommand = command({
+const remove = command({
   name: 'user delete <user>',
   about: 'delete the user with all access keys',
   settings: ['data'],
@@ -121,3 +116,14 @@ export const userDeleteCommand = command({
       return 0;
     }),
 });
+
+export const userCommands = [
+  add,
+  list,
+  changeRole('grant'),
+  changeRole('revoke'),
+  password,
+  setEnabled(true),
+  setEnabled(false),
+  remove,
+];
