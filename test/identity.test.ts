@@ -1,0 +1,317 @@
+/** Identity from outside: Keystone's routes, access keys, and every way of being refused. */
+import { createHash, createHmac } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
+import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Answer, type Api, askToken, call, login, tokenRequest } from './api.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
+
+const MINUTE_MS = 60_000;
+const sandbox = new Sandbox();
+let installation: Installation;
+let server: Server;
+let api: Api;
+
+interface Key {
+  access: string;
+  secret: string;
+}
+
+beforeAll(async () => {
+  ({ installation, server, api } = await sandbox.service('--region', 'eu-test', '--body-limit', '20000000'));
+});
+
+afterAll(() => sandbox.clear());
+
+async function newUser(name: string, ...args: string[]) {
+  const added = await sandbox.runJson<{ id: string; password: string }>(
+    ...['user', 'add', name, '--project', 'default', ...args],
+  );
+  return {
+    ...installation,
+    user: name,
+    ...added,
+    account: { ...installation, user: name, password: added.password },
+  };
+}
+
+function newKey(user: string): Promise<Key> {
+  return sandbox.runJson<Key>('key', 'add', '--user', user);
+}
+
+async function signed(
+  key: Key,
+  path: string,
+  { body, now = Date.now() }: { body?: Buffer; now?: number } = {},
+): Promise<Answer> {
+  const request = { method: 'GET', url: `${server.address}${path}`, ...(body && { body }) };
+  const headers = await sign(request, key, { now: () => now });
+  return call(server.address, path, body ? withBody(body, { ...headers }) : { headers: { ...headers } });
+}
+
+/** Node's client says nothing of a GET request's body unless told to. */
+function withBody(body: Buffer, headers: Record<string, string> = {}) {
+  return { body, headers: { ...headers, 'Content-Length': body.length } };
+}
+
+const statistics = (query = 'from=0&to=1') => `/v1/${installation.project_id}/waf/event/timeline?${query}`;
+
+describe('discovery', () => {
+  test('the version list is at /identity/, the version at /v3 and /identity/v3', async () => {
+    const list = await call(server.address, '/identity/');
+    expect(list.status).toBe(300);
+    const [version] = JSON.parse(list.text).versions.values;
+    expect(version).toMatchObject({
+      id: 'v3.6',
+      status: 'stable',
+      links: [{ rel: 'self', href: `${server.address}/identity/v3/` }],
+    });
+    for (const path of ['/v3', '/v3/', '/identity/v3', '/identity/v3/']) {
+      const answer = await call(server.address, path);
+      expect(answer.status).toBe(200);
+      expect(JSON.parse(answer.text).version.id).toBe('v3.6');
+    }
+  });
+
+  test('no JSON client takes the root for an identity service', async () => {
+    expect((await call(server.address, '/', { headers: { Accept: 'application/json' } })).status).toBe(404);
+    expect((await call(server.address, '/', { headers: { Accept: 'text/html' } })).status).toBe(200);
+  });
+
+  test('the catalog names both services in the region, the waf by its bare address', async () => {
+    const { text } = await askToken(server.address, tokenRequest(installation));
+    const endpoint = { interface: 'public', region: 'eu-test', region_id: 'eu-test' };
+    expect(JSON.parse(text).token.catalog).toMatchObject([
+      { type: 'identity', endpoints: [{ ...endpoint, url: `${server.address}/identity/v3` }] },
+      { type: 'waf', name: 'waf', endpoints: [{ ...endpoint, url: server.address }] },
+    ]);
+    const without = await call(server.address, '/identity/v3/auth/tokens?nocatalog', {
+      method: 'POST',
+      body: JSON.stringify(tokenRequest(installation)),
+    });
+    expect(without.status).toBe(201);
+    expect(JSON.parse(without.text).token).not.toHaveProperty('catalog');
+  });
+});
+
+describe('a token', () => {
+  test('can be checked and revoked, by its owner and by the administrator', async () => {
+    const { account } = await newUser('checked');
+    const own = await login(server.address, account);
+    const about = (method: string, caller: Api, subject: Api) =>
+      call(server.address, '/v3/auth/tokens', {
+        method,
+        headers: { 'X-Auth-Token': caller.token, 'X-Subject-Token': subject.token },
+      });
+    const checked = await about('GET', own, own);
+    expect(checked.status).toBe(200);
+    expect(checked.headers['x-subject-token']).toBe(own.token);
+    expect(JSON.parse(checked.text).token).toMatchObject({
+      user: { name: 'checked', domain: { name: 'default' } },
+      project: { id: installation.project_id },
+      roles: [{ name: 'reader' }],
+    });
+    expect((await about('HEAD', api, own)).status).toBe(200);
+    expect((await about('GET', own, api)).status).toBe(404);
+    expect((await about('DELETE', own, own)).status).toBe(204);
+    const refused = await own.get('connections');
+    expect(refused.status).toBe(401);
+    expect(JSON.parse(refused.text).error_msg).toBe('the token in X-Auth-Token has been revoked');
+    expect((await about('GET', api, own)).status).toBe(404);
+  });
+
+  test('for a domain lists, but does not query', async () => {
+    const { auth } = tokenRequest(installation);
+    const scope = { domain: { name: 'default' } };
+    const answer = await askToken(server.address, { auth: { ...auth, scope } });
+    expect(JSON.parse(answer.text).token.domain).toMatchObject({ name: 'default' });
+    const headers = { 'X-Auth-Token': String(answer.headers['x-subject-token']) };
+    const projects = await call(server.address, '/v3/auth/projects', { headers });
+    expect(JSON.parse(projects.text).projects).toMatchObject([
+      { id: installation.project_id, name: 'default' },
+    ]);
+    const query = await call(server.address, statistics(), { headers });
+    expect(query.status).toBe(403);
+    expect(JSON.parse(query.text).error_code).toBe('WAF.9002');
+    // A project wins when both are given.
+    const both = await askToken(server.address, { auth: { ...auth, scope: { ...scope, ...auth.scope } } });
+    expect(JSON.parse(both.text).token.project).toMatchObject({ id: installation.project_id });
+  });
+
+  test('of a user who is disabled, loses the role or gets another password is dead at once', async () => {
+    const { account } = await newUser('mortal');
+    const admin = (...args: string[]) => sandbox.run([...args, '--data', sandbox.data]);
+    const message = async (caller: Api) => JSON.parse((await caller.get('connections')).text).error_msg;
+    const caller = await login(server.address, account);
+    await admin('user', 'disable', 'mortal');
+    expect(await message(caller)).toBe('the user of the token in X-Auth-Token is disabled');
+    const refused = await askToken(server.address, tokenRequest(account));
+    expect([refused.status, JSON.parse(refused.text).error.message]).toEqual([401, 'The user is disabled.']);
+    await admin('user', 'enable', 'mortal');
+    expect((await caller.get('connections')).status).toBe(200);
+    await admin('user', 'revoke', 'mortal', '--project', 'default');
+    expect(await message(caller)).toBe(
+      'the user of the token in X-Auth-Token has no role in its project any more',
+    );
+    await admin('user', 'grant', 'mortal', '--project', 'default');
+    await admin('user', 'password', 'mortal');
+    expect(await message(caller)).toBe(
+      'the token in X-Auth-Token was issued before the password was changed',
+    );
+    await admin('user', 'delete', 'mortal');
+    expect(await message(caller)).toBe('the user of the token in X-Auth-Token has been deleted');
+  });
+
+  test('is not to be had by a user who is for the console only', async () => {
+    const { account } = await newUser('console-only', '--access', 'console');
+    const refused = await askToken(server.address, tokenRequest(account));
+    expect([refused.status, JSON.parse(refused.text)]).toEqual([
+      403,
+      {
+        error: {
+          code: 403,
+          title: 'Forbidden',
+          message: 'This user only supports console access, not programmatic access.',
+        },
+      },
+    ]);
+  });
+
+  test('says the same of an unknown user and of a wrong password', async () => {
+    const wrong = await askToken(server.address, tokenRequest({ ...installation, password: 'wrong' }));
+    const unknown = await askToken(server.address, tokenRequest({ ...installation, user: 'nobody' }));
+    expect(wrong.status).toBe(401);
+    expect(wrong.text).toBe(unknown.text);
+    expect(JSON.parse(wrong.text).error.message).toBe('The username or password is wrong.');
+  });
+});
+
+describe('an access key', () => {
+  test('is made, listed, disabled and deleted over HTTP; a third one is refused', async () => {
+    const { id, account } = await newUser('owner');
+    const owner = await login(server.address, account);
+    const credentials = async (method: string, path = '', credential?: object) => {
+      const headers = { 'X-Auth-Token': owner.token, 'Content-Type': 'application/json' };
+      const body = credential ? { body: JSON.stringify({ credential }) } : {};
+      const answer = await call(server.address, `/v3.0/OS-CREDENTIAL/credentials${path}`, {
+        method,
+        headers,
+        ...body,
+      });
+      return { status: answer.status, ...(answer.text ? JSON.parse(answer.text) : {}) };
+    };
+    const made = await credentials('POST', '', { user_id: id, description: 'first' });
+    expect(made).toMatchObject({
+      status: 201,
+      credential: { user_id: id, description: 'first', status: 'active' },
+    });
+    const key: Key = made.credential;
+    expect((await signed(key, statistics())).status).toBe(200);
+    await credentials('POST', '', { user_id: id, description: 'second' });
+    const third = await credentials('POST', '', { user_id: id, description: 'third' });
+    expect([third.status, third.error.message]).toEqual([400, 'akSkNumExceed']);
+    const listed = await credentials('GET', `?user_id=${id}`);
+    expect(listed.credentials).toHaveLength(2);
+    expect(JSON.stringify(listed)).not.toContain('secret');
+    const disabled = await credentials('PUT', `/${key.access}`, { status: 'inactive' });
+    expect(disabled.credential).toMatchObject({ access: key.access, status: 'inactive' });
+    const refused = await signed(key, statistics());
+    expect([refused.status, JSON.parse(refused.text).error_msg]).toEqual([401, 'the access key is disabled']);
+    expect((await credentials('DELETE', `/${key.access}`)).status).toBe(204);
+    expect((await credentials('GET', `/${key.access}`)).status).toBe(404);
+    expect((await credentials('POST', '', { user_id: installation.user_id })).status).toBe(403);
+  });
+
+  test('from the key file of the command line signs a query', async () => {
+    await newUser('filed');
+    const file = sandbox.path('credentials.csv');
+    const { status } = await sandbox.run([
+      'key',
+      'add',
+      '--user',
+      'filed',
+      '--csv',
+      file,
+      '--data',
+      sandbox.data,
+    ]);
+    expect(status).toBe(0);
+    const [header, line = ''] = readFileSync(file, 'utf8').split('\r\n');
+    expect(header).toBe('User Name,Access Key Id,Secret Access Key');
+    const [, access = '', secret = ''] = line.split(',');
+    expect(
+      (await signed({ access, secret }, statistics('from=0&to=1&timezone=%2B08:00&hosts=b&hosts=a'))).status,
+    ).toBe(200);
+  });
+
+  test('signs calls to identity too: projects, catalog and domains', async () => {
+    const key = await newKey('admin');
+    for (const path of [
+      '/v3/projects?name=default',
+      '/v3/auth/projects',
+      '/v3/auth/catalog',
+      '/v3/auth/domains',
+    ]) {
+      expect((await signed(key, path)).status).toBe(200);
+    }
+    const named = await signed(key, '/v3/projects?name=default');
+    expect(JSON.parse(named.text).projects).toMatchObject([{ id: installation.project_id }]);
+    expect(JSON.parse((await signed(key, '/v3/projects?name=none')).text).projects).toEqual([]);
+  });
+
+  test('signs in the scoped variant', async () => {
+    await newUser('scoped');
+    const key = await newKey('scoped');
+    const path = statistics();
+    const date = sdkDate(Date.now());
+    const scope = { date: date.slice(0, 8), region: 'eu-test', service: 'waf' };
+    const headers = { host: new URL(server.address).host, 'x-sdk-date': date };
+    const bodyHash = createHash('sha256').update('').digest('hex');
+    const [pathname = '', query = ''] = path.split('?');
+    const canonical = canonicalRequest({ method: 'GET', path: pathname, query, headers, bodyHash });
+    const hash = createHash('sha256').update(canonical).digest('hex');
+    const hmac = (secret: string | Uint8Array, text: string) =>
+      createHmac('sha256', secret).update(text).digest();
+    const signature = hmac(
+      scopedKey(key.secret, scope, hmac),
+      scopedStringToSign(date, scope, hash),
+    ).toString('hex');
+    const credential = `Credential=${key.access}/${scopeLine(scope)}`;
+    const Authorization = `SDK-HMAC-SHA256 ${credential}, SignedHeaders=host;x-sdk-date, Signature=${signature}`;
+    expect((await call(server.address, path, { headers: { ...headers, Authorization } })).status).toBe(200);
+  });
+
+  test('is refused with a date 16 minutes off, a wrong secret, or a body of 12 MB and one byte', async () => {
+    await newUser('refused');
+    const key = await newKey('refused');
+    const late = await signed(key, statistics(), { now: Date.now() - 16 * MINUTE_MS });
+    expect([late.status, JSON.parse(late.text).error_code]).toEqual([401, 'WAF.9001']);
+    expect(JSON.parse(late.text).error_msg).toMatch(/^X-Sdk-Date is more than 15 minutes off/);
+    const wrong = await signed({ ...key, secret: 'wrong' }, statistics());
+    expect(wrong.status).toBe(401);
+    expect(JSON.parse(wrong.text).error_msg).toContain(
+      `GET|/v1/${installation.project_id}/waf/event/timeline/|from=0&to=1|`,
+    );
+    const body = Buffer.alloc(12 * 1_048_576 + 1);
+    const large = await signed(key, statistics(), { body });
+    expect([large.status, JSON.parse(large.text).error_code]).toEqual([413, 'WAF.7001']);
+    expect((await signed(key, statistics(), { body: body.subarray(1) })).status).toBe(200);
+    expect((await api.get('connections', withBody(body))).status).toBe(200);
+  });
+
+  test('of a console-only user, and a role that is not enough, are 403', async () => {
+    await newUser('console-key', '--access', 'console');
+    const refused = await signed(await newKey('console-key'), statistics());
+    expect([refused.status, JSON.parse(refused.text).error_msg]).toEqual([
+      403,
+      'This user only supports console access, not programmatic access.',
+    ]);
+    await newUser('sender', '--role', 'ingest');
+    const sender = await signed(await newKey('sender'), statistics());
+    expect([sender.status, JSON.parse(sender.text).error_msg]).toEqual([
+      403,
+      "the user has not the role 'reader' in this project",
+    ]);
+  });
+});

@@ -1,0 +1,99 @@
+/** A data folder of its own and the processes that work on it; nothing of either is left after a test. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Api, login } from './api.ts';
+import { type Ended, Process, type StartOptions } from './process.ts';
+
+/** What `wafstat init --json` prints. */
+export interface Installation {
+  domain_id: string;
+  project_id: string;
+  user_id: string;
+  domain: string;
+  project: string;
+  user: string;
+  password: string;
+}
+
+export interface Server {
+  process: Process;
+  /** Like `http://127.0.0.1:40000`. */
+  address: string;
+}
+
+/** Lets tests use dates of their own choice: the longest retention time that can be set. */
+export const KEEP_ALL = ['--retention', '3653d'] as const;
+
+export class Sandbox {
+  readonly folder = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
+  readonly data = join(this.folder, 'data');
+  readonly #started: Process[] = [];
+  #files = 0;
+
+  start(args: readonly string[], options?: StartOptions): Process {
+    const started = new Process(args, options);
+    this.#started.push(started);
+    return started;
+  }
+
+  /** Runs a command to its end. */
+  async run(args: readonly string[], options?: StartOptions): Promise<Ended> {
+    return this.start(args, options).end();
+  }
+
+  /** Runs a command on the data folder that must succeed, and reads the JSON that it prints. */
+  async runJson<T>(...args: string[]): Promise<T> {
+    const { status, stdout, stderr } = await this.run([...args, '--data', this.data, '--json']);
+    if (status !== 0) throw new Error(`wafstat ${args.join(' ')} failed: ${stderr}`);
+    return JSON.parse(stdout);
+  }
+
+  init(...args: string[]): Promise<Installation> {
+    return this.runJson('init', ...args);
+  }
+
+  /** Starts the service on a free port and waits until it can be called. */
+  async serve(args: readonly string[] = [], options?: StartOptions): Promise<Server> {
+    const process = this.start(['serve', '--data', this.data, '--listen', '127.0.0.1:0', ...args], options);
+    const line = await process.line(LISTENS);
+    return { process, address: line.slice(LISTENS.length) };
+  }
+
+  /** An installation that is served, and a caller with a token for its project. */
+  async service(...args: string[]): Promise<{ installation: Installation; server: Server; api: Api }> {
+    const installation = await this.init();
+    const server = await this.serve(args);
+    return { installation, server, api: await login(server.address, installation) };
+  }
+
+  /** Counts events, given in the normal form, and answers what the command said. */
+  async ingest(project: string, events: readonly object[], ...args: string[]): Promise<Ended> {
+    const file = this.write(`events-${++this.#files}.ndjson`, ndjson(events));
+    const ended = await this.run(['ingest', '--data', this.data, '--project', project, ...args, file]);
+    if (ended.status !== 0) throw new Error(`ingest failed: ${ended.stderr}`);
+    return ended;
+  }
+
+  path(name: string): string {
+    return join(this.folder, name);
+  }
+
+  /** Answers the path of the file. */
+  write(name: string, content: string | Buffer): string {
+    const path = this.path(name);
+    writeFileSync(path, content);
+    return path;
+  }
+
+  async clear(): Promise<void> {
+    await Promise.all(this.#started.map((process) => process.kill()));
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+const LISTENS = 'wafstat listens on ';
+
+export function ndjson(events: readonly object[]): string {
+  return events.map((event) => `${JSON.stringify(event)}\n`).join('');
+}
