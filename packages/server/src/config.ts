@@ -1,6 +1,8 @@
 /** Every setting in one table: command line, environment, help text and checks all come from it. */
 import { readFileSync } from 'node:fs';
 import { ACCESS_TYPES, ROLES } from './identity/records.ts';
+import { parseTime } from './ingest/formats/time.ts';
+import { FORMAT_NAMES } from './ingest/reader.ts';
 
 interface Setting<T> {
   /** As on the command line; a setting without `<...>` is a switch. The environment has it as WAFSTAT_NAME. */
@@ -42,7 +44,25 @@ export const SETTINGS = {
   json: setting('--json', 'print one JSON document', flag),
   id: setting('--id <id>', 'ID of the host instead of a made one', identifier),
   source: setting('--source <name>', 'name under which the log source is known', sourceName, 'default'),
-  format: setting('--format <format>', 'format of the lines: events', oneOf('events'), 'events'),
+  format: setting(
+    '--format <format>',
+    `format of the lines: ${FORMAT_NAMES.join(', ')}`,
+    oneOf(...FORMAT_NAMES),
+    'auto',
+  ),
+  hostOfLogs: setting('--host <name>', 'host name for logs that do not name one', text),
+  timezone: setting(
+    '--timezone <offset>',
+    'time zone of logs that do not name one, like +08:00',
+    offset,
+    '+00:00',
+  ),
+  hosts: setting(
+    '--hosts <auto|registered>',
+    'auto registers unknown host names; with registered they count in the total of the project only',
+    oneOf('auto', 'registered'),
+    'auto',
+  ),
   hostsMax: setting(
     '--hosts-max <n>',
     'host names from logs that are registered on first sight, per project; later ones count in the total only',
@@ -89,6 +109,49 @@ export const SETTINGS = {
     oneOf('error', 'warn', 'info', 'debug'),
     'info',
   ),
+  url: setting(
+    '--url <url>',
+    'address of the service; NODE_EXTRA_CA_CERTS names the certificate of a private authority',
+    url,
+  ),
+  projectId: setting('--project <id>', 'project, by ID', identifier),
+  ak: setting('--ak <id>', 'access key ID to sign with', text),
+  skStdin: setting(
+    '--sk-stdin',
+    'read the secret access key from standard input; WAFSTAT_SK can hold it instead',
+    flag,
+  ),
+  signInUser: setting('--user <name>', 'user to sign in as', text),
+  signInDomain: setting('--domain <name>', "domain of the user, when it is not 'default'", text),
+  signInPasswordStdin: setting(
+    '--password-stdin',
+    'read the password from standard input; WAFSTAT_PASSWORD can hold it instead',
+    flag,
+  ),
+  token: setting(
+    '--token <token>',
+    'token to sign in with; the list of processes shows it, the environment keeps it to yourself',
+    text,
+  ),
+  profile: setting('--profile <name>', "address and credentials that 'wafstat configure' saved", identifier),
+  from: setting(
+    '--from <time>',
+    'start: milliseconds since the epoch, or a time like 2026-07-01T12:00:00+08:00',
+    moment,
+  ),
+  to: setting('--to <time>', 'end, not part of the range; now when left out', moment),
+  last: setting('--last <time>', 'length of the range without --from, like 24h, 7d or 90m', span, '24h'),
+  localTime: setting('--timezone <offset>', 'local time, like +08:00', timezone, '+00:00'),
+  hostIds: setting(
+    '--host <id...>',
+    'hosts by ID, all of the project when left out; can be repeated',
+    identifiers,
+  ),
+  output: setting(
+    '--output <form>',
+    'plot, table, json (the answer as it came) or csv; plot on a terminal, else table',
+    oneOf('plot', 'table', 'json', 'csv'),
+  ),
 } as const;
 
 export type SettingName = keyof typeof SETTINGS;
@@ -109,12 +172,26 @@ export class SettingsError extends Error {
   }
 }
 
+/** Where the value of a setting comes from; undefined when it is the default, or there is none. */
+export type Origin = (name: SettingName) => 'command line' | 'environment' | undefined;
+
+export function originOf(
+  given: (name: SettingName) => string | undefined,
+  env: Readonly<Record<string, string | undefined>>,
+): Origin {
+  return (name) => {
+    if (given(name) !== undefined) return 'command line';
+    return env[variableOf(name)] === undefined ? undefined : 'environment';
+  };
+}
+
 /** The command line wins over the environment, the environment over the default. */
 export function readSettings<N extends SettingName, R extends SettingName>(
   names: readonly N[],
   required: readonly R[],
   given: (name: N) => string | undefined,
   env: Readonly<Record<string, string | undefined>>,
+  alsoWrong: readonly string[] = [],
 ): Settings<N, R> {
   const problems: string[] = [];
   const values: Record<string, unknown> = {};
@@ -135,7 +212,7 @@ export function readSettings<N extends SettingName, R extends SettingName>(
       problems.push(`${origin} is '${value}', but ${(error as Error).message}`);
     }
   }
-  problems.push(...conflicts(values));
+  problems.push(...conflicts(values), ...alsoWrong);
   if (problems.length > 0) throw new SettingsError(problems);
   return values as Settings<N, R>;
 }
@@ -226,6 +303,52 @@ function duration(value: string): number {
   if (!(ms >= DAY_MS / 24 && ms <= 3_653 * DAY_MS))
     throw new Error('must be a time like 180d or 36h, from 1h to 3653d');
   return ms;
+}
+
+/** Minutes east of UTC. */
+function offset(value: string): number {
+  const match = /^([+-])(\d{2}):([0-5]\d)$/.exec(value);
+  const minutes = match
+    ? (match[1] === '-' ? -1 : 1) * (Number(match[2]) * 60 + Number(match[3]))
+    : Number.NaN;
+  if (!(minutes >= -12 * 60 && minutes <= 14 * 60))
+    throw new Error('must be an offset like +08:00, from -12:00 to +14:00');
+  return minutes;
+}
+
+function span(value: string): number {
+  const match = /^(\d{1,7})([mhd])$/.exec(value);
+  const unit_ms = { m: 60_000, h: DAY_MS / 24, d: DAY_MS }[match?.[2] ?? ''] ?? Number.NaN;
+  const ms = Number(match?.[1]) * unit_ms;
+  if (!(ms > 0 && ms <= 3_653 * DAY_MS)) throw new Error('must be a time like 24h, 7d or 90m, up to 3653d');
+  return ms;
+}
+
+/** Beyond it, times have no ISO 8601 form that others read. */
+const YEAR_10000 = Date.UTC(10_000, 0);
+
+function moment(value: string): number {
+  const time = parseTime(/^\d+$/.test(value) ? Number(value) : value);
+  if (time === null || time >= YEAR_10000) {
+    throw new Error(
+      'must be milliseconds since the epoch, or a time with its offset: 2026-07-01T12:00:00+08:00',
+    );
+  }
+  return time;
+}
+
+export interface Timezone {
+  text: string;
+  offset_ms: number;
+}
+
+function timezone(value: string): Timezone {
+  return { text: value, offset_ms: offset(value) * 60_000 };
+}
+
+/** A flag that was repeated arrives with commas, as does a list in the environment. */
+function identifiers(value: string): string[] {
+  return value.split(',').map(identifier);
 }
 
 export interface Address {

@@ -1,11 +1,11 @@
 /** What a command is: which settings it takes, and what it does with them. */
 import type { Readable, Writable } from 'node:stream';
-import type { SettingName, Settings } from '../config.ts';
+import type { Origin, SettingName, Settings } from '../config.ts';
 
 /** The outside world of a command, so that tests can give it another one. */
 export interface Io {
-  stdin: Readable;
-  stdout: Writable;
+  stdin: Readable & { isTTY?: boolean };
+  stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number };
   stderr: Writable & { isTTY?: boolean };
   env: Readonly<Record<string, string | undefined>>;
   now: () => number;
@@ -19,8 +19,10 @@ export interface Command {
   about: string;
   settings: readonly SettingName[];
   required: readonly SettingName[];
+  /** What is wrong with the settings as a whole, one sentence each; told together with what is wrong with one. */
+  check?(origin: Origin, io: Io): readonly string[];
   /** Answers the exit status. */
-  run(settings: never, operands: string[], io: Io): Promise<number>;
+  run(settings: never, operands: string[], io: Io, origin: Origin): Promise<number>;
 }
 
 /** Types a command by its own lists of settings. */
@@ -29,7 +31,8 @@ export function command<const N extends SettingName, const R extends N>(definiti
   about: string;
   settings: readonly N[];
   required: readonly R[];
-  run(settings: Settings<N, R>, operands: string[], io: Io): Promise<number>;
+  check?(origin: Origin, io: Io): readonly string[];
+  run(settings: Settings<N, R>, operands: string[], io: Io, origin: Origin): Promise<number>;
 }): Command {
   return definition;
 }

@@ -1,118 +1,104 @@
-import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import type { Readable } from 'node:stream';
-import { DROP_REASONS, type DropReason } from '../event.ts';
-import { type FileIngest, type FileProgress, ingestFile } from '../ingest/file.ts';
-import { parseEvent } from '../ingest/formats/events.ts';
-import { type Drop, Pipeline } from '../ingest/pipeline.ts';
+import type { SettingName, Settings } from '../config.ts';
+import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
+import { openLog, unpacked } from '../ingest/open-log.ts';
+import { Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
-import { command, type Io, printLine, UserError } from './command.ts';
-import { withInstallation } from './data-folder.ts';
-import { type ProgressBar, progressBar } from './progress-bar.ts';
+import { command, type Io, UserError } from './command.ts';
+import { type Installation, withInstallation } from './data-folder.ts';
+import { IngestSummary } from './ingest-summary.ts';
+import { progressBar } from './progress-bar.ts';
 
-const FIRST_DROPS_MAX = 10;
+/** Settings of a log source, the same however its lines come in. */
+export const SOURCE_SETTINGS = [
+  'project',
+  'source',
+  'format',
+  'hostOfLogs',
+  'timezone',
+  'hosts',
+  'retention',
+  'hostsMax',
+] as const satisfies readonly SettingName[];
+
+/** Two runs over one file at once disagree a few times at most: each time one of them has got further. */
+const CONFLICTS_MAX = 100;
 
 export const ingestCommand = command({
   name: 'ingest <file...>',
   about:
-    "count the log lines of files, or of standard input for '-'; lines that were counted before are left out",
-  settings: ['data', 'project', 'source', 'format', 'retention', 'hostsMax'],
+    "count the log lines of files (plain or gzip), or of standard input for '-'; what was counted before is left out",
+  settings: ['data', ...SOURCE_SETTINGS],
   required: ['data', 'project'],
-  async run({ data, project, source, format, retention, hostsMax }, files, io) {
+  async run({ data, ...settings }, files, io) {
     for (const file of files) await checkReadable(file);
-    return withInstallation(data, io, async ({ identity, store }) => {
-      const pipeline = new Pipeline(store, { retention_ms: retention, hosts_max: hostsMax }, io.now);
-      const ingest = {
-        project: identity.administration.project(project).id,
-        source: { name: source, format },
-        parse: parseEvent,
-      };
-      const summary = new Summary(io);
-      for (const file of files) await ingestOne(file, ingest, store, pipeline, summary, io);
+    return withInstallation(data, io, async (installation) => {
+      const { ingest, pipeline } = logSource(installation, settings, io);
+      const summary = new IngestSummary(io);
+      for (const file of files) await ingestOne(file, ingest, installation.store, pipeline, summary, io);
       summary.print();
       return io.stop.aborted ? 1 : 0;
     });
   },
 });
 
+/** What the settings say about where lines belong, and how they are read. */
+export function logSource(
+  { identity, store }: Installation,
+  settings: Settings<(typeof SOURCE_SETTINGS)[number], 'project'>,
+  io: Io,
+): { ingest: FileIngest; pipeline: Pipeline } {
+  const { project, source, format, hostOfLogs, timezone, hosts, retention, hostsMax } = settings;
+  return {
+    ingest: {
+      project: identity.administration.project(project).id,
+      source: { name: source, format },
+      reader: { format, host: hostOfLogs, offset_minutes: timezone },
+    },
+    pipeline: new Pipeline(
+      store,
+      { retention_ms: retention, hosts_max: hosts === 'registered' ? 0 : hostsMax },
+      io.now,
+    ),
+  };
+}
+
 async function ingestOne(
   file: string,
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
-  summary: Summary,
+  summary: IngestSummary,
   io: Io,
 ): Promise<void> {
   const name = file === '-' ? 'standard input' : file;
-  const stream: Readable = file === '-' ? io.stdin : createReadStream(file, { highWaterMark: 1 << 20 });
   const bar = progressBar(io.stderr, name, file === '-' ? null : (await stat(file)).size, io.now);
-  for await (const progress of ingestFile(stream, ingest, store, pipeline)) {
-    summary.add(name, progress, bar);
-    if (io.stop.aborted) break;
+  for (let conflicts = 0; ; conflicts++) {
+    try {
+      const stream = file === '-' ? unpacked(io.stdin) : openLog(file);
+      for await (const progress of ingestFile(stream, ingest, store, pipeline)) {
+        summary.add(name, progress);
+        bar.advance(progress.bytes);
+        if (io.stop.aborted) break;
+      }
+      break;
+    } catch (error) {
+      // A file is read again from its start, where what the other has counted is seen; a stream is gone.
+      if (error instanceof FileConflict && file !== '-' && conflicts < CONFLICTS_MAX) continue;
+      throw explained(error, name);
+    }
   }
   bar.end();
 }
 
-class Summary {
-  readonly #io: Io;
-  readonly #started: number;
-  #accepted = 0;
-  #seen = 0;
-  #lines = 0;
-  #withoutHost = 0;
-  #dropped = new Map<DropReason, number>();
-  #firstDrops: (Drop & { file: string })[] = [];
-  #unfinished: string[] = [];
-
-  constructor(io: Io) {
-    this.#io = io;
-    this.#started = io.now();
-  }
-
-  add(file: string, progress: FileProgress, bar: ProgressBar): void {
-    if (progress.kind === 'unfinished') {
-      this.#unfinished.push(`${file}, line ${progress.line}`);
-      return;
-    }
-    bar.advance(progress.bytes);
-    this.#lines += progress.lines;
-    if (progress.kind === 'seen' || progress.outcome.duplicate) {
-      this.#seen += progress.lines;
-      return;
-    }
-    const { accepted, dropped, first_drops, without_host } = progress.outcome;
-    this.#accepted += accepted;
-    this.#withoutHost += without_host;
-    for (const [reason, n] of Object.entries(dropped) as [DropReason, number][]) {
-      this.#dropped.set(reason, (this.#dropped.get(reason) ?? 0) + n);
-    }
-    this.#firstDrops.push(...first_drops.map((drop) => ({ ...drop, file })));
-    this.#firstDrops.length = Math.min(this.#firstDrops.length, FIRST_DROPS_MAX);
-  }
-
-  print(): void {
-    const { stdout, stderr, now } = this.#io;
-    for (const { file, line, reason, text } of this.#firstDrops) {
-      printLine(stderr, `${file}, line ${line}: ${DROP_REASONS[reason]}: ${visible(text)}`);
-    }
-    for (const place of this.#unfinished) printLine(stderr, `${place}: unfinished, left for the next run`);
-    const seconds = Math.max(now() - this.#started, 1) / 1_000;
-    const dropped = [...this.#dropped.values()].reduce((sum, n) => sum + n, 0);
-    const row = (name: string, n: number, remark = '') =>
-      printLine(stdout, `${name.padEnd(20)} ${n}${remark}`);
-    row('accepted', this.#accepted);
-    if (this.#withoutHost > 0)
-      row('  of no known host', this.#withoutHost, ' (they count in the total of the project only)');
-    row('dropped', dropped);
-    for (const [reason, n] of this.#dropped) row(`  ${reason}`, n);
-    if (this.#seen > 0) row('counted before', this.#seen);
-    row('lines per second', Math.round(this.#lines / seconds));
-  }
-}
-
-/** A log line is attacker input: nothing in it may act on the terminal. */
-function visible(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
+function explained(error: unknown, name: string): unknown {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (error instanceof FileConflict)
+    return new UserError(`${name}: another run counts the same lines at this moment`);
+  if (code?.startsWith('Z_'))
+    return new UserError(`${name} is not whole as gzip (${message}); what was read is counted`);
+  if (code?.startsWith('E')) return new UserError(`${name} cannot be read: ${code}`);
+  return error;
 }
 
 async function checkReadable(file: string): Promise<void> {

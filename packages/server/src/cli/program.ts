@@ -1,17 +1,22 @@
 /** The command line: every command by name, in one list. */
 import { Command as Commander, CommanderError } from 'commander';
-import { readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
+import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
 import { IdentityError } from '../identity/administration.ts';
 import { StoreUnavailable } from '../store/store.ts';
+import { configureCommand } from './client/configure.ts';
+import { timelineCommand } from './client/timeline.ts';
+import { typesCommand } from './client/types.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 import { demoCommand } from './demo.ts';
 import { domainCommands } from './domain.ts';
+import { followCommand } from './follow.ts';
 import { hostCommands } from './host.ts';
 import { ingestCommand } from './ingest.ts';
 import { initCommand } from './init.ts';
 import { keyCommands } from './key.ts';
 import { projectCommands } from './project.ts';
 import { serveCommand } from './serve.ts';
+import { sourceCommands } from './source.ts';
 import { userCommands } from './user.ts';
 
 const COMMANDS: readonly Command[] = [
@@ -19,15 +24,21 @@ const COMMANDS: readonly Command[] = [
   serveCommand,
   demoCommand,
   ingestCommand,
+  followCommand,
   ...hostCommands,
+  ...sourceCommands,
   ...domainCommands,
   ...projectCommands,
   ...userCommands,
   ...keyCommands,
+  timelineCommand,
+  typesCommand,
+  configureCommand,
 ];
 
 const GROUPS: Readonly<Record<string, string>> = {
   host: 'the protected hosts of a project',
+  source: 'the log sources of a project',
   domain: 'customers, with their own projects and users',
   project: 'projects: each has its own hosts, sources and numbers',
   user: 'who may do what',
@@ -68,8 +79,10 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   sub.action(async () => {
     const options = sub.opts<Record<string, string | true | undefined>>();
     const given = (name: SettingName) => options[optionKey(name)]?.toString();
-    const settings = readSettings(command.settings, command.required, given, io.env);
-    finish(await command.run(settings as never, sub.args, io));
+    const origin = originOf(given, io.env);
+    const problems = command.check?.(origin, io);
+    const settings = readSettings(command.settings, command.required, given, io.env, problems);
+    finish(await command.run(settings as never, sub.args, io, origin));
   });
 }
 

@@ -17,6 +17,7 @@ export const SERVE_SETTINGS = [
   'publicUrl',
   'region',
   'retention',
+  'hostsMax',
   'bodyLimit',
   'trustProxy',
   'rateLimit',
@@ -62,6 +63,7 @@ export async function startServer({ identity, store }: Installation, settings: S
     catalog: { public_url: settings.publicUrl ?? null, region: settings.region },
     body_bytes_max: settings.bodyLimit,
     rate_limit: settings.rateLimit,
+    limits: { retention_ms: settings.retention, hosts_max: settings.hostsMax },
     trust_proxy: settings.trustProxy,
     logger: { level: settings.logLevel, stream: io.stderr },
     tls: certificate

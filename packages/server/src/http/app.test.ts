@@ -42,6 +42,7 @@ beforeEach(async () => {
     catalog: { public_url: 'https://waf.example.com', region: 'eu' },
     body_bytes_max: 20 * 1_048_576,
     rate_limit: 0,
+    limits: { retention_ms: 180 * 24 * HOUR_MS, hosts_max: 1_000 },
     logger: { level: 'info', stream },
   });
 });

@@ -5,11 +5,13 @@ import swagger from '@fastify/swagger';
 import { type FastifyInstance, type FastifyServerOptions, fastify, LogController } from 'fastify';
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
+import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
 import { createAuthenticate, SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
 import { credentialRoutes } from './credential-routes.ts';
 import { failureBody, sendFailure } from './failures.ts';
 import { identityRoutes } from './identity-routes.ts';
+import { ingestRoutes } from './ingest-routes.ts';
 import { inventoryRoutes } from './inventory-routes.ts';
 import type { Catalog } from './keystone.ts';
 import { OPENAPI } from './openapi.ts';
@@ -37,6 +39,8 @@ export interface AppOptions {
   rate_limit: number;
   /** Proxies whose forwarding headers are believed. */
   trust_proxy?: string | undefined;
+  /** For log lines that come by HTTP. */
+  limits: Limits;
   logger: FastifyServerOptions['logger'];
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
@@ -100,9 +104,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
 
   await app.register(swagger, OPENAPI);
+  const pipelines = {
+    auto: new Pipeline(store, options.limits, now),
+    registered: new Pipeline(store, { ...options.limits, hosts_max: 0 }, now),
+  };
   mount(app, [
     ...statisticsRoutes(store, now),
     ...inventoryRoutes(store),
+    ...ingestRoutes({ pipelines }),
     ...identityRoutes(identity, catalog),
     ...credentialRoutes(identity),
     ...serviceRoutes(store, () => app.swagger()),

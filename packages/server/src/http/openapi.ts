@@ -17,7 +17,8 @@ export const OPENAPI: SwaggerOptions = {
     tags: [
       { name: 'statistics', description: 'The two queries' },
       { name: 'inventory', description: 'Hosts and log sources of a project' },
-      { name: 'identity', description: 'Tokens' },
+      { name: 'ingest', description: 'Sending logs' },
+      { name: 'identity', description: 'Tokens and access keys' },
       { name: 'service', description: 'The process itself' },
     ],
   },

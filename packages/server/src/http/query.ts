@@ -1,6 +1,7 @@
 /** The query string of the statistics calls, parsed once; every mistake is answered by the parameter's name. */
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
+import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
 import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
@@ -38,6 +39,44 @@ export function parseHostListQuery(query: RawQuery): HostListQuery {
     limit: parseWhole(query, 'limit', HOST_LIST_LIMIT_MAX, 1, HOST_LIST_LIMIT_MAX),
     hostname: single(query, 'hostname', 'WAF.1001') ?? '',
   };
+}
+
+export interface IngestQuery {
+  source: string;
+  format: FormatName;
+  host: string | undefined;
+  offset_minutes: number;
+  hosts: 'auto' | 'registered';
+}
+
+/** A source name is a key in the store and stands in lists. */
+const SOURCE_NAME = /^[^\p{Cc}\p{Cs}]{1,128}$/u;
+
+export function parseIngestQuery(query: RawQuery): IngestQuery {
+  const source = single(query, 'source', 'WAF.1001') ?? 'default';
+  if (!SOURCE_NAME.test(source)) {
+    throw new ApiError('WAF.1001', 'source must have 1 to 128 characters and no control characters');
+  }
+  return {
+    source,
+    format: parseOneOf(query, 'format', FORMAT_NAMES),
+    host: single(query, 'host', 'WAF.1001'),
+    offset_minutes: parseTimezone(single(query, 'timezone', 'WAF.1001')) / 60_000,
+    hosts: parseOneOf(query, 'hosts', ['auto', 'registered'] as const),
+  };
+}
+
+/** The first is the default. */
+function parseOneOf<T extends string>(query: RawQuery, name: string, values: readonly [T, ...T[]]): T {
+  const text = single(query, name, 'WAF.1001');
+  const value = text === undefined ? values[0] : values.find((candidate) => candidate === text);
+  if (value === undefined) {
+    throw new ApiError(
+      'WAF.1001',
+      `${name} is '${excerpt(text ?? '')}', but must be one of ${values.join(', ')}`,
+    );
+  }
+  return value;
 }
 
 export function checkProjectId(id: string): void {

@@ -11,21 +11,32 @@ export interface Route {
   allow?: Role | 'anyone known';
   /** Documentation, from which the OpenAPI file is made. Parameters are parsed in query.ts, not by the schema. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
+  /** Called before the body is received; may refuse. What it answers is called when the request is over. */
+  reserve?(request: FastifyRequest): Promise<() => void>;
   handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }
 
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
-  for (const { method, url, allow, schema, handler } of routes) {
+  for (const { method, url, allow, schema, reserve, handler } of routes) {
     app.route({
       method,
       url,
       // In the OpenAPI file every path asks for a token unless it says otherwise.
       schema: allow ? schema : { security: [], ...schema },
       handler,
+      ...(reserve ? { onRequest: reserving(reserve) } : {}),
       config: allow ? { allow } : {},
     });
   }
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
+}
+
+/** Whatever becomes of the request, what was reserved for it is given back once. */
+function reserving(reserve: NonNullable<Route['reserve']>) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    const release = await reserve(request);
+    reply.raw.once('close', release);
+  };
 }
 
 /** Who calls, on a route that asks for it. */

@@ -3,7 +3,6 @@ import { expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import { LINE_BYTES_MAX } from './blocks.ts';
 import { type FileProgress, ingestFile } from './file.ts';
-import { parseEvent } from './formats/events.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -11,7 +10,11 @@ const NOW = Date.UTC(2026, 6, 1);
 function setUp() {
   const store = memoryStore(() => NOW);
   const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => NOW);
-  const ingest = { project: 'p', source: { name: 's', format: 'events' }, parse: parseEvent };
+  const ingest = {
+    project: 'p',
+    source: { name: 's', format: 'events' },
+    reader: { format: 'events' as const },
+  };
   return {
     store,
     async run(
@@ -120,7 +123,11 @@ test('the same text under another source name is another file', async () => {
   const { store, run, requests } = setUp();
   await run(line(1));
   const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => NOW);
-  const ingest = { project: 'p', source: { name: 'other', format: 'events' }, parse: parseEvent };
+  const ingest = {
+    project: 'p',
+    source: { name: 'other', format: 'events' },
+    reader: { format: 'events' as const },
+  };
   for await (const _ of ingestFile(inPieces(Buffer.from(line(1)), 1), ingest, store, pipeline));
   expect(await requests()).toBe(2);
 });

@@ -1,29 +1,12 @@
-/**
- * A file or stream, counted exactly once. It is cut into blocks of whole lines; the id of a block is a hash of all
- * bytes up to its end, and the store keeps the id with the counts. So a file is known by what it says, not by its
- * name: given again, whole or grown, after a crash or under another name, only what is new is counted.
- */
-import { createHash } from 'node:crypto';
-import type { BatchLink, Store } from '../store/store.ts';
-import {
-  ByteReader,
-  countLineEnds,
-  endOfLine,
-  endsLine,
-  LINE_BYTES_MAX,
-  splitLines,
-  wholeLines,
-} from './blocks.ts';
-import type { Parse } from './formats/format.ts';
-import type { Line, Outcome, Pipeline } from './pipeline.ts';
+/** A file or stream, counted once from beginning to end. */
+import type { Store } from '../store/store.ts';
+import { ByteReader, countLineEnds, endOfLine, LINE_BYTES_MAX, splitLines, wholeLines } from './blocks.ts';
+import type { Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
+import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
+import { type FileSource, PIECE_BYTES_MAX, Trail } from './trail.ts';
 
-/** About ten thousand lines: large enough to share the cost of a commit, small enough for a smooth progress bar. */
-const BLOCK_BYTES_MAX = LINE_BYTES_MAX;
-
-export interface FileIngest {
-  project: string;
-  source: { name: string; format: string };
-  parse: Parse;
+export interface FileIngest extends FileSource {
+  reader: ReaderOptions;
 }
 
 export type FileProgress =
@@ -33,81 +16,74 @@ export type FileProgress =
   /** The last line has no end and is no record: perhaps half written, so it is left for the next time. */
   | { kind: 'unfinished'; bytes: number; line: number };
 
+/** Someone else is counting the same file at this moment. Nothing was counted twice; start over to see what is left. */
+export class FileConflict extends Error {}
+
 export async function* ingestFile(
   stream: AsyncIterable<Uint8Array>,
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
+  { onlyIfBegun = false }: { onlyIfBegun?: boolean } = {},
 ): AsyncGenerator<FileProgress> {
-  const { project, source, parse } = ingest;
-  const reader = new ByteReader(stream);
-  const place: Place = { id: '', lines: 0, insideLine: false };
+  const bytes = new ByteReader(stream);
+  const trail = new Trail(store, ingest);
+  let reader = createReader(ingest.reader);
+  let lines = 0;
+
+  async function count(
+    piece: Buffer,
+    pieceLines: Iterable<Line>,
+    flush: 'all' | 'nothing',
+  ): Promise<FileProgress | null> {
+    const read = pipeline.read(pieceLines, reader, flush);
+    if (piece.length === 0 && isEmpty(read)) return null;
+    const { id, link } = trail.extend(piece, reader.state());
+    const counted = await pipeline.count(read, { project: ingest.project, source: ingest.source, id, link });
+    if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
+    trail.advance(id, piece);
+    const ends = countLineEnds(piece);
+    lines += ends;
+    bytes.take(piece.length);
+    return { kind: 'counted', bytes: piece.length, lines: ends, outcome: counted.outcome };
+  }
+
+  let begun = false;
   try {
+    for (
+      let known = await trail.known((n) => bytes.peek(n));
+      known;
+      known = await trail.known((n) => bytes.peek(n))
+    ) {
+      const ends = countLineEnds(known.bytes);
+      lines += ends;
+      bytes.take(known.bytes.length);
+      reader = createReader(ingest.reader, known.carry);
+      begun = true;
+      yield { kind: 'seen', bytes: known.bytes.length, lines: ends };
+    }
+    if (onlyIfBegun && !begun) return;
     for (;;) {
-      const seen = await seenBlock(
-        reader,
-        await store.batchesAfter(project, source.name, place.id),
-        place.id,
+      const piece = nextPiece(await bytes.peek(PIECE_BYTES_MAX), trail.insideLine, lines + 1, () =>
+        createReader(ingest.reader, reader.state()),
       );
-      if (seen !== null) {
-        yield { kind: 'seen', bytes: seen.length, lines: advance(place, reader, seen) };
-        continue;
-      }
-      const block = await nextBlock(reader, place, parse);
-      if (block.bytes.length === 0) {
-        if (block.unfinished > 0)
-          yield { kind: 'unfinished', bytes: block.unfinished, line: place.lines + 1 };
-        return;
-      }
-      const after = place.id;
-      const bytes = block.bytes.length;
-      const lines = advance(place, reader, block.bytes);
-      const batch = { project, source, id: place.id, link: { after, bytes } };
-      yield { kind: 'counted', bytes, lines, outcome: await pipeline.count(block.lines, parse, batch) };
+      const progress = await count(piece.bytes, piece.lines, piece.bytes.length === 0 ? 'all' : 'nothing');
+      if (progress) yield progress;
+      if (piece.bytes.length > 0) continue;
+      if (piece.unfinished > 0) yield { kind: 'unfinished', bytes: piece.unfinished, line: lines + 1 };
+      return;
     }
   } finally {
-    await reader.close();
+    await bytes.close();
   }
 }
 
-/** How far the file has been read. */
-interface Place {
-  /** Of the block that ends here. */
-  id: string;
-  /** Line ends so far. */
-  lines: number;
-  /** The line before this place has no end yet: what comes up to the next one belongs to it. */
-  insideLine: boolean;
+/** Nothing that the store would have to know of. */
+export function isEmpty({ records, outcome }: ReadLines): boolean {
+  return records.length === 0 && Object.keys(outcome.dropped).length === 0;
 }
 
-/** Takes the bytes of a block. Answers how many lines end in it. */
-function advance(place: Place, reader: ByteReader, bytes: Buffer): number {
-  const lines = countLineEnds(bytes);
-  place.id = blockId(place.id, bytes);
-  place.lines += lines;
-  place.insideLine = !endsLine(bytes);
-  reader.take(bytes.length);
-  return lines;
-}
-
-/** The block that comes next in these bytes and was counted before, if there is one. */
-async function seenBlock(
-  reader: ByteReader,
-  links: readonly BatchLink[],
-  after: string,
-): Promise<Buffer | null> {
-  for (const link of links.toSorted((a, b) => b.bytes - a.bytes)) {
-    const bytes = (await reader.peek(link.bytes)).subarray(0, link.bytes);
-    if (bytes.length === link.bytes && blockId(after, bytes) === link.id) return bytes;
-  }
-  return null;
-}
-
-function blockId(after: string, bytes: Uint8Array): string {
-  return createHash('sha256').update(after).update(bytes).digest('hex');
-}
-
-interface Block {
+export interface Piece {
   /** Empty at the end of the file. */
   bytes: Buffer;
   lines: Iterable<Line>;
@@ -115,23 +91,37 @@ interface Block {
   unfinished: number;
 }
 
-async function nextBlock(reader: ByteReader, place: Place, parse: Parse): Promise<Block> {
-  const bytes = (await reader.peek(BLOCK_BYTES_MAX)).subarray(0, BLOCK_BYTES_MAX);
-  const first = place.lines + 1;
+/**
+ * The next lines out of what can be seen. `atEnd` makes a reader with which a last line that has no end is tried; it
+ * is absent while a file is followed, where the end may still come.
+ */
+export function nextPiece(
+  visible: Buffer,
+  insideLine: boolean,
+  first: number,
+  atEnd?: () => LineReader,
+): Piece {
+  const bytes = visible.subarray(0, LINE_BYTES_MAX);
   const whole = wholeLines(bytes);
-  if (place.insideLine) {
+  const last = bytes.length < LINE_BYTES_MAX;
+  if (insideLine) {
     // The rest of a line that was counted, or dropped for its length, when its beginning was read.
     const rest = endOfLine(bytes);
-    const block = bytes.subarray(0, Math.max(rest, whole));
-    return { bytes: block, lines: splitLines(block.subarray(rest), first + 1), unfinished: 0 };
+    const piece = bytes.subarray(0, Math.max(rest, whole));
+    return { bytes: piece, lines: splitLines(piece.subarray(rest), first + 1), unfinished: 0 };
   }
   if (whole > 0) {
-    const block = bytes.subarray(0, whole);
-    return { bytes: block, lines: splitLines(block, first), unfinished: 0 };
+    const piece = bytes.subarray(0, whole);
+    return { bytes: piece, lines: splitLines(piece, first), unfinished: 0 };
   }
-  if (bytes.length === BLOCK_BYTES_MAX)
-    return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
-  const finished = bytes.length > 0 && parse(bytes.toString('utf8').trim()).kind === 'record';
-  if (finished) return { bytes, lines: splitLines(bytes, first), unfinished: 0 };
+  if (!last) return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
+  if (atEnd && isRecord(atEnd(), bytes)) return { bytes, lines: splitLines(bytes, first), unfinished: 0 };
   return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length };
+}
+
+function isRecord(reader: LineReader, line: Buffer): boolean {
+  const text = line.toString('utf8').trim();
+  return (
+    text.length > 0 && [...reader.read(text, 0), ...reader.flush()].some(({ kind }) => kind === 'record')
+  );
 }

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
-import { parseEvent } from './formats/events.ts';
 import { normalHostname } from './hostname.ts';
-import { Pipeline } from './pipeline.ts';
+import { type Outcome, Pipeline } from './pipeline.ts';
+import { createReader } from './reader.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 const DAY_MS = 86_400_000;
@@ -13,12 +13,15 @@ function setUp(hosts_max = 2) {
   const batch = { project: 'p', source: { name: 's', format: 'events' } };
   return {
     store,
-    count: (...events: object[]) =>
-      pipeline.count(
-        events.map((event, i) => ({ number: i + 1, text: JSON.stringify(event) })),
-        parseEvent,
+    async count(...events: object[]): Promise<Outcome> {
+      const lines = events.map((event, i) => ({ number: i + 1, text: JSON.stringify(event) }));
+      const counted = await pipeline.count(
+        pipeline.read(lines, createReader({ format: 'events' }), 'all'),
         batch,
-      ),
+      );
+      if (counted.kind !== 'counted') throw new Error(counted.kind);
+      return counted.outcome;
+    },
   };
 }
 

@@ -1,14 +1,15 @@
-/** Log lines to counted events: parse, check the time, find the host, append. Each step drops by a named reason. */
-import type { DropReason, Event } from '../event.ts';
+/** Log lines to counted events: read, check the time, find the host, append. Each step drops by a named reason. */
+import type { Category, DropReason, Event } from '../event.ts';
 import { type Appended, type Batch, type Store, StoreUnavailable } from '../store/store.ts';
-import type { LogRecord, Parse } from './formats/format.ts';
+import type { LogRecord, Parsed } from './formats/format.ts';
 import { normalHostname } from './hostname.ts';
+import type { LineReader } from './reader.ts';
 
 /** Clocks differ, time zones get mixed up; more than a day ahead is neither. */
 const FUTURE_MS_MAX = 24 * 3_600_000;
 
 /** The first lines that were dropped are kept to look at; a cut of each is enough to recognize it. */
-const FIRST_DROPS_MAX = 10;
+export const FIRST_DROPS_MAX = 10;
 const DROP_EXCERPT_LENGTH_MAX = 200;
 
 export interface Limits {
@@ -28,16 +29,27 @@ export interface Outcome {
   accepted: number;
   dropped: Partial<Record<DropReason, number>>;
   first_drops: Drop[];
+  /** Accepted records by format, and attacks among them by category. */
+  formats: Record<string, number>;
+  attacks: Partial<Record<Category, number>>;
   /** Accepted events whose host is not registered: they count in the project's total only. */
   without_host: number;
-  duplicate: boolean;
 }
+
+/** What is to be counted, once it is read: the store may take it, know it already, or find that another was first. */
+export type Counted = { kind: 'counted'; outcome: Outcome } | { kind: 'duplicate' } | { kind: 'conflict' };
 
 export interface Line {
   /** Counted from 1 in the file or request that it came in. */
   number: number;
   /** Null for a line beyond the length limit, which was not kept. */
   text: string | null;
+}
+
+/** Lines that have been read, and not yet counted. */
+export interface ReadLines {
+  records: LogRecord[];
+  outcome: Outcome;
 }
 
 export class Pipeline {
@@ -51,40 +63,50 @@ export class Pipeline {
     this.#now = now;
   }
 
-  async count(
-    lines: Iterable<Line>,
-    parse: Parse,
-    batch: Omit<Batch, 'events' | 'dropped'>,
-  ): Promise<Outcome> {
-    const outcome: Outcome = { accepted: 0, dropped: {}, first_drops: [], without_host: 0, duplicate: false };
-    const records = this.#parse(lines, parse, outcome);
+  /** Reads the lines, and what the reader has open when `flush` says so: all of it, or what is older. */
+  read(lines: Iterable<Line>, reader: LineReader, flush: 'all' | 'aged' | 'nothing'): ReadLines {
+    const now = this.#now();
+    const read: ReadLines = { records: [], outcome: emptyOutcome() };
+    for (const { number, text } of lines) {
+      const results = text === null ? [TOO_LONG] : reader.read(text, now);
+      for (const parsed of results) this.#take(read, parsed, number, text ?? '', now);
+    }
+    if (flush !== 'nothing') {
+      const open = flush === 'all' ? reader.flush() : reader.flush(now - OPEN_MS_MAX);
+      for (const parsed of open) this.#take(read, parsed, 0, '', now);
+    }
+    return read;
+  }
+
+  async count({ records, outcome }: ReadLines, batch: Omit<Batch, 'events' | 'dropped'>): Promise<Counted> {
     const events = await this.#place(batch.project, records, outcome);
     const appended = await this.#store.append({ ...batch, events, dropped: outcome.dropped });
     return settle(outcome, events.length, appended);
   }
 
-  #parse(lines: Iterable<Line>, parse: Parse, outcome: Outcome): LogRecord[] {
-    const now = this.#now();
-    const oldest = now - this.#limits.retention_ms;
-    const records: LogRecord[] = [];
-    for (const { number, text } of lines) {
-      const parsed = text === null ? TOO_LONG : parse(text);
-      const reason = parsed.kind === 'dropped' ? parsed.reason : timeReason(parsed.record.time, oldest, now);
-      if (parsed.kind === 'record' && reason === null) records.push(parsed.record);
-      else if (reason !== null) drop(outcome, reason, number, text ?? '');
+  #take({ records, outcome }: ReadLines, parsed: Parsed, line: number, text: string, now: number): void {
+    const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
+    if (reason !== null) {
+      drop(outcome, reason, line, text);
+    } else if (parsed.kind === 'record') {
+      const { record, format } = parsed;
+      records.push(record);
+      outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
+      if (record.attack !== null) outcome.attacks[record.attack] = (outcome.attacks[record.attack] ?? 0) + 1;
     }
-    return records;
+  }
+
+  #timeReason(time: number, now: number): 'too_old' | 'in_future' | null {
+    if (time < now - this.#limits.retention_ms) return 'too_old';
+    return time > now + FUTURE_MS_MAX ? 'in_future' : null;
   }
 
   /** Host names become IDs. They are asked for anew in each batch, so that a new or renamed host shows at once. */
   async #place(project: string, records: readonly LogRecord[], outcome: Outcome): Promise<Event[]> {
-    const names = new Set(
-      records.flatMap(({ host, hostId }) => (hostId === undefined && host !== undefined ? host : [])),
-    );
-    const found = await Promise.all(
-      [...names].map(async (name) => [name, await this.#hostId(project, name)] as const),
-    );
-    const ids = new Map(found);
+    const ids = new Map<string, string | null>();
+    for (const { host, hostId } of records)
+      if (hostId === undefined && host !== undefined) ids.set(host, null);
+    await Promise.all([...ids.keys()].map(async (name) => ids.set(name, await this.#hostId(project, name))));
     return records.map(({ host, hostId, time, request, attack, count }) => {
       const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
       if (id === null && host !== undefined) outcome.without_host++;
@@ -102,11 +124,13 @@ export class Pipeline {
   }
 }
 
-const TOO_LONG = { kind: 'dropped', reason: 'line_too_long' } as const;
+/** While a file is followed, the lines of one request come together within this time. */
+const OPEN_MS_MAX = 400;
 
-function timeReason(time: number, oldest: number, now: number): 'too_old' | 'in_future' | null {
-  if (time < oldest) return 'too_old';
-  return time > now + FUTURE_MS_MAX ? 'in_future' : null;
+const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
+
+function emptyOutcome(): Outcome {
+  return { accepted: 0, dropped: {}, first_drops: [], formats: {}, attacks: {}, without_host: 0 };
 }
 
 function drop(outcome: Outcome, reason: DropReason, line: number, text: string): void {
@@ -116,14 +140,12 @@ function drop(outcome: Outcome, reason: DropReason, line: number, text: string):
   }
 }
 
-function settle(outcome: Outcome, events: number, appended: Appended): Outcome {
-  if (appended.kind === 'duplicate') {
-    return { accepted: 0, dropped: {}, first_drops: [], without_host: 0, duplicate: true };
-  }
+function settle(outcome: Outcome, events: number, appended: Appended): Counted {
+  if (appended.kind !== 'appended') return appended;
   outcome.accepted = events - appended.beforeHorizon;
   outcome.without_host += appended.unknownHosts;
   if (appended.beforeHorizon > 0) {
     outcome.dropped.too_old = (outcome.dropped.too_old ?? 0) + appended.beforeHorizon;
   }
-  return outcome;
+  return { kind: 'counted', outcome };
 }

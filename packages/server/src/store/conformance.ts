@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../event.ts';
 import { gridEdges } from '../statistics/grid.ts';
 import { memoryStore } from './memory.ts';
-import { type Batch, type Store, StoreUnavailable } from './store.ts';
+import { type Batch, type NewLink, type Store, StoreUnavailable } from './store.ts';
 
 export interface StoreUnderTest {
   store: Store;
@@ -175,22 +175,49 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       expect([...requests]).toEqual([1]);
     });
 
-    test('batches of a file are found by the one before them', async () => {
+    test('pieces of a file are found by the one before them', async () => {
       const { store } = await fresh();
-      const link = (id: string, after: string, bytes: number) =>
-        store.append({ ...batch('p', [], [drawnAt(NOW)]), id, link: { after, bytes } });
-      await link('one', '', 10);
-      await link('another', '', 20);
-      await link('two', 'one', 30);
-      const byId = (links: { id: string }[]) => links.sort((a, b) => (a.id < b.id ? -1 : 1));
-      expect(byId(await store.batchesAfter('p', 'test', ''))).toEqual([
-        { id: 'another', bytes: 20 },
-        { id: 'one', bytes: 10 },
+      const { append, after } = linked(store);
+      await append('one', { after: '', bytes: 10, carry: 'c' });
+      await append('another', { after: '', bytes: 20, siblings: ['one'] });
+      await append('two', { after: 'one', bytes: 30 });
+      expect(await after('')).toEqual([
+        { id: 'another', bytes: 20, carry: '' },
+        { id: 'one', bytes: 10, carry: 'c' },
       ]);
-      expect(await store.batchesAfter('p', 'test', 'one')).toEqual([{ id: 'two', bytes: 30 }]);
-      expect(await store.batchesAfter('p', 'test', 'two')).toEqual([]);
+      expect(await after('one')).toEqual([{ id: 'two', bytes: 30, carry: '' }]);
+      expect(await after('two')).toEqual([]);
       expect(await store.batchesAfter('p', 'nobody', '')).toEqual([]);
       expect(await store.batchesAfter('q', 'test', '')).toEqual([]);
+    });
+
+    test('a piece that has grown takes the place of what it was', async () => {
+      const { store } = await fresh();
+      const { append, after } = linked(store);
+      await append('one', { after: '', bytes: 10 });
+      await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' });
+      expect(await after('')).toEqual([{ id: 'grown', bytes: 15, carry: '' }]);
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([2]);
+    });
+
+    test('who did not see what another has counted of the same file counts nothing', async () => {
+      const { store } = await fresh();
+      const { append, after } = linked(store);
+      await append('one', { after: '', bytes: 10 });
+      expect(await append('longer', { after: '', bytes: 12 })).toEqual({ kind: 'conflict' });
+      expect(await append('x', { after: '', bytes: 12, siblings: ['gone'], replaces: 'gone' })).toEqual({
+        kind: 'conflict',
+      });
+      expect(await append('lost', { after: 'gone', bytes: 12 })).toEqual({ kind: 'conflict' });
+      expect(await append('one', { after: '', bytes: 10 })).toEqual({ kind: 'duplicate' });
+      expect(await after('')).toEqual([{ id: 'one', bytes: 10, carry: '' }]);
+      await append('two', { after: 'one', bytes: 5 });
+      expect(await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' })).toEqual({
+        kind: 'conflict',
+      });
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([2]);
     });
 
     test('a host name has one ID, an ID one name, and the limit holds', async () => {
@@ -303,6 +330,16 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
   });
 }
 
+/** Appends single events as pieces of a file. */
+function linked(store: Store) {
+  return {
+    append: (id: string, link: Partial<NewLink> & Pick<NewLink, 'after' | 'bytes'>) =>
+      store.append({ ...batch('p', [], [drawnAt(NOW)]), id, link: { carry: '', siblings: [], ...link } }),
+    after: async (id: string) =>
+      (await store.batchesAfter('p', 'test', id)).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+  };
+}
+
 /** What a store that outlives its process keeps besides. */
 export function durableStoreConformance(
   name: string,
@@ -314,7 +351,11 @@ export function durableStoreConformance(
       const { store, reopen, destroy } = await create(() => NOW);
       const ids = await addHosts(store, 'p');
       const drawn = fc.sample(event, { numRuns: 300, seed: 3 });
-      const first = { ...batch('p', ids, drawn), id: 'x', link: { after: '', bytes: 5 } };
+      const first = {
+        ...batch('p', ids, drawn),
+        id: 'x',
+        link: { after: '', bytes: 5, carry: '', siblings: [] },
+      };
       await store.append(first);
       await store.prune(NOW - 35 * DAY_MS);
       const query = {

@@ -1,7 +1,16 @@
 /** Plain events, filtered: too slow and too short-lived for use, obviously right, and so the oracle of all others. */
 import { CATEGORIES, type Event } from '../event.ts';
 import { derivedId } from './ids.ts';
-import { type Batch, type Host, type Source, type Store, StoreUnavailable, tallySource } from './store.ts';
+import {
+  type Batch,
+  type BatchLink,
+  type Host,
+  linkHolds,
+  type Source,
+  type Store,
+  StoreUnavailable,
+  tallySource,
+} from './store.ts';
 
 interface Project {
   events: Event[];
@@ -31,11 +40,15 @@ export function memoryStore(now: () => number = Date.now): Store {
   return {
     async append(batch) {
       const project = open(batch.project);
+      const { id, link } = batch;
       const batches = project.batches.get(batch.source.name) ?? [];
-      project.batches.set(batch.source.name, batches);
-      if (batch.id !== undefined) {
-        if (batches.some(({ id }) => id === batch.id)) return { kind: 'duplicate' };
-        batches.push(batch.link ? { id: batch.id, link: batch.link } : { id: batch.id });
+      if (id !== undefined) {
+        if (batches.some((known) => known.id === id)) return { kind: 'duplicate' };
+        const exists = (other: string) => batches.some((known) => known.id === other);
+        if (link && !linkHolds(link, exists, (after) => linksAfter(batches, after)))
+          return { kind: 'conflict' };
+        const kept = batches.filter((known) => known.id !== link?.replaces);
+        project.batches.set(batch.source.name, [...kept, link ? { id, link } : { id }]);
       }
 
       const known = new Set(project.hosts.map(({ id }) => id));
@@ -85,8 +98,7 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async batchesAfter(project, source, after) {
-      const batches = open(project).batches.get(source) ?? [];
-      return batches.flatMap(({ id, link }) => (link?.after === after ? [{ id, bytes: link.bytes }] : []));
+      return linksAfter(open(project).batches.get(source) ?? [], after);
     },
 
     async addHost({ project: projectId, hostname, id, limit }) {
@@ -129,6 +141,15 @@ export function memoryStore(now: () => number = Date.now): Store {
       closed = true;
     },
   };
+}
+
+function linksAfter(
+  batches: readonly { id: string; link?: Batch['link'] }[],
+  after: string | undefined,
+): BatchLink[] {
+  return batches.flatMap(({ id, link }) =>
+    link && link.after === after ? [{ id, bytes: link.bytes, carry: link.carry }] : [],
+  );
 }
 
 function sum(events: readonly Event[]): number {

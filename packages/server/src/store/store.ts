@@ -73,23 +73,55 @@ export interface Batch {
   source: { name: string; format: string };
   /** Makes a retry harmless. Remembered for the retention time: older events would be refused anyway. */
   id?: string;
-  /** Where the batch stands in its file: its length, and the id of the batch before it ('' at the start). */
-  link?: { after: string; bytes: number };
+  /** Where the batch stands in its file. */
+  link?: NewLink;
   /** A `hostId` here is one that addHost gave, or `hosts` lists. An unknown one counts as no host. */
   events: readonly Event[];
   /** Records that were refused on the way, by reason: they show up in `sources`. */
   dropped: Readonly<Record<string, number>>;
 }
 
+/** One counted piece of a file: it follows another piece ('' at the start), and is so many bytes long. */
 export interface BatchLink {
   id: string;
   bytes: number;
+  /** What the reader of the file must know to go on behind it. */
+  carry: string;
+}
+
+export interface NewLink extends Omit<BatchLink, 'id'> {
+  after: string;
+  /** The ids of all links that the caller found behind `after`. With others there, someone else reads the same file. */
+  siblings: readonly string[];
+  /** The one of them that this batch takes the place of: the same piece, grown. It is forgotten. */
+  replaces?: string | undefined;
 }
 
 export type Appended =
   | { kind: 'duplicate' }
+  /** The links behind `after` are not those that the caller found: nothing was changed, look again. */
+  | { kind: 'conflict' }
   /** `beforeHorizon`: events not counted because what they belong to has been pruned. */
   | { kind: 'appended'; beforeHorizon: number; unknownHosts: number };
+
+/**
+ * Whether the pieces around a new one are still as its reader found them: the one before it is there, those behind
+ * that are the ones it knows, and the one that it takes the place of has nothing behind it. Otherwise someone else
+ * counts the same file, and to go on would count lines twice.
+ */
+export function linkHolds(
+  link: NewLink,
+  exists: (id: string) => boolean,
+  linksAfter: (id: string) => readonly BatchLink[],
+): boolean {
+  const there = linksAfter(link.after);
+  return (
+    (link.after === '' || exists(link.after)) &&
+    there.length === link.siblings.length &&
+    there.every(({ id }) => link.siblings.includes(id)) &&
+    (link.replaces === undefined || linksAfter(link.replaces).length === 0)
+  );
+}
 
 export interface Host {
   id: string;

@@ -13,6 +13,7 @@ const reasonOf = (line: string) => {
 test('the least that is an event is a time: one request of no host', () => {
   expect(parse({ time: TIME })).toEqual({
     kind: 'record',
+    format: 'events',
     record: { time: TIME, host: undefined, hostId: undefined, request: true, attack: null, count: 1 },
   });
 });
@@ -29,6 +30,7 @@ test('all fields are taken as they stand, and others are let be', () => {
   };
   expect(parse(fields)).toEqual({
     kind: 'record',
+    format: 'events',
     record: { time: TIME, host: 'a', hostId: 'b', request: false, attack: 'sqli', count: 1_000_000 },
   });
   for (const attack of CATEGORIES)
@@ -63,7 +65,7 @@ test.each([
   [true],
   [[]],
 ])('%j is no time', (time) => {
-  expect(parse({ time })).toEqual({ kind: 'dropped', reason: 'bad_time' });
+  expect(parse({ time })).toMatchObject({ kind: 'dropped', reason: 'bad_time' });
 });
 
 test.each([

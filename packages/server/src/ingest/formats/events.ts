@@ -34,6 +34,7 @@ export function parseEvent(line: string): Parsed {
   if (!request && category === null) return dropped('nothing_to_count');
   return {
     kind: 'record',
+    format: 'events',
     record: {
       time,
       host: absent(host) ? undefined : host,
@@ -50,5 +51,5 @@ function absent(value: unknown): value is null | undefined {
 }
 
 function dropped(reason: DropReason): Parsed {
-  return { kind: 'dropped', reason };
+  return { kind: 'dropped', reason, format: 'events' };
 }

@@ -11,6 +11,6 @@ export interface LogRecord {
   count: number;
 }
 
-export type Parsed = { kind: 'record'; record: LogRecord } | { kind: 'dropped'; reason: DropReason };
-
-export type Parse = (line: string) => Parsed;
+export type Parsed =
+  | { kind: 'record'; record: LogRecord; format: string }
+  | { kind: 'dropped'; reason: DropReason; format: string };

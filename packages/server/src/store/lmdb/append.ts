@@ -1,6 +1,6 @@
 /** The write side: one group of batches in one transaction. */
 import { derivedId } from '../ids.ts';
-import { type Appended, type Batch, tallySource } from '../store.ts';
+import { type Appended, type Batch, type BatchLink, linkHolds, tallySource } from '../store.ts';
 import { mergeCells, Writer } from './cells.ts';
 import { cellsKey, type ProjectRecord, type Schema, type SourceRecord } from './schema.ts';
 import { SCOPES_MAX, Tally } from './tally.ts';
@@ -27,6 +27,10 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   const source = openSource(schema, project, batch);
   if (batch.id !== undefined && schema.batches.doesExist([source.number, batch.id]))
     return { kind: 'duplicate' };
+  const exists = (id: string) => schema.batches.doesExist([source.number, id]);
+  if (batch.link && !linkHolds(batch.link, exists, (after) => linksAfter(schema, source.number, after))) {
+    return { kind: 'conflict' };
+  }
 
   const scopes = new Map<string, number | null>();
   const counted = batch.events.filter(({ time }) => time >= horizon);
@@ -53,9 +57,24 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
 
 function rememberBatch(schema: Schema, source: number, batch: Batch, id: string, latest: number): void {
   const day = Math.floor(latest / DAY_MS);
-  schema.batches.putSync([source, id], batch.link ? { day, after: batch.link.after } : { day });
+  const { link } = batch;
+  if (link?.replaces !== undefined) forgetBatch(schema, source, link.replaces);
+  schema.batches.putSync([source, id], link ? { day, after: link.after } : { day });
   schema.batchDays.putSync([day, source, id], true);
-  if (batch.link) schema.batchLinks.putSync([source, batch.link.after, id], batch.link.bytes);
+  if (link) schema.batchLinks.putSync([source, link.after, id], { bytes: link.bytes, carry: link.carry });
+}
+
+export function forgetBatch(schema: Schema, source: number, id: string): void {
+  const known = schema.batches.get([source, id]);
+  if (known === undefined) return;
+  if (known.after !== undefined) schema.batchLinks.removeSync([source, known.after, id]);
+  schema.batches.removeSync([source, id]);
+  schema.batchDays.removeSync([known.day, source, id]);
+}
+
+export function linksAfter({ batchLinks }: Schema, source: number, after: string): BatchLink[] {
+  const range = batchLinks.getRange({ start: [source, after, ''], end: [source, after, '\uffff'] });
+  return [...range].map(({ key: [, , id], value }) => ({ id, ...value }));
 }
 
 export function openProject(schema: Schema, id: string): ProjectRecord {

@@ -35,7 +35,7 @@ describe('the embedded store', () => {
     project: 'p',
     source: { name: 'test', format: 'events' },
     id: 'x',
-    link: { after: '', bytes: 1 },
+    link: { after: '', bytes: 1, carry: '', siblings: [] },
     events: [{ time: NOW, hostId: null, request: true, attack: null, count: 1 }],
     dropped: {},
   };
@@ -65,8 +65,9 @@ describe('the embedded store', () => {
 
   test('one batch that cannot be stored does not take the others of its group with it', async () => {
     const { store, destroy } = await open(() => NOW);
-    const bad = { ...batch, id: 'bad', events: batch.events.map((event) => ({ ...event, count: 0 })) };
-    const outcomes = await Promise.allSettled([store.append(batch), store.append(bad)]);
+    const { link: _, ...good } = batch;
+    const bad = { ...good, id: 'bad', events: batch.events.map((event) => ({ ...event, count: 0 })) };
+    const outcomes = await Promise.allSettled([store.append(good), store.append(bad)]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
     expect([...requests]).toEqual([1]);

@@ -10,7 +10,7 @@ import {
   type Store,
   StoreUnavailable,
 } from '../store.ts';
-import { appendGroup, nextScope, openProject } from './append.ts';
+import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
 import { accumulate } from './cells.ts';
 import { GroupCommit } from './group.ts';
 import { planChunks } from './levels.ts';
@@ -66,12 +66,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     batchesAfter: (project, source, after) =>
       available(() => {
         const known = sourceNumber(schema, project, source);
-        if (known === undefined) return [];
-        const range = schema.batchLinks.getRange({
-          start: [known, after, ''],
-          end: [known, after, '\uffff'],
-        });
-        return [...range].map(({ key: [, , id], value: bytes }) => ({ id, bytes }));
+        return known === undefined ? [] : linksAfter(schema, known, after);
       }),
 
     addHost: (host) =>

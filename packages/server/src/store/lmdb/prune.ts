@@ -1,4 +1,5 @@
 /** Forgetting: the horizon moves first, in one transaction for all; then the space is freed in small steps. */
+import { forgetBatch } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, type Schema } from './schema.ts';
 
@@ -28,12 +29,7 @@ export function* pruneSteps(schema: Schema, before: number): Generator<() => voi
   const day = Math.floor(before / DAY_MS);
   yield* batchSteps(
     () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),
-    ([batchDay, source, id]) => {
-      const after = schema.batches.get([source, id])?.after;
-      if (after !== undefined) schema.batchLinks.removeSync([source, after, id]);
-      schema.batches.removeSync([source, id]);
-      schema.batchDays.removeSync([batchDay, source, id]);
-    },
+    ([, source, id]) => forgetBatch(schema, source, id),
   );
 }
 

@@ -1,7 +1,6 @@
 /** What stands where in the file: docs/storage.md describes each of these in prose. */
 import { type Key, open } from 'lmdb';
-import type { Host, Source } from '../store.ts';
-import { StoreUnavailable } from '../store.ts';
+import { type BatchLink, type Host, type Source, StoreUnavailable } from '../store.ts';
 
 /** Raised when old files can no longer be read as they are. */
 export const STORAGE_VERSION = 1;
@@ -27,6 +26,8 @@ export interface BatchRecord {
   day: number;
   after?: string;
 }
+
+export type LinkRecord = Omit<BatchLink, 'id'>;
 
 export type Schema = ReturnType<typeof openTables>;
 
@@ -57,7 +58,7 @@ function openTables(path: string) {
     sources: table<SourceRecord, [project: number, name: string]>('sources'),
     sourceHosts: table<true, [source: number, host: string]>('source-hosts'),
     batches: table<BatchRecord, [source: number, id: string]>('batches'),
-    batchLinks: table<number, [source: number, after: string, id: string]>('batch-links'),
+    batchLinks: table<LinkRecord, [source: number, after: string, id: string]>('batch-links'),
     batchDays: table<true, [day: number, source: number, id: string]>('batch-days'),
   };
 }

@@ -1,0 +1,306 @@
+/** The commands as a user meets them, against a service in the same process. */
+import { createHash, createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { canonicalRequest, stringToSign } from '@wafstat/signer';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import type { Io } from '../command.ts';
+import { runProgram } from '../program.ts';
+
+const PASSWORD = 'correct horse battery staple';
+/** Within the retention time and the clock skew of any day that this runs on. */
+const MINUTE = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000;
+const RANGE = ['--from', String(MINUTE), '--to', String(MINUTE + 120_000)];
+
+let folder: string;
+let url: string;
+let project: string;
+let place: string[];
+const stopping = new AbortController();
+let served: Promise<number>;
+
+interface World {
+  env?: Record<string, string>;
+  stdin?: string;
+  /** Makes standard output a terminal of this size. */
+  columns?: number;
+}
+
+/** A world of streams in memory. */
+function worldOf({ env = {}, stdin = '', columns }: World = {}, stop = new AbortController().signal) {
+  const stdout = Object.assign(new PassThrough(), columns ? { isTTY: true, columns, rows: 24 } : {});
+  const stderr = new PassThrough();
+  const printed = { out: '', err: '' };
+  stdout.on('data', (chunk) => {
+    printed.out += chunk;
+  });
+  stderr.on('data', (chunk) => {
+    printed.err += chunk;
+  });
+  const input = Object.assign(new PassThrough(), { isTTY: false });
+  input.end(stdin);
+  const io: Io = { stdin: input, stdout, stderr, env: { HOME: folder, ...env }, now: Date.now, stop };
+  return { io, printed };
+}
+
+async function run(argv: string[], world?: World) {
+  const { io, printed } = worldOf(world);
+  const status = await runProgram(argv, io);
+  return { status, ...printed };
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'wafstat-client-'));
+  const data = join(folder, 'data');
+  const made = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
+  project = JSON.parse(made.out).project_id;
+  const events = [
+    { time: MINUTE, host: 'www.example.com', count: 1_200 },
+    { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30 },
+    { time: MINUTE + 119_999, host: 'www.example.com', attack: 'xss' },
+  ];
+  await writeFile(join(folder, 'events'), events.map((event) => `${JSON.stringify(event)}\n`).join(''));
+  await run(['ingest', '--data', data, '--project', project, join(folder, 'events')]);
+  const { io, printed } = worldOf({}, stopping.signal);
+  served = runProgram(['serve', '--data', data, '--listen', '127.0.0.1:0'], io);
+  while (!printed.out.includes('listens on')) await once(io.stdout, 'data');
+  url = /http:\S+/.exec(printed.out)?.[0] ?? '';
+  place = ['--url', url, '--project', project];
+});
+
+afterAll(async () => {
+  stopping.abort();
+  await served;
+  await rm(folder, { recursive: true });
+});
+
+async function getToken(): Promise<string> {
+  const identity = {
+    methods: ['password'],
+    password: { user: { name: 'admin', password: PASSWORD, domain: { name: 'default' } } },
+  };
+  const body = JSON.stringify({ auth: { identity, scope: { project: { id: project } } } });
+  const response = await fetch(`${url}/v3/auth/tokens`, { method: 'POST', body });
+  return response.headers.get('X-Subject-Token') ?? '';
+}
+
+describe('queries', () => {
+  const password = { stdin: `${PASSWORD}\n` };
+  const signIn = ['--user', 'admin', '--password-stdin'];
+
+  test('a timeline with a password, as a table in local time', async () => {
+    const { status, out, err } = await run(
+      ['timeline', ...place, ...signIn, ...RANGE, '--timezone', '-05:30'],
+      password,
+    );
+    const local = (time: number) =>
+      new Date(time - 5.5 * 3_600_000).toISOString().slice(0, 19).replace('T', ' ');
+    expect(err).toBe('');
+    expect(status).toBe(0);
+    expect(out.split('\n')).toEqual([
+      'until (-05:30)       requests  attacks',
+      `${local(MINUTE + 60_000)}     1,200        0`,
+      `${local(MINUTE + 120_000)}        31       31`,
+      'total                   1,231       31',
+      '',
+    ]);
+  });
+
+  test('types with a token from the environment, as CSV', async () => {
+    const { out } = await run(['types', ...place, ...RANGE, '--output', 'csv'], {
+      env: { WAFSTAT_TOKEN: await getToken() },
+    });
+    expect(out).toMatch(/^category,count\r\nxss,1\r\nsqli,30\r\ncmdi,0\r\n/);
+    expect(out.split('\r\n')).toHaveLength(15);
+  });
+
+  test('json is the answer of the service, byte for byte', async () => {
+    const token = await getToken();
+    for (const [command, path] of [
+      ['timeline', 'timeline'],
+      ['types', 'attack/type'],
+    ] as const) {
+      const query = `from=${MINUTE}&to=${MINUTE + 120_000}&timezone=%2B00%3A00`;
+      const answer = await fetch(`${url}/v1/${project}/waf/event/${path}?${query}`, {
+        headers: { 'X-Auth-Token': token },
+      });
+      const { out } = await run([command, ...place, ...RANGE, '--token', token, '--output', 'json']);
+      expect(out).toBe(await answer.text());
+    }
+  });
+
+  test('a terminal gets a plot', async () => {
+    const { out } = await run(['timeline', ...place, ...signIn, ...RANGE], { ...password, columns: 80 });
+    expect(out).toContain('1,231 requests');
+    expect(out).toContain('\u001b[36m');
+    const env = { NO_COLOR: '1', WAFSTAT_PASSWORD: PASSWORD, WAFSTAT_USER: 'admin' };
+    const plain = await run(['types', ...place, ...RANGE], { env, columns: 80 });
+    expect(plain.out).toMatch(/^sqli +30 +96\.8% {2}█+$/m);
+    expect(plain.out).not.toContain('\u001b');
+  });
+
+  test('hosts are a filter, given once or many times', async () => {
+    const types = async (...hosts: string[]) =>
+      (await run(['types', ...place, ...signIn, ...RANGE, ...hosts], password)).out.match(
+        /^total +(\d+)$/m,
+      )?.[1];
+    const listed = await run(['host', 'list', '--data', join(folder, 'data'), '--project', project]);
+    const id = listed.out.split(' ', 1)[0] ?? '';
+    expect(await types('--host', 'nowhere')).toBe('0');
+    expect(await types('--host', 'nowhere', '--host', id)).toBe('31');
+  });
+
+  test('a refusal is one sentence, with the code and the request ID', async () => {
+    const wrong = await run(['types', ...place, ...RANGE, '--token', 'x']);
+    expect(wrong).toMatchObject({ status: 1, out: '' });
+    expect(wrong.err).toMatch(/^wafstat: .*\(WAF\.9001, request ID \w+\)\n$/);
+    const password = await run(['types', ...place, ...signIn], { stdin: 'wrong' });
+    expect(password).toMatchObject({ status: 1, err: expect.stringMatching(/^wafstat: .*wrong.*\n$/) });
+    const reversed = await run(['types', ...place, '--from', '2', '--to', '1', '--token', await getToken()]);
+    expect(reversed.err).toMatch(/^wafstat: from \(2\) is after to \(1\) \(WAF\.1025, request ID \w+\)\n$/);
+    const nowhere = await run(['types', '--url', 'http://127.0.0.1:9', '--project', 'p', '--token', 't']);
+    expect(nowhere).toMatchObject({ status: 1, err: expect.stringContaining('got no answer') });
+  });
+
+  test('all mistakes are told at once', async () => {
+    const { status, err } = await run(['timeline', '--timezone', '8', '--from', 'noon', '--sk-stdin']);
+    expect(status).toBe(2);
+    expect(err.match(/^wafstat: /gm)).toHaveLength(6);
+    expect(err).toContain("--timezone is '8', but must be an offset like +08:00, from -12:00 to +14:00");
+  });
+});
+
+describe('with an access key', () => {
+  const KEY = { access: 'AKEXAMPLE', secret: 'secret of the key' };
+
+  test('of a user, the service answers', async () => {
+    const made = await run(['key', 'add', '--data', join(folder, 'data'), '--user', 'admin', '--json']);
+    const { access, secret } = JSON.parse(made.out);
+    const { out, err } = await run(['types', ...place, ...RANGE, '--ak', access, '--sk-stdin'], {
+      stdin: secret,
+    });
+    expect(err).toBe('');
+    expect(out).toMatch(/^total +31$/m);
+  });
+
+  /** A service that counts nothing, and notes who calls. */
+  async function listen(): Promise<{ address: string; requests: IncomingMessage[] }> {
+    const requests: IncomingMessage[] = [];
+    const server = createServer((request, response) => {
+      requests.push(request);
+      response.end('{"requests":[],"attacks":[]}');
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    onTestFinished(() => {
+      server.close();
+      server.closeAllConnections();
+    });
+    // A server that listens on a port has an address of this form.
+    return { address: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
+  }
+
+  test.each([
+    ['standard input', ['--sk-stdin'], { stdin: `${KEY.secret}\n` }],
+    ['the environment', [], { env: { WAFSTAT_SK: KEY.secret } }],
+  ])('from %s, the request is signed', async (_origin, flags, world) => {
+    const { address, requests } = await listen();
+    const argv = ['timeline', '--url', address, '--project', 'p1', '--ak', KEY.access, ...flags];
+    expect(await run([...argv, '--host', 'a', '--timezone', '+08:00'], world)).toMatchObject({
+      status: 0,
+      err: '',
+    });
+    const [request] = requests;
+    expect(request?.headers.authorization).toBe(request && authorizationOf(request));
+  });
+
+  /** What the header must be, stage by stage. */
+  function authorizationOf({ method = '', url: target = '', headers }: IncomingMessage): string {
+    const [path = '', query = ''] = target.split('?');
+    const names = ['accept', 'host', 'x-sdk-date'];
+    const canonical = canonicalRequest({
+      method,
+      path,
+      query,
+      headers: Object.fromEntries(names.map((name) => [name, String(headers[name])])),
+      bodyHash: createHash('sha256').update('').digest('hex'),
+    });
+    const hash = createHash('sha256').update(canonical).digest('hex');
+    const signature = createHmac('sha256', KEY.secret).update(
+      stringToSign(String(headers['x-sdk-date']), hash),
+    );
+    return `SDK-HMAC-SHA256 Access=${KEY.access}, SignedHeaders=${names.join(';')}, Signature=${signature.digest('hex')}`;
+  }
+});
+
+describe('profiles', () => {
+  const profileOf = async (name: string) =>
+    JSON.parse(await readFile(join(folder, '.config/wafstat/profiles.json'), 'utf8'))[name];
+
+  test('are made with flags, are used, and lose against flags', async () => {
+    const flags = ['--user', 'admin', '--password-stdin'];
+    const made = await run(['configure', '--profile', 'local', ...place, ...flags], { stdin: PASSWORD });
+    expect(made).toMatchObject({ status: 0, err: '' });
+    const query = ['types', '--profile', 'local', ...RANGE];
+    expect((await run(query)).out).toMatch(/^total +31$/m);
+    expect(
+      (await run(query, { env: { WAFSTAT_TOKEN: 'x', WAFSTAT_URL: 'http://127.0.0.1:9' } })).status,
+    ).toBe(0);
+    expect((await run([...query, '--token', 'x'])).err).toContain('WAF.9001');
+    expect((await run([...query, '--url', 'http://127.0.0.1:9'])).err).toContain('http://127.0.0.1:9/');
+  });
+
+  test('keep what is not given again', async () => {
+    await run(['configure', '--profile', 'kept', ...place, '--ak', 'a'], { env: { WAFSTAT_SK: 's' } });
+    await run(['configure', '--profile', 'kept', '--token', 't']);
+    expect(await profileOf('kept')).toEqual({ url, project, credentials: { kind: 'token', token: 't' } });
+  });
+
+  test('are not made from half of what they need', async () => {
+    expect(await run(['configure', '--profile', 'half', '--url', url])).toMatchObject({
+      status: 2,
+      err:
+        'wafstat: --project (or WAFSTAT_PROJECT) is required\n' +
+        'wafstat: say how to sign in: --ak with --sk-stdin, --user with --password-stdin, or --token\n',
+    });
+  });
+
+  test('are asked for on a terminal, and what is secret is not shown', async () => {
+    const { io, printed } = worldOf();
+    const terminal = Object.assign(new PassThrough(), { isTTY: true });
+    const configured = runProgram(['configure', '--profile', 'asked'], { ...io, stdin: terminal });
+    let seen = 0;
+    const answer = async (prompt: string, text: string) => {
+      while (!printed.err.slice(seen).includes(prompt)) await once(io.stderr, 'data');
+      seen = printed.err.length;
+      terminal.write(`${text}\r`);
+    };
+    await answer('address: ', 'nowhere');
+    await answer('address: ', url);
+    await answer('project ID: ', project);
+    await answer('sign in with key, password, token [key]: ', 'password');
+    await answer('user: ', 'admin');
+    await answer('domain [default]: ', '');
+    await answer('password: ', 'hunter2');
+    expect(await configured).toBe(0);
+    expect(printed.err).toContain('must be an address like https://waf.example.com');
+    expect(printed.err).toContain('admin');
+    expect(printed.err).not.toContain('hunter2');
+    const credentials = { kind: 'password', user: 'admin', domain: 'default', password: 'hunter2' };
+    expect(await profileOf('asked')).toEqual({ url, project, credentials });
+  });
+
+  test('are not made when the questions are left', async () => {
+    const { io, printed } = worldOf();
+    const terminal = Object.assign(new PassThrough(), { isTTY: true });
+    const configured = runProgram(['configure', '--profile', 'left'], { ...io, stdin: terminal });
+    terminal.write('\u0003');
+    expect(await configured).toBe(1);
+    expect(printed.err).toContain('wafstat: there was no answer');
+  });
+});

@@ -1,0 +1,57 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Follower } from '../ingest/follow.ts';
+import { StoreUnavailable } from '../store/store.ts';
+import { command, type Io, printLine } from './command.ts';
+import { withInstallation } from './data-folder.ts';
+import { logSource, SOURCE_SETTINGS } from './ingest.ts';
+import { IngestSummary } from './ingest-summary.ts';
+
+/** A line is visible in queries within a second of being written: this, a commit, and room to spare. */
+const LOOK_MS = 200;
+/** When the store does not answer or a file cannot be read, it is tried again after this. */
+const RETRY_MS = 2_000;
+
+export const followCommand = command({
+  name: 'follow <file...>',
+  about: 'count the lines of log files as they are written, through rotation and restarts',
+  settings: ['data', ...SOURCE_SETTINGS],
+  required: ['data', 'project'],
+  run: ({ data, ...settings }, files, io) =>
+    withInstallation(data, io, async (installation) => {
+      const { ingest, pipeline } = logSource(installation, settings, io);
+      const summary = new IngestSummary(io);
+      printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
+      const followers = files.map((path) => {
+        const counted = summary.addOutcome.bind(summary, path);
+        const options = { path, ingest, store: installation.store, pipeline, now: io.now, counted };
+        return followOne(new Follower(options), path, io);
+      });
+      await Promise.all(followers);
+      summary.print();
+      return 0;
+    }),
+});
+
+async function followOne(follower: Follower, path: string, io: Io): Promise<void> {
+  const attempt = async (action: () => Promise<boolean>) => {
+    try {
+      return await action();
+    } catch (error) {
+      // Nothing is lost: the place in the file moves only with the counts.
+      if (!(error instanceof StoreUnavailable) && !(error as NodeJS.ErrnoException).code) throw error;
+      printLine(io.stderr, `wafstat: ${path}: ${(error as Error).message}; trying again`);
+      await pause(RETRY_MS, io.stop);
+      return false;
+    }
+  };
+  await attempt(async () => {
+    await follower.catchUp();
+    return false;
+  });
+  while (!io.stop.aborted) if (!(await attempt(() => follower.look()))) await pause(LOOK_MS, io.stop);
+  await follower.close();
+}
+
+async function pause(ms: number, stop: AbortSignal): Promise<void> {
+  await sleep(ms, undefined, { signal: stop }).catch(() => {});
+}

@@ -1,0 +1,144 @@
+/** Log lines by HTTP: counted and durable when the answer comes. */
+
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+import type { FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
+import { LINE_BYTES_MAX, splitLines } from '../ingest/blocks.ts';
+import type { Counted, Line, Pipeline } from '../ingest/pipeline.ts';
+import { createReader } from '../ingest/reader.ts';
+import { INGEST_PARAMETERS } from './ingest-schemas.ts';
+import { parseIngestQuery, type RawQuery } from './query.ts';
+import type { Route } from './route.ts';
+import { PROJECT_PATH, withErrors } from './schemas.ts';
+
+/**
+ * Bodies that are being received or counted at once. When the store is slower than the senders, the next one is
+ * told to come back, and memory stays where it is.
+ */
+const BUFFER_BYTES_MAX = 64 * 1_048_576;
+/** What a packed body may unpack to: logs pack ten to one, bombs a thousand to one. */
+const UNPACKED_BYTES_MAX = 128 * 1_048_576;
+const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
+
+export interface IngestServices {
+  /** With unknown hosts registered, or (`registered`) not. */
+  pipelines: Record<'auto' | 'registered', Pipeline>;
+}
+
+const unpack = promisify(gunzip) as (body: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
+
+export function ingestRoutes({ pipelines }: IngestServices): Route[] {
+  let buffered = 0;
+  return [
+    {
+      method: 'POST',
+      url: '/ingest/v1/:project_id',
+      allow: 'ingest',
+      schema: {
+        operationId: 'ingest',
+        tags: ['ingest'],
+        summary: 'Counts log lines; answers when they are durable',
+        params: PROJECT_PATH,
+        querystring: { type: 'object', properties: INGEST_PARAMETERS },
+        headers: {
+          type: 'object',
+          properties: {
+            'idempotency-key': {
+              type: 'string',
+              description: 'Sent again with the same key, the lines count once',
+            },
+            'content-encoding': { type: 'string', enum: ['gzip', 'identity'] },
+          },
+        },
+        response: withErrors(ANSWER),
+      },
+      /** Before the body is received. A body that does not say how long it is counts as a full one. */
+      async reserve(request) {
+        const bytes = Number(request.headers['content-length'] ?? request.routeOptions.bodyLimit);
+        if (buffered + bytes > BUFFER_BYTES_MAX && buffered > 0) {
+          throw new ApiError('WAF.3004', 'the service is busy counting: try again in 1 s', {
+            'Retry-After': '1',
+          });
+        }
+        buffered += bytes;
+        return () => {
+          buffered -= bytes;
+        };
+      },
+      async handler(request) {
+        const { project_id: project } = request.params as { project_id: string };
+        const { source, format, host, offset_minutes, hosts } = parseIngestQuery(request.query as RawQuery);
+        const id = idempotencyKey(request);
+        const lines = linesOf(await bodyOf(request));
+        const pipeline = pipelines[hosts];
+        const read = pipeline.read(lines, createReader({ format, host, offset_minutes }), 'all');
+        const batch = { project, source: { name: source, format }, ...(id === undefined ? {} : { id }) };
+        return answerOf(await pipeline.count(read, batch));
+      },
+    },
+  ];
+}
+
+async function bodyOf(request: FastifyRequest): Promise<Buffer> {
+  const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+  const encoding = request.headers['content-encoding'] ?? 'identity';
+  if (encoding === 'identity') return body;
+  if (encoding !== 'gzip')
+    throw new ApiError('WAF.1001', `Content-Encoding is '${encoding}', but must be gzip or absent`);
+  try {
+    return await unpack(body, { maxOutputLength: UNPACKED_BYTES_MAX });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
+      throw new ApiError('WAF.7001', `the body unpacks to more than ${UNPACKED_BYTES_MAX} bytes`);
+    }
+    throw new ApiError('WAF.1001', 'the body is not gzip, as Content-Encoding says');
+  }
+}
+
+function* linesOf(body: Buffer): Generator<Line> {
+  for (const { number, text } of splitLines(body, 1)) {
+    yield { number, text: text.length > LINE_BYTES_MAX ? null : text };
+  }
+}
+
+function idempotencyKey({ headers }: FastifyRequest): string | undefined {
+  const key = headers['idempotency-key'];
+  if (key === undefined) return undefined;
+  if (typeof key !== 'string' || key.length === 0 || key.length > IDEMPOTENCY_KEY_LENGTH_MAX) {
+    throw new ApiError('WAF.1001', `Idempotency-Key must have 1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} characters`);
+  }
+  return key;
+}
+
+function answerOf(counted: Counted) {
+  if (counted.kind === 'conflict') throw new Error('a request is no piece of a file');
+  if (counted.kind === 'duplicate') return { accepted: 0, dropped: {}, first_drops: [], duplicate: true };
+  const { accepted, dropped, first_drops } = counted.outcome;
+  return { accepted, dropped, first_drops, duplicate: false };
+}
+
+const ANSWER = {
+  type: 'object',
+  required: ['accepted', 'dropped', 'first_drops', 'duplicate'],
+  properties: {
+    accepted: { type: 'integer', description: 'Records counted' },
+    dropped: {
+      type: 'object',
+      additionalProperties: { type: 'integer' },
+      description: 'Records not counted, by reason',
+    },
+    first_drops: {
+      type: 'array',
+      description: 'The first of them, to look at',
+      items: {
+        type: 'object',
+        properties: { line: { type: 'integer' }, reason: { type: 'string' }, text: { type: 'string' } },
+      },
+    },
+    duplicate: {
+      type: 'boolean',
+      description: 'The Idempotency-Key was seen before: nothing was counted now',
+    },
+  },
+} as const;

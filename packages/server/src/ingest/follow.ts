@@ -1,0 +1,224 @@
+/**
+ * A file that is being written to, like `tail -F`: through rotation by rename and by copytruncate, from before it is
+ * there, and over restarts of ours. What was counted is known by its content (trail.ts), so a rotated copy is taken
+ * up where the file itself was left.
+ */
+import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { Store } from '../store/store.ts';
+import { countLineEnds, LINE_BYTES_MAX } from './blocks.ts';
+import { FileConflict, type FileIngest, ingestFile, isEmpty, nextPiece } from './file.ts';
+import { openLog } from './open-log.ts';
+import type { Line, Outcome, Pipeline } from './pipeline.ts';
+import { createReader, type LineReader } from './reader.ts';
+import { Trail } from './trail.ts';
+
+/** So many bytes before our place are compared at each look: other ones mean that the file was cut and written anew. */
+const FINGERPRINT_BYTES = 256;
+
+/** A web server goes on writing to a renamed file until it is told to reopen its logs, and its last workers longer. */
+const RETIRE_MS = 60_000;
+
+/** Rotated files that are none of ours are passed over, but not without end. */
+const STRANGERS_MAX = 20;
+
+export interface FollowOptions {
+  path: string;
+  ingest: FileIngest;
+  store: Store;
+  pipeline: Pipeline;
+  now: () => number;
+  counted(outcome: Outcome): void;
+}
+
+interface OpenFile {
+  handle: FileHandle;
+  device: number;
+  inode: number;
+  position: number;
+  /** The bytes before the position. */
+  fingerprint: Buffer;
+  trail: Trail;
+  reader: LineReader;
+  lines: number;
+  /** When it was last found to have grown. */
+  grown: number;
+}
+
+export class Follower {
+  readonly #options: FollowOptions;
+  #current: OpenFile | null = null;
+  /** Renamed, but perhaps still written to. */
+  #leaving: OpenFile[] = [];
+
+  constructor(options: FollowOptions) {
+    this.#options = options;
+  }
+
+  /** Counts what is new; to be called again and again. True when there may be more at once. */
+  async look(): Promise<boolean> {
+    for (const file of this.#leaving) await this.#lookAtLeaving(file);
+    this.#current ??= await this.#open();
+    const file = this.#current;
+    if (file === null) return false;
+    const found = await this.#readOn(file);
+    if (found === 'more') return true;
+    if (found === 'cut' || found === 'conflict') {
+      this.#current = null;
+      await file.handle.close();
+      if (found === 'cut') await this.catchUp();
+      return true;
+    }
+    if (!(await this.#wasReplaced(file))) return false;
+    this.#leaving.push(file);
+    this.#current = null;
+    return true;
+  }
+
+  /**
+   * Finishes rotated files that were begun under this source: what was written to them while we were away, or
+   * copied before we had read it. The newest first: when one of them is done already, so are the older ones.
+   */
+  async catchUp(): Promise<void> {
+    let strangers = 0;
+    for (const path of await rotatedFiles(this.#options.path)) {
+      const state = await this.#finish(path);
+      if (state === 'stranger') strangers++;
+      if (state === 'done already' || strangers > STRANGERS_MAX) return;
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const file of [...this.#leaving, this.#current]) await file?.handle.close();
+    this.#leaving = [];
+    this.#current = null;
+  }
+
+  async #open(): Promise<OpenFile | null> {
+    const { path, ingest, store, now } = this.#options;
+    const handle = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return null;
+      throw error;
+    });
+    if (handle === null) return null;
+    const { dev: device, ino: inode } = await handle.stat();
+    const trail = new Trail(store, ingest);
+    let reader = createReader(ingest.reader);
+    let position = 0;
+    let lines = 0;
+    let fingerprint: Buffer = Buffer.alloc(0);
+    const peek = (bytes: number) => readAt(handle, position, bytes);
+    for (let known = await trail.known(peek); known; known = await trail.known(peek)) {
+      position += known.bytes.length;
+      lines += countLineEnds(known.bytes);
+      fingerprint = tail(fingerprint, known.bytes);
+      reader = createReader(ingest.reader, known.carry);
+    }
+    return { handle, device, inode, position, fingerprint, trail, reader, lines, grown: now() };
+  }
+
+  async #readOn(file: OpenFile): Promise<'more' | 'nothing' | 'cut' | 'conflict'> {
+    // One read for both, so that the file cannot be cut between the check and the use.
+    const { fingerprint, position } = file;
+    const seen = await readAt(
+      file.handle,
+      position - fingerprint.length,
+      fingerprint.length + LINE_BYTES_MAX,
+    );
+    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return 'cut';
+    const piece = nextPiece(seen.subarray(fingerprint.length), file.trail.insideLine, file.lines + 1);
+    if ((await this.#count(file, piece.bytes, piece.lines, 'aged')) === 'conflict') return 'conflict';
+    if (piece.bytes.length > 0) file.grown = this.#options.now();
+    return piece.bytes.length > 0 ? 'more' : 'nothing';
+  }
+
+  async #count(
+    file: OpenFile,
+    bytes: Buffer,
+    lines: Iterable<Line>,
+    flush: 'all' | 'aged',
+  ): Promise<'counted' | 'conflict'> {
+    const { ingest, pipeline, counted } = this.#options;
+    // A copy, so that a failed append leaves nothing half done: the lines are read again at the next look.
+    const reader = createReader(ingest.reader, file.reader.state());
+    const read = pipeline.read(lines, reader, flush);
+    if (bytes.length === 0 && isEmpty(read)) return 'counted';
+    const { id, link } = file.trail.extend(bytes, reader.state());
+    const result = await pipeline.count(read, { project: ingest.project, source: ingest.source, id, link });
+    if (result.kind !== 'counted') return 'conflict';
+    file.trail.advance(id, bytes);
+    file.reader = reader;
+    file.position += bytes.length;
+    file.lines += countLineEnds(bytes);
+    file.fingerprint = tail(file.fingerprint, bytes);
+    counted(result.outcome);
+    return 'counted';
+  }
+
+  async #lookAtLeaving(file: OpenFile): Promise<void> {
+    const found = await this.#readOn(file);
+    if (found === 'more') return;
+    if (found === 'nothing' && this.#options.now() - file.grown < RETIRE_MS) return;
+    if (found === 'nothing') await this.#count(file, Buffer.alloc(0), [], 'all');
+    this.#leaving = this.#leaving.filter((other) => other !== file);
+    await file.handle.close();
+  }
+
+  async #wasReplaced({ device, inode }: OpenFile): Promise<boolean> {
+    const now = await stat(this.#options.path).catch(() => null);
+    return now === null || now.dev !== device || now.ino !== inode;
+  }
+
+  async #finish(path: string): Promise<'stranger' | 'done already' | 'done now'> {
+    const { ingest, store, pipeline, counted } = this.#options;
+    let state: 'stranger' | 'done already' | 'done now' = 'stranger';
+    try {
+      for await (const progress of ingestFile(openLog(path), ingest, store, pipeline, {
+        onlyIfBegun: true,
+      })) {
+        if (progress.kind === 'counted') {
+          state = 'done now';
+          counted(progress.outcome);
+        } else if (state === 'stranger') state = 'done already';
+      }
+    } catch (error) {
+      // Then another process is finishing it.
+      if (!(error instanceof FileConflict)) throw error;
+    }
+    return state;
+  }
+}
+
+/** `access.log.1`, `access.log-20260701.gz`: what logrotate and its like make of `access.log`, newest first. */
+async function rotatedFiles(path: string): Promise<string[]> {
+  const folder = dirname(path);
+  const name = basename(path);
+  const names = await readdir(folder).catch(() => []);
+  const rotated = names.filter((other) => other.startsWith(`${name}.`) || other.startsWith(`${name}-`));
+  const files = await Promise.all(
+    rotated.map(async (other) => {
+      const found = await stat(join(folder, other)).catch(() => null);
+      return found?.isFile() ? [{ path: join(folder, other), modified: found.mtimeMs }] : [];
+    }),
+  );
+  return files
+    .flat()
+    .sort((a, b) => b.modified - a.modified)
+    .map((file) => file.path);
+}
+
+async function readAt(handle: FileHandle, position: number, bytes: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(bytes);
+  let length = 0;
+  while (length < bytes) {
+    const { bytesRead } = await handle.read(buffer, length, bytes - length, position + length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
+  }
+  return buffer.subarray(0, length);
+}
+
+function tail(before: Buffer, bytes: Buffer): Buffer {
+  const joined = bytes.length >= FINGERPRINT_BYTES ? bytes : Buffer.concat([before, bytes]);
+  return Buffer.from(joined.subarray(Math.max(0, joined.length - FINGERPRINT_BYTES)));
+}

@@ -1,0 +1,97 @@
+/**
+ * The trail of a file: which of its bytes have been counted. A file is cut into pieces of whole lines; the id of a
+ * piece is a hash of the id of the piece before it and of its own bytes, and the store keeps it with the counts, in
+ * the same transaction. So a file is known by what it says, not by its name: given again, whole or grown, after a
+ * crash, renamed, or followed instead of ingested, only what is new is counted.
+ */
+import { createHash, type Hash } from 'node:crypto';
+import type { BatchLink, NewLink, Store } from '../store/store.ts';
+import { endsLine } from './blocks.ts';
+
+/** Small batches of a followed file grow into one piece up to this length, so that a trail stays short. */
+export const PIECE_BYTES_MAX = 1_048_576;
+
+export interface FileSource {
+  project: string;
+  source: { name: string; format: string };
+}
+
+/** What was counted before of the bytes that come next. */
+export interface KnownPiece {
+  bytes: Buffer;
+  carry: string;
+}
+
+export class Trail {
+  readonly #store: Store;
+  readonly #file: FileSource;
+  /** The id of the piece before the current one, and the ids of all pieces that the store knows behind it. */
+  #after = '';
+  #siblings: string[] = [];
+  /** The current piece: what it says so far, and the id it is stored under. */
+  #hash: Hash = pieceHash('');
+  #bytes = 0;
+  #id: string | null = null;
+  #flushes = 0;
+  /** The last line so far has no end: what comes up to the next line end belongs to it. */
+  insideLine = false;
+
+  constructor(store: Store, file: FileSource) {
+    this.#store = store;
+    this.#file = file;
+  }
+
+  /** The piece that comes next and has been counted; `peek` shows at least so many of the next bytes, if they are there. */
+  async known(peek: (bytes: number) => Promise<Buffer>): Promise<KnownPiece | null> {
+    const links = await this.#store.batchesAfter(this.#file.project, this.#file.source.name, this.#after);
+    this.#siblings = links.map(({ id }) => id);
+    for (const link of links.toSorted((a, b) => b.bytes - a.bytes)) {
+      const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
+      if (bytes.length === link.bytes && saysWhat(link, this.#after, bytes)) {
+        this.#begin(link.id);
+        this.insideLine = bytes.length > 0 ? !endsLine(bytes) : this.insideLine;
+        return { bytes, carry: link.carry };
+      }
+    }
+    return null;
+  }
+
+  /** What to append for the bytes that come next: an id, and a link that makes the current piece longer. */
+  extend(bytes: Buffer, carry: string): { id: string; link: NewLink } {
+    if (this.#id !== null && this.#bytes + bytes.length > PIECE_BYTES_MAX && bytes.length > 0)
+      this.#begin(this.#id);
+    const digest = this.#hash.copy().update(bytes).digest('hex');
+    // Without new bytes the id must be another one all the same: what was open has been counted now.
+    const id = bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`;
+    const { replaces, siblings } = { replaces: this.#id ?? undefined, siblings: this.#siblings };
+    return { id, link: { after: this.#after, bytes: this.#bytes + bytes.length, carry, siblings, replaces } };
+  }
+
+  /** The append has succeeded. */
+  advance(id: string, bytes: Buffer): void {
+    this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
+    this.#hash.update(bytes);
+    this.#bytes += bytes.length;
+    this.#flushes = bytes.length > 0 ? 0 : this.#flushes + 1;
+    this.#id = id;
+    if (bytes.length > 0) this.insideLine = !endsLine(bytes);
+  }
+
+  /** A new piece behind the one with this id. */
+  #begin(after: string): void {
+    this.#after = after;
+    this.#siblings = [];
+    this.#hash = pieceHash(after);
+    this.#bytes = 0;
+    this.#id = null;
+    this.#flushes = 0;
+  }
+}
+
+function pieceHash(after: string): Hash {
+  return createHash('sha256').update(after);
+}
+
+function saysWhat(link: BatchLink, after: string, bytes: Buffer): boolean {
+  return link.id.split('+', 1)[0] === pieceHash(after).update(bytes).digest('hex');
+}
