@@ -24,7 +24,10 @@ export interface Answer {
 export function call(address: string, path: string, request: Request = {}): Promise<Answer> {
   const { protocol, hostname, port } = new URL(address);
   const { method = 'GET', headers = {}, body, ...rest } = request;
-  const options = { ...rest, hostname, port, path, method, headers };
+  // Node.js announces no body of a GET by itself.
+  const length =
+    body === undefined || 'Transfer-Encoding' in headers ? {} : { 'Content-Length': Buffer.byteLength(body) };
+  const options = { ...rest, hostname, port, path, method, headers: { ...length, ...headers } };
   return new Promise((resolve, reject) => {
     const sent = (protocol === 'https:' ? https : http).request(options, (response) => {
       const callingPort = response.socket.localPort;

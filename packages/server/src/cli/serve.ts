@@ -70,13 +70,11 @@ export async function startServer({ identity, store }: Installation, settings: S
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
       : undefined,
   });
-  const address = await app
-    .listen({ host: listen.host, port: listen.port, listenTextResolver: () => '' })
-    .catch((error) => {
-      throw new UserError(
-        `cannot listen on ${listen.host}:${listen.port}: ${(error as NodeJS.ErrnoException).code}`,
-      );
-    });
+  const address = await app.listen({ host: listen.host, port: listen.port }).catch((error) => {
+    throw new UserError(
+      `cannot listen on ${listen.host}:${listen.port}: ${(error as NodeJS.ErrnoException).code}`,
+    );
+  });
   const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
   return {
     address,

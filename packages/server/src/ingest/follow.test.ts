@@ -158,6 +158,24 @@ test('a rotation while nobody was looking is caught up with, packed or not', asy
   await again.close();
 });
 
+test('files that came and went between two looks are counted too', async () => {
+  const one = follower();
+  writeFileSync(`${path}.9`, lines(7));
+  await one.catchUp();
+  writeFileSync(path, lines(4));
+  await lookAll(one);
+  renameSync(path, `${path}.1`);
+  writeFileSync(path, lines(3));
+  renameSync(path, `${path}.2`);
+  writeFileSync(path, lines(5));
+  copyFileSync(path, `${path}.3`);
+  truncateSync(path);
+  appendFileSync(path, lines(1));
+  await lookAll(one);
+  expect(await requests()).toBe(13);
+  await one.close();
+});
+
 test('a store that fails in between costs nothing but time', async () => {
   const one = follower();
   writeFileSync(path, lines(3));

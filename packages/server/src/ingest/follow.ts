@@ -19,6 +19,9 @@ const FINGERPRINT_BYTES = 256;
 /** A web server goes on writing to a renamed file until it is told to reopen its logs, and its last workers longer. */
 const RETIRE_MS = 60_000;
 
+/** File systems tell the time of a change no finer than this; a later one may show the same time. */
+const FOLDER_TIME_MS_MAX = 50;
+
 /** Rotated files that are none of ours are passed over, but not without end. */
 const STRANGERS_MAX = 20;
 
@@ -31,18 +34,22 @@ export interface FollowOptions {
   counted(outcome: Outcome): void;
 }
 
-interface OpenFile {
+interface OpenFile extends Place {
   handle: FileHandle;
   device: number;
   inode: number;
+  /** When it was last found to have grown. */
+  grown: number;
+}
+
+/** How far a file has been counted. */
+interface Place {
   position: number;
   /** The bytes before the position. */
   fingerprint: Buffer;
   trail: Trail;
   reader: LineReader;
   lines: number;
-  /** When it was last found to have grown. */
-  grown: number;
 }
 
 export class Follower {
@@ -50,6 +57,9 @@ export class Follower {
   #current: OpenFile | null = null;
   /** Renamed, but perhaps still written to. */
   #leaving: OpenFile[] = [];
+  /** The rotated files that were there at the last look at the folder; null before the first. */
+  #rotated: Set<string> | null = null;
+  #folderTime = 0;
 
   constructor(options: FollowOptions) {
     this.#options = options;
@@ -61,30 +71,38 @@ export class Follower {
     this.#current ??= await this.#open();
     const file = this.#current;
     if (file === null) return false;
-    const found = await this.#readOn(file);
-    if (found === 'more') return true;
-    if (found === 'cut' || found === 'conflict') {
+    if (await this.#readOn(file)) return true;
+    const replaced = await this.#wasReplaced(file);
+    if (replaced) {
+      this.#leaving.push(file);
       this.#current = null;
-      await file.handle.close();
-      if (found === 'cut') await this.catchUp();
-      return true;
     }
-    if (!(await this.#wasReplaced(file))) return false;
-    this.#leaving.push(file);
-    this.#current = null;
-    return true;
+    // A file may have come and gone, or been copied and cut, without our ever having had it open.
+    if (await this.#folderChanged()) await this.catchUp();
+    return replaced;
   }
 
   /**
-   * Finishes rotated files that were begun under this source: what was written to them while we were away, or
-   * copied before we had read it. The newest first: when one of them is done already, so are the older ones.
+   * Finishes rotated files: what was written to them while we were away, or copied before we had read it, and what
+   * came and went between two looks. The newest first: when one of them is done already, so are the older ones.
    */
   async catchUp(): Promise<void> {
+    const files = await rotatedFiles(this.#options.path);
+    const before = this.#rotated;
+    this.#rotated = new Set(files.map(({ identity }) => identity));
+    const open = new Set(
+      [...this.#leaving, this.#current].map((file) => file && `${file.device}:${file.inode}`),
+    );
     let strangers = 0;
-    for (const path of await rotatedFiles(this.#options.path)) {
-      const state = await this.#finish(path);
+    let done = false;
+    for (const { path, file, identity } of files) {
+      if (open.has(file)) continue;
+      // One that was not there before is ours as a whole, unless it is an old one that was just packed.
+      const whole = before !== null && !before.has(identity) && !path.endsWith('.gz');
+      if (!whole && (done || strangers > STRANGERS_MAX)) continue;
+      const state = await this.#finish(path, whole);
       if (state === 'stranger') strangers++;
-      if (state === 'done already' || strangers > STRANGERS_MAX) return;
+      if (state === 'done already') done = true;
     }
   }
 
@@ -95,29 +113,38 @@ export class Follower {
   }
 
   async #open(): Promise<OpenFile | null> {
-    const { path, ingest, store, now } = this.#options;
-    const handle = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
+    const handle = await open(this.#options.path, 'r').catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return null;
       throw error;
     });
     if (handle === null) return null;
     const { dev: device, ino: inode } = await handle.stat();
-    const trail = new Trail(store, ingest);
-    let reader = createReader(ingest.reader);
-    let position = 0;
-    let lines = 0;
-    let fingerprint: Buffer = Buffer.alloc(0);
-    const peek = (bytes: number) => readAt(handle, position, bytes);
-    for (let known = await trail.known(peek); known; known = await trail.known(peek)) {
-      position += known.bytes.length;
-      lines += countLineEnds(known.bytes);
-      fingerprint = tail(fingerprint, known.bytes);
-      reader = createReader(ingest.reader, known.carry);
-    }
-    return { handle, device, inode, position, fingerprint, trail, reader, lines, grown: now() };
+    return { handle, device, inode, grown: this.#options.now(), ...(await this.#placeIn(handle)) };
   }
 
-  async #readOn(file: OpenFile): Promise<'more' | 'nothing' | 'cut' | 'conflict'> {
+  /** Where the part of a file ends that has been counted. */
+  async #placeIn(handle: FileHandle): Promise<Place> {
+    const { ingest, store } = this.#options;
+    const trail = new Trail(store, ingest);
+    const place: Place = {
+      position: 0,
+      fingerprint: Buffer.alloc(0),
+      trail,
+      reader: createReader(ingest.reader),
+      lines: 0,
+    };
+    const peek = (bytes: number) => readAt(handle, place.position, bytes);
+    for (let known = await trail.known(peek); known; known = await trail.known(peek)) {
+      place.position += known.bytes.length;
+      place.lines += countLineEnds(known.bytes);
+      place.fingerprint = tail(place.fingerprint, known.bytes);
+      place.reader = createReader(ingest.reader, known.carry);
+    }
+    return place;
+  }
+
+  /** True when there may be more to read at once. */
+  async #readOn(file: OpenFile): Promise<boolean> {
     // One read for both, so that the file cannot be cut between the check and the use.
     const { fingerprint, position } = file;
     const seen = await readAt(
@@ -125,11 +152,20 @@ export class Follower {
       position - fingerprint.length,
       fingerprint.length + LINE_BYTES_MAX,
     );
-    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return 'cut';
+    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) {
+      // It was cut and is written anew from its start; what we had not read is in the copy that was made.
+      await this.catchUp();
+      Object.assign(file, await this.#placeIn(file.handle));
+      return true;
+    }
     const piece = nextPiece(seen.subarray(fingerprint.length), file.trail.insideLine, file.lines + 1);
-    if ((await this.#count(file, piece.bytes, piece.lines, 'aged')) === 'conflict') return 'conflict';
+    if ((await this.#count(file, piece.bytes, piece.lines, 'aged')) === 'conflict') {
+      // Someone else has counted here: see how far they came.
+      Object.assign(file, await this.#placeIn(file.handle));
+      return true;
+    }
     if (piece.bytes.length > 0) file.grown = this.#options.now();
-    return piece.bytes.length > 0 ? 'more' : 'nothing';
+    return piece.bytes.length > 0;
   }
 
   async #count(
@@ -156,12 +192,18 @@ export class Follower {
   }
 
   async #lookAtLeaving(file: OpenFile): Promise<void> {
-    const found = await this.#readOn(file);
-    if (found === 'more') return;
-    if (found === 'nothing' && this.#options.now() - file.grown < RETIRE_MS) return;
-    if (found === 'nothing') await this.#count(file, Buffer.alloc(0), [], 'all');
+    if (await this.#readOn(file)) return;
+    if (this.#options.now() - file.grown < RETIRE_MS) return;
+    await this.#count(file, Buffer.alloc(0), [], 'all');
     this.#leaving = this.#leaving.filter((other) => other !== file);
     await file.handle.close();
+  }
+
+  async #folderChanged(): Promise<boolean> {
+    const { mtimeMs } = await stat(dirname(this.#options.path));
+    const changed = mtimeMs !== this.#folderTime || Date.now() - mtimeMs < FOLDER_TIME_MS_MAX;
+    this.#folderTime = mtimeMs;
+    return changed;
   }
 
   async #wasReplaced({ device, inode }: OpenFile): Promise<boolean> {
@@ -169,12 +211,12 @@ export class Follower {
     return now === null || now.dev !== device || now.ino !== inode;
   }
 
-  async #finish(path: string): Promise<'stranger' | 'done already' | 'done now'> {
+  async #finish(path: string, whole: boolean): Promise<'stranger' | 'done already' | 'done now'> {
     const { ingest, store, pipeline, counted } = this.#options;
     let state: 'stranger' | 'done already' | 'done now' = 'stranger';
     try {
       for await (const progress of ingestFile(openLog(path), ingest, store, pipeline, {
-        onlyIfBegun: true,
+        onlyIfBegun: !whole,
       })) {
         if (progress.kind === 'counted') {
           state = 'done now';
@@ -189,8 +231,17 @@ export class Follower {
   }
 }
 
+interface RotatedFile {
+  path: string;
+  /** Device and inode. */
+  file: string;
+  /** The same with the time of birth, because inodes are used again. */
+  identity: string;
+  modified: number;
+}
+
 /** `access.log.1`, `access.log-20260701.gz`: what logrotate and its like make of `access.log`, newest first. */
-async function rotatedFiles(path: string): Promise<string[]> {
+async function rotatedFiles(path: string): Promise<RotatedFile[]> {
   const folder = dirname(path);
   const name = basename(path);
   const names = await readdir(folder).catch(() => []);
@@ -198,13 +249,19 @@ async function rotatedFiles(path: string): Promise<string[]> {
   const files = await Promise.all(
     rotated.map(async (other) => {
       const found = await stat(join(folder, other)).catch(() => null);
-      return found?.isFile() ? [{ path: join(folder, other), modified: found.mtimeMs }] : [];
+      if (!found?.isFile()) return [];
+      const file = `${found.dev}:${found.ino}`;
+      return [
+        {
+          path: join(folder, other),
+          file,
+          identity: `${file}:${found.birthtimeMs}`,
+          modified: found.mtimeMs,
+        },
+      ];
     }),
   );
-  return files
-    .flat()
-    .sort((a, b) => b.modified - a.modified)
-    .map((file) => file.path);
+  return files.flat().sort((a, b) => b.modified - a.modified);
 }
 
 async function readAt(handle: FileHandle, position: number, bytes: number): Promise<Buffer> {

@@ -1,0 +1,120 @@
+/** `kill -9` at any moment: nothing that was counted is lost, nothing is counted twice. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Api, login, sum } from './api.ts';
+import { CATEGORIES, type KnownEvent, Oracle } from './oracle.ts';
+import { eventually } from './process.ts';
+import { Random } from './random.ts';
+import { ndjson, Sandbox } from './sandbox.ts';
+
+const SEED = 9;
+const LINES = 200_000;
+const KILLS = 20;
+const HOUR_MS = 3_600_000;
+const SPAN_MS = 20 * 24 * HOUR_MS;
+const START = Date.now() - SPAN_MS - HOUR_MS;
+const HOSTNAMES = ['a.example', 'b.example', 'c.example'];
+const ALL = { from: START, to: START + SPAN_MS, offset_minutes: 0, hostnames: undefined };
+/** Each line is this much longer than it need be, so that a run has many commits to be killed before, in and after. */
+const PADDING = 'x'.repeat(200);
+
+let sandbox: Sandbox;
+beforeEach(() => {
+  sandbox = new Sandbox();
+});
+afterEach(() => sandbox.clear());
+
+test('ingest killed twenty times and then run to the end has counted every event once', async () => {
+  const random = new Random(SEED);
+  const events = Array.from({ length: LINES }, () => randomEvent(random));
+  const file = sandbox.write(
+    'events.ndjson',
+    ndjson(events.map(({ hostname, ...event }) => ({ ...event, host: hostname, padding: PADDING }))),
+  );
+  const { installation, api } = await sandbox.service();
+  const args = ['ingest', '--data', sandbox.data, '--project', installation.project_id, file];
+
+  for (let kill = 0; kill < KILLS; kill++) {
+    const before = await countedEvents(api);
+    const run = sandbox.start(args);
+    const progress = random.chance(0.7);
+    if (progress) {
+      await eventually(async () => (await countedEvents(api)) > before || undefined, 'some progress');
+    }
+    await moment(random.integer(0, progress ? 100 : 800));
+    expect((await run.kill()).signal).toBe('SIGKILL');
+    // The server has been answering all the while, and what it answers is of one piece.
+    const { requests, attacks } = await api.timeline(`from=${ALL.from}&to=${ALL.to}`);
+    expect(requests).toEqual(attacks);
+  }
+  const left = LINES - (await countedEvents(api));
+  expect(left).toBeGreaterThan(0);
+
+  const { status, stdout } = await sandbox.run(args);
+  expect(status).toBe(0);
+  expect(stdout).toMatch(new RegExp(`^accepted +${left}$`, 'm'));
+  expect(await countedEvents(api)).toBe(LINES);
+  await expectCounts(api, new Oracle(events), random);
+});
+
+test('a server that was killed has lost nothing, and the next one answers the same', async () => {
+  const random = new Random(SEED + 1);
+  const events = Array.from({ length: 20_000 }, () => randomEvent(random));
+  const oracle = new Oracle(events);
+  const { installation, server, api } = await sandbox.service();
+  const lines = events.map(({ hostname, ...event }) => ({ ...event, host: hostname }));
+  await sandbox.ingest(installation.project_id, lines.slice(0, 15_000));
+
+  // Killed in the middle of answering, with another process in the middle of writing.
+  const ingest = sandbox.ingest(installation.project_id, lines.slice(15_000), '--source', 'late');
+  const asking = Array.from({ length: 20 }, () => api.timeline(`from=${ALL.from}&to=${ALL.to}`));
+  await Promise.race(asking);
+  expect((await server.process.kill()).signal).toBe('SIGKILL');
+  await Promise.allSettled(asking);
+  await ingest;
+
+  for (let restart = 0; restart < 2; restart++) {
+    const next = await sandbox.serve();
+    // The token is as good as before: nothing of it was in the memory of the first server.
+    await expectCounts(new Api(next.address, api.project, api.token), oracle, random);
+    await login(next.address, installation);
+    await next.process.kill();
+  }
+});
+
+/** A request that is an attack, so that in every answer both series must be equal. */
+function randomEvent(random: Random): KnownEvent {
+  return {
+    time: START + random.integer(0, SPAN_MS - 1),
+    hostname: random.pick(HOSTNAMES),
+    request: true,
+    attack: random.pick(CATEGORIES),
+    count: random.chance(0.1) ? random.integer(2, 1_000) : 1,
+  };
+}
+
+async function countedEvents(api: Api): Promise<number> {
+  const { items } = await api.getJson<{ items: { events: number }[] }>('connections');
+  return items[0]?.events ?? 0;
+}
+
+/** The one place where time is to pass for its own sake: a kill must come when nothing in particular happens. */
+function moment(wait_ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, wait_ms));
+}
+
+/** The totals, and some ranges cut at odd milliseconds, for all hosts and for one. */
+async function expectCounts(api: Api, oracle: Oracle, random: Random): Promise<void> {
+  const ids = await api.hostIds();
+  expect([...ids.keys()]).toEqual(HOSTNAMES);
+  const cuts = Array.from({ length: 10 }, () => START + random.integer(0, SPAN_MS - 40 * HOUR_MS));
+  const ranges = cuts.map((from) => ({ ...ALL, from, to: from + random.integer(1, 40 * HOUR_MS) }));
+  for (const range of [ALL, ...ranges]) {
+    for (const hostname of [undefined, ...HOSTNAMES]) {
+      const question = { ...range, hostnames: hostname === undefined ? undefined : new Set([hostname]) };
+      const query = `from=${range.from}&to=${range.to}${hostname ? `&hosts=${ids.get(hostname)}` : ''}`;
+      expect(await api.distribution(query)).toEqual(oracle.distribution(question));
+      expect(await api.timeline(query)).toEqual(oracle.timeline(question));
+    }
+  }
+  expect(sum(await api.distribution(`from=${ALL.from}&to=${ALL.to}`))).toBeGreaterThan(0);
+}

@@ -1,0 +1,280 @@
+/** Every row of the error table that a caller can bring about. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Answer, Api, call, login } from './api.ts';
+import { eventually } from './process.ts';
+import { type Installation, Sandbox } from './sandbox.ts';
+
+const sandbox = new Sandbox();
+let installation: Installation;
+let api: Api;
+
+beforeAll(async () => {
+  ({ installation, api } = await sandbox.service('--body-limit', '2000'));
+});
+afterAll(() => sandbox.clear());
+
+/** The answer is an error of this status and code, and its sentence holds all these words. */
+function expectError(answer: Answer, status: number, error_code: string, ...words: string[]): void {
+  expect(JSON.parse(answer.text)).toEqual({ error_code, error_msg: expect.any(String) });
+  expect(answer.status).toBe(status);
+  expect(answer.headers['content-type']).toMatch(/^application\/json/);
+  expect(answer.headers['x-request-id']).toBeTruthy();
+  for (const word of words) expect(JSON.parse(answer.text).error_msg).toContain(word);
+}
+
+const QUERIES = ['waf/event/timeline', 'waf/event/attack/type'];
+const TEN_YEARS_MS = Date.UTC(2026, 0, 1) - Date.UTC(2016, 0, 1);
+const DAY_MS = 86_400_000;
+
+describe.each(QUERIES)('400 WAF.1025 for the time in %s', (path) => {
+  test.each([
+    ['no from', 'to=1', ['from', 'required']],
+    ['no to', 'from=1', ['to', 'required']],
+    ['neither', '', ['from']],
+    ['an empty from', 'from=&to=1', ['from', 'integer']],
+    ['a word', 'from=now&to=1', ['from', 'now', 'integer']],
+    ['a fraction', 'from=1.5&to=2', ['from', '1.5', 'integer']],
+    ['an exponent', 'from=0&to=1e12', ['to', '1e12', 'integer']],
+    ['a hexadecimal number', 'from=0x10&to=20', ['from', '0x10', 'integer']],
+    ['a space before it', 'from=%201&to=2', ['from', 'integer']],
+    ['a date', 'from=2025-01-01&to=2', ['from', 'integer']],
+    ['digits of another script', 'from=%D9%A1&to=2', ['from', 'integer']],
+    ['a negative from', 'from=-1&to=2', ['from', 'negative']],
+    ['a negative to', 'from=0&to=-2', ['to', 'negative']],
+    ['more than fits', 'from=0&to=9007199254740993', ['to', 'range']],
+    ['far more than fits', `from=0&to=${'9'.repeat(400)}`, ['to', 'range']],
+    ['reversed', 'from=2&to=1', ['from', 'to', 'after']],
+    ['more than ten years', `from=0&to=${TEN_YEARS_MS + DAY_MS + 1}`, ['from', 'to', 'ten years']],
+    ['from twice', 'from=1&from=1&to=2', ['from', '2 times']],
+    ['to twice', 'from=1&to=2&to=3', ['to', '2 times']],
+    ['an unknown recent', 'recent=tomorrow', ['recent', 'tomorrow', '3days']],
+    ['an empty recent', 'recent=', ['recent']],
+    ['recent in capitals', 'recent=TODAY', ['recent', 'TODAY']],
+    ['a name every object has', 'recent=constructor', ['recent', 'constructor']],
+    ['recent twice', 'recent=today&recent=today', ['recent', '2 times']],
+    ['a wrong recent beside a right range', 'from=1&to=2&recent=ever', ['recent', 'ever']],
+  ])('%s', async (_, query, words) => {
+    expectError(await api.get(`${path}?${query}`), 400, 'WAF.1025', ...words);
+  });
+});
+
+describe('400 WAF.1001 for a bad time zone', () => {
+  test.each([
+    'UTC',
+    'Z',
+    '08:00',
+    '%2B8:00',
+    '%2B08',
+    '%2B0800',
+    '%2B08:0',
+    '%2B08:000',
+    '%2B08:60',
+    '%2B14:01',
+    '-12:01',
+    '%2B99:00',
+    '%2B%2B08:00',
+    '%2B08:00%20',
+    'Europe/Berlin',
+    '',
+  ])('timezone=%s', async (timezone) => {
+    const answer = await api.get(`waf/event/timeline?from=0&to=1&timezone=${timezone}`);
+    expectError(answer, 400, 'WAF.1001', 'timezone', decodeURIComponent(timezone));
+  });
+
+  test('given twice', async () => {
+    const query = 'from=0&to=1&timezone=%2B08:00&timezone=%2B08:00';
+    expectError(await api.get(`waf/event/timeline?${query}`), 400, 'WAF.1001', 'timezone', '2 times');
+  });
+
+  test('beside recent in the distribution, where it says what the days are', async () => {
+    const answer = await api.get('waf/event/attack/type?recent=today&timezone=UTC');
+    expectError(answer, 400, 'WAF.1001', 'timezone', 'UTC');
+  });
+});
+
+describe('400 WAF.1001 for another malformed request', () => {
+  test.each(['offset=-1', 'offset=x', 'offset=1.5', 'limit=0', 'limit=many', 'limit=', 'limit=1&limit=2'])(
+    'a list of hosts with %s',
+    async (query) => {
+      expectError(await api.get(`waf/instance?${query}`), 400, 'WAF.1001', query.split('=')[0] ?? '');
+    },
+  );
+
+  test('a path that cannot be decoded', async () => {
+    expectError(await call(api.address, '/v1/%E0%A4%A/connections'), 400, 'WAF.1001');
+  });
+});
+
+describe('400 WAF.1003 for a malformed ID', () => {
+  const BAD = ['', 'a%20b', 'a.b', 'a/b', 'x'.repeat(65), '%C3%A9', '%00', "'%20OR%201=1", '../x'];
+
+  test.each(BAD.flatMap((id) => QUERIES.map((path) => [path, id])))('%s?hosts=%s', async (path, id) => {
+    expectError(await api.get(`${path}?from=0&to=1&hosts=${id}`), 400, 'WAF.1003', 'hosts');
+  });
+
+  test('one bad ID among good ones, repeated or after a comma', async () => {
+    for (const hosts of ['hosts=a&hosts=b.c', 'hosts=a,b.c', 'hosts=a,', 'hosts=,a', 'hosts=a&hosts=']) {
+      expectError(await api.get(`waf/event/timeline?from=0&to=1&${hosts}`), 400, 'WAF.1003', 'hosts');
+    }
+  });
+
+  test.each(['a.b', 'x'.repeat(65), 'a%20b', '%C3%A9', 'a%2Fb'])('the project %s', async (project) => {
+    const answer = await new Api(api.address, project, api.token).get('waf/event/timeline?from=0&to=1');
+    expectError(answer, 400, 'WAF.1003', 'project');
+  });
+
+  test('what was wrong is quoted, but never at length', async () => {
+    const { text } = await api.get(`waf/event/timeline?from=0&to=1&hosts=${'x'.repeat(10_000)}`);
+    expect(text.length).toBeLessThan(400);
+  });
+});
+
+describe('401 WAF.9001', () => {
+  const PATHS = [
+    'waf/event/timeline?from=0&to=1',
+    'waf/event/attack/type?from=0&to=1',
+    'connections',
+    'waf/instance',
+  ];
+  const withToken = (token: string, path = 'connections') =>
+    new Api(api.address, api.project, token).get(path);
+
+  test.each(PATHS)('no credentials for %s', async (path) => {
+    expectError(await call(api.address, `/v1/${api.project}/${path}`), 401, 'WAF.9001', 'X-Auth-Token');
+  });
+
+  test.each(['x', '', '.', 'a.b', 'null', 'x'.repeat(20_000), 'eyJhbGciOiJub25lIn0.e30.'])(
+    'a token that is none: %.20s',
+    async (token) => {
+      expectError(await withToken(token), 401, 'WAF.9001', 'X-Auth-Token');
+    },
+  );
+
+  test('a token with any one character changed', async () => {
+    for (let at = 0; at < api.token.length; at += 7) {
+      const changed = api.token[at] === 'A' ? 'B' : 'A';
+      expectError(
+        await withToken(`${api.token.slice(0, at)}${changed}${api.token.slice(at + 1)}`),
+        401,
+        'WAF.9001',
+      );
+    }
+    const last = api.token.length - 1;
+    for (const token of [
+      api.token.slice(0, last),
+      `${api.token}A`,
+      `${api.token}.`,
+      `${api.token}, ${api.token}`,
+    ]) {
+      expectError(await withToken(token), 401, 'WAF.9001');
+    }
+  });
+
+  test('a token of another installation', async () => {
+    const elsewhere = new Sandbox();
+    try {
+      const { api: stranger } = await elsewhere.service();
+      expectError(await withToken(stranger.token), 401, 'WAF.9001', 'X-Auth-Token');
+    } finally {
+      await elsewhere.clear();
+    }
+  });
+
+  test('it comes before any word about the parameters', async () => {
+    expectError(await withToken('x', 'waf/event/timeline?from=x'), 401, 'WAF.9001');
+    expectError(await call(api.address, '/v1/a.b/connections'), 401, 'WAF.9001');
+  });
+});
+
+describe('403 WAF.9002', () => {
+  test('a token works for its own project only, whether the other exists or not', async () => {
+    const { id } = await sandbox.runJson<{ id: string }>('project', 'add', 'other');
+    const [real, made] = await Promise.all(
+      [id, 'f'.repeat(32)].map((project) => new Api(api.address, project, api.token).get('connections')),
+    );
+    if (real === undefined || made === undefined) throw new Error('two calls have two answers');
+    expectError(real, 403, 'WAF.9002', 'project');
+    expect(made.text).toBe(real.text);
+    const other = await login(api.address, { ...installation, project_id: id });
+    expect((await other.get('connections')).status).toBe(200);
+    expectError(await new Api(api.address, api.project, other.token).get('connections'), 403, 'WAF.9002');
+  });
+});
+
+describe('404 WAF.4000', () => {
+  test.each([
+    '/nothing',
+    '/v1',
+    '/v1/p',
+    '/v1/p/waf',
+    '/v1/p/waf/event/timeline/x',
+    '/v2/p/connections',
+    '//',
+    '/healthz/',
+  ])('%s', async (path) => {
+    expectError(await call(api.address, path), 404, 'WAF.4000', path);
+  });
+
+  test('with a token too', async () => {
+    expectError(await api.get('waf/event/nothing'), 404, 'WAF.4000', 'waf/event/nothing');
+  });
+});
+
+describe('405 WAF.4001', () => {
+  test.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
+    '%s on a query, which says what is allowed',
+    async (method) => {
+      const answer = await api.get('waf/event/timeline?from=0&to=1', { method });
+      expectError(answer, 405, 'WAF.4001', method);
+      expect(answer.headers.allow?.split(', ')).toContain('GET');
+    },
+  );
+
+  test.each(['/healthz', '/readyz', '/openapi.json', '/'])('POST on %s', async (path) => {
+    const answer = await call(api.address, path, { method: 'POST' });
+    expectError(answer, 405, 'WAF.4001', 'POST');
+    expect(answer.headers.allow).toContain('GET');
+  });
+});
+
+describe('413 WAF.7001', () => {
+  const ask = (bytes: number, headers: Record<string, string> = {}) =>
+    api.get('connections', { method: 'GET', body: 'x'.repeat(bytes), headers });
+
+  test('a body over the limit is refused, one of just that size is not', async () => {
+    expectError(await ask(2_001), 413, 'WAF.7001', 'body');
+    expect((await ask(2_000)).status).toBe(200);
+  });
+
+  test('one of unknown length too', async () => {
+    expectError(await ask(2_001, { 'Transfer-Encoding': 'chunked' }), 413, 'WAF.7001', 'body');
+    expect((await ask(2_000, { 'Transfer-Encoding': 'chunked' })).status).toBe(200);
+  });
+
+  test('and one of any kind', async () => {
+    expectError(await ask(2_001, { 'Content-Type': 'image/png' }), 413, 'WAF.7001', 'body');
+  });
+});
+
+describe('429 WAF.3004', () => {
+  test('more requests per second than allowed are told when to come back, and then let in', async () => {
+    const limited = new Sandbox();
+    try {
+      const { api: caller } = await limited.service('--rate-limit', '3');
+      const answers = await Promise.all(Array.from({ length: 12 }, () => caller.get('connections')));
+      const refused = answers.filter(({ status }) => status !== 200);
+      expect(refused.length).toBeGreaterThanOrEqual(6);
+      expect(answers.length - refused.length).toBeGreaterThanOrEqual(3);
+      for (const answer of refused) {
+        expectError(answer, 429, 'WAF.3004', '3 requests per second');
+        expect(answer.headers['retry-after']).toMatch(/^[1-9]\d*$/);
+      }
+      const wait_ms = 1_000 * Number(refused[0]?.headers['retry-after']);
+      const letIn = async () => (await caller.get('connections')).status === 200 || undefined;
+      await eventually(letIn, 'an answer after the time of Retry-After', wait_ms);
+      expect((await call(caller.address, '/healthz')).status).toBe(200);
+    } finally {
+      await limited.clear();
+    }
+  });
+});

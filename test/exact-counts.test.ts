@@ -1,0 +1,89 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CATEGORIES, type KnownEvent, Oracle, type Question, timezoneText } from './oracle.ts';
+import { Random } from './random.ts';
+import { KEEP_ALL, Sandbox } from './sandbox.ts';
+
+const SEED = 20_250_115;
+const EVENTS = 200_000;
+const QUERIES = 1_000;
+const START = Date.UTC(2025, 0, 15, 7, 11, 13, 17);
+const SPAN_MS = 40 * 86_400_000;
+const HOSTNAMES = Array.from({ length: 20 }, (_, i) => `host-${i + 1}.example`);
+/** -12:00 to +14:00 in steps of a quarter of an hour. */
+const OFFSETS_MINUTES = Array.from({ length: 26 * 4 + 1 }, (_, i) => -12 * 60 + i * 15);
+
+let sandbox: Sandbox;
+beforeEach(() => {
+  sandbox = new Sandbox();
+});
+afterEach(() => sandbox.clear());
+
+test('random questions about 200,000 events are answered like a count of each event by hand', async () => {
+  const random = new Random(SEED);
+  const events = Array.from({ length: EVENTS }, () => randomEvent(random));
+  const oracle = new Oracle(events);
+  const { installation, api } = await sandbox.service(...KEEP_ALL);
+  const lines = events.map((event) => spelled(event, random));
+  const { stdout } = await sandbox.ingest(installation.project_id, lines, ...KEEP_ALL);
+  expect(stdout).toMatch(/^accepted +200000$/m);
+  const ids = await api.hostIds();
+  expect([...ids.keys()].sort()).toEqual(HOSTNAMES.toSorted());
+
+  for (let i = 0; i < QUERIES; i++) {
+    const question = randomQuestion(random, OFFSETS_MINUTES[i % OFFSETS_MINUTES.length] ?? 0, events);
+    const hosts = [...(question.hostnames ?? [])].map((hostname) => `&hosts=${ids.get(hostname)}`).join('');
+    const range = `from=${question.from}&to=${question.to}`;
+    const timezone = encodeURIComponent(timezoneText(question.offset_minutes));
+    const [path, expected] =
+      i % 2 === 0
+        ? [`waf/event/timeline?${range}&timezone=${timezone}${hosts}`, oracle.timeline(question)]
+        : [`waf/event/attack/type?${range}${hosts}`, oracle.distribution(question)];
+    const { status, text } = await api.get(path);
+    // As text, because the order of the fields is part of the promise.
+    expect({ path, status, text }).toEqual({ path, status: 200, text: JSON.stringify(expected) });
+  }
+});
+
+/** At odd milliseconds mostly, but every so often on a boundary of some clock or a millisecond beside it. */
+function randomEvent(random: Random): KnownEvent {
+  const anyTime = START + random.integer(0, SPAN_MS - 1);
+  const quarter = Math.round(anyTime / 900_000) * 900_000;
+  const attack = random.chance(0.4) ? random.pick(CATEGORIES) : null;
+  return {
+    time: random.chance(0.15) ? quarter + random.integer(-1, 1) : anyTime,
+    hostname: random.chance(0.05) ? null : random.pick(HOSTNAMES),
+    request: attack === null || random.chance(0.7),
+    attack,
+    count: random.chance(0.1) ? random.integer(2, 1_000_000) : 1,
+  };
+}
+
+/** The same event in one of the ways in which it can be written. */
+function spelled({ time, hostname, request, attack, count }: KnownEvent, random: Random): object {
+  return {
+    time: random.chance(0.2) ? isoTime(time, random.pick(OFFSETS_MINUTES)) : time,
+    ...(hostname === null ? {} : { host: hostname }),
+    ...(request && random.chance(0.5) ? {} : { request }),
+    ...(attack === null ? {} : { attack }),
+    ...(count === 1 && random.chance(0.5) ? {} : { count }),
+  };
+}
+
+function isoTime(time: number, offset_minutes: number): string {
+  const local = new Date(time + offset_minutes * 60_000).toISOString();
+  return local.replace('Z', timezoneText(offset_minutes));
+}
+
+/** Lengths from a millisecond to 40 days, of every order of magnitude; some edges are exactly an event's time. */
+function randomQuestion(random: Random, offset_minutes: number, events: readonly KnownEvent[]): Question {
+  const length = random.chance(0.5) ? Math.round(SPAN_MS ** random.next()) : random.integer(1, SPAN_MS);
+  const anyFrom = START + random.integer(0, SPAN_MS - length);
+  const from = random.chance(0.3) ? random.pick(events).time : anyFrom;
+  const size = random.integer(0, HOSTNAMES.length);
+  return {
+    from,
+    to: from + length,
+    offset_minutes,
+    hostnames: size === 0 ? undefined : new Set(random.sample(HOSTNAMES, size)),
+  };
+}

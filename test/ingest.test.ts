@@ -1,0 +1,195 @@
+/** `wafstat ingest`: every line counted exactly once, and every line that is not counted accounted for. */
+import { appendFileSync } from 'node:fs';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Api, login, sum } from './api.ts';
+import type { Ended } from './process.ts';
+import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const NOW = Date.now();
+const WINDOW = `from=${NOW - 200 * DAY_MS}&to=${NOW + 2 * DAY_MS}`;
+
+const sandbox = new Sandbox();
+let installation: Installation;
+let server: Server;
+let api: Api;
+let projects = 0;
+
+beforeAll(async () => {
+  ({ installation, server } = await sandbox.service());
+});
+afterAll(() => sandbox.clear());
+
+/** Every test has a project of its own. */
+beforeEach(async () => {
+  const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
+  api = await login(server.address, { ...installation, project_id: id });
+});
+
+const ingest = (args: string[], stdin = ''): Promise<Ended> =>
+  sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, ...args], { stdin });
+const requests = async () => sum((await api.timeline(WINDOW)).requests);
+const seconds = (from: number, n: number) =>
+  Array.from({ length: n }, (_, i) => ({ time: NOW - (from + i) * 1_000 }));
+
+test('the summary tells what was accepted, what was dropped and how fast it went', async () => {
+  const file = sandbox.write('log', `${ndjson(seconds(0, 3))}rubbish\n\n${ndjson(seconds(3, 2))}`);
+  const { status, stdout } = await ingest([file]);
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/^accepted +5$/m);
+  expect(stdout).toMatch(/^dropped +1$/m);
+  expect(stdout).toMatch(/^lines per second +\d+$/m);
+  expect(await requests()).toBe(5);
+});
+
+test('each bad line is counted under its reason, shown with its number, and the rest goes on', async () => {
+  const time = NOW - 1_000;
+  const lines = [
+    ['', JSON.stringify({ time })],
+    ['not_json', '{"time": '],
+    ['not_an_object', '[1]'],
+    ['not_an_object', 'null'],
+    ['bad_time', '{}'],
+    ['bad_time', '{"time": "2025-01-01T00:00:00"}'],
+    ['bad_time', '{"time": 1.5}'],
+    ['bad_host', JSON.stringify({ time, host: 7 })],
+    ['bad_host', JSON.stringify({ time, host_id: 'a.b' })],
+    ['bad_request', JSON.stringify({ time, request: 'yes' })],
+    ['bad_attack', JSON.stringify({ time, attack: 'XSS' })],
+    ['bad_count', JSON.stringify({ time, count: 0 })],
+    ['bad_count', JSON.stringify({ time, count: 1_000_001 })],
+    ['nothing_to_count', JSON.stringify({ time, request: false })],
+    ['too_old', JSON.stringify({ time: NOW - 181 * DAY_MS })],
+    ['in_future', JSON.stringify({ time: NOW + 25 * HOUR_MS })],
+    ['', JSON.stringify({ time, attack: 'xss', request: false, count: 1_000_000 })],
+  ] as const;
+  const file = sandbox.write('bad-lines', lines.map(([, line]) => `${line}\n`).join(''));
+  const { status, stdout, stderr } = await ingest([file, '--source', 'edge']);
+  expect(status).toBe(0);
+  const dropped: Record<string, number> = {};
+  for (const [reason] of lines) if (reason) dropped[reason] = (dropped[reason] ?? 0) + 1;
+  expect(stdout).toMatch(/^accepted +2$/m);
+  expect(stdout).toMatch(/^dropped +15$/m);
+  for (const [reason, n] of Object.entries(dropped))
+    expect(stdout).toMatch(new RegExp(`^ +${reason} +${n}$`, 'm'));
+  for (const number of [2, 3, 4, 5, 6]) expect(stderr).toContain(`${file}, line ${number}: `);
+  expect(await api.getJson('connections')).toMatchObject({ items: [{ name: 'edge', events: 2, dropped }] });
+  expect((await api.distribution(WINDOW)).xss).toBe(1_000_000);
+});
+
+test('a line longer than the limit is dropped whole, and the numbers of the lines after it are right', async () => {
+  const long = JSON.stringify({ time: NOW, padding: 'x'.repeat(3_000_000) });
+  const file = sandbox.write(
+    'long-line',
+    `${ndjson(seconds(0, 2))}${long}\n${ndjson(seconds(2, 2))}rubbish\n`,
+  );
+  const { stdout, stderr } = await ingest([file]);
+  expect(stdout).toMatch(/^accepted +4$/m);
+  expect(stdout).toMatch(/^ +line_too_long +1$/m);
+  expect(stderr).toContain(`${file}, line 3: `);
+  expect(stderr).toContain(`${file}, line 6: `);
+  expect(await requests()).toBe(4);
+});
+
+test('Windows line ends and a byte order mark are no part of the lines', async () => {
+  const content = `\ufeff${ndjson(seconds(0, 3)).replaceAll('\n', '\r\n')}`;
+  expect((await ingest(['-'], content)).stdout).toMatch(/^accepted +3$/m);
+});
+
+test('events of up to the retention time ago, and of up to a day ahead, are counted', async () => {
+  const times = [NOW - 179 * DAY_MS, NOW + 23 * HOUR_MS];
+  await sandbox.ingest(
+    api.project,
+    times.map((time) => ({ time })),
+  );
+  for (const time of times) {
+    expect(sum((await api.timeline(`from=${time}&to=${time + 1}`)).requests)).toBe(1);
+  }
+});
+
+test('what a line says cannot act on the terminal', async () => {
+  const { stderr } = await ingest(['-'], '\u001b]0;owned\u0007\u001b[31m\n');
+  expect(stderr).toContain('standard input, line 1: ');
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: that there are none is what is tested.
+  expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f]/);
+});
+
+describe('exactly once', () => {
+  test('the same file given twice counts once, under another name too', async () => {
+    const content = ndjson(seconds(0, 100));
+    const file = sandbox.write('twice', content);
+    await ingest([file]);
+    const { status, stdout } = await ingest([file, sandbox.write('copy', content)]);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^accepted +0$/m);
+    expect(stdout).toMatch(/^counted before +200$/m);
+    expect(await requests()).toBe(100);
+  });
+
+  test('of a file that has grown only what is new is counted, however it was cut', async () => {
+    const file = sandbox.write('grown', '');
+    const content = ndjson(seconds(0, 30));
+    let length = 0;
+    for (const next of [200, 201, 450, content.length]) {
+      appendFileSync(file, content.slice(length, next));
+      length = next;
+      await ingest([file]);
+    }
+    expect(await requests()).toBe(30);
+    expect(await api.getJson('connections')).toMatchObject({ items: [{ events: 30, dropped: {} }] });
+  });
+
+  test('a half-written last line is left for the next time, and told of', async () => {
+    const file = sandbox.write('half', `${ndjson(seconds(0, 2))}{"time": `);
+    const { status, stdout, stderr } = await ingest([file]);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^dropped +0$/m);
+    expect(stderr).toContain(`${file}, line 3`);
+    appendFileSync(file, `${NOW}}\n`);
+    expect((await ingest([file])).stdout).toMatch(/^accepted +1$/m);
+    expect(await requests()).toBe(3);
+  });
+
+  test('two runs of the same file at the same time count it once', async () => {
+    const file = sandbox.write('at-once', ndjson(seconds(0, 40_000)));
+    const runs = await Promise.all([ingest([file]), ingest([file]), ingest([file])]);
+    expect(runs.map(({ status }) => status)).toEqual([0, 0, 0]);
+    expect(await requests()).toBe(40_000);
+  });
+
+  test('another source of the same content is another sensor, and counts', async () => {
+    const file = sandbox.write('sensor', ndjson(seconds(0, 5)));
+    await ingest([file, '--source', 'one']);
+    await ingest([file, '--source', 'two']);
+    expect(await requests()).toBe(10);
+  });
+});
+
+test('standard input is read for -, and several files are read in turn', async () => {
+  expect((await ingest(['-'], ndjson(seconds(0, 4)))).stdout).toMatch(/^accepted +4$/m);
+  const files = [sandbox.write('a', ndjson(seconds(10, 2))), sandbox.write('b', ndjson(seconds(20, 3)))];
+  expect((await ingest(files)).stdout).toMatch(/^accepted +5$/m);
+  expect(await requests()).toBe(9);
+});
+
+test('a project can be named, and one that is not there is refused before anything is read', async () => {
+  const file = sandbox.write('named', ndjson(seconds(0, 1)));
+  const named = ['ingest', '--data', sandbox.data, '--project', `project-${projects}`, file];
+  expect((await sandbox.run(named)).status).toBe(0);
+  expect(await requests()).toBe(1);
+  const { status, stderr } = await sandbox.run(named.with(4, 'nowhere'));
+  expect(status).toBe(1);
+  expect(stderr).toBe("wafstat: there is no project 'nowhere'\n");
+});
+
+test('a file that cannot be read is refused by name, and nothing of the others is counted', async () => {
+  const file = sandbox.write('good', ndjson(seconds(0, 1)));
+  const missing = sandbox.path('missing');
+  const { status, stderr } = await ingest([file, missing]);
+  expect(status).toBe(1);
+  expect(stderr).toMatch(/^wafstat: .*\n$/);
+  expect(stderr).toContain(missing);
+  expect((await ingest([sandbox.folder])).stderr).toContain('folder');
+  expect(await requests()).toBe(0);
+});

@@ -1,0 +1,186 @@
+/** What a project has: its hosts, by which the queries are filtered, and the log sources that report to it. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Api, login, sum } from './api.ts';
+import { type Installation, KEEP_ALL, Sandbox, type Server } from './sandbox.ts';
+
+const T = Date.UTC(2025, 5, 1, 12, 0, 0, 1);
+const DAY = `from=${T}&to=${T + 86_400_000}`;
+
+interface HostList {
+  total: number;
+  items: { id: string; hostname: string; timestamp: number }[];
+}
+
+interface SourceList {
+  total: number;
+  items: { id: string; name: string; hosts: string[] }[];
+}
+
+const sandbox = new Sandbox();
+let installation: Installation;
+let server: Server;
+let api: Api;
+let projects = 0;
+
+beforeAll(async () => {
+  ({ installation, server } = await sandbox.service(...KEEP_ALL));
+});
+afterAll(() => sandbox.clear());
+
+/** Every test has a project of its own. */
+beforeEach(async () => {
+  const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
+  api = await login(server.address, { ...installation, project_id: id });
+});
+
+const ingest = (events: readonly object[], ...args: string[]) =>
+  sandbox.ingest(api.project, events, ...KEEP_ALL, ...args);
+const requestsOf = async (filter = '') => sum((await api.timeline(`${DAY}${filter}`)).requests);
+
+describe('the list of hosts', () => {
+  test('a new project has none', async () => {
+    expect(await api.getJson('waf/instance')).toEqual({ total: 0, items: [] });
+  });
+
+  test('it is ordered by name, can be read in parts, and always says how many there are', async () => {
+    const before = Date.now();
+    await ingest(['c', 'a', 'd', 'b', 'e'].map((name, i) => ({ time: T + i, host: `${name}.example` })));
+    const { total, items } = await api.getJson<HostList>('waf/instance');
+    expect(total).toBe(5);
+    expect(items.map(({ hostname }) => hostname)).toEqual('abcde'.split('').map((name) => `${name}.example`));
+    for (const { id, timestamp } of items) {
+      expect(id).toMatch(/^[0-9a-f]{32}$/);
+      expect(timestamp >= before && timestamp <= Date.now()).toBe(true);
+    }
+    const part = (query: string) => api.getJson<HostList>(`waf/instance?${query}`);
+    expect(await part('offset=1&limit=2')).toEqual({ total: 5, items: items.slice(1, 3) });
+    expect(await part('limit=1')).toEqual({ total: 5, items: items.slice(0, 1) });
+    expect(await part('offset=4')).toEqual({ total: 5, items: items.slice(4) });
+    expect(await part('offset=9')).toEqual({ total: 5, items: [] });
+  });
+
+  test('a part of the name finds a host, and the total is that of the found ones', async () => {
+    await ingest(['www.shop.example', 'shop.test', 'blog.example'].map((host) => ({ time: T, host })));
+    const { total, items } = await api.getJson<HostList>('waf/instance?hostname=shop&limit=1');
+    expect(total).toBe(2);
+    expect(items.map(({ hostname }) => hostname)).toEqual(['shop.test']);
+    expect(await api.getJson('waf/instance?hostname=nothing')).toEqual({ total: 0, items: [] });
+  });
+});
+
+describe('host names from logs', () => {
+  test('case, port and a final dot make no other host', async () => {
+    await ingest(['Shop.Example', 'shop.example:8443', 'shop.example.'].map((host) => ({ time: T, host })));
+    const ids = await api.hostIds();
+    expect([...ids.keys()]).toEqual(['shop.example']);
+    expect(await requestsOf(`&hosts=${ids.get('shop.example')}`)).toBe(3);
+  });
+
+  test('beyond the limit of the project they are counted in its total only', async () => {
+    const names = ['one.example', 'two.example', 'three.example', 'one.example'];
+    const { stdout } = await ingest(
+      names.map((host) => ({ time: T, host })),
+      '--hosts-max',
+      '2',
+    );
+    expect(stdout).toMatch(/of no known host +1/);
+    const ids = await api.hostIds();
+    expect([...ids.keys()]).toEqual(['one.example', 'two.example']);
+    expect(await requestsOf()).toBe(4);
+    expect(await requestsOf(`&hosts=${[...ids.values()].join(',')}`)).toBe(3);
+  });
+
+  test('a source can be set to count registered hosts only', async () => {
+    const { id } = await sandbox.runJson<{ id: string }>(
+      'host',
+      'add',
+      'shop.example',
+      '--project',
+      api.project,
+    );
+    const events = ['shop.example', 'evil.example'].map((host) => ({ time: T, host }));
+    await ingest(events, '--hosts-max', '0');
+    expect([...(await api.hostIds()).keys()]).toEqual(['shop.example']);
+    expect(await requestsOf(`&hosts=${id}`)).toBe(1);
+    expect(await requestsOf()).toBe(2);
+  });
+
+  test('an event may name its host by the registered ID', async () => {
+    await sandbox.runJson('host', 'add', 'shop.example', '--id', 'shop-1', '--project', api.project);
+    await ingest([{ time: T, host_id: 'shop-1' }]);
+    expect(await requestsOf('&hosts=shop-1')).toBe(1);
+  });
+});
+
+describe('the list of log sources', () => {
+  test('a new project has none', async () => {
+    expect(await api.getJson('connections')).toEqual({ total: 0, items: [] });
+  });
+
+  test('each tells what it has sent, what was not counted and why, and when it was heard from', async () => {
+    await ingest(
+      [
+        { time: T + 5, host: 'a.example' },
+        { time: T, host: 'b.example', attack: 'cc', count: 100 },
+        { time: 'yesterday' },
+        { time: T, attack: 'magic' },
+        { time: T, attack: 'magic' },
+      ],
+      '--source',
+      'edge',
+    );
+    await ingest([{ time: T + 9, host: 'a.example' }], '--source', 'edge');
+    await ingest([{ time: T - 7 }], '--source', 'office');
+    const ids = await api.hostIds();
+    const list = await api.getJson<SourceList>('connections');
+    const id = expect.stringMatching(/^[0-9a-f]{32}$/);
+    const format = 'events';
+    expect(list).toEqual({
+      total: 2,
+      items: [
+        {
+          id,
+          name: 'edge',
+          format,
+          hosts: [...ids.values()].sort(),
+          events: 3,
+          dropped: { bad_time: 1, bad_attack: 2 },
+          first_seen: T,
+          last_seen: T + 9,
+        },
+        {
+          id,
+          name: 'office',
+          format,
+          hosts: [],
+          events: 1,
+          dropped: {},
+          first_seen: T - 7,
+          last_seen: T - 7,
+        },
+      ],
+    });
+    expect(list.items[0]?.id).not.toBe(list.items[1]?.id);
+  });
+});
+
+test('nothing of one project shows in another', async () => {
+  const { id: other } = await sandbox.runJson<{ id: string }>('project', 'add', 'other');
+  await sandbox.ingest(other, [{ time: T, host: 'a.example', attack: 'xss' }], ...KEEP_ALL);
+  const hosts = await sandbox.runJson<{ id: string }[]>('host', 'list', '--project', other);
+  expect(hosts).toHaveLength(1);
+  expect(await requestsOf()).toBe(0);
+  expect(await requestsOf(`&hosts=${hosts[0]?.id}`)).toBe(0);
+  expect(sum(await api.distribution(DAY))).toBe(0);
+  expect(await api.getJson('waf/instance')).toEqual({ total: 0, items: [] });
+  expect(await api.getJson('connections')).toEqual({ total: 0, items: [] });
+});
+
+test('counts far beyond 2^32 are exact', async () => {
+  await ingest(
+    Array.from({ length: 5_001 }, (_, i) => ({ time: T + i, attack: 'cc', count: 1_000_000 - (i % 2) })),
+  );
+  const exact = 5_001 * 1_000_000 - 2_500;
+  expect(await requestsOf()).toBe(exact);
+  expect((await api.distribution(DAY)).cc).toBe(exact);
+});

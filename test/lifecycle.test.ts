@@ -1,0 +1,148 @@
+/** How the service stops, and what it writes to its log on the way. */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { askToken, call, tokenRequest } from './api.ts';
+import { beginTokenRequest, Connection, stopsListening } from './connection.ts';
+import { eventually, wholeLines } from './process.ts';
+import { Sandbox } from './sandbox.ts';
+
+let sandbox: Sandbox;
+const connections: Connection[] = [];
+beforeEach(() => {
+  sandbox = new Sandbox();
+});
+afterEach(async () => {
+  for (const connection of connections.splice(0)) connection.end();
+  await sandbox.clear();
+});
+
+async function open(connecting: Promise<Connection>): Promise<Connection> {
+  const connection = await connecting;
+  connections.push(connection);
+  return connection;
+}
+
+describe('on SIGTERM', () => {
+  test('what is in flight is answered, nothing new is accepted, and the status is 0', async () => {
+    const { installation, server } = await sandbox.service();
+    const body = JSON.stringify(tokenRequest(installation));
+    const begin = () => open(beginTokenRequest(server.address, body));
+    const slow = await Promise.all(Array.from({ length: 10 }, begin));
+    for (const connection of slow) connection.send(body.slice(0, 20));
+    server.process.signal('SIGTERM');
+    await stopsListening(server.address);
+    for (const connection of slow) connection.send(body.slice(20));
+    for (const connection of slow) {
+      await connection.hears('HTTP/1.1 201 Created');
+      await connection.hears('"catalog"');
+      connection.end();
+    }
+    expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
+  });
+
+  test('after the answer to what was in flight the connection is closed, and the process ends', async () => {
+    const { installation, server } = await sandbox.service();
+    const body = JSON.stringify(tokenRequest(installation));
+    const slow = await open(beginTokenRequest(server.address, body));
+    server.process.signal('SIGTERM');
+    await stopsListening(server.address);
+    slow.send(body);
+    expect(await slow.rest()).toContain('201 Created');
+    expect((await server.process.end(10_000)).status).toBe(0);
+  });
+
+  test('an idle connection does not hold it up', async () => {
+    const { api, server } = await sandbox.service();
+    // The agent of Node.js keeps connections alive; this one is idle now.
+    expect((await api.get('connections')).status).toBe(200);
+    server.process.signal('SIGTERM');
+    expect((await server.process.end(10_000)).status).toBe(0);
+  });
+
+  test('a connection on which nothing was ever sent does not hold it up', async () => {
+    const { server } = await sandbox.service();
+    await open(Connection.open(server.address));
+    server.process.signal('SIGTERM');
+    expect((await server.process.end(10_000)).status).toBe(0);
+  });
+
+  test('a request that comes on an old connection while it stops is answered, or refused like any other', async () => {
+    const { installation, server } = await sandbox.service();
+    const body = JSON.stringify(tokenRequest(installation));
+    const late = await open(Connection.open(server.address));
+    late.send('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n');
+    await late.hears('"status":"ok"');
+    // Something in flight keeps the process up until the late request has come.
+    const slow = await open(beginTokenRequest(server.address, body));
+    server.process.signal('SIGTERM');
+    await stopsListening(server.address);
+    late.send('Host: x\r\n\r\n');
+    const answer = (await late.rest()).split('"status":"ok"}').slice(1).join('"status":"ok"}');
+    expect(answer).toMatch(/^X-Request-Id: \S+\r$/im);
+    expect(answer).toMatch(/^HTTP\/1\.1 (?:200 .*"status":"ok"|503 .*"error_code":"WAF\.5001")/s);
+    slow.send(body);
+    expect(await slow.rest()).toContain('201 Created');
+    expect((await server.process.end()).status).toBe(0);
+  });
+
+  test('SIGINT, as Ctrl-C sends it, means the same', async () => {
+    const server = await sandbox.serve();
+    server.process.signal('SIGINT');
+    expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
+  });
+
+  test('an ingest ends after the batch at hand, says how far it came, and goes on from there the next time', async () => {
+    const { installation, api } = await sandbox.service();
+    const now = Date.now();
+    const line = (i: number) => `${JSON.stringify({ time: now - i, padding: 'x'.repeat(500) })}\n`;
+    const file = sandbox.write('long', Array.from({ length: 40_000 }, (_, i) => line(i)).join(''));
+    const args = ['ingest', '--data', sandbox.data, '--project', installation.project_id, file];
+    const counted = async () => {
+      const { items } = await api.getJson<{ items: { events: number }[] }>('connections');
+      return items[0]?.events;
+    };
+    const run = sandbox.start(args);
+    await eventually(counted, 'the first batch');
+    run.signal('SIGTERM');
+    const { status, stdout } = await run.end();
+    expect(status).toBe(1);
+    expect(stdout).toMatch(new RegExp(`^accepted +${await counted()}$`, 'm'));
+    expect((await sandbox.run(args)).status).toBe(0);
+    expect(await counted()).toBe(40_000);
+  });
+});
+
+describe('the log', () => {
+  test('it has a JSON line for each answer, with the request ID that the caller got', async () => {
+    const { api, server } = await sandbox.service();
+    const answers = [
+      await api.get('waf/event/timeline?from=0&to=1'),
+      await api.get('waf/event/timeline?from=x'),
+      await call(server.address, '/nowhere?secret=1'),
+    ];
+    server.process.signal('SIGTERM');
+    const { stderr } = await server.process.end();
+    const lines = wholeLines(stderr).map((line): Record<string, unknown> => JSON.parse(line));
+    for (const { status, headers } of answers) {
+      const found = lines.filter(({ reqId }) => reqId === headers['x-request-id']);
+      expect(found).toMatchObject([{ status, method: 'GET' }]);
+    }
+  });
+
+  test('no password and no token stands in it', async () => {
+    const { installation, api, server } = await sandbox.service('--log-level', 'debug');
+    const { password } = installation;
+    await askToken(server.address, tokenRequest({ ...installation, password: `wrong${password}` }));
+    await askToken(server.address, `{"password": "${password}"`);
+    await api.get('connections');
+    await api.get(`waf/event/timeline?from=0&to=1&hosts=${api.token}`);
+    await call(server.address, `/v1/other/connections?X-Auth-Token=${api.token}`, {
+      headers: { 'X-Auth-Token': `${api.token}x`, Authorization: `Basic ${password}` },
+    });
+    server.process.signal('SIGTERM');
+    const { stdout, stderr } = await server.process.end();
+    expect(wholeLines(stderr).length).toBeGreaterThan(5);
+    for (const secret of [password, api.token, api.token.split('.').at(-1) ?? api.token]) {
+      expect(stdout + stderr).not.toContain(secret);
+    }
+  });
+});

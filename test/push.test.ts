@@ -1,0 +1,228 @@
+/** Log lines by HTTP. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { sign } from '@wafstat/signer';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Answer, type Api, call, login, sum } from './api.ts';
+import { eventually } from './process.ts';
+import { Random } from './random.ts';
+import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
+
+const START = Date.now() - 3_600_000;
+const sandbox = new Sandbox();
+let installation: Installation;
+let server: Server;
+let api: Api;
+let project: { id: string; name: string };
+let projects = 0;
+
+beforeAll(async () => {
+  installation = await sandbox.init();
+  server = await sandbox.serve();
+});
+
+afterAll(() => sandbox.clear());
+
+beforeEach(async () => {
+  project = await sandbox.runJson('project', 'add', `p${++projects}`);
+  api = await login(server.address, { ...installation, project_id: project.id });
+});
+
+interface Pushed {
+  accepted: number;
+  dropped: Record<string, number>;
+  first_drops: { line: number; reason: string; text: string }[];
+  duplicate: boolean;
+}
+
+async function push(
+  body: string | Buffer,
+  query = '',
+  headers: Record<string, string> = {},
+): Promise<Answer & { json: Pushed }> {
+  const answer = await call(server.address, `/ingest/v1/${project.id}${query}`, {
+    method: 'POST',
+    headers: { 'X-Auth-Token': api.token, ...headers },
+    body,
+  });
+  return { ...answer, json: JSON.parse(answer.text) };
+}
+
+async function requests(caller = api): Promise<number> {
+  return sum((await caller.timeline(`from=${START}&to=${START + 1_000_000}`)).requests);
+}
+
+const events = (count: number, first = 0) =>
+  Array.from({ length: count }, (_, i) => ({ time: START + first + i, host: 'a.example.com' }));
+
+describe('lines by HTTP', () => {
+  test('are counted when the answer comes, and what was dropped is told', async () => {
+    const { status, json } = await push(
+      `${ndjson(events(3))}nonsense\n${ndjson(events(2, 3))}`,
+      '?source=edge&format=events',
+    );
+    expect(status).toBe(200);
+    expect(json).toMatchObject({
+      accepted: 5,
+      dropped: { not_json: 1 },
+      first_drops: [{ line: 4, reason: 'not_json', text: 'nonsense' }],
+      duplicate: false,
+    });
+    expect(await requests()).toBe(5);
+    const { items } = await api.getJson<{ items: object[] }>('connections');
+    expect(items).toMatchObject([{ name: 'edge', format: 'events', events: 5, dropped: { not_json: 1 } }]);
+  });
+
+  test('may come packed', async () => {
+    const { json } = await push(gzipSync(ndjson(events(1_000))), '', { 'Content-Encoding': 'gzip' });
+    expect(json.accepted).toBe(1_000);
+    const broken = await push('not gzip', '', { 'Content-Encoding': 'gzip' });
+    expect([broken.status, JSON.parse(broken.text).error_code]).toEqual([400, 'WAF.1001']);
+    const bomb = await push(gzipSync(Buffer.alloc(140 * 1_048_576)), '', { 'Content-Encoding': 'gzip' });
+    expect([bomb.status, JSON.parse(bomb.text).error_code]).toEqual([413, 'WAF.7001']);
+  });
+
+  test('with the same Idempotency-Key count once, under one source', async () => {
+    const headers = { 'Idempotency-Key': 'batch 1' };
+    expect((await push(ndjson(events(3)), '', headers)).json).toMatchObject({
+      accepted: 3,
+      duplicate: false,
+    });
+    expect((await push(ndjson(events(3)), '', headers)).json).toMatchObject({ accepted: 0, duplicate: true });
+    expect((await push(ndjson(events(3)), '?source=other', headers)).json).toMatchObject({ accepted: 3 });
+    expect((await push(ndjson(events(3)))).json).toMatchObject({ accepted: 3 });
+    expect((await push(ndjson(events(3)))).json).toMatchObject({ accepted: 3 });
+    expect(await requests()).toBe(12);
+  });
+
+  test('need the role to send them, by token or by signature', async () => {
+    const add = async (name: string, role: string) => {
+      const { password } = await sandbox.runJson<{ password: string }>(
+        'user',
+        'add',
+        name,
+        '--role',
+        role,
+        '--project',
+        project.id,
+      );
+      return { ...installation, project_id: project.id, user: name, password };
+    };
+    const reader = await login(server.address, await add(`reader${projects}`, 'reader'));
+    const refused = await push(ndjson(events(1)), '', { 'X-Auth-Token': reader.token });
+    expect([refused.status, JSON.parse(refused.text).error_code]).toEqual([403, 'WAF.9002']);
+    await add(`sender${projects}`, 'ingest');
+    const key = await sandbox.runJson<{ access: string; secret: string }>(
+      'key',
+      'add',
+      '--user',
+      `sender${projects}`,
+    );
+    const path = `/ingest/v1/${project.id}?source=signed`;
+    const body = ndjson(events(2));
+    const headers = await sign({ method: 'POST', url: `${server.address}${path}`, body }, key);
+    const sent = await call(server.address, path, { method: 'POST', headers: { ...headers }, body });
+    expect([sent.status, JSON.parse(sent.text).accepted]).toEqual([200, 2]);
+    const changed = await call(server.address, path, {
+      method: 'POST',
+      headers: { ...headers },
+      body: `${body}${body}`,
+    });
+    expect(changed.status).toBe(401);
+  });
+
+  test('can be restricted to registered hosts', async () => {
+    await sandbox.runJson('host', 'add', 'known.example.com', '--project', project.id);
+    const body = ndjson([
+      { time: START, host: 'known.example.com' },
+      { time: START, host: 'unknown.example.com' },
+    ]);
+    expect((await push(body, '?hosts=registered')).json.accepted).toBe(2);
+    expect([...(await api.hostIds()).keys()]).toEqual(['known.example.com']);
+    expect(await requests()).toBe(2);
+  });
+
+  test.each([
+    ['?format=none', /^format is 'none', but must be one of auto, /],
+    ['?timezone=8', /^timezone is '8'/],
+    ['?hosts=some', /^hosts is 'some', but must be one of auto, registered/],
+    [`?source=${'x'.repeat(129)}`, /^source must have 1 to 128 characters/],
+  ])('with %s are refused by the name of the parameter', async (query, message) => {
+    const { status, text } = await push(ndjson(events(1)), query);
+    expect(status).toBe(400);
+    expect(JSON.parse(text).error_msg).toMatch(message);
+  });
+
+  test('beyond what the service can hold are turned away, and accepted when there is room again', async () => {
+    const held = await Promise.all(Array.from({ length: 5 }, () => announce(12_500_000)));
+    const body = ndjson(events(120_000));
+    const refused = await push(body);
+    expect([refused.status, refused.headers['retry-after']]).toEqual([429, '1']);
+    expect(JSON.parse(refused.text).error_code).toBe('WAF.3004');
+    for (const socket of held) socket.destroy();
+    const accepted = await eventually(async () => {
+      const answer = await push(body);
+      return answer.status === 200 ? answer : undefined;
+    }, 'room for another body');
+    expect(accepted.json.accepted).toBe(120_000);
+    expect(await requests()).toBe(120_000);
+  });
+});
+
+/** A sender that says how much is to come, and sends next to nothing of it. */
+async function announce(bytes: number): Promise<Socket> {
+  const { hostname, port } = new URL(server.address);
+  const socket = connect(Number(port), hostname);
+  await once(socket, 'connect');
+  socket.write(
+    `POST /ingest/v1/${project.id} HTTP/1.1\r\nHost: ${hostname}\r\nX-Auth-Token: ${api.token}\r\n`,
+  );
+  socket.write(`Expect: 100-continue\r\nContent-Length: ${bytes}\r\n\r\n`);
+  // The server says that it goes on when it has read the headers.
+  await once(socket, 'data');
+  return socket;
+}
+
+test('kill -9 of the server under push, 25 times at random: what was answered is counted, and a retry counts once', async () => {
+  const random = new Random(3);
+  const own = new Sandbox();
+  try {
+    const installed = await own.init();
+    let batch = 0;
+    let running = await own.serve();
+    let caller = await login(running.address, installed);
+    for (let kills = 0; kills < 25; ) {
+      const killing = setTimeout(() => running.process.signal('SIGKILL'), 20 + random.next() * 150);
+      try {
+        for (;;) {
+          const answer = await call(running.address, `/ingest/v1/${installed.project_id}`, {
+            method: 'POST',
+            headers: { 'X-Auth-Token': caller.token, 'Idempotency-Key': `batch ${batch}` },
+            body: ndjson(events(100)),
+          });
+          expect(answer.status).toBe(200);
+          batch++;
+        }
+      } catch (error) {
+        // The connection broke: the same batch is sent again to the next server.
+        if (!/ECONN|hang up|EPIPE/.test(String(error))) throw error;
+        clearTimeout(killing);
+        await running.process.kill();
+        kills++;
+        running = await own.serve();
+        caller = await login(running.address, installed);
+      }
+    }
+    const last = await call(running.address, `/ingest/v1/${installed.project_id}`, {
+      method: 'POST',
+      headers: { 'X-Auth-Token': caller.token, 'Idempotency-Key': `batch ${batch}` },
+      body: ndjson(events(100)),
+    });
+    expect(last.status).toBe(200);
+    expect(batch).toBeGreaterThan(0);
+    expect(await requests(caller)).toBe((batch + 1) * 100);
+  } finally {
+    await own.clear();
+  }
+});

@@ -1,0 +1,84 @@
+/** `recent`: named spans of local days. The server's clock is the real one, so the time zone is chosen to suit it. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Api, sum } from './api.ts';
+import { timezoneText } from './oracle.ts';
+import { Sandbox } from './sandbox.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Where it is about noon now, so that no test meets a midnight; and off the hour, so that UTC's days do not fit. */
+const offset_minutes = (() => {
+  const minutesToNoon = 12 * 60 - Math.floor((Date.now() % DAY_MS) / MINUTE_MS);
+  const offset = Math.round(minutesToNoon / 15) * 15;
+  return offset % 60 === 0 ? offset + 15 : offset;
+})();
+const today =
+  Math.floor((Date.now() + offset_minutes * MINUTE_MS) / DAY_MS) * DAY_MS - offset_minutes * MINUTE_MS;
+const timezone = `timezone=${encodeURIComponent(timezoneText(offset_minutes))}`;
+
+const SPANS = [
+  { recent: 'today', from: today, interval_ms: MINUTE_MS },
+  { recent: 'yesterday', from: today - DAY_MS, to: today, interval_ms: MINUTE_MS },
+  { recent: '3days', from: today - 2 * DAY_MS, interval_ms: 5 * MINUTE_MS },
+  { recent: '1week', from: today - 6 * DAY_MS, interval_ms: 10 * MINUTE_MS },
+  { recent: '1month', from: today - 29 * DAY_MS, interval_ms: HOUR_MS },
+];
+
+const sandbox = new Sandbox();
+let api: Api;
+
+beforeAll(async () => {
+  const { installation, api: caller } = await sandbox.service();
+  api = caller;
+  // Around each local midnight of the last 31 days: one event at it, one a millisecond before it.
+  const midnights = Array.from({ length: 31 }, (_, i) => today - i * DAY_MS);
+  const events = midnights.flatMap((time) => [
+    { time, attack: 'xss' },
+    { time: time - 1, attack: 'cc' },
+  ]);
+  await sandbox.ingest(installation.project_id, events);
+});
+afterAll(() => sandbox.clear());
+
+test.each(SPANS)('$recent is a span of local days', async ({ recent, from, to, interval_ms }) => {
+  const before = Date.now();
+  const { requests } = await api.timeline(`recent=${recent}&${timezone}`);
+  const after = Date.now();
+  const end = requests.at(-1)?.time ?? 0;
+  if (to === undefined) expect(end >= before && end <= after).toBe(true);
+  else expect(end).toBe(to);
+  expect(requests.map(({ time }) => time)).toEqual([
+    ...Array.from(
+      { length: Math.ceil((end - from) / interval_ms) - 1 },
+      (_, i) => from + (i + 1) * interval_ms,
+    ),
+    end,
+  ]);
+  const days = Math.round((today - from) / DAY_MS) + (to === undefined ? 1 : 0);
+  // Of each day its first millisecond, and the last one of all but an unfinished day.
+  expect(sum(requests)).toBe(days + (to === undefined ? days - 1 : days));
+});
+
+test.each(SPANS)(
+  '$recent means the same days in the distribution, where the time zone may come along',
+  async (span) => {
+    const { attacks } = await api.timeline(`recent=${span.recent}&${timezone}`);
+    expect(sum(await api.distribution(`recent=${span.recent}&${timezone}`))).toBe(sum(attacks));
+  },
+);
+
+test('without a time zone the days are those of UTC', async () => {
+  const { requests } = await api.timeline('recent=yesterday');
+  expect((requests.at(-1)?.time ?? 1) % DAY_MS).toBe(0);
+  expect(requests).toHaveLength(1_440);
+});
+
+test('it wins over from and to, whatever they hold', async () => {
+  const alone = await api.get(`waf/event/timeline?recent=yesterday&${timezone}`);
+  for (const others of ['from=1&to=2', 'from=2&to=1', 'from=never', 'to=1&to=2']) {
+    const both = await api.get(`waf/event/timeline?${others}&recent=yesterday&${timezone}`);
+    expect(both.text).toBe(alone.text);
+  }
+});

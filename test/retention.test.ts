@@ -1,0 +1,48 @@
+/** What is older than the retention time is neither counted nor kept. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { login, sum } from './api.ts';
+import { eventually } from './process.ts';
+import { Sandbox } from './sandbox.ts';
+
+const HOUR_MS = 3_600_000;
+
+let sandbox: Sandbox;
+beforeEach(() => {
+  sandbox = new Sandbox();
+});
+afterEach(() => sandbox.clear());
+
+test('a server with a shorter retention time forgets what is older, and lets nothing as old in again', async () => {
+  const now = Date.now();
+  const times = [now - 50 * HOUR_MS, now - 20 * HOUR_MS, now - 3 * HOUR_MS, now - 1_000];
+  const installation = await sandbox.init();
+  await sandbox.ingest(
+    installation.project_id,
+    times.map((time) => ({ time, host: 'a.example', attack: 'xss' })),
+  );
+
+  const { address } = await sandbox.serve(['--retention', '10h']);
+  const api = await login(address, installation);
+  const [id] = (await api.hostIds()).values();
+  const all = `from=${now - 100 * HOUR_MS}&to=${now + 1}`;
+  const count = async (filter: string) => sum((await api.timeline(`${all}${filter}`)).requests);
+  await eventually(async () => (await count('')) === 2 || undefined, 'the old events to be forgotten');
+  expect(await count(`&hosts=${id}`)).toBe(2);
+  expect(await api.distribution(all)).toMatchObject({ xss: 2 });
+
+  const late = [now - 49 * HOUR_MS, now - 4 * HOUR_MS].map((time) => ({ time }));
+  const { stdout } = await sandbox.ingest(installation.project_id, late, '--source', 'late');
+  expect(stdout).toMatch(/^accepted +1$/m);
+  expect(stdout).toMatch(/^ +too_old +1$/m);
+  expect(await count('')).toBe(3);
+});
+
+test('ingest refuses what is older than its own retention time', async () => {
+  const { api, installation } = await sandbox.service();
+  const now = Date.now();
+  const events = [now - 5 * HOUR_MS, now - HOUR_MS].map((time) => ({ time }));
+  const { stdout, stderr } = await sandbox.ingest(installation.project_id, events, '--retention', '2h');
+  expect(stdout).toMatch(/^ +too_old +1$/m);
+  expect(stderr).toContain('line 1: ');
+  expect(await api.getJson('connections')).toMatchObject({ items: [{ events: 1, dropped: { too_old: 1 } }] });
+});

@@ -1,0 +1,159 @@
+/** The call that issues a token: the body of the specification, and the answer of the API family's identity service. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Api, askToken, call, login, tokenRequest } from './api.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
+
+const sandbox = new Sandbox();
+let installation: Installation;
+let server: Server;
+
+beforeAll(async () => {
+  installation = await sandbox.init('--domain', 'acme', '--project', 'shop', '--user', 'alice');
+  server = await sandbox.serve(['--region', 'north']);
+});
+afterAll(() => sandbox.clear());
+
+/** Whether a token opens the statistics of the project. */
+async function opens(token: unknown): Promise<number> {
+  const { address } = server;
+  return (await new Api(address, installation.project_id, String(token)).get('connections')).status;
+}
+
+test('the body of the specification gets a token for the project, in X-Subject-Token', async () => {
+  const answer = await askToken(server.address, tokenRequest(installation));
+  expect(answer.status).toBe(201);
+  expect(answer.headers['content-type']).toMatch(/^application\/json/);
+  expect(await opens(answer.headers['x-subject-token'])).toBe(200);
+});
+
+test('the answer tells whom it was given to, what for, until when, and where the services are', async () => {
+  const { text } = await askToken(server.address, tokenRequest(installation));
+  const { domain_id, project_id, user_id } = installation;
+  const domain = { id: domain_id, name: 'acme' };
+  const endpoint = (url: unknown) => ({
+    id: expect.any(String),
+    interface: 'public',
+    region: 'north',
+    region_id: 'north',
+    url,
+  });
+  const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/);
+  const service = (type: string, url: unknown) =>
+    expect.objectContaining({ type, name: expect.any(String), endpoints: [endpoint(url)] });
+  expect(JSON.parse(text)).toEqual({
+    token: {
+      methods: ['password'],
+      issued_at: time,
+      expires_at: time,
+      user: { id: user_id, name: 'alice', domain, password_expires_at: null },
+      project: { id: project_id, name: 'shop', domain },
+      roles: expect.arrayContaining([{ id: expect.any(String), name: expect.any(String) }]),
+      catalog: [
+        service('identity', expect.stringContaining(server.address)),
+        // The bare base address: no version, no slash at its end.
+        service('waf', server.address),
+      ],
+    },
+  });
+});
+
+test('a token is valid for 24 hours from its issue', async () => {
+  const before = Date.now();
+  const { text } = await askToken(server.address, tokenRequest(installation));
+  const { issued_at, expires_at } = JSON.parse(text).token;
+  expect(Date.parse(expires_at) - Date.parse(issued_at)).toBe(24 * 3_600_000);
+  expect(Date.parse(issued_at) >= before && Date.parse(issued_at) <= Date.now()).toBe(true);
+});
+
+test('a new token does not void an older one', async () => {
+  const older = await login(server.address, installation);
+  await login(server.address, installation);
+  expect(await opens(older.token)).toBe(200);
+});
+
+describe('who and what for can be said in several ways', () => {
+  test.each<[string, (made: Installation) => object]>([
+    ['user name and domain name', () => ({ name: 'alice', domain: { name: 'acme' } })],
+    ['user name and domain ID', ({ domain_id }) => ({ name: 'alice', domain: { id: domain_id } })],
+    ['user ID', ({ user_id }) => ({ id: user_id })],
+  ])('the user by %s', async (_, user) => {
+    const body = tokenRequest(installation);
+    const password = { user: { ...user(installation), password: installation.password } };
+    const identity = { methods: ['password'], password };
+    const answer = await askToken(server.address, { auth: { ...body.auth, identity } });
+    expect(answer.status).toBe(201);
+    expect(await opens(answer.headers['x-subject-token'])).toBe(200);
+  });
+
+  test.each<[string, (made: Installation) => object]>([
+    ['ID', ({ project_id }) => ({ id: project_id })],
+    ['name and domain name', () => ({ name: 'shop', domain: { name: 'acme' } })],
+    ['name and domain ID', ({ domain_id }) => ({ name: 'shop', domain: { id: domain_id } })],
+  ])('the project by %s', async (_, project) => {
+    const { auth } = tokenRequest(installation);
+    const scope = { project: project(installation) };
+    const answer = await askToken(server.address, { auth: { ...auth, scope } });
+    expect(answer.status).toBe(201);
+    expect(await opens(answer.headers['x-subject-token'])).toBe(200);
+  });
+});
+
+describe('what is refused', () => {
+  const refusal = async (body: unknown) => {
+    const { status, text } = await askToken(server.address, body);
+    const { error, ...rest } = JSON.parse(text);
+    expect(rest).toEqual({});
+    expect(error.code).toBe(status);
+    return { status, title: error.title, message: error.message };
+  };
+
+  test('a wrong password and an unknown user get the very same answer', async () => {
+    const wrong = { ...installation, password: 'guess' };
+    const first = await refusal(tokenRequest(wrong));
+    expect(first).toEqual({ status: 401, title: 'Unauthorized', message: expect.stringMatching(/password/) });
+    expect(await refusal(tokenRequest({ ...wrong, user: 'nobody' }))).toEqual(first);
+    expect(await refusal(tokenRequest({ ...wrong, domain: 'nowhere' }))).toEqual(first);
+    expect(await refusal(tokenRequest({ ...wrong, password: 'x'.repeat(5_000) }))).toEqual(first);
+  });
+
+  test('a project that does not exist is not told from one that is not the caller’s', async () => {
+    const { status } = await refusal(tokenRequest({ ...installation, project_id: 'f'.repeat(32) }));
+    expect(status).toBe(401);
+  });
+
+  test.each<[string, (body: ReturnType<typeof tokenRequest>) => unknown]>([
+    ['auth.scope.project', ({ auth }) => ({ auth: { identity: auth.identity } })],
+    ['auth.scope.project', ({ auth }) => ({ auth: { ...auth, scope: {} } })],
+    [
+      'auth.identity.methods',
+      ({ auth }) => ({ auth: { ...auth, identity: { ...auth.identity, methods: [] } } }),
+    ],
+    ['auth.identity.password.user.password', ({ auth }) => withUser(auth, { password: 5 })],
+    ['auth.identity.password.user.name', ({ auth }) => withUser(auth, { name: '' })],
+    ['auth.identity.password.user.domain', ({ auth }) => withUser(auth, { domain: {} })],
+    ['auth', () => []],
+    ['auth', () => null],
+    ['JSON', () => '{"auth":'],
+    ['body', () => ''],
+  ])('a body without its %s is a 400 that names it', async (name, spoil) => {
+    const { status, title, message } = await refusal(spoil(tokenRequest(installation)));
+    expect(status).toBe(400);
+    expect(title).toBe('Bad Request');
+    expect(message).toContain(name);
+  });
+
+  test('another method is a 405, another path of identity a 404, in the shape of identity', async () => {
+    const put = await call(server.address, '/v3/auth/tokens', { method: 'PUT' });
+    expect(put.status).toBe(405);
+    expect(put.headers.allow).toContain('POST');
+    expect(JSON.parse(put.text).error.code).toBe(405);
+    const path = await call(server.address, '/v3/no/such/path');
+    expect(path.status).toBe(404);
+    expect(JSON.parse(path.text).error).toMatchObject({ code: 404, title: 'Not Found' });
+  });
+});
+
+function withUser(auth: ReturnType<typeof tokenRequest>['auth'], fields: object) {
+  const user = { ...auth.identity.password.user, ...fields };
+  return { auth: { ...auth, identity: { ...auth.identity, password: { user } } } };
+}

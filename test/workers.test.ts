@@ -1,0 +1,114 @@
+/** Several processes behind one port. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { call, login, tokenRequest } from './api.ts';
+import { beginTokenRequest, stopsListening } from './connection.ts';
+import { eventually, wholeLines } from './process.ts';
+import { Sandbox, type Server } from './sandbox.ts';
+
+const TWO = ['--workers', '2'];
+
+let sandbox: Sandbox;
+beforeEach(() => {
+  sandbox = new Sandbox();
+});
+afterEach(() => sandbox.clear());
+
+/** The processes that have answered so far, by the log. */
+function answering({ process: { stderr } }: Server): Set<number> {
+  const lines = wholeLines(stderr).map((line): { pid: number; status?: number } => JSON.parse(line));
+  return new Set(lines.filter(({ status }) => status !== undefined).map(({ pid }) => pid));
+}
+
+/** Calls, each on a connection of its own, until so many processes have answered. */
+function callUntilAnsweredBy(server: Server, count: number): Promise<number[]> {
+  return eventually(async () => {
+    const { status } = await call(server.address, '/healthz', { headers: { connection: 'close' } });
+    expect(status).toBe(200);
+    const pids = answering(server);
+    return pids.size >= count ? [...pids] : undefined;
+  }, `answers of ${count} processes`);
+}
+
+function runs(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const allGone = (pids: readonly number[]) =>
+  eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers');
+
+test('both answer, and where they listen is said once', async () => {
+  const installation = await sandbox.init();
+  const server = await sandbox.serve(TWO);
+  const pids = await callUntilAnsweredBy(server, 2);
+  expect(pids).not.toContain(server.process.pid);
+  expect(server.process.stdout.match(/wafstat listens on/g)).toHaveLength(1);
+  // A token that one has issued is good for the other.
+  const api = await login(server.address, installation);
+  for (let i = 0; i < 10; i++) {
+    expect((await api.get('connections', { headers: { connection: 'close' } })).status).toBe(200);
+  }
+  server.process.signal('SIGTERM');
+  expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
+  await allGone(pids);
+});
+
+test('the first start makes the installation once, not once for each', async () => {
+  const { process } = await sandbox.serve(TWO);
+  expect(process.stdout.match(/^password /gm)).toHaveLength(1);
+});
+
+test('one that is killed is replaced, and the other answers all the while', async () => {
+  await sandbox.init();
+  const server = await sandbox.serve(TWO);
+  const [victim = 0] = await callUntilAnsweredBy(server, 2);
+  process.kill(victim, 'SIGKILL');
+  await allGone([victim]);
+  const pids = await callUntilAnsweredBy(server, 3);
+  server.process.signal('SIGTERM');
+  expect((await server.process.end()).status).toBe(0);
+  await allGone(pids);
+});
+
+test('none outlives the parent', async () => {
+  await sandbox.init();
+  const server = await sandbox.serve(TWO);
+  const pids = await callUntilAnsweredBy(server, 2);
+  await server.process.kill();
+  await allGone(pids);
+});
+
+test.each([
+  ['the parent', 'signal'],
+  ['the whole process group, as init systems do', 'signalGroup'],
+] as const)('SIGTERM to %s: what is in flight is answered before all of them end', async (_, signal) => {
+  const installation = await sandbox.init();
+  const server = await sandbox.serve(TWO, { group: true });
+  const pids = await callUntilAnsweredBy(server, 2);
+  const body = JSON.stringify(tokenRequest(installation));
+  const slow = await beginTokenRequest(server.address, body);
+  try {
+    server.process[signal]('SIGTERM');
+    await stopsListening(server.address);
+    // The worker that has nothing to do is the first to go.
+    await eventually(() => pids.some((pid) => !runs(pid)) || undefined, 'the end of a worker');
+    slow.send(body);
+    await slow.hears('201 Created');
+    expect(await server.process.end(10_000)).toMatchObject({ status: 0, signal: null });
+  } finally {
+    slow.end();
+    await allGone(pids);
+  }
+});
+
+test('a port that is taken ends all of them, with a sentence', async () => {
+  const { address } = await sandbox.serve();
+  const { host } = new URL(address);
+  const { status, stderr } = await sandbox.run(['serve', '--data', sandbox.data, '--listen', host, ...TWO]);
+  expect(status).toBeGreaterThan(0);
+  expect(stderr).toContain(`cannot listen on ${host}`);
+});
