@@ -5,7 +5,16 @@ import { existsSync } from 'node:fs';
 /** A component is there when the command succeeds. */
 export const COMPONENTS = [
   { package: 'curl', probe: ['curl', '--version'] },
+  { package: 'chromium', probe: ['test', '-x', '/usr/bin/chromium'] },
   { package: 'python3-keystoneauth1', probe: ['/usr/bin/python3', '-c', 'import keystoneauth1'] },
+  { package: 'nginx', probe: ['/usr/sbin/nginx', '-v'] },
+  {
+    package: 'libnginx-mod-http-modsecurity',
+    probe: ['test', '-e', '/usr/lib/nginx/modules/ngx_http_modsecurity_module.so'],
+  },
+  { package: 'apache2', probe: ['/usr/sbin/apache2', '-v'] },
+  { package: 'libapache2-mod-security2', probe: ['test', '-e', '/usr/lib/apache2/modules/mod_security2.so'] },
+  { package: 'modsecurity-crs', probe: ['test', '-e', '/usr/share/modsecurity-crs/rules'] },
 ];
 
 export function isThere({ probe: [command, ...args] }) {
@@ -16,7 +25,8 @@ export function isThere({ probe: [command, ...args] }) {
 export function installComponents() {
   const missing = COMPONENTS.filter((component) => !isThere(component)).map((component) => component.package);
   if (missing.length > 0 && existsSync('/usr/bin/apt-get') && process.getuid?.() === 0) {
-    const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+    // RUNLEVEL 1 keeps Debian from starting the web servers: the tests start their own.
+    const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
     const options = { stdio: ['ignore', 'ignore', 'inherit'], env };
     try {
       execFileSync('apt-get', ['update', '-q'], options);

@@ -31,7 +31,8 @@ test('ingest killed twenty times and then run to the end has counted every event
     ndjson(events.map(({ hostname, ...event }) => ({ ...event, host: hostname, padding: PADDING }))),
   );
   const { installation, api } = await sandbox.service();
-  const args = ['ingest', '--data', sandbox.data, '--project', installation.project_id, file];
+  const where = ['--data', sandbox.data, '--project', installation.project_id];
+  const args = ['ingest', ...where, '--format', 'events', file];
 
   for (let kill = 0; kill < KILLS; kill++) {
     const before = await countedEvents(api);

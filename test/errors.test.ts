@@ -202,18 +202,12 @@ describe('403 WAF.9002', () => {
 });
 
 describe('404 WAF.4000', () => {
-  test.each([
-    '/nothing',
-    '/v1',
-    '/v1/p',
-    '/v1/p/waf',
-    '/v1/p/waf/event/timeline/x',
-    '/v2/p/connections',
-    '//',
-    '/healthz/',
-  ])('%s', async (path) => {
-    expectError(await call(api.address, path), 404, 'WAF.4000', path);
-  });
+  test.each(['/nothing', '/v1', '/v1/p', '/v1/p/waf', '/v1/p/waf/event/timeline/x', '/v2/p/connections'])(
+    '%s',
+    async (path) => {
+      expectError(await call(api.address, path), 404, 'WAF.4000', path);
+    },
+  );
 
   test('with a token too', async () => {
     expectError(await api.get('waf/event/nothing'), 404, 'WAF.4000', 'waf/event/nothing');

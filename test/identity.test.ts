@@ -76,7 +76,7 @@ describe('discovery', () => {
 
   test('no JSON client takes the root for an identity service', async () => {
     expect((await call(server.address, '/', { headers: { Accept: 'application/json' } })).status).toBe(404);
-    expect((await call(server.address, '/', { headers: { Accept: 'text/html' } })).status).toBe(200);
+    expect((await call(server.address, '/', { headers: { Accept: 'text/html' } })).status).toBe(302);
   });
 
   test('the catalog names both services in the region, the waf by its bare address', async () => {

@@ -27,8 +27,10 @@ beforeEach(async () => {
   api = await login(server.address, { ...installation, project_id: id });
 });
 
-const ingest = (args: string[], stdin = ''): Promise<Ended> =>
-  sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, ...args], { stdin });
+const ingest = (args: string[], stdin = ''): Promise<Ended> => {
+  const where = ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
+  return sandbox.run(['ingest', ...where, ...args], { stdin });
+};
 const requests = async () => sum((await api.timeline(WINDOW)).requests);
 const seconds = (from: number, n: number) =>
   Array.from({ length: n }, (_, i) => ({ time: NOW - (from + i) * 1_000 }));

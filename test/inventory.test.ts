@@ -99,7 +99,7 @@ describe('host names from logs', () => {
       api.project,
     );
     const events = ['shop.example', 'evil.example'].map((host) => ({ time: T, host }));
-    await ingest(events, '--hosts-max', '0');
+    await ingest(events, '--hosts', 'registered');
     expect([...(await api.hostIds()).keys()]).toEqual(['shop.example']);
     expect(await requestsOf(`&hosts=${id}`)).toBe(1);
     expect(await requestsOf()).toBe(2);

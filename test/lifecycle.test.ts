@@ -95,7 +95,8 @@ describe('on SIGTERM', () => {
     const now = Date.now();
     const line = (i: number) => `${JSON.stringify({ time: now - i, padding: 'x'.repeat(500) })}\n`;
     const file = sandbox.write('long', Array.from({ length: 40_000 }, (_, i) => line(i)).join(''));
-    const args = ['ingest', '--data', sandbox.data, '--project', installation.project_id, file];
+    const where = ['--data', sandbox.data, '--project', installation.project_id];
+    const args = ['ingest', ...where, '--format', 'events', file];
     const counted = async () => {
       const { items } = await api.getJson<{ items: { events: number }[] }>('connections');
       return items[0]?.events;

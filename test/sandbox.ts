@@ -70,7 +70,8 @@ export class Sandbox {
   /** Counts events, given in the normal form, and answers what the command said. */
   async ingest(project: string, events: readonly object[], ...args: string[]): Promise<Ended> {
     const file = this.write(`events-${++this.#files}.ndjson`, ndjson(events));
-    const ended = await this.run(['ingest', '--data', this.data, '--project', project, ...args, file]);
+    const where = ['--data', this.data, '--project', project, '--format', 'events'];
+    const ended = await this.run(['ingest', ...where, ...args, file]);
     if (ended.status !== 0) throw new Error(`ingest failed: ${ended.stderr}`);
     return ended;
   }

@@ -3,7 +3,7 @@ import { renameSync } from 'node:fs';
 import https from 'node:https';
 import { connect, type TLSSocket } from 'node:tls';
 import { generate } from 'selfsigned';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Api, call, login } from './api.ts';
 import { eventually } from './process.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
@@ -13,52 +13,48 @@ interface Certificate {
   private: string;
 }
 
-let sandbox: Sandbox;
-let installation: Installation;
-let first: Certificate;
+const shared = new Sandbox();
+let certificate: Certificate;
 let server: Server;
-let port: number;
+let installation: Installation;
 const sockets: TLSSocket[] = [];
 
-beforeEach(async () => {
-  sandbox = new Sandbox();
-  first = await makeCertificate();
-  installation = await sandbox.init();
-  const pair = [sandbox.write('cert.pem', first.cert), sandbox.write('key.pem', first.private)] as const;
-  server = await sandbox.serve(['--tls-cert', pair[0], '--tls-key', pair[1]]);
-  port = Number(new URL(server.address).port);
+beforeAll(async () => {
+  installation = await shared.init();
+  certificate = await makeCertificate();
+  server = await serveWith(shared, certificate);
 });
-afterEach(async () => {
+afterEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy();
-  await sandbox.clear();
 });
+afterAll(() => shared.clear());
 
 test('with a certificate the address is HTTPS, and everything goes over it', async () => {
   expect(server.address).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/);
-  const api = await login(server.address, installation, { ca: first.cert });
-  expect((await api.get('connections', { ca: first.cert })).status).toBe(200);
+  const api = await login(server.address, installation, { ca: certificate.cert });
+  expect((await api.get('connections', { ca: certificate.cert })).status).toBe(200);
 });
 
 test('plain HTTP is not spoken on that port', async () => {
-  const plain = call(`http://127.0.0.1:${port}`, '/healthz').then(({ status }) => status);
+  const plain = call(server.address.replace('https:', 'http:'), '/healthz').then(({ status }) => status);
   await expect(plain.catch(() => 'no answer')).resolves.not.toBe(200);
-  expect((await call(server.address, '/healthz', { ca: first.cert })).status).toBe(200);
+  expect((await call(server.address, '/healthz', { ca: certificate.cert })).status).toBe(200);
 });
 
 test.each(['TLSv1.2', 'TLSv1.3'] as const)('%s is spoken', async (version) => {
-  const socket = await handshake({ minVersion: version, maxVersion: version });
+  const socket = await handshake(server, { minVersion: version, maxVersion: version });
   expect(socket.getProtocol()).toBe(version);
 });
 
 test.each(['TLSv1', 'TLSv1.1'] as const)('%s is refused', async (version) => {
   // Without this our own side would refuse before the server is asked.
   const ciphers = 'DEFAULT:@SECLEVEL=0';
-  const refused = handshake({ minVersion: version, maxVersion: version, ciphers });
+  const refused = handshake(server, { minVersion: version, maxVersion: version, ciphers });
   await expect(refused).rejects.toMatchObject({ code: 'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION' });
 });
 
 test('several requests go over one connection', async () => {
-  const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca: first.cert });
+  const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca: certificate.cert });
   try {
     const api: Api = await login(server.address, installation, { agent });
     const ports = new Set<number | undefined>();
@@ -74,37 +70,49 @@ test('several requests go over one connection', async () => {
   }
 });
 
-test('a changed certificate is taken up without a restart, and old connections live on', async () => {
-  const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca: first.cert });
-  try {
-    const before = await call(server.address, '/healthz', { agent });
-    const second = await makeCertificate();
-    // The way of renewal tools: written beside, then moved into place.
-    for (const [name, content] of [
-      ['cert.pem', second.cert],
-      ['key.pem', second.private],
-    ] as const) {
-      renameSync(sandbox.write(`new-${name}`, content), sandbox.path(name));
-    }
-    await eventually(async () => (await trusts(second)) || undefined, 'the new certificate');
-    expect(await trusts(first)).toBe(false);
-    const after = await call(server.address, '/healthz', { agent });
-    expect({ status: after.status, port: after.port }).toEqual({ status: 200, port: before.port });
-  } finally {
-    agent.destroy();
-  }
-});
+describe('a changed certificate file', () => {
+  let sandbox: Sandbox;
+  let first: Certificate;
+  let changing: Server;
+  beforeEach(async () => {
+    sandbox = new Sandbox();
+    first = await makeCertificate();
+    changing = await serveWith(sandbox, first);
+  });
+  afterEach(() => sandbox.clear());
 
-test('while a new certificate has not yet its key, the old pair stays in use', async () => {
-  const second = await makeCertificate();
-  sandbox.write('cert.pem', second.cert);
-  await eventually(
-    () => /certificate cannot be used/.test(server.process.stderr) || undefined,
-    'a word in the log',
-  );
-  expect(await trusts(first)).toBe(true);
-  sandbox.write('key.pem', second.private);
-  await eventually(async () => (await trusts(second)) || undefined, 'the new certificate');
+  test('is taken up without a restart, and old connections live on', async () => {
+    const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca: first.cert });
+    try {
+      const before = await call(changing.address, '/healthz', { agent });
+      const second = await makeCertificate();
+      // The way of renewal tools: written beside, then moved into place.
+      for (const [name, content] of [
+        ['cert.pem', second.cert],
+        ['key.pem', second.private],
+      ] as const) {
+        renameSync(sandbox.write(`new-${name}`, content), sandbox.path(name));
+      }
+      await eventually(async () => (await trusts(changing, second)) || undefined, 'the new certificate');
+      expect(await trusts(changing, first)).toBe(false);
+      const after = await call(changing.address, '/healthz', { agent });
+      expect({ status: after.status, port: after.port }).toEqual({ status: 200, port: before.port });
+    } finally {
+      agent.destroy();
+    }
+  });
+
+  test('is not taken up as long as its key is missing', async () => {
+    const second = await makeCertificate();
+    sandbox.write('cert.pem', second.cert);
+    await eventually(
+      () => /certificate cannot be used/.test(changing.process.stderr) || undefined,
+      'a word in the log',
+    );
+    expect(await trusts(changing, first)).toBe(true);
+    sandbox.write('key.pem', second.private);
+    await eventually(async () => (await trusts(changing, second)) || undefined, 'the new certificate');
+  });
 });
 
 function makeCertificate(): Promise<Certificate> {
@@ -118,16 +126,23 @@ function makeCertificate(): Promise<Certificate> {
   });
 }
 
+function serveWith(sandbox: Sandbox, pair: Certificate): Promise<Server> {
+  const [cert, key] = [sandbox.write('cert.pem', pair.cert), sandbox.write('key.pem', pair.private)];
+  return sandbox.serve(['--tls-cert', cert, '--tls-key', key]);
+}
+
 /** Whether a new connection is good for a client that trusts this certificate only. */
-async function trusts({ cert }: Certificate): Promise<boolean> {
-  const socket = await handshake({ ca: cert }).catch(() => null);
+async function trusts(at: Server, { cert }: Certificate): Promise<boolean> {
+  const socket = await handshake(at, { ca: cert }).catch(() => null);
   return socket !== null;
 }
 
 /** A connection after its handshake; without `ca` any certificate will do. */
 function handshake(
+  { address }: Server,
   options: Pick<https.AgentOptions, 'minVersion' | 'maxVersion' | 'ciphers' | 'ca'>,
 ): Promise<TLSSocket> {
+  const port = Number(new URL(address).port);
   return new Promise((resolve, reject) => {
     const socket = connect({
       host: '127.0.0.1',

@@ -40,7 +40,7 @@ test('the answer tells whom it was given to, what for, until when, and where the
   const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/);
   const service = (type: string, url: unknown) =>
     expect.objectContaining({ type, name: expect.any(String), endpoints: [endpoint(url)] });
-  expect(JSON.parse(text)).toEqual({
+  expect(JSON.parse(text)).toMatchObject({
     token: {
       methods: ['password'],
       issued_at: time,
@@ -122,8 +122,8 @@ describe('what is refused', () => {
   });
 
   test.each<[string, (body: ReturnType<typeof tokenRequest>) => unknown]>([
-    ['auth.scope.project', ({ auth }) => ({ auth: { identity: auth.identity } })],
-    ['auth.scope.project', ({ auth }) => ({ auth: { ...auth, scope: {} } })],
+    ['auth.scope', ({ auth }) => ({ auth: { identity: auth.identity } })],
+    ['auth.scope', ({ auth }) => ({ auth: { ...auth, scope: {} } })],
     [
       'auth.identity.methods',
       ({ auth }) => ({ auth: { ...auth, identity: { ...auth.identity, methods: [] } } }),

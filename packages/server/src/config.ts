@@ -1,6 +1,8 @@
 /** Every setting in one table: command line, environment, help text and checks all come from it. */
 import { readFileSync } from 'node:fs';
 import { ACCESS_TYPES, ROLES } from './identity/records.ts';
+import type { Overrides } from './ingest/categories/judge.ts';
+import { parseOverrides } from './ingest/categories/overrides.ts';
 import { parseTime } from './ingest/formats/time.ts';
 import { FORMAT_NAMES } from './ingest/reader.ts';
 
@@ -56,6 +58,11 @@ export const SETTINGS = {
     'time zone of logs that do not name one, like +08:00',
     offset,
     '+00:00',
+  ),
+  categories: setting(
+    '--categories <file>',
+    'JSON file with the categories of single rules, like {"rules": {"942100": "custom", "10001": "none"}}',
+    overrides,
   ),
   hosts: setting(
     '--hosts <auto|registered>',
@@ -378,4 +385,9 @@ function file(path: string): string {
     throw new Error(`cannot be read (${(error as NodeJS.ErrnoException).code ?? 'not a file'})`);
   }
   return path;
+}
+
+/** Read once, with the other settings, so that a mistake is told before anything is counted. */
+function overrides(path: string): Overrides {
+  return parseOverrides(readFileSync(file(path), 'utf8'));
 }

@@ -42,14 +42,24 @@ export interface Event {
 /** Why a log record was not counted. A closed set, because operators alert on it and it is a key in the store. */
 export const DROP_REASONS = {
   line_too_long: 'the line is longer than the limit of 1 MiB',
+  unknown_format: 'the line is in no known format, or not in the one that was given',
   not_json: 'the line is not JSON',
+  json_fragment:
+    'the line is a part of JSON that stands over several lines: each record must have one of its own',
   not_an_object: 'the line is JSON, but not an object',
   bad_time: '`time` is missing, or neither whole milliseconds nor ISO 8601 with an offset',
   bad_host: '`host` or `host_id` is not a string, or `host_id` is not an ID',
   bad_request: '`request` is not true or false',
   bad_attack: '`attack` is none of the 13 category names',
   bad_count: '`count` is not a whole number from 1 to 1,000,000',
+  too_many_records: 'the line holds more than 10,000 records: the rest of it is left out',
   nothing_to_count: 'the record is neither a request nor an attack',
+  bad_record: 'the record lacks something that its format needs',
+  unfinished_record: 'the record stops before its end',
+  other_log_line: 'the line of an error log is about neither a matched rule nor a refused request',
+  not_an_attack:
+    'the audit record has no rule of any category: its status, or the set-up, made the firewall log it',
+  same_request: 'another record of the same request has been counted',
   too_old: 'the event is older than the retention time',
   in_future: 'the event is more than 24 hours in the future',
 } as const;

@@ -3,12 +3,14 @@ import { Command as Commander, CommanderError } from 'commander';
 import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
 import { IdentityError } from '../identity/administration.ts';
 import { StoreUnavailable } from '../store/store.ts';
+import { categoriesCommand } from './categories.ts';
 import { configureCommand } from './client/configure.ts';
 import { timelineCommand } from './client/timeline.ts';
 import { typesCommand } from './client/types.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 import { demoCommand } from './demo.ts';
 import { domainCommands } from './domain.ts';
+import { explainCommand } from './explain.ts';
 import { followCommand } from './follow.ts';
 import { hostCommands } from './host.ts';
 import { ingestCommand } from './ingest.ts';
@@ -25,6 +27,8 @@ const COMMANDS: readonly Command[] = [
   demoCommand,
   ingestCommand,
   followCommand,
+  explainCommand,
+  categoriesCommand,
   ...hostCommands,
   ...sourceCommands,
   ...domainCommands,

@@ -3,6 +3,7 @@ import { METHODS } from 'node:http';
 import type { Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import { type FastifyInstance, type FastifyServerOptions, fastify, LogController } from 'fastify';
+import { consoleRoutes } from '../console/console-routes.ts';
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
@@ -17,7 +18,7 @@ import type { Catalog } from './keystone.ts';
 import { OPENAPI } from './openapi.ts';
 import { createRateLimit } from './rate-limit.ts';
 import { requestIds } from './request-ids.ts';
-import { mount } from './route.ts';
+import { alsoForSessions, mount } from './route.ts';
 import { serviceRoutes } from './service-routes.ts';
 import { statisticsRoutes } from './statistics-routes.ts';
 
@@ -109,11 +110,11 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     registered: new Pipeline(store, { ...options.limits, hosts_max: 0 }, now),
   };
   mount(app, [
-    ...statisticsRoutes(store, now),
-    ...inventoryRoutes(store),
+    ...alsoForSessions([...statisticsRoutes(store, now), ...inventoryRoutes(store)]),
     ...ingestRoutes({ pipelines }),
     ...identityRoutes(identity, catalog),
     ...credentialRoutes(identity),
+    ...consoleRoutes(identity, store, now),
     ...serviceRoutes(store, () => app.swagger()),
   ]);
   return app;

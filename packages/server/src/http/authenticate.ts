@@ -1,5 +1,6 @@
 /** Who calls, and may they: decided before anything else of a request is looked at. */
 import type { FastifyRequest } from 'fastify';
+import { hasSession, sessionCaller } from '../console/session-cookie.ts';
 import { ApiError } from '../errors.ts';
 import type { Authentication, Caller, SignatureRefusal, TokenRefusal } from '../identity/authentication.ts';
 import type { Role } from '../identity/records.ts';
@@ -21,6 +22,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Who may call: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
     allow?: Role | 'anyone known';
+    /** Whether a session of the console opens it: besides tokens and signatures, or instead of them. */
+    session?: 'too' | 'only';
   }
 }
 
@@ -39,8 +42,8 @@ export function createAuthenticate(
 ): Authenticate {
   return {
     async onHeaders(request) {
-      const { allow } = request.routeOptions.config;
-      const signed = isSigned(request);
+      const { allow, session } = request.routeOptions.config;
+      const signed = session !== 'only' && isSigned(request);
       checkBodyLength(
         Number(request.headers['content-length'] ?? 0),
         signed && allow !== undefined,
@@ -50,7 +53,9 @@ export function createAuthenticate(
       // Kept for the log even if the request goes no further.
       request.caller = signed
         ? await signedCaller(authentication, request, now)
-        : tokenCaller(authentication, request);
+        : bySession(request, session)
+          ? sessionCaller(authentication, request)
+          : tokenCaller(authentication, request);
       if (!signed) authorize(request, allow);
     },
     async onBody(request) {
@@ -126,6 +131,12 @@ async function signedCaller(
 /** A request with both is judged by its token, which is what the other clients of the family's services do. */
 function isSigned({ headers }: FastifyRequest): boolean {
   return headers['x-auth-token'] === undefined && headers.authorization !== undefined;
+}
+
+/** Credentials that a program sends on purpose win over a cookie that a browser sends by itself. */
+function bySession(request: FastifyRequest, session: 'too' | 'only' | undefined): boolean {
+  if (session === undefined) return false;
+  return session === 'only' || (request.headers['x-auth-token'] === undefined && hasSession(request));
 }
 
 function requestLine({ method, raw, headers }: FastifyRequest) {

@@ -9,6 +9,8 @@ export interface Route {
   url: string;
   /** Who may call it: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
   allow?: Role | 'anyone known';
+  /** Whether a session of the console opens it: besides tokens and signatures, or instead of them. Absent: it does not. */
+  session?: 'too' | 'only';
   /** Documentation, from which the OpenAPI file is made. Parameters are parsed in query.ts, not by the schema. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
   /** Called before the body is received; may refuse. What it answers is called when the request is over. */
@@ -17,7 +19,7 @@ export interface Route {
 }
 
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
-  for (const { method, url, allow, schema, reserve, handler } of routes) {
+  for (const { method, url, allow, session, schema, reserve, handler } of routes) {
     app.route({
       method,
       url,
@@ -25,10 +27,15 @@ export function mount(app: FastifyInstance, routes: readonly Route[]): void {
       schema: allow ? schema : { security: [], ...schema },
       handler,
       ...(reserve ? { onRequest: reserving(reserve) } : {}),
-      config: allow ? { allow } : {},
+      config: { ...(allow ? { allow } : {}), ...(session ? { session } : {}) },
     });
   }
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
+}
+
+/** The same routes, open to sessions of the console too. */
+export function alsoForSessions(routes: readonly Route[]): Route[] {
+  return routes.map((route) => ({ ...route, session: 'too' }));
 }
 
 /** Whatever becomes of the request, what was reserved for it is given back once. */

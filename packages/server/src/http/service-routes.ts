@@ -52,18 +52,8 @@ export function serviceRoutes(store: Store, openapi: () => object): Route[] {
       async handler(request, reply) {
         if (!request.headers.accept?.includes('text/html'))
           throw new ApiError('WAF.4000', 'there is no path /');
-        return reply.type('text/html; charset=utf-8').send(FRONT_PAGE);
+        return reply.redirect('/console/');
       },
     },
   ];
 }
-
-const FRONT_PAGE = `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>wafstat</title>
-<h1>wafstat</h1>
-<p>The service runs. Its interface is described in <a href="/openapi.json">openapi.json</a>.</p>
-</html>
-`;

@@ -1,16 +1,17 @@
-/** Who is it, and what may they do: by password, by token, by signature. Speaks neither HTTP nor LMDB. */
+/** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Secrets } from './secrets.ts';
+import type { Session, Sessions } from './sessions.ts';
 import { type Claim, checkSignature, type SignedRequest } from './signature.ts';
 import type { IdentityStore } from './store.ts';
 import type { Throttle } from './throttle.ts';
 import type { Token, Tokens } from './tokens.ts';
 
-/** Who calls: proven, enabled, and with programmatic access. */
+/** Who calls: proven, enabled, and with the access (programmatic, or to the console) that the way they call needs. */
 export interface Caller {
   user: User;
-  /** What the token is scoped to; an access key is good wherever its user has a role. */
+  /** What the token is scoped to; an access key or a session is good wherever its user has a role. */
   scope: { project: Project } | { domain: Domain } | 'wherever the user has a role';
 }
 
@@ -54,6 +55,17 @@ export type TokenRefusal =
   | 'scope_gone'
   | 'role_lost';
 
+/** Someone signed in to the console. */
+export interface SignedIn {
+  session: Session;
+  user: User;
+  domain: Domain;
+}
+
+export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only' | 'too_many_attempts';
+
+export type SessionRefusal = Exclude<TokenRefusal, 'scope_gone' | 'role_lost'> | 'programmatic_only';
+
 export type SignatureRefusal =
   | {
       reason:
@@ -70,6 +82,7 @@ export class Authentication {
   readonly #store: IdentityStore;
   readonly #passwords: Passwords;
   readonly #tokens: Tokens;
+  readonly #sessions: Sessions;
   readonly #secrets: Secrets;
   readonly #throttle: Throttle;
   readonly #now: () => number;
@@ -78,6 +91,7 @@ export class Authentication {
     store: IdentityStore,
     passwords: Passwords,
     tokens: Tokens,
+    sessions: Sessions,
     secrets: Secrets,
     throttle: Throttle,
     now: () => number,
@@ -85,6 +99,7 @@ export class Authentication {
     this.#store = store;
     this.#passwords = passwords;
     this.#tokens = tokens;
+    this.#sessions = sessions;
     this.#secrets = secrets;
     this.#throttle = throttle;
     this.#now = now;
@@ -102,6 +117,49 @@ export class Authentication {
     const { text, token } = this.#tokens.issue(user, tokenScope, this.#now());
     const description = this.#describe(token);
     return typeof description === 'string' ? 'no_such_scope' : { text, description };
+  }
+
+  /** Opens a session of the console. */
+  async signIn(
+    user: UserReference,
+    password: string,
+    address: string,
+  ): Promise<(SignedIn & { text: string }) | SignInRefusal> {
+    const known = await this.#checkPassword(user, password, address);
+    if (typeof known === 'string') return known;
+    return this.startSession(known);
+  }
+
+  /** A new session for a user whose password was checked just now. */
+  startSession(user: User): (SignedIn & { text: string }) | SignInRefusal {
+    const { text } = this.#sessions.issue(user, this.#now());
+    const signedIn = this.checkSession(text);
+    if (typeof signedIn === 'string') return signedIn === 'programmatic_only' ? signedIn : 'user_disabled';
+    return { ...signedIn, text };
+  }
+
+  /** What a session is worth now: everything it hangs on is looked up afresh. */
+  checkSession(text: string): SignedIn | SessionRefusal {
+    const session = this.#sessions.read(text);
+    if (session === null) return 'unknown';
+    const user = this.#standing(session);
+    if (typeof user === 'string') return user;
+    return user.user.access === 'programmatic' ? 'programmatic_only' : { session, ...user };
+  }
+
+  /** Void at once, wherever it was copied to. */
+  endSession(session: Session): Promise<void> {
+    return this.#store.change((write) => write.revoke(session, this.#now()));
+  }
+
+  /** For what a user must confirm with the password though signed in; counts as an attempt to guess it. */
+  async confirmPassword(
+    user: User,
+    password: string,
+    address: string,
+  ): Promise<'right' | 'wrong_credentials' | 'user_disabled' | 'too_many_attempts'> {
+    const checked = await this.#checkPassword({ id: user.id }, password, address);
+    return typeof checked === 'string' ? checked : 'right';
   }
 
   async #checkPassword(
@@ -130,19 +188,28 @@ export class Authentication {
   }
 
   #describe(token: Token): TokenDescription | TokenRefusal {
-    if (token.expires_at <= this.#now()) return 'expired';
-    if (this.#store.isRevoked(token.id)) return 'revoked';
-    const user = this.#store.user(token.user_id);
-    const userDomain = user && this.#store.domain(user.domain_id);
-    if (user === undefined || userDomain === undefined) return 'user_gone';
-    if (!user.enabled || !userDomain.enabled) return 'user_disabled';
-    if (token.epoch !== user.token_epoch) return 'password_changed';
+    const standing = this.#standing(token);
+    if (typeof standing === 'string') return standing;
+    const { user, domain: userDomain } = standing;
     const reference =
       'project_id' in token ? { project: { id: token.project_id } } : { domain: { id: token.domain_id } };
     const scope = this.#findScope(reference);
     if (scope === undefined) return 'scope_gone';
     const roles = rolesIn(user, scope);
     return roles.length === 0 ? 'role_lost' : { token, user, userDomain, scope, roles };
+  }
+
+  /** The user of a token or session that is still good, whatever it is for. */
+  #standing(
+    given: Pick<Token, 'id' | 'user_id' | 'epoch' | 'expires_at'>,
+  ): { user: User; domain: Domain } | Exclude<TokenRefusal, 'scope_gone' | 'role_lost'> {
+    if (given.expires_at <= this.#now()) return 'expired';
+    if (this.#store.isRevoked(given.id)) return 'revoked';
+    const user = this.#store.user(given.user_id);
+    const domain = user && this.#store.domain(user.domain_id);
+    if (user === undefined || domain === undefined) return 'user_gone';
+    if (!user.enabled || !domain.enabled) return 'user_disabled';
+    return given.epoch === user.token_epoch ? { user, domain } : 'password_changed';
   }
 
   revokeToken(token: Token): Promise<void> {

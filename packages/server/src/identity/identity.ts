@@ -5,6 +5,7 @@ import { Authentication } from './authentication.ts';
 import { deriveKey } from './master-key.ts';
 import { createPasswords } from './passwords.ts';
 import { createSecrets } from './secrets.ts';
+import { createSessions } from './sessions.ts';
 import { openIdentityStore } from './store.ts';
 import { createThrottle } from './throttle.ts';
 import { createTokens } from './tokens.ts';
@@ -20,9 +21,10 @@ export async function openIdentity(path: string, masterKey: Buffer, now: () => n
   const passwords = await createPasswords();
   const secrets = createSecrets(deriveKey(masterKey, 'access keys'));
   const tokens = createTokens(deriveKey(masterKey, 'tokens'));
+  const sessions = createSessions(deriveKey(masterKey, 'sessions'));
   const throttle = createThrottle(now, sleep);
   return {
-    authentication: new Authentication(store, passwords, tokens, secrets, throttle, now),
+    authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, now),
     administration: new Administration(store, passwords, secrets, now),
     close: () => store.close(),
   };

@@ -1,21 +1,189 @@
-import { parseEvent } from './formats/events.ts';
-import type { Parsed } from './formats/format.ts';
+/** Log lines in, records out. Each line is held against the formats by itself, because one stream may mix them. */
+import type { DropReason } from '../event.ts';
+import type { Overrides } from './categories/judge.ts';
+import { type Context, LOG_FORMATS, type LogFormat, type Parsed, type Reading } from './formats/format.ts';
+import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
+import { asObject, parseJsonLine } from './formats/json-line.ts';
+import { LogClock } from './formats/log-clock.ts';
+import {
+  addLine,
+  closeBlock,
+  type NativeBlock,
+  openBlock,
+  opensBlock,
+} from './formats/modsecurity-native.ts';
+import { Transactions, type TransactionsState } from './formats/transactions.ts';
 
-export const FORMAT_NAMES = ['auto', 'events'] as const;
+export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
+
 export type FormatName = (typeof FORMAT_NAMES)[number];
 
 export interface ReaderOptions {
-  format: (typeof FORMAT_NAMES)[number];
+  format: FormatName;
+  /** For logs that do not name the host. */
   host?: string | undefined;
+  /** Minutes east of UTC, for logs that do not name their zone. */
   offset_minutes?: number | undefined;
+  overrides?: Overrides | undefined;
 }
 
 export interface LineReader {
+  /** What this line completes: nothing yet, a record, a drop, or several. */
   read(line: string, now: number): Parsed[];
+  /** What is still open: all of it at the end of a file, or what no line has told of since `before` (by `now`). */
   flush(before?: number): Parsed[];
+  /** Everything needed to go on in another process, at most STATE_LENGTH_MAX characters; '' when there is nothing. */
   state(): string;
 }
 
-export function createReader(_options: ReaderOptions, _state = ''): LineReader {
-  return { read: (line) => [parseEvent(line)], flush: () => [], state: () => '' };
+/** Far more than a state ever has; the limits that keep it small are those of transactions and native blocks. */
+export const STATE_LENGTH_MAX = 1_048_576;
+
+/** The lines of a native block are written at once. One that stopped this long before `before` has lost its end. */
+const BLOCK_MS_MAX = 60_000;
+
+export function createReader(options: ReaderOptions, state = ''): LineReader {
+  return new Reader(options, state === '' ? {} : (JSON.parse(state) as State));
+}
+
+interface OpenBlock {
+  block: NativeBlock;
+  touched: number;
+}
+
+/** Only ever read from what `state` wrote. */
+interface State {
+  transactions?: TransactionsState | null;
+  open?: OpenBlock | null;
+}
+
+const DASH = 0x2d;
+
+class Reader implements LineReader {
+  readonly #host: string | undefined;
+  readonly #context: Context;
+  readonly #textFormats;
+  readonly #jsonFormats;
+  /** With a format given, nothing is recognized: a line is tried as what it is said to be. */
+  readonly #recognize: boolean;
+  readonly #native: boolean;
+  readonly #transactions: Transactions;
+  #open: OpenBlock | null;
+
+  constructor({ format, host, offset_minutes = 0, overrides = new Map() }: ReaderOptions, state: State) {
+    const isWanted = ({ name }: { name: LogFormat }) => format === 'auto' || name === format;
+    this.#host = host;
+    this.#context = { offset_minutes, clock: new LogClock() };
+    this.#textFormats = TEXT_FORMATS.filter(isWanted);
+    this.#jsonFormats = JSON_FORMATS.filter(isWanted);
+    this.#recognize = format === 'auto';
+    this.#native = isWanted({ name: 'modsecurity-native' });
+    this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
+    this.#open = state.open ?? null;
+  }
+
+  read(line: string, now: number): Parsed[] {
+    if (this.#open !== null) return this.#readBlock(this.#open, line, now);
+    const first = line.charCodeAt(0);
+    if (first === DASH && this.#native && opensBlock(line)) {
+      this.#open = { block: openBlock(line), touched: now };
+      return [];
+    }
+    const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
+    return isJson && this.#jsonFormats.length > 0 ? this.#readJson(line, now) : this.#readText(line, now);
+  }
+
+  flush(before = Number.POSITIVE_INFINITY): Parsed[] {
+    const isLost = this.#open !== null && this.#open.touched < before - BLOCK_MS_MAX;
+    const block = isLost ? this.#closeBlock(before) : [];
+    return [...block, ...this.#withHost(this.#transactions.flush(before))];
+  }
+
+  state(): string {
+    const transactions = this.#transactions.state();
+    const state: State = { transactions, open: this.#open };
+    return transactions === null && this.#open === null ? '' : JSON.stringify(state);
+  }
+
+  #readText(line: string, now: number): Parsed[] {
+    for (const format of this.#textFormats) {
+      if (!this.#recognize || format.recognizes(line)) {
+        return this.#settle(format.name, format.parse(line, this.#context), now);
+      }
+    }
+    return [UNKNOWN];
+  }
+
+  #readJson(line: string, now: number): Parsed[] {
+    const { values, broken } = parseJsonLine(line);
+    if (broken === null && values.length === 1) return this.#readValue(values[0], now);
+    const parsed = values.flatMap((value) => this.#readValue(value, now));
+    return broken === null ? parsed : [...parsed, unknown(broken)];
+  }
+
+  #readValue(value: unknown, now: number): Parsed[] {
+    const fields = asObject(value);
+    if (fields === null) return [unknown('not_an_object')];
+    for (const format of this.#jsonFormats) {
+      if (!this.#recognize || format.recognizes(fields)) {
+        return this.#settle(format.name, format.parse(fields, this.#context), now);
+      }
+    }
+    return [UNKNOWN];
+  }
+
+  #readBlock(open: OpenBlock, line: string, now: number): Parsed[] {
+    const step = addLine(open.block, line);
+    open.touched = now;
+    if (step === 'open') return [];
+    const parsed = this.#closeBlock(now);
+    return step === 'whole' ? parsed : [...parsed, ...this.read(line, now)];
+  }
+
+  #closeBlock(now: number): Parsed[] {
+    const open = this.#open;
+    this.#open = null;
+    return open === null ? [] : this.#settle('modsecurity-native', closeBlock(open.block), now);
+  }
+
+  #settle(format: LogFormat, reading: Reading, now: number): Parsed[] {
+    if (reading.kind === 'dropped' && reading.reason === 'unknown_format') return [UNKNOWN];
+    return this.#withHost(this.#parsed(format, reading, now));
+  }
+
+  #withHost(parsed: Parsed[]): Parsed[] {
+    if (this.#host === undefined) return parsed;
+    for (const each of parsed) if (each.kind === 'record') each.record.host ??= this.#host;
+    return parsed;
+  }
+
+  #parsed(format: LogFormat, reading: Reading, now: number): Parsed[] {
+    switch (reading.kind) {
+      case 'record':
+        return reading.id === undefined
+          ? [{ kind: 'record', record: reading.record, format }]
+          : [this.#transactions.record(format, reading.id, reading.record)];
+      case 'dropped':
+        return [{ kind: 'dropped', reason: reading.reason, format }];
+      case 'transaction':
+        return [this.#transactions.whole(format, reading.transaction)];
+      case 'hit':
+        return this.#transactions.hit(format, reading.hit, now);
+    }
+  }
+}
+
+function unknown(reason: DropReason): Parsed {
+  return { kind: 'dropped', reason, format: 'none' };
+}
+
+const UNKNOWN = unknown('unknown_format');
+
+/**
+ * JSON, or a line of JSON that is printed over several. A bracket may also begin the error log of Apache, or an
+ * address of IPv6 in front of an access line.
+ */
+function looksLikeJson(line: string, first: number): boolean {
+  if (first === 0x7b || first === 0x7d || first === 0x5d || first === 0x22) return true;
+  return first === 0x5b && (line.length === 1 || /^\[\s*[{["\]]/.test(line));
 }

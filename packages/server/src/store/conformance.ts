@@ -243,6 +243,34 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       expect(await store.hosts('q')).toEqual([]);
     });
 
+    test('a renamed host keeps its ID and its counts, and its old name is free', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const [id = '', otherId = ''] = ids;
+      const [old = '', other = ''] = HOSTNAMES;
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), host: 0 }]));
+      const rename = (hostId: string, hostname: string) =>
+        store.renameHost({ project: 'p', id: hostId, hostname });
+      const renamed = { kind: 'renamed', host: { id, hostname: 'new.example', created: NOW } };
+      expect(await rename(id, 'new.example')).toEqual(renamed);
+      expect(await rename(id, 'new.example')).toEqual(renamed);
+      expect(await rename(id, other)).toMatchObject({ kind: 'name_taken', host: { id: otherId } });
+      expect(await rename('unknown', 'x.example')).toEqual({ kind: 'unknown' });
+      expect(await store.renameHost({ project: 'q', id, hostname: 'x.example' })).toEqual({
+        kind: 'unknown',
+      });
+      const again = await store.addHost({ project: 'p', hostname: old, limit: 1_000 });
+      expect(again).toMatchObject({ kind: 'added', host: { hostname: old } });
+      expect('host' in again && again.host.id).not.toBe(id);
+      expect(await store.addHost({ project: 'p', hostname: 'new.example', limit: 0 })).toMatchObject({
+        kind: 'exists',
+        host: { id },
+      });
+      expect(await store.hosts('p')).toHaveLength(HOSTNAMES.length + 1);
+      const { requests } = await store.series({ project: 'p', hosts: [id], edges: [NOW, NOW + 1] });
+      expect([...requests]).toEqual([1]);
+    });
+
     test('callers that add the same host at once get the same ID', async () => {
       const { store } = await fresh();
       const added = await Promise.all(

@@ -118,6 +118,17 @@ export function memoryStore(now: () => number = Date.now): Store {
       return { kind: 'added', host };
     },
 
+    async renameHost({ project: projectId, id, hostname }) {
+      const project = open(projectId);
+      const host = project.hosts.find((candidate) => candidate.id === id);
+      if (host === undefined) return { kind: 'unknown' };
+      const other = project.hosts.find((candidate) => candidate.hostname === hostname);
+      if (other && other.id !== id) return { kind: 'name_taken', host: other };
+      const renamed = { ...host, hostname };
+      project.hosts = project.hosts.map((candidate) => (candidate.id === id ? renamed : candidate));
+      return { kind: 'renamed', host: renamed };
+    },
+
     async hosts(project) {
       return open(project).hosts.toSorted((a, b) => (a.hostname < b.hostname ? -1 : 1));
     },

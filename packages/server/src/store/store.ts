@@ -28,6 +28,9 @@ export interface Store {
    */
   addHost(host: NewHost): Promise<AddedHost>;
 
+  /** Gives a host another name. Its ID and its counts stay; the old name is free again. */
+  renameHost(host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
+
   /** The hosts of a project, by name. */
   hosts(project: string): Promise<Host[]>;
 
@@ -141,6 +144,12 @@ export type AddedHost =
   | { kind: 'added' | 'exists'; host: Host }
   | { kind: 'id_taken'; host: Host }
   | { kind: 'full' };
+
+export type RenamedHost =
+  | { kind: 'renamed'; host: Host }
+  /** Another host has the name. */
+  | { kind: 'name_taken'; host: Host }
+  | { kind: 'unknown' };
 
 export interface Source {
   id: string;

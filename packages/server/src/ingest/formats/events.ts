@@ -1,25 +1,26 @@
 /** The normal form as NDJSON: `{"time": ..., "host": ..., "request": true, "attack": "sqli", "count": 1}`. */
-import { CATEGORIES, categoryNumber, type DropReason, EVENT_COUNT_MAX, ID_PATTERN } from '../../event.ts';
-import type { Parsed } from './format.ts';
+import { CATEGORIES, categoryNumber, EVENT_COUNT_MAX, ID_PATTERN } from '../../event.ts';
+import { dropped, type JsonFormat, type Reading } from './format.ts';
+import type { JsonObject } from './json-line.ts';
 import { parseTime } from './time.ts';
 
-export function parseEvent(line: string): Parsed {
-  let fields: unknown;
-  try {
-    fields = JSON.parse(line);
-  } catch {
-    return dropped('not_json');
-  }
-  if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) return dropped('not_an_object');
-  const {
-    time: rawTime,
-    host,
-    host_id,
-    request = true,
-    attack,
-    count = 1,
-  } = fields as Record<string, unknown>;
+export const events: JsonFormat = {
+  name: 'events',
+  about: "wafstat's own form, one JSON object a line",
+  recognizes: isEvent,
+  parse: parseEvent,
+};
 
+/** Many other logs have a `time`: a field beside it must be ours, or there must be none. */
+function isEvent(fields: JsonObject): boolean {
+  if (fields.time === undefined) return false;
+  const { host, host_id, request, attack, count } = fields;
+  const isOurs = [host, host_id, request, attack, count].some((field) => field !== undefined);
+  return isOurs || Object.keys(fields).length === 1;
+}
+
+function parseEvent(fields: JsonObject): Reading {
+  const { time: rawTime, host, host_id, request = true, attack, count = 1 } = fields;
   const time = parseTime(rawTime);
   if (time === null) return dropped('bad_time');
   if (!absent(host) && typeof host !== 'string') return dropped('bad_host');
@@ -34,7 +35,6 @@ export function parseEvent(line: string): Parsed {
   if (!request && category === null) return dropped('nothing_to_count');
   return {
     kind: 'record',
-    format: 'events',
     record: {
       time,
       host: absent(host) ? undefined : host,
@@ -42,14 +42,11 @@ export function parseEvent(line: string): Parsed {
       request,
       attack: category === null ? null : (CATEGORIES[category] ?? null),
       count,
+      evidence: undefined,
     },
   };
 }
 
 function absent(value: unknown): value is null | undefined {
   return value === undefined || value === null;
-}
-
-function dropped(reason: DropReason): Parsed {
-  return { kind: 'dropped', reason, format: 'events' };
 }

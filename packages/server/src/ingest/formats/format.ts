@@ -1,5 +1,26 @@
-/** What a log format is: a pure function from one line to a record that can be counted, or the reason why not. */
+/** What a log format is: a pure function from text to what it says, which can be counted, or the reason why not. */
 import type { Category, DropReason } from '../../event.ts';
+import type { Judgement, Rule } from '../categories/judge.ts';
+import type { JsonObject } from './json-line.ts';
+import type { LogClock } from './log-clock.ts';
+
+/** As on the command line and in summaries. */
+export const LOG_FORMATS = [
+  'access',
+  'access-json',
+  'modsecurity3-json',
+  'modsecurity2-json',
+  'modsecurity-native',
+  'nginx-error',
+  'apache-error',
+  'caddy',
+  'coraza-json',
+  'lts',
+  'aws-waf',
+  'events',
+] as const;
+
+export type LogFormat = (typeof LOG_FORMATS)[number];
 
 export interface LogRecord {
   /** Milliseconds since the epoch. */
@@ -9,8 +30,69 @@ export interface LogRecord {
   request: boolean;
   attack: Category | null;
   count: number;
+  /** Why the attack is in its category. */
+  evidence?: readonly Judgement[] | undefined;
 }
 
+/** What a line, or several that belong together, came out as. */
 export type Parsed =
-  | { kind: 'record'; record: LogRecord; format: string }
-  | { kind: 'dropped'; reason: DropReason; format: string };
+  | { kind: 'record'; record: LogRecord; format: LogFormat | 'none' }
+  | {
+      kind: 'dropped';
+      reason: DropReason;
+      /** None: the line is in no known format. */
+      format: LogFormat | 'none';
+      evidence?: readonly Judgement[];
+    };
+
+/** A request that a firewall wrote down, or a part of it. */
+export interface Transaction {
+  /** As the firewall numbered it; '' when it did not, or the line was cut before. */
+  id: string;
+  time: number;
+  host: string | undefined;
+  rules: readonly Rule[];
+}
+
+/** What a format makes of a piece of text. Whether that is an attack, and of which category, is decided elsewhere. */
+export type Reading =
+  /** `id`: of a request that may be told again. */
+  | { kind: 'record'; record: LogRecord; id?: string }
+  | { kind: 'dropped'; reason: DropReason }
+  | { kind: 'transaction'; transaction: Transaction }
+  | { kind: 'hit'; hit: RuleHit };
+
+/** One matched rule of a request: others may follow. */
+export interface RuleHit extends Transaction {
+  /** When the line was written, which for a slow request is long after it began. */
+  written: number;
+  /** Tells requests apart when the id was cut off; '' when the log does not say it. */
+  connection: string;
+}
+
+/** What a format must know beside the text. */
+export interface Context {
+  /** Minutes east of UTC, for times that do not say it themselves. */
+  offset_minutes: number;
+  clock: LogClock;
+}
+
+interface Named {
+  name: LogFormat;
+  about: string;
+}
+
+export interface TextFormat extends Named {
+  /** A cheap look: the parser may still refuse the line. */
+  recognizes(line: string): boolean;
+  parse(line: string, context: Context): Reading;
+}
+
+export interface JsonFormat extends Named {
+  recognizes(fields: JsonObject): boolean;
+  parse(fields: JsonObject, context: Context): Reading;
+}
+
+export function dropped(reason: DropReason): Reading {
+  return { kind: 'dropped', reason };
+}

@@ -5,7 +5,9 @@ import {
   type AddedHost,
   type Appended,
   type Batch,
+  type Host,
   type NewHost,
+  type RenamedHost,
   type Source,
   type Store,
   StoreUnavailable,
@@ -15,7 +17,7 @@ import { accumulate } from './cells.ts';
 import { GroupCommit } from './group.ts';
 import { planChunks } from './levels.ts';
 import { pruneSteps } from './prune.ts';
-import { cellsKey, openSchema, type ProjectRecord, type Schema } from './schema.ts';
+import { cellsKey, type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
 import { FIRST_CATEGORY, REQUESTS } from './tally.ts';
 
 /** Which row of the answer a series adds to. */
@@ -76,13 +78,15 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
         return found ?? (await write(() => addHost(schema, host, now())));
       }),
 
+    renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
+
     hosts: (project) =>
       available(() => {
         const known = schema.projects.get(project);
         if (known === undefined) return [];
         const range = schema.hosts.getRange({ start: [known.scope], end: [known.scope + 1] });
         return [...range]
-          .map(({ value: { scope: _, ...host } }) => host)
+          .map(({ value }) => publicHost(value))
           .sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
       }),
 
@@ -162,14 +166,31 @@ function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
   return { kind: 'added', host };
 }
 
+function renameHost(schema: Schema, projectId: string, id: string, hostname: string): RenamedHost {
+  const project = schema.projects.get(projectId);
+  const known = project && schema.hosts.get([project.scope, id]);
+  if (project === undefined || known === undefined) return { kind: 'unknown' };
+  const idOfName = schema.hostnames.get([project.scope, hostname]);
+  const other = idOfName === undefined ? undefined : schema.hosts.get([project.scope, idOfName]);
+  if (other && other.id !== id) return { kind: 'name_taken', host: publicHost(other) };
+  const renamed = { ...known, hostname };
+  schema.hostnames.removeSync([project.scope, known.hostname]);
+  schema.hostnames.putSync([project.scope, hostname], id);
+  schema.hosts.putSync([project.scope, id], renamed);
+  return { kind: 'renamed', host: publicHost(renamed) };
+}
+
+function publicHost({ scope: _, ...host }: HostRecord): Host {
+  return host;
+}
+
 /** What there is to say without adding anything: a full project is told of here, so a flood of names writes nothing. */
 function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost): AddedHost | undefined {
   const idOfName = schema.hostnames.get([project.scope, wanted.hostname]);
   const id = idOfName ?? wanted.id;
   const known = id === undefined ? undefined : schema.hosts.get([project.scope, id]);
   if (known === undefined) return project.hosts >= wanted.limit ? { kind: 'full' } : undefined;
-  const { scope: _, ...host } = known;
-  return { kind: idOfName === undefined ? 'id_taken' : 'exists', host };
+  return { kind: idOfName === undefined ? 'id_taken' : 'exists', host: publicHost(known) };
 }
 
 function freeHostId(schema: Schema, project: ProjectRecord, wanted: NewHost): string {

@@ -1,0 +1,93 @@
+/** Everything that is chosen stands in the address, so that a view can be shared, reloaded and gone back to. */
+import { DEFAULT_PRESET, isPreset, type Span } from './time-span.ts';
+import { parseOffset } from './time-zone.ts';
+
+export const PAGES = {
+  dashboard: '/console/',
+  hosts: '/console/hosts',
+  sources: '/console/sources',
+  credentials: '/console/credentials',
+  admin: '/console/admin',
+} as const;
+
+export type PageName = keyof typeof PAGES;
+
+export const SERIES = ['requests', 'attacks'] as const;
+export type SeriesName = (typeof SERIES)[number];
+
+export const HOST_ORDERS = ['requests', 'attacks', 'share', 'name'] as const;
+export type HostOrder = (typeof HOST_ORDERS)[number];
+
+export interface View {
+  page: PageName;
+  /** Null: the first one there is. */
+  project: string | null;
+  span: Span;
+  /** Null: that of the browser. */
+  timezone: string | null;
+  hosts: readonly string[];
+  /** Not drawn. */
+  hidden: readonly SeriesName[];
+  live: boolean;
+  /** Of the list of hosts. */
+  order: HostOrder;
+  search: string;
+  offset: number;
+}
+
+/** As far apart as the API allows, and as late as times have a readable form. */
+const RANGE_MS_MAX = 10 * 366 * 86_400_000;
+const TIME_MAX = Date.UTC(9999, 11, 31);
+const ID = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** What cannot be understood is left out, never an error: addresses are typed and cut off by people. */
+export function parseAddress({ pathname, searchParams: query }: URL): View {
+  const path = pathname.replace(/\/+$/, '');
+  const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name].replace(/\/+$/, '') === path);
+  const project = query.get('project');
+  const timezone = query.get('tz')?.replace(/^ /, '+') ?? null;
+  return {
+    page: page ?? 'dashboard',
+    project: project !== null && ID.test(project) ? project : null,
+    span: parseSpan(query),
+    timezone: timezone !== null && parseOffset(timezone) !== null ? timezone : null,
+    hosts: [...new Set(query.getAll('host').filter((id) => ID.test(id)))],
+    hidden: SERIES.filter((name) => query.getAll('hide').includes(name)),
+    live: query.get('live') !== 'off',
+    order: HOST_ORDERS.find((name) => name === query.get('order')) ?? 'requests',
+    search: query.get('search')?.slice(0, 253) ?? '',
+    offset: wholeNumber(query.get('offset')) ?? 0,
+  };
+}
+
+/** The shortest that means the same. */
+export function addressOf(view: View): string {
+  const query = new URLSearchParams();
+  if (view.project !== null) query.set('project', view.project);
+  if (!('preset' in view.span)) {
+    query.set('from', String(view.span.from));
+    query.set('to', String(view.span.to));
+  } else if (view.span.preset !== DEFAULT_PRESET) query.set('range', view.span.preset);
+  if (view.timezone !== null) query.set('tz', view.timezone);
+  for (const id of view.hosts) query.append('host', id);
+  for (const name of view.hidden) query.append('hide', name);
+  if (!view.live) query.set('live', 'off');
+  if (view.order !== 'requests') query.set('order', view.order);
+  if (view.search !== '') query.set('search', view.search);
+  if (view.offset > 0) query.set('offset', String(view.offset));
+  const text = query.toString();
+  return text === '' ? PAGES[view.page] : `${PAGES[view.page]}?${text}`;
+}
+
+function parseSpan(query: URLSearchParams): Span {
+  const from = wholeNumber(query.get('from'));
+  const to = wholeNumber(query.get('to'));
+  if (from !== null && to !== null && from < to && to - from <= RANGE_MS_MAX && to < TIME_MAX)
+    return { from, to };
+  const preset = query.get('range');
+  return { preset: isPreset(preset) ? preset : DEFAULT_PRESET };
+}
+
+function wholeNumber(text: string | null): number | null {
+  return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null;
+}

@@ -1,0 +1,94 @@
+/** Numbers and times for people. The exact ones stand beside, on hover and in the tables. */
+
+const WHOLE = new Intl.NumberFormat('en');
+const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 4 });
+const ONE_DIGIT = new Intl.NumberFormat('en', { maximumFractionDigits: 1, minimumFractionDigits: 1 });
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+const WEEKDAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
+const DAY_MS = 86_400_000;
+
+export function exact(n: number): string {
+  return WHOLE.format(n);
+}
+
+/** Six digits are read at a glance, more are not. */
+export function readable(n: number): string {
+  return n < 1_000_000 ? exact(n) : COMPACT.format(n);
+}
+
+/** For the axis of a chart. */
+export function short(n: number): string {
+  return n < 10_000 ? exact(n) : COMPACT.format(n);
+}
+
+export function share(part: number, whole: number): string {
+  if (whole === 0) return '–';
+  const percent = (part / whole) * 100;
+  if (percent > 0 && percent < 0.1) return '<0.1 %';
+  return `${ONE_DIGIT.format(percent)} %`;
+}
+
+export interface Change {
+  text: string;
+  direction: 'up' | 'down' | 'same';
+}
+
+/** How much more or less than before, in percent of before. */
+export function change(now: number, before: number): Change {
+  if (now === before) return { text: 'no change', direction: 'same' };
+  const direction = now > before ? 'up' : 'down';
+  if (before === 0) return { text: 'from none', direction };
+  const factor = now / before;
+  if (factor >= 10) return { text: `${exact(Math.round(factor))} times as many`, direction };
+  return { text: `${signed((factor - 1) * 100)} %`, direction };
+}
+
+/** A share changes by points: from 2 % to 3 % is one point more, not half as much again. */
+export function changeOfShare(now: number, before: number): Change {
+  const points = Math.round((now - before) * 1_000) / 10;
+  if (points === 0) return { text: 'no change', direction: 'same' };
+  return { text: `${signed(points)} points`, direction: points > 0 ? 'up' : 'down' };
+}
+
+function signed(n: number): string {
+  return `${n < 0 ? '−' : '+'}${ONE_DIGIT.format(Math.abs(n))}`;
+}
+
+export function clock(time: number, offset_ms: number): string {
+  return new Date(time + offset_ms).toISOString().slice(11, 16);
+}
+
+export function day(time: number, offset_ms: number): string {
+  const date = new Date(time + offset_ms);
+  return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
+}
+
+export function weekday(time: number, offset_ms: number): string {
+  return WEEKDAYS[new Date(time + offset_ms).getUTCDay()] ?? '';
+}
+
+/** `14 Nov 2026, 10:05`; seconds and milliseconds only where there are any. */
+export function moment(time: number, offset_ms: number): string {
+  const text = new Date(time + offset_ms).toISOString();
+  const seconds = text.slice(17, 23) === '00.000' ? '' : text.slice(16, 19);
+  return `${day(time, offset_ms)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
+}
+
+/** `14 Nov, 10:05 – 10:10`, as much of it as is needed to know when it was. */
+export function stretch(from: number, to: number, offset_ms: number): string {
+  const wholeDays = (from + offset_ms) % DAY_MS === 0 && (to + offset_ms) % DAY_MS === 0;
+  if (wholeDays && to - from === DAY_MS) return `${weekday(from, offset_ms)}, ${day(from, offset_ms)}`;
+  if (wholeDays && to > from) return `${day(from, offset_ms)} – ${day(to - 1, offset_ms)}`;
+  const start = `${day(from, offset_ms)}, ${clock(from, offset_ms)}`;
+  const sameDay = day(from, offset_ms) === day(to, offset_ms) && to - from < DAY_MS;
+  return `${start} – ${sameDay ? '' : `${day(to, offset_ms)}, `}${clock(to, offset_ms)}`;
+}
+
+/** `3 min ago`. */
+export function ago(time: number, now: number): string {
+  const seconds = Math.max(0, Math.round((now - time) / 1_000));
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 2 * 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
+  return `${Math.floor(seconds / 86_400)} days ago`;
+}

@@ -1,0 +1,110 @@
+/** The last day's attacks in ten seconds: how many, when, of what kind, where. */
+import type { App, Page } from '../app.ts';
+import { fill, h } from '../dom.ts';
+import { stretch } from '../format.ts';
+import { controls } from '../parts/controls.ts';
+import { distributionPanel } from '../parts/distribution-panel.ts';
+import { figuresRow } from '../parts/figures.ts';
+import { failureNotice, isAbort, message } from '../parts/states.ts';
+import { timelinePanel } from '../parts/timeline-panel.ts';
+import { topHostsPanel } from '../parts/top-hosts-panel.ts';
+import { total } from '../points.ts';
+import { endsNow, rangeBefore, rangeOf } from '../time-span.ts';
+import { firstRun } from './first-run.ts';
+
+export function dashboardPage(app: App): Page {
+  const client = app.api.client(app.project.id);
+  const bar = controls(app, true);
+  const figures = figuresRow();
+  const timeline = timelinePanel(app);
+  const distribution = distributionPanel(app);
+  const topHosts = topHostsPanel(app);
+  const notice = h('div', { class: 'notice' });
+  const panels = h('div', { class: 'panels' }, timeline.element, distribution.element, topHosts.element);
+  const content = h('div', { class: 'content', 'aria-busy': 'true' }, figures.element, notice, panels);
+  const start = h('div', { hidden: true });
+  const element = h(
+    'div',
+    { class: 'page dashboard' },
+    h('h1', { class: 'offscreen' }, 'Dashboard'),
+    bar.element,
+    content,
+    start,
+  );
+  let aborter = new AbortController();
+
+  async function load(): Promise<void> {
+    aborter.abort();
+    aborter = new AbortController();
+    const { signal } = aborter;
+    const { span, hosts } = app.view();
+    const range = rangeOf(span, app.offset_ms(), app.now());
+    const before = rangeBefore(span, range);
+    const filter = hosts.length === 0 ? {} : { hosts };
+    try {
+      const [series, types, now, past] = await Promise.all([
+        client.timeline({ ...range, ...filter, timezone: app.timezone(), signal }),
+        client.attackTypes({ ...range, ...filter, signal }),
+        app.api.figures(app.project.id, { ...range, ...filter, signal }),
+        app.api.figures(app.project.id, { ...before, ...filter, signal }),
+      ]);
+      const requests = total(series.requests.map(({ num }) => num));
+      const attacks = total(series.attacks.map(({ num }) => num));
+      const nothing = requests === 0 && attacks === 0;
+      if (nothing && hosts.length === 0 && (await client.connections({ signal })).total === 0)
+        return showStart();
+      start.hidden = true;
+      content.hidden = false;
+      bar.element.hidden = false;
+      figures.show(
+        { requests, attacks, hosts: now.items },
+        { requests: total(past.requests), attacks: total(past.attacks), hosts: past.items },
+        stretch(before.from, before.to, app.offset_ms()),
+      );
+      timeline.show(series, range);
+      distribution.show(types, range);
+      topHosts.show(now.items);
+      fill(
+        notice,
+        nothing &&
+          message(
+            'Nothing in this range',
+            'No request and no attack was counted here. Try a longer range, or other hosts.',
+          ),
+      );
+      content.setAttribute('aria-busy', 'false');
+    } catch (failure) {
+      if (isAbort(failure) || app.ended(failure)) return;
+      fill(
+        notice,
+        failureNotice(failure, () => void load()),
+      );
+      content.setAttribute('aria-busy', 'false');
+    }
+  }
+
+  function showStart(): void {
+    if (!start.hidden) return;
+    fill(start, firstRun(app));
+    start.hidden = false;
+    content.hidden = true;
+    bar.element.hidden = true;
+  }
+
+  return {
+    element,
+    title: 'Dashboard',
+    show() {
+      bar.show();
+      content.setAttribute('aria-busy', 'true');
+      void load();
+    },
+    tick() {
+      if (endsNow(app.view().span) && !timeline.isBusy()) void load();
+    },
+    leave() {
+      aborter.abort();
+      timeline.leave();
+    },
+  };
+}

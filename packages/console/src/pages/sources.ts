@@ -1,0 +1,106 @@
+/** What reports, since when, and what of it was not counted, and why. */
+import type { Connection } from '@wafstat/client';
+import type { App, Page } from '../app.ts';
+import { fill, h } from '../dom.ts';
+import { ago, exact, moment, share } from '../format.ts';
+import { failureNotice, isAbort } from '../parts/states.ts';
+import { type Cell, table } from '../parts/table.ts';
+import { total } from '../points.ts';
+import { firstRun } from './first-run.ts';
+
+/** A source that says nothing for so long is marked: most sites have a request an hour. */
+const SILENT_MS = 3_600_000;
+
+export function sourcesPage(app: App): Page {
+  const client = app.api.client(app.project.id);
+  const list = h('div', { class: 'content' }, h('div', { class: 'skeleton block' }));
+  const element = h('div', { class: 'page' }, h('div', { class: 'page-head' }, h('h1', {}, 'Sources')), list);
+  let aborter = new AbortController();
+
+  async function load(): Promise<void> {
+    aborter.abort();
+    aborter = new AbortController();
+    try {
+      const { items } = await client.connections({ signal: aborter.signal });
+      if (items.length > 0) fill(list, table('Sources', COLUMNS, items.map(row)), reasons(items));
+      else if (list.querySelector('.first-run') === null) fill(list, firstRun(app));
+    } catch (failure) {
+      if (isAbort(failure) || app.ended(failure)) return;
+      fill(
+        list,
+        failureNotice(failure, () => void load()),
+      );
+    }
+  }
+
+  function row({ name, format, hosts, events, dropped, first_seen, last_seen }: Connection): Cell[] {
+    const now = app.now();
+    const lost = total(Object.values(dropped));
+    const silent = last_seen === null || now - last_seen > SILENT_MS;
+    return [
+      h('strong', { class: 'cut' }, name),
+      h('span', { class: `state ${silent ? 'silent' : 'active'}` }, silent ? 'Silent' : 'Reporting'),
+      last_seen === null
+        ? 'never'
+        : h('span', { title: moment(last_seen, app.offset_ms()) }, ago(last_seen, now)),
+      first_seen === null ? 'never' : moment(first_seen, app.offset_ms()),
+      h('code', {}, format),
+      exact(hosts.length),
+      exact(events),
+      h('span', { class: lost > 0 ? 'attack' : 'faint' }, exact(lost)),
+    ];
+  }
+
+  function reasons(items: readonly Connection[]): HTMLElement | null {
+    const rows = items.flatMap(({ name, events, dropped }) => {
+      const read = events + total(Object.values(dropped));
+      return Object.entries(dropped)
+        .toSorted(([, a], [, b]) => b - a)
+        .map(([reason, n]): Cell[] => [
+          name,
+          h(
+            'span',
+            {},
+            app.session.drop_reasons[reason] ?? reason,
+            ' ',
+            h('code', { class: 'faint' }, reason),
+          ),
+          exact(n),
+          share(n, read),
+        ]);
+    });
+    if (rows.length === 0)
+      return h('p', { class: 'hint' }, 'Every record that was read has been counted: nothing was dropped.');
+    const columns = [
+      { title: 'Source' },
+      { title: 'Why' },
+      { title: 'Records', number: true },
+      { title: 'Of all read', number: true },
+    ];
+    return h(
+      'section',
+      {},
+      h('h2', {}, 'Not counted'),
+      table('Records that were not counted, by reason', columns, rows),
+    );
+  }
+
+  return {
+    element,
+    title: 'Sources',
+    show: () => void load(),
+    tick: () => void load(),
+    leave: () => aborter.abort(),
+  };
+}
+
+const COLUMNS = [
+  { title: 'Source' },
+  { title: 'State' },
+  { title: 'Latest event' },
+  { title: 'Earliest event' },
+  { title: 'Format' },
+  { title: 'Hosts', number: true },
+  { title: 'Counted', number: true },
+  { title: 'Dropped', number: true },
+];

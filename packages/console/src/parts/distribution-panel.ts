@@ -1,0 +1,83 @@
+/** Attacks by category: a table whose rows are bars, so that it needs no other one beside it. */
+import { ATTACK_TYPES, type AttackTypes } from '@wafstat/client';
+import type { App } from '../app.ts';
+import { CATEGORY_NAMES } from '../categories.ts';
+import { csv } from '../csv.ts';
+import { attackTypesCurl } from '../curl.ts';
+import { fill, h } from '../dom.ts';
+import { exact, share } from '../format.ts';
+import type { Range } from '../time-span.ts';
+import { command } from './copy.ts';
+import { download } from './download.ts';
+import { panel } from './panel.ts';
+
+export interface DistributionPanel {
+  element: HTMLElement;
+  show(counts: AttackTypes, range: Range): void;
+}
+
+export function distributionPanel(app: App): DistributionPanel {
+  const { element, body, addAction, addDrawer } = panel('Attacks by category', 'distribution');
+  const curl = command('The same question as a call of the API');
+  const rows = h('tbody', {});
+  let shown: AttackTypes | null = null;
+  body.append(
+    h(
+      'table',
+      { class: 'bars' },
+      h(
+        'thead',
+        { class: 'offscreen' },
+        h(
+          'tr',
+          {},
+          ...['Category', 'Bar', 'Attacks', 'Share'].map((title) => h('th', { scope: 'col' }, title)),
+        ),
+      ),
+      rows,
+    ),
+  );
+  addAction('download', 'CSV', () => {
+    if (shown) download('attacks.csv', distributionCsv(shown));
+  });
+  addDrawer('code', 'curl', curl.element);
+  return {
+    element,
+    show(counts, range) {
+      shown = counts;
+      const sum = ATTACK_TYPES.reduce((total, name) => total + counts[name], 0);
+      const most = Math.max(1, ...ATTACK_TYPES.map((name) => counts[name]));
+      // Sorting is stable: what is equal stands in the order of the API.
+      const ordered = ATTACK_TYPES.toSorted((a, b) => counts[b] - counts[a]);
+      fill(rows, ...ordered.map((name) => row(CATEGORY_NAMES[name], name, counts[name], sum, most)));
+      curl.set(
+        attackTypesCurl({
+          ...range,
+          origin: location.origin,
+          project: app.project.id,
+          hosts: app.view().hosts,
+        }),
+      );
+    },
+  };
+}
+
+function row(name: string, key: string, count: number, sum: number, most: number): HTMLElement {
+  const bar = h('span', { class: 'bar' });
+  bar.style.width = `${(count / most) * 100}%`;
+  return h(
+    'tr',
+    { class: count === 0 ? 'none' : null, 'data-key': key },
+    h('th', { scope: 'row' }, h('span', {}, name), h('code', {}, key)),
+    h('td', { class: 'track' }, bar),
+    h('td', { class: 'number' }, exact(count)),
+    h('td', { class: 'number faint' }, count === 0 ? '–' : share(count, sum)),
+  );
+}
+
+export function distributionCsv(counts: AttackTypes): string {
+  return csv([
+    ['category', 'name', 'attacks'],
+    ...ATTACK_TYPES.map((name) => [name, CATEGORY_NAMES[name], counts[name]]),
+  ]);
+}

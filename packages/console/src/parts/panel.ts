@@ -1,0 +1,60 @@
+/** A part of the dashboard with its title, its actions, and what they open: a table, or the call of the API. */
+import { h, uniqueId } from '../dom.ts';
+import { type IconName, icon } from '../icons.ts';
+
+export interface Panel {
+  element: HTMLElement;
+  /** Beside the title. */
+  extras: HTMLElement;
+  body: HTMLElement;
+  addAction(name: IconName, label: string, action: () => void): void;
+  /** An action that shows and hides something under the body. `opened` is called each time it is shown. */
+  addDrawer(name: IconName, label: string, content: Node, opened?: () => void): { isOpen(): boolean };
+}
+
+export function panel(title: string, className: string): Panel {
+  const id = uniqueId();
+  const extras = h('div', { class: 'extras' });
+  const actions = h('div', { class: 'actions' });
+  const body = h('div', { class: 'panel-body' });
+  const drawers = h('div', { class: 'drawers' });
+  const element = h(
+    'section',
+    { class: `panel ${className}`, 'aria-labelledby': id },
+    h('header', {}, h('h2', { id }, title), extras, actions),
+    body,
+    drawers,
+  );
+  return {
+    element,
+    extras,
+    body,
+    addAction(name, label, action) {
+      actions.append(
+        h(
+          'button',
+          { class: 'button quiet small', type: 'button', on: { click: action } },
+          icon(name),
+          label,
+        ),
+      );
+    },
+    addDrawer(name, label, content, opened) {
+      const drawer = h('div', { class: 'drawer', id: uniqueId(), hidden: true }, content);
+      const button = h(
+        'button',
+        { class: 'button quiet small', type: 'button', 'aria-expanded': 'false', 'aria-controls': drawer.id },
+        icon(name),
+        label,
+      );
+      button.addEventListener('click', () => {
+        drawer.hidden = !drawer.hidden;
+        button.setAttribute('aria-expanded', String(!drawer.hidden));
+        if (!drawer.hidden) opened?.();
+      });
+      actions.append(button);
+      drawers.append(drawer);
+      return { isOpen: () => !drawer.hidden };
+    },
+  };
+}

@@ -1,0 +1,91 @@
+/** The frame around every page: where one is, which project, who one is. */
+import { addressOf, PAGES, type PageName } from '../address.ts';
+import type { App } from '../app.ts';
+import { fill, h } from '../dom.ts';
+import { icon } from '../icons.ts';
+import { currentTheme, onTheme, switchTheme } from '../theme.ts';
+
+const TITLES: Readonly<Record<PageName, string>> = {
+  dashboard: 'Dashboard',
+  hosts: 'Hosts',
+  sources: 'Sources',
+  credentials: 'My credentials',
+  admin: 'Users and projects',
+};
+
+export interface Shell {
+  elements: HTMLElement[];
+  put(page: HTMLElement): void;
+  /** The view has changed. */
+  show(): void;
+}
+
+export function shell(app: App, signOut: () => void): Shell {
+  const main = h('main', { id: 'main', tabindex: -1 });
+  const pages = (Object.keys(PAGES) as PageName[]).filter(
+    (name) => name !== 'admin' || app.session.administers_domain,
+  );
+  const links = pages.map((name) => {
+    const link = h('a', {}, TITLES[name]);
+    link.addEventListener('click', (event) => {
+      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      app.go({ page: name });
+    });
+    return { name, link };
+  });
+  const header = h(
+    'header',
+    { class: 'top' },
+    h('a', { class: 'skip', href: '#main' }, 'Skip to the content'),
+    h('div', { class: 'brand' }, logo(), h('span', {}, 'wafstat')),
+    projectPicker(app),
+    h('nav', { 'aria-label': 'Pages' }, ...links.map(({ link }) => link)),
+    h(
+      'div',
+      { class: 'who' },
+      themeButton(),
+      h('span', { class: 'user', title: `Domain ${app.session.user.domain}` }, app.session.user.name),
+      h('button', { class: 'button quiet', type: 'button', on: { click: signOut } }, 'Sign out'),
+    ),
+  );
+  return {
+    elements: [header, main],
+    put: (page) => fill(main, page),
+    show() {
+      const view = app.view();
+      for (const { name, link } of links) {
+        link.href = addressOf({ ...view, page: name });
+        if (name === view.page) link.setAttribute('aria-current', 'page');
+        else link.removeAttribute('aria-current');
+      }
+    },
+  };
+}
+
+function projectPicker(app: App): HTMLElement {
+  const { projects } = app.session;
+  const options = projects.map(({ id, name }) =>
+    h('option', { value: id, selected: id === app.project.id }, name),
+  );
+  const select = h('select', { 'aria-label': 'Project' }, ...options);
+  select.addEventListener('change', () => app.go({ project: select.value, hosts: [], offset: 0 }));
+  return h('div', { class: 'project' }, select);
+}
+
+function themeButton(): HTMLElement {
+  const button = h('button', { class: 'button quiet square', type: 'button', on: { click: switchTheme } });
+  const draw = () => {
+    const other = currentTheme() === 'dark' ? 'light' : 'dark';
+    fill(button, icon(other));
+    button.setAttribute('aria-label', `Switch to ${other} colours`);
+    button.title = `Switch to ${other} colours`;
+  };
+  onTheme(draw);
+  draw();
+  return button;
+}
+
+export function logo(): HTMLElement {
+  return h('img', { class: 'logo', src: '/console/favicon.svg', alt: '', width: 24, height: 24 });
+}

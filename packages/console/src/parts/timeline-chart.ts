@@ -1,0 +1,249 @@
+/** The timeline, drawn: both series in one look, with scales of their own where one would hide the other. */
+import uPlot from 'uplot';
+import type { SeriesName } from '../address.ts';
+import { fill, h } from '../dom.ts';
+import { exact, short, stretch } from '../format.ts';
+import type { Points } from '../points.ts';
+import { colour } from '../theme.ts';
+import { tickLabel, timeTicks } from '../ticks.ts';
+
+export interface Drawing {
+  points: Points;
+  hidden: readonly SeriesName[];
+  offset_ms: number;
+}
+
+export interface TimelineChart {
+  element: HTMLElement;
+  draw(drawing: Drawing): void;
+  /** Draws the same once more, in other colours. */
+  recolour(): void;
+  canvas(): HTMLCanvasElement | null;
+  /** Someone is pointing at it: not the moment to move it. */
+  isBusy(): boolean;
+  destroy(): void;
+}
+
+/** From here on one scale would press the attacks into the ground. */
+const TWO_SCALES_FROM = 4;
+/** On a scale of their own they stay in the lower part, out of the way of the requests. */
+const HEADROOM = 1.9;
+const TICK_WIDTH_PX = 84;
+
+export function timelineChart(zoom: (from: number, to: number) => void): TimelineChart {
+  const tooltip = h('div', { class: 'tooltip', role: 'status', hidden: true });
+  const band = h('div', { class: 'band', hidden: true });
+  const element = h('div', { class: 'chart', tabindex: 0, role: 'img' });
+  let plot: uPlot | null = null;
+  let built = '';
+  let drawing: Drawing | null = null;
+  let pressed = false;
+
+  element.addEventListener('pointerdown', () => {
+    pressed = true;
+  });
+  const released = () => {
+    pressed = false;
+  };
+  addEventListener('pointerup', released);
+  const observer = new ResizeObserver(() => {
+    if (plot) plot.setSize({ width: element.clientWidth, height: element.clientHeight });
+  });
+  observer.observe(element);
+  element.addEventListener('keydown', (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step === undefined || plot === null || drawing === null) return;
+    event.preventDefault();
+    const last = drawing.points.requests.length - 1;
+    const at = plot.cursor.idx ?? (step > 0 ? -1 : last + 1);
+    const next = Math.min(last, Math.max(0, at + step));
+    const { edges } = drawing.points;
+    const middle = ((edges[next] ?? 0) + (edges[next + 1] ?? 0)) / 2;
+    plot.setCursor({ left: plot.valToPos(middle, 'x'), top: 20 });
+  });
+  element.addEventListener('blur', () => plot?.setCursor({ left: -10, top: -10 }));
+
+  function draw(next: Drawing): void {
+    drawing = next;
+    const { points, hidden } = next;
+    const data = plotData(points);
+    const scales = scalesOf(points, hidden);
+    const wanted = JSON.stringify([scales.two, hidden, colour('attack')]);
+    element.setAttribute('aria-label', summary(points));
+    if (plot !== null && built === wanted) {
+      plot.setData(data);
+      return;
+    }
+    plot?.destroy();
+    built = wanted;
+    plot = new uPlot(options(), data, element);
+    plot.over.append(band, tooltip);
+  }
+
+  function options(): uPlot.Options {
+    const axisColour = colour('muted');
+    const grid = { stroke: colour('line'), width: 1 };
+    const font = '12px system-ui, sans-serif';
+    const { two } = scalesOf(drawing?.points, drawing?.hidden ?? []);
+    const shown = (name: SeriesName) => !drawing?.hidden.includes(name);
+    const counts = {
+      font,
+      stroke: axisColour,
+      incrs: WHOLE_STEPS,
+      ticks: { show: false },
+      values: (_: uPlot, splits: number[]) => splits.map(short),
+    };
+    return {
+      width: element.clientWidth,
+      height: element.clientHeight,
+      padding: [12, two ? 0 : 12, 0, 0],
+      legend: { show: false },
+      cursor: {
+        x: false,
+        y: false,
+        points: { show: false },
+        drag: { x: true, y: false, setScale: false },
+        dataIdx: (_, __, ___, time) => pointAt(time),
+      },
+      scales: {
+        x: { time: false, range: () => [drawing?.points.edges[0] ?? 0, drawing?.points.edges.at(-1) ?? 1] },
+        requests: { range: () => [0, scalesOf(drawing?.points, drawing?.hidden ?? []).requests] },
+        attacks: { range: () => [0, scalesOf(drawing?.points, drawing?.hidden ?? []).attacks] },
+      },
+      series: [
+        {},
+        series('requests', colour('accent'), colour('accent-fill'), shown('requests')),
+        series('attacks', colour('attack'), colour('attack-fill'), shown('attacks')),
+      ],
+      axes: [
+        {
+          font,
+          stroke: axisColour,
+          grid: { show: false },
+          ticks: { stroke: colour('line'), size: 5 },
+          splits: (u, _, min, max) => timeTicks(min, max, drawing?.offset_ms ?? 0, u.width / TICK_WIDTH_PX),
+          values: (_, splits) => splits.map((tick) => tickLabel(tick, drawing?.offset_ms ?? 0)),
+        },
+        { ...counts, scale: shown('requests') ? 'requests' : 'attacks', grid, size: axisWidth },
+        ...(two
+          ? [
+              {
+                ...counts,
+                scale: 'attacks',
+                side: 1 as const,
+                stroke: colour('attack'),
+                grid: { show: false },
+                size: axisWidth,
+              },
+            ]
+          : []),
+      ],
+      hooks: { setCursor: [point], setSelect: [select] },
+    };
+  }
+
+  function pointAt(time: number): number {
+    const edges = drawing?.points.edges ?? [];
+    const after = edges.findIndex((edge) => edge > time);
+    return Math.max(0, (after === -1 ? edges.length - 1 : after) - 1);
+  }
+
+  function point(u: uPlot): void {
+    const { idx, left = -1 } = u.cursor;
+    const off = idx === null || idx === undefined || left < 0 || drawing === null;
+    tooltip.hidden = off;
+    band.hidden = off;
+    if (off) return;
+    const { points, hidden, offset_ms } = drawing as Drawing;
+    const [from = 0, to = 0] = points.edges.slice(idx, idx + 2);
+    const start = u.valToPos(from, 'x');
+    band.style.left = `${start}px`;
+    band.style.width = `${Math.max(1, u.valToPos(to, 'x') - start)}px`;
+    fill(
+      tooltip,
+      h('strong', {}, stretch(from, to, offset_ms)),
+      ...(['requests', 'attacks'] as const)
+        .filter((name) => !hidden.includes(name))
+        .map((name) =>
+          h(
+            'span',
+            { class: `key ${name}` },
+            name === 'requests' ? 'Requests' : 'Attacks',
+            h('b', {}, exact(points[name][idx] ?? 0)),
+          ),
+        ),
+    );
+    const width = u.over.clientWidth;
+    const middle = start + (u.valToPos(to, 'x') - start) / 2;
+    const right = middle < width / 2;
+    tooltip.style.left = right ? `${middle + 14}px` : 'auto';
+    tooltip.style.right = right ? 'auto' : `${width - middle + 14}px`;
+  }
+
+  /** From the beginning of the first point to the end of the last one. */
+  function select(u: uPlot): void {
+    const { left, width } = u.select;
+    if (width < 4 || drawing === null) return;
+    const { edges } = drawing.points;
+    const from = edges[pointAt(u.posToVal(left, 'x'))];
+    const to = edges[pointAt(u.posToVal(left + width, 'x')) + 1];
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    if (from !== undefined && to !== undefined && from < to) zoom(from, to);
+  }
+
+  return {
+    element,
+    draw,
+    recolour() {
+      if (drawing) draw(drawing);
+    },
+    canvas: () => element.querySelector('canvas'),
+    isBusy: () => pressed,
+    destroy() {
+      removeEventListener('pointerup', released);
+      observer.disconnect();
+      plot?.destroy();
+      plot = null;
+    },
+  };
+}
+
+/** Steps: a count holds from the beginning of its point to the end, so that is what is drawn. */
+function series(scale: string, stroke: string, fillColour: string, show: boolean): uPlot.Series {
+  const paths = uPlot.paths.stepped?.({ align: 1 });
+  return {
+    scale,
+    stroke,
+    fill: fillColour,
+    width: 1.25,
+    points: { show: false },
+    show,
+    ...(paths ? { paths } : {}),
+  };
+}
+
+/** The last value stands twice, at the beginning and at the end of its point. */
+function plotData({ edges, requests, attacks }: Points): uPlot.AlignedData {
+  return [edges, [...requests, requests.at(-1) ?? 0], [...attacks, attacks.at(-1) ?? 0]];
+}
+
+function scalesOf(points: Points | undefined, hidden: readonly SeriesName[]) {
+  const most = (counts: readonly number[] = []) => counts.reduce((max, n) => Math.max(max, n), 0);
+  const requests = hidden.includes('requests') ? 0 : most(points?.requests);
+  const attacks = hidden.includes('attacks') ? 0 : most(points?.attacks);
+  const two = requests > 0 && attacks > 0 && requests / attacks >= TWO_SCALES_FROM;
+  const both = Math.max(requests, attacks, 1) * 1.08;
+  return { two, requests: both, attacks: two ? Math.max(attacks * HEADROOM, 2) : both };
+}
+
+/** Counts are whole. */
+const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
+
+function axisWidth(_: uPlot, values: string[] | null): number {
+  return 18 + Math.max(2, ...(values ?? []).map((text) => text.length)) * 7;
+}
+
+function summary({ requests, attacks }: Points): string {
+  const sum = (counts: readonly number[]) => exact(counts.reduce((total, n) => total + n, 0));
+  return `Timeline: ${sum(requests)} requests, ${sum(attacks)} attacks. Arrow keys read out the points; a table of them can be opened.`;
+}

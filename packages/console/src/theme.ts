@@ -1,0 +1,58 @@
+/** Light or dark: as the system says, unless the person has said otherwise. */
+export type Theme = 'light' | 'dark';
+
+const KEY = 'wafstat-theme';
+
+export function currentTheme(): Theme {
+  const chosen = document.documentElement.dataset.theme;
+  if (chosen === 'light' || chosen === 'dark') return chosen;
+  return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+}
+
+export function applyTheme(): void {
+  const chosen = stored();
+  if (chosen === null) delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen;
+}
+
+/** What is drawn rather than styled listens for `wafstat-theme`. */
+export function switchTheme(): void {
+  const next = currentTheme() === 'dark' ? 'light' : 'dark';
+  try {
+    localStorage.setItem(KEY, next);
+  } catch {
+    // A browser that keeps nothing still switches, until the next visit.
+  }
+  document.documentElement.dataset.theme = next;
+  document.dispatchEvent(new Event('wafstat-theme'));
+}
+
+/** Calls back when the colours have changed, for whichever reason; answers how to stop that. */
+export function onTheme(changed: () => void): () => void {
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  system.addEventListener('change', changed);
+  document.addEventListener('wafstat-theme', changed);
+  return () => {
+    system.removeEventListener('change', changed);
+    document.removeEventListener('wafstat-theme', changed);
+  };
+}
+
+/** A colour of the style sheet as a canvas understands it. */
+export function colour(name: string): string {
+  const probe = document.createElement('span');
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+function stored(): Theme | null {
+  try {
+    const theme = localStorage.getItem(KEY);
+    return theme === 'light' || theme === 'dark' ? theme : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,142 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough, Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { afterAll, describe, expect, test } from 'vitest';
+import { runProgram } from './program.ts';
+
+const FOLDER = mkdtempSync(join(tmpdir(), 'explain-'));
+afterAll(() => rmSync(FOLDER, { recursive: true }));
+
+async function run(argv: string[], input = '') {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const io = {
+    stdin: Readable.from([Buffer.from(input)]),
+    stdout,
+    stderr,
+    env: {},
+    now: () => 0,
+    stop: new AbortController().signal,
+  };
+  const status = await runProgram(argv, io);
+  stdout.end();
+  stderr.end();
+  return { status, out: await text(stdout), err: await text(stderr) };
+}
+
+const TRANSACTION = JSON.stringify({
+  transaction: {
+    time_stamp: 'Wed Jul  1 18:20:30 2026',
+    unique_id: 'a',
+    request: { headers: { Host: 'shop.example.com' } },
+    messages: ['942100', '949110'].map((ruleId) => ({
+      details: { ruleId, severity: '2', ver: 'OWASP_CRS/3.3.4' },
+    })),
+  },
+});
+const HIT =
+  '[Wed Jul 01 10:20:30 2026] [x] ModSecurity: Warning. [file "f"] [id "10001"] [hostname "h"] [uri "/"] [unique_id "b"]';
+const LINES = `${TRANSACTION}\n\n${HIT}\n192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6\nnonsense`;
+
+describe('explain', () => {
+  test('says what each record counts as, and why', async () => {
+    const { status, out } = await run(
+      ['explain', '--timezone', '+08:00', '--host', 'other.example.com'],
+      LINES,
+    );
+    expect(status).toBe(0);
+    expect(out.split('\n')).toEqual([
+      'line 1: attack sqli (modsecurity3-json)',
+      '  time  2026-07-01T10:20:30.000Z',
+      '  host  shop.example.com',
+      '  rule  942100: sqli, 5 points, rule id 942xxx',
+      '  rule  949110: none, 5 points, rule id 949xxx',
+      'line 4: request (access)',
+      '  time  2026-07-01T10:20:30.000Z',
+      '  host  other.example.com',
+      'line 5: not counted, unknown_format: the line is in no known format, or not in the one that was given (none)',
+      'at the end: attack custom (apache-error)',
+      '  time  2026-07-01T02:20:30.000Z',
+      '  host  h',
+      '  rule  10001: custom, 0 points, a rule that is none of CRS',
+      '',
+    ]);
+  });
+
+  test('says the same as one JSON document, out of a file', async () => {
+    const file = join(FOLDER, 'log');
+    writeFileSync(file, LINES);
+    const { out } = await run(['explain', file, '--json']);
+    expect(JSON.parse(out)).toMatchObject([
+      {
+        line: 1,
+        format: 'modsecurity3-json',
+        attack: 'sqli',
+        request: false,
+        evidence: [{ rule: '942100' }, {}],
+      },
+      { line: 4, format: 'access', attack: null, request: true, evidence: [] },
+      { line: 5, format: 'none', dropped: 'unknown_format' },
+      { line: null, format: 'apache-error', attack: 'custom' },
+    ]);
+    expect(JSON.parse((await run(['explain', '--json'])).out)).toEqual([]);
+  });
+
+  test('shows why an audit record is no attack, and what an operator has chosen', async () => {
+    const file = join(FOLDER, 'categories.json');
+    writeFileSync(file, '{"rules": {"942100": "none"}}');
+    const { out } = await run(['explain', '--categories', file], TRANSACTION);
+    expect(out).toContain('line 1: not counted, not_an_attack');
+    expect(out).toContain('942100: none, 5 points, override');
+  });
+
+  test('lets nothing in a log act on the terminal', async () => {
+    const line = JSON.stringify({ time: 8.7e15, host: '\u001b[2J\u009b2J\u202e\u0000\ud800\u{e0001}' });
+    for (const argv of [['explain'], ['explain', '--json']]) {
+      const { out } = await run(argv, line);
+      expect(out.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}]/u);
+    }
+    const [said] = JSON.parse((await run(['explain', '--json'], line)).out);
+    expect(said.host).toBe('\u001b[2J\u009b2J\u202e\u0000\ud800\u{e0001}');
+  });
+
+  test('tells of a file that is not there, and of every mistake in the settings', async () => {
+    expect(await run(['explain', join(FOLDER, 'none')])).toMatchObject({ status: 1 });
+    const file = join(FOLDER, 'wrong.json');
+    writeFileSync(file, '{"rules": {"1": "x", "y": "xss"}}');
+    const { status, err } = await run(['explain', '--categories', file, '--format', 'iis']);
+    expect(status).toBe(2);
+    expect(err).toMatch(/rule "1" is "x".*"y" is not a rule id/);
+    expect(err).toContain("--format is 'iis'");
+  });
+});
+
+describe('categories', () => {
+  test('shows the whole table, as text and as JSON', async () => {
+    const { out } = await run(['categories']);
+    for (const word of [
+      'version 1',
+      '942xxx',
+      'attack-sqli',
+      'REQUEST-930-APPLICATION-ATTACK-LFI',
+      'antiscan_*',
+      'RATE_BASED',
+    ]) {
+      expect(out).toContain(word);
+    }
+    const table = JSON.parse((await run(['categories', '--json'])).out);
+    expect(table).toMatchObject({ version: 1, points: { critical: 5 }, own_rule: 'custom', overrides: [] });
+    expect(table.crs.find(({ category }: { category: string }) => category === 'sqli').rules).toEqual([
+      '942xxx',
+    ]);
+  });
+
+  test('shows what an operator has chosen', async () => {
+    const file = join(FOLDER, 'categories.json');
+    writeFileSync(file, '{"rules": {"942100": "custom", "10001": "none"}}');
+    expect((await run(['categories', '--categories', file])).out).toMatch(
+      /Overrides\n {2}none +10001\n {2}custom +942100/,
+    );
+  });
+});

@@ -1,0 +1,135 @@
+import { DROP_REASONS } from '../event.ts';
+import { ByteReader, countLineEnds, endsLine, LINE_BYTES_MAX } from '../ingest/blocks.ts';
+import type { Judgement } from '../ingest/categories/judge.ts';
+import { nextPiece } from '../ingest/file.ts';
+import type { Parsed } from '../ingest/formats/format.ts';
+import { openLog, unpacked } from '../ingest/open-log.ts';
+import type { Line } from '../ingest/pipeline.ts';
+import { createReader } from '../ingest/reader.ts';
+import { command, type Io, printLine, UserError } from './command.ts';
+import { visible } from './ingest-summary.ts';
+
+export const explainCommand = command({
+  name: 'explain [file]',
+  about: 'say what log lines (of a file, or standard input) count as, and why; nothing is stored',
+  settings: ['format', 'hostOfLogs', 'timezone', 'categories', 'json'],
+  required: [],
+  async run({ format, hostOfLogs, timezone, categories, json }, [file = '-'], io) {
+    const reader = createReader({
+      format,
+      host: hostOfLogs,
+      offset_minutes: timezone,
+      overrides: categories,
+    });
+    const printer = json ? jsonPrinter(io) : textPrinter(io);
+    try {
+      for await (const { number, text } of linesOf(file === '-' ? unpacked(io.stdin) : openLog(file))) {
+        const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now());
+        for (const each of parsed) printer.print(number, each);
+        if (io.stop.aborted) break;
+      }
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      throw code === undefined ? error : new UserError(`${file} cannot be read: ${code}`);
+    }
+    for (const each of reader.flush()) printer.print(null, each);
+    printer.end();
+    return 0;
+  },
+});
+
+const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
+
+async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line> {
+  const bytes = new ByteReader(stream);
+  let number = 1;
+  let insideLine = false;
+  for (;;) {
+    const seen = await bytes.peek(LINE_BYTES_MAX);
+    if (seen.length === 0) return;
+    const piece = nextPiece(seen, insideLine, number);
+    for (const line of piece.lines) yield line;
+    if (piece.bytes.length === 0) {
+      // The last line has no end.
+      yield { number, text: seen.toString('utf8').trim() };
+      return;
+    }
+    number += countLineEnds(piece.bytes);
+    insideLine = !endsLine(piece.bytes);
+    bytes.take(piece.bytes.length);
+  }
+}
+
+interface Printer {
+  /** `line` null: known only at the end of the log. */
+  print(line: number | null, parsed: Parsed): void;
+  end(): void;
+}
+
+function textPrinter({ stdout }: Io): Printer {
+  return {
+    print(line, parsed) {
+      const place = line === null ? 'at the end' : `line ${line}`;
+      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format})`);
+      if (parsed.kind === 'record') {
+        const { time, host, hostId } = parsed.record;
+        printLine(stdout, `  time  ${isoTime(time)}`);
+        printLine(stdout, `  host  ${visible([host, hostId].filter(Boolean).join(', ') || 'not said')}`);
+      }
+      for (const judgement of evidenceOf(parsed))
+        printLine(stdout, `  rule  ${visible(sentence(judgement))}`);
+    },
+    end() {},
+  };
+}
+
+/** A time from a log can be one that no calendar has. */
+function isoTime(time: number): string {
+  const date = new Date(time);
+  return Number.isNaN(date.getTime()) ? `${time} ms` : date.toISOString();
+}
+
+function summary(parsed: Parsed): string {
+  if (parsed.kind === 'dropped') return `not counted, ${parsed.reason}: ${DROP_REASONS[parsed.reason]}`;
+  const { request, attack, count } = parsed.record;
+  const counts = [request ? 'request' : '', attack === null ? '' : `attack ${attack}`]
+    .filter(Boolean)
+    .join(' and ');
+  return count === 1 ? counts : `${counts}, ${count} times`;
+}
+
+function sentence({ rule, points, category, because }: Judgement): string {
+  return `${rule || '-'}: ${category ?? 'none'}, ${points} points, ${because}`;
+}
+
+function evidenceOf(parsed: Parsed): readonly Judgement[] {
+  return (parsed.kind === 'record' ? parsed.record.evidence : parsed.evidence) ?? [];
+}
+
+/** One array, written as it goes. */
+function jsonPrinter({ stdout }: Io): Printer {
+  let separator = '[';
+  return {
+    print(line, parsed) {
+      const evidence = evidenceOf(parsed);
+      const said =
+        parsed.kind === 'record'
+          ? { ...parsed.record, hostId: undefined, host_id: parsed.record.hostId, evidence }
+          : { dropped: parsed.reason, evidence };
+      stdout.write(`${separator}${harmless(JSON.stringify({ line, format: parsed.format, ...said }))}`);
+      separator = ',\n';
+    },
+    end() {
+      printLine(stdout, separator === '[' ? '[]' : ']');
+    },
+  };
+}
+
+/** JSON leaves some characters as they are that a terminal acts on. */
+function harmless(json: string): string {
+  return json.replace(/[\u007f-\u009f\p{Cf}\u2028\u2029]/gu, (character) =>
+    Array.from({ length: character.length }, (_, i) => {
+      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
+    }).join(''),
+  );
+}

@@ -1,0 +1,64 @@
+/** How a session travels: a cookie that scripts cannot read and other sites cannot send. */
+import type { FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
+import type { Authentication, Caller, SessionRefusal, SignedIn } from '../identity/authentication.ts';
+
+const COOKIE = 'wafstat_session';
+
+export function sessionCookie(request: FastifyRequest, text: string, valid_ms: number): string {
+  // Behind a trusted proxy `protocol` is what X-Forwarded-Proto says.
+  const secure = request.protocol === 'https' ? '; Secure' : '';
+  return `${COOKIE}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${Math.floor(valid_ms / 1_000)}${secure}`;
+}
+
+export function hasSession(request: FastifyRequest): boolean {
+  return sessionText(request) !== undefined;
+}
+
+/** Who is signed in; a 401 when nobody is any more, and a 403 when the request is not one of the console's own. */
+export function signedIn(authentication: Authentication, request: FastifyRequest): SignedIn {
+  if (request.method !== 'GET' && request.method !== 'HEAD') checkSentByConsole(request);
+  const text = sessionText(request);
+  if (text === undefined) throw new ApiError('WAF.9001', 'nobody is signed in');
+  const checked = authentication.checkSession(text);
+  if (typeof checked === 'string') throw new ApiError('WAF.9001', REFUSALS[checked]);
+  return checked;
+}
+
+export function sessionCaller(authentication: Authentication, request: FastifyRequest): Caller {
+  return { user: signedIn(authentication, request).user, scope: 'wherever the user has a role' };
+}
+
+/**
+ * SameSite keeps other sites from sending the cookie. Should that ever fail, they can neither set this header without
+ * asking first (which is never granted), nor pretend to be of our origin.
+ */
+export function checkSentByConsole({ headers, host }: FastifyRequest): void {
+  if (headers['x-wafstat-console'] === undefined) {
+    throw new ApiError('WAF.9002', 'a request with a session that changes something needs X-Wafstat-Console');
+  }
+  // Browsers say themselves what the relation is, whatever a proxy makes of the host name; older ones only the origin.
+  const site = headers['sec-fetch-site'];
+  const { origin } = headers;
+  const own =
+    site === undefined
+      ? origin === undefined || (URL.canParse(origin) && new URL(origin).host === host)
+      : site === 'same-origin';
+  if (!own) throw new ApiError('WAF.9002', 'the request comes from a page of another origin');
+}
+
+function sessionText({ headers }: FastifyRequest): string | undefined {
+  const cookies = headers.cookie?.split(';') ?? [];
+  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(`${COOKIE}=`));
+  return ours?.slice(COOKIE.length + 1) || undefined;
+}
+
+const REFUSALS: Readonly<Record<SessionRefusal, string>> = {
+  unknown: 'the session is not one of this service',
+  expired: 'the session has expired: sign in again',
+  revoked: 'the session has been ended: sign in again',
+  user_gone: 'the user of the session has been deleted',
+  user_disabled: 'the user of the session is disabled',
+  password_changed: 'the password was changed: sign in again',
+  programmatic_only: 'this user only supports programmatic access, not console access',
+};

@@ -1,0 +1,46 @@
+/** Access logs as JSON, with the names that people give the variables of nginx, Apache and Caddy. */
+import { request } from './access.ts';
+import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { asObject, type JsonObject } from './json-line.ts';
+import { parseAnyTime } from './log-time.ts';
+
+export const accessJson: JsonFormat = {
+  name: 'access-json',
+  about: 'access log of nginx, Apache or Caddy as JSON, with the usual names of fields',
+  recognizes: isAccess,
+  parse: parseAccessJson,
+};
+
+/** The first that is there counts; the most exact come first. */
+const TIMES = ['msec', 'time_iso8601', '@timestamp', 'timestamp', 'ts', 'time_local', 'time'];
+const HOSTS = ['host', 'http_host', 'server_name', 'vhost'];
+const MARKS = ['status', 'request_uri', 'request_method', 'method', 'response_code', 'upstream_addr'];
+
+function isAccess(fields: JsonObject): boolean {
+  // An event of the normal form may carry any further field.
+  if (typeof fields.request === 'boolean' || 'attack' in fields || 'host_id' in fields) return false;
+  const isMarked = typeof fields.request === 'string' || MARKS.some((name) => name in fields);
+  return isMarked && TIMES.some((name) => name in fields);
+}
+
+function parseAccessJson(fields: JsonObject, { offset_minutes }: Context): Reading {
+  const named = TIMES.find((name) => name in fields);
+  const time = named === undefined ? null : parseAnyTime(fields[named], offset_minutes);
+  return time === null
+    ? dropped('bad_time')
+    : { kind: 'record', record: request(time, firstText(fields, HOSTS) ?? caddyHost(fields)) };
+}
+
+/** Of several names for the same thing, the first that says something. */
+export function firstText(fields: JsonObject, names: readonly string[]): string | undefined {
+  for (const name of names) {
+    const value = fields[name];
+    if (typeof value === 'string' && value !== '' && value !== '-') return value;
+  }
+  return undefined;
+}
+
+function caddyHost(fields: JsonObject): string | undefined {
+  const of = asObject(fields.request);
+  return of === null ? undefined : firstText(of, ['host']);
+}

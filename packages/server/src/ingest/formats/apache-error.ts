@@ -1,0 +1,51 @@
+/** The error log of Apache: lines of ModSecurity or Coraza about matched rules. */
+import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
+import { parseAsctime } from './log-time.ts';
+import { isRuleMessage } from './nginx-error.ts';
+import { parseRuleText } from './rule-text.ts';
+
+export const apacheError: TextFormat = {
+  name: 'apache-error',
+  about: 'error log of Apache: rules of ModSecurity or Coraza',
+  recognizes: (line) => line.startsWith('[') && line.charCodeAt(4) === SPACE,
+  parse: parseApacheError,
+};
+
+const SPACE = 0x20;
+
+/** `[Sun Feb 21 22:27:04.221889 2021] [security2:error] [pid 16:tid 14] [client ..] [client ..] ModSecurity: ..` */
+function parseApacheError(line: string, { offset_minutes }: Context): Reading {
+  const timeEnd = line.slice(0, TIME_LENGTH_MAX).indexOf('] ');
+  const time = parseAsctime(line.slice(1, Math.max(timeEnd, 1)), offset_minutes);
+  if (time === null) return dropped('unknown_format');
+  const message = line.slice(messageAt(line, timeEnd + 2));
+  if (!isRuleMessage(message)) return dropped('other_log_line');
+  const found = parseRuleText(message.slice(0, textEnd(message)));
+  if (found === null) return dropped('other_log_line');
+  const { rule, uniqueId, hostname } = found;
+  if (uniqueId === '') return dropped('bad_record');
+  const host = hostname || undefined;
+  return { kind: 'hit', hit: { id: uniqueId, time, host, rules: [rule], written: time, connection: '' } };
+}
+
+/** `[Sun Feb 21 22:27:04.221889 2021] ` */
+const TIME_LENGTH_MAX = 40;
+
+/** Behind everything in brackets. */
+function messageAt(line: string, from: number): number {
+  let at = from;
+  while (line.startsWith('[', at)) {
+    const end = line.indexOf('] ', at);
+    if (end === -1) break;
+    at = end + 2;
+  }
+  return at;
+}
+
+/** Apache adds where the client said it came from. A quote that the client sent has a backslash in front. */
+function textEnd(message: string): number {
+  const suffix = '"], referer: ';
+  let at = message.indexOf(suffix);
+  while (at !== -1 && message[at - 1] === '\\') at = message.indexOf(suffix, at + 1);
+  return at === -1 ? message.length : at + 2;
+}

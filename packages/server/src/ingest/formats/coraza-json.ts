@@ -1,0 +1,39 @@
+/** The audit log of Coraza as JSON: a line is a transaction. */
+import type { Rule } from '../categories/judge.ts';
+import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
+import { parseAnyTime, parseEpoch } from './log-time.ts';
+import { hostHeader, ruleOf } from './modsecurity3-json.ts';
+import { parseRuleText } from './rule-text.ts';
+
+export const corazaJson: JsonFormat = {
+  name: 'coraza-json',
+  about: 'audit log of Coraza, JSON',
+  recognizes: (fields) => asObject(fields.transaction)?.unix_timestamp !== undefined,
+  parse: parseCoraza,
+};
+
+function parseCoraza(fields: JsonObject, { offset_minutes }: Context): Reading {
+  const transaction = asObject(fields.transaction);
+  if (transaction === null) return dropped('bad_record');
+  // Nanoseconds in its code, seconds in its documentation.
+  const time = parseEpoch(transaction.unix_timestamp) ?? parseAnyTime(transaction.timestamp, offset_minutes);
+  if (time === null) return dropped('bad_time');
+  const host = hostOf(asObject(asObject(transaction.request)?.headers));
+  const rules = asArray(fields.messages).flatMap((message) => rulesOf(asObject(message)));
+  return { kind: 'transaction', transaction: { id: asText(transaction.id), time, host, rules } };
+}
+
+/** Every header has a list of values. */
+function hostOf(headers: JsonObject | null): string | undefined {
+  const [first] = asArray(headers?.host ?? headers?.Host);
+  return typeof first === 'string' ? first : hostHeader(headers);
+}
+
+function rulesOf(message: JsonObject | null): Rule[] {
+  const data = asObject(message?.data);
+  const id = asText(data?.id);
+  if (data !== null && id !== '' && id !== '0') return [ruleOf(id, data)];
+  const text = parseRuleText(asText(message?.error_message));
+  return text === null ? [] : [text.rule];
+}

@@ -1,0 +1,94 @@
+/** Formats of engines that could not be run here: fixtures written by hand from their documentation and source. */
+import { expect, test } from 'vitest';
+import { outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
+
+const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
+
+test('Coraza in JSON: seconds or nanoseconds, with the rule as fields or as text', () => {
+  const parsed = readFixture('coraza-json.log');
+  expect(outcomes(parsed)).toEqual(['sqli', 'sqli', 'not_an_attack']);
+  expect(parsed[0]).toMatchObject({ record: { time: TIME + 456, host: 'shop.example.com', request: false } });
+  expect(parsed[1]).toMatchObject({ record: { time: TIME } });
+});
+
+test('Caddy with Coraza: rules joined by their id, and access lines, in JSON and as on a terminal', () => {
+  const parsed = readFixture('caddy.log');
+  expect(outcomes(parsed)).toEqual(['other_log_line', 'request', 'sqli']);
+  expect(parsed.map(({ format }) => format)).toEqual(['caddy', 'access-json', 'caddy']);
+  expect(parsed[2]).toMatchObject({ record: { time: TIME + 456, host: 'shop.example.com' } });
+  const onTerminal = readFixture('caddy-terminal.log', { offset_minutes: 60 });
+  expect(outcomes(onTerminal)).toEqual(['other_log_line', 'sqli']);
+  expect(onTerminal[1]).toMatchObject({ record: { time: TIME + 456 - 3_600_000 } });
+});
+
+test("the vendor's logs: requests from the access log, attacks from the attack log", () => {
+  const parsed = readFixture('lts.log');
+  expect(outcomes(parsed)).toEqual(['request', 'request', 'lfi', 'whiteblackip', 'robot', 'vuln']);
+  for (const each of parsed) {
+    expect(each).toMatchObject({ record: { time: TIME, host: 'shop.example.com', hostId: undefined } });
+  }
+});
+
+test("the vendor's attack log: two alarms of one request are one attack", () => {
+  const alarm = (attack: string) =>
+    JSON.stringify({
+      category: 'attack',
+      hostid: 'h',
+      attack,
+      requestid: 'r',
+      'attack-time': '2026-07-01T10:20:30Z',
+    });
+  expect(outcomes(readLines([alarm('xss'), alarm('sqli')]))).toEqual(['xss', 'same_request']);
+  expect(outcomes(readLines([alarm('')]))).toEqual(['bad_record']);
+  expect(readLines([alarm('xss')])).toMatchObject([{ record: { host: undefined, hostId: 'h' } }]);
+});
+
+test('AWS WAF: every object is a request, blocked and counted ones are attacks too', () => {
+  const parsed = readFixture('aws-waf.log');
+  expect(outcomes(parsed)).toEqual([
+    'request',
+    'request + xss',
+    'request + cc',
+    'request + sqli',
+    'request + custom',
+    'request + illegal',
+    'request + robot',
+    'request + whiteblackip',
+  ]);
+  for (const each of parsed) {
+    expect(each).toMatchObject({ format: 'aws-waf', record: { time: TIME + 456, host: 'shop.example.com' } });
+  }
+});
+
+test('JSON over several lines is no record, and says what to do', () => {
+  const lines = ['{', '"timestamp": 1782901230456,', '"labels": [', '{', '},', ']', '}'];
+  expect(new Set(outcomes(readLines(lines)))).toEqual(new Set(['json_fragment']));
+});
+
+test('objects without a line end between them are counted up to where the line was cut', () => {
+  const event = `{"time":${TIME},"host":"a}{\\"b"}`;
+  expect(outcomes(readLines([`${event}${event} ${event}`]))).toEqual(['request', 'request', 'request']);
+  expect(outcomes(readLines([`${event}${event.slice(0, -3)}`]))).toEqual(['request', 'not_json']);
+  expect(outcomes(readLines([`[${event},${event},5]`]))).toEqual(['request', 'request', 'not_an_object']);
+});
+
+test('a line that is nothing but records has a limit', () => {
+  for (const line of ['{}'.repeat(20_000), `[${'{},'.repeat(20_000)}{}]`]) {
+    const parsed = outcomes(readLines([line]));
+    expect(parsed).toHaveLength(10_001);
+    expect(parsed.at(-1)).toBe('too_many_records');
+  }
+});
+
+test('logs of other vendors are not taken for ours because they have a time', () => {
+  const azure = {
+    time: '2026-07-01T10:20:30Z',
+    category: 'FrontDoorWebApplicationFirewallLog',
+    properties: {},
+  };
+  const google = { timestamp: '2026-07-01T10:20:30Z', httpRequest: { status: 403 }, jsonPayload: {} };
+  expect(outcomes(readLines([azure, google].map((each) => JSON.stringify(each))))).toEqual([
+    'unknown_format',
+    'unknown_format',
+  ]);
+});

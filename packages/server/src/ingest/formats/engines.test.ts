@@ -1,0 +1,104 @@
+/** What real engines wrote for known requests (fixtures/make-fixtures.mjs) comes out as those requests. */
+import { describe, expect, test } from 'vitest';
+import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
+
+const BY_NGINX = ['sqli', 'lfi', 'cmdi', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];
+const BY_APACHE = ['sqli', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];
+
+describe('access logs', () => {
+  test.each([
+    ['nginx-combined.log', 'access', undefined],
+    ['nginx-vhost.log', 'access', 'shop.example.com'],
+    ['nginx-json.log', 'access-json', 'shop.example.com'],
+    ['apache-common.log', 'access', undefined],
+    ['apache-vhost.log', 'access', 'shop.example.com'],
+  ])('%s: every line is a request', (name, format, host) => {
+    const parsed = readFixture(name);
+    expect(parsed).toHaveLength(fixtureLines(name).length);
+    for (const each of parsed)
+      expect(each).toMatchObject({ kind: 'record', format, record: { request: true } });
+    const hosts = parsed.map((each) => (each.kind === 'record' ? each.record.host?.split(':')[0] : ''));
+    expect(hosts[1]).toBe(host);
+  });
+});
+
+describe('audit logs', () => {
+  test.each([
+    ['modsecurity3-json.log', 'modsecurity3-json', BY_NGINX],
+    ['modsecurity3-native.log', 'modsecurity-native', BY_NGINX],
+    ['modsecurity2-json.log', 'modsecurity2-json', BY_APACHE],
+    ['modsecurity2-native.log', 'modsecurity-native', BY_APACHE],
+  ] as const)('%s: one attack for each flagged request, none for the others', (name, format, want) => {
+    const parsed = readFixture(name);
+    // Apache answers in several threads, which write in any order.
+    expect(outcomes(parsed).toSorted()).toEqual(want.toSorted());
+    expect(new Set(parsed.map((each) => each.format))).toEqual(new Set([format]));
+    for (const each of parsed) {
+      if (each.kind !== 'record') continue;
+      expect(each.record.host).toBe(each.record.attack === 'robot' ? '127.0.0.1' : 'shop.example.com');
+    }
+    expect(outcomes(readFixture(name, { format })).toSorted()).toEqual(want.toSorted());
+  });
+
+  test('the same request has the same time, whichever log tells of it', () => {
+    const times = (name: string) =>
+      readFixture(name).flatMap((each) => (each.kind === 'record' ? [each.record.time] : []));
+    const [first = 0] = times('nginx-json.log');
+    for (const name of ['modsecurity3-json.log', 'nginx-error.log']) {
+      // The time zone that a source is given does not matter: the id tells the time.
+      for (const each of readFixture(name, { offset_minutes: 480 })) {
+        if (each.kind === 'record' && each.record.attack !== 'cc')
+          expect(Math.abs(each.record.time - first)).toBeLessThan(5_000);
+      }
+    }
+  });
+});
+
+describe('error logs', () => {
+  test('nginx-error.log: the rules of a request are one attack, and so is a refused request', () => {
+    const parsed = readFixture('nginx-error.log').filter((each) => each.kind === 'record');
+    expect(outcomes(parsed).toSorted()).toEqual(
+      ['cc', ...BY_NGINX.filter((each) => each !== 'not_an_attack')].toSorted(),
+    );
+    for (const { record } of parsed) {
+      expect(record.host).toBe(record.attack === 'robot' ? '127.0.0.1' : 'shop.example.com');
+    }
+  });
+
+  test('apache-error.log: the rules of a request are one attack, wherever the server is', () => {
+    const parsed = readFixture('apache-error.log').filter((each) => each.kind === 'record');
+    expect(outcomes(parsed).toSorted()).toEqual(
+      BY_APACHE.filter((each) => each !== 'not_an_attack').toSorted(),
+    );
+    const [utc] = parsed;
+    const [east] = readFixture('apache-error.log', { offset_minutes: 480 }).filter(
+      (each) => each.kind === 'record',
+    );
+    expect((utc?.record.time ?? 0) - (east?.record.time ?? 0)).toBe(480 * 60_000);
+  });
+
+  test('what an error log says beside that has a reason of its own', () => {
+    const drops = readFixture('nginx-error.log').filter(({ kind }) => kind === 'dropped');
+    expect(new Set(outcomes(drops))).toEqual(new Set(['other_log_line']));
+  });
+});
+
+test('a stream that mixes the logs of a server counts each request and each attack once', () => {
+  const logs = ['nginx-combined.log', 'nginx-error.log', 'modsecurity3-json.log'].map(fixtureLines);
+  const mixed = Array.from({ length: Math.max(...logs.map(({ length }) => length)) }, (_, i) =>
+    logs.flatMap((lines) => lines[i] ?? []),
+  ).flat();
+  const counted = outcomes(readLines(mixed).filter(({ kind }) => kind === 'record'));
+  expect(counted.filter((each) => each === 'request')).toHaveLength(logs[0]?.length ?? 0);
+  expect(counted.filter((each) => each !== 'request').toSorted()).toEqual(
+    ['cc', ...BY_NGINX.filter((each) => each !== 'not_an_attack')].toSorted(),
+  );
+});
+
+test('every rule of CRS that matched is known by its number, although the engine left out its tags', () => {
+  for (const each of readFixture('modsecurity3-json.log')) {
+    for (const { rule, because } of each.kind === 'record' ? (each.record.evidence ?? []) : []) {
+      expect(because).toMatch(rule === '10001' ? /none of CRS/ : /^rule id/);
+    }
+  }
+});

@@ -1,0 +1,184 @@
+/** Any bytes, any length: no line throws, takes long, or makes the reader grow. */
+import { readdirSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { DROP_REASONS } from '../../event.ts';
+import { createReader, FORMAT_NAMES, type FormatName, STATE_LENGTH_MAX } from '../reader.ts';
+import { fixtureLines } from './fixtures/read-fixture.ts';
+
+const FIXTURES = readdirSync(new URL('fixtures/', import.meta.url)).filter((name) => name.endsWith('.log'));
+const LINES = FIXTURES.flatMap(fixtureLines);
+
+/** Everything that a reader promises for any lines. */
+function check(format: FormatName, lines: readonly string[]): void {
+  const reader = createReader({ format });
+  const parsed = [...lines.flatMap((line) => reader.read(line, 0)), ...reader.flush()];
+  for (const each of parsed) {
+    if (each.kind === 'dropped') expect(DROP_REASONS).toHaveProperty(each.reason);
+    else {
+      const { time, count, request, attack } = each.record;
+      expect(Number.isSafeInteger(time)).toBe(true);
+      expect(count).toBeGreaterThanOrEqual(1);
+      expect(request || attack !== null).toBe(true);
+    }
+  }
+  expect(reader.state().length).toBeLessThan(STATE_LENGTH_MAX);
+  expect(createReader({ format }, reader.state()).flush()).toEqual([]);
+}
+
+/** A real line with something done to it. */
+const mutated = fc
+  .tuple(
+    fc.constantFrom(...LINES),
+    fc.nat(),
+    fc.nat(40),
+    fc.oneof(fc.string({ unit: 'binary' }), fc.constant('"'), fc.constant('\ud800')),
+  )
+  .map(([line, at, length, text]) => {
+    const from = at % (line.length + 1);
+    return line.slice(0, from) + text + line.slice(from + length);
+  });
+const half = fc
+  .tuple(fc.constantFrom(...LINES), fc.nat())
+  .map(([line, at]) => line.slice(0, at % (line.length + 1)));
+const key = fc.constantFrom(
+  'transaction',
+  'messages',
+  '__proto__',
+  'constructor',
+  'time',
+  'time_stamp',
+  'unique_id',
+  'request',
+  'headers',
+  'host',
+  'httpRequest',
+  'webaclId',
+  'labels',
+  'hostid',
+  'attack-time',
+  'status',
+  'msec',
+  'audit_data',
+);
+const json = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 5 },
+    fc.constantFrom(
+      '',
+      'x',
+      '1',
+      1e308,
+      -0,
+      1e19,
+      null,
+      true,
+      '2026-07-01T10:20:30Z',
+      'Wed Jul  1 10:00:00 2026',
+    ),
+    fc.array(tie('value'), { maxLength: 4 }),
+    fc
+      .array(fc.tuple(key, tie('value')), { maxLength: 5 })
+      .map((entries) => ({ toJSON: () => new Raw(entries) })),
+  ),
+})).value;
+
+/** Written by hand, because an object cannot hold a key twice. */
+class Raw {
+  readonly entries: readonly (readonly [string, unknown])[];
+  constructor(entries: readonly (readonly [string, unknown])[]) {
+    this.entries = entries;
+  }
+}
+function stringify(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(stringify).join(',')}]`;
+  const raw = (value as { toJSON?: () => unknown } | null)?.toJSON?.();
+  if (!(raw instanceof Raw)) return JSON.stringify(value);
+  return `{${raw.entries.map(([name, inner]) => `${JSON.stringify(name)}:${stringify(inner)}`).join(',')}}`;
+}
+
+describe.each(FORMAT_NAMES)('as %s', (format) => {
+  test('any text, and anything done to real lines, is records and reasons', () => {
+    const line = fc.oneof(fc.string({ unit: 'binary', maxLength: 300 }), mutated, half, json.map(stringify));
+    fc.assert(
+      fc.property(fc.array(line, { maxLength: 8 }), (lines) => check(format, lines)),
+      { numRuns: 150 },
+    );
+  });
+
+  test('lines in any order, cut anywhere, are records and reasons', () => {
+    const lines = fc.array(fc.oneof(fc.constantFrom(...LINES), half), { maxLength: 60 });
+    fc.assert(
+      fc.property(lines, (some) => check(format, some)),
+      { numRuns: 40 },
+    );
+  });
+});
+
+/** What a parser with a quadratic corner would take minutes for. */
+const MEGABYTE = 1_048_576;
+const LONG: Record<string, string> = {
+  'one letter': 'x'.repeat(MEGABYTE),
+  brackets: '['.repeat(MEGABYTE),
+  'closing brackets': ']'.repeat(MEGABYTE),
+  objects: '{'.repeat(MEGABYTE),
+  'empty objects': '{}'.repeat(MEGABYTE / 2),
+  'an array of arrays': '['.repeat(MEGABYTE / 2) + ']'.repeat(MEGABYTE / 2),
+  'an array of numbers': `[${'1,'.repeat(MEGABYTE / 2 - 2)}1]`,
+  quotes: '"'.repeat(MEGABYTE),
+  backslashes: `{"a":"${'\\'.repeat(MEGABYTE - 8)}`,
+  keys: `{"transaction":{"time_stamp":"","request":{"headers":{${'"x":1,'.repeat(150_000)}"y":1}}}}`,
+  messages: `{"transaction":{"time_stamp":"x","unique_id":"17653587322.343451","messages":[${'{"details":{"ruleId":"1"}},'.repeat(38_000)}{}]}}`,
+  'an access line': `192.0.2.7 - - [10/Dec/2025:09:25:32 +0000] "GET /${'a'.repeat(MEGABYTE - 100)}`,
+  'opening times': `192.0.2.7 - - ${'[10/Dec/2025:09:25:32 +0000] '.repeat(35_000)}`,
+  dashes: '- '.repeat(MEGABYTE / 2),
+  spaces: `a${' '.repeat(MEGABYTE - 2)}b`,
+  'an error line of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: Warning. ${' [file "x"] [id "1"]'.repeat(50_000)}`,
+  'paths of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: Warning. [id "1"${'"] [uri "'.repeat(110_000)}`,
+  'clients of nginx': `2026/07/01 10:00:00 [error] 1#1: *1 ModSecurity: ${'"], client: '.repeat(80_000)}`,
+  'stars of nginx': `2026/07/01 10:00:00 [error] ${': *'.repeat(300_000)}`,
+  'an error line of Apache': `[Sun Feb 21 22:27:04 2021] ${'[client x] '.repeat(90_000)}`,
+  'unended fields': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: ${' [file "'.repeat(120_000)}`,
+  'ends of fields': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: [file "${'"]'.repeat(500_000)}`,
+  'referers of Apache': `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: ${'\\"], referer: '.repeat(70_000)}`,
+  boundaries: '--622ca252-A--'.repeat(70_000),
+  'tabs of Caddy': `2026/07/01 10:20:30.100${'\t'.repeat(MEGABYTE - 30)}`,
+  'objects behind each other': `{"a":1}`.repeat(140_000),
+  'labels of AWS': `{"webaclId":"","httpRequest":{},"timestamp":1,"action":"BLOCK","labels":[${'{"name":"awswaf:managed:aws:a:b"},'.repeat(28_000)}{}]}`,
+  'a long name': `{"hostid":"h","category":"attack","time":"2026-07-01T10:20:30Z","attack":"${'a'.repeat(MEGABYTE - 200)}"}`,
+};
+
+test.each(Object.keys(LONG))('a megabyte of %s is read at once, in every format', (name) => {
+  const line = LONG[name] ?? '';
+  expect(line.length).toBeGreaterThan(700_000);
+  expect(line.length).toBeLessThanOrEqual(MEGABYTE);
+  for (const format of FORMAT_NAMES) {
+    const reader = createReader({ format });
+    const started = performance.now();
+    reader.read(line, 0);
+    reader.flush();
+    expect(reader.state().length).toBeLessThan(10_000);
+    // Linear is a few milliseconds; the bound leaves room for a busy machine.
+    expect(performance.now() - started).toBeLessThan(2_000);
+  }
+});
+
+test('a long line is not kept for the few characters of it that are', () => {
+  setFlagsFromString('--expose-gc');
+  // A cast, because TypeScript cannot know what the flag makes of the new context.
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const reader = createReader({ format: 'auto' });
+  collectGarbage();
+  const before = process.memoryUsage().heapUsed;
+  for (let i = 0; i < 100; i++) {
+    const line =
+      `[Sun Feb 21 22:27:04 2021] [x] ModSecurity: Warning ${'x'.repeat(MEGABYTE - 400)} [file "f"] ` +
+      `[id "123456789012345"] [hostname "shop.example.com"] [uri "/"] [unique_id "request-number-${i}-of-many"]`;
+    reader.read(Buffer.from(line).toString(), 0);
+  }
+  collectGarbage();
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(20 * MEGABYTE);
+  expect(reader.flush()).toHaveLength(100);
+});

@@ -1,0 +1,62 @@
+/** The vendor's firewall logs, as its log service (LTS) hands them out: flat JSON, an access log and an attack log. */
+import { CATEGORIES, type Category, categoryNumber, ID_PATTERN } from '../../event.ts';
+import { categoryOfName } from '../categories/names.ts';
+import { LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
+import { firstText } from './access-json.ts';
+import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { asText, type JsonObject } from './json-line.ts';
+import { parseAnyTime } from './log-time.ts';
+
+export const lts: JsonFormat = {
+  name: 'lts',
+  about: "the vendor's access and attack logs out of LTS, JSON",
+  recognizes: (fields) =>
+    fields.hostid !== undefined &&
+    (fields.category === 'access' ||
+      fields.category === 'attack' ||
+      'waf-time' in fields ||
+      'attack-time' in fields),
+  parse: parseLts,
+};
+
+const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
+
+function parseLts(fields: JsonObject, { offset_minutes }: Context): Reading {
+  const named = TIMES.find((name) => asText(fields[name]) !== '');
+  const time = named === undefined ? null : parseAnyTime(fields[named], offset_minutes);
+  if (time === null) return dropped('bad_time');
+  const name = asText(fields.attack);
+  const isAttackLog = fields.category === 'attack' || 'attack-time' in fields;
+  if (isAttackLog && name === '') return dropped('bad_record');
+  const host = firstText(fields, ['http_host', 'host']);
+  const hostid = asText(fields.hostid);
+  const attack = name === '' ? null : attackCategory(name);
+  const record = {
+    time,
+    host,
+    // Its ID is the vendor's, and need not be registered here: the name is, on first sight.
+    hostId: host === undefined && ID_PATTERN.test(hostid) ? hostid : undefined,
+    // The access log has every request, those with an attack too.
+    request: !isAttackLog,
+    attack,
+    count: 1,
+    evidence: attack === null ? undefined : [judgement(fields, attack)],
+  };
+  return { kind: 'record', record, ...(isAttackLog && { id: asText(fields.requestid) }) };
+}
+
+function attackCategory(name: string): Category {
+  const number = categoryNumber(name);
+  return (
+    (number === undefined ? undefined : CATEGORIES[number]) ?? categoryOfName(LTS_TABLE, name) ?? LTS_UNKNOWN
+  );
+}
+
+function judgement(fields: JsonObject, category: Category) {
+  return {
+    rule: asText(fields.rule).slice(0, 64),
+    points: 0,
+    category,
+    because: `attack ${asText(fields.attack).slice(0, 64)}`,
+  };
+}

