@@ -1,5 +1,6 @@
 /** Every setting in one table: command line, environment, help text and checks all come from it. */
 import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
 import { ACCESS_TYPES, ROLES } from './identity/records.ts';
 import type { Overrides } from './ingest/categories/judge.ts';
 import { parseOverrides } from './ingest/categories/overrides.ts';
@@ -102,7 +103,7 @@ export const SETTINGS = {
   trustProxy: setting(
     '--trust-proxy <addresses>',
     'proxies in front whose X-Forwarded-* headers are believed: IP addresses or ranges, with commas',
-    text,
+    proxies,
   ),
   rateLimit: setting(
     '--rate-limit <n>',
@@ -310,6 +311,18 @@ function duration(value: string): number {
   if (!(ms >= DAY_MS / 24 && ms <= 3_653 * DAY_MS))
     throw new Error('must be a time like 180d or 36h, from 1h to 3653d');
   return ms;
+}
+
+function proxies(value: string): string {
+  for (const item of value.split(',')) {
+    const [address = '', bits, ...more] = item.trim().split('/');
+    const bits_max = isIP(address) === 4 ? 32 : 128;
+    const fits = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bits_max);
+    if (!isIP(address) || !fits || more.length > 0) {
+      throw new Error('must be IP addresses or ranges like 10.0.0.0/8, separated by commas');
+    }
+  }
+  return value;
 }
 
 /** Minutes east of UTC. */

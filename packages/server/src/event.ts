@@ -47,7 +47,7 @@ export const DROP_REASONS = {
   json_fragment:
     'the line is a part of JSON that stands over several lines: each record must have one of its own',
   not_an_object: 'the line is JSON, but not an object',
-  bad_time: '`time` is missing, or neither whole milliseconds nor ISO 8601 with an offset',
+  bad_time: 'the time is missing or malformed (in an event: whole milliseconds, or ISO 8601 with an offset)',
   bad_host: '`host` or `host_id` is not a string, or `host_id` is not an ID',
   bad_request: '`request` is not true or false',
   bad_attack: '`attack` is none of the 13 category names',

@@ -3,6 +3,7 @@ import { CRS_TABLE, EVIDENCE_ORDER, OWN_RULE, POINTS, TABLE_VERSION } from '../i
 import {
   AWS_CONDITIONS,
   AWS_GROUPS,
+  AWS_IP_SET,
   AWS_MANAGED_RULE,
   AWS_RULES,
   LTS_TABLE,
@@ -42,6 +43,7 @@ const TABLE = {
     conditions: AWS_CONDITIONS,
     rules: AWS_RULES,
     groups: AWS_GROUPS,
+    ip_set: { category: AWS_IP_SET.category, name: AWS_IP_SET.name.source },
     managed_rule: AWS_MANAGED_RULE,
     own_rule: OWN_RULE,
   },
@@ -52,9 +54,14 @@ type Rows = readonly (readonly [category: string, names: readonly string[]])[];
 function printTable(io: Io): void {
   printLine(io.stdout, `Table of categories, version ${TABLE_VERSION}`);
   printLine(io.stdout, '');
-  printLine(io.stdout, `A rule is judged by the first of: ${EVIDENCE_ORDER.join('; ')}.`);
-  const points = Object.entries(POINTS).map(([severity, n]) => `${severity} ${n}`);
-  printLine(io.stdout, `A request counts in the category with the most points (${points.join(', ')}).`);
+  printLine(io.stdout, `A rule is judged by the first that says something: ${EVIDENCE_ORDER.join('; ')}.`);
+  const words = Object.keys(POINTS).filter((severity) => Number.isNaN(Number(severity)));
+  const points = words.map((severity) => `${severity} ${POINTS[severity]}`).join(', ');
+  printLine(
+    io.stdout,
+    `A request counts in the category whose distinct rules have the most points (${points});`,
+  );
+  printLine(io.stdout, 'with as many in two, in that whose rule matched first.');
   section(io, 'OWASP Core Rule Set, by rule id', [
     ...CRS_TABLE.map(({ category, rules }) => [category ?? 'none', rules] as const),
     [OWN_RULE, ['any other rule']],
@@ -78,6 +85,7 @@ function printTable(io: Io): void {
   section(io, 'AWS WAF, by rule or the last part of a label', rowsOf(AWS_RULES));
   section(io, 'AWS WAF, by rule group', [
     ...rowsOf(AWS_GROUPS),
+    [AWS_IP_SET.category, ['rules with IP set in their name']],
     [AWS_MANAGED_RULE, ['any other managed rule']],
     [OWN_RULE, ['own rules']],
   ]);

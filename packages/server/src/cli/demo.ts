@@ -4,26 +4,37 @@ import { command, type Io, printLine } from './command.ts';
 import { type Installation, isInitialised, withInstallation } from './data-folder.ts';
 import { initialise, randomPassword } from './init.ts';
 import { SAMPLE_HOSTS, sampleSecond } from './sample-traffic.ts';
-import { aborted, SERVE_SETTINGS, startServer } from './serve.ts';
+import { aborted, startServer } from './serve.ts';
 import { printListening } from './workers.ts';
 
 const NAMES = { domain: 'default', project: 'default', user: 'admin' };
 const SOURCE = { name: 'sample traffic', format: 'events' };
 const HISTORY_S = 30 * 86_400;
+const QUIET = { request: true, attack: null, count: 1 } as const;
 /** A day in a batch: some 25,000 events. */
 const BATCH_S = 86_400;
+
+/** Those that make a difference to someone who looks around. */
+const DEMO_SETTINGS = ['listen', 'tlsCert', 'tlsKey', 'insecureHttp', 'publicUrl', 'region'] as const;
+const FIXED = {
+  retention: 180 * 86_400_000,
+  hostsMax: 1_000,
+  bodyLimit: 12 * 1_048_576,
+  rateLimit: 0,
+  logLevel: 'warn',
+} as const;
 
 export const demoCommand = command({
   name: 'demo',
   about: 'serve 30 days of made-up traffic on six hosts that goes on live',
-  settings: ['data', ...SERVE_SETTINGS],
+  settings: ['data', ...DEMO_SETTINGS],
   required: ['data'],
   async run({ data, ...settings }, _operands, io) {
     if (!isInitialised(data)) await initialise(data, NAMES, randomPassword(), io);
     return withInstallation(data, io, async (installation) => {
       const traffic = await sampleTraffic(installation, io);
       await traffic.fill();
-      const server = await startServer(installation, { ...settings, logLevel: 'warn' }, io);
+      const server = await startServer(installation, { ...settings, ...FIXED, trustProxy: undefined }, io);
       await printWelcome(installation, traffic.project, server.address, io);
       const timer = setInterval(() => void traffic.fill().catch((error) => server.log.error(error)), 1_000);
       await aborted(io.stop);
@@ -52,6 +63,9 @@ async function sampleTraffic({ identity, store }: Installation, io: Io) {
       const stop = Math.min(end, next + BATCH_S);
       const events: Event[] = [];
       for (let second = next; second < stop; second++) events.push(...sampleSecond(second, hostIds));
+      // Quiet seconds are the rule at night; whoever looks on should see something happen in each.
+      if (events.length === 0)
+        events.push({ ...QUIET, time: next * 1_000 + 500, hostId: hostIds[0] ?? null });
       if (events.length > 0) await store.append({ project, source: SOURCE, events, dropped: {} });
       next = stop;
     }

@@ -67,7 +67,8 @@ export class IngestSummary {
     row('dropped', sum(this.#dropped));
     rows(this.#dropped);
     if (this.#seen > 0) row('counted before', this.#seen);
-    row('lines per second', Math.round(this.#lines / seconds));
+    // Unknown to a follower, which counts as lines come.
+    if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));
   }
 }
 

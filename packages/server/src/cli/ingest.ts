@@ -73,10 +73,12 @@ async function ingestOne(
 ): Promise<void> {
   const name = file === '-' ? 'standard input' : file;
   const bar = progressBar(io.stderr, name, file === '-' ? null : (await stat(file)).size, io.now);
+  // A pipe may be silent for ever; a stop must not wait for it.
+  if (file === '-') io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
   for (let conflicts = 0; ; conflicts++) {
     try {
       const stream = file === '-' ? unpacked(io.stdin) : openLog(file);
-      for await (const progress of ingestFile(stream, ingest, store, pipeline)) {
+      for await (const progress of ingestFile(stream, ingest, store, pipeline, { eager: file === '-' })) {
         summary.add(name, progress);
         bar.advance(progress.bytes);
         if (io.stop.aborted) break;
@@ -85,6 +87,7 @@ async function ingestOne(
     } catch (error) {
       // A file is read again from its start, where what the other has counted is seen; a stream is gone.
       if (error instanceof FileConflict && file !== '-' && conflicts < CONFLICTS_MAX) continue;
+      if (io.stop.aborted) break;
       throw explained(error, name);
     }
   }

@@ -1,7 +1,9 @@
 /** The command line: every command by name, in one list. */
+import { createRequire } from 'node:module';
 import { Command as Commander, CommanderError } from 'commander';
 import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
 import { IdentityError } from '../identity/administration.ts';
+import { WrongMasterKey } from '../identity/identity.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { categoriesCommand } from './categories.ts';
 import { configureCommand } from './client/configure.ts';
@@ -40,6 +42,9 @@ const COMMANDS: readonly Command[] = [
   configureCommand,
 ];
 
+/** Of the package, read where it stands beside the compiled code. */
+const { version: VERSION } = createRequire(import.meta.url)('../../package.json') as { version: string };
+
 const GROUPS: Readonly<Record<string, string>> = {
   host: 'the protected hosts of a project',
   source: 'the log sources of a project',
@@ -55,6 +60,7 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
   const program = frame(new Commander('wafstat'), io).description(
     'Statistics on the traffic and attacks that a web application firewall sees.',
   );
+  program.version(VERSION);
   for (const command of COMMANDS) {
     addCommand(program, command, io, (result) => {
       status = result;
@@ -75,7 +81,7 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   const sub = frame(parent.command(words.join(' ')), io).description(command.about);
   for (const name of command.settings) {
     const { flag, about, ...rest } = SETTINGS[name];
-    const remarks = ['default' in rest ? `default: ${rest.default}` : '', variableOf(name)]
+    const remarks = ['default' in rest && rest.default ? `default: ${rest.default}` : '', variableOf(name)]
       .filter(Boolean)
       .join(', ');
     sub.option(flag, `${about} (${remarks})`);
@@ -115,9 +121,17 @@ function explain(error: unknown, { stderr }: Io): number {
     for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
     return 2;
   }
-  if (error instanceof UserError || error instanceof IdentityError || error instanceof StoreUnavailable) {
+  if (isForTheUser(error)) {
     printLine(stderr, `wafstat: ${error.message}`);
     return 1;
   }
   throw error;
+}
+
+/** What a person can put right; anything else is a bug of ours, and shows where it happened. */
+function isForTheUser(error: unknown): error is Error {
+  const kinds = [UserError, IdentityError, WrongMasterKey, StoreUnavailable];
+  if (kinds.some((kind) => error instanceof kind)) return true;
+  // The operating system's own: a folder that may not be written to, a disk that is full.
+  return error instanceof Error && 'syscall' in error;
 }

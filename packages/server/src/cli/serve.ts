@@ -1,5 +1,6 @@
 import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
+import type { Server } from 'node:http';
 import type { SettingName, Settings } from '../config.ts';
 import { createApp } from '../http/app.ts';
 import { retainFor } from '../store/retention.ts';
@@ -70,20 +71,27 @@ export async function startServer({ identity, store }: Installation, settings: S
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
       : undefined,
   });
-  const address = await app.listen({ host: listen.host, port: listen.port }).catch((error) => {
+  await app.listen({ host: listen.host, port: listen.port }).catch((error) => {
     throw new UserError(
       `cannot listen on ${listen.host}:${listen.port}: ${(error as NodeJS.ErrnoException).code}`,
     );
   });
   const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
   return {
-    address,
+    address: addressOf(app.server, listen.host, certificate !== null),
     log: app.log,
     async close() {
       stopReloading();
       await app.close();
     },
   };
+}
+
+/** As it was asked for, with the port that was found. */
+function addressOf(server: Server, host: string, secure: boolean): string {
+  const bound = server.address();
+  const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
+  return `${secure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 export function aborted(signal: AbortSignal): Promise<void> {

@@ -59,6 +59,6 @@ const REFUSALS: Readonly<Record<SessionRefusal, string>> = {
   revoked: 'the session has been ended: sign in again',
   user_gone: 'the user of the session has been deleted',
   user_disabled: 'the user of the session is disabled',
-  password_changed: 'the password was changed: sign in again',
+  superseded: 'the password was changed, or the user was disabled for a time: sign in again',
   programmatic_only: 'this user only supports programmatic access, not console access',
 };

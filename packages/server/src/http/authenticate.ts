@@ -161,7 +161,7 @@ const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {
   revoked: 'the token in X-Auth-Token has been revoked',
   user_gone: 'the user of the token in X-Auth-Token has been deleted',
   user_disabled: 'the user of the token in X-Auth-Token is disabled',
-  password_changed: 'the token in X-Auth-Token was issued before the password was changed',
+  superseded: 'the token in X-Auth-Token was issued before the password was changed or the user disabled',
   scope_gone: 'the project of the token in X-Auth-Token is disabled or deleted',
   role_lost: 'the user of the token in X-Auth-Token has no role in its project any more',
 };

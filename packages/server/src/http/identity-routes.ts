@@ -133,11 +133,7 @@ export function identityRoutes(
             .projectsOf(callerOf(request).user)
             .filter((project) => name === undefined || project.name === name)
             .filter((project) => domain_id === undefined || project.domain_id === domain_id);
-          return list(
-            'projects',
-            projects.map((project) => projectBody(project, baseOf(request))),
-            request,
-          );
+          return list('projects', projects.map(projectBody), request);
         },
       }),
     ),
@@ -154,11 +150,7 @@ export function identityRoutes(
       async handler(request) {
         const { user } = callerOf(request);
         const domains = administration.domains().filter(({ id }) => (user.roles[id] ?? []).length > 0);
-        return list(
-          'domains',
-          domains.map((domain) => domainBody(domain, baseOf(request))),
-          request,
-        );
+        return list('domains', domains.map(domainBody), request);
       },
     },
   ];

@@ -38,23 +38,12 @@ export function catalogEntries(base: string, region: string): object[] {
   return [entry('identity', `${base}/identity/v3`), entry('waf', base)];
 }
 
-export function projectBody({ id, name, domain_id, enabled }: Project, base: string) {
-  const links = { self: `${base}/identity/v3/projects/${id}` };
-  return {
-    id,
-    name,
-    domain_id,
-    enabled,
-    description: '',
-    is_domain: false,
-    parent_id: domain_id,
-    tags: [],
-    links,
-  };
+export function projectBody({ id, name, domain_id, enabled }: Project) {
+  return { id, name, domain_id, enabled, description: '', is_domain: false, parent_id: domain_id, tags: [] };
 }
 
-export function domainBody({ id, name, enabled }: Domain, base: string) {
-  return { id, name, enabled, description: '', links: { self: `${base}/identity/v3/domains/${id}` } };
+export function domainBody({ id, name, enabled }: Domain) {
+  return { id, name, enabled, description: '' };
 }
 
 export function credentialBody({ access, user_id, description, status, created }: AccessKeyInfo) {

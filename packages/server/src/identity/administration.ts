@@ -112,7 +112,12 @@ export class Administration {
   }
 
   async setUserEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#changeUser(id, (user) => ({ ...user, enabled }));
+    // Tokens that are out die for good, not only until the user is enabled again.
+    await this.#changeUser(id, (user) => ({
+      ...user,
+      enabled,
+      token_epoch: user.token_epoch + (enabled ? 0 : 1),
+    }));
   }
 
   async setProjectEnabled(id: string, enabled: boolean): Promise<void> {

@@ -51,7 +51,7 @@ export type TokenRefusal =
   | 'revoked'
   | 'user_gone'
   | 'user_disabled'
-  | 'password_changed'
+  | 'superseded'
   | 'scope_gone'
   | 'role_lost';
 
@@ -209,7 +209,7 @@ export class Authentication {
     const domain = user && this.#store.domain(user.domain_id);
     if (user === undefined || domain === undefined) return 'user_gone';
     if (!user.enabled || !domain.enabled) return 'user_disabled';
-    return given.epoch === user.token_epoch ? { user, domain } : 'password_changed';
+    return given.epoch === user.token_epoch ? { user, domain } : 'superseded';
   }
 
   revokeToken(token: Token): Promise<void> {

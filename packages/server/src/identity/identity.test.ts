@@ -74,14 +74,11 @@ describe('a token', () => {
 
   test('dies at once with its user, password, role, project and domain', async () => {
     const { authentication, administration, user, project, domain, token } = await setUp();
-    const text = await token();
+    let text = await token();
     const check = () => {
       const checked = authentication.checkToken(text);
       return typeof checked === 'string' ? checked : 'valid';
     };
-    await administration.setUserEnabled(user.id, false);
-    expect(check()).toBe('user_disabled');
-    await administration.setUserEnabled(user.id, true);
     await administration.setProjectEnabled(project.id, false);
     expect(check()).toBe('scope_gone');
     await administration.setProjectEnabled(project.id, true);
@@ -92,8 +89,13 @@ describe('a token', () => {
     expect(check()).toBe('role_lost');
     await administration.grantRole(user.id, project.id, 'reader');
     expect(check()).toBe('valid');
+    await administration.setUserEnabled(user.id, false);
+    expect(check()).toBe('user_disabled');
+    await administration.setUserEnabled(user.id, true);
+    expect(check()).toBe('superseded');
+    text = await token();
     await administration.setPassword(user.id, 'another');
-    expect(check()).toBe('password_changed');
+    expect(check()).toBe('superseded');
     await administration.removeUser(user.id);
     expect(check()).toBe('user_gone');
   });
@@ -259,6 +261,14 @@ describe('at rest', () => {
     const bytes = readFileSync(path);
     expect(bytes.includes(secret)).toBe(false);
     expect(bytes.includes('$argon2id$')).toBe(true);
+  });
+
+  test('another master key than the one it was made under is refused', async () => {
+    const { folder } = await setUp();
+    for (const identity of opened.splice(0)) await identity.close();
+    const path = join(folder, 'identity.mdb');
+    await expect(openIdentity(path, Buffer.alloc(32, 8), Date.now)).rejects.toThrow('another master key');
+    opened.push(await openIdentity(path, MASTER_KEY, Date.now));
   });
 
   test('a sealed secret opens only under its own key and for its own access key ID', () => {

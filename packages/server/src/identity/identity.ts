@@ -10,6 +10,8 @@ import { openIdentityStore } from './store.ts';
 import { createThrottle } from './throttle.ts';
 import { createTokens } from './tokens.ts';
 
+export class WrongMasterKey extends Error {}
+
 export interface Identity {
   authentication: Authentication;
   administration: Administration;
@@ -18,6 +20,11 @@ export interface Identity {
 
 export async function openIdentity(path: string, masterKey: Buffer, now: () => number): Promise<Identity> {
   const store = openIdentityStore(path);
+  // Under another key every token would be refused and no secret could be opened: better to say so at once.
+  if (!store.hasMark(deriveKey(masterKey, 'mark').toString('base64'))) {
+    await store.close();
+    throw new WrongMasterKey(`${path} was made under another master key than the one given`);
+  }
   const passwords = await createPasswords();
   const secrets = createSecrets(deriveKey(masterKey, 'access keys'));
   const tokens = createTokens(deriveKey(masterKey, 'tokens'));

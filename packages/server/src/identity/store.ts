@@ -1,6 +1,7 @@
 /** Identity at rest: a small LMDB file of its own, so that losing or moving the statistics never touches it. */
 import { chmodSync } from 'node:fs';
 import { type Key, open } from 'lmdb';
+import { commit } from '../lmdb-commit.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
 export interface IdentityStore {
@@ -16,6 +17,8 @@ export interface IdentityStore {
   key(access: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   isRevoked(tokenId: string): boolean;
+  /** Remembers the mark the first time; later, whether it is still the same. */
+  hasMark(mark: string): boolean;
   /** Runs the changes in one transaction: all of them are durable when it resolves, or none was made. */
   change<T>(action: (write: IdentityWriter) => T): Promise<T>;
   close(): Promise<void>;
@@ -42,7 +45,7 @@ export function openIdentityStore(path: string): IdentityStore {
   // It holds password hashes, and the folder may have been made by someone else.
   chmodSync(path, 0o600);
   const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
-  const meta = table<number, 'version'>('meta');
+  const meta = table<number | string, 'version' | 'mark'>('meta');
   const domains = table<Domain, string>('domains');
   const projects = table<Project, string>('projects');
   const users = table<User, string>('users');
@@ -127,8 +130,12 @@ export function openIdentityStore(path: string): IdentityStore {
         ([, access]) => keys.get(access) ?? [],
       ),
     isRevoked: (tokenId) => revoked.doesExist(tokenId),
-    // A child transaction, because only that is rolled back when the action throws.
-    change: (action) => root.childTransaction(() => action(writer)) as Promise<ReturnType<typeof action>>,
+    hasMark: (mark) =>
+      root.transactionSync(() => {
+        if (!meta.doesExist('mark')) meta.putSync('mark', mark);
+        return meta.get('mark') === mark;
+      }),
+    change: (action) => commit(root, () => action(writer)),
     close: () => root.close(),
   };
 }

@@ -32,6 +32,14 @@ export class ByteReader {
     return this.#buffer;
   }
 
+  /** At least one whole line of what comes next, or `bytes`, or all that is left. */
+  async peekLine(bytes: number): Promise<Buffer> {
+    while (this.#buffer.length < bytes && !this.#ended && !this.#buffer.includes(NEWLINE)) {
+      await this.peek(this.#buffer.length + 1);
+    }
+    return this.#buffer;
+  }
+
   take(bytes: number): void {
     this.#buffer = this.#buffer.subarray(bytes);
   }

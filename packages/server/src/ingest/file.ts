@@ -19,12 +19,19 @@ export type FileProgress =
 /** Someone else is counting the same file at this moment. Nothing was counted twice; start over to see what is left. */
 export class FileConflict extends Error {}
 
+export interface FileOptions {
+  /** A rotated file of a log that is followed: only if it was begun, or as a whole; a shorter copy is left alone. */
+  rotated?: 'if begun' | 'whole';
+  /** Count each line as it comes, as from a pipe that is slow, instead of waiting for many. */
+  eager?: boolean;
+}
+
 export async function* ingestFile(
   stream: AsyncIterable<Uint8Array>,
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
-  { onlyIfBegun = false }: { onlyIfBegun?: boolean } = {},
+  options: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
   const bytes = new ByteReader(stream);
   const trail = new Trail(store, ingest);
@@ -62,10 +69,18 @@ export async function* ingestFile(
       begun = true;
       yield { kind: 'seen', bytes: known.bytes.length, lines: ends };
     }
-    if (onlyIfBegun && !begun) return;
+    if (options.rotated === 'if begun' && !begun) return;
+    if (
+      options.rotated &&
+      trail.isShorterCopy((await bytes.peek(PIECE_BYTES_MAX)).subarray(0, PIECE_BYTES_MAX))
+    )
+      return;
     for (;;) {
-      const piece = nextPiece(await bytes.peek(PIECE_BYTES_MAX), trail.insideLine, lines + 1, () =>
-        createReader(ingest.reader, reader.state()),
+      const piece = nextPiece(
+        options.eager ? await bytes.peekLine(PIECE_BYTES_MAX) : await bytes.peek(PIECE_BYTES_MAX),
+        trail.insideLine,
+        lines + 1,
+        () => createReader(ingest.reader, reader.state()),
       );
       const progress = await count(piece.bytes, piece.lines, piece.bytes.length === 0 ? 'all' : 'nothing');
       if (progress) yield progress;

@@ -176,6 +176,29 @@ test('files that came and went between two looks are counted too', async () => {
   await one.close();
 });
 
+test('a copy that was made a moment earlier, and one made by hand, count nothing', async () => {
+  const one = follower();
+  await one.catchUp();
+  writeFileSync(path, lines(5));
+  await lookAll(one);
+  copyFileSync(path, `${path}.bak`);
+  appendFileSync(path, lines(1));
+  await lookAll(one);
+  copyFileSync(path, `${path}.1`);
+  appendFileSync(path, lines(1));
+  await lookAll(one);
+  truncateSync(path);
+  appendFileSync(path, lines(2));
+  await lookAll(one);
+  expect(await requests()).toBe(9);
+  await one.close();
+  const again = follower();
+  await again.catchUp();
+  await lookAll(again);
+  expect(await requests()).toBe(9);
+  await again.close();
+});
+
 test('a store that fails in between costs nothing but time', async () => {
   const one = follower();
   writeFileSync(path, lines(3));

@@ -216,7 +216,7 @@ export class Follower {
     let state: 'stranger' | 'done already' | 'done now' = 'stranger';
     try {
       for await (const progress of ingestFile(openLog(path), ingest, store, pipeline, {
-        onlyIfBegun: !whole,
+        rotated: whole ? 'whole' : 'if begun',
       })) {
         if (progress.kind === 'counted') {
           state = 'done now';

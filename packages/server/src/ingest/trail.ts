@@ -6,10 +6,12 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
-import { endsLine } from './blocks.ts';
+import { endOfLine, endsLine } from './blocks.ts';
 
 /** Small batches of a followed file grow into one piece up to this length, so that a trail stays short. */
 export const PIECE_BYTES_MAX = 1_048_576;
+
+const HEAD_BYTES_MAX = 4_096;
 
 export interface FileSource {
   project: string;
@@ -28,10 +30,12 @@ export class Trail {
   /** The id of the piece before the current one, and the ids of all pieces that the store knows behind it. */
   #after = '';
   #siblings: string[] = [];
+  #links: BatchLink[] = [];
   /** The current piece: what it says so far, and the id it is stored under. */
   #hash: Hash = pieceHash('');
   #bytes = 0;
   #id: string | null = null;
+  #head = '';
   #flushes = 0;
   /** The last line so far has no end: what comes up to the next line end belongs to it. */
   insideLine = false;
@@ -44,6 +48,7 @@ export class Trail {
   /** The piece that comes next and has been counted; `peek` shows at least so many of the next bytes, if they are there. */
   async known(peek: (bytes: number) => Promise<Buffer>): Promise<KnownPiece | null> {
     const links = await this.#store.batchesAfter(this.#file.project, this.#file.source.name, this.#after);
+    this.#links = links;
     this.#siblings = links.map(({ id }) => id);
     for (const link of links.toSorted((a, b) => b.bytes - a.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
@@ -56,6 +61,11 @@ export class Trail {
     return null;
   }
 
+  /** Whether what comes next is only the beginning of something that was counted: a copy that was made earlier. */
+  isShorterCopy(bytes: Buffer): boolean {
+    return this.#links.some((link) => link.bytes > bytes.length && link.head === headOf(bytes));
+  }
+
   /** What to append for the bytes that come next: an id, and a link that makes the current piece longer. */
   extend(bytes: Buffer, carry: string): { id: string; link: NewLink } {
     if (this.#id !== null && this.#bytes + bytes.length > PIECE_BYTES_MAX && bytes.length > 0)
@@ -64,12 +74,15 @@ export class Trail {
     // Without new bytes the id must be another one all the same: what was open has been counted now.
     const id = bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`;
     const { replaces, siblings } = { replaces: this.#id ?? undefined, siblings: this.#siblings };
-    return { id, link: { after: this.#after, bytes: this.#bytes + bytes.length, carry, siblings, replaces } };
+    const head = this.#bytes === 0 ? headOf(bytes) : this.#head;
+    const link = { after: this.#after, bytes: this.#bytes + bytes.length, head, carry, siblings, replaces };
+    return { id, link };
   }
 
   /** The append has succeeded. */
   advance(id: string, bytes: Buffer): void {
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
+    if (this.#bytes === 0) this.#head = headOf(bytes);
     this.#hash.update(bytes);
     this.#bytes += bytes.length;
     this.#flushes = bytes.length > 0 ? 0 : this.#flushes + 1;
@@ -81,6 +94,7 @@ export class Trail {
   #begin(after: string): void {
     this.#after = after;
     this.#siblings = [];
+    this.#links = [];
     this.#hash = pieceHash(after);
     this.#bytes = 0;
     this.#id = null;
@@ -90,6 +104,12 @@ export class Trail {
 
 function pieceHash(after: string): Hash {
   return createHash('sha256').update(after);
+}
+
+/** Of the first line; a long one is told by its beginning. */
+function headOf(bytes: Buffer): string {
+  const line = bytes.subarray(0, Math.min(endOfLine(bytes), HEAD_BYTES_MAX));
+  return createHash('sha256').update(line).digest('hex').slice(0, 16);
 }
 
 function saysWhat(link: BatchLink, after: string, bytes: Buffer): boolean {

@@ -59,7 +59,7 @@ test('the points partition any range, on the local clock of any offset', () => {
         expect(edges.at(-1)).toBe(from + length);
         for (const [i, edge] of edges.entries()) {
           if (i > 0) expect(edge).toBeGreaterThan(edges[i - 1] ?? 0);
-          if (i > 0 && i < edges.length - 1) expect((edge + minutes * MINUTE) % interval).toBe(0);
+          if (i > 0 && i < edges.length - 1) expect(Math.abs((edge + minutes * MINUTE) % interval)).toBe(0);
         }
         expect(edges.length).toBeLessThanOrEqual(Math.ceil(length / interval) + 2);
       },

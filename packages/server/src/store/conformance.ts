@@ -182,10 +182,10 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       await append('another', { after: '', bytes: 20, siblings: ['one'] });
       await append('two', { after: 'one', bytes: 30 });
       expect(await after('')).toEqual([
-        { id: 'another', bytes: 20, carry: '' },
-        { id: 'one', bytes: 10, carry: 'c' },
+        { id: 'another', bytes: 20, head: '', carry: '' },
+        { id: 'one', bytes: 10, head: '', carry: 'c' },
       ]);
-      expect(await after('one')).toEqual([{ id: 'two', bytes: 30, carry: '' }]);
+      expect(await after('one')).toEqual([{ id: 'two', bytes: 30, head: '', carry: '' }]);
       expect(await after('two')).toEqual([]);
       expect(await store.batchesAfter('p', 'nobody', '')).toEqual([]);
       expect(await store.batchesAfter('q', 'test', '')).toEqual([]);
@@ -196,7 +196,7 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       const { append, after } = linked(store);
       await append('one', { after: '', bytes: 10 });
       await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' });
-      expect(await after('')).toEqual([{ id: 'grown', bytes: 15, carry: '' }]);
+      expect(await after('')).toEqual([{ id: 'grown', bytes: 15, head: '', carry: '' }]);
       const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
       expect([...requests]).toEqual([2]);
     });
@@ -211,7 +211,7 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
       });
       expect(await append('lost', { after: 'gone', bytes: 12 })).toEqual({ kind: 'conflict' });
       expect(await append('one', { after: '', bytes: 10 })).toEqual({ kind: 'duplicate' });
-      expect(await after('')).toEqual([{ id: 'one', bytes: 10, carry: '' }]);
+      expect(await after('')).toEqual([{ id: 'one', bytes: 10, head: '', carry: '' }]);
       await append('two', { after: 'one', bytes: 5 });
       expect(await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' })).toEqual({
         kind: 'conflict',
@@ -362,7 +362,11 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
 function linked(store: Store) {
   return {
     append: (id: string, link: Partial<NewLink> & Pick<NewLink, 'after' | 'bytes'>) =>
-      store.append({ ...batch('p', [], [drawnAt(NOW)]), id, link: { carry: '', siblings: [], ...link } }),
+      store.append({
+        ...batch('p', [], [drawnAt(NOW)]),
+        id,
+        link: { head: '', carry: '', siblings: [], ...link },
+      }),
     after: async (id: string) =>
       (await store.batchesAfter('p', 'test', id)).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
   };
@@ -382,7 +386,7 @@ export function durableStoreConformance(
       const first = {
         ...batch('p', ids, drawn),
         id: 'x',
-        link: { after: '', bytes: 5, carry: '', siblings: [] },
+        link: { after: '', bytes: 5, head: '', carry: '', siblings: [] },
       };
       await store.append(first);
       await store.prune(NOW - 35 * DAY_MS);

@@ -159,7 +159,7 @@ function linksAfter(
   after: string | undefined,
 ): BatchLink[] {
   return batches.flatMap(({ id, link }) =>
-    link && link.after === after ? [{ id, bytes: link.bytes, carry: link.carry }] : [],
+    link && link.after === after ? [{ id, bytes: link.bytes, head: link.head, carry: link.carry }] : [],
   );
 }
 

@@ -88,6 +88,8 @@ export interface Batch {
 export interface BatchLink {
   id: string;
   bytes: number;
+  /** A hash of its first line, by which a shorter copy of it is recognized. */
+  head: string;
   /** What the reader of the file must know to go on behind it. */
   carry: string;
 }

@@ -58,6 +58,11 @@ export const AWS_CONDITIONS: readonly NameRow[] = [
   { category: 'sqli', names: ['SQL_INJECTION'] },
   { category: 'xss', names: ['XSS'] },
   { category: 'cc', names: ['RATE_BASED'] },
-  { category: 'whiteblackip', names: ['IP_SET', 'IPSET', 'IP_SET_REFERENCE'] },
 ];
+
+/** AWS WAF does not log that a rule compared addresses with an IP set; people call such rules so. */
+export const AWS_IP_SET: { category: Category; name: RegExp } = {
+  category: 'whiteblackip',
+  name: /ip[-_ ]?set/i,
+};
 export const AWS_MANAGED_RULE: Category = 'vuln';

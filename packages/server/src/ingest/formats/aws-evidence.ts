@@ -3,7 +3,13 @@ import type { Category } from '../../event.ts';
 import type { Judgement } from '../categories/judge.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { OWN_RULE } from '../categories/table.ts';
-import { AWS_CONDITIONS, AWS_GROUPS, AWS_MANAGED_RULE, AWS_RULES } from '../categories/vendor-tables.ts';
+import {
+  AWS_CONDITIONS,
+  AWS_GROUPS,
+  AWS_IP_SET,
+  AWS_MANAGED_RULE,
+  AWS_RULES,
+} from '../categories/vendor-tables.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 
 /**
@@ -94,7 +100,7 @@ function judgeMatch({ rule, group, type, conditions }: Match): Told {
   const groupName = group.slice(group.lastIndexOf('#') + 1).slice(0, TEXT_LENGTH_MAX);
   const byGroup = categoryOfName(AWS_GROUPS, groupName);
   if (byGroup !== null) return told(byGroup, `rule group ${groupName}`);
-  if (/ip[-_ ]?set/i.test(name)) return told('whiteblackip', 'an IP set by its name');
+  if (AWS_IP_SET.name.test(name)) return told(AWS_IP_SET.category, 'an IP set by its name');
   const isManaged = group.includes('AWSManaged') || type === 'MANAGED_RULE_GROUP';
   return {
     rule: name,

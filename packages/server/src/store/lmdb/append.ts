@@ -61,7 +61,12 @@ function rememberBatch(schema: Schema, source: number, batch: Batch, id: string,
   if (link?.replaces !== undefined) forgetBatch(schema, source, link.replaces);
   schema.batches.putSync([source, id], link ? { day, after: link.after } : { day });
   schema.batchDays.putSync([day, source, id], true);
-  if (link) schema.batchLinks.putSync([source, link.after, id], { bytes: link.bytes, carry: link.carry });
+  if (link)
+    schema.batchLinks.putSync([source, link.after, id], {
+      bytes: link.bytes,
+      head: link.head,
+      carry: link.carry,
+    });
 }
 
 export function forgetBatch(schema: Schema, source: number, id: string): void {

@@ -1,7 +1,11 @@
 /** The resolutions that counters are kept at, and how a range is tiled with the coarsest cells that fit. */
 
 export interface Level {
-  /** Its number in the key of a record. Never reused for another meaning: it is on disk. */
+  /**
+   * Its number in the key of a record, never used for another meaning: it is on disk. The exact level has the
+   * highest, so that live traffic appends at the end of the tree: there LMDB fills its pages, elsewhere it halves
+   * them (10 MB instead of 22 for a month of six quiet hosts).
+   */
   id: number;
   cell_ms: number;
   cells_per_chunk: number;
@@ -16,10 +20,10 @@ const MINUTE_MS = 60_000;
  * cuts are read from it. docs/storage.md tells how the chunk lengths were chosen.
  */
 export const LEVELS = [
-  { id: 3, cell_ms: 60 * MINUTE_MS, cells_per_chunk: 384 },
-  { id: 2, cell_ms: 15 * MINUTE_MS, cells_per_chunk: 384 },
-  { id: 1, cell_ms: MINUTE_MS, cells_per_chunk: 120 },
-  { id: 0, cell_ms: 1, cells_per_chunk: MINUTE_MS },
+  { id: 0, cell_ms: 60 * MINUTE_MS, cells_per_chunk: 384 },
+  { id: 1, cell_ms: 15 * MINUTE_MS, cells_per_chunk: 384 },
+  { id: 2, cell_ms: MINUTE_MS, cells_per_chunk: 120 },
+  { id: 3, cell_ms: 1, cells_per_chunk: MINUTE_MS },
 ] as const satisfies readonly Level[];
 
 export const EXACT = LEVELS[3];

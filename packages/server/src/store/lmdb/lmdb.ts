@@ -1,5 +1,6 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
 import { CATEGORIES } from '../../event.ts';
+import { CommitFailed, commit } from '../../lmdb-commit.ts';
 import { derivedId } from '../ids.ts';
 import {
   type AddedHost,
@@ -29,9 +30,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const { root } = schema;
   let closed = false;
 
-  const write = <T>(action: () => T): Promise<T> =>
-    // A child transaction, because only that is rolled back when the action throws.
-    available(() => root.childTransaction(action) as Promise<T>);
+  const write = <T>(action: () => T): Promise<T> => available(() => commit(root, action));
 
   const appends = new GroupCommit<Batch, Appended>(
     (batch) => batch.events.length,
@@ -44,7 +43,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       return await action();
     } catch (error) {
       // LMDB's own failures carry its error number; ours do not, and are bugs.
-      if (error instanceof Error && 'code' in error) {
+      if (error instanceof CommitFailed || (error instanceof Error && 'code' in error)) {
         throw new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
       }
       throw error;
