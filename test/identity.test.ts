@@ -149,7 +149,8 @@ describe('a token', () => {
     const refused = await askToken(server.address, tokenRequest(account));
     expect([refused.status, JSON.parse(refused.text).error.message]).toEqual([401, 'The user is disabled.']);
     await admin('user', 'enable', 'mortal');
-    const superseded = 'the token in X-Auth-Token was issued before the password was changed or the user disabled';
+    const superseded =
+      'the token in X-Auth-Token was issued before the password was changed or the user disabled';
     expect(await message(caller)).toBe(superseded);
     caller = await login(server.address, account);
     await admin('user', 'revoke', 'mortal', '--project', 'default');

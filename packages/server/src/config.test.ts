@@ -40,7 +40,7 @@ describe('settings', () => {
       '--data (or WAFSTAT_DATA) is required',
       "--listen is 'nowhere', but must be HOST:PORT, like 127.0.0.1:8080 or [::1]:8080",
       "--workers is '0', but must be a whole number from 1 to 256",
-      "WAFSTAT_RETENTION is 'forever', but must be a time like 180d or 36h, from 1h to 3653d",
+      "WAFSTAT_RETENTION is 'forever', but must be a time like 180d or 36h, from 1h to 36525d",
       "--public-url is 'ftp://x', but must be an address like https://waf.example.com",
     ]);
   });

@@ -34,7 +34,11 @@ export const demoCommand = command({
     return withInstallation(data, io, async (installation) => {
       const traffic = await sampleTraffic(installation, io);
       await traffic.fill();
-      const server = await startServer(installation, { ...settings, ...FIXED, trustProxy: undefined }, io);
+      const server = await startServer(
+        installation,
+        { ...settings, ...FIXED, trustProxy: undefined, categories: undefined },
+        io,
+      );
       await printWelcome(installation, traffic.project, server.address, io);
       const timer = setInterval(() => void traffic.fill().catch((error) => server.log.error(error)), 1_000);
       await aborted(io.stop);

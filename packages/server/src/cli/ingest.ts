@@ -17,6 +17,7 @@ export const SOURCE_SETTINGS = [
   'hostOfLogs',
   'timezone',
   'hosts',
+  'categories',
   'retention',
   'hostsMax',
 ] as const satisfies readonly SettingName[];
@@ -48,12 +49,12 @@ export function logSource(
   settings: Settings<(typeof SOURCE_SETTINGS)[number], 'project'>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, hostOfLogs, timezone, hosts, retention, hostsMax } = settings;
+  const { project, source, format, hostOfLogs, timezone, hosts, categories, retention, hostsMax } = settings;
   return {
     ingest: {
       project: identity.administration.project(project).id,
       source: { name: source, format },
-      reader: { format, host: hostOfLogs, offset_minutes: timezone },
+      reader: { format, host: hostOfLogs, offset_minutes: timezone, overrides: categories },
     },
     pipeline: new Pipeline(
       store,

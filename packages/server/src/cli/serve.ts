@@ -19,6 +19,7 @@ export const SERVE_SETTINGS = [
   'region',
   'retention',
   'hostsMax',
+  'categories',
   'bodyLimit',
   'trustProxy',
   'rateLimit',
@@ -66,6 +67,7 @@ export async function startServer({ identity, store }: Installation, settings: S
     rate_limit: settings.rateLimit,
     limits: { retention_ms: settings.retention, hosts_max: settings.hostsMax },
     trust_proxy: settings.trustProxy,
+    overrides: settings.categories,
     logger: { level: settings.logLevel, stream: io.stderr },
     tls: certificate
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }

@@ -6,6 +6,7 @@ import { type FastifyInstance, type FastifyServerOptions, fastify, LogController
 import { consoleRoutes } from '../console/console-routes.ts';
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
+import type { Overrides } from '../ingest/categories/judge.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
 import { createAuthenticate, SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
@@ -42,6 +43,7 @@ export interface AppOptions {
   trust_proxy?: string | undefined;
   /** For log lines that come by HTTP. */
   limits: Limits;
+  overrides?: Overrides | undefined;
   logger: FastifyServerOptions['logger'];
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
@@ -111,7 +113,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   };
   mount(app, [
     ...alsoForSessions([...statisticsRoutes(store, now), ...inventoryRoutes(store)]),
-    ...ingestRoutes({ pipelines }),
+    ...ingestRoutes({ pipelines, overrides: options.overrides }),
     ...identityRoutes(identity, catalog),
     ...credentialRoutes(identity),
     ...consoleRoutes(identity, store, now),

@@ -5,11 +5,13 @@ import { gunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { LINE_BYTES_MAX, splitLines } from '../ingest/blocks.ts';
+import type { Overrides } from '../ingest/categories/judge.ts';
 import type { Counted, Line, Pipeline } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
 import { Gate } from './gate.ts';
 import { INGEST_PARAMETERS } from './ingest-schemas.ts';
 import { parseIngestQuery, type RawQuery } from './query.ts';
+import { Recent } from './recent.ts';
 import type { Route } from './route.ts';
 import { PROJECT_PATH, withErrors } from './schemas.ts';
 
@@ -23,6 +25,8 @@ const BUFFER_BYTES_MAX = 64 * 1_048_576;
  * they share a commit; a large one goes alone.
  */
 const COUNTING_BYTES_MAX = 1_048_576;
+/** Sources whose latest requests are remembered, because the lines of one request may come in two bodies. */
+const SOURCES_REMEMBERED_MAX = 1_000;
 /** What a packed body may unpack to: logs pack ten to one, bombs a thousand to one. */
 const UNPACKED_BYTES_MAX = 128 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
@@ -30,13 +34,16 @@ const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
 export interface IngestServices {
   /** With unknown hosts registered, or (`registered`) not. */
   pipelines: Record<'auto' | 'registered', Pipeline>;
+  /** Categories of single rules, where the table does not suit. */
+  overrides: Overrides | undefined;
 }
 
 const unpack = promisify(gunzip) as (body: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
 
-export function ingestRoutes({ pipelines }: IngestServices): Route[] {
+export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] {
   let buffered = 0;
   const counting = new Gate(COUNTING_BYTES_MAX);
+  const told = new Recent<string>(SOURCES_REMEMBERED_MAX);
   return [
     {
       method: 'POST',
@@ -80,8 +87,10 @@ export function ingestRoutes({ pipelines }: IngestServices): Route[] {
         const body = await bodyOf(request);
         const pipeline = pipelines[hosts];
         return counting.through(body.length, async () => {
-          const reader = createReader({ format, host, offset_minutes });
+          const key = JSON.stringify([project, source]);
+          const reader = createReader({ format, host, offset_minutes, overrides }, told.get(key));
           const read = pipeline.read(linesOf(body), reader, 'all');
+          told.set(key, reader.state());
           const batch = { project, source: { name: source, format }, ...(id === undefined ? {} : { id }) };
           return answerOf(await pipeline.count(read, batch));
         });

@@ -4,7 +4,7 @@ import { createGunzip } from 'node:zlib';
 
 /** The bytes of a log file, unpacked when it is gzip, whatever its name says. */
 export function openLog(path: string): AsyncIterable<Uint8Array> {
-  return unpacked(createReadStream(path, { highWaterMark: 1 << 18 }));
+  return unpacked(createReadStream(path, { highWaterMark: 1 << 20 }));
 }
 
 /** The same for a stream. */

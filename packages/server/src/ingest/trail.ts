@@ -33,6 +33,7 @@ export class Trail {
   #links: BatchLink[] = [];
   /** The current piece: what it says so far, and the id it is stored under. */
   #hash: Hash = pieceHash('');
+  #extended: Hash = this.#hash;
   #bytes = 0;
   #id: string | null = null;
   #head = '';
@@ -50,7 +51,11 @@ export class Trail {
     const links = await this.#store.batchesAfter(this.#file.project, this.#file.source.name, this.#after);
     this.#links = links;
     this.#siblings = links.map(({ id }) => id);
-    for (const link of links.toSorted((a, b) => b.bytes - a.bytes)) {
+    if (links.length === 0) return null;
+    // Nearly all other files are told apart by their first line, and need not be hashed.
+    const head = headOf(await peek(HEAD_BYTES_MAX));
+    const candidates = links.filter((link) => link.bytes === 0 || link.head === head);
+    for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
       if (bytes.length === link.bytes && saysWhat(link, this.#after, bytes)) {
         this.#begin(link.id);
@@ -70,7 +75,8 @@ export class Trail {
   extend(bytes: Buffer, carry: string): { id: string; link: NewLink } {
     if (this.#id !== null && this.#bytes + bytes.length > PIECE_BYTES_MAX && bytes.length > 0)
       this.#begin(this.#id);
-    const digest = this.#hash.copy().update(bytes).digest('hex');
+    this.#extended = this.#hash.copy().update(bytes);
+    const digest = this.#extended.copy().digest('hex');
     // Without new bytes the id must be another one all the same: what was open has been counted now.
     const id = bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`;
     const { replaces, siblings } = { replaces: this.#id ?? undefined, siblings: this.#siblings };
@@ -79,11 +85,11 @@ export class Trail {
     return { id, link };
   }
 
-  /** The append has succeeded. */
+  /** The append of what `extend` gave last has succeeded. */
   advance(id: string, bytes: Buffer): void {
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
     if (this.#bytes === 0) this.#head = headOf(bytes);
-    this.#hash.update(bytes);
+    this.#hash = this.#extended;
     this.#bytes += bytes.length;
     this.#flushes = bytes.length > 0 ? 0 : this.#flushes + 1;
     this.#id = id;
@@ -106,10 +112,11 @@ function pieceHash(after: string): Hash {
   return createHash('sha256').update(after);
 }
 
-/** Of the first line; a long one is told by its beginning. */
+/** Of the first line without its end, which may be yet to come; a long one is told by its beginning. */
 function headOf(bytes: Buffer): string {
-  const line = bytes.subarray(0, Math.min(endOfLine(bytes), HEAD_BYTES_MAX));
-  return createHash('sha256').update(line).digest('hex').slice(0, 16);
+  const line = bytes.subarray(0, endOfLine(bytes));
+  const text = line.subarray(0, Math.min(endsLine(line) ? line.length - 1 : line.length, HEAD_BYTES_MAX));
+  return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }
 
 function saysWhat(link: BatchLink, after: string, bytes: Buffer): boolean {
