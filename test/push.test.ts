@@ -132,6 +132,29 @@ describe('lines by HTTP', () => {
     expect(changed.status).toBe(401);
   });
 
+  test('may come with an access key as user and password, from shippers that can sign nothing', async () => {
+    await sandbox.runJson('user', 'add', `shipper${projects}`, '--role', 'ingest', '--project', project.id);
+    const key = await sandbox.runJson<{ access: string; secret: string }>(
+      'key',
+      'add',
+      '--user',
+      `shipper${projects}`,
+    );
+    const basic = (secret: string) => `Basic ${Buffer.from(`${key.access}:${secret}`).toString('base64')}`;
+    const send = (method: string, path: string, secret: string) =>
+      call(server.address, path, {
+        method,
+        headers: { Authorization: basic(secret) },
+        body: ndjson(events(2)),
+      });
+    const path = `/ingest/v1/${project.id}`;
+    expect((await send('POST', path, key.secret)).status).toBe(200);
+    const wrong = await send('POST', path, 'wrong');
+    expect([wrong.status, JSON.parse(wrong.text).error_msg]).toEqual([401, 'the secret access key is wrong']);
+    expect((await send('POST', '/v3.0/OS-CREDENTIAL/credentials', key.secret)).status).toBe(401);
+    expect(await requests()).toBe(2);
+  });
+
   test('can be restricted to registered hosts', async () => {
     await sandbox.runJson('host', 'add', 'known.example.com', '--project', project.id);
     const body = ndjson([

@@ -44,11 +44,13 @@ SecAuditLogParts ABHZ
 const RULES =
   'Include /etc/modsecurity/crs/crs-setup.conf\nInclude /usr/share/modsecurity-crs/rules/*.conf\n';
 
-export async function startNginx(auditFormat: 'JSON' | 'Native'): Promise<WebServer> {
+/** `auditTo`: an address to which the firewall itself sends each record, instead of writing it to a file. */
+export async function startNginx(auditFormat: 'JSON' | 'Native', auditTo?: string): Promise<WebServer> {
   const { folder, port } = await prepare();
   writeFileSync(
     join(folder, 'modsecurity.conf'),
-    `${ENGINE}SecAuditLog ${folder}/audit.log\nSecAuditLogFormat ${auditFormat}\n${RULES}`,
+    `${ENGINE.replace('Serial', auditTo ? 'HTTPS' : 'Serial')}SecAuditLog ${auditTo ?? `${folder}/audit.log`}\n` +
+      `SecAuditLogFormat ${auditFormat}\n${RULES}`,
   );
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
   writeFileSync(
@@ -64,6 +66,27 @@ http {
     listen 127.0.0.1:${port}; root ${folder}/www;
     modsecurity on; modsecurity_rules_file ${folder}/modsecurity.conf;
     location / { try_files $uri /index.html; }
+  }
+}
+`,
+  );
+  return start(NGINX.program, ['-p', folder, '-c', join(folder, 'nginx.conf')], folder, port);
+}
+
+/** An nginx that passes everything on to one address, with credentials that the sender cannot add by itself. */
+export async function startRelay(target: string, authorization: string): Promise<WebServer> {
+  const { folder, port } = await prepare();
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+  writeFileSync(
+    join(folder, 'nginx.conf'),
+    `daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log;
+events {}
+http {
+  access_log ${folder}/access.log;
+  ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
+  server {
+    listen 127.0.0.1:${port};
+    location /audit { proxy_pass ${target}; proxy_set_header Authorization "${authorization}"; }
   }
 }
 `,

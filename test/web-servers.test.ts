@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Api, call, type Distribution, type Request, sum } from './api.ts';
 import { eventually, type Process } from './process.ts';
 import { type Installation, Sandbox } from './sandbox.ts';
-import { APACHE, NGINX, startApache, startNginx, type WebServer } from './web-server.ts';
+import { APACHE, NGINX, startApache, startNginx, startRelay, type WebServer } from './web-server.ts';
 
 /** What is sent for each category, and how often. The number makes no two requests alike. */
 const ATTACKS: Record<string, { times: number; request(n: number): Request & { path: string } }> = {
@@ -25,6 +25,7 @@ let sandbox: Sandbox;
 let installation: Installation;
 let api: Api;
 let webServer: WebServer | null = null;
+let relay: WebServer | null = null;
 
 beforeEach(async () => {
   sandbox = new Sandbox();
@@ -33,7 +34,9 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await webServer?.stop();
+  await relay?.stop();
   webServer = null;
+  relay = null;
   await sandbox.clear();
 });
 
@@ -90,6 +93,21 @@ describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
       const since = Date.now() - 1_000;
       webServer = await startNginx(format);
       follow(webServer.accessLog, webServer.auditLog);
+      await attack(webServer.address);
+      await expectWhatWasSent(since);
+    });
+
+    test('access log followed live, audit records sent by the firewall itself', async () => {
+      const since = Date.now() - 1_000;
+      await sandbox.runJson('user', 'add', 'nginx', '--role', 'ingest', '--project', installation.project_id);
+      const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', 'nginx');
+      const authorization = `Basic ${Buffer.from(`${key.access}:${key.secret}`).toString('base64')}`;
+      relay = await startRelay(
+        `${api.address}/ingest/v1/${installation.project_id}?source=audit`,
+        authorization,
+      );
+      webServer = await startNginx('JSON', `${relay.address}/audit`);
+      follow(webServer.accessLog);
       await attack(webServer.address);
       await expectWhatWasSent(since);
     });

@@ -84,6 +84,16 @@ export function stretch(from: number, to: number, offset_ms: number): string {
   return `${start} – ${sameDay ? '' : `${day(to, offset_ms)}, `}${clock(to, offset_ms)}`;
 }
 
+/** `5 min`, `2 h`, `1 day`. */
+export function duration(ms: number): string {
+  const minutes = Math.round(ms / 60_000);
+  if (minutes < 1) return `${Math.round(ms / 1_000)} s`;
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 1_440) return `${Math.round(minutes / 60)} h`;
+  const days = Math.round(minutes / 1_440);
+  return days === 1 ? '1 day' : `${days} days`;
+}
+
 /** `3 min ago`. */
 export function ago(time: number, now: number): string {
   const seconds = Math.max(0, Math.round((now - time) / 1_000));

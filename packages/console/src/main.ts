@@ -96,14 +96,15 @@ function enter(session: Session): void {
   // A project that this user cannot see leads to one that they can.
   if (view.project !== null && view.project !== project.id)
     view = { ...view, project: project.id, hosts: [] };
-  history.replaceState(null, '', addressOf(view));
+  history.replaceState(history.state, '', addressOf(view));
   display(view, true);
 }
 
 function go(change: Partial<View>, how: 'step' | 'refine' = 'step'): void {
   const next = { ...view, ...change };
-  if (how === 'step') history.pushState(null, '', addressOf(next));
-  else history.replaceState(null, '', addressOf(next));
+  // The mark tells a later step back that it leads to a page of ours.
+  if (how === 'step') history.pushState({ within: true }, '', addressOf(next));
+  else history.replaceState(history.state, '', addressOf(next));
   display(next);
 }
 

@@ -42,6 +42,16 @@ export function rangeBefore(span: Span, range: Range): Range {
   return { from: Math.max(0, range.from - shift_ms), to: Math.max(0, range.to - shift_ms) };
 }
 
+/** What the span before is, in words. */
+export function nameOfBefore(span: Span): string {
+  if (!('preset' in span)) return 'the span before';
+  if (span.preset === 'today') return 'the same hours yesterday';
+  if (span.preset === 'yesterday') return 'the day before';
+  if (span.preset === '1hour') return 'the hour before';
+  if (span.preset === '24hours') return 'the 24 hours before';
+  return `the ${PRESETS[span.preset].days} days before`;
+}
+
 /** Whether it goes on while one looks. */
 export function endsNow(span: Span): boolean {
   return 'preset' in span && span.preset !== 'yesterday';

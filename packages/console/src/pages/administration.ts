@@ -145,8 +145,12 @@ export function administrationPage(app: App): Page {
   return { element, title: 'Users and projects', show: () => void load() };
 }
 
-const USER_COLUMNS = ['User', 'Access', 'Roles', 'Created', 'State', ''].map((title) => ({ title }));
-const PROJECT_COLUMNS = ['Project', 'ID', 'Created', 'State', ''].map((title) => ({ title }));
+const ACTIONS = { title: 'Actions', actions: true };
+const USER_COLUMNS = [
+  ...['User', 'Access', 'Roles', 'Created', 'State'].map((title) => ({ title })),
+  ACTIONS,
+];
+const PROJECT_COLUMNS = [...['Project', 'ID', 'Created', 'State'].map((title) => ({ title })), ACTIONS];
 
 function state(enabled: boolean): HTMLElement {
   return h('span', { class: `state ${enabled ? 'active' : 'off'}` }, enabled ? 'Enabled' : 'Disabled');

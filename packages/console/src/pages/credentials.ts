@@ -120,7 +120,7 @@ const COLUMNS = [
   { title: 'For' },
   { title: 'State' },
   { title: 'Created' },
-  { title: '' },
+  { title: 'Actions', actions: true },
 ];
 
 function passwordForm(app: App): HTMLElement {

@@ -9,7 +9,7 @@ import { failureNotice, isAbort, message } from '../parts/states.ts';
 import { timelinePanel } from '../parts/timeline-panel.ts';
 import { topHostsPanel } from '../parts/top-hosts-panel.ts';
 import { total } from '../points.ts';
-import { endsNow, rangeBefore, rangeOf } from '../time-span.ts';
+import { endsNow, nameOfBefore, rangeBefore, rangeOf } from '../time-span.ts';
 import { firstRun } from './first-run.ts';
 
 export function dashboardPage(app: App): Page {
@@ -32,6 +32,7 @@ export function dashboardPage(app: App): Page {
     start,
   );
   let aborter = new AbortController();
+  let everShown = false;
 
   async function load(): Promise<void> {
     aborter.abort();
@@ -55,11 +56,13 @@ export function dashboardPage(app: App): Page {
         return showStart();
       start.hidden = true;
       content.hidden = false;
+      // Before it is drawn: what is hidden has no width to draw in.
+      panels.hidden = nothing;
       bar.element.hidden = false;
       figures.show(
         { requests, attacks, hosts: now.items },
         { requests: total(past.requests), attacks: total(past.attacks), hosts: past.items },
-        stretch(before.from, before.to, app.offset_ms()),
+        { name: nameOfBefore(span), range: stretch(before.from, before.to, app.offset_ms()) },
       );
       timeline.show(series, range);
       distribution.show(types, range);
@@ -73,8 +76,11 @@ export function dashboardPage(app: App): Page {
           ),
       );
       content.setAttribute('aria-busy', 'false');
+      everShown = true;
     } catch (failure) {
       if (isAbort(failure) || app.ended(failure)) return;
+      // Old numbers are better than none; skeletons that wait for nothing are not.
+      panels.hidden = !everShown;
       fill(
         notice,
         failureNotice(failure, () => void load()),

@@ -109,7 +109,7 @@ export function hostsPage(app: App): Page {
       { title: 'Attacks', number: true },
       { title: 'Share', number: true },
       { title: 'ID' },
-      ...(mayChange ? [{ title: '' }] : []),
+      ...(mayChange ? [{ title: 'Actions', actions: true }] : []),
     ];
     // A button that has the focus must not vanish under the fingers, so a refresh gives it back.
     const focused = list.contains(document.activeElement)

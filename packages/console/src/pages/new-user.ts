@@ -1,7 +1,6 @@
 /** A new user: what they sign in to is set here, once. */
 import type { AccessType, ManagedProject, Role } from '../api.ts';
 import type { App } from '../app.ts';
-import { h } from '../dom.ts';
 import { dialog } from '../parts/dialog.ts';
 import { choice, field, submitForm } from '../parts/form.ts';
 
@@ -38,12 +37,7 @@ export function newUserForm(
   const form = submitForm(
     'New user',
     'Create',
-    [
-      name.element,
-      password.element,
-      access.element,
-      h('div', { class: 'pair' }, role.element, scope.element),
-    ],
+    [name.element, password.element, access.element, role.element, scope.element],
     async () => {
       await app.api.addUser({
         name: name.input.value,

@@ -31,7 +31,7 @@ export function signInPage(api: Api, signedIn: (session: Session) => void): HTML
     'form',
     { class: 'card sign-in' },
     h('div', { class: 'brand' }, logo(), h('h1', {}, 'wafstat')),
-    h('p', { class: 'hint' }, 'Requests and attacks, as your firewall sees them.'),
+    h('p', { class: 'hint' }, 'What your firewall sees, in numbers.'),
     user.element,
     domain.element,
     password.element,

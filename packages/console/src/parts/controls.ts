@@ -32,33 +32,39 @@ function rangePicker(app: App): Controls {
   const presets = (Object.keys(PRESETS) as PresetName[]).map((name) => {
     const { label, title } = PRESETS[name];
     const choose = () => app.go({ span: { preset: name }, offset: 0 });
-    const button = h('button', { type: 'button', 'aria-label': title, title, on: { click: choose } }, label);
+    const button = h(
+      'button',
+      {
+        type: 'button',
+        'aria-label': label === title ? null : `${label}, ${title}`,
+        title,
+        on: { click: choose },
+      },
+      label,
+    );
     return { name, button };
   });
   const own = ownRange(app);
   const back = h('button', { class: 'button quiet', type: 'button', hidden: true }, icon('back'), 'Back');
   back.addEventListener('click', () => {
-    // Where one came from, if one came from here; a shared link has no such place.
-    if (history.length > 1) history.back();
+    // Where one came from, if that was here; a shared link has no such place.
+    if (history.state?.within === true) history.back();
     else app.go({ span: { preset: DEFAULT_PRESET } });
   });
+  const segments = h(
+    'div',
+    { class: 'segments', role: 'group', 'aria-label': 'Time range' },
+    ...presets.map(({ button }) => button),
+    own.element,
+  );
   return {
-    element: h(
-      'div',
-      { class: 'ranges' },
-      h(
-        'div',
-        { class: 'segments', role: 'group', 'aria-label': 'Time range' },
-        ...presets.map(({ button }) => button),
-        own.element,
-      ),
-      back,
-    ),
+    element: h('div', { class: 'ranges' }, segments, back),
     show() {
       const { span } = app.view();
       const preset = 'preset' in span ? span.preset : null;
       for (const { name, button } of presets) button.setAttribute('aria-pressed', String(name === preset));
       own.label(preset === null && 'from' in span ? stretch(span.from, span.to, app.offset_ms()) : null);
+      segments.classList.toggle('own', preset === null);
       back.hidden = preset !== null;
     },
   };
@@ -96,7 +102,9 @@ function liveButton(app: App): Controls {
       button.hidden = !endsNow(span);
       button.setAttribute('aria-pressed', String(live));
       button.title = live ? 'New events show up every 5 seconds. Click to pause.' : 'Paused. Click to go on.';
-      fill(button, live ? h('span', { class: 'pulse' }) : icon('pause'), live ? 'Live' : 'Paused');
+      const name = live ? 'Live' : 'Paused';
+      button.setAttribute('aria-label', name);
+      fill(button, live ? h('span', { class: 'pulse' }) : icon('pause'), h('span', { class: 'label' }, name));
     },
   };
 }

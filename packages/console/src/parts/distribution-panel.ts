@@ -1,5 +1,5 @@
 /** Attacks by category: a table whose rows are bars, so that it needs no other one beside it. */
-import { ATTACK_TYPES, type AttackTypes } from '@wafstat/client';
+import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 import type { App } from '../app.ts';
 import { CATEGORY_NAMES } from '../categories.ts';
 import { csv } from '../csv.ts';
@@ -19,7 +19,7 @@ export interface DistributionPanel {
 export function distributionPanel(app: App): DistributionPanel {
   const { element, body, addAction, addDrawer } = panel('Attacks by category', 'distribution');
   const curl = command('The same question as a call of the API');
-  const rows = h('tbody', {});
+  const rows = h('tbody', {}, ...ATTACK_TYPES.map(skeleton));
   let shown: AttackTypes | null = null;
   body.append(
     h(
@@ -72,6 +72,17 @@ function row(name: string, key: string, count: number, sum: number, most: number
     h('td', { class: 'track' }, bar),
     h('td', { class: 'number' }, exact(count)),
     h('td', { class: 'number faint' }, count === 0 ? '–' : share(count, sum)),
+  );
+}
+
+function skeleton(key: AttackType): HTMLElement {
+  return h(
+    'tr',
+    {},
+    h('th', { scope: 'row' }, h('span', {}, CATEGORY_NAMES[key]), h('code', {}, key)),
+    h('td', { class: 'track' }, h('span', { class: 'skeleton' })),
+    h('td', {}),
+    h('td', {}),
   );
 }
 

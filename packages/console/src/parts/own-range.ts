@@ -54,6 +54,7 @@ export function ownRange(app: App): OwnRange {
       button.setAttribute('aria-pressed', String(text !== null));
       fill(button, icon('clock'), text ?? 'Own');
       button.setAttribute('aria-label', text === null ? 'Own range' : `Own range: ${text}`);
+      button.title = text ?? 'Own range';
     },
   };
 }

@@ -5,6 +5,8 @@ export interface Column {
   title: string;
   /** Right aligned, in figures of equal width. */
   number?: boolean;
+  /** Buttons: on the right, under a title that only screen readers read. */
+  actions?: boolean;
 }
 
 export type Cell = Node | string;
@@ -14,7 +16,7 @@ export function table(
   columns: readonly Column[],
   rows: readonly (readonly Cell[])[],
 ): HTMLElement {
-  const kind = (i: number) => (columns[i]?.number ? 'number' : null);
+  const kind = (i: number) => (columns[i]?.number || columns[i]?.actions ? 'number' : null);
   return h(
     'div',
     { class: 'table', tabindex: 0, role: 'region', 'aria-label': name },
@@ -24,7 +26,17 @@ export function table(
       h(
         'thead',
         {},
-        h('tr', {}, ...columns.map(({ title }, i) => h('th', { scope: 'col', class: kind(i) }, title))),
+        h(
+          'tr',
+          {},
+          ...columns.map(({ title, actions }, i) =>
+            h(
+              'th',
+              { scope: 'col', class: kind(i) },
+              actions ? h('span', { class: 'offscreen' }, title) : title,
+            ),
+          ),
+        ),
       ),
       h(
         'tbody',

@@ -28,7 +28,7 @@ export interface TimelineChart {
 const TWO_SCALES_FROM = 4;
 /** On a scale of their own they stay in the lower part, out of the way of the requests. */
 const HEADROOM = 1.9;
-const TICK_WIDTH_PX = 84;
+const TICK_WIDTH_REM = 6;
 
 export function timelineChart(zoom: (from: number, to: number) => void): TimelineChart {
   const tooltip = h('div', { class: 'tooltip', role: 'status', hidden: true });
@@ -83,13 +83,15 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   function options(): uPlot.Options {
     const axisColour = colour('muted');
     const grid = { stroke: colour('line'), width: 1 };
-    const font = '12px system-ui, sans-serif';
+    const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const font = `${rem * 0.86}px system-ui, sans-serif`;
     const { two } = scalesOf(drawing?.points, drawing?.hidden ?? []);
     const shown = (name: SeriesName) => !drawing?.hidden.includes(name);
     const counts = {
       font,
       stroke: axisColour,
       incrs: WHOLE_STEPS,
+      space: rem * 3.2,
       ticks: { show: false },
       values: (_: uPlot, splits: number[]) => splits.map(short),
     };
@@ -119,9 +121,12 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
         {
           font,
           stroke: axisColour,
+          size: rem * 2.2,
+          gap: 4,
           grid: { show: false },
           ticks: { stroke: colour('line'), size: 5 },
-          splits: (u, _, min, max) => timeTicks(min, max, drawing?.offset_ms ?? 0, u.width / TICK_WIDTH_PX),
+          splits: (u, _, min, max) =>
+            timeTicks(min, max, drawing?.offset_ms ?? 0, u.width / (TICK_WIDTH_REM * rem)),
           values: (_, splits) => splits.map((tick) => tickLabel(tick, drawing?.offset_ms ?? 0)),
         },
         { ...counts, scale: shown('requests') ? 'requests' : 'attacks', grid, size: axisWidth },
@@ -239,8 +244,9 @@ function scalesOf(points: Points | undefined, hidden: readonly SeriesName[]) {
 /** Counts are whole. */
 const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 
-function axisWidth(_: uPlot, values: string[] | null): number {
-  return 18 + Math.max(2, ...(values ?? []).map((text) => text.length)) * 7;
+function axisWidth(u: uPlot, values: string[] | null): number {
+  const letter = Number.parseFloat(getComputedStyle(u.root).fontSize) * 0.5;
+  return 18 + Math.max(2, ...(values ?? []).map((text) => text.length)) * letter;
 }
 
 function summary({ requests, attacks }: Points): string {

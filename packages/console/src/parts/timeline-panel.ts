@@ -5,7 +5,7 @@ import type { App } from '../app.ts';
 import { csv } from '../csv.ts';
 import { timelineCurl } from '../curl.ts';
 import { fill, h } from '../dom.ts';
-import { exact, moment, stretch } from '../format.ts';
+import { duration, exact, moment, stretch } from '../format.ts';
 import { drawnPoints, type Points, total } from '../points.ts';
 import { onTheme } from '../theme.ts';
 import type { Range } from '../time-span.ts';
@@ -18,7 +18,7 @@ import { timelineChart } from './timeline-chart.ts';
 
 const NAMES: Readonly<Record<SeriesName, string>> = { requests: 'Requests', attacks: 'Attacks' };
 /** A step narrower than this is not seen as one. */
-const POINT_WIDTH_PX = 4;
+const POINT_WIDTH_REM = 0.27;
 
 export interface TimelinePanel {
   element: HTMLElement;
@@ -52,17 +52,20 @@ export function timelinePanel(app: App): TimelinePanel {
     return { name, button, count };
   });
 
+  const step = h('span', { class: 'hint step' });
+  extras.append(step);
+
   const drawer = addDrawer('table', 'Table', rows, fillTable);
   addAction('download', 'CSV', () => {
     if (shown) download('timeline.csv', timelineCsv(shown.timeline, shown.range.from));
   });
-  addAction('download', 'PNG', async () => {
+  addAction('download', 'PNG', () => {
     const canvas = chart.canvas();
     if (!canvas || !shown) return;
     const { range } = shown;
     const offset_ms = app.offset_ms();
     const caption = `${moment(range.from, offset_ms)} – ${moment(range.to, offset_ms)}, UTC${app.timezone()}`;
-    download('timeline.png', await picture(canvas, app.project.name, caption, shown.points));
+    download('timeline.png', picture(canvas, app.project.name, caption, shown.points));
   });
   addDrawer('code', 'curl', curl.element);
 
@@ -91,6 +94,7 @@ export function timelinePanel(app: App): TimelinePanel {
       button.setAttribute('aria-pressed', String(!hidden.includes(name)));
       count.textContent = exact(total(shown.points[name]));
     }
+    step.textContent = `per ${stepName(shown.points)}`;
     if (drawer.isOpen()) fillTable();
   }
 
@@ -98,7 +102,8 @@ export function timelinePanel(app: App): TimelinePanel {
   return {
     element,
     show(timeline, range) {
-      const points_max = Math.max(40, chart.element.clientWidth / POINT_WIDTH_PX);
+      const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+      const points_max = Math.max(40, chart.element.clientWidth / (POINT_WIDTH_REM * rem));
       shown = { timeline, range, points: drawnPoints(timeline, range.from, app.offset_ms(), points_max) };
       const { hosts } = app.view();
       curl.set(
@@ -112,6 +117,12 @@ export function timelinePanel(app: App): TimelinePanel {
       chart.destroy();
     },
   };
+}
+
+/** How long the points are, but for those that the ends of the range cut. */
+function stepName({ edges }: Points): string {
+  const step_ms = Math.max(0, ...edges.slice(1).map((edge, i) => edge - (edges[i] ?? edge)));
+  return duration(step_ms);
 }
 
 /** Every point as the API gives it. */

@@ -24,6 +24,8 @@ declare module 'fastify' {
     allow?: Role | 'anyone known';
     /** Whether a session of the console opens it: besides tokens and signatures, or instead of them. */
     session?: 'too' | 'only';
+    /** Whether an access key may come as user and password, for log shippers that can sign nothing. */
+    basic?: boolean;
   }
 }
 
@@ -42,8 +44,9 @@ export function createAuthenticate(
 ): Authenticate {
   return {
     async onHeaders(request) {
-      const { allow, session } = request.routeOptions.config;
-      const signed = session !== 'only' && isSigned(request);
+      const { allow, session, basic = false } = request.routeOptions.config;
+      const withSecret = basic && /^Basic /i.test(request.headers.authorization ?? '');
+      const signed = session !== 'only' && !withSecret && isSigned(request);
       checkBodyLength(
         Number(request.headers['content-length'] ?? 0),
         signed && allow !== undefined,
@@ -51,11 +54,13 @@ export function createAuthenticate(
       );
       if (allow === undefined) return;
       // Kept for the log even if the request goes no further.
-      request.caller = signed
-        ? await signedCaller(authentication, request, now)
-        : bySession(request, session)
-          ? sessionCaller(authentication, request)
-          : tokenCaller(authentication, request);
+      request.caller = withSecret
+        ? await secretCaller(authentication, request)
+        : signed
+          ? await signedCaller(authentication, request, now)
+          : bySession(request, session)
+            ? sessionCaller(authentication, request)
+            : tokenCaller(authentication, request);
       if (!signed) authorize(request, allow);
     },
     async onBody(request) {
@@ -128,6 +133,15 @@ async function signedCaller(
   return { user, scope: 'wherever the user has a role' };
 }
 
+async function secretCaller(authentication: Authentication, request: FastifyRequest): Promise<Caller> {
+  const [, encoded = ''] = (request.headers.authorization ?? '').split(' ');
+  const text = Buffer.from(encoded, 'base64').toString('utf8');
+  const colon = text.indexOf(':');
+  const user = await authentication.checkSecret(text.slice(0, colon), text.slice(colon + 1), request.ip);
+  if ('reason' in user) throw signatureError(user);
+  return { user, scope: 'wherever the user has a role' };
+}
+
 /** A request with both is judged by its token, which is what the other clients of the family's services do. */
 function isSigned({ headers }: FastifyRequest): boolean {
   return headers['x-auth-token'] === undefined && headers.authorization !== undefined;
@@ -172,6 +186,8 @@ function signatureError(refusal: SignatureRefusal): ApiError {
   switch (refusal.reason) {
     case 'unknown_key':
       return new ApiError('WAF.9001', 'there is no such access key');
+    case 'wrong_secret':
+      return new ApiError('WAF.9001', 'the secret access key is wrong');
     case 'inactive_key':
       return new ApiError('WAF.9001', 'the access key is disabled');
     case 'user_disabled':

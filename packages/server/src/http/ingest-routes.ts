@@ -49,6 +49,7 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
       method: 'POST',
       url: '/ingest/v1/:project_id',
       allow: 'ingest',
+      basic: true,
       schema: {
         operationId: 'ingest',
         tags: ['ingest'],

@@ -13,13 +13,15 @@ export interface Route {
   session?: 'too' | 'only';
   /** Documentation, from which the OpenAPI file is made. Parameters are parsed in query.ts, not by the schema. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
+  /** Whether an access key may come as user and password. */
+  basic?: boolean;
   /** Called before the body is received; may refuse. What it answers is called when the request is over. */
   reserve?(request: FastifyRequest): Promise<() => void>;
   handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }
 
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
-  for (const { method, url, allow, session, schema, reserve, handler } of routes) {
+  for (const { method, url, allow, session, basic, schema, reserve, handler } of routes) {
     app.route({
       method,
       url,
@@ -27,7 +29,7 @@ export function mount(app: FastifyInstance, routes: readonly Route[]): void {
       schema: allow ? schema : { security: [], ...schema },
       handler,
       ...(reserve ? { onRequest: reserving(reserve) } : {}),
-      config: { ...(allow ? { allow } : {}), ...(session ? { session } : {}) },
+      config: { ...(allow ? { allow } : {}), ...(session ? { session } : {}), ...(basic ? { basic } : {}) },
     });
   }
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);

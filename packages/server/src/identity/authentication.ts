@@ -1,4 +1,5 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
+import { createHash, timingSafeEqual } from 'node:crypto';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Secrets } from './secrets.ts';
@@ -71,6 +72,7 @@ export type SignatureRefusal =
       reason:
         | 'unknown_key'
         | 'inactive_key'
+        | 'wrong_secret'
         | 'user_disabled'
         | 'console_only'
         | 'body_differs'
@@ -217,7 +219,7 @@ export class Authentication {
   }
 
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  async admitKey(claim: Claim, address: string): Promise<User | SignatureRefusal> {
+  async admitKey(claim: Pick<Claim, 'access'>, address: string): Promise<User | SignatureRefusal> {
     if (!(await this.#throttle.admit(claim.access, address))) return { reason: 'too_many_attempts' };
     const key = this.#store.key(claim.access);
     const user = key && this.#store.user(key.user_id);
@@ -248,6 +250,20 @@ export class Authentication {
     return check.kind === 'wrong'
       ? { reason: 'wrong_signature', canonicalRequest: check.canonicalRequest }
       : { reason: 'body_differs' };
+  }
+
+  /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
+  async checkSecret(access: string, secret: string, address: string): Promise<User | SignatureRefusal> {
+    const user = await this.admitKey({ access }, address);
+    const key = this.#store.key(access);
+    if ('reason' in user || key === undefined) return user;
+    const digest = (text: string) => createHash('sha256').update(text).digest();
+    if (timingSafeEqual(digest(secret), digest(this.#secrets.open(access, key.sealed_secret)))) {
+      this.#throttle.succeeded(access, address);
+      return user;
+    }
+    this.#throttle.failed(access, address);
+    return { reason: 'wrong_secret' };
   }
 
   /** The roles of a caller in a project, however the caller was authenticated. */

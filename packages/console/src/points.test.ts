@@ -1,0 +1,46 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { drawnPoints, total } from './points.ts';
+
+const MINUTE_MS = 60_000;
+const FROM = Date.UTC(2026, 6, 1);
+
+function timeline(ends: readonly number[], counts: readonly number[]) {
+  const requests = ends.map((time, i) => ({ time, num: counts[i] ?? 0 }));
+  return { requests, attacks: requests.map(({ time }) => ({ time, num: 1 })) };
+}
+
+const minutes = (n: number) => Array.from({ length: n }, (_, i) => FROM + (i + 1) * MINUTE_MS);
+
+test('few points are drawn as they are', () => {
+  const ends = minutes(3);
+  const points = drawnPoints(timeline(ends, [1, 2, 3]), FROM, 0, 10);
+  expect(points).toEqual({ edges: [FROM, ...ends], requests: [1, 2, 3], attacks: [1, 1, 1] });
+});
+
+test('many are added up between round times of the local clock', () => {
+  const points = drawnPoints(timeline(minutes(60), []), FROM + 0, 345 * MINUTE_MS, 12);
+  expect(points.edges).toEqual(Array.from({ length: 13 }, (_, i) => FROM + i * 5 * MINUTE_MS));
+  expect(points.attacks).toEqual(Array.from({ length: 12 }, () => 5));
+});
+
+test('ten years of days are not one point', () => {
+  const days = Array.from({ length: 3_650 }, (_, i) => FROM + (i + 1) * 1_440 * MINUTE_MS);
+  const points = drawnPoints(timeline(days, []), FROM, 0, 300);
+  expect(points.attacks.length).toBeGreaterThan(200);
+  expect(points.attacks.length).toBeLessThanOrEqual(300);
+});
+
+test('no count is lost, whatever the width and the clock', () => {
+  const counts = fc.array(fc.nat(1_000), { minLength: 1, maxLength: 500 });
+  const offset = fc.integer({ min: -720, max: 840 }).map((n) => n * MINUTE_MS);
+  fc.assert(
+    fc.property(counts, offset, fc.integer({ min: 40, max: 400 }), (given, offset_ms, points_max) => {
+      const points = drawnPoints(timeline(minutes(given.length), given), FROM, offset_ms, points_max);
+      expect(total(points.requests)).toBe(total(given));
+      expect(total(points.attacks)).toBe(given.length);
+      expect(points.edges).toHaveLength(points.requests.length + 1);
+      expect(points.edges.toSorted((a, b) => a - b)).toEqual(points.edges);
+    }),
+  );
+});

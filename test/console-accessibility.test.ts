@@ -1,0 +1,110 @@
+/** Every page, light and dark, narrow and wide: nothing that axe-core calls serious, and nothing beyond the edge. */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { expect, test } from 'vitest';
+import { signIn } from './browser.ts';
+import { describeDemo } from './console-demo.ts';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+const PAGES = {
+  dashboard: '/console/?live=off',
+  hosts: '/console/hosts?live=off',
+  sources: '/console/sources?live=off',
+  credentials: '/console/credentials',
+  admin: '/console/admin',
+};
+
+interface Violation {
+  id: string;
+  impact: string;
+  nodes: { html: string }[];
+}
+
+describeDemo('the pages', (demo) => {
+  /** The policy of the page forbids scripts of others, so axe-core comes in from outside. */
+  async function violations(): Promise<string[]> {
+    await demo.page.evaluate(AXE);
+    const found = await demo.page.evaluate<Violation[]>('axe.run().then(({ violations }) => violations)');
+    return found
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`);
+  }
+
+  const overflow = () => demo.page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
+
+  for (const colorScheme of ['light', 'dark'] as const) {
+    test(`are usable by everyone in ${colorScheme}`, async () => {
+      await demo.page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      await demo.page.goto('/console/');
+      await demo.page.getByLabel('User').waitFor();
+      expect(await violations()).toEqual([]);
+      await signIn(demo.page, demo.account);
+      await demo.loaded();
+      for (const [name, path] of Object.entries(PAGES)) {
+        await demo.page.goto(path);
+        await demo.page.locator('table, .empty').first().waitFor();
+        if (name === 'dashboard') await demo.loaded();
+        expect([name, await violations()]).toEqual([name, []]);
+      }
+    });
+  }
+
+  test('hold what opens from them to the same measure', async () => {
+    await demo.open('/console/?live=off');
+    await demo.page.emulateMedia({ reducedMotion: 'reduce' });
+    for (const name of ['Table', 'curl'])
+      await demo.page.locator('.timeline').getByRole('button', { name }).click();
+    await demo.page.getByRole('button', { name: /^Hosts/ }).click();
+    await demo.page.getByLabel('api.example.com').waitFor();
+    expect(await violations()).toEqual([]);
+    await demo.page.keyboard.press('Escape');
+    expect(await demo.page.locator('.popover:visible').count()).toBe(0);
+    await demo.page.goto('/console/admin');
+    await demo.page.getByRole('button', { name: 'New user' }).click();
+    await demo.page.getByLabel('May sign in to').waitFor();
+    expect(await violations()).toEqual([]);
+  });
+
+  for (const width of [360, 768, 3_840]) {
+    test(`fit a screen of ${width} pixels`, async () => {
+      await demo.page.setViewportSize({ width, height: 900 });
+      await demo.open('/console/?live=off');
+      for (const [name, path] of Object.entries(PAGES)) {
+        await demo.page.goto(path);
+        await demo.page.locator('table, .empty').first().waitFor();
+        expect([name, await overflow()]).toEqual([name, 0]);
+      }
+    });
+  }
+
+  test('can be used without a mouse', async () => {
+    await demo.page.goto('/console/');
+    await demo.page.getByLabel('User').waitFor();
+    await demo.page.keyboard.type(demo.account.user);
+    await demo.page.keyboard.press('Tab');
+    await demo.page.keyboard.press('Tab');
+    await demo.page.keyboard.type(demo.account.password);
+    await demo.page.keyboard.press('Enter');
+    await demo.loaded();
+    const week = demo.page.getByTitle('Last 7 days');
+    for (let steps = 0; steps < 40 && !(await week.evaluate((e) => e.matches(':focus'))); steps++) {
+      await demo.page.keyboard.press('Tab');
+    }
+    await demo.page.keyboard.press('Enter');
+    await expect.poll(() => demo.page.url()).toContain('range=7days');
+  });
+
+  test('remember which colours were chosen', async () => {
+    await demo.open('/console/?live=off');
+    const background = () =>
+      demo.page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor');
+    const light = await background();
+    await demo.page.getByRole('button', { name: 'Switch to dark colours' }).click();
+    const dark = await background();
+    expect(dark).not.toBe(light);
+    await demo.page.reload();
+    await demo.loaded();
+    expect(await background()).toBe(dark);
+  });
+});

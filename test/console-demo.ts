@@ -1,0 +1,110 @@
+/** The console on the demo's data, as a person sees it. */
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
+import { type Api, type Distribution, login } from './api.ts';
+import { HAS_BROWSER, openBrowser, signIn, type Visit, visit } from './browser.ts';
+import { Sandbox } from './sandbox.ts';
+
+export const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
+
+/** The last whole day: what is counted there does not change any more. */
+export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+export const FROM = TO - DAY_MS;
+export const FIXED = `from=${FROM}&to=${TO}`;
+
+type FigureName = 'requests' | 'attacks' | 'share' | 'busiest';
+
+/** One demo for all tests of a file, and a new visitor for each. */
+export class DemoConsole {
+  api!: Api;
+  page!: Page;
+  address!: string;
+  account!: { user: string; domain: string; password: string };
+  #sandbox!: Sandbox;
+  #browser!: Browser;
+  #visit!: Visit;
+
+  async start(): Promise<void> {
+    this.#sandbox = new Sandbox();
+    const demo = this.#sandbox.start(['demo', '--data', this.#sandbox.data, '--listen', '127.0.0.1:0']);
+    this.address = (await demo.line('wafstat listens on ')).slice('wafstat listens on '.length);
+    const [, user = '', domain = '', password = ''] =
+      /user (\S+), domain (\S+), password (\S+)/.exec(await demo.line('login')) ?? [];
+    this.account = { user, domain, password };
+    const project_id = (await demo.line('project')).split(/\s+/)[1] ?? '';
+    this.api = await login(this.address, { ...this.account, project_id });
+    this.#browser = await openBrowser();
+  }
+
+  async stop(): Promise<void> {
+    await this.#browser?.close();
+    await this.#sandbox.clear();
+  }
+
+  async enter(): Promise<void> {
+    this.#visit = await visit(this.#browser, this.address);
+    this.page = this.#visit.page;
+  }
+
+  async leave(): Promise<void> {
+    await this.#visit.close();
+    expect(this.#visit.complaints).toEqual([]);
+  }
+
+  async open(path: string): Promise<void> {
+    await this.page.goto(path);
+    await signIn(this.page, this.account);
+    await this.loaded();
+  }
+
+  /** Waits until what is shown is what was asked for. */
+  async loaded(): Promise<void> {
+    await this.page.locator('.content[aria-busy="false"]').waitFor();
+  }
+
+  /** One of the four figures on top, as it is written. */
+  async figure(name: FigureName): Promise<string> {
+    return (await this.page.locator(`.figure.${name} .value`).textContent()) ?? '';
+  }
+
+  async number(name: FigureName): Promise<number> {
+    return numberIn(await this.figure(name));
+  }
+
+  /** The bars, by the API's key. */
+  async categories(): Promise<Distribution> {
+    const rows = await this.page.locator('.bars tbody tr').all();
+    const entries = rows.map(async (row) => [
+      await row.getAttribute('data-key'),
+      numberIn((await row.locator('td.number').first().textContent()) ?? ''),
+    ]);
+    return Object.fromEntries(await Promise.all(entries));
+  }
+
+  /** What a button of a panel hands over as a file. */
+  async downloaded(panel: string, name: string): Promise<Buffer> {
+    const [download] = await Promise.all([
+      this.page.waitForEvent('download'),
+      this.page.locator(`${panel} button`, { hasText: name }).click(),
+    ]);
+    const chunks: Buffer[] = [];
+    for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+    return Buffer.concat(chunks);
+  }
+}
+
+export function describeDemo(name: string, define: (demo: DemoConsole) => void): void {
+  describe.skipIf(!HAS_BROWSER)(name, () => {
+    const demo = new DemoConsole();
+    beforeAll(() => demo.start());
+    afterAll(() => demo.stop());
+    beforeEach(() => demo.enter());
+    afterEach(() => demo.leave());
+    define(demo);
+  });
+}
+
+export function numberIn(text: string): number {
+  return Number(text.replaceAll(',', ''));
+}
