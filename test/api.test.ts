@@ -13,6 +13,7 @@ const T = Date.UTC(2025, 2, 3, 4, 5, 6, 789);
 const NOON = Date.UTC(2025, 2, 10, 12);
 const ALL = `from=${T - 40 * DAY_MS}&to=${T + 40 * DAY_MS}`;
 
+/** 30 requests, 24 attacks. */
 const EVENTS = [
   { time: T, host: 'shop.example', attack: 'sqli' },
   { time: T + 1, host: 'shop.example' },
@@ -85,7 +86,7 @@ describe('the range', () => {
   test('ten years are answered, from the beginning of the epoch too', async () => {
     const tenYears = Date.UTC(2026, 0, 1) - Date.UTC(2016, 0, 1);
     expect(await totals(`from=${Date.UTC(2016, 0, 1)}&to=${Date.UTC(2026, 0, 1)}`)).toEqual({
-      requests: EVENTS.length - 1 + 6 + 4,
+      requests: 30,
       attacks: 24,
     });
     const { requests } = await api.timeline(`from=0&to=${tenYears}`);

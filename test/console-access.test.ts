@@ -153,6 +153,7 @@ describe.skipIf(!HAS_BROWSER)('access through the console', () => {
       page.getByRole('button', { name: 'Create a key' }).click(),
     ]);
     await page.getByText('at most 2 access keys').waitFor();
+    await page.getByText('The key file has been downloaded.').waitFor();
     expect(await page.getByRole('button', { name: 'Create a key' }).isVisible()).toBe(false);
     await page.getByRole('button', { name: `Delete ${access}` }).click();
     await page.getByRole('button', { name: 'Delete the key' }).click();

@@ -24,6 +24,7 @@ export interface StartOptions {
 export class Process {
   readonly #child: ChildProcess;
   readonly #command: string;
+  readonly #group: boolean;
   readonly ended: Promise<Ended>;
   stdout = '';
   stderr = '';
@@ -31,6 +32,7 @@ export class Process {
 
   constructor(args: readonly string[], { stdin = '', env = {}, group = false }: StartOptions = {}) {
     this.#command = ['wafstat', ...args].join(' ');
+    this.#group = group;
     // Nothing of the caller's environment may be taken for a setting.
     const PATH = process.env.PATH ?? '';
     const child = spawn(process.execPath, [PROGRAM, ...args], { env: { PATH, ...env }, detached: group });
@@ -76,13 +78,19 @@ export class Process {
     this.#child.kill(signal);
   }
 
-  signalGroup(signal: NodeJS.Signals): void {
-    process.kill(-this.pid, signal);
+  /** To all processes of the group. Answers whether there was any. */
+  signalGroup(signal: NodeJS.Signals): boolean {
+    try {
+      return process.kill(-this.pid, signal);
+    } catch {
+      return false;
+    }
   }
 
-  /** Ends it in whatever state it is, as `kill -9` does. */
+  /** Ends it, and all of its group, in whatever state it is, as `kill -9` does. */
   async kill(): Promise<Ended> {
-    this.#child.kill('SIGKILL');
+    if (this.#group) this.signalGroup('SIGKILL');
+    else this.#child.kill('SIGKILL');
     return this.end();
   }
 

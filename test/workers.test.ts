@@ -3,15 +3,16 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { call, login, tokenRequest } from './api.ts';
 import { beginTokenRequest, stopsListening } from './connection.ts';
 import { eventually, wholeLines } from './process.ts';
-import { Sandbox, type Server } from './sandbox.ts';
-
-const TWO = ['--workers', '2'];
+import { ndjson, Sandbox, type Server } from './sandbox.ts';
 
 let sandbox: Sandbox;
 beforeEach(() => {
   sandbox = new Sandbox();
 });
 afterEach(() => sandbox.clear());
+
+/** In a process group, so that whatever goes wrong no worker is left behind. */
+const serveTwo = () => sandbox.serve(['--workers', '2'], { group: true });
 
 /** The processes that have answered so far, by the log. */
 function answering({ process: { stderr } }: Server): Set<number> {
@@ -39,11 +40,11 @@ function runs(pid: number): boolean {
 }
 
 const allGone = (pids: readonly number[]) =>
-  eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers');
+  eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers', 10_000);
 
 test('both answer, and where they listen is said once', async () => {
   const installation = await sandbox.init();
-  const server = await sandbox.serve(TWO);
+  const server = await serveTwo();
   const pids = await callUntilAnsweredBy(server, 2);
   expect(pids).not.toContain(server.process.pid);
   expect(server.process.stdout.match(/wafstat listens on/g)).toHaveLength(1);
@@ -58,13 +59,13 @@ test('both answer, and where they listen is said once', async () => {
 });
 
 test('the first start makes the installation once, not once for each', async () => {
-  const { process } = await sandbox.serve(TWO);
+  const { process } = await serveTwo();
   expect(process.stdout.match(/^password /gm)).toHaveLength(1);
 });
 
 test('one that is killed is replaced, and the other answers all the while', async () => {
   await sandbox.init();
-  const server = await sandbox.serve(TWO);
+  const server = await serveTwo();
   const [victim = 0] = await callUntilAnsweredBy(server, 2);
   process.kill(victim, 'SIGKILL');
   await allGone([victim]);
@@ -74,12 +75,32 @@ test('one that is killed is replaced, and the other answers all the while', asyn
   await allGone(pids);
 });
 
-test('none outlives the parent', async () => {
-  await sandbox.init();
-  const server = await sandbox.serve(TWO);
-  const pids = await callUntilAnsweredBy(server, 2);
-  await server.process.kill();
-  await allGone(pids);
+test('none outlives a parent that is killed while they write, and none keeps the store locked', async () => {
+  const installation = await sandbox.init();
+  for (let round = 1; round <= 3; round++) {
+    const server = await serveTwo();
+    const pids = await callUntilAnsweredBy(server, 2);
+    const { project, token } = await login(server.address, installation);
+    const body = ndjson(Array.from({ length: 500 }, (_, i) => ({ time: Date.now() - i })));
+    const headers = { 'X-Auth-Token': token, connection: 'close' };
+    let answers = 0;
+    const push = async () => {
+      while (
+        (await call(server.address, `/ingest/v1/${project}`, { method: 'POST', headers, body })).status ===
+        200
+      )
+        answers++;
+    };
+    // Each ends with a call that gets no answer.
+    const pushing = Promise.allSettled(Array.from({ length: 8 }, push));
+    await eventually(() => answers > 40 || undefined, 'some writing');
+    server.process.signal('SIGKILL');
+    await allGone(pids);
+    await pushing;
+    const hostname = `new-${round}.example`;
+    const added = await sandbox.runJson('host', 'add', hostname, '--project', project);
+    expect(added).toMatchObject({ hostname });
+  }
 });
 
 test.each([
@@ -87,7 +108,7 @@ test.each([
   ['the whole process group, as init systems do', 'signalGroup'],
 ] as const)('SIGTERM to %s: what is in flight is answered before all of them end', async (_, signal) => {
   const installation = await sandbox.init();
-  const server = await sandbox.serve(TWO, { group: true });
+  const server = await serveTwo();
   const pids = await callUntilAnsweredBy(server, 2);
   const body = JSON.stringify(tokenRequest(installation));
   const slow = await beginTokenRequest(server.address, body);
@@ -108,7 +129,15 @@ test.each([
 test('a port that is taken ends all of them, with a sentence', async () => {
   const { address } = await sandbox.serve();
   const { host } = new URL(address);
-  const { status, stderr } = await sandbox.run(['serve', '--data', sandbox.data, '--listen', host, ...TWO]);
+  const { status, stderr } = await sandbox.run([
+    'serve',
+    '--data',
+    sandbox.data,
+    '--listen',
+    host,
+    '--workers',
+    '2',
+  ]);
   expect(status).toBeGreaterThan(0);
   expect(stderr).toContain(`cannot listen on ${host}`);
 });

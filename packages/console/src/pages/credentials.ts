@@ -14,6 +14,7 @@ export function credentialsPage(app: App): Page {
   const list = h('div', {}, h('div', { class: 'skeleton block' }));
   const problem = h('p', { class: 'problem', role: 'alert' });
   const limit = h('p', { class: 'hint' });
+  const made = h('p', { class: 'outcome', role: 'status' });
   const description = field('What is it for?', { maxlength: 255, placeholder: 'Nightly report' });
   const create = submitForm(
     'Create an access key',
@@ -21,8 +22,9 @@ export function credentialsPage(app: App): Page {
     [description.element],
     async () => {
       download('credentials.csv', await app.api.addKey(description.input.value));
+      made.textContent = 'The key file has been downloaded. The secret is in it and is never shown again.';
       await load();
-      return 'The key file has been downloaded. The secret is in it and is never shown again.';
+      return '';
     },
     app.ended,
   );
@@ -33,7 +35,7 @@ export function credentialsPage(app: App): Page {
     h('p', { class: 'hint' }, 'Programs sign their requests with an access key.'),
     ...(access === 'console'
       ? [h('p', {}, 'This user only supports console access, so an access key would be of no use.')]
-      : [list, problem, limit, create]),
+      : [list, made, problem, limit, create]),
   );
   const element = h(
     'div',

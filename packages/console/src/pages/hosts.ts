@@ -104,10 +104,10 @@ export function hostsPage(app: App): Page {
     }
     const columns = [
       { title: 'Host' },
-      { title: 'Trend' },
       { title: 'Requests', number: true },
       { title: 'Attacks', number: true },
       { title: 'Share', number: true },
+      { title: 'Trend' },
       { title: 'ID' },
       ...(mayChange ? [{ title: 'Actions', actions: true }] : []),
     ];
@@ -150,10 +150,10 @@ export function hostsPage(app: App): Page {
     );
     return [
       open,
-      line ? sparkline(line.requests, line.attacks) : '',
       exact(total(requests)),
-      h('span', { class: 'attack' }, exact(total(attacks))),
+      h('span', { class: total(attacks) > 0 ? 'attack' : 'faint' }, exact(total(attacks))),
       share(total(attacks), total(requests)),
+      line ? sparkline(line.requests, line.attacks) : '',
       h('code', { class: 'faint' }, id),
       ...(mayChange ? [rename] : []),
     ];

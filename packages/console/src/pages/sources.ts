@@ -80,7 +80,7 @@ export function sourcesPage(app: App): Page {
     return h(
       'section',
       {},
-      h('h2', {}, 'Not counted'),
+      h('div', { class: 'page-head' }, h('h2', {}, 'Not counted')),
       table('Records that were not counted, by reason', columns, rows),
     );
   }

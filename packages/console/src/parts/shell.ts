@@ -56,8 +56,11 @@ export function shell(app: App, signOut: () => void): Shell {
       const view = app.view();
       for (const { name, link } of links) {
         link.href = addressOf({ ...view, page: name });
-        if (name === view.page) link.setAttribute('aria-current', 'page');
-        else link.removeAttribute('aria-current');
+        if (name === view.page) {
+          link.setAttribute('aria-current', 'page');
+          // On a narrow screen it may be out of sight.
+          link.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+        } else link.removeAttribute('aria-current');
       }
     },
   };

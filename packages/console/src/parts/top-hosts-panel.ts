@@ -62,7 +62,7 @@ export function topHostsPanel(app: App): TopHostsPanel {
       {},
       h('th', { scope: 'row' }, only),
       h('td', { class: 'number' }, exact(total(requests))),
-      h('td', { class: 'number attack' }, exact(total(attacks))),
+      h('td', { class: `number ${total(attacks) > 0 ? 'attack' : 'faint'}` }, exact(total(attacks))),
       h('td', { class: 'number faint' }, share(total(attacks), total(requests))),
     );
   }

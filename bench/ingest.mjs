@@ -1,0 +1,140 @@
+/**
+ * How fast logs go in, as ratios in one run: an access log against GoAccess and against finding line ends alone, and
+ * ModSecurity's JSON against JSON.parse alone; and how much disk a request takes. Everything on one core.
+ *
+ *   npm run build && node bench/ingest.mjs        (Debian: apt-get install goaccess)
+ */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const LINES = 1_000_000;
+const ROUNDS = 3;
+const HOSTS = 10;
+const REQUESTS_PER_S = 1_000;
+const root = fileURLToPath(new URL('..', import.meta.url));
+const wafstat = join(root, 'packages/server/bin/wafstat.js');
+
+function main() {
+  const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
+  try {
+    const log = join(folder, 'access.log');
+    writeAccessLog(log);
+    execFileSync('node', [wafstat, 'init', '--data', join(folder, 'data'), '--json']);
+    const runs = { 'line ends alone': [], goaccess: [], wafstat: [] };
+    // Interleaved, so that whatever else the machine does hits all alike.
+    for (let round = 0; round < ROUNDS; round++) {
+      runs['line ends alone'].push(time('node', ['-e', COUNT_LINE_ENDS, log]));
+      runs.goaccess.push(
+        time('goaccess', [log, '--log-format=VCOMBINED', '--no-progress', '-o', join(folder, 'out.json')]),
+      );
+      const source = ['--source', `round ${round}`];
+      runs.wafstat.push(
+        time('node', [
+          wafstat,
+          'ingest',
+          '--data',
+          join(folder, 'data'),
+          '--project',
+          'default',
+          ...source,
+          log,
+        ]),
+      );
+    }
+    const speed = (name) => LINES / Math.min(...runs[name]);
+    console.log(
+      `access log, ${LINES.toLocaleString('en')} lines, lines per second of one core (best of ${ROUNDS}; all runs):`,
+    );
+    for (const [name, seconds] of Object.entries(runs)) {
+      const all = seconds.map((s) => Math.round(LINES / s).toLocaleString('en')).join(', ');
+      console.log(
+        `  ${name.padEnd(16)} ${Math.round(speed(name)).toLocaleString('en').padStart(10)}   (${all})`,
+      );
+    }
+    console.log(
+      `  wafstat / goaccess          ${(speed('wafstat') / speed('goaccess')).toFixed(1)}   goal: 10`,
+    );
+    console.log(`  wafstat / line ends alone   ${(speed('wafstat') / speed('line ends alone')).toFixed(3)}`);
+    const bytes = statSync(join(folder, 'data/statistics.mdb')).size / (ROUNDS * LINES);
+    console.log(
+      `disk per request, ${REQUESTS_PER_S} a second on ${HOSTS} hosts: ${bytes.toFixed(2)} bytes   goal: 4`,
+    );
+    process.stdout.write(
+      execFileSync('taskset', ['-c', '0', 'node', fileURLToPath(import.meta.url), 'json']),
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** Seconds of wall clock on one core, start of the program included. */
+function time(command, args) {
+  const before = performance.now();
+  const { status, stderr } = spawnSync('taskset', ['-c', '0', command, ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  if (status !== 0) throw new Error(`${command} failed: ${stderr}`);
+  return (performance.now() - before) / 1_000;
+}
+
+const COUNT_LINE_ENDS = `
+  const fs = require('node:fs');
+  const file = fs.openSync(process.argv[1]), buffer = Buffer.allocUnsafe(1 << 20);
+  let lines = 0;
+  for (let n; (n = fs.readSync(file, buffer)) > 0; ) {
+    for (let at = buffer.indexOf(10); at !== -1 && at < n; at = buffer.indexOf(10, at + 1)) lines++;
+  }
+  if (lines !== ${LINES}) process.exit(1);`;
+
+function writeAccessLog(path) {
+  const start = Date.now() - (LINES / REQUESTS_PER_S) * 1_000 - 60_000;
+  const months = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+  writeFileSync(path, '');
+  for (let line = 0; line < LINES; ) {
+    let text = '';
+    for (let i = 0; i < 10_000 && line < LINES; i++, line++) {
+      const at = new Date(start + (line / REQUESTS_PER_S) * 1_000);
+      const [date, clock] = at.toISOString().split(/[T.]/);
+      const [year, month, day] = date.split('-');
+      const stamp = `${day}/${months[month - 1]}/${year}:${clock} +0000`;
+      const agent = 'Mozilla/5.0 (X11; Linux x86_64; rv:138.0) Gecko/20100101 Firefox/138.0';
+      text +=
+        `www${line % HOSTS}.example.com:443 203.0.113.${line % 250} - - [${stamp}] "GET /products/${line}?page=${line % 7} HTTP/1.1" ` +
+        `200 ${1_000 + (line % 5_000)} "https://www${line % HOSTS}.example.com/" "${agent}"\n`;
+    }
+    appendFileSync(path, text);
+  }
+}
+
+/** The records of a real engine, over and over: parsed alone, and read by our reader. */
+async function measureJson() {
+  const { createReader } = await import(join(root, 'packages/server/dist/ingest/reader.js'));
+  const fixture = join(root, 'packages/server/src/ingest/formats/fixtures/modsecurity3-json.log');
+  const records = readFileSync(fixture, 'utf8').split('\n').filter(Boolean);
+  // Each with an id of its own, because one that was told before does not count again.
+  const lines = Array.from({ length: 100_000 }, (_, i) =>
+    records[i % records.length].replace(
+      /("unique_id":"\d{10})\d{0,8}/,
+      (_all, head) => head + String(i).padStart(8, '0'),
+    ),
+  );
+  const best = { parse: Number.POSITIVE_INFINITY, read: Number.POSITIVE_INFINITY };
+  for (let round = 0; round < 5; round++) {
+    let before = performance.now();
+    for (const line of lines) JSON.parse(line);
+    best.parse = Math.min(best.parse, performance.now() - before);
+    const reader = createReader({ format: 'auto' });
+    before = performance.now();
+    for (const line of lines) reader.read(line, 0);
+    best.read = Math.min(best.read, performance.now() - before);
+  }
+  console.log(
+    `ModSecurity 3 JSON, reader / JSON.parse alone: ${(best.parse / best.read).toFixed(2)}   goal: 0.5`,
+  );
+}
+
+if (process.argv[2] === 'json') await measureJson();
+else main();
