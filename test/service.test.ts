@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Api, call, sendRaw } from './api.ts';
 import { Sandbox } from './sandbox.ts';
 
+const REQUEST_ID = /^[0-9A-Za-z-]{8,}$/;
+
 const sandbox = new Sandbox();
 let api: Api;
 let otherProject: Api;
@@ -37,12 +39,15 @@ test('/openapi.json describes every call of the specification, without credentia
 });
 
 describe('GET /', () => {
-  test('is a page for a browser', async () => {
-    const accept = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
-    const { status, headers, text } = await call(address, '/', { headers: { accept } });
-    expect(status).toBe(200);
-    expect(headers['content-type']).toMatch(/^text\/html/);
-    expect(text).toMatch(/<title>/);
+  test('is a page for a browser, there or where it is sent on to', async () => {
+    const headers = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
+    const first = await call(address, '/', { headers });
+    const { location } = first.headers;
+    const page = location === undefined ? first : await call(address, location, { headers });
+    expect(page.status).toBe(200);
+    expect(page.headers['content-type']).toMatch(/^text\/html/);
+    expect(page.text).toMatch(/<title>/);
+    for (const answer of [first, page]) expect(answer.headers['x-request-id']).toMatch(REQUEST_ID);
   });
 
   test.each([{ accept: 'application/json' }, { accept: '*/*' }, {}])(
@@ -56,13 +61,11 @@ describe('GET /', () => {
 });
 
 describe('every answer has a request ID', () => {
-  const ID = /^[0-9A-Za-z-]{8,}$/;
   const large = { method: 'POST', body: 'x'.repeat(2_000) };
 
   test.each<[number, string, () => ReturnType<typeof call>]>([
     [200, 'a query', () => api.get('waf/event/timeline?from=0&to=1')],
     [200, 'a check of health', () => call(address, '/healthz')],
-    [200, 'the page for browsers', () => call(address, '/', { headers: { accept: 'text/html' } })],
     [400, 'a bad parameter', () => api.get('waf/event/timeline?from=x&to=1')],
     [400, 'a path that cannot be decoded', () => call(address, '/v1/%zz')],
     [401, 'no token', () => call(address, '/v1/p/connections')],
@@ -73,7 +76,7 @@ describe('every answer has a request ID', () => {
   ])('%i: %s', async (status, _, ask) => {
     const answer = await ask();
     expect(answer.status).toBe(status);
-    expect(answer.headers['x-request-id']).toMatch(ID);
+    expect(answer.headers['x-request-id']).toMatch(REQUEST_ID);
   });
 
   test.each([

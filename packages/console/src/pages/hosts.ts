@@ -1,9 +1,10 @@
 /** The project's hosts, with what each had in the chosen range. */
-import { HOST_ORDERS, type HostOrder } from '../address.ts';
+import { HOST_ORDERS } from '../address.ts';
 import type { HostFigures } from '../api.ts';
 import type { App, Page } from '../app.ts';
 import { fill, h } from '../dom.ts';
 import { exact, share } from '../format.ts';
+import { COMPARE, ORDER_NAMES } from '../host-order.ts';
 import { icon } from '../icons.ts';
 import { controls } from '../parts/controls.ts';
 import { dialog } from '../parts/dialog.ts';
@@ -223,22 +224,3 @@ export function hostsPage(app: App): Page {
     leave: () => aborter.abort(),
   };
 }
-
-const ORDER_NAMES: Readonly<Record<HostOrder, string>> = {
-  requests: 'Most requests first',
-  attacks: 'Most attacks first',
-  share: 'Highest share of attacks first',
-  name: 'By name',
-};
-
-type Compare = (a: HostFigures, b: HostFigures) => number;
-
-const byName: Compare = (a, b) => (a.hostname < b.hostname ? -1 : 1);
-const shareOf = ({ requests, attacks }: HostFigures) => total(attacks) / Math.max(1, total(requests));
-
-const COMPARE: Readonly<Record<HostOrder, Compare>> = {
-  requests: (a, b) => total(b.requests) - total(a.requests) || byName(a, b),
-  attacks: (a, b) => total(b.attacks) - total(a.attacks) || byName(a, b),
-  share: (a, b) => shareOf(b) - shareOf(a) || byName(a, b),
-  name: byName,
-};

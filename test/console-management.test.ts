@@ -1,0 +1,136 @@
+/** What the console manages: access keys, the password, hosts, users and projects. */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { sign } from '@wafstat/signer';
+import { expect, test } from 'vitest';
+import { askToken, call, login, tokenRequest } from './api.ts';
+import { describeService } from './console-service.ts';
+
+describeService('the console manages', (service) => {
+  test('a new key downloads as a file whose key signs a query; two are the limit', async () => {
+    const { installation, server, page } = service;
+    await service.enter('/console/credentials');
+    await page.getByLabel('What is it for?').fill('Nightly report');
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Create a key' }).click(),
+    ]);
+    expect(download.suggestedFilename()).toBe('credentials.csv');
+    const csv = readFileSync(await download.path(), 'utf8');
+    const [head, line = ''] = csv.split('\r\n');
+    expect(head).toBe('User Name,Access Key Id,Secret Access Key');
+    const [, access = '', secret = ''] = line.split(',');
+    await page.getByText('Nightly report').waitFor();
+    expect(await page.content()).not.toContain(secret);
+
+    const signed = async () => {
+      const url = `${server.address}/v1/${installation.project_id}/waf/event/timeline?from=0&to=60000`;
+      const headers = await sign({ method: 'GET', url }, { access, secret });
+      return (await fetch(url, { headers })).status;
+    };
+    expect(await signed()).toBe(200);
+    await page.getByRole('button', { name: `Disable ${access}` }).click();
+    await page.getByRole('button', { name: `Enable ${access}` }).waitFor();
+    expect(await signed()).toBe(401);
+    await page.getByRole('button', { name: `Enable ${access}` }).click();
+    await page.getByRole('button', { name: `Disable ${access}` }).waitFor();
+    expect(await signed()).toBe(200);
+
+    await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Create a key' }).click(),
+    ]);
+    await page.getByText('at most 2 access keys').waitFor();
+    await page.getByText('The key file has been downloaded.').waitFor();
+    expect(await page.getByRole('button', { name: 'Create a key' }).isVisible()).toBe(false);
+    await page.getByRole('button', { name: `Delete ${access}` }).click();
+    await page.getByRole('button', { name: 'Delete the key' }).click();
+    await expect.poll(() => page.getByRole('row').count()).toBe(2);
+    expect(await signed()).toBe(401);
+  });
+
+  test('a changed password ends every other session and token at once', async () => {
+    const { installation, server, api, page } = service;
+    const elsewhere = await service.session(installation);
+    await service.enter('/console/credentials');
+    const change = async (old: string, fresh: string, again: string) => {
+      await page.getByLabel('Old password').fill(old);
+      await page.getByLabel('New password', { exact: true }).fill(fresh);
+      await page.getByLabel('New password once more').fill(again);
+      await page.getByRole('button', { name: 'Change the password' }).click();
+    };
+    await change('wrong', 'new password', 'new password');
+    await page.getByText('The old password is wrong.').waitFor();
+    await change(installation.password, 'new password', 'other password');
+    await page.getByText('The two new passwords differ.').waitFor();
+    await change(installation.password, 'new password', 'new password');
+    await page.getByText('The password has been changed.').waitFor();
+    await page.getByRole('link', { name: 'Sources' }).click();
+    await page.getByText('has no data yet').waitFor();
+    const path = `/v1/${installation.project_id}/connections`;
+    expect((await call(server.address, path, { headers: { Cookie: elsewhere } })).status).toBe(401);
+    expect((await api.get('connections')).status).toBe(401);
+    await login(server.address, { ...installation, password: 'new password' });
+  });
+
+  test('a first-run page has commands that work as they stand', async () => {
+    const { installation, page } = service;
+    await service.enter('/console/');
+    await page.getByText('default has no data yet').waitFor();
+    const commands = await page.locator('.command code').allTextContents();
+    const token = commands
+      .find((line) => line.startsWith('TOKEN='))
+      ?.replace('PASSWORD', installation.password);
+    const event = commands.find((line) => line.includes('"attack": "sqli"'));
+    const answer = execFileSync('sh', ['-c', `${token}\n${event}`], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    expect(JSON.parse(answer)).toMatchObject({ accepted: 1 });
+    await page.locator('.figure.attacks .value', { hasText: '1' }).waitFor();
+  });
+
+  test('an administrator adds and renames hosts', async () => {
+    const { api, page } = service;
+    await service.enter('/console/hosts');
+    await page.getByRole('button', { name: 'Add a host' }).click();
+    await page.getByLabel('Host name').fill('Old.example');
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByRole('button', { name: 'Rename old.example' }).click();
+    await page.getByLabel('Host name').fill('new.example');
+    await page.getByRole('button', { name: 'Rename', exact: true }).click();
+    await page.getByRole('button', { name: 'Rename new.example' }).waitFor();
+    expect([...(await api.hostIds()).keys()]).toEqual(['new.example']);
+    await page.getByRole('button', { name: 'Add a host' }).click();
+    await page.getByLabel('Host name').fill('new.example');
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByText('New.example is registered already.').waitFor();
+  });
+
+  test('an administrator makes users and projects, and disables them', async () => {
+    const { installation, server, page } = service;
+    await service.enter('/console/admin');
+    await page.getByRole('button', { name: 'New project' }).click();
+    await page.getByLabel('Name', { exact: true }).fill('shop');
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByLabel('Project', { exact: true }).selectOption({ label: 'shop' });
+    await page.getByRole('button', { name: 'New user' }).click();
+    await page.getByLabel('Name', { exact: true }).fill('erin');
+    const password = await page.getByLabel('Password').inputValue();
+    await page.getByLabel('May sign in to').selectOption('programmatic');
+    await page.getByLabel('Role').selectOption('ingest');
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByText('ingest in shop').waitFor();
+    const project_id = new URL(page.url()).searchParams.get('project') ?? '';
+    const erin = { user: 'erin', domain: installation.domain, password, project_id };
+    await login(server.address, erin);
+    await page.getByRole('button', { name: 'Disable erin' }).click();
+    await page.getByRole('button', { name: 'Enable erin' }).waitFor();
+    expect((await askToken(server.address, tokenRequest(erin))).status).toBe(401);
+    await page.getByRole('button', { name: 'Enable erin' }).click();
+    await page.getByRole('button', { name: 'Disable shop' }).click();
+    await page.getByRole('button', { name: 'Enable shop' }).waitFor();
+    expect((await askToken(server.address, tokenRequest(erin))).status).not.toBe(201);
+    expect(await page.getByRole('button', { name: `Disable ${installation.user}` }).count()).toBe(0);
+  });
+});

@@ -1,0 +1,81 @@
+/** The console of a new installation, without data: one for each test. */
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
+import { type Api, call } from './api.ts';
+import { HAS_BROWSER, openBrowser, signIn, type Visit, visit } from './browser.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
+
+export interface Account {
+  user: string;
+  domain: string;
+  password: string;
+}
+
+/** What the console sends with everything that changes something. */
+export const CONSOLE = { 'X-Wafstat-Console': '1', 'Content-Type': 'application/json' };
+
+export class ConsoleService {
+  sandbox!: Sandbox;
+  installation!: Installation;
+  server!: Server;
+  api!: Api;
+  page!: Page;
+  #browser!: Browser;
+  #visit!: Visit;
+
+  async openBrowser(): Promise<void> {
+    this.#browser = await openBrowser();
+  }
+
+  async closeBrowser(): Promise<void> {
+    await this.#browser?.close();
+  }
+
+  async start(): Promise<void> {
+    this.sandbox = new Sandbox();
+    ({ installation: this.installation, server: this.server, api: this.api } = await this.sandbox.service());
+    this.#visit = await visit(this.#browser, this.server.address);
+    this.page = this.#visit.page;
+  }
+
+  async stop(): Promise<void> {
+    await this.#visit.close();
+    await this.sandbox.clear();
+    expect(this.#visit.complaints).toEqual([]);
+  }
+
+  /** Signs in through the page; the first user, who may do everything, unless another is given. */
+  async enter(path: string, account: Account = this.installation): Promise<void> {
+    await this.page.goto(path);
+    await signIn(this.page, account);
+    await this.page.getByRole('button', { name: 'Sign out' }).waitFor();
+  }
+
+  /** A user who may read the numbers of the project. */
+  async addUser(name: string, access: string): Promise<Account> {
+    const { project_id, domain } = this.installation;
+    const options = ['--access', access, '--role', 'reader', '--project', project_id];
+    const made = await this.sandbox.runJson<{ password: string }>('user', 'add', name, ...options);
+    return { user: name, domain, password: made.password };
+  }
+
+  /** Signs in without a browser; answers the cookie. */
+  async session({ user, domain, password }: Account): Promise<string> {
+    const body = JSON.stringify({ user, domain, password });
+    const request = { method: 'POST', headers: CONSOLE, body };
+    const answer = await call(this.server.address, '/console/api/session', request);
+    expect(answer.status).toBe(201);
+    return String(answer.headers['set-cookie']?.[0]).split(';')[0] ?? '';
+  }
+}
+
+export function describeService(name: string, define: (service: ConsoleService) => void): void {
+  describe.skipIf(!HAS_BROWSER)(name, () => {
+    const service = new ConsoleService();
+    beforeAll(() => service.openBrowser());
+    afterAll(() => service.closeBrowser());
+    beforeEach(() => service.start());
+    afterEach(() => service.stop());
+    define(service);
+  });
+}
