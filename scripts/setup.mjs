@@ -32,7 +32,8 @@ function run(command, ...args) {
 }
 
 try {
-  if (!isInstalled()) run('npm', 'ci', '--loglevel=error');
+  // Not `npm ci`: it wants every platform's optional packages in the lock file, and not every registry has them all.
+  if (!isInstalled()) run('npm', 'install', '--no-save', '--loglevel=error');
   run('node_modules/.bin/tsc', '-b');
   if (!isConsoleBuilt()) run('node_modules/.bin/vite', 'build', 'packages/console', '--logLevel', 'warn');
 } catch (error) {
