@@ -21,6 +21,7 @@ const DAY_MS = 86_400_000;
 export const SETTINGS = {
   data: setting('--data <dir>', 'folder that holds everything wafstat stores', text),
   domain: setting('--domain <name>', 'name of the domain', text, 'default'),
+  domainOf: setting('--domain <id or name>', 'domain; can be left out where there is only one', text),
   project: setting('--project <id or name>', 'project, by ID or name', text),
   projectName: setting('--project <name>', 'name of the first project', text, 'default'),
   userName: setting('--user <name>', 'name of the first user, who administers the domain', text, 'admin'),

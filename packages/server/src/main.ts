@@ -1,15 +1,29 @@
 /** The only file that knows the process: what it was called with, how it is told to stop, how it ends. */
+import { writeSync } from 'node:fs';
 import { runProgram } from './cli/program.ts';
 
 const stopping = new AbortController();
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => stopping.abort());
+// Each time anew: a process group gets a signal from the terminal and another one from its parent.
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopping.abort());
 
 // `wafstat ... | head` ends the pipe before we do; that is no failure.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
 });
 
-process.exitCode = await runProgram(process.argv.slice(2), {
+/**
+ * process.exit() would wait for the store's thread, which may be waiting for us in the middle of a transaction, and
+ * keep the lock for ever. A process that is killed holds no lock, and leaves the last commit.
+ */
+const dieAtOnce = () => process.kill(process.pid, 'SIGKILL');
+process.on('uncaughtException', (error) => {
+  writeSync(2, `${error.stack}\n`);
+  dieAtOnce();
+});
+// A worker whose parent has gone; the cluster module would call process.exit().
+process.prependListener('disconnect', dieAtOnce);
+
+const status = await runProgram(process.argv.slice(2), {
   stdin: process.stdin,
   stdout: process.stdout,
   stderr: process.stderr,
@@ -17,5 +31,6 @@ process.exitCode = await runProgram(process.argv.slice(2), {
   now: Date.now,
   stop: stopping.signal,
 });
-// A worker's channel to its parent would keep it alive.
-if (process.connected) process.disconnect();
+process.exitCode = status;
+// A worker's channel to its parent would keep it alive. Everything is closed, so nothing can be waiting.
+if (process.connected) process.exit(status);

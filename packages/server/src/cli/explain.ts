@@ -46,6 +46,7 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
   let insideLine = false;
   for (;;) {
     const seen = await bytes.peek(LINE_BYTES_MAX);
+    if (seen.length === 0 && bytes.failure) throw bytes.failure;
     if (seen.length === 0) return;
     const piece = nextPiece(seen, insideLine, number);
     for (const line of piece.lines) yield line;

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Follower } from '../ingest/follow.ts';
 import { StoreUnavailable } from '../store/store.ts';
@@ -23,7 +24,10 @@ export const followCommand = command({
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const followers = files.map((path) => {
         const counted = summary.addOutcome.bind(summary, path);
-        const options = { path, ingest, store: installation.store, pipeline, now: io.now, counted };
+        const failed = (file: string, message: string) =>
+          printLine(io.stderr, `wafstat: ${file} cannot be read (${message}); it is left alone`);
+        const options = { path, ingest, store: installation.store, pipeline, now: io.now, counted, failed };
+        if (!existsSync(path)) printLine(io.stderr, `wafstat: ${path} is not there yet: waiting for it`);
         return followOne(new Follower(options), path, io);
       });
       await Promise.all(followers);

@@ -14,6 +14,7 @@ const add = command({
   run: ({ data, project, id, json }, [given = ''], io) =>
     withInstallation(data, io, async ({ identity, store }) => {
       const hostname = normalHostname(given);
+      if (given.includes('://')) throw new UserError(`'${given}' is an address: give the host name alone`);
       if (hostname === null) throw new UserError(`'${given}' is not a host name`);
       const { id: projectId } = identity.administration.project(project);
       const added = await store.addHost({ project: projectId, hostname, id, limit: HOSTS_MAX });

@@ -79,10 +79,12 @@ async function ingestOne(
   for (let conflicts = 0; ; conflicts++) {
     try {
       const stream = file === '-' ? unpacked(io.stdin) : openLog(file);
-      for await (const progress of ingestFile(stream, ingest, store, pipeline, { eager: file === '-' })) {
+      for await (const progress of ingestFile(stream, ingest, store, pipeline, {
+        eager: file === '-',
+        stop: io.stop,
+      })) {
         summary.add(name, progress);
         bar.advance(progress.bytes);
-        if (io.stop.aborted) break;
       }
       break;
     } catch (error) {
@@ -111,6 +113,7 @@ async function checkReadable(file: string): Promise<void> {
     if ((await stat(file)).isDirectory()) throw new UserError(`${file} is a folder, not a file`);
   } catch (error) {
     if (error instanceof UserError) throw error;
-    throw new UserError(`${file} cannot be read: ${(error as NodeJS.ErrnoException).code}`);
+    const { code } = error as NodeJS.ErrnoException;
+    throw new UserError(code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read: ${code}`);
   }
 }

@@ -5,11 +5,11 @@ import { printList } from './list.ts';
 const add = command({
   name: 'project add <name>',
   about: 'add a project to the domain',
-  settings: ['data', 'domain', 'json'],
+  settings: ['data', 'domainOf', 'json'],
   required: ['data'],
-  run: ({ data, domain, json }, [name = ''], io) =>
+  run: ({ data, domainOf, json }, [name = ''], io) =>
     withInstallation(data, io, async ({ identity: { administration } }) => {
-      const project = await administration.addProject(administration.domain(domain).id, name);
+      const project = await administration.addProject(administration.onlyDomain(domainOf).id, name);
       printLine(
         io.stdout,
         json ? JSON.stringify(project) : `project ${project.name} has the ID ${project.id}`,

@@ -44,12 +44,14 @@ export function sampleSecond(second: number, hostIds: readonly string[]): Event[
   for (const [host, { requests_per_s }] of SAMPLE_HOSTS.entries()) {
     for (let n = occurrences(requests_per_s * rhythm(second), random); n > 0; n--) {
       const attack = random() < TRICKLE_SHARE ? pickCategory(random) : null;
+      // Ordinary requests come four at a time, so that a month of them is made in seconds.
+      const count = attack === null ? 4 : 1;
       events.push({
         time: moment(second, random),
         hostId: hostIds[host] ?? null,
         request: true,
         attack,
-        count: 1,
+        count,
       });
     }
   }

@@ -1,6 +1,7 @@
 import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
+import { createSecureContext } from 'node:tls';
 import type { SettingName, Settings } from '../config.ts';
 import { createApp } from '../http/app.ts';
 import { retainFor } from '../store/retention.ts';
@@ -9,6 +10,15 @@ import { type Installation, isInitialised, withInstallation } from './data-folde
 import { initialise, printMade } from './init.ts';
 import { reloadCertificate } from './tls.ts';
 import { printListening, runWorkers } from './workers.ts';
+
+const LISTEN_ERRORS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there; choose another address with --listen',
+  EACCES: 'it may not be used by this user; choose a port from 1024 on with --listen',
+  EADDRNOTAVAIL: 'this machine has no such address',
+};
+
+/** Long enough for any answer, short enough for whoever waits for the process to end. */
+const STOP_MS_MAX = 5_000;
 
 export const SERVE_SETTINGS = [
   'listen',
@@ -58,6 +68,7 @@ export const serveCommand = command({
 export async function startServer({ identity, store }: Installation, settings: ServeSettings, io: Io) {
   const { tlsCert, tlsKey, listen } = settings;
   const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
+  if (certificate) checkCertificate(certificate);
   const app = await createApp({
     store,
     identity,
@@ -75,18 +86,31 @@ export async function startServer({ identity, store }: Installation, settings: S
   });
   await app.listen({ host: listen.host, port: listen.port }).catch((error) => {
     throw new UserError(
-      `cannot listen on ${listen.host}:${listen.port}: ${(error as NodeJS.ErrnoException).code}`,
+      `cannot listen on ${listen.host}:${listen.port}: ${LISTEN_ERRORS[error.code] ?? error.message}`,
     );
   });
   const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
   return {
     address: addressOf(app.server, listen.host, certificate !== null),
     log: app.log,
+    /** Answers what is in flight; who is slower than that, or only holds a connection open, is cut off. */
     async close() {
       stopReloading();
+      const patience = setTimeout(() => app.server.closeAllConnections(), STOP_MS_MAX);
       await app.close();
+      clearTimeout(patience);
     },
   };
+}
+
+function checkCertificate({ cert, key }: { cert: string; key: string }): void {
+  try {
+    createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) });
+  } catch (error) {
+    throw new UserError(
+      `--tls-cert ${cert} and --tls-key ${key} are not a certificate and its key: ${(error as Error).message}`,
+    );
+  }
 }
 
 /** As it was asked for, with the port that was found. */

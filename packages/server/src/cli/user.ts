@@ -6,11 +6,11 @@ import { printList } from './list.ts';
 const add = command({
   name: 'user add <name>',
   about: 'add a user to the domain, with a role in one project, or in the whole domain without --project',
-  settings: ['data', 'domain', 'access', 'role', 'project', 'passwordStdin', 'json'],
+  settings: ['data', 'domainOf', 'access', 'role', 'project', 'passwordStdin', 'json'],
   required: ['data'],
-  run: ({ data, domain, access, role, project, passwordStdin, json }, [name = ''], io) =>
+  run: ({ data, domainOf, access, role, project, passwordStdin, json }, [name = ''], io) =>
     withInstallation(data, io, async ({ identity: { administration } }) => {
-      const domain_id = administration.domain(domain).id;
+      const domain_id = administration.onlyDomain(domainOf).id;
       const scope = project === undefined ? domain_id : administration.project(project).id;
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? randomPassword();

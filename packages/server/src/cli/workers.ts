@@ -10,9 +10,12 @@ export async function runWorkers(count: number, io: Io): Promise<number> {
   let announced = false;
   let status = 0;
   await new Promise<void>((resolve) => {
+    let stopped = false;
+    /** Tells each worker once: a second signal must not cut off what it is answering. */
     function stop(): void {
       const running = Object.values(cluster.workers ?? {});
-      for (const worker of running) worker?.process.kill('SIGTERM');
+      if (!stopped) for (const worker of running) worker?.process.kill('SIGTERM');
+      stopped = true;
       if (running.length === 0) resolve();
     }
     cluster.on('message', (worker: Worker, { address }: { address: string }) => {

@@ -59,6 +59,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     // The larger of the two limits; which of them holds depends on how the caller authenticates.
     bodyLimit: Math.max(options.body_bytes_max, SIGNED_BODY_BYTES_MAX),
     trustProxy: options.trust_proxy ?? false,
+    // A request that comes while the service stops is answered like any other; its connection is the last to close.
+    return503OnClosing: false,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // A path segment may be as long as a request; whether it is an ID is for the route to say.
@@ -69,8 +71,15 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const app = fastify({
     ...serverOptions,
     ...(options.tls
-      ? { https: { ...options.tls, minVersion: 'TLSv1.2', maxHeaderSize: HEADER_BYTES_MAX } }
-      : { http: { maxHeaderSize: HEADER_BYTES_MAX } }),
+      ? {
+          https: {
+            ...options.tls,
+            minVersion: 'TLSv1.2',
+            maxHeaderSize: HEADER_BYTES_MAX,
+            requireHostHeader: false,
+          },
+        }
+      : { http: { maxHeaderSize: HEADER_BYTES_MAX, requireHostHeader: false } }),
   }) as FastifyInstance;
 
   // Bodies reach the routes as they came: a signature covers the bytes, and GET may have a body too.
@@ -86,8 +95,25 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);
   app.decorateRequest('claim', null);
+  let stopping = false;
+  app.addHook('preClose', async () => {
+    stopping = true;
+  });
+  app.addHook('onSend', async (_request, reply) => {
+    if (stopping) reply.header('Connection', 'close');
+  });
   app.addHook('onRequest', async (request, reply) => {
     reply.header('X-Request-Id', request.id);
+    // Ours to refuse, because Node would do it without a body or a request ID.
+    if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
+      throw new ApiError('WAF.1001', 'the request has no Host header');
+    }
+  });
+  app.server.on('checkExpectation', (request, response) => {
+    request.resume();
+    const body = failureBody(new ApiError('WAF.1001', 'Expect must be 100-continue'), false);
+    const headers = { 'Content-Type': 'application/json; charset=utf-8', 'X-Request-Id': nextRequestId() };
+    response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
   });
   app.addHook('onRequest', authenticate.onHeaders);
   app.addHook('preHandler', authenticate.onBody);
@@ -131,7 +157,9 @@ function answerBrokenRequest(error: Error & { code?: string }, socket: Socket, r
   const message =
     error.code === 'HPE_HEADER_OVERFLOW'
       ? `the request line and headers are longer than ${HEADER_BYTES_MAX} bytes`
-      : 'the request is not valid HTTP';
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? `the request took longer than ${REQUEST_TIMEOUT_MS / 1_000} s to arrive`
+        : 'the request is not valid HTTP';
   const body = failureBody(new ApiError('WAF.1001', message), false);
   socket.end(
     `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\n` +

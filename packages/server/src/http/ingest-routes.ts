@@ -20,6 +20,8 @@ import { PROJECT_PATH, withErrors } from './schemas.ts';
  * told to come back, and memory stays where it is.
  */
 const BUFFER_BYTES_MAX = 64 * 1_048_576;
+/** Of which signed bodies that are not all there yet: two full ones. */
+const UNPROVEN_BYTES_MAX = 2 * 12 * 1_048_576;
 /**
  * Bodies that are being counted at once; as events they take ten times their length. Small ones go together, so that
  * they share a commit; a large one goes alone.
@@ -28,7 +30,7 @@ const COUNTING_BYTES_MAX = 1_048_576;
 /** Sources whose latest requests are remembered, because the lines of one request may come in two bodies. */
 const SOURCES_REMEMBERED_MAX = 1_000;
 /** What a packed body may unpack to: logs pack ten to one, bombs a thousand to one. */
-const UNPACKED_BYTES_MAX = 128 * 1_048_576;
+const UNPACKED_BYTES_MAX = 64 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
 
 export interface IngestServices {
@@ -41,7 +43,8 @@ export interface IngestServices {
 const unpack = promisify(gunzip) as (body: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
 
 export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] {
-  let buffered = 0;
+  const proven = { bytes: 0, bytes_max: BUFFER_BYTES_MAX };
+  const unproven = { bytes: 0, bytes_max: UNPROVEN_BYTES_MAX };
   const counting = new Gate(COUNTING_BYTES_MAX);
   const told = new Recent<string>(SOURCES_REMEMBERED_MAX);
   return [
@@ -71,33 +74,48 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
       /** Before the body is received. A body that does not say how long it is counts as a full one. */
       async reserve(request) {
         const bytes = Number(request.headers['content-length'] ?? request.routeOptions.bodyLimit);
-        if (buffered + bytes > BUFFER_BYTES_MAX && buffered > 0) {
+        // A signature can be checked only when the body is there: who is not proven yet has little room, and a
+        // stranger with somebody's access key ID cannot take that of others.
+        const room = request.claim === null ? proven : unproven;
+        if (room.bytes + bytes > room.bytes_max && room.bytes > 0) {
           throw new ApiError('WAF.3004', 'the service is busy counting: try again in 1 s', {
             'Retry-After': '1',
           });
         }
-        buffered += bytes;
+        room.bytes += bytes;
         return () => {
-          buffered -= bytes;
+          room.bytes -= bytes;
         };
       },
       async handler(request) {
         const { project_id: project } = request.params as { project_id: string };
         const { source, format, host, offset_minutes, hosts } = parseIngestQuery(request.query as RawQuery);
         const id = idempotencyKey(request);
-        const body = await bodyOf(request);
         const pipeline = pipelines[hosts];
-        return counting.through(body.length, async () => {
+        return counting.through(weightOf(request), async () => {
           const key = JSON.stringify([project, source]);
-          const reader = createReader({ format, host, offset_minutes, overrides }, told.get(key));
-          const read = pipeline.read(linesOf(body), reader, 'all');
+          const before = told.get(key) ?? '';
+          const reader = createReader({ format, host, offset_minutes, overrides }, before);
+          const read = pipeline.read(linesOf(await bodyOf(request)), reader, 'all');
           told.set(key, reader.state());
           const batch = { project, source: { name: source, format }, ...(id === undefined ? {} : { id }) };
-          return answerOf(await pipeline.count(read, batch));
+          try {
+            return answerOf(await pipeline.count(read, batch));
+          } catch (error) {
+            // Nothing was counted, so the sender's next attempt must not find its own lines told before.
+            told.set(key, before);
+            throw error;
+          }
         });
       },
     },
   ];
+}
+
+/** A packed body is as heavy as it may become: only one is unpacked at a time. */
+function weightOf({ body, headers }: FastifyRequest): number {
+  if (headers['content-encoding'] === 'gzip') return COUNTING_BYTES_MAX;
+  return Buffer.isBuffer(body) ? body.length : 0;
 }
 
 async function bodyOf(request: FastifyRequest): Promise<Buffer> {

@@ -20,6 +20,9 @@ export interface Route {
   handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }
 
+/** Far more than a login takes. */
+const OPEN_BODY_BYTES_MAX = 65_536;
+
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
   for (const { method, url, allow, session, basic, schema, reserve, handler } of routes) {
     app.route({
@@ -28,6 +31,8 @@ export function mount(app: FastifyInstance, routes: readonly Route[]): void {
       // In the OpenAPI file every path asks for a token unless it says otherwise.
       schema: allow ? schema : { security: [], ...schema },
       handler,
+      // Before it is known who calls, nobody gets to fill the memory.
+      ...(allow ? {} : { bodyLimit: OPEN_BODY_BYTES_MAX }),
       ...(reserve ? { onRequest: reserving(reserve) } : {}),
       config: { ...(allow ? { allow } : {}), ...(session ? { session } : {}), ...(basic ? { basic } : {}) },
     });

@@ -221,6 +221,15 @@ export class Administration {
     return domain;
   }
 
+  /** The domain that is meant: the one that is named, or the only one there is. */
+  onlyDomain(idOrName: string | undefined): Domain {
+    if (idOrName !== undefined) return this.domain(idOrName);
+    const [domain, another] = this.#store.domains();
+    if (domain === undefined || another)
+      throw new IdentityError('there is more than one domain: give --domain');
+    return domain;
+  }
+
   project(idOrName: string): Project {
     return this.#store.project(idOrName) ?? only('project', idOrName, this.#store.projects());
   }

@@ -37,6 +37,9 @@ export interface IdentityWriter {
   revoke(token: { id: string; expires_at: number }, now: number): void;
 }
 
+/** No name or ID is longer, and LMDB's keys have a limit: what a stranger sends beyond it is not found. */
+const KEY_LENGTH_MAX = 256;
+
 /** Raised when old files can no longer be read as they are. */
 const IDENTITY_VERSION = 1;
 
@@ -65,9 +68,11 @@ export function openIdentityStore(path: string): IdentityStore {
   });
 
   const named = (kind: 'domain' | 'project' | 'user', domain: string, name: string) =>
-    names.get([kind, domain, name]);
+    name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
+      ? undefined
+      : names.get([kind, domain, name]);
   const found = <V>(from: { get(id: string): V | undefined }, id: string | undefined) =>
-    id === undefined ? undefined : from.get(id);
+    id === undefined || id.length > KEY_LENGTH_MAX ? undefined : from.get(id);
   const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
     [...from.getRange()].map(({ value }) => value);
 
@@ -115,16 +120,16 @@ export function openIdentityStore(path: string): IdentityStore {
   };
 
   return {
-    domain: (id) => domains.get(id),
+    domain: (id) => found(domains, id),
     domainByName: (name) => found(domains, named('domain', '', name)),
     domains: () => all(domains),
-    project: (id) => projects.get(id),
+    project: (id) => found(projects, id),
     projectByName: (domainId, name) => found(projects, named('project', domainId, name)),
     projects: () => all(projects),
-    user: (id) => users.get(id),
+    user: (id) => found(users, id),
     userByName: (domainId, name) => found(users, named('user', domainId, name)),
     users: () => all(users),
-    key: (access) => keys.get(access),
+    key: (access) => found(keys, access),
     keysOf: (userId) =>
       [...userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
         ([, access]) => keys.get(access) ?? [],

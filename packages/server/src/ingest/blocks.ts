@@ -9,6 +9,8 @@ export class ByteReader {
   readonly #chunks: AsyncIterator<Uint8Array>;
   #buffer: Buffer = Buffer.alloc(0);
   #ended = false;
+  /** Why the stream ended before its end. */
+  failure: unknown = null;
 
   constructor(stream: AsyncIterable<Uint8Array>) {
     this.#chunks = stream[Symbol.asyncIterator]();
@@ -20,7 +22,11 @@ export class ByteReader {
     const parts: Uint8Array[] = [this.#buffer];
     let length = this.#buffer.length;
     while (length < bytes) {
-      const next = await this.#chunks.next();
+      const next = await this.#chunks.next().catch((error: unknown) => {
+        // What came before it is good; whoever reads on to the end is told.
+        this.failure = error;
+        return { done: true } as const;
+      });
       if (next.done) {
         this.#ended = true;
         break;

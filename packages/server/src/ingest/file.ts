@@ -22,6 +22,8 @@ export class FileConflict extends Error {}
 export interface FileOptions {
   /** A rotated file of a log that is followed: only if it was begun, or as a whole; a shorter copy is left alone. */
   rotated?: 'if begun' | 'whole';
+  /** When it is aborted, what is under way is counted, and nothing more is read. */
+  stop?: AbortSignal;
   /** Count each line as it comes, as from a pipe that is slow, instead of waiting for many. */
   eager?: boolean;
 }
@@ -61,13 +63,11 @@ export async function* ingestFile(
   }
 
   let counting: Promise<FileProgress> | null = null;
+  const peek = (n: number) => bytes.peek(n);
+  const peekHead = (n: number) => (options.eager ? bytes.peekLine(n) : bytes.peek(n));
   let begun = false;
   try {
-    for (
-      let known = await trail.known((n) => bytes.peek(n));
-      known;
-      known = await trail.known((n) => bytes.peek(n))
-    ) {
+    for (let known = await trail.known(peek, peekHead); known; known = await trail.known(peek, peekHead)) {
       const ends = countLineEnds(known.bytes);
       lines += ends;
       bytes.take(known.bytes.length);
@@ -82,6 +82,10 @@ export async function* ingestFile(
     )
       return;
     for (;;) {
+      if (options.stop?.aborted) {
+        if (counting) yield await counting;
+        return;
+      }
       const piece = nextPiece(
         options.eager ? await bytes.peekLine(PIECE_BYTES_MAX) : await bytes.peek(PIECE_BYTES_MAX),
         trail.insideLine,
@@ -96,6 +100,7 @@ export async function* ingestFile(
       counting = next;
       if (!last) continue;
       if (counting) yield await counting;
+      if (bytes.failure) throw bytes.failure;
       if (piece.unfinished > 0) yield { kind: 'unfinished', bytes: piece.unfinished, line: lines + 1 };
       return;
     }

@@ -52,7 +52,15 @@ function pipeline() {
 }
 
 function follower(): Follower {
-  return new Follower({ path, ingest, store, pipeline: pipeline(), now: () => clock.now, counted() {} });
+  return new Follower({
+    path,
+    ingest,
+    store,
+    pipeline: pipeline(),
+    now: () => clock.now,
+    counted() {},
+    failed() {},
+  });
 }
 
 async function lookAll(one: Follower): Promise<void> {
@@ -197,6 +205,20 @@ test('a copy that was made a moment earlier, and one made by hand, count nothing
   await lookAll(again);
   expect(await requests()).toBe(9);
   await again.close();
+});
+
+test('a rotated file that is damaged does not keep the log from being followed', async () => {
+  const one = follower();
+  await one.catchUp();
+  writeFileSync(path, lines(4));
+  await lookAll(one);
+  writeFileSync(`${path}.1.gz`, gzipSync(lines(100)).subarray(0, 40));
+  written -= 100;
+  truncateSync(path);
+  appendFileSync(path, `{"time":${NOW - 1_000},"line":"after"}\n`);
+  await lookAll(one);
+  expect(await requests()).toBe(5);
+  await one.close();
 });
 
 test('a store that fails in between costs nothing but time', async () => {

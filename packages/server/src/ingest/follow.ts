@@ -32,6 +32,8 @@ export interface FollowOptions {
   pipeline: Pipeline;
   now: () => number;
   counted(outcome: Outcome): void;
+  /** A rotated file could not be read. */
+  failed(path: string, message: string): void;
 }
 
 interface OpenFile extends Place {
@@ -74,6 +76,7 @@ export class Follower {
     if (await this.#readOn(file)) return true;
     const replaced = await this.#wasReplaced(file);
     if (replaced) {
+      file.grown = this.#options.now();
       this.#leaving.push(file);
       this.#current = null;
     }
@@ -225,7 +228,11 @@ export class Follower {
       }
     } catch (error) {
       // Then another process is finishing it.
-      if (!(error instanceof FileConflict)) throw error;
+      if (error instanceof FileConflict) return state;
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (typeof code !== 'string') throw error;
+      // One that is damaged, or not ours to read, must not keep us from the others.
+      this.#options.failed(path, message);
     }
     return state;
   }

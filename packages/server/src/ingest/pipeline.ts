@@ -83,7 +83,11 @@ export class Pipeline {
   async count(read: ReadLines, batch: Omit<Batch, 'events' | 'dropped'>): Promise<Counted> {
     const { outcome } = read;
     const events = await this.#place(batch.project, read);
-    const appended = await this.#store.append({ ...batch, events, dropped: outcome.dropped });
+    const { name, format } = batch.source;
+    // What was found in them says more than that it was to be found out.
+    const found = Object.keys(outcome.formats).sort().join(', ');
+    const source = { name, format: format === 'auto' && found !== '' ? found : format };
+    const appended = await this.#store.append({ ...batch, source, events, dropped: outcome.dropped });
     return settle(outcome, events.length, appended);
   }
 

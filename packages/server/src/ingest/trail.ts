@@ -47,13 +47,16 @@ export class Trail {
   }
 
   /** The piece that comes next and has been counted; `peek` shows at least so many of the next bytes, if they are there. */
-  async known(peek: (bytes: number) => Promise<Buffer>): Promise<KnownPiece | null> {
+  async known(
+    peek: (bytes: number) => Promise<Buffer>,
+    peekHead: (bytes: number) => Promise<Buffer> = peek,
+  ): Promise<KnownPiece | null> {
     const links = await this.#store.batchesAfter(this.#file.project, this.#file.source.name, this.#after);
     this.#links = links;
     this.#siblings = links.map(({ id }) => id);
     if (links.length === 0) return null;
     // Nearly all other files are told apart by their first line, and need not be hashed.
-    const head = headOf(await peek(HEAD_BYTES_MAX));
+    const head = headOf(await peekHead(HEAD_BYTES_MAX));
     const candidates = links.filter((link) => link.bytes === 0 || link.head === head);
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);

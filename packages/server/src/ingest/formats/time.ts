@@ -1,6 +1,6 @@
 /** `2026-07-01T12:00:00.123+08:00`: the offset is required, because a time without one is a guess. */
 const ISO =
-  /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?(?:([Zz])|([+-])(\d{2}):?(\d{2}))$/;
+  /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(?:([Zz])|([+-])(\d{2})(?::?(\d{2}))?)$/;
 
 /** Whole milliseconds since the epoch, or ISO 8601 with an offset; null for anything else. */
 export function parseTime(value: unknown): number | null {
@@ -11,10 +11,12 @@ export function parseTime(value: unknown): number | null {
 function parseIsoTime(text: string): number | null {
   const match = ISO.exec(text);
   if (match === null) return null;
-  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match.slice(1, 7).map(Number);
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match
+    .slice(1, 7)
+    .map((digits) => Number(digits ?? 0));
   const offset_minutes = match[8]
     ? 0
-    : (match[9] === '-' ? -1 : 1) * (Number(match[10]) * 60 + Number(match[11]));
+    : (match[9] === '-' ? -1 : 1) * (Number(match[10]) * 60 + Number(match[11] ?? 0));
   if (Number(match[11] ?? 0) > 59) return null;
   const time = utcTime(year, month, day, hour, minute, second, milliseconds(match[7]));
   return time === null ? null : time - offset_minutes * 60_000;

@@ -77,6 +77,15 @@ export function forgetBatch(schema: Schema, source: number, id: string): void {
   schema.batchDays.removeSync([known.day, source, id]);
 }
 
+/** Not to be forgotten before this day. */
+export function keepBatch(schema: Schema, source: number, id: string, day: number): void {
+  const known = schema.batches.get([source, id]);
+  if (known === undefined) return;
+  schema.batchDays.removeSync([known.day, source, id]);
+  schema.batchDays.putSync([day, source, id], true);
+  schema.batches.putSync([source, id], { ...known, day });
+}
+
 export function linksAfter({ batchLinks }: Schema, source: number, after: string): BatchLink[] {
   const range = batchLinks.getRange({ start: [source, after, ''], end: [source, after, '\uffff'] });
   return [...range].map(({ key: [, , id], value }) => ({ id, ...value }));

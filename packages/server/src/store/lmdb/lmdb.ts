@@ -43,7 +43,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       return await action();
     } catch (error) {
       // LMDB's own failures carry its error number; ours do not, and are bugs.
-      if (error instanceof CommitFailed || (error instanceof Error && 'code' in error)) {
+      if (
+        error instanceof CommitFailed ||
+        (error instanceof Error && 'code' in error && typeof error.code === 'number')
+      ) {
         throw new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
       }
       throw error;

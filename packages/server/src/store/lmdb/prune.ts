@@ -1,5 +1,5 @@
 /** Forgetting: the horizon moves first, in one transaction for all; then the space is freed in small steps. */
-import { forgetBatch } from './append.ts';
+import { forgetBatch, keepBatch, linksAfter } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, type Schema } from './schema.ts';
 
@@ -29,7 +29,12 @@ export function* pruneSteps(schema: Schema, before: number): Generator<() => voi
   const day = Math.floor(before / DAY_MS);
   yield* batchSteps(
     () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),
-    ([, source, id]) => forgetBatch(schema, source, id),
+    ([, source, id]) => {
+      // A trail is read from its start: what has something behind it is kept until that is forgotten.
+      const isLast = linksAfter(schema, source, id).length === 0;
+      if (isLast) forgetBatch(schema, source, id);
+      else keepBatch(schema, source, id, day);
+    },
   );
 }
 
