@@ -7,9 +7,6 @@ import type {
   UserReference,
 } from '../identity/authentication.ts';
 
-/** Longer than any name, ID or password that there can be; what is longer is not worth looking up. */
-const TEXT_LENGTH_MAX = 1_024;
-
 export function parseLogin(body: unknown): PasswordLogin {
   const fields = parseJson(body);
   const methods = at(fields, 'auth.identity.methods');
@@ -57,10 +54,8 @@ export function parseJson(body: unknown): unknown {
 
 export function text(fields: unknown, path: string): string {
   const value = at(fields, path);
-  if (typeof value !== 'string' || value.length === 0)
-    throw malformed(`${path} must be a string that is not empty`);
-  if (value.length > TEXT_LENGTH_MAX) throw malformed(`${path} is longer than ${TEXT_LENGTH_MAX} characters`);
-  return value;
+  if (typeof value === 'string' && value.length > 0) return value;
+  throw malformed(`${path} must be a string that is not empty`);
 }
 
 /** The value at `a.b.c`, own properties only, or undefined. */
