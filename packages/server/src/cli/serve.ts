@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { createSecureContext } from 'node:tls';
 import type { SettingName, Settings } from '../config.ts';
-import { createApp } from '../http/app.ts';
 import { retainFor } from '../store/retention.ts';
 import { command, type Io, UserError } from './command.ts';
 import { type Installation, isInitialised, withInstallation } from './data-folder.ts';
@@ -69,6 +68,8 @@ export async function startServer({ identity, store }: Installation, settings: S
   const { tlsCert, tlsKey, listen } = settings;
   const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
   if (certificate) checkCertificate(certificate);
+  // Loaded here, because it takes longer than most commands that have no use for it.
+  const { createApp } = await import('../http/app.ts');
   const app = await createApp({
     store,
     identity,

@@ -25,7 +25,7 @@ export async function openIdentity(path: string, masterKey: Buffer, now: () => n
     await store.close();
     throw new WrongMasterKey(`${path} was made under another master key than the one given`);
   }
-  const passwords = await createPasswords();
+  const passwords = createPasswords();
   const secrets = createSecrets(deriveKey(masterKey, 'access keys'));
   const tokens = createTokens(deriveKey(masterKey, 'tokens'));
   const sessions = createSessions(deriveKey(masterKey, 'sessions'));

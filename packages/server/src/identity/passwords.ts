@@ -12,12 +12,16 @@ export interface Passwords {
   verify(storedHash: string | undefined, password: string): Promise<boolean>;
 }
 
-export async function createPasswords(): Promise<Passwords> {
-  const nobody = await hash('nobody has this password', COST);
+export function createPasswords(): Passwords {
+  // Made when it is first needed: most commands check no password.
+  let nobody: Promise<string> | null = null;
   return {
     hash: (password) => hash(password, COST),
     async verify(storedHash, password) {
-      const matches = await verify(storedHash ?? nobody, password);
+      // Made in any case, so that the first unknown user takes no longer than a known one.
+      nobody ??= hash('nobody has this password', COST);
+      const nobodyHash = await nobody;
+      const matches = await verify(storedHash ?? nobodyHash, password);
       return matches && storedHash !== undefined;
     },
   };
