@@ -93,10 +93,12 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
         const id = idempotencyKey(request);
         const pipeline = pipelines[hosts];
         return counting.through(weightOf(request), async () => {
+          const body = await bodyOf(request);
+          // From here to `told.set` nothing is awaited: two bodies of one source must not both be the first.
           const key = JSON.stringify([project, source]);
           const before = told.get(key) ?? '';
           const reader = createReader({ format, host, offset_minutes, overrides }, before);
-          const read = pipeline.read(linesOf(await bodyOf(request)), reader, 'all');
+          const read = pipeline.read(linesOf(body), reader, 'all');
           told.set(key, reader.state());
           const batch = { project, source: { name: source, format }, ...(id === undefined ? {} : { id }) };
           try {
