@@ -1,7 +1,7 @@
 /** Every setting in one table: command line, environment, help text and checks all come from it. */
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
-import { ACCESS_TYPES, ROLES } from './identity/records.ts';
+import { ACCESS_TYPES, ROLES, SYSTEM_ROLE } from './identity/records.ts';
 import type { Overrides } from './ingest/categories/judge.ts';
 import { parseOverrides } from './ingest/categories/overrides.ts';
 import { parseTime } from './ingest/formats/time.ts';
@@ -34,8 +34,8 @@ export const SETTINGS = {
   ),
   role: setting(
     '--role <role>',
-    `what the user may do: ${ROLES.join(', ')} (admin: everything)`,
-    oneOf(...ROLES),
+    `what the user may do: ${ROLES.join(', ')} (admin: everything), or ${SYSTEM_ROLE}: tell other services who calls`,
+    oneOf(...ROLES, SYSTEM_ROLE),
     'reader',
   ),
   description: setting('--description <text>', 'what the access key is for', anyText, ''),

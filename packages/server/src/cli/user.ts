@@ -1,4 +1,5 @@
-import { command, printLine } from './command.ts';
+import { SYSTEM_ROLE } from '../identity/records.ts';
+import { command, printLine, UserError } from './command.ts';
 import { withInstallation } from './data-folder.ts';
 import { randomPassword, readPassword } from './init.ts';
 import { printList } from './list.ts';
@@ -12,6 +13,7 @@ const add = command({
     withInstallation(data, io, async ({ identity: { administration } }) => {
       const domain_id = administration.onlyDomain(domainOf).id;
       const scope = project === undefined ? domain_id : administration.project(project).id;
+      if (role === SYSTEM_ROLE) checkHasNoProject(project);
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? randomPassword();
       const user = await administration.addUser({
@@ -19,7 +21,7 @@ const add = command({
         domain_id,
         access,
         password,
-        roles: { [scope]: [role] },
+        ...(role === SYSTEM_ROLE ? { roles: {}, system_role: SYSTEM_ROLE } : { roles: { [scope]: [role] } }),
       });
       const { password_hash: _, token_epoch: __, ...shown } = user;
       if (json) printLine(io.stdout, JSON.stringify(given === undefined ? { ...shown, password } : shown));
@@ -43,14 +45,17 @@ const list = command({
         ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
         ...administration.projects().map(({ id, name }) => [id, `project ${name}`] as const),
       ]);
-      return printList(io, json, users, ({ id, name, domain_id, access, enabled, roles }) => [
+      return printList(io, json, users, ({ id, name, domain_id, access, enabled, roles, system_role }) => [
         id,
         name,
         names.get(domain_id) ?? '',
         access,
-        Object.entries(roles)
-          .map(([scope, held]) => `${held.join(', ')} in ${names.get(scope) ?? scope}`)
-          .join('; '),
+        [
+          ...Object.entries(roles).map(
+            ([scope, held]) => `${held.join(', ')} in ${names.get(scope) ?? scope}`,
+          ),
+          ...(system_role ? [`${system_role} in the system`] : []),
+        ].join('; '),
         enabled ? '' : 'disabled',
       ]);
     }),
@@ -81,6 +86,11 @@ function changeRole(verb: 'grant' | 'revoke') {
     run: ({ data, role, project }, [name = ''], io) =>
       withInstallation(data, io, async ({ identity: { administration } }) => {
         const user = administration.user(name);
+        if (role === SYSTEM_ROLE) {
+          checkHasNoProject(project);
+          await administration.setSystemRole(user.id, verb === 'grant');
+          return 0;
+        }
         const scope = project === undefined ? user.domain_id : administration.project(project).id;
         if (verb === 'grant') await administration.grantRole(user.id, scope, role);
         else await administration.revokeRole(user.id, scope, role);
@@ -116,6 +126,10 @@ const remove = command({
       return 0;
     }),
 });
+
+function checkHasNoProject(project: string | undefined): void {
+  if (project !== undefined) throw new UserError(`the role ${SYSTEM_ROLE} is not one in a project`);
+}
 
 export const userCommands = [
   add,

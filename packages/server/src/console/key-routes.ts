@@ -39,7 +39,7 @@ export function keyRoutes({ administration }: Identity): Route[] {
       schema: { hide: true },
       /** Answers the key file. The secret is in it, and nowhere else ever. */
       async handler(request, reply) {
-        const { user } = callerOf(request);
+        const user = administration.user(callerOf(request).user.id);
         if (user.access === 'console') {
           throw new ApiError(
             'WAF.9002',

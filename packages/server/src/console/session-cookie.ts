@@ -1,7 +1,7 @@
 /** How a session travels: a cookie that scripts cannot read and other sites cannot send. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import type { Authentication, Caller, SessionRefusal, SignedIn } from '../identity/authentication.ts';
+import type { Authenticator, Caller, SessionRefusal, SignedIn } from '../identity/authenticator.ts';
 
 const COOKIE = 'wafstat_session';
 
@@ -16,7 +16,7 @@ export function hasSession(request: FastifyRequest): boolean {
 }
 
 /** Who is signed in; a 401 when nobody is any more, and a 403 when the request is not one of the console's own. */
-export function signedIn(authentication: Authentication, request: FastifyRequest): SignedIn {
+export function signedIn(authentication: Authenticator, request: FastifyRequest): SignedIn {
   if (request.method !== 'GET' && request.method !== 'HEAD') checkSentByConsole(request);
   const text = sessionText(request);
   if (text === undefined) throw new ApiError('WAF.9001', 'nobody is signed in');
@@ -25,7 +25,7 @@ export function signedIn(authentication: Authentication, request: FastifyRequest
   return checked;
 }
 
-export function sessionCaller(authentication: Authentication, request: FastifyRequest): Caller {
+export function sessionCaller(authentication: Authenticator, request: FastifyRequest): Caller {
   return { user: signedIn(authentication, request).user, scope: 'wherever the user has a role' };
 }
 

@@ -11,6 +11,7 @@ import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
 import { createAuthenticate, SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
 import { credentialRoutes } from './credential-routes.ts';
+import { directoryRoutes } from './directory-routes.ts';
 import { failureBody, sendFailure } from './failures.ts';
 import { identityRoutes } from './identity-routes.ts';
 import { ingestRoutes } from './ingest-routes.ts';
@@ -142,6 +143,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     ...ingestRoutes({ pipelines, overrides: options.overrides }),
     ...identityRoutes(identity, catalog),
     ...credentialRoutes(identity),
+    ...directoryRoutes(identity),
     ...consoleRoutes(identity, store, now),
     ...serviceRoutes(store, () => app.swagger()),
   ]);

@@ -2,7 +2,13 @@
 import type { FastifyRequest } from 'fastify';
 import { hasSession, sessionCaller } from '../console/session-cookie.ts';
 import { ApiError } from '../errors.ts';
-import type { Authentication, Caller, SignatureRefusal, TokenRefusal } from '../identity/authentication.ts';
+import type {
+  Authenticator,
+  Caller,
+  SignatureRefusal,
+  Soon,
+  TokenRefusal,
+} from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 import { type Claim, parseClaim } from '../identity/signature.ts';
 import { checkProjectId } from './query.ts';
@@ -37,7 +43,7 @@ export interface Authenticate {
 }
 
 export function createAuthenticate(
-  authentication: Authentication,
+  authentication: Authenticator,
   rateLimit: RateLimit,
   token_body_bytes_max: number,
   now: () => number,
@@ -54,14 +60,18 @@ export function createAuthenticate(
       );
       if (allow === undefined) return;
       // Kept for the log even if the request goes no further.
-      request.caller = withSecret
+      const caller = withSecret
         ? await secretCaller(authentication, request)
         : signed
           ? await signedCaller(authentication, request, now)
           : bySession(request, session)
             ? sessionCaller(authentication, request)
             : tokenCaller(authentication, request);
-      if (!signed) authorize(request, allow);
+      // Awaited only where there is something to wait for: who is asked here answers at once.
+      request.caller = caller instanceof Promise ? await caller : caller;
+      if (signed) return;
+      const authorized = authorize(request, allow);
+      if (authorized) await authorized;
     },
     async onBody(request) {
       const { allow } = request.routeOptions.config;
@@ -69,44 +79,53 @@ export function createAuthenticate(
       // Once more, for bodies that did not say how long they are.
       checkBodyLength(body.length, request.claim !== null, token_body_bytes_max);
       if (request.claim === null || allow === undefined) return;
-      const refusal = authentication.checkSignature(requestLine(request), request.claim, body, request.ip);
+      const refusal = await authentication.checkSignature(
+        requestLine(request),
+        request.claim,
+        body,
+        request.ip,
+      );
       if (refusal !== null) throw signatureError(refusal);
-      authorize(request, allow);
+      await authorize(request, allow);
     },
   };
 
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
-  function authorize(request: FastifyRequest, allow: Role | 'anyone known'): void {
+  function authorize(request: FastifyRequest, allow: Role | 'anyone known'): Soon<void> {
     const caller = callerOf(request);
     rateLimit(caller.user.id);
-    if (allow !== 'anyone known') checkRole(authentication, caller, request, allow);
+    return allow === 'anyone known' ? undefined : checkRole(authentication, caller, request, allow);
   }
 }
 
 function checkRole(
-  authentication: Authentication,
+  authentication: Authenticator,
   caller: Caller,
   request: FastifyRequest,
   role: Role,
-): void {
+): Soon<void> {
   const { project_id } = request.params as { project_id: string };
   checkProjectId(project_id);
   const { scope } = caller;
   if (scope !== 'wherever the user has a role') {
     if (!('project' in scope))
-      throw new ApiError('WAF.9002', 'the token is for a domain, but this call needs one for a project');
+      throw new ApiError('WAF.9002', 'the token is not for a project, but this call needs one that is');
     if (scope.project.id !== project_id) {
-      throw new ApiError('WAF.9002', 'the token was issued for another project than the one in the path');
+      throw new ApiError('WAF.9002', 'the credentials are for another project than the one in the path');
     }
   }
   const roles = authentication.rolesInProject(caller, project_id);
+  return roles instanceof Promise ? roles.then((held) => demandRole(held, role)) : demandRole(roles, role);
+}
+
+function demandRole(roles: readonly Role[], role: Role): void {
   if (roles.length === 0) throw new ApiError('WAF.9002', 'the user has no role in the project of the path');
   if (!roles.includes(role) && !roles.includes('admin')) {
     throw new ApiError('WAF.9002', `the user has not the role '${role}' in this project`);
   }
 }
 
-function tokenCaller(authentication: Authentication, request: FastifyRequest): Caller {
+function tokenCaller(authentication: Authenticator, request: FastifyRequest): Soon<Caller> {
   const token = request.headers['x-auth-token'];
   if (token === undefined) {
     throw new ApiError(
@@ -116,30 +135,34 @@ function tokenCaller(authentication: Authentication, request: FastifyRequest): C
   }
   // Node joins a repeated header of this kind with a comma, so it is always one string.
   const check = authentication.checkToken(String(token));
+  return check instanceof Promise ? check.then(accepted) : accepted(check);
+}
+
+function accepted(check: Caller | TokenRefusal): Caller {
   if (typeof check === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[check]);
   return check;
 }
 
 async function signedCaller(
-  authentication: Authentication,
+  authentication: Authenticator,
   request: FastifyRequest,
   now: () => number,
 ): Promise<Caller> {
   const parsed = parseClaim(requestLine(request), now());
   if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
-  const user = await authentication.admitKey(parsed.claim, request.ip);
-  if ('reason' in user) throw signatureError(user);
+  const caller = await authentication.admitKey(parsed.claim, request.ip);
+  if ('reason' in caller) throw signatureError(caller);
   request.claim = parsed.claim;
-  return { user, scope: 'wherever the user has a role' };
+  return caller;
 }
 
-async function secretCaller(authentication: Authentication, request: FastifyRequest): Promise<Caller> {
+async function secretCaller(authentication: Authenticator, request: FastifyRequest): Promise<Caller> {
   const [, encoded = ''] = (request.headers.authorization ?? '').split(' ');
   const text = Buffer.from(encoded, 'base64').toString('utf8');
   const colon = text.indexOf(':');
-  const user = await authentication.checkSecret(text.slice(0, colon), text.slice(colon + 1), request.ip);
-  if ('reason' in user) throw signatureError(user);
-  return { user, scope: 'wherever the user has a role' };
+  const caller = await authentication.checkSecret(text.slice(0, colon), text.slice(colon + 1), request.ip);
+  if ('reason' in caller) throw signatureError(caller);
+  return caller;
 }
 
 /** A request with both is judged by its token, which is what the other clients of the family's services do. */
@@ -178,6 +201,7 @@ const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {
   superseded: 'the token in X-Auth-Token was issued before the password was changed or the user disabled',
   scope_gone: 'the project of the token in X-Auth-Token is disabled or deleted',
   role_lost: 'the user of the token in X-Auth-Token has no role in its project any more',
+  not_valid: 'the identity service says that the token in X-Auth-Token is not valid',
 };
 
 export const CONSOLE_ONLY = 'This user only supports console access, not programmatic access.';

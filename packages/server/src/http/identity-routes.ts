@@ -7,6 +7,7 @@ import {
   type LoginRefusal,
   type TokenDescription,
 } from '../identity/authentication.ts';
+import { type Caller, isForSystem } from '../identity/authenticator.ts';
 import type { Identity } from '../identity/identity.ts';
 import { CONSOLE_ONLY } from './authenticate.ts';
 import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './identity-schemas.ts';
@@ -174,7 +175,7 @@ function versionList(baseOf: (request: FastifyRequest) => string): Route {
   };
 }
 
-/** The token that a call is about. Everyone may ask about their own; an administrator about those of the domain. */
+/** The token that a call is about. Everyone may ask about their own; administrators and other services about more. */
 function subject(
   authentication: Authentication,
   request: FastifyRequest,
@@ -185,11 +186,17 @@ function subject(
   const { user } = callerOf(request);
   if (
     typeof description === 'string' ||
-    (description.user.id !== user.id && !administersDomain(user, description.user.domain_id))
+    (description.user.id !== user.id && !mayAskAbout(callerOf(request), description, request.method))
   ) {
     throw new ApiError('WAF.4000', 'the token in X-Subject-Token is not valid');
   }
   return { text: String(text), description };
+}
+
+/** An administrator about those of the domain, a process whose identity we are about all; but it may revoke none. */
+function mayAskAbout(caller: Caller, { user: owner }: TokenDescription, method: string): boolean {
+  if (administersDomain(caller.user, owner.domain_id)) return true;
+  return method !== 'DELETE' && isForSystem(caller);
 }
 
 function loginError(refusal: LoginRefusal): ApiError {

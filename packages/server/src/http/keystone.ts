@@ -1,6 +1,6 @@
 /** How identity's records look in the answers of Keystone v3. */
 import type { TokenDescription } from '../identity/authentication.ts';
-import type { AccessKeyInfo, Domain, Project } from '../identity/records.ts';
+import type { AccessKeyInfo, Domain, Project, Role, User } from '../identity/records.ts';
 
 export interface Catalog {
   /** The address under which clients reach the service; `null`: the one they called. */
@@ -19,7 +19,9 @@ export function tokenBody(description: TokenDescription, catalog: object[] | nul
       user: { ...named(user), domain: named(userDomain), password_expires_at: null },
       ...('project' in scope
         ? { project: { ...named(scope.project), domain: named(scope.domain) } }
-        : { domain: named(scope.domain) }),
+        : 'domain' in scope
+          ? { domain: named(scope.domain) }
+          : { system: { all: true } }),
       roles: roles.map((name) => ({ id: name, name })),
       audit_ids: [token.id],
       ...(catalog === null ? {} : { catalog }),
@@ -44,6 +46,29 @@ export function projectBody({ id, name, domain_id, enabled }: Project) {
 
 export function domainBody({ id, name, enabled }: Domain) {
   return { id, name, enabled, description: '' };
+}
+
+/** `access` is ours: what the user may sign in to. */
+export function userBody({ id, name, domain_id, enabled, access }: User) {
+  return { id, name, domain_id, enabled, access, password_expires_at: null, options: {} };
+}
+
+export function roleAssignmentBody(user: User, project: Project, role: Role) {
+  const { id, name } = project;
+  return {
+    role: { id: role, name: role },
+    scope: { project: { id, name, domain: { id: project.domain_id } } },
+    user: { id: user.id, name: user.name, domain: { id: user.domain_id } },
+  };
+}
+
+/** An access key as Keystone's credentials are; `status` is ours, and theirs have always a secret. */
+export function ec2CredentialBody(
+  id: string,
+  { access, secret, user_id, status }: AccessKeyInfo & { secret: string | null },
+) {
+  const blob = JSON.stringify(secret === null ? { access } : { access, secret });
+  return { id, type: 'ec2', blob, user_id, project_id: null, status };
 }
 
 export function credentialBody({ access, user_id, description, status, created }: AccessKeyInfo) {

@@ -33,6 +33,7 @@ function scopeAt(fields: unknown, path: string): ScopeReference {
       ? { project: { name: text(fields, `${project}.name`), domain: domainAt(fields, `${project}.domain`) } }
       : { project: { id: text(fields, `${project}.id`) } };
   }
+  if (at(fields, `${path}.system.all`) === true) return { system: true };
   if (at(fields, `${path}.domain`) !== undefined) return { domain: domainAt(fields, `${path}.domain`) };
   throw malformed(`${path} must hold a project`);
 }

@@ -1,7 +1,7 @@
 /** What a route is here, and how one is mounted. */
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { ApiError } from '../errors.ts';
-import type { Caller } from '../identity/authentication.ts';
+import type { Caller } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 
 export interface Route {

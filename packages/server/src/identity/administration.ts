@@ -2,7 +2,16 @@
 import { randomBytes } from 'node:crypto';
 import { rolesIn } from './authentication.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
-import type { AccessKey, AccessKeyInfo, AccessType, Domain, Project, Role, User } from './records.ts';
+import {
+  type AccessKey,
+  type AccessKeyInfo,
+  type AccessType,
+  type Domain,
+  type Project,
+  type Role,
+  SYSTEM_ROLE,
+  type User,
+} from './records.ts';
 import type { Secrets } from './secrets.ts';
 import type { IdentityStore } from './store.ts';
 
@@ -25,6 +34,7 @@ export interface NewUser {
   password: string;
   /** Roles by the ID of the project or domain they are held in. */
   roles: Record<string, Role[]>;
+  system_role?: typeof SYSTEM_ROLE;
 }
 
 export class Administration {
@@ -111,6 +121,12 @@ export class Administration {
     });
   }
 
+  async setSystemRole(userId: string, held: boolean): Promise<void> {
+    await this.#changeUser(userId, ({ system_role: _, ...user }) =>
+      held ? { ...user, system_role: SYSTEM_ROLE } : user,
+    );
+  }
+
   async setUserEnabled(id: string, enabled: boolean): Promise<void> {
     // Tokens that are out die for good, not only until the user is enabled again.
     await this.#changeUser(id, (user) => ({
@@ -159,7 +175,7 @@ export class Administration {
     });
   }
 
-  /** The secret is in the answer, and never to be had again. */
+  /** The secret is in the answer, and never to be had again by a person. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
     checkDescription(description);
     const access = randomText(20, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789');
@@ -206,7 +222,7 @@ export class Administration {
   }
 
   /** The projects in which the user has any role. */
-  projectsOf(user: User): Project[] {
+  projectsOf(user: Pick<User, 'roles'>): Project[] {
     return this.projects().filter((project) => project.enabled && rolesIn(user, { project }).length > 0);
   }
 

@@ -1,26 +1,29 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
-import { createHash, timingSafeEqual } from 'node:crypto';
+import {
+  type Authenticator,
+  type Caller,
+  type CallerUser,
+  type SessionRefusal,
+  type SignatureRefusal,
+  type SignedIn,
+  sameSecret,
+  type TokenRefusal,
+} from './authenticator.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
-import type { Domain, Project, Role, User } from './records.ts';
+import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
 import type { Secrets } from './secrets.ts';
 import type { Session, Sessions } from './sessions.ts';
 import { type Claim, checkSignature, type SignedRequest } from './signature.ts';
 import type { IdentityStore } from './store.ts';
 import type { Throttle } from './throttle.ts';
-import type { Token, Tokens } from './tokens.ts';
-
-/** Who calls: proven, enabled, and with the access (programmatic, or to the console) that the way they call needs. */
-export interface Caller {
-  user: User;
-  /** What the token is scoped to; an access key or a session is good wherever its user has a role. */
-  scope: { project: Project } | { domain: Domain } | 'wherever the user has a role';
-}
+import type { Token, TokenScope, Tokens } from './tokens.ts';
 
 export type DomainReference = { id: string } | { name: string };
 export type UserReference = { id: string } | { name: string; domain: DomainReference };
 export type ScopeReference =
   | { project: { id: string } | { name: string; domain: DomainReference } }
-  | { domain: DomainReference };
+  | { domain: DomainReference }
+  | { system: true };
 
 export interface PasswordLogin {
   user: UserReference;
@@ -38,49 +41,17 @@ export interface TokenDescription {
   token: Token;
   user: User;
   userDomain: Domain;
-  scope: { project: Project; domain: Domain } | { domain: Domain };
-  roles: readonly Role[];
+  scope: { project: Project; domain: Domain } | { domain: Domain } | { system: true };
+  roles: readonly (Role | typeof SYSTEM_ROLE)[];
 }
 
 export type LoginRefusal =
   /** The same for an unknown user and a wrong password. */
   'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope' | 'too_many_attempts';
 
-export type TokenRefusal =
-  | 'unknown'
-  | 'expired'
-  | 'revoked'
-  | 'user_gone'
-  | 'user_disabled'
-  | 'superseded'
-  | 'scope_gone'
-  | 'role_lost';
-
-/** Someone signed in to the console. */
-export interface SignedIn {
-  session: Session;
-  user: User;
-  domain: Domain;
-}
-
 export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only' | 'too_many_attempts';
 
-export type SessionRefusal = Exclude<TokenRefusal, 'scope_gone' | 'role_lost'> | 'programmatic_only';
-
-export type SignatureRefusal =
-  | {
-      reason:
-        | 'unknown_key'
-        | 'inactive_key'
-        | 'wrong_secret'
-        | 'user_disabled'
-        | 'console_only'
-        | 'body_differs'
-        | 'too_many_attempts';
-    }
-  | { reason: 'wrong_signature'; canonicalRequest: string };
-
-export class Authentication {
+export class Authentication implements Authenticator {
   readonly #store: IdentityStore;
   readonly #passwords: Passwords;
   readonly #tokens: Tokens;
@@ -113,10 +84,9 @@ export class Authentication {
     if (user.access === 'console') return 'console_only';
     const scope = this.#findScope(login.scope);
     // A project that does not exist and one that the user has no part in look alike.
-    const roles = scope ? rolesIn(user, scope) : [];
+    const roles = scope ? rolesHeld(user, scope) : [];
     if (scope === undefined || roles.length === 0) return 'no_such_scope';
-    const tokenScope = 'project' in scope ? { project_id: scope.project.id } : { domain_id: scope.domain.id };
-    const { text, token } = this.#tokens.issue(user, tokenScope, this.#now());
+    const { text, token } = this.#tokens.issue(user, tokenScope(scope), this.#now());
     const description = this.#describe(token);
     return typeof description === 'string' ? 'no_such_scope' : { text, description };
   }
@@ -193,18 +163,16 @@ export class Authentication {
     const standing = this.#standing(token);
     if (typeof standing === 'string') return standing;
     const { user, domain: userDomain } = standing;
-    const reference =
-      'project_id' in token ? { project: { id: token.project_id } } : { domain: { id: token.domain_id } };
-    const scope = this.#findScope(reference);
+    const scope = this.#findScope(scopeReference(token));
     if (scope === undefined) return 'scope_gone';
-    const roles = rolesIn(user, scope);
+    const roles = rolesHeld(user, scope);
     return roles.length === 0 ? 'role_lost' : { token, user, userDomain, scope, roles };
   }
 
   /** The user of a token or session that is still good, whatever it is for. */
   #standing(
     given: Pick<Token, 'id' | 'user_id' | 'epoch' | 'expires_at'>,
-  ): { user: User; domain: Domain } | Exclude<TokenRefusal, 'scope_gone' | 'role_lost'> {
+  ): { user: User; domain: Domain } | Exclude<SessionRefusal, 'programmatic_only'> {
     if (given.expires_at <= this.#now()) return 'expired';
     if (this.#store.isRevoked(given.id)) return 'revoked';
     const user = this.#store.user(given.user_id);
@@ -219,7 +187,7 @@ export class Authentication {
   }
 
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  async admitKey(claim: Pick<Claim, 'access'>, address: string): Promise<User | SignatureRefusal> {
+  async admitKey(claim: Pick<Claim, 'access'>, address: string): Promise<Caller | SignatureRefusal> {
     if (!(await this.#throttle.admit(claim.access, address))) return { reason: 'too_many_attempts' };
     const key = this.#store.key(claim.access);
     const user = key && this.#store.user(key.user_id);
@@ -229,7 +197,8 @@ export class Authentication {
     }
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
-    return user.access === 'console' ? { reason: 'console_only' } : user;
+    if (user.access === 'console') return { reason: 'console_only' };
+    return { user, scope: 'wherever the user has a role' };
   }
 
   /** Second half, with the body. */
@@ -253,14 +222,13 @@ export class Authentication {
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
-  async checkSecret(access: string, secret: string, address: string): Promise<User | SignatureRefusal> {
-    const user = await this.admitKey({ access }, address);
+  async checkSecret(access: string, secret: string, address: string): Promise<Caller | SignatureRefusal> {
+    const caller = await this.admitKey({ access }, address);
     const key = this.#store.key(access);
-    if ('reason' in user || key === undefined) return user;
-    const digest = (text: string) => createHash('sha256').update(text).digest();
-    if (timingSafeEqual(digest(secret), digest(this.#secrets.open(access, key.sealed_secret)))) {
+    if ('reason' in caller || key === undefined) return caller;
+    if (sameSecret(secret, this.#secrets.open(access, key.sealed_secret))) {
       this.#throttle.succeeded(access, address);
-      return user;
+      return caller;
     }
     this.#throttle.failed(access, address);
     return { reason: 'wrong_secret' };
@@ -272,7 +240,7 @@ export class Authentication {
       return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
     }
     const found = this.#findScope({ project: { id: projectId } });
-    return found ? rolesIn(user, found) : [];
+    return found && 'project' in found ? rolesIn(user, found) : [];
   }
 
   #findDomain(reference: DomainReference): Domain | undefined {
@@ -286,9 +254,8 @@ export class Authentication {
   }
 
   /** Only what is enabled can be a scope. */
-  #findScope(
-    reference: ScopeReference,
-  ): { project: Project; domain: Domain } | { domain: Domain } | undefined {
+  #findScope(reference: ScopeReference): TokenDescription['scope'] | undefined {
+    if ('system' in reference) return reference;
     if ('domain' in reference) {
       const domain = this.#findDomain(reference.domain);
       return domain?.enabled ? { domain } : undefined;
@@ -306,11 +273,30 @@ export class Authentication {
 }
 
 /** A role in a domain holds in all its projects. */
-export function rolesIn(user: User, scope: { project: Project } | { domain: Domain }): Role[] {
+export function rolesIn(
+  user: Pick<User, 'roles'>,
+  scope: { project: Pick<Project, 'id' | 'domain_id'> } | { domain: Pick<Domain, 'id'> },
+): Role[] {
   const ids = 'project' in scope ? [scope.project.id, scope.project.domain_id] : [scope.domain.id];
   return [...new Set(ids.flatMap((id) => user.roles[id] ?? []))];
 }
 
-export function administersDomain(user: User, domainId: string): boolean {
+export function administersDomain(user: CallerUser, domainId: string): boolean {
   return user.roles[domainId]?.includes('admin') ?? false;
+}
+
+/** No other role, of whatever domain, is one in the system. */
+function rolesHeld(user: User, scope: TokenDescription['scope']): TokenDescription['roles'] {
+  if (!('system' in scope)) return rolesIn(user, scope);
+  return user.system_role === SYSTEM_ROLE ? [SYSTEM_ROLE] : [];
+}
+
+function tokenScope(scope: TokenDescription['scope']): TokenScope {
+  if ('project' in scope) return { project_id: scope.project.id };
+  return 'domain' in scope ? { domain_id: scope.domain.id } : { system: true };
+}
+
+function scopeReference(token: TokenScope): ScopeReference {
+  if ('project_id' in token) return { project: { id: token.project_id } };
+  return 'domain_id' in token ? { domain: { id: token.domain_id } } : { system: true };
 }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Administration } from './administration.ts';
 import { Authentication } from './authentication.ts';
+import { createDirectory, type Directory } from './directory.ts';
 import { deriveKey } from './master-key.ts';
 import { createPasswords } from './passwords.ts';
 import { createSecrets } from './secrets.ts';
@@ -12,9 +13,12 @@ import { createTokens } from './tokens.ts';
 
 export class WrongMasterKey extends Error {}
 
+/** In a file of its own; the other kind is in remote/. */
 export interface Identity {
+  kind: 'own';
   authentication: Authentication;
   administration: Administration;
+  directory: Directory;
   close(): Promise<void>;
 }
 
@@ -31,8 +35,10 @@ export async function openIdentity(path: string, masterKey: Buffer, now: () => n
   const sessions = createSessions(deriveKey(masterKey, 'sessions'));
   const throttle = createThrottle(now, sleep);
   return {
+    kind: 'own',
     authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, now),
     administration: new Administration(store, passwords, secrets, now),
+    directory: createDirectory(store, secrets),
     close: () => store.close(),
   };
 }

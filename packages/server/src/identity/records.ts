@@ -3,6 +3,12 @@
 export const ROLES = ['reader', 'ingest', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
+/**
+ * The role of other processes that ask us who calls: held in the system as a whole, never in a project or domain, and by
+ * nobody unless the operator gives it. It may see every secret access key, and nothing else.
+ */
+export const SYSTEM_ROLE = 'identity';
+
 /** What a user may sign in to: the API (`programmatic`), the console, or both. Set once, when the user is made. */
 export const ACCESS_TYPES = ['programmatic', 'console', 'both'] as const;
 export type AccessType = (typeof ACCESS_TYPES)[number];
@@ -33,6 +39,7 @@ export interface User {
   token_epoch: number;
   /** Roles by the ID of the project or domain that they are held in. */
   roles: Record<string, Role[]>;
+  system_role?: typeof SYSTEM_ROLE;
 }
 
 export interface AccessKey {

@@ -1,4 +1,5 @@
 /** Identity at rest: a small LMDB file of its own, so that losing or moving the statistics never touches it. */
+import { createHash } from 'node:crypto';
 import { chmodSync } from 'node:fs';
 import { type Key, open } from 'lmdb';
 import { commit } from '../lmdb-commit.ts';
@@ -15,6 +16,8 @@ export interface IdentityStore {
   userByName(domainId: string, name: string): User | undefined;
   users(): User[];
   key(access: string): AccessKey | undefined;
+  /** By the SHA-256 of the access key ID, in hex: how Keystone names such a credential. */
+  keyByHash(hash: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   isRevoked(tokenId: string): boolean;
   /** Remembers the mark the first time; later, whether it is still the same. */
@@ -56,6 +59,7 @@ export function openIdentityStore(path: string): IdentityStore {
   const names = table<string, [kind: 'domain' | 'project' | 'user', domain: string, name: string]>('names');
   const keys = table<AccessKey, string>('keys');
   const userKeys = table<true, [user: string, access: string]>('user-keys');
+  const keyHashes = table<string, string>('key-hashes');
   const revoked = table<number, string>('revoked');
   const revokedUntil = table<true, [expires: number, token: string]>('revoked-until');
 
@@ -64,6 +68,10 @@ export function openIdentityStore(path: string): IdentityStore {
     if (version === undefined) meta.putSync('version', IDENTITY_VERSION);
     else if (version !== IDENTITY_VERSION) {
       throw new Error(`${path} has version ${version}, but this release reads version ${IDENTITY_VERSION}`);
+    }
+    // Files of earlier days have keys without hashes.
+    if (keyHashes.getCount() !== keys.getCount()) {
+      for (const access of [...keys.getKeys()]) keyHashes.putSync(hashOf(access), access);
     }
   });
 
@@ -104,10 +112,12 @@ export function openIdentityStore(path: string): IdentityStore {
     putKey(key) {
       keys.putSync(key.access, key);
       userKeys.putSync([key.user_id, key.access], true);
+      keyHashes.putSync(hashOf(key.access), key.access);
     },
     removeKey(key) {
       keys.removeSync(key.access);
       userKeys.removeSync([key.user_id, key.access]);
+      keyHashes.removeSync(hashOf(key.access));
     },
     revoke(token, now) {
       revoked.putSync(token.id, token.expires_at);
@@ -130,6 +140,7 @@ export function openIdentityStore(path: string): IdentityStore {
     userByName: (domainId, name) => found(users, named('user', domainId, name)),
     users: () => all(users),
     key: (access) => found(keys, access),
+    keyByHash: (hash) => found(keys, found(keyHashes, hash)),
     keysOf: (userId) =>
       [...userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
         ([, access]) => keys.get(access) ?? [],
@@ -143,4 +154,8 @@ export function openIdentityStore(path: string): IdentityStore {
     change: (action) => commit(root, () => action(writer)),
     close: () => root.close(),
   };
+}
+
+function hashOf(access: string): string {
+  return createHash('sha256').update(access).digest('hex');
 }

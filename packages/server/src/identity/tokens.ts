@@ -4,8 +4,8 @@ import { signedText } from './signed-text.ts';
 
 export const TOKEN_VALID_MS = 24 * 3_600_000;
 
-/** What a token is good for: one project, or the domain as a whole, which is not enough for the statistics. */
-export type TokenScope = { project_id: string } | { domain_id: string };
+/** What a token is good for: one project, a domain as a whole, which is not enough for the statistics, or the system. */
+export type TokenScope = { project_id: string } | { domain_id: string } | { system: true };
 
 export type Token = TokenScope & {
   id: string;
