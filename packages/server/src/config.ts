@@ -112,6 +112,24 @@ export const SETTINGS = {
     integer(0, 1_000_000),
     '0',
   ),
+  identityUrl: setting(
+    '--identity-url <url>',
+    'service that says who calls, instead of a file of its own: another wafstat, or a Keystone v3',
+    url,
+  ),
+  identityUser: setting('--identity-user <name>', 'user with which this process asks there', text),
+  identityDomain: setting('--identity-domain <name>', 'domain of that user', text, 'default'),
+  identityPasswordFile: setting(
+    '--identity-password-file <file>',
+    'file with the password of that user; WAFSTAT_IDENTITY_PASSWORD can hold it instead',
+    file,
+  ),
+  identityCache: setting(
+    '--identity-cache <time>',
+    'how long an answer of it is believed: what is revoked there works so much longer at most',
+    believed,
+    '60s',
+  ),
   logLevel: setting(
     '--log-level <level>',
     'error, warn, info or debug',
@@ -233,7 +251,7 @@ export function variableOf(name: SettingName): string {
 }
 
 function conflicts(values: Record<string, unknown>): string[] {
-  const { tlsCert, tlsKey, insecureHttp, listen } = values as Partial<Settings<SettingName>>;
+  const { tlsCert, tlsKey, insecureHttp, listen, identityUrl } = values as Partial<Settings<SettingName>>;
   const problems: string[] = [];
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key go together');
@@ -242,6 +260,12 @@ function conflicts(values: Record<string, unknown>): string[] {
       `--listen ${listen.host} is reachable from outside: give --tls-cert and --tls-key, ` +
         'or --insecure-http if something in front does TLS',
     );
+  }
+  if (
+    identityUrl?.startsWith('http:') &&
+    !isLoopback(new URL(identityUrl).hostname.replace(/^\[|\]$/g, ''))
+  ) {
+    problems.push('--identity-url must be https beyond loopback: secret access keys come from there');
   }
   return problems;
 }
@@ -311,6 +335,14 @@ function duration(value: string): number {
   const ms = match ? Number(match[1]) * (match[2] === 'd' ? DAY_MS : DAY_MS / 24) : Number.NaN;
   if (!(ms >= DAY_MS / 24 && ms <= 36_525 * DAY_MS))
     throw new Error('must be a time like 180d or 36h, from 1h to 36525d');
+  return ms;
+}
+
+/** Milliseconds. Nobody should have to wait longer than an hour for a revoked key to be refused. */
+function believed(value: string): number {
+  const match = /^(\d{1,4})([sm])$/.exec(value);
+  const ms = match ? Number(match[1]) * (match[2] === 'm' ? 60_000 : 1_000) : Number.NaN;
+  if (!(ms >= 1_000 && ms <= 3_600_000)) throw new Error('must be a time like 60s or 5m, from 1s to 60m');
   return ms;
 }
 

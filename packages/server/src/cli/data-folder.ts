@@ -68,6 +68,21 @@ export async function openInstallation(folder: string, world: World): Promise<In
   };
 }
 
+/** The store alone, for a process whose identity is kept elsewhere. */
+export async function withStore<T>(
+  folder: string,
+  { now }: World,
+  action: (store: Store) => Promise<T>,
+): Promise<T> {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const store = lmdbStore(join(folder, STATISTICS_FILE), now);
+  try {
+    return await action(store);
+  } finally {
+    await store.close();
+  }
+}
+
 /** Opens the folder for one command, and closes it whatever comes. */
 export async function withInstallation<T>(
   folder: string,

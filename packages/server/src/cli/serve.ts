@@ -3,9 +3,13 @@ import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { createSecureContext } from 'node:tls';
 import type { SettingName, Settings } from '../config.ts';
+import type { Identity } from '../identity/identity.ts';
+import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import { retainFor } from '../store/retention.ts';
+import type { Store } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
-import { type Installation, isInitialised, withInstallation } from './data-folder.ts';
+import { isInitialised, withInstallation, withStore } from './data-folder.ts';
+import { firstCheck, IDENTITY_SETTINGS, identityProblems, remoteIdentity } from './identity-elsewhere.ts';
 import { initialise, printMade } from './init.ts';
 import { reloadCertificate } from './tls.ts';
 import { printListening, runWorkers } from './workers.ts';
@@ -37,34 +41,49 @@ export const SERVE_SETTINGS = [
 
 export type ServeSettings = Settings<(typeof SERVE_SETTINGS)[number]>;
 
+/** Numbers and identity: each here, or elsewhere. */
+interface Served {
+  identity: Identity | RemoteIdentity;
+  store: Store;
+}
+
 export const serveCommand = command({
   name: 'serve',
   about: 'answer queries; makes the data folder if there is none',
-  settings: ['data', 'workers', ...SERVE_SETTINGS],
+  settings: ['data', 'workers', ...IDENTITY_SETTINGS, ...SERVE_SETTINGS],
   required: ['data'],
+  check: identityProblems,
   async run({ data, workers, ...settings }, _operands, io) {
+    const remote = remoteIdentity(settings, io);
     if (cluster.isPrimary) {
-      if (!isInitialised(data)) {
+      if (!remote && !isInitialised(data)) {
         const names = { domain: 'default', project: 'default', user: 'admin' };
         printMade(io, await initialise(data, names, undefined, io));
       }
       if (workers > 1) return runWorkers(workers, io);
     }
-    return withInstallation(data, io, async (installation) => {
-      const server = await startServer(installation, settings, io);
-      const retention = retainFor(installation.store, settings.retention, io.now, server.log);
-      if (cluster.worker) cluster.worker.send({ address: server.address });
-      else printListening(io, server.address);
-      await aborted(io.stop);
-      await retention.stop();
-      await server.close();
-      return 0;
-    });
+    if (!remote) return withInstallation(data, io, (installation) => serve(installation, settings, io));
+    const missing = await firstCheck(remote);
+    return withStore(data, io, (store) => serve({ identity: remote, store }, settings, io, missing));
   },
 });
 
+/** Until it is told to stop. */
+async function serve(served: Served, settings: ServeSettings, io: Io, warning: string | null = null) {
+  const server = await startServer(served, settings, io);
+  if (warning !== null) server.log.warn(warning);
+  const retention = retainFor(served.store, settings.retention, io.now, server.log);
+  if (cluster.worker) cluster.worker.send({ address: server.address });
+  else printListening(io, server.address);
+  await aborted(io.stop);
+  await retention.stop();
+  await server.close();
+  if (served.identity.kind === 'remote') await served.identity.close();
+  return 0;
+}
+
 /** Answers when the server is ready to be called. */
-export async function startServer({ identity, store }: Installation, settings: ServeSettings, io: Io) {
+export async function startServer({ identity, store }: Served, settings: ServeSettings, io: Io) {
   const { tlsCert, tlsKey, listen } = settings;
   const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
   if (certificate) checkCertificate(certificate);

@@ -6,6 +6,7 @@ import { type FastifyInstance, type FastifyServerOptions, fastify, LogController
 import { consoleRoutes } from '../console/console-routes.ts';
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
+import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import type { Overrides } from '../ingest/categories/judge.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
@@ -13,6 +14,7 @@ import { createAuthenticate, SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
 import { credentialRoutes } from './credential-routes.ts';
 import { directoryRoutes } from './directory-routes.ts';
 import { failureBody, sendFailure } from './failures.ts';
+import { mountForwarding } from './forward-routes.ts';
 import { identityRoutes } from './identity-routes.ts';
 import { ingestRoutes } from './ingest-routes.ts';
 import { inventoryRoutes } from './inventory-routes.ts';
@@ -21,7 +23,7 @@ import { OPENAPI } from './openapi.ts';
 import { createRateLimit } from './rate-limit.ts';
 import { requestIds } from './request-ids.ts';
 import { alsoForSessions, mount } from './route.ts';
-import { serviceRoutes } from './service-routes.ts';
+import { consoleElsewhereRoutes, serviceRoutes } from './service-routes.ts';
 import { statisticsRoutes } from './statistics-routes.ts';
 
 /** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
@@ -33,7 +35,8 @@ const KEEP_ALIVE_MS = 75_000;
 
 export interface AppOptions {
   store: Store;
-  identity: Identity;
+  /** In a file of its own, or kept by another service. */
+  identity: Identity | RemoteIdentity;
   now: () => number;
   catalog: Catalog;
   /** The largest body with a token; signed requests have a limit of their own. */
@@ -141,12 +144,17 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   mount(app, [
     ...alsoForSessions([...statisticsRoutes(store, now), ...inventoryRoutes(store)]),
     ...ingestRoutes({ pipelines, overrides: options.overrides }),
-    ...identityRoutes(identity, catalog),
-    ...credentialRoutes(identity),
-    ...directoryRoutes(identity),
-    ...consoleRoutes(identity, store, now),
-    ...serviceRoutes(store, () => app.swagger()),
+    ...(identity.kind === 'own'
+      ? [
+          ...identityRoutes(identity, catalog),
+          ...credentialRoutes(identity),
+          ...directoryRoutes(identity),
+          ...consoleRoutes(identity, store, now),
+        ]
+      : consoleElsewhereRoutes()),
+    ...serviceRoutes(store, identity.kind === 'remote' ? identity : null, () => app.swagger()),
   ]);
+  if (identity.kind === 'remote') mountForwarding(app, identity);
   return app;
 }
 

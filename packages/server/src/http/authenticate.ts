@@ -2,12 +2,13 @@
 import type { FastifyRequest } from 'fastify';
 import { hasSession, sessionCaller } from '../console/session-cookie.ts';
 import { ApiError } from '../errors.ts';
-import type {
-  Authenticator,
-  Caller,
-  SignatureRefusal,
-  Soon,
-  TokenRefusal,
+import {
+  type Authenticator,
+  type Caller,
+  isForSystem,
+  type SignatureRefusal,
+  type Soon,
+  type TokenRefusal,
 } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 import { type Claim, parseClaim } from '../identity/signature.ts';
@@ -93,7 +94,8 @@ export function createAuthenticate(
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
   function authorize(request: FastifyRequest, allow: Role | 'anyone known'): Soon<void> {
     const caller = callerOf(request);
-    rateLimit(caller.user.id);
+    // Who asks for others has their rate, which is not ours to know.
+    if (!isForSystem(caller)) rateLimit(caller.user.id);
     return allow === 'anyone known' ? undefined : checkRole(authentication, caller, request, allow);
   }
 }

@@ -1,6 +1,7 @@
 /** From anything that can go wrong to the answer that the API family's clients expect. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { IdentityUnavailable } from '../identity/unavailable.ts';
 import { StoreUnavailable } from '../store/store.ts';
 
 const TITLES: Readonly<Record<number, string>> = {
@@ -19,6 +20,11 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof StoreUnavailable) {
     return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
+  }
+  if (error instanceof IdentityUnavailable) {
+    return new ApiError('WAF.5001', 'the identity service does not answer, try again later', {
+      'Retry-After': '5',
+    });
   }
   const { code, statusCode, message } = error as Partial<FastifyError>;
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')

@@ -1,9 +1,11 @@
 /** What operators and browsers ask of the process itself. None of it needs authentication, none of it tells anything. */
 import { ApiError } from '../errors.ts';
+import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import type { Store } from '../store/store.ts';
 import type { Route } from './route.ts';
 
-export function serviceRoutes(store: Store, openapi: () => object): Route[] {
+/** With `remote` identity is kept elsewhere, and the console with it. */
+export function serviceRoutes(store: Store, remote: RemoteIdentity | null, openapi: () => object): Route[] {
   const STATUS = { type: 'object', properties: { status: { type: 'string' } } } as const;
   return [
     {
@@ -28,11 +30,12 @@ export function serviceRoutes(store: Store, openapi: () => object): Route[] {
         summary: 'The service can answer queries',
         response: {
           200: { description: 'It can', ...STATUS },
-          503: { description: 'The store does not answer' },
+          503: { description: 'The store or the identity service does not answer' },
         },
       },
       async handler() {
         await store.ping();
+        await remote?.check();
         return { status: 'ready' };
       },
     },
@@ -52,8 +55,25 @@ export function serviceRoutes(store: Store, openapi: () => object): Route[] {
       async handler(request, reply) {
         if (!request.headers.accept?.includes('text/html'))
           throw new ApiError('WAF.4000', 'there is no path /');
+        if (remote) throw consoleElsewhere();
         return reply.redirect('/console/');
       },
     },
   ];
+}
+
+/** Instead of the console, where identity is kept elsewhere: its sessions and what it manages are there. */
+export function consoleElsewhereRoutes(): Route[] {
+  return ['/console', '/console/*'].map((url) => ({
+    method: 'GET',
+    url,
+    schema: { hide: true },
+    async handler() {
+      throw consoleElsewhere();
+    },
+  }));
+}
+
+function consoleElsewhere(): ApiError {
+  return new ApiError('WAF.4000', 'there is no console here: the service that keeps the identity has it');
 }

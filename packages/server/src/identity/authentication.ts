@@ -7,6 +7,7 @@ import {
   type SignatureRefusal,
   type SignedIn,
   sameSecret,
+  signatureRefusal,
   type TokenRefusal,
 } from './authenticator.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
@@ -210,15 +211,10 @@ export class Authentication implements Authenticator {
   ): SignatureRefusal | null {
     const key = this.#store.key(claim.access);
     if (key === undefined) return { reason: 'unknown_key' };
-    const check = checkSignature(request, claim, this.#secrets.open(key.access, key.sealed_secret), body);
-    if (check.kind === 'right') {
-      this.#throttle.succeeded(claim.access, address);
-      return null;
-    }
-    this.#throttle.failed(claim.access, address);
-    return check.kind === 'wrong'
-      ? { reason: 'wrong_signature', canonicalRequest: check.canonicalRequest }
-      : { reason: 'body_differs' };
+    const secret = this.#secrets.open(key.access, key.sealed_secret);
+    const refusal = signatureRefusal(checkSignature(request, claim, secret, body));
+    this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
+    return refusal;
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */

@@ -2,7 +2,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Session } from './sessions.ts';
-import type { Claim, SignedRequest } from './signature.ts';
+import type { Claim, SignatureCheck, SignedRequest } from './signature.ts';
 
 /** At once where it can be, because every request asks; a promise only when someone else must be asked. */
 export type Soon<T> = T | Promise<T>;
@@ -79,6 +79,14 @@ export type SignatureRefusal =
         | 'too_many_attempts';
     }
   | { reason: 'wrong_signature'; canonicalRequest: string };
+
+/** What is said of a check; null when it is right. */
+export function signatureRefusal(check: SignatureCheck): SignatureRefusal | null {
+  if (check.kind === 'right') return null;
+  return check.kind === 'wrong'
+    ? { reason: 'wrong_signature', canonicalRequest: check.canonicalRequest }
+    : { reason: 'body_differs' };
+}
 
 /** In a time that says nothing about where they differ. */
 export function sameSecret(given: string, secret: string): boolean {

@@ -1,0 +1,5 @@
+/** The identity service that we ask does not answer, or not so that it can be understood. The message is for our log. */
+export class IdentityUnavailable extends Error {}
+
+/** It answers, but does not let us ask: who runs us has to put that right. */
+export class IdentityRefusesUs extends IdentityUnavailable {}
