@@ -1,4 +1,8 @@
+import { existsSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
+
+/** 155 packages that take a minute to install: where someone has it, it is tested with; nobody is made to have it. */
+const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
 
 export default defineConfig({
   test: {
@@ -8,6 +12,7 @@ export default defineConfig({
         test: {
           name: 'blackbox',
           include: ['test/**/*.test.ts'],
+          exclude: hasKeystone ? [] : ['test/keystone.test.ts'],
           testTimeout: 300_000,
           hookTimeout: 120_000,
         },

@@ -3,3 +3,6 @@ export class IdentityUnavailable extends Error {}
 
 /** It answers, but does not let us ask: who runs us has to put that right. */
 export class IdentityRefusesUs extends IdentityUnavailable {}
+
+/** We ask too much of it at once: this call is refused, the next may not be. */
+export class IdentityBusy extends IdentityUnavailable {}

@@ -1,6 +1,6 @@
 /** The identity service, asked with the token of a service user: single records of Keystone v3. */
 import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
-import { IdentityRefusesUs, IdentityUnavailable } from '../unavailable.ts';
+import { IdentityBusy, IdentityRefusesUs, IdentityUnavailable } from '../unavailable.ts';
 import { readSignIn } from './answers.ts';
 import type { Transport } from './transport.ts';
 
@@ -103,7 +103,8 @@ export function createIdentityService(
         failure = null;
         return body;
       } catch (error) {
-        if (error instanceof IdentityUnavailable) failure = { error, at: now() };
+        const lasts = error instanceof IdentityUnavailable && !(error instanceof IdentityBusy);
+        if (lasts) failure = { error, at: now() };
         throw error;
       }
     },

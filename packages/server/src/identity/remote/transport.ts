@@ -1,7 +1,7 @@
 /** Calls to one service over connections that are kept, each within a time and a number at once. */
 import http from 'node:http';
 import https from 'node:https';
-import { IdentityUnavailable } from '../unavailable.ts';
+import { IdentityBusy, IdentityUnavailable } from '../unavailable.ts';
 
 export interface Call {
   method: string;
@@ -48,7 +48,7 @@ export function createTransport(address: string, { call_ms_max, calls_max }: Tra
 
   return {
     async send(call) {
-      if (calls >= calls_max) throw new IdentityUnavailable(`${calls_max} calls to ${address} are under way`);
+      if (calls >= calls_max) throw new IdentityBusy(`${calls_max} calls to ${address} are under way`);
       calls++;
       try {
         const answer = await sendOnce(call, AbortSignal.timeout(call_ms_max));

@@ -1,0 +1,223 @@
+/** Identity that a real Keystone keeps. Runs where Keystone is installed (apt-get install python3-keystone). */
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { sign } from '@wafstat/signer';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Answer, Api, call } from './api.ts';
+import { Keystone } from './keystone-server.ts';
+import { eventually } from './process.ts';
+import { Sandbox, type Server } from './sandbox.ts';
+
+const SERVICE_PASSWORD = 'of the service';
+const PASSWORD = 'of a user';
+const sandbox = new Sandbox();
+let keystone: Keystone;
+let server: Server;
+let shop: string;
+let other: string;
+
+interface Key {
+  access: string;
+  secret: string;
+}
+
+beforeAll(async () => {
+  keystone = await Keystone.start('eu-test');
+  const service = await keystone.make('user', {
+    name: 'wafstat',
+    password: SERVICE_PASSWORD,
+    domain_id: 'default',
+  });
+  await keystone.ask('PUT', `/system/users/${service}/roles/${await keystone.roleId('reader')}`);
+  shop = await keystone.make('project', { name: 'shop', domain_id: 'default' });
+  other = await keystone.make('project', { name: 'other', domain_id: 'default' });
+  server = await serve();
+});
+
+afterAll(async () => {
+  await sandbox.clear();
+  await keystone?.stop();
+});
+
+function serve(user = 'wafstat', url = keystone.address): Promise<Server> {
+  const asking = ['--identity-url', url, '--identity-user', user, '--identity-domain', 'Default'];
+  const env = { WAFSTAT_IDENTITY_PASSWORD: SERVICE_PASSWORD };
+  return sandbox.serve([...asking, '--identity-cache', '1s'], { env });
+}
+
+async function newUser(name: string, roles: Record<string, string[]>): Promise<string> {
+  const id = await keystone.make('user', { name, password: PASSWORD, domain_id: 'default' });
+  for (const [project, names] of Object.entries(roles)) {
+    for (const role of names) {
+      await keystone.ask('PUT', `/projects/${project}/users/${id}/roles/${await keystone.roleId(role)}`);
+    }
+  }
+  return id;
+}
+
+/** Made by the user, as users of Keystone do it. */
+async function newKey(user: string, user_id: string): Promise<Key> {
+  const token = await keystone.login(user, PASSWORD, { project: { id: shop } });
+  const made = await keystone.ask<{ credential: Key }>(
+    'POST',
+    `/users/${user_id}/credentials/OS-EC2`,
+    { tenant_id: shop },
+    token,
+  );
+  return made.credential;
+}
+
+async function signed(key: Key, path: string, method = 'GET'): Promise<Answer> {
+  const headers = await sign({ method, url: `${server.address}${path}` }, key);
+  return call(server.address, path, { method, headers: { ...headers } });
+}
+
+const apiOf = async (user: string, project = shop) =>
+  new Api(
+    server.address,
+    project,
+    await keystone.login(user, PASSWORD, { project: { id: project } }, server.address),
+  );
+
+const push = (token: string) =>
+  call(server.address, `/ingest/v1/${shop}?format=events`, {
+    method: 'POST',
+    headers: { 'X-Auth-Token': token },
+  });
+
+function refused(ask: () => Promise<Answer>): Promise<number> {
+  return eventually(async () => {
+    const { status } = await ask();
+    return status === 200 ? undefined : status;
+  }, 'a refusal');
+}
+
+describe('a token of Keystone', () => {
+  test('that was asked for here is good, and its roles count by their names', async () => {
+    await newUser('reading', { [shop]: ['reader'] });
+    await newUser('sending', { [shop]: ['ingest'] });
+    await newUser('both', { [shop]: ['admin'] });
+    await newUser('foreign', { [shop]: ['heat_stack_owner'] });
+    const seen: Record<string, number[]> = {};
+    for (const name of ['reading', 'sending', 'both', 'foreign']) {
+      const api = await apiOf(name);
+      seen[name] = [(await api.get('connections')).status, (await push(api.token)).status];
+    }
+    expect(seen).toEqual({ reading: [200, 403], sending: [403, 200], both: [200, 200], foreign: [403, 403] });
+  });
+
+  test('is for its project', async () => {
+    await newUser('elsewhere', { [shop]: ['reader'], [other]: ['reader'] });
+    const { token } = await apiOf('elsewhere', other);
+    expect((await new Api(server.address, other, token).get('connections')).status).toBe(200);
+    const { status, text } = await new Api(server.address, shop, token).get('connections');
+    expect([status, JSON.parse(text).error_code]).toEqual([403, 'WAF.9002']);
+  });
+
+  test('that is revoked, or of a disabled user, is refused within the cache time', async () => {
+    const id = await newUser('leaving', { [shop]: ['reader'] });
+    const first = await apiOf('leaving');
+    expect((await first.get('connections')).status).toBe(200);
+    const headers = { 'X-Auth-Token': first.token, 'X-Subject-Token': first.token };
+    expect((await call(keystone.address, '/v3/auth/tokens', { method: 'DELETE', headers })).status).toBe(204);
+    expect(await refused(() => first.get('connections'))).toBe(401);
+    const second = await apiOf('leaving');
+    expect((await second.get('connections')).status).toBe(200);
+    await keystone.ask('PATCH', `/users/${id}`, { user: { enabled: false } });
+    expect(await refused(() => second.get('connections'))).toBe(401);
+  });
+});
+
+describe('an access key of Keystone', () => {
+  test('signs in the project that it is for, with the roles that its user has there by a group', async () => {
+    const id = await newUser('grouped', { [shop]: ['ingest'], [other]: ['reader'] });
+    const key = await newKey('grouped', id);
+    expect((await signed(key, `/v1/${shop}/connections`)).status).toBe(403);
+    const group = await keystone.make('group', { name: 'readers', domain_id: 'default' });
+    await keystone.ask('PUT', `/groups/${group}/users/${id}`);
+    const reader = await keystone.roleId('reader');
+    await keystone.ask('PUT', `/projects/${shop}/groups/${group}/roles/${reader}`);
+    await eventually(
+      async () => ((await signed(key, `/v1/${shop}/connections`)).status === 200 ? true : undefined),
+      'the role of the group',
+    );
+    expect((await signed(key, `/ingest/v1/${shop}?format=events`, 'POST')).status).toBe(200);
+    expect((await signed(key, `/v1/${other}/connections`)).status).toBe(403);
+    expect((await signed({ ...key, secret: 'wrong' }, `/v1/${shop}/connections`)).status).toBe(401);
+  });
+
+  test('that is deleted, or of a disabled user or domain, is refused within the cache time', async () => {
+    const path = `/v1/${shop}/connections`;
+    const id = await newUser('keyed', { [shop]: ['reader'] });
+    const first = await newKey('keyed', id);
+    const second = await newKey('keyed', id);
+    expect([(await signed(first, path)).status, (await signed(second, path)).status]).toEqual([200, 200]);
+    await keystone.ask('DELETE', `/users/${id}/credentials/OS-EC2/${first.access}`);
+    expect(await refused(() => signed(first, path))).toBe(401);
+    await keystone.ask('PATCH', `/users/${id}`, { user: { enabled: false } });
+    expect(await refused(() => signed(second, path))).toBe(401);
+    const domain = await keystone.make('domain', { name: 'closing' });
+    const guest = await keystone.make('user', { name: 'guest', password: PASSWORD, domain_id: domain });
+    await keystone.ask('PUT', `/projects/${shop}/users/${guest}/roles/${await keystone.roleId('reader')}`);
+    const key = { access: 'GUEST', secret: 'of a guest' };
+    await keystone.make('credential', {
+      type: 'ec2',
+      blob: JSON.stringify(key),
+      user_id: guest,
+      project_id: shop,
+    });
+    expect((await signed(key, path)).status).toBe(200);
+    await keystone.ask('PATCH', `/domains/${domain}`, { domain: { enabled: false } });
+    expect(await refused(() => signed(key, path))).toBe(401);
+  });
+
+  test('that was made under an application credential or a trust is refused: it may do less than its user', async () => {
+    const user_id = await newUser('applied', { [shop]: ['reader', 'admin'] });
+    for (const [i, delegated] of [{}, { app_cred_id: 'one' }, { trust_id: 'one' }].entries()) {
+      const key = { access: `APPLIED-${i}`, secret: 'of less' };
+      const blob = JSON.stringify({ ...key, ...delegated });
+      await keystone.make('credential', { type: 'ec2', blob, user_id, project_id: shop });
+      expect((await signed(key, `/v1/${shop}/connections`)).status).toBe(i === 0 ? 200 : 401);
+    }
+  });
+});
+
+test('keystoneauth, which knows only our address, finds everything, and logs in anew when its token is revoked', async () => {
+  await newUser('client', { [shop]: ['reader'] });
+  const waf = await keystone.make('service', { type: 'waf', name: 'waf' });
+  const endpoint = { interface: 'public', region_id: 'eu-test' };
+  await keystone.make('endpoint', { ...endpoint, service_id: waf, url: server.address });
+  const { endpoints } = await keystone.ask<{ endpoints: { id: string; url: string }[] }>('GET', '/endpoints');
+  const own = endpoints.find(({ url }) => url.startsWith(keystone.address));
+  await keystone.ask('PATCH', `/endpoints/${own?.id}`, { endpoint: { url: `${server.address}/v3` } });
+  const given = {
+    identity: `${server.address}/identity`,
+    user: 'client',
+    password: PASSWORD,
+    domain: 'Default',
+    project_id: shop,
+    query: 'from=0&to=1',
+    region: 'eu-test',
+  };
+  const script = fileURLToPath(new URL('keystone-client.py', import.meta.url));
+  const printed = await new Promise<string>((resolve, reject) => {
+    const child = execFile('/usr/bin/python3', [script], (error, stdout, stderr) =>
+      error ? reject(new Error(stderr)) : resolve(stdout),
+    );
+    child.stdin?.end(JSON.stringify(given));
+  });
+  const timeline = await (await apiOf('client')).timeline('from=0&to=1');
+  expect(JSON.parse(printed)).toEqual({ first: timeline, second: timeline, renewed: true });
+});
+
+test('the address may have the version in it, as Keystone tells it', async () => {
+  await newUser('versioned', { [shop]: ['reader'] });
+  const token = await keystone.login('versioned', PASSWORD, { project: { id: shop } });
+  const { address } = await serve('wafstat', `${keystone.address}/v3/`);
+  expect((await new Api(address, shop, token).get('connections')).status).toBe(200);
+});
+
+test('a user who has no role in the system is refused at the start', async () => {
+  await keystone.make('user', { name: 'outsider', password: SERVICE_PASSWORD, domain_id: 'default' });
+  await expect(serve('outsider')).rejects.toThrow(/gives the user 'outsider' .* no token for the system/);
+});
