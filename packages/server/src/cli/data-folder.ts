@@ -3,14 +3,13 @@ import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/master-key.ts';
-import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import type { Store } from '../store/store.ts';
 import { type Io, UserError } from './command.ts';
+import { openStore, type StoreSettings } from './store.ts';
 
 export interface Installation {
   identity: Identity;
   store: Store;
-  close(): Promise<void>;
 }
 
 const MASTER_KEY_FILE = 'master.key';
@@ -50,35 +49,39 @@ export async function createDataFolder<T>(
   }
 }
 
-export async function openInstallation(folder: string, world: World): Promise<Installation> {
+/** Opens what a command works on, and closes it whatever comes. */
+export async function withInstallation<T>(
+  folder: string,
+  world: World,
+  settings: StoreSettings,
+  action: (installation: Installation) => Promise<T>,
+): Promise<T> {
+  return withIdentity(folder, world, async (identity) => {
+    const store = await openStore(settings, join(folder, STATISTICS_FILE), world.now);
+    try {
+      return await action({ identity, store });
+    } finally {
+      await store.close();
+    }
+  });
+}
+
+/** The same for those who count nothing. */
+export async function withIdentity<T>(
+  folder: string,
+  world: World,
+  action: (identity: Identity) => Promise<T>,
+): Promise<T> {
   if (!isInitialised(folder)) {
     throw new UserError(
       `${folder} is not a wafstat data folder: make one with 'wafstat init --data ${folder}'`,
     );
   }
   const identity = await openIdentity(join(folder, IDENTITY_FILE), masterKey(folder, world), world.now);
-  const store = lmdbStore(join(folder, STATISTICS_FILE), world.now);
-  return {
-    identity,
-    store,
-    async close() {
-      await store.close();
-      await identity.close();
-    },
-  };
-}
-
-/** Opens the folder for one command, and closes it whatever comes. */
-export async function withInstallation<T>(
-  folder: string,
-  world: World,
-  action: (installation: Installation) => Promise<T>,
-): Promise<T> {
-  const installation = await openInstallation(folder, world);
   try {
-    return await action(installation);
+    return await action(identity);
   } finally {
-    await installation.close();
+    await identity.close();
   }
 }
 

@@ -7,6 +7,7 @@ import { retainFor } from '../store/retention.ts';
 import { command, type Io, UserError } from './command.ts';
 import { type Installation, isInitialised, withInstallation } from './data-folder.ts';
 import { initialise, printMade } from './init.ts';
+import { STORE_SETTINGS } from './store.ts';
 import { reloadCertificate } from './tls.ts';
 import { printListening, runWorkers } from './workers.ts';
 
@@ -40,7 +41,7 @@ export type ServeSettings = Settings<(typeof SERVE_SETTINGS)[number]>;
 export const serveCommand = command({
   name: 'serve',
   about: 'answer queries; makes the data folder if there is none',
-  settings: ['data', 'workers', ...SERVE_SETTINGS],
+  settings: ['data', 'workers', ...SERVE_SETTINGS, ...STORE_SETTINGS],
   required: ['data'],
   async run({ data, workers, ...settings }, _operands, io) {
     if (cluster.isPrimary) {
@@ -50,7 +51,7 @@ export const serveCommand = command({
       }
       if (workers > 1) return runWorkers(workers, io);
     }
-    return withInstallation(data, io, async (installation) => {
+    return withInstallation(data, io, settings, async (installation) => {
       const server = await startServer(installation, settings, io);
       const retention = retainFor(installation.store, settings.retention, io.now, server.log);
       if (cluster.worker) cluster.worker.send({ address: server.address });

@@ -1,5 +1,5 @@
 import { command, printLine } from './command.ts';
-import { withInstallation } from './data-folder.ts';
+import { withIdentity } from './data-folder.ts';
 import { randomPassword, readPassword } from './init.ts';
 import { printList } from './list.ts';
 
@@ -9,7 +9,7 @@ const add = command({
   settings: ['data', 'domainOf', 'access', 'role', 'project', 'passwordStdin', 'json'],
   required: ['data'],
   run: ({ data, domainOf, access, role, project, passwordStdin, json }, [name = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const domain_id = administration.onlyDomain(domainOf).id;
       const scope = project === undefined ? domain_id : administration.project(project).id;
       const given = passwordStdin ? await readPassword(io) : undefined;
@@ -37,7 +37,7 @@ const list = command({
   settings: ['data', 'json'],
   required: ['data'],
   run: ({ data, json }, _operands, io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const users = administration.users().map(({ password_hash: _, token_epoch: __, ...user }) => user);
       const names = new Map([
         ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
@@ -62,7 +62,7 @@ const password = command({
   settings: ['data', 'passwordStdin'],
   required: ['data'],
   run: ({ data, passwordStdin }, [user = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const { id } = administration.user(user);
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? randomPassword();
@@ -79,7 +79,7 @@ function changeRole(verb: 'grant' | 'revoke') {
     settings: ['data', 'role', 'project'],
     required: ['data'],
     run: ({ data, role, project }, [name = ''], io) =>
-      withInstallation(data, io, async ({ identity: { administration } }) => {
+      withIdentity(data, io, async ({ administration }) => {
         const user = administration.user(name);
         const scope = project === undefined ? user.domain_id : administration.project(project).id;
         if (verb === 'grant') await administration.grantRole(user.id, scope, role);
@@ -98,7 +98,7 @@ function setEnabled(enabled: boolean) {
     settings: ['data'],
     required: ['data'],
     run: ({ data }, [user = ''], io) =>
-      withInstallation(data, io, async ({ identity: { administration } }) => {
+      withIdentity(data, io, async ({ administration }) => {
         await administration.setUserEnabled(administration.user(user).id, enabled);
         return 0;
       }),
@@ -111,7 +111,7 @@ const remove = command({
   settings: ['data'],
   required: ['data'],
   run: ({ data }, [user = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       await administration.removeUser(administration.user(user).id);
       return 0;
     }),

@@ -6,11 +6,11 @@ import {
   type BatchValue,
   batchKey,
   hostKey,
-  linksKey,
   type LinksValue,
+  linksKey,
+  type SourceValue,
   sourceHostKey,
   sourceKey,
-  type SourceValue,
 } from './keys.ts';
 import type { Page } from './ledger.ts';
 

@@ -2,13 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import { GroupCommit } from '../group.ts';
 import { type Appended, type Batch, type Source, type Store, StoreUnavailable } from '../store.ts';
-import { keysOf, parse, planGroup, type GroupPlan } from './append.ts';
+import { type GroupPlan, keysOf, parse, planGroup } from './append.ts';
 import { CellRows, readSeries, readTotals } from './cells.ts';
 import { addHost, hostsOfProject, renameHost } from './hosts.ts';
-import { linksKey, type LinksValue, partsOf, type SourceValue } from './keys.ts';
+import { type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
 import { Ledger, type Page } from './ledger.ts';
 import { pruneLedger } from './prune.ts';
-import { checkVersion, type ClickHouseOptions, type Connect, dropCellsBefore, openServers } from './schema.ts';
+import { type ClickHouseOptions, type Connect, checkTables, dropCellsBefore, openServers } from './schema.ts';
 import { Refused, type Server } from './server.ts';
 
 export type { ClickHouseOptions } from './schema.ts';
@@ -41,7 +41,7 @@ export function clickhouseStore(
 
   async function available<T>(action: () => Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
-    checked ??= checkVersion(first).catch((error) => {
+    checked ??= checkTables(first, options, connect).catch((error) => {
       checked = null;
       throw error;
     });

@@ -2,7 +2,7 @@
 import { derivedId } from '../ids.ts';
 import type { AddedHost, Host, NewHost, RenamedHost } from '../store.ts';
 import { parse } from './append.ts';
-import { hostKey, hostnameKey, type HostValue, type ProjectValue, partsOf, projectKey } from './keys.ts';
+import { type HostValue, hostKey, hostnameKey, type ProjectValue, partsOf, projectKey } from './keys.ts';
 import type { Ledger, Page } from './ledger.ts';
 
 /** IDs made from a name that may be taken: by a host that was renamed, or by one whose ID a user chose. */
@@ -62,7 +62,10 @@ export async function renameHost(
     if (host.hostname !== hostname) {
       writes.set(hostnameKey(project, host.hostname), '');
       writes.set(name, id);
-      writes.set(hostKey(project, id), JSON.stringify({ hostname, created: host.created } satisfies HostValue));
+      writes.set(
+        hostKey(project, id),
+        JSON.stringify({ hostname, created: host.created } satisfies HostValue),
+      );
     }
     return { result: { kind: 'renamed', host: { ...host, hostname } }, writes };
   });
@@ -71,9 +74,10 @@ export async function renameHost(
 
 export async function hostsOfProject(ledger: Ledger, project: string): Promise<Host[]> {
   const found = await ledger.scan(`host/${encodeURIComponent(project)}/`);
-  return Array.from(found, ([key, value]) => ({ id: partsOf(key)[1] ?? '', ...(JSON.parse(value) as HostValue) })).sort(
-    (a, b) => (a.hostname < b.hostname ? -1 : 1),
-  );
+  return Array.from(found, ([key, value]) => ({
+    id: partsOf(key)[1] ?? '',
+    ...(JSON.parse(value) as HostValue),
+  })).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
 }
 
 function hostAt(page: Page, project: string, id: string): Host | undefined {

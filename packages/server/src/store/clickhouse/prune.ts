@@ -1,6 +1,6 @@
 /** Forgetting: the horizon moves first; then batches of which every event lies before it are forgotten. */
 import { parse } from './append.ts';
-import { type BatchValue, batchKey, linksKey, type LinksValue, partsOf } from './keys.ts';
+import { type BatchValue, batchKey, type LinksValue, linksKey, partsOf } from './keys.ts';
 import type { Head, Ledger, Page } from './ledger.ts';
 
 const DAY_MS = 86_400_000;
@@ -11,7 +11,11 @@ const SWEEP_ROWS_MIN = 10_000;
 /** No event is later than a day after it came, and no attempt takes a day. */
 const ATTEMPT_MS_MAX = 2 * DAY_MS;
 
-export async function pruneLedger(ledger: Ledger, before: number, stop: AbortSignal | undefined): Promise<void> {
+export async function pruneLedger(
+  ledger: Ledger,
+  before: number,
+  stop: AbortSignal | undefined,
+): Promise<void> {
   const moved = await ledger.change([], ({ head }) => {
     const isNew = before > head.horizon;
     const isNewDay = dayOf(before) > dayOf(head.horizon);

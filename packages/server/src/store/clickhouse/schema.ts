@@ -10,6 +10,8 @@ export interface ClickHouseOptions extends Omit<ServerOptions, 'url'> {
   cluster?: string | undefined;
   /** Tables are replicated, by the servers' macros {shard} and {replica}. */
   replicated: boolean;
+  /** Missing tables are made by whoever finds them missing. */
+  mayMigrate?: boolean | undefined;
 }
 
 /** Instead of one over HTTP: an engine inside this process. */
@@ -39,6 +41,9 @@ export async function migrate(options: ClickHouseOptions, connect?: Connect): Pr
     const server = openServer(options, url, options.database, connect);
     await closing(server, () => createTables(server, options, url === options.urls[0]));
   }
+  // Last, because it says that all of them are made.
+  const first = openServer(options, options.urls[0] as string, options.database, connect);
+  await closing(first, () => writeVersion(first));
 }
 
 async function createTables(server: Server, options: ClickHouseOptions, isFirst: boolean): Promise<void> {
@@ -65,7 +70,6 @@ async function createTables(server: Server, options: ClickHouseOptions, isFirst:
       CREATE TABLE IF NOT EXISTS cells AS cells_shard
       ENGINE = Distributed(${cluster}, ${database}, cells_shard, cityHash64(project, host))`);
   }
-  if (isFirst) await writeVersion(server);
 }
 
 function engine(
@@ -97,23 +101,41 @@ async function writeVersion(server: Server): Promise<void> {
   }
 }
 
-/** null: there are no tables yet. */
-export async function readVersion(server: Server): Promise<number | null> {
+/** null: not all tables are made yet. */
+async function readVersion(server: Server): Promise<number | null> {
   const [row] = await server.select<{ value: string }>(
     `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'schema'`,
   );
   return row === undefined || row.value === '' ? null : Number(row.value);
 }
 
-export async function checkVersion(first: Server): Promise<void> {
-  const version = await readVersion(first);
-  if (version !== SCHEMA_VERSION) {
-    throw new StoreUnavailable(
-      version === null
-        ? "the tables are not there: make them with 'wafstat migrate'"
-        : `the tables have version ${version}, but this release works with version ${SCHEMA_VERSION}`,
-    );
+/** Rejects when the tables cannot be worked with. */
+export async function checkTables(
+  first: Server,
+  options: ClickHouseOptions,
+  connect?: Connect,
+): Promise<void> {
+  let version = (await hasLedger(options, connect)) ? await readVersion(first) : null;
+  if (version === null && options.mayMigrate) {
+    await migrate(options, connect);
+    version = await readVersion(first);
   }
+  if (version === SCHEMA_VERSION) return;
+  throw new StoreUnavailable(
+    version === null
+      ? `the database ${options.database} of ClickHouse has no tables: make them with 'wafstat migrate'`
+      : `the tables in ClickHouse have version ${version}, but this release works with version ${SCHEMA_VERSION}`,
+  );
+}
+
+async function hasLedger(options: ClickHouseOptions, connect?: Connect): Promise<boolean> {
+  const outside = openServer(options, options.urls[0] as string, 'default', connect);
+  const rows = await closing(outside, () =>
+    outside.select(`SELECT 1 FROM system.tables WHERE database = {database:String} AND name = 'ledger'`, {
+      database: options.database,
+    }),
+  );
+  return rows.length > 0;
 }
 
 /** Frees what lies before a minute, in whole partitions. */
@@ -130,13 +152,14 @@ export async function dropCellsBefore(
          AND toUInt32(partition) < {partition:UInt32}`,
       { database, table, partition: Math.floor(minute / MINUTES_PER_PARTITION) },
     );
-    for (const { partition } of rows) await server.run(`ALTER TABLE ${table} DROP PARTITION ${Number(partition)}`);
+    for (const { partition } of rows)
+      await server.run(`ALTER TABLE ${table} DROP PARTITION ${Number(partition)}`);
   }
 }
 
-async function closing(server: Server, action: () => Promise<void>): Promise<void> {
+async function closing<T>(server: Server, action: () => Promise<T>): Promise<T> {
   try {
-    await action();
+    return await action();
   } finally {
     await server.close();
   }

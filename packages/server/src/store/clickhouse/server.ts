@@ -1,7 +1,7 @@
 /** One ClickHouse server: statements with values, bounded in time. Whatever fails here is StoreUnavailable. */
 import {
-  ClickHouseLogLevel,
   type ClickHouseClient,
+  ClickHouseLogLevel,
   type ClickHouseSettings,
   createClient,
 } from '@clickhouse/client';
