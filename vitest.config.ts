@@ -1,17 +1,26 @@
 import { defineConfig } from 'vitest/config';
+import { CLICKHOUSE } from './test/clickhouse-server.ts';
+
+const BLACK_BOX = { testTimeout: 300_000, hookTimeout: 120_000 };
+
+/** The tests of what is stored and asked, once more on the other store. */
+const OVER_CLICKHOUSE = {
+  test: {
+    name: 'clickhouse',
+    include: ['api', 'crash', 'exact-counts', 'inventory', 'push', 'retention'].map(
+      (name) => `test/${name}.test.ts`,
+    ),
+    globalSetup: 'test/clickhouse-setup.ts',
+    ...BLACK_BOX,
+  },
+};
 
 export default defineConfig({
   test: {
     projects: [
       { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 60_000 } },
-      {
-        test: {
-          name: 'blackbox',
-          include: ['test/**/*.test.ts'],
-          testTimeout: 300_000,
-          hookTimeout: 120_000,
-        },
-      },
+      { test: { name: 'blackbox', include: ['test/**/*.test.ts'], ...BLACK_BOX } },
+      ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [OVER_CLICKHOUSE] : []),
     ],
   },
 });

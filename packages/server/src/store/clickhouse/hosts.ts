@@ -8,22 +8,26 @@ import type { Ledger, Page } from './ledger.ts';
 /** IDs made from a name that may be taken: by a host that was renamed, or by one whose ID a user chose. */
 const DERIVED_IDS_MAX = 16;
 
-export async function addHost(ledger: Ledger, wanted: NewHost, now: number): Promise<AddedHost> {
+/** `owner`: the host that was seen to have the name. */
+export async function addHost(
+  ledger: Ledger,
+  wanted: NewHost,
+  now: number,
+  owner?: string,
+): Promise<AddedHost> {
   const { project, hostname, limit } = wanted;
   const name = hostnameKey(project, hostname);
-  const named = (await ledger.read([name])).get(name);
   const ids =
     wanted.id === undefined
       ? Array.from({ length: DERIVED_IDS_MAX }, (_, i) => derivedId('host', project, hostname, i))
       : [wanted.id];
-  // A known name is the usual case, and needs nothing but its host.
-  const candidates = named === '' ? ids : [named];
-  const keys = [name, projectKey(project), ...[...ids, ...candidates].map((id) => hostKey(project, id))];
-  const added = await ledger.change<AddedHost | 'look again'>(keys, (page) => {
+  const asked = owner === undefined ? ids : [...ids, owner];
+  const keys = [name, projectKey(project), ...asked.map((id) => hostKey(project, id))];
+  const added = await ledger.change<AddedHost | { owner: string }>(keys, (page) => {
     const nothing = new Map<string, string>();
     const id = page.get(name);
-    // Another process has given the name to a host that was not asked for.
-    if (id !== '' && id !== named && !ids.includes(id)) return { result: 'look again', writes: nothing };
+    // A host with an ID of its own, of which nothing is on the page.
+    if (id !== '' && !asked.includes(id)) return { result: { owner: id }, writes: nothing };
     const known = id === '' ? undefined : hostAt(page, project, id);
     if (known) return { result: { kind: 'exists', host: known }, writes: nothing };
     const taken = wanted.id === undefined ? undefined : hostAt(page, project, wanted.id);
@@ -39,25 +43,25 @@ export async function addHost(ledger: Ledger, wanted: NewHost, now: number): Pro
     ]);
     return { result: { kind: 'added', host }, writes };
   });
-  return added === 'look again' ? addHost(ledger, wanted, now) : added;
+  return 'owner' in added ? addHost(ledger, wanted, now, added.owner) : added;
 }
 
 export async function renameHost(
   ledger: Ledger,
   wanted: { project: string; id: string; hostname: string },
+  owner = wanted.id,
 ): Promise<RenamedHost> {
   const { project, id, hostname } = wanted;
   const name = hostnameKey(project, hostname);
-  const owner = (await ledger.read([name])).get(name);
   const keys = [name, hostKey(project, id), hostKey(project, owner)];
-  const renamed = await ledger.change<RenamedHost | 'look again'>(keys, (page) => {
+  const renamed = await ledger.change<RenamedHost | { owner: string }>(keys, (page) => {
     const writes = new Map<string, string>();
     const host = hostAt(page, project, id);
     if (host === undefined) return { result: { kind: 'unknown' }, writes };
     const ownerId = page.get(name);
     if (ownerId !== '' && ownerId !== id) {
       const other = hostAt(page, project, ownerId);
-      return { result: other ? { kind: 'name_taken', host: other } : 'look again', writes };
+      return { result: other ? { kind: 'name_taken', host: other } : { owner: ownerId }, writes };
     }
     if (host.hostname !== hostname) {
       writes.set(hostnameKey(project, host.hostname), '');
@@ -69,7 +73,7 @@ export async function renameHost(
     }
     return { result: { kind: 'renamed', host: { ...host, hostname } }, writes };
   });
-  return renamed === 'look again' ? renameHost(ledger, wanted) : renamed;
+  return 'owner' in renamed ? renameHost(ledger, wanted, renamed.owner) : renamed;
 }
 
 export async function hostsOfProject(ledger: Ledger, project: string): Promise<Host[]> {

@@ -35,6 +35,13 @@ export interface Page {
 /** Values by key; '' removes. */
 export type Writes = ReadonlyMap<string, string>;
 
+/** What to write, and what to answer when it is written. */
+export interface Decision<T> {
+  result: T;
+  writes: Writes;
+  head?: Head;
+}
+
 const EMPTY_HEAD: Head = { horizon: 0, open: [], recent: [] };
 /** So many others may write before a writer looks whether its own write was done. */
 const RECENT_MAX = 32;
@@ -45,6 +52,8 @@ export class Ledger {
   readonly #server: Server;
   /** Statements of one name exclude each other on the server. */
   readonly #name: string;
+  /** The last change of this process. */
+  #latest: Promise<unknown> = Promise.resolve();
 
   constructor(server: Server, database: string) {
     this.#server = server;
@@ -108,19 +117,21 @@ export class Ledger {
     }
   }
 
-  /** Reads, decides, writes, until nobody has come in between. */
-  async change<T>(
-    keys: Iterable<string>,
-    decide: (page: Page) => { result: T; writes: Writes; head?: Head },
-  ): Promise<T> {
-    const asked = [...keys];
-    let page = await this.read(asked);
+  /** Reads, decides, writes, until nobody has come in between. Changes of one process are made in their order. */
+  change<T>(keys: Iterable<string>, decide: (page: Page) => Decision<T>): Promise<T> {
+    const changed = this.#latest.then(() => this.#change([...keys], decide));
+    this.#latest = changed.catch(() => {});
+    return changed;
+  }
+
+  async #change<T>(keys: readonly string[], decide: (page: Page) => Decision<T>): Promise<T> {
+    let page = await this.read(keys);
     for (;;) {
       const { result, writes, head } = decide(page);
       if (writes.size === 0 && head === undefined) return result;
       const mark = randomBytes(8).toString('hex');
       await this.write(page, head ?? page.head, writes, mark);
-      page = await this.read(asked);
+      page = await this.read(keys);
       if (page.head.recent.includes(mark)) return result;
     }
   }

@@ -59,22 +59,22 @@ export class Server {
         database,
         username: user,
         password,
-        request_timeout: timeout_ms,
+        request_timeout: timeout_ms + 1_000,
         log: { level: ClickHouseLogLevel.OFF },
       });
   }
 
   async select<Row>(sql: string, values: Values = {}, timeout_ms = this.#timeout_ms): Promise<Row[]> {
     const { bindsValues } = await this.dialect();
-    return this.#answer(async () => {
+    return this.#answer(async (abort_signal) => {
       const result = await this.#client.query({
         format: 'JSONEachRow',
         clickhouse_settings: this.#settings(bindsValues, timeout_ms),
-        abort_signal: AbortSignal.timeout(timeout_ms),
+        abort_signal,
         ...this.#statement(sql, values, bindsValues),
       });
       return result.json<Row>();
-    });
+    }, timeout_ms);
   }
 
   /** A statement that changes something. While it runs, no other of the same `name` begins. */
@@ -85,19 +85,20 @@ export class Server {
       ...(name === undefined ? {} : { query_id: name }),
       ...this.#statement(sql, values, bindsValues),
     };
-    await this.#answer(async () => {
+    await this.#answer(async (abort_signal) => {
       // Only `query` sends long values in the body; in the address they would be over its limit.
       if (Object.keys(values).length > 0 && bindsValues) {
-        await (await this.#client.query({ ...request, format: 'JSONEachRow' })).text();
-      } else await this.#client.command(request);
+        await (await this.#client.query({ ...request, abort_signal, format: 'JSONEachRow' })).text();
+      } else await this.#client.command({ ...request, abort_signal });
     });
   }
 
   async insert(table: string, rows: readonly object[]): Promise<void> {
     const { insertSettings } = await this.dialect();
-    await this.#answer(() =>
+    await this.#answer((abort_signal) =>
       this.#client.insert({
         table,
+        abort_signal,
         values: rows,
         format: 'JSONEachRow',
         clickhouse_settings: { ...insertSettings, wait_end_of_query: 1 },
@@ -120,8 +121,9 @@ export class Server {
 
   async #askDialect(): Promise<Dialect> {
     const names = Object.keys(INSERT_SETTINGS).map((name) => `'${name}'`);
-    const [row] = await this.#answer(async () => {
+    const [row] = await this.#answer(async (abort_signal) => {
       const result = await this.#client.query({
+        abort_signal,
         query: `SELECT version() AS version, groupArray(name) AS names
                 FROM system.settings WHERE name IN (${names.join(', ')})`,
         format: 'JSONEachRow',
@@ -151,11 +153,20 @@ export class Server {
     };
   }
 
-  async #answer<T>(action: () => Promise<T>): Promise<T> {
+  async #answer<T>(
+    action: (abort_signal: AbortSignal) => Promise<T>,
+    timeout_ms = this.#timeout_ms,
+  ): Promise<T> {
+    // The client's own time limit is about a silent connection; this one is about the whole statement.
+    const limit = AbortSignal.timeout(timeout_ms);
     try {
-      return await action();
+      return await action(limit);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = limit.aborted
+        ? `no answer within ${timeout_ms / 1_000} s`
+        : error instanceof Error
+          ? error.message
+          : String(error);
       const code = codeOf(error, message);
       if (code === QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING) throw new AlreadyRunning(message);
       if (code !== null) throw new Refused(`ClickHouse at ${this.url} refused: ${message}`, { cause: error });
