@@ -1,5 +1,20 @@
 import { existsSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
+import { CLICKHOUSE } from './test/clickhouse-server.ts';
+
+const BLACK_BOX = { testTimeout: 300_000, hookTimeout: 120_000 };
+
+/** The tests of what is stored and asked, once more on the other store. */
+const OVER_CLICKHOUSE = {
+  test: {
+    name: 'clickhouse',
+    include: ['api', 'crash', 'exact-counts', 'identity-elsewhere', 'inventory', 'push', 'retention'].map(
+      (name) => `test/${name}.test.ts`,
+    ),
+    globalSetup: 'test/clickhouse-setup.ts',
+    ...BLACK_BOX,
+  },
+};
 
 /** 155 packages that take a minute to install: where someone has it, it is tested with; nobody is made to have it. */
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
@@ -13,10 +28,10 @@ export default defineConfig({
           name: 'blackbox',
           include: ['test/**/*.test.ts'],
           exclude: hasKeystone ? [] : ['test/keystone.test.ts'],
-          testTimeout: 300_000,
-          hookTimeout: 120_000,
+          ...BLACK_BOX,
         },
       },
+      ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [OVER_CLICKHOUSE] : []),
     ],
   },
 });

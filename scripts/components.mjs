@@ -7,6 +7,7 @@ export const COMPONENTS = [
   { package: 'curl', probe: ['curl', '--version'] },
   { package: 'chromium', probe: ['test', '-x', '/usr/bin/chromium'] },
   { package: 'python3-keystoneauth1', probe: ['/usr/bin/python3', '-c', 'import keystoneauth1'] },
+  { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
   { package: 'nginx', probe: ['/usr/sbin/nginx', '-v'] },
   {
     package: 'libnginx-mod-http-modsecurity',

@@ -4,7 +4,7 @@ import { createHash, createHmac } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { type Answer, type Api, askToken, Api as Caller, call, login, tokenRequest } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
@@ -411,6 +411,41 @@ test.skipIf(!hasKeystoneauth && process.env.CI !== 'true')(
     expect(JSON.parse(printed)).toEqual({ first: timeline, second: timeline, renewed: true });
   },
 );
+
+// The store of this run is elsewhere too, so there is nothing left to keep in a folder.
+if (inject('clickhouseUrl') !== undefined) {
+  test('a process that keeps neither identity nor numbers needs no data folder', async () => {
+    const args = [
+      'serve',
+      '--listen',
+      '127.0.0.1:0',
+      '--identity-url',
+      keeper.address,
+      '--identity-user',
+      'asker',
+    ];
+    const process = sandbox.start(args, { env: { WAFSTAT_IDENTITY_PASSWORD: password } });
+    const address = (await process.line('wafstat listens on ')).slice('wafstat listens on '.length);
+    const api = await login(address, installation);
+    const body = JSON.stringify({ time: Date.now() });
+    const headers = { 'X-Auth-Token': api.token };
+    const path = `/ingest/v1/${installation.project_id}?format=events&source=stateless`;
+    const pushed = await call(address, path, { method: 'POST', headers, body });
+    expect([pushed.status, JSON.parse(pushed.text).accepted]).toEqual([200, 1]);
+    const seen = await at(keeper, api).get('connections');
+    expect(JSON.parse(seen.text).items).toContainEqual(
+      expect.objectContaining({ name: 'stateless', events: 1 }),
+    );
+  });
+} else {
+  test('a process whose store is in a folder needs that folder', async () => {
+    const args = ['serve', '--identity-url', keeper.address, '--identity-user', 'asker', '--store', 'lmdb'];
+    for (const given of [args, args.slice(0, -2)]) {
+      const { status, stderr } = await sandbox.run(given, { env: { WAFSTAT_IDENTITY_PASSWORD: password } });
+      expect([status, stderr]).toEqual([2, 'wafstat: --data (or WAFSTAT_DATA) is required\n']);
+    }
+  });
+}
 
 describe('when the identity service is away', () => {
   test('what is known goes on for the cache time, then it is a 503; it comes back by itself', async () => {

@@ -1,11 +1,11 @@
 /** A real OpenStack Keystone, from Debian, on loopback and SQLite, in a folder of its own. */
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { type Answer, call } from './api.ts';
 import { eventually } from './process.ts';
+import { freePort } from './web-server.ts';
 
 export class Keystone {
   readonly address: string;
@@ -104,13 +104,4 @@ key_repository = ${folder}/credential
 [identity]
 password_hash_rounds = 4
 `;
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0));
-    });
-  });
 }

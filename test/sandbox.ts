@@ -1,7 +1,9 @@
 /** A data folder of its own and the processes that work on it; nothing of either is left after a test. */
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { inject } from 'vitest';
 import { type Api, login } from './api.ts';
 import { type Ended, Process, type StartOptions } from './process.ts';
 
@@ -28,11 +30,13 @@ export const KEEP_ALL = ['--retention', '3653d'] as const;
 export class Sandbox {
   readonly folder = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
   readonly data = join(this.folder, 'data');
+  /** Empty, or the store that all processes of the sandbox count in. */
+  readonly #store = storeOfRun();
   readonly #started: Process[] = [];
   #files = 0;
 
-  start(args: readonly string[], options?: StartOptions): Process {
-    const started = new Process(args, options);
+  start(args: readonly string[], options: StartOptions = {}): Process {
+    const started = new Process(args, { ...options, env: { ...this.#store, ...options.env } });
     this.#started.push(started);
     return started;
   }
@@ -91,6 +95,17 @@ export class Sandbox {
     await Promise.all(this.#started.map((process) => process.kill()));
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+/** With test/clickhouse-setup.ts, a database of its own there; otherwise the embedded store. */
+function storeOfRun(): Readonly<Record<string, string>> {
+  const url = inject('clickhouseUrl');
+  if (url === undefined) return {};
+  return {
+    WAFSTAT_STORE: 'clickhouse',
+    WAFSTAT_CLICKHOUSE_URL: url,
+    WAFSTAT_CLICKHOUSE_DATABASE: `test_${randomBytes(8).toString('hex')}`,
+  };
 }
 
 const LISTENS = 'wafstat listens on ';

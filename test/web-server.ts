@@ -160,7 +160,7 @@ async function start(program: string, args: string[], folder: string, port: numb
   };
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve) => {
     const server = createServer().listen(0, '127.0.0.1', () => {
       const address = server.address();

@@ -20,6 +20,51 @@ const DAY_MS = 86_400_000;
 
 export const SETTINGS = {
   data: setting('--data <dir>', 'folder that holds everything wafstat stores', text),
+  store: setting(
+    '--store <lmdb|clickhouse>',
+    'where counts are kept: lmdb is a file in the data folder',
+    oneOf('lmdb', 'clickhouse'),
+    'lmdb',
+  ),
+  clickhouseUrl: setting(
+    '--clickhouse-url <urls>',
+    'HTTP addresses of all ClickHouse servers, with commas; the first one keeps the ledger',
+    urls,
+  ),
+  clickhouseInsecureHttp: setting(
+    '--clickhouse-insecure-http',
+    'plain HTTP to ClickHouse beyond loopback: the network between is private',
+    flag,
+  ),
+  clickhouseDatabase: setting('--clickhouse-database <name>', 'database of the tables', sqlName, 'wafstat'),
+  clickhouseUser: setting('--clickhouse-user <name>', 'user of ClickHouse', text, 'default'),
+  clickhousePasswordFile: setting(
+    '--clickhouse-password-file <file>',
+    'file that holds the password of the ClickHouse user, in its first line',
+    file,
+  ),
+  clickhouseCluster: setting(
+    '--clickhouse-cluster <name>',
+    "name of the cluster in the servers' configuration; cells are spread over its shards",
+    sqlName,
+  ),
+  clickhouseReplicated: setting(
+    '--clickhouse-replicated',
+    'make replicated tables, after the macros shard and replica of the servers',
+    flag,
+  ),
+  clickhouseMigrate: setting(
+    '--clickhouse-migrate <auto|never>',
+    "auto makes missing tables; with never 'wafstat migrate' must have made them",
+    oneOf('auto', 'never'),
+    'auto',
+  ),
+  clickhouseTimeout: setting(
+    '--clickhouse-timeout <seconds>',
+    'how long one statement of ClickHouse may take',
+    integer(1, 600),
+    '10',
+  ),
   domain: setting('--domain <name>', 'name of the domain', text, 'default'),
   domainOf: setting('--domain <id or name>', 'domain; can be left out where there is only one', text),
   project: setting('--project <id or name>', 'project, by ID or name', text),
@@ -251,8 +296,18 @@ export function variableOf(name: SettingName): string {
 }
 
 function conflicts(values: Record<string, unknown>): string[] {
-  const { tlsCert, tlsKey, insecureHttp, listen, identityUrl } = values as Partial<Settings<SettingName>>;
+  const { tlsCert, tlsKey, insecureHttp, listen, identityUrl, store, clickhouseUrl, clickhouseInsecureHttp } =
+    values as Partial<Settings<SettingName>>;
   const problems: string[] = [];
+  if (store === 'clickhouse' && clickhouseUrl === undefined)
+    problems.push('--store clickhouse needs --clickhouse-url (or WAFSTAT_CLICKHOUSE_URL)');
+  const open = clickhouseUrl?.find((one) => one.startsWith('http:') && !isLoopback(new URL(one).hostname));
+  if (open !== undefined && !clickhouseInsecureHttp) {
+    problems.push(
+      `--clickhouse-url ${open} sends password and counts in the clear: use https, ` +
+        'or --clickhouse-insecure-http if the network between is private',
+    );
+  }
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key go together');
   if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
@@ -271,7 +326,7 @@ function conflicts(values: Record<string, unknown>): string[] {
 }
 
 export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host);
+  return host === 'localhost' || host === '::1' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
 function setting<T>(flag: string, about: string, parse: (text: string) => T): Omit<Setting<T>, 'default'>;
@@ -422,6 +477,24 @@ function url(value: string): string {
     throw new Error('must be an address like https://waf.example.com');
   }
   return value.replace(/\/+$/, '');
+}
+
+function urls(value: string): string[] {
+  return value.split(',').map((one) => {
+    const address = url(one.trim());
+    if (new URL(address).username || new URL(address).password) {
+      throw new Error('must not hold a user or password: the list of processes shows it to all');
+    }
+    return address;
+  });
+}
+
+/** It stands in statements as it is. */
+function sqlName(value: string): string {
+  if (!/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(value)) {
+    throw new Error('must be a name of letters, digits and _, at most 63');
+  }
+  return value;
 }
 
 function file(path: string): string {

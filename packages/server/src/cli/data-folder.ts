@@ -3,14 +3,13 @@ import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/master-key.ts';
-import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import type { Store } from '../store/store.ts';
 import { type Io, UserError } from './command.ts';
+import { openStore, type StoreSettings } from './store.ts';
 
 export interface Installation {
   identity: Identity;
   store: Store;
-  close(): Promise<void>;
 }
 
 const MASTER_KEY_FILE = 'master.key';
@@ -50,32 +49,32 @@ export async function createDataFolder<T>(
   }
 }
 
-export async function openInstallation(folder: string, world: World): Promise<Installation> {
-  if (!isInitialised(folder)) {
-    throw new UserError(
-      `${folder} is not a wafstat data folder: make one with 'wafstat init --data ${folder}'`,
-    );
-  }
-  const identity = await openIdentity(join(folder, IDENTITY_FILE), masterKey(folder, world), world.now);
-  const store = lmdbStore(join(folder, STATISTICS_FILE), world.now);
-  return {
-    identity,
-    store,
-    async close() {
+/** Opens what a command works on, and closes it whatever comes. */
+export async function withInstallation<T>(
+  folder: string,
+  world: World,
+  settings: StoreSettings,
+  action: (installation: Installation) => Promise<T>,
+): Promise<T> {
+  return withIdentity(folder, world, async (identity) => {
+    const store = await openStore(settings, join(folder, STATISTICS_FILE), world.now);
+    try {
+      return await action({ identity, store });
+    } finally {
       await store.close();
-      await identity.close();
-    },
-  };
+    }
+  });
 }
 
-/** The store alone, for a process whose identity is kept elsewhere. */
+/** The store alone, for a process whose identity is kept elsewhere; without a folder when the store is too. */
 export async function withStore<T>(
-  folder: string,
+  folder: string | null,
   { now }: World,
+  settings: StoreSettings,
   action: (store: Store) => Promise<T>,
 ): Promise<T> {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const store = lmdbStore(join(folder, STATISTICS_FILE), now);
+  if (folder !== null) mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const store = await openStore(settings, join(folder ?? '', STATISTICS_FILE), now);
   try {
     return await action(store);
   } finally {
@@ -83,17 +82,22 @@ export async function withStore<T>(
   }
 }
 
-/** Opens the folder for one command, and closes it whatever comes. */
-export async function withInstallation<T>(
+/** The same for those who count nothing. */
+export async function withIdentity<T>(
   folder: string,
   world: World,
-  action: (installation: Installation) => Promise<T>,
+  action: (identity: Identity) => Promise<T>,
 ): Promise<T> {
-  const installation = await openInstallation(folder, world);
+  if (!isInitialised(folder)) {
+    throw new UserError(
+      `${folder} is not a wafstat data folder: make one with 'wafstat init --data ${folder}'`,
+    );
+  }
+  const identity = await openIdentity(join(folder, IDENTITY_FILE), masterKey(folder, world), world.now);
   try {
-    return await action(installation);
+    return await action(identity);
   } finally {
-    await installation.close();
+    await identity.close();
   }
 }
 

@@ -31,7 +31,7 @@ export const demoCommand = command({
   required: ['data'],
   async run({ data, ...settings }, _operands, io) {
     if (!isInitialised(data)) await initialise(data, NAMES, randomPassword(), io);
-    return withInstallation(data, io, async (installation) => {
+    return withInstallation(data, io, { store: 'lmdb' }, async (installation) => {
       const traffic = await sampleTraffic(installation, io);
       await traffic.fill();
       const server = await startServer(

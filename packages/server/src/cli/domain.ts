@@ -1,5 +1,5 @@
 import { command, printLine } from './command.ts';
-import { withInstallation } from './data-folder.ts';
+import { withIdentity } from './data-folder.ts';
 import { printList } from './list.ts';
 
 const add = command({
@@ -8,7 +8,7 @@ const add = command({
   settings: ['data', 'json'],
   required: ['data'],
   run: ({ data, json }, [name = ''], io) =>
-    withInstallation(data, io, async ({ identity }) => {
+    withIdentity(data, io, async (identity) => {
       const domain = await identity.administration.addDomain(name);
       printLine(io.stdout, json ? JSON.stringify(domain) : `domain ${domain.name} has the ID ${domain.id}`);
       return 0;
@@ -21,7 +21,7 @@ const list = command({
   settings: ['data', 'json'],
   required: ['data'],
   run: ({ data, json }, _operands, io) =>
-    withInstallation(data, io, async ({ identity }) =>
+    withIdentity(data, io, async (identity) =>
       printList(io, json, identity.administration.domains(), ({ id, name, enabled }) => [
         id,
         name,
@@ -39,7 +39,7 @@ function setEnabled(enabled: boolean) {
     settings: ['data'],
     required: ['data'],
     run: ({ data }, [domain = ''], io) =>
-      withInstallation(data, io, async ({ identity: { administration } }) => {
+      withIdentity(data, io, async ({ administration }) => {
         await administration.setDomainEnabled(administration.domain(domain).id, enabled);
         return 0;
       }),
@@ -52,7 +52,7 @@ const remove = command({
   settings: ['data'],
   required: ['data'],
   run: ({ data }, [domain = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       await administration.removeDomain(administration.domain(domain).id);
       return 0;
     }),

@@ -6,6 +6,7 @@ import { command, type Io, printLine } from './command.ts';
 import { withInstallation } from './data-folder.ts';
 import { logSource, SOURCE_SETTINGS } from './ingest.ts';
 import { IngestSummary } from './ingest-summary.ts';
+import { STORE_SETTINGS } from './store.ts';
 
 /** A line is visible in queries within a second of being written: this, a commit, and room to spare. */
 const LOOK_MS = 200;
@@ -15,10 +16,10 @@ const RETRY_MS = 2_000;
 export const followCommand = command({
   name: 'follow <file...>',
   about: 'count the lines of log files as they are written, through rotation and restarts',
-  settings: ['data', ...SOURCE_SETTINGS],
+  settings: ['data', ...SOURCE_SETTINGS, ...STORE_SETTINGS],
   required: ['data', 'project'],
   run: ({ data, ...settings }, files, io) =>
-    withInstallation(data, io, async (installation) => {
+    withInstallation(data, io, settings, async (installation) => {
       const { ingest, pipeline } = logSource(installation, settings, io);
       const summary = new IngestSummary(io);
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);

@@ -2,6 +2,7 @@ import { normalHostname } from '../ingest/hostname.ts';
 import { command, printLine, UserError } from './command.ts';
 import { withInstallation } from './data-folder.ts';
 import { printList } from './list.ts';
+import { STORE_SETTINGS } from './store.ts';
 
 /** Hosts that a person adds are not attacker input; this only keeps a script's mistake from filling the store. */
 const HOSTS_MAX = 100_000;
@@ -9,10 +10,10 @@ const HOSTS_MAX = 100_000;
 const add = command({
   name: 'host add <hostname>',
   about: 'register a host of the project',
-  settings: ['data', 'project', 'id', 'json'],
+  settings: ['data', 'project', 'id', 'json', ...STORE_SETTINGS],
   required: ['data', 'project'],
-  run: ({ data, project, id, json }, [given = ''], io) =>
-    withInstallation(data, io, async ({ identity, store }) => {
+  run: ({ data, project, id, json, ...where }, [given = ''], io) =>
+    withInstallation(data, io, where, async ({ identity, store }) => {
       const hostname = normalHostname(given);
       if (given.includes('://')) throw new UserError(`'${given}' is an address: give the host name alone`);
       if (hostname === null) throw new UserError(`'${given}' is not a host name`);
@@ -34,10 +35,10 @@ const add = command({
 const list = command({
   name: 'host list',
   about: 'list the hosts of the project',
-  settings: ['data', 'project', 'json'],
+  settings: ['data', 'project', 'json', ...STORE_SETTINGS],
   required: ['data', 'project'],
-  run: ({ data, project, json }, _operands, io) =>
-    withInstallation(data, io, async ({ identity, store }) => {
+  run: ({ data, project, json, ...where }, _operands, io) =>
+    withInstallation(data, io, where, async ({ identity, store }) => {
       const hosts = await store.hosts(identity.administration.project(project).id);
       return printList(io, json, hosts, ({ id, hostname }) => [id, hostname]);
     }),

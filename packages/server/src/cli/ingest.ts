@@ -8,6 +8,7 @@ import { command, type Io, UserError } from './command.ts';
 import { type Installation, withInstallation } from './data-folder.ts';
 import { IngestSummary } from './ingest-summary.ts';
 import { progressBar } from './progress-bar.ts';
+import { STORE_SETTINGS } from './store.ts';
 
 /** Settings of a log source, the same however its lines come in. */
 export const SOURCE_SETTINGS = [
@@ -29,11 +30,11 @@ export const ingestCommand = command({
   name: 'ingest <file...>',
   about:
     "count the log lines of files (plain or gzip), or of standard input for '-'; what was counted before is left out",
-  settings: ['data', ...SOURCE_SETTINGS],
+  settings: ['data', ...SOURCE_SETTINGS, ...STORE_SETTINGS],
   required: ['data', 'project'],
   async run({ data, ...settings }, files, io) {
     for (const file of files) await checkReadable(file);
-    return withInstallation(data, io, async (installation) => {
+    return withInstallation(data, io, settings, async (installation) => {
       const { ingest, pipeline } = logSource(installation, settings, io);
       const summary = new IngestSummary(io);
       for (const file of files) await ingestOne(file, ingest, installation.store, pipeline, summary, io);

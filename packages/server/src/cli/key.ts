@@ -2,7 +2,7 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { KeyLimitError } from '../identity/administration.ts';
 import { keyFileCsv } from '../identity/key-file.ts';
 import { command, printLine, UserError } from './command.ts';
-import { withInstallation } from './data-folder.ts';
+import { withIdentity } from './data-folder.ts';
 import { printList } from './list.ts';
 
 const add = command({
@@ -11,7 +11,7 @@ const add = command({
   settings: ['data', 'userOf', 'description', 'csv', 'json'],
   required: ['data', 'userOf'],
   run: ({ data, userOf, description, csv, json }, _operands, io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const user = administration.user(userOf);
       // Opened first: a key whose file cannot be written would be a secret that nobody has.
       const file = csv === undefined ? null : createFile(csv);
@@ -40,7 +40,7 @@ const list = command({
   settings: ['data', 'userOf', 'json'],
   required: ['data', 'userOf'],
   run: ({ data, userOf, json }, _operands, io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const keys = administration.keysOf(administration.user(userOf).id);
       return printList(io, json, keys, ({ access, status, description }) => [access, status, description]);
     }),
@@ -53,7 +53,7 @@ function setStatus(status: 'active' | 'inactive') {
     settings: ['data'],
     required: ['data'],
     run: ({ data }, [access = ''], io) =>
-      withInstallation(data, io, async ({ identity }) => {
+      withIdentity(data, io, async (identity) => {
         await identity.administration.changeKey(access, { status });
         return 0;
       }),
@@ -66,7 +66,7 @@ const remove = command({
   settings: ['data'],
   required: ['data'],
   run: ({ data }, [access = ''], io) =>
-    withInstallation(data, io, async ({ identity }) => {
+    withIdentity(data, io, async (identity) => {
       await identity.administration.removeKey(access);
       return 0;
     }),

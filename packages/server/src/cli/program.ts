@@ -18,6 +18,7 @@ import { hostCommands } from './host.ts';
 import { ingestCommand } from './ingest.ts';
 import { initCommand } from './init.ts';
 import { keyCommands } from './key.ts';
+import { migrateCommand } from './migrate.ts';
 import { projectCommands } from './project.ts';
 import { serveCommand } from './serve.ts';
 import { sourceCommands } from './source.ts';
@@ -40,6 +41,7 @@ const COMMANDS: readonly Command[] = [
   timelineCommand,
   typesCommand,
   configureCommand,
+  migrateCommand,
 ];
 
 /** Of the package, read where it stands beside the compiled code. */

@@ -1,5 +1,5 @@
 import { command, printLine } from './command.ts';
-import { withInstallation } from './data-folder.ts';
+import { withIdentity } from './data-folder.ts';
 import { printList } from './list.ts';
 
 const add = command({
@@ -8,7 +8,7 @@ const add = command({
   settings: ['data', 'domainOf', 'json'],
   required: ['data'],
   run: ({ data, domainOf, json }, [name = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const project = await administration.addProject(administration.onlyDomain(domainOf).id, name);
       printLine(
         io.stdout,
@@ -24,7 +24,7 @@ const list = command({
   settings: ['data', 'json'],
   required: ['data'],
   run: ({ data, json }, _operands, io) =>
-    withInstallation(data, io, async ({ identity }) =>
+    withIdentity(data, io, async (identity) =>
       printList(io, json, identity.administration.projects(), ({ id, name, enabled }) => [
         id,
         name,
@@ -43,7 +43,7 @@ function setEnabled(enabled: boolean) {
     settings: ['data'],
     required: ['data'],
     run: ({ data }, [project = ''], io) =>
-      withInstallation(data, io, async ({ identity: { administration } }) => {
+      withIdentity(data, io, async ({ administration }) => {
         await administration.setProjectEnabled(administration.project(project).id, enabled);
         return 0;
       }),
@@ -56,7 +56,7 @@ const remove = command({
   settings: ['data'],
   required: ['data'],
   run: ({ data }, [project = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       await administration.removeProject(administration.project(project).id);
       return 0;
     }),

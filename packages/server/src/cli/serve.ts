@@ -2,7 +2,7 @@ import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { createSecureContext } from 'node:tls';
-import type { SettingName, Settings } from '../config.ts';
+import { type Origin, type SettingName, type Settings, SettingsError, variableOf } from '../config.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import { retainFor } from '../store/retention.ts';
@@ -11,6 +11,7 @@ import { command, type Io, UserError } from './command.ts';
 import { isInitialised, withInstallation, withStore } from './data-folder.ts';
 import { firstCheck, IDENTITY_SETTINGS, identityProblems, remoteIdentity } from './identity-elsewhere.ts';
 import { initialise, printMade } from './init.ts';
+import { STORE_SETTINGS } from './store.ts';
 import { reloadCertificate } from './tls.ts';
 import { printListening, runWorkers } from './workers.ts';
 
@@ -50,23 +51,44 @@ interface Served {
 export const serveCommand = command({
   name: 'serve',
   about: 'answer queries; makes the data folder if there is none',
-  settings: ['data', 'workers', ...IDENTITY_SETTINGS, ...SERVE_SETTINGS],
-  required: ['data'],
-  check: identityProblems,
+  settings: ['data', 'workers', ...IDENTITY_SETTINGS, ...SERVE_SETTINGS, ...STORE_SETTINGS],
+  required: [],
+  check: (origin, io) => [...folderProblems(origin), ...identityProblems(origin, io)],
   async run({ data, workers, ...settings }, _operands, io) {
     const remote = remoteIdentity(settings, io);
     if (cluster.isPrimary) {
-      if (!remote && !isInitialised(data)) {
+      if (!remote && !isInitialised(needed(data))) {
         const names = { domain: 'default', project: 'default', user: 'admin' };
-        printMade(io, await initialise(data, names, undefined, io));
+        printMade(io, await initialise(needed(data), names, undefined, io));
       }
       if (workers > 1) return runWorkers(workers, io);
     }
-    if (!remote) return withInstallation(data, io, (installation) => serve(installation, settings, io));
+    if (!remote) {
+      return withInstallation(needed(data), io, settings, (installation) =>
+        serve(installation, settings, io),
+      );
+    }
     const missing = await firstCheck(remote);
-    return withStore(data, io, (store) => serve({ identity: remote, store }, settings, io, missing));
+    const folder = settings.store === 'lmdb' ? needed(data) : null;
+    return withStore(folder, io, settings, (store) =>
+      serve({ identity: remote, store }, settings, io, missing),
+    );
   },
 });
+
+const FOLDER_REQUIRED = `--data (or ${variableOf('data')}) is required`;
+
+/** Identity of its own is in the folder, and so are the numbers unless another store is named. */
+function folderProblems(origin: Origin): string[] {
+  const elsewhere = origin('identityUrl') !== undefined && origin('store') !== undefined;
+  return origin('data') === undefined && !elsewhere ? [FOLDER_REQUIRED] : [];
+}
+
+/** The store that was named may have been the one in the folder. */
+function needed(data: string | undefined): string {
+  if (data === undefined) throw new SettingsError([FOLDER_REQUIRED]);
+  return data;
+}
 
 /** Until it is told to stop. */
 async function serve(served: Served, settings: ServeSettings, io: Io, warning: string | null = null) {

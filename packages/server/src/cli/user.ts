@@ -1,6 +1,6 @@
 import { SYSTEM_ROLE } from '../identity/records.ts';
 import { command, printLine, UserError } from './command.ts';
-import { withInstallation } from './data-folder.ts';
+import { withIdentity } from './data-folder.ts';
 import { randomPassword, readPassword } from './init.ts';
 import { printList } from './list.ts';
 
@@ -10,7 +10,7 @@ const add = command({
   settings: ['data', 'domainOf', 'access', 'role', 'project', 'passwordStdin', 'json'],
   required: ['data'],
   run: ({ data, domainOf, access, role, project, passwordStdin, json }, [name = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const domain_id = administration.onlyDomain(domainOf).id;
       const scope = project === undefined ? domain_id : administration.project(project).id;
       if (role === SYSTEM_ROLE) checkHasNoProject(project);
@@ -39,7 +39,7 @@ const list = command({
   settings: ['data', 'json'],
   required: ['data'],
   run: ({ data, json }, _operands, io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const users = administration.users().map(({ password_hash: _, token_epoch: __, ...user }) => user);
       const names = new Map([
         ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
@@ -67,7 +67,7 @@ const password = command({
   settings: ['data', 'passwordStdin'],
   required: ['data'],
   run: ({ data, passwordStdin }, [user = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       const { id } = administration.user(user);
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? randomPassword();
@@ -84,7 +84,7 @@ function changeRole(verb: 'grant' | 'revoke') {
     settings: ['data', 'role', 'project'],
     required: ['data'],
     run: ({ data, role, project }, [name = ''], io) =>
-      withInstallation(data, io, async ({ identity: { administration } }) => {
+      withIdentity(data, io, async ({ administration }) => {
         const user = administration.user(name);
         if (role === SYSTEM_ROLE) {
           checkHasNoProject(project);
@@ -108,7 +108,7 @@ function setEnabled(enabled: boolean) {
     settings: ['data'],
     required: ['data'],
     run: ({ data }, [user = ''], io) =>
-      withInstallation(data, io, async ({ identity: { administration } }) => {
+      withIdentity(data, io, async ({ administration }) => {
         await administration.setUserEnabled(administration.user(user).id, enabled);
         return 0;
       }),
@@ -121,7 +121,7 @@ const remove = command({
   settings: ['data'],
   required: ['data'],
   run: ({ data }, [user = ''], io) =>
-    withInstallation(data, io, async ({ identity: { administration } }) => {
+    withIdentity(data, io, async ({ administration }) => {
       await administration.removeUser(administration.user(user).id);
       return 0;
     }),

@@ -52,7 +52,12 @@ const edges = fc.oneof(
 );
 const question = fc.record({ hosts: hostSet, edges });
 
-export function storeConformance(name: string, create: (now: () => number) => Promise<StoreUnderTest>): void {
+/** `share`: how many of the random cases are tried, for stores that take long. */
+export function storeConformance(
+  name: string,
+  create: (now: () => number) => Promise<StoreUnderTest>,
+  share = 1,
+): void {
   describe(`${name} keeps the contract of a store`, () => {
     const opened: StoreUnderTest[] = [];
     async function fresh(): Promise<StoreUnderTest> {
@@ -84,7 +89,7 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
             await expectSameAnswers(store, oracle, project, ids, questions);
           },
         ),
-        { numRuns: 150 },
+        { numRuns: Math.ceil(150 * share) },
       );
     });
 
@@ -110,7 +115,7 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
             expect(await ask(other, otherIds)).toEqual(await ask(one, oneIds));
           },
         ),
-        { numRuns: 40 },
+        { numRuns: Math.ceil(40 * share) },
       );
     });
 
@@ -131,6 +136,7 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
           const series = await store.series({ project: 'p', hosts, edges: [a, b, c] });
           expect(sum(series.attacks)).toBe(sum(whole));
         }),
+        { numRuns: Math.ceil(100 * share) },
       );
     });
 
@@ -339,7 +345,7 @@ export function storeConformance(name: string, create: (now: () => number) => Pr
         await oracle.prune(before);
         await fc.assert(
           fc.asyncProperty(question, (asked) => expectSameAnswers(store, oracle, 'p', ids, [asked])),
-          { numRuns: 50 },
+          { numRuns: Math.ceil(50 * share) },
         );
       }
       const late = batch('p', ids, [drawnAt(NOW - 30_002), drawnAt(NOW - 30_001)]);
@@ -376,8 +382,9 @@ function linked(store: Store) {
 export function durableStoreConformance(
   name: string,
   create: (now: () => number) => Promise<DurableStoreUnderTest>,
+  share = 1,
 ): void {
-  storeConformance(name, create);
+  storeConformance(name, create, share);
   describe(`${name} is durable`, () => {
     test('opening again changes nothing', async () => {
       const { store, reopen, destroy } = await create(() => NOW);

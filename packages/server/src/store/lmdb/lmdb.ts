@@ -1,6 +1,7 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
 import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, commit } from '../../lmdb-commit.ts';
+import { GroupCommit } from '../group.ts';
 import { derivedId } from '../ids.ts';
 import {
   type AddedHost,
@@ -15,7 +16,6 @@ import {
 } from '../store.ts';
 import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
 import { accumulate } from './cells.ts';
-import { GroupCommit } from './group.ts';
 import { planChunks } from './levels.ts';
 import { pruneSteps } from './prune.ts';
 import { cellsKey, type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';

@@ -12,12 +12,19 @@ interface Waiting<Item, Result> {
 export class GroupCommit<Item, Result> {
   readonly #weigh: (item: Item) => number;
   readonly #commit: (items: readonly Item[]) => Promise<Result[]>;
+  readonly #isForAll: (error: unknown) => boolean;
   #waiting: Waiting<Item, Result>[] = [];
   #running: Promise<void> | null = null;
 
-  constructor(weigh: (item: Item) => number, commit: (items: readonly Item[]) => Promise<Result[]>) {
+  /** `isForAll`: errors that no item of the group is the cause of, so that to try them one by one is of no use. */
+  constructor(
+    weigh: (item: Item) => number,
+    commit: (items: readonly Item[]) => Promise<Result[]>,
+    isForAll: (error: unknown) => boolean = () => false,
+  ) {
     this.#weigh = weigh;
     this.#commit = commit;
+    this.#isForAll = isForAll;
   }
 
   add(item: Item): Promise<Result> {
@@ -55,7 +62,7 @@ export class GroupCommit<Item, Result> {
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as Result);
     } catch (error) {
       // One item that cannot be written must not take the others with it.
-      if (group.length === 1) group[0]?.reject(error);
+      if (group.length === 1 || this.#isForAll(error)) for (const { reject } of group) reject(error);
       else for (const one of group) await this.#commitGroup([one]);
     }
   }

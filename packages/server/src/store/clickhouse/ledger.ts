@@ -1,0 +1,152 @@
+/**
+ * The ledger: a table of keys and values that changes by compare-and-set. One statement at a time may write to it, it
+ * writes only if nobody has written since its writer looked, and all its rows become visible at once. With that, and
+ * nothing else of the server, everything is counted exactly once (docs/decisions/0014).
+ */
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AlreadyRunning, type Server } from './server.ts';
+
+/** An attempt to count something. Its cells count from the moment it is no longer in this list. */
+export interface OpenAttempt {
+  attempt: number;
+  token: string;
+  /** Milliseconds since the epoch. */
+  opened: number;
+}
+
+export interface Head {
+  /** Events from before this moment do not count. */
+  horizon: number;
+  open: readonly OpenAttempt[];
+  /** Marks of the latest writes, by which a writer knows its own. */
+  recent: readonly string[];
+}
+
+/** What stood in the ledger at one moment. */
+export interface Page {
+  /** How often the ledger had been written. */
+  version: number;
+  head: Head;
+  /** '' when there is none: a value is never empty. */
+  get(key: string): string;
+}
+
+/** Values by key; '' removes. */
+export type Writes = ReadonlyMap<string, string>;
+
+/** What to write, and what to answer when it is written. */
+export interface Decision<T> {
+  result: T;
+  writes: Writes;
+  head?: Head;
+}
+
+const EMPTY_HEAD: Head = { horizon: 0, open: [], recent: [] };
+/** So many others may write before a writer looks whether its own write was done. */
+const RECENT_MAX = 32;
+/** How long to wait while another process writes, which takes some milliseconds. */
+const TURN_MS_MAX = 20;
+
+export class Ledger {
+  readonly #server: Server;
+  /** Statements of one name exclude each other on the server. */
+  readonly #name: string;
+  /** The last change of this process. */
+  #latest: Promise<unknown> = Promise.resolve();
+
+  constructor(server: Server, database: string) {
+    this.#server = server;
+    this.#name = `wafstat-ledger-${database}`;
+  }
+
+  async read(keys: Iterable<string>, timeout_ms?: number): Promise<Page> {
+    const rows = await this.#server.select<{ key: string; latest: string; value: string }>(
+      `SELECT key, max(version) AS latest, argMax(value, version) AS value
+       FROM ledger WHERE key IN (SELECT arrayJoin({keys:Array(String)})) GROUP BY key`,
+      { keys: [...new Set(['head', ...keys])] },
+      timeout_ms,
+    );
+    const values = new Map(rows.map(({ key, value }) => [key, value]));
+    const head = values.get('head');
+    return {
+      version: Number(rows.find(({ key }) => key === 'head')?.latest ?? 0),
+      head: head === undefined ? EMPTY_HEAD : JSON.parse(head),
+      get: (key) => values.get(key) ?? '',
+    };
+  }
+
+  /** All keys that begin so, with their values; removed ones are left out. */
+  async scan(prefix: string): Promise<Map<string, string>> {
+    const rows = await this.#server.select<{ key: string; value: string }>(
+      `SELECT key, argMax(value, version) AS value FROM ledger
+       WHERE key >= {first:String} AND key < {behind:String} GROUP BY key HAVING value != ''`,
+      // Prefixes end in '/', which '0' follows.
+      { first: prefix, behind: `${prefix.slice(0, -1)}0` },
+    );
+    return new Map(rows.map(({ key, value }) => [key, value]));
+  }
+
+  /**
+   * Writes if the ledger still is as `page` says. When it resolves, that has been done or not, which reading again
+   * tells: a page behind it has the `mark`. When it rejects, it may even be done later, unless somebody else writes.
+   */
+  async write(page: Page, head: Head, writes: Writes, mark = randomBytes(8).toString('hex')): Promise<void> {
+    const recent = [mark, ...page.head.recent].slice(0, RECENT_MAX);
+    const entries = [['head', JSON.stringify({ ...head, recent })] as const, ...writes];
+    const values = {
+      version: page.version + 1,
+      keys: entries.map(([key]) => key),
+      contents: entries.map(([, value]) => value),
+    };
+    for (;;) {
+      try {
+        return await this.#server.run(
+          `INSERT INTO ledger (key, version, value, written)
+           SELECT key, {version:UInt64}, value, now()
+           FROM (SELECT {keys:Array(String)} AS keys, {contents:Array(String)} AS contents)
+           ARRAY JOIN keys AS key, contents AS value
+           WHERE (SELECT max(version) FROM ledger WHERE key = 'head') + 1 = {version:UInt64}`,
+          values,
+          this.#name,
+        );
+      } catch (error) {
+        if (!(error instanceof AlreadyRunning)) throw error;
+        await sleep(1 + Math.random() * TURN_MS_MAX);
+      }
+    }
+  }
+
+  /** Reads, decides, writes, until nobody has come in between. Changes of one process are made in their order. */
+  change<T>(keys: Iterable<string>, decide: (page: Page) => Decision<T>): Promise<T> {
+    const changed = this.#latest.then(() => this.#change([...keys], decide));
+    this.#latest = changed.catch(() => {});
+    return changed;
+  }
+
+  async #change<T>(keys: readonly string[], decide: (page: Page) => Decision<T>): Promise<T> {
+    let page = await this.read(keys);
+    for (;;) {
+      const { result, writes, head } = decide(page);
+      if (writes.size === 0 && head === undefined) return result;
+      const mark = randomBytes(8).toString('hex');
+      await this.write(page, head ?? page.head, writes, mark);
+      page = await this.read(keys);
+      if (page.head.recent.includes(mark)) return result;
+    }
+  }
+
+  /** Removes from the table what the ledger has forgotten for a day; less than `rows_min` is left for later. */
+  async sweep(rows_min: number): Promise<void> {
+    const [row] = await this.#server.select<{ forgotten: string }>(
+      `SELECT count() AS forgotten FROM ledger WHERE value = '' AND written < now() - 86400`,
+    );
+    if (Number(row?.forgotten ?? 0) < rows_min) return;
+    // By key: to remove only the empty rows could bring back older ones that are not merged yet.
+    await this.#server.run(
+      `ALTER TABLE ledger DELETE WHERE key IN (
+         SELECT key FROM ledger GROUP BY key
+         HAVING argMax(value, version) = '' AND max(written) < now() - 86400)`,
+    );
+  }
+}

@@ -1,0 +1,166 @@
+/** The tables, and how they are made. docs/storage.md describes them in prose. */
+import type { ClickHouseClient } from '@clickhouse/client';
+import { StoreUnavailable } from '../store.ts';
+import { Server, type ServerOptions } from './server.ts';
+
+export interface ClickHouseOptions extends Omit<ServerOptions, 'url'> {
+  /** Every server of the cluster, or the one that there is. The first keeps the ledger. */
+  urls: readonly string[];
+  /** Name of the cluster in the servers' configuration; undefined for a single server. */
+  cluster?: string | undefined;
+  /** Tables are replicated, by the servers' macros {shard} and {replica}. */
+  replicated: boolean;
+  /** Missing tables are made by whoever finds them missing. */
+  mayMigrate?: boolean | undefined;
+}
+
+/** Instead of one over HTTP: an engine inside this process. */
+export type Connect = (url: string, database: string) => ClickHouseClient;
+
+/** Raised when tables can no longer be used as they are; a step is added to `migrate` then. */
+const SCHEMA_VERSION = 1;
+
+/** Keys of few rows each: a lookup reads one granule for each key. */
+const LEDGER_ROWS_PER_MARK = 256;
+/** Weeks: few enough parts for an insert of old logs, and space is freed at most a week late. */
+const MINUTES_PER_PARTITION = 7 * 1_440;
+
+export function openServers(options: ClickHouseOptions, connect?: Connect): Server[] {
+  return options.urls.map((url) => openServer(options, url, options.database, connect));
+}
+
+function openServer(options: ClickHouseOptions, url: string, database: string, connect?: Connect): Server {
+  return new Server({ ...options, url, database }, connect?.(url, database));
+}
+
+/** Makes what is not there. Can be run at any time, by several processes at once. */
+export async function migrate(options: ClickHouseOptions, connect?: Connect): Promise<void> {
+  for (const url of options.urls) {
+    const outside = openServer(options, url, 'default', connect);
+    await closing(outside, () => outside.run(`CREATE DATABASE IF NOT EXISTS ${options.database}`));
+    const server = openServer(options, url, options.database, connect);
+    await closing(server, () => createTables(server, options, url === options.urls[0]));
+  }
+  // Last, because it says that all of them are made.
+  const first = openServer(options, options.urls[0] as string, options.database, connect);
+  await closing(first, () => writeVersion(first));
+}
+
+async function createTables(server: Server, options: ClickHouseOptions, isFirst: boolean): Promise<void> {
+  const { cluster, database } = options;
+  const settings = await mergeTreeSettings(server);
+  // Replicas of the ledger are copies to fall back on; it is the first server that is asked.
+  if (isFirst || options.replicated) {
+    await server.run(`
+      CREATE TABLE IF NOT EXISTS ledger (key String, version UInt64, value String, written DateTime)
+      ENGINE = ${engine('ReplacingMergeTree', options, 'ledger', '', 'version')} ORDER BY key
+      SETTINGS index_granularity = ${LEDGER_ROWS_PER_MARK}${settings}`);
+  }
+  const local = cluster === undefined ? 'cells' : 'cells_shard';
+  await server.run(`
+    CREATE TABLE IF NOT EXISTS ${local} (
+      project String, host String, minute UInt32, attempt UInt64,
+      requests UInt64, attacks UInt64, categories Array(UInt64),
+      at Array(UInt16), kind Array(UInt8), count Array(UInt64)
+    ) ENGINE = ${engine('MergeTree', options, local, '/{shard}')}
+    PARTITION BY intDiv(minute, ${MINUTES_PER_PARTITION}) ORDER BY (project, host, minute, attempt)
+    SETTINGS index_granularity = 8192${settings}`);
+  if (cluster !== undefined) {
+    await server.run(`
+      CREATE TABLE IF NOT EXISTS cells AS cells_shard
+      ENGINE = Distributed(${cluster}, ${database}, cells_shard, cityHash64(project, host))`);
+  }
+}
+
+function engine(
+  name: string,
+  { replicated, database }: ClickHouseOptions,
+  table: string,
+  shard: string,
+  ...more: string[]
+): string {
+  if (!replicated) return `${name}(${more.join(', ')})`;
+  return `Replicated${name}(${[`'/wafstat/${database}/${table}${shard}'`, "'{replica}'", ...more].join(', ')})`;
+}
+
+/** An insert that was answered survives a power cut, where the server can promise that (20.10 and later). */
+async function mergeTreeSettings(server: Server): Promise<string> {
+  const rows = await server.select<{ name: string }>(
+    `SELECT name FROM system.merge_tree_settings WHERE name IN ('fsync_after_insert', 'fsync_part_directory')`,
+  );
+  return rows.map(({ name }) => `, ${name} = 1`).join('');
+}
+
+async function writeVersion(server: Server): Promise<void> {
+  if ((await readVersion(server)) === null) {
+    await server.run(
+      `INSERT INTO ledger (key, version, value, written)
+       SELECT 'schema', 1, toString({version:UInt64}), now()`,
+      { version: SCHEMA_VERSION },
+    );
+  }
+}
+
+/** null: not all tables are made yet. */
+async function readVersion(server: Server): Promise<number | null> {
+  const [row] = await server.select<{ value: string }>(
+    `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'schema'`,
+  );
+  return row === undefined || row.value === '' ? null : Number(row.value);
+}
+
+/** Rejects when the tables cannot be worked with. */
+export async function checkTables(
+  first: Server,
+  options: ClickHouseOptions,
+  connect?: Connect,
+): Promise<void> {
+  let version = (await hasLedger(options, connect)) ? await readVersion(first) : null;
+  if (version === null && options.mayMigrate) {
+    await migrate(options, connect);
+    version = await readVersion(first);
+  }
+  if (version === SCHEMA_VERSION) return;
+  throw new StoreUnavailable(
+    version === null
+      ? `the database ${options.database} of ClickHouse has no tables: make them with 'wafstat migrate'`
+      : `the tables in ClickHouse have version ${version}, but this release works with version ${SCHEMA_VERSION}`,
+  );
+}
+
+async function hasLedger(options: ClickHouseOptions, connect?: Connect): Promise<boolean> {
+  const outside = openServer(options, options.urls[0] as string, 'default', connect);
+  const rows = await closing(outside, () =>
+    outside.select(`SELECT 1 FROM system.tables WHERE database = {database:String} AND name = 'ledger'`, {
+      database: options.database,
+    }),
+  );
+  return rows.length > 0;
+}
+
+/** Frees what lies before a minute, in whole partitions. */
+export async function dropCellsBefore(
+  servers: readonly Server[],
+  { cluster, database }: ClickHouseOptions,
+  minute: number,
+): Promise<void> {
+  const table = cluster === undefined ? 'cells' : 'cells_shard';
+  for (const server of servers) {
+    const rows = await server.select<{ partition: string }>(
+      `SELECT DISTINCT partition FROM system.parts
+       WHERE database = {database:String} AND table = {table:String} AND active
+         AND toUInt32(partition) < {partition:UInt32}`,
+      { database, table, partition: Math.floor(minute / MINUTES_PER_PARTITION) },
+    );
+    for (const { partition } of rows)
+      await server.run(`ALTER TABLE ${table} DROP PARTITION ${Number(partition)}`);
+  }
+}
+
+async function closing<T>(server: Server, action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } finally {
+    await server.close();
+  }
+}

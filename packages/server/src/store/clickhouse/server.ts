@@ -1,0 +1,183 @@
+/** One ClickHouse server: statements with values, bounded in time. Whatever fails here is StoreUnavailable. */
+import {
+  type ClickHouseClient,
+  ClickHouseLogLevel,
+  type ClickHouseSettings,
+  createClient,
+} from '@clickhouse/client';
+import { StoreUnavailable } from '../store.ts';
+import { renderLiterals, type Values } from './literals.ts';
+
+export interface ServerOptions {
+  url: string;
+  database: string;
+  user: string;
+  password: string;
+  /** How long one statement may take, from sending it to the last byte of its answer. */
+  timeout_ms: number;
+}
+
+/** Another statement with the same name is running on the server: this one was not begun. */
+export class AlreadyRunning extends Error {}
+
+/** The server has answered, and said no: the statement is over, and did not do what it should. */
+export class Refused extends StoreUnavailable {}
+
+/** The exception's number in ClickHouse. */
+const QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING = 216;
+/** From this release on, values can be bound over HTTP. Older ones get them as literals. */
+const BINDS_VALUES_SINCE = 21;
+/** Literals stand in the statement itself, and a batch can bring a megabyte of them. */
+const STATEMENT_BYTES_MAX = 64 * 1_048_576;
+/** Used where the server knows them. Rows must be on disk, or on all shards, when an insert is answered. */
+const INSERT_SETTINGS: ClickHouseSettings = {
+  insert_distributed_sync: 1,
+  // A batch of old logs can span more weeks than the default allows.
+  max_partitions_per_insert_block: '0',
+  // A row must not sit in a buffer: `append` promises that it is visible.
+  async_insert: 0,
+};
+
+interface Dialect {
+  bindsValues: boolean;
+  insertSettings: ClickHouseSettings;
+}
+
+export class Server {
+  readonly url: string;
+  readonly #client: ClickHouseClient;
+  readonly #timeout_ms: number;
+  #dialect: Promise<Dialect> | null = null;
+
+  constructor({ url, database, user, password, timeout_ms }: ServerOptions, client?: ClickHouseClient) {
+    this.url = url;
+    this.#timeout_ms = timeout_ms;
+    this.#client =
+      client ??
+      createClient({
+        url,
+        database,
+        username: user,
+        password,
+        request_timeout: timeout_ms + 1_000,
+        log: { level: ClickHouseLogLevel.OFF },
+      });
+  }
+
+  async select<Row>(sql: string, values: Values = {}, timeout_ms = this.#timeout_ms): Promise<Row[]> {
+    const { bindsValues } = await this.dialect();
+    return this.#answer(async (abort_signal) => {
+      const result = await this.#client.query({
+        format: 'JSONEachRow',
+        clickhouse_settings: this.#settings(bindsValues, timeout_ms),
+        abort_signal,
+        ...this.#statement(sql, values, bindsValues),
+      });
+      return result.json<Row>();
+    }, timeout_ms);
+  }
+
+  /** A statement that changes something. While it runs, no other of the same `name` begins. */
+  async run(sql: string, values: Values = {}, name?: string): Promise<void> {
+    const { bindsValues } = await this.dialect();
+    const request = {
+      clickhouse_settings: this.#settings(bindsValues),
+      ...(name === undefined ? {} : { query_id: name }),
+      ...this.#statement(sql, values, bindsValues),
+    };
+    await this.#answer(async (abort_signal) => {
+      // Only `query` sends long values in the body; in the address they would be over its limit.
+      if (Object.keys(values).length > 0 && bindsValues) {
+        await (await this.#client.query({ ...request, abort_signal, format: 'JSONEachRow' })).text();
+      } else await this.#client.command({ ...request, abort_signal });
+    });
+  }
+
+  async insert(table: string, rows: readonly object[]): Promise<void> {
+    const { insertSettings } = await this.dialect();
+    await this.#answer((abort_signal) =>
+      this.#client.insert({
+        table,
+        abort_signal,
+        values: rows,
+        format: 'JSONEachRow',
+        clickhouse_settings: { ...insertSettings, wait_end_of_query: 1 },
+      }),
+    );
+  }
+
+  async close(): Promise<void> {
+    await this.#client.close();
+  }
+
+  /** What this server understands: asked once, and again after a failure. */
+  dialect(): Promise<Dialect> {
+    this.#dialect ??= this.#askDialect().catch((error) => {
+      this.#dialect = null;
+      throw error;
+    });
+    return this.#dialect;
+  }
+
+  async #askDialect(): Promise<Dialect> {
+    const names = Object.keys(INSERT_SETTINGS).map((name) => `'${name}'`);
+    const [row] = await this.#answer(async (abort_signal) => {
+      const result = await this.#client.query({
+        abort_signal,
+        query: `SELECT version() AS version, groupArray(name) AS names
+                FROM system.settings WHERE name IN (${names.join(', ')})`,
+        format: 'JSONEachRow',
+      });
+      return result.json<{ version: string; names: string[] }>();
+    });
+    const known = new Set(row?.names);
+    const settings = Object.entries(INSERT_SETTINGS).filter(([name]) => known.has(name));
+    return {
+      bindsValues: Number.parseInt(row?.version ?? '0', 10) >= BINDS_VALUES_SINCE,
+      insertSettings: Object.fromEntries(settings),
+    };
+  }
+
+  #statement(sql: string, values: Values, bindsValues: boolean) {
+    return bindsValues
+      ? { query: sql, query_params: { ...values }, use_multipart_params_auto: true }
+      : { query: renderLiterals(sql, values) };
+  }
+
+  #settings(bindsValues: boolean, timeout_ms = this.#timeout_ms): ClickHouseSettings {
+    return {
+      max_execution_time: Math.ceil(timeout_ms / 1_000),
+      // An error in the middle of an answer must not look like its end.
+      wait_end_of_query: 1,
+      ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
+    };
+  }
+
+  async #answer<T>(
+    action: (abort_signal: AbortSignal) => Promise<T>,
+    timeout_ms = this.#timeout_ms,
+  ): Promise<T> {
+    // The client's own time limit is about a silent connection; this one is about the whole statement.
+    const limit = AbortSignal.timeout(timeout_ms);
+    try {
+      return await action(limit);
+    } catch (error) {
+      const message = limit.aborted
+        ? `no answer within ${timeout_ms / 1_000} s`
+        : error instanceof Error
+          ? error.message
+          : String(error);
+      const code = codeOf(error, message);
+      if (code === QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING) throw new AlreadyRunning(message);
+      if (code !== null) throw new Refused(`ClickHouse at ${this.url} refused: ${message}`, { cause: error });
+      throw new StoreUnavailable(`ClickHouse at ${this.url} does not answer: ${message}`, { cause: error });
+    }
+  }
+}
+
+/** The number of the server's exception, null if none came. The client knows current servers' words, not those of 18.16. */
+function codeOf(error: unknown, message: string): number | null {
+  const code = (error as { code?: unknown } | null)?.code;
+  const digits = typeof code === 'string' && /^\d+$/.test(code) ? code : /^Code: (\d+)/.exec(message)?.[1];
+  return digits === undefined ? null : Number(digits);
+}

@@ -1,0 +1,111 @@
+/** Real ClickHouse servers from Debian, on loopback, each in a folder of its own; several of them are a cluster of shards. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { eventually } from './process.ts';
+import { freePort } from './web-server.ts';
+
+export const CLICKHOUSE = {
+  program: '/usr/sbin/clickhouse-server',
+  needs: 'apt-get install clickhouse-server',
+  isThere: () => existsSync('/usr/sbin/clickhouse-server'),
+};
+
+/** The name of the cluster in the configuration of its servers. */
+export const CLUSTER = 'wafstat';
+
+interface Ports {
+  http: number;
+  tcp: number;
+}
+
+export class ClickHouseServer {
+  readonly url: string;
+  readonly #folder: string;
+  #child: ChildProcess | null = null;
+  #said = '';
+
+  constructor(folder: string, ports: Ports, shards: readonly Ports[]) {
+    this.#folder = folder;
+    this.url = `http://127.0.0.1:${ports.http}`;
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'config.xml'), configuration(folder, ports, shards));
+    writeFileSync(join(folder, 'users.xml'), USERS);
+  }
+
+  async start(): Promise<void> {
+    const args = [`--config-file=${join(this.#folder, 'config.xml')}`];
+    const child = spawn(CLICKHOUSE.program, args, { cwd: this.#folder, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (text) => {
+        this.#said = `${this.#said}${text}`.slice(-10_000);
+      });
+    }
+    await eventually(async () => {
+      if (child.exitCode !== null) throw new Error(`clickhouse-server ended: ${this.#said}`);
+      return (await fetch(`${this.url}/ping`).catch(() => null))?.ok || undefined;
+    }, `clickhouse-server at ${this.url}`);
+  }
+
+  /** As a power cut would, but for what the operating system holds. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    const child = this.#child;
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill(signal);
+    await ended;
+  }
+
+  /** Stands still, as on a machine that is overloaded, until it is to go on. */
+  pause(): void {
+    this.#child?.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#child?.kill('SIGCONT');
+  }
+}
+
+export interface ClickHouse {
+  servers: ClickHouseServer[];
+  urls: string[];
+  stop(): Promise<void>;
+}
+
+export async function startClickHouse(shards = 1): Promise<ClickHouse> {
+  const root = mkdtempSync(join(tmpdir(), 'wafstat-clickhouse-'));
+  const ports: Ports[] = [];
+  for (let i = 0; i < shards; i++) ports.push({ http: await freePort(), tcp: await freePort() });
+  const servers = ports.map((own, i) => new ClickHouseServer(join(root, `server-${i}`), own, ports));
+  await Promise.all(servers.map((server) => server.start()));
+  return {
+    servers,
+    urls: servers.map(({ url }) => url),
+    async stop() {
+      await Promise.all(servers.map((server) => server.kill()));
+      rmSync(root, { recursive: true });
+    },
+  };
+}
+
+function configuration(folder: string, { http, tcp }: Ports, shards: readonly Ports[]): string {
+  const shard = (ports: Ports) =>
+    `<shard><replica><host>127.0.0.1</host><port>${ports.tcp}</port></replica></shard>`;
+  return `<yandex>
+  <logger><level>warning</level><console>1</console></logger>
+  <http_port>${http}</http_port><tcp_port>${tcp}</tcp_port><listen_host>127.0.0.1</listen_host>
+  <path>${folder}/data/</path><tmp_path>${folder}/tmp/</tmp_path>
+  <users_config>users.xml</users_config><default_profile>default</default_profile>
+  <default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>
+  <remote_servers><${CLUSTER}>${shards.map(shard).join('')}</${CLUSTER}></remote_servers>
+</yandex>`;
+}
+
+const USERS = `<yandex>
+  <profiles><default/></profiles><quotas><default/></quotas>
+  <users><default>
+    <password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota>
+  </default></users>
+</yandex>`;

@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, describe } from 'vitest';
+import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
+import { durableStoreConformance } from '../packages/server/src/store/conformance.ts';
+import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
+
+/** A batch takes some 50 ms here, a thousandth of that in the embedded store: fewer random cases. */
+const SHARE = 0.3;
+
+describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
+  `with clickhouse-server (${CLICKHOUSE.needs})`,
+  () => {
+    for (const [name, shards] of [
+      ['ClickHouse 18.16', 1],
+      ['a cluster of two shards', 2],
+    ] as const) {
+      describe(name, () => {
+        let clickhouse: ClickHouse;
+        let databases = 0;
+        beforeAll(async () => {
+          clickhouse = await startClickHouse(shards);
+        });
+        afterAll(() => clickhouse?.stop());
+
+        durableStoreConformance(
+          name,
+          async (now) => {
+            const options = {
+              urls: clickhouse.urls,
+              cluster: shards === 1 ? undefined : CLUSTER,
+              database: `test_${++databases}`,
+              user: 'default',
+              password: '',
+              timeout_ms: 30_000,
+              replicated: false,
+            };
+            await migrate(options);
+            let store = clickhouseStore(options, now);
+            return {
+              store,
+              async reopen() {
+                await store.close();
+                store = clickhouseStore(options, now);
+                return store;
+              },
+              destroy: () => store.close(),
+            };
+          },
+          SHARE,
+        );
+      });
+    }
+  },
+);
