@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -261,6 +262,23 @@ describe('at rest', () => {
     const bytes = readFileSync(path);
     expect(bytes.includes(secret)).toBe(false);
     expect(bytes.includes('$argon2id$')).toBe(true);
+  });
+
+  test('of a time before keys were found by their hash, they are found all the same', async () => {
+    const { folder, administration, user } = await setUp();
+    const { access, secret } = await administration.addKey(user.id, '');
+    for (const identity of opened.splice(0)) await identity.close();
+    const path = join(folder, 'identity.mdb');
+    const { open } = await import('lmdb');
+    const file = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
+    file.openDB('key-hashes', { encoding: 'json' }).clearSync();
+    await file.close();
+    const identity = await openIdentity(path, MASTER_KEY, Date.now);
+    opened.push(identity);
+    const hash = createHash('sha256').update(access).digest('hex');
+    expect(identity.directory.key(hash)).toMatchObject({ access, secret });
+    await identity.administration.removeKey(access);
+    expect(identity.directory.key(hash)).toBe(undefined);
   });
 
   test('another master key than the one it was made under is refused', async () => {
