@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config';
-import { CLICKHOUSE } from './test/clickhouse-server.ts';
+import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 
 const BLACK_BOX = { testTimeout: 300_000, hookTimeout: 120_000 };
 
@@ -19,7 +19,14 @@ export default defineConfig({
   test: {
     projects: [
       { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 60_000 } },
-      { test: { name: 'blackbox', include: ['test/**/*.test.ts'], ...BLACK_BOX } },
+      {
+        test: {
+          name: 'blackbox',
+          include: ['test/**/*.test.ts'],
+          exclude: CHDB.mustBeThere || CHDB.isThere() ? [] : ['test/clickhouse-current.test.ts'],
+          ...BLACK_BOX,
+        },
+      },
       ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [OVER_CLICKHOUSE] : []),
     ],
   },
