@@ -1,5 +1,5 @@
 /** The service on ClickHouse, as an operator runs it: several processes in front, and servers that come and go. */
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, rmSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Answer, type Api, call, login, sum } from './api.ts';
@@ -166,6 +166,32 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       for (const one of clickhouse.servers) one.resume();
       for (let i = 0; i < 3; i++) await pushUntilCounted(server, api, `after ${i}`);
       await expectRequests(api, 400);
+    });
+
+    test('a project is copied to ClickHouse and back, and its logs go on where they stopped', async () => {
+      const file = sandbox.write('events.ndjson', ndjson(events(2_000)));
+      const ingest = (...more: string[]) =>
+        sandbox.run(['ingest', '--data', sandbox.data, '--project', 'default', ...more, file]);
+      const copy = (to: string, data = sandbox.data) =>
+        sandbox.run(['copy', '--data', data, '--project', 'default', '--to', to, ...store.slice(2)]);
+      expect((await ingest()).stdout).toMatch(/^accepted +2000$/m);
+      for (let i = 0; i < 2; i++) {
+        const { status, stdout } = await copy('clickhouse');
+        expect([status, stdout]).toEqual([0, 'copied 4000 events; both stores answer the same\n']);
+      }
+      expect((await ingest(...store)).stdout).toMatch(/^counted before +2000$/m);
+      appendFileSync(file, ndjson(events(10)));
+      expect((await ingest(...store)).stdout).toMatch(/^accepted +10$/m);
+
+      // The embedded store lacks the last lines, and says so rather than to mix the two.
+      const mixed = await copy('lmdb');
+      expect(mixed.status).toBe(1);
+      expect(mixed.stderr).toMatch(/the two stores do not answer the same/);
+      rmSync(sandbox.path('data/statistics.mdb'));
+      expect((await copy('lmdb')).stdout).toMatch(/both stores answer the same/);
+      expect((await ingest()).stdout).toMatch(/^counted before +2010$/m);
+      const api = await login((await sandbox.serve()).address, installation);
+      await expectRequests(api, 2_010);
     });
 
     test('without the right to make tables, their absence is told in a sentence; migrate makes them', async () => {

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../event.ts';
 import { gridEdges } from '../statistics/grid.ts';
+import { copyProject, differences } from './copy.ts';
 import { memoryStore } from './memory.ts';
 import { type Batch, type NewLink, type Store, StoreUnavailable } from './store.ts';
 
@@ -351,6 +352,35 @@ export function storeConformance(
       const late = batch('p', ids, [drawnAt(NOW - 30_002), drawnAt(NOW - 30_001)]);
       expect(await store.append(late)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
       expect((await store.sources('p'))[0]?.dropped).toEqual({ too_old: 1 });
+    });
+
+    test('a project goes to another store and comes back as it was', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 300, seed: 5 });
+      await store.prune(NOW - 39 * DAY_MS + 12_345);
+      await store.append({ ...batch('p', ids, drawn), id: 'x', dropped: { bad_time: 2, not_json: 1 } });
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+      const { append, after } = linked(store);
+      await append('one', { after: '', bytes: 10, carry: 'c' });
+      await append('two', { after: 'one', bytes: 20, head: 'h' });
+      const range = { from: NOW - 41 * DAY_MS, to: NOW + 1 };
+      const other = memoryStore(() => NOW);
+      const { store: back } = await fresh();
+      await copyProject(store, other, 'p');
+      expect(await differences(store, other, 'p', range)).toEqual([]);
+      for (let i = 0; i < 2; i++) await copyProject(other, back, 'p');
+      expect(await differences(store, back, 'p', range)).toEqual([]);
+      // It goes on there where it stopped here.
+      for (const id of ['', 'one', 'two']) {
+        expect(await linked(back).after(id)).toEqual(await after(id));
+      }
+      expect(await back.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+      expect(await linked(back).append('three', { after: 'two', bytes: 5 })).toMatchObject({
+        kind: 'appended',
+      });
+      expect(await differences(store, back, 'p', range)).toContain('the sources are not the same');
     });
 
     test('a closed store says so', async () => {
