@@ -438,6 +438,45 @@ export function durableStoreConformance(
       expect(await again.append(first)).toEqual({ kind: 'duplicate' });
       await destroy();
     });
+
+    /** Batches are remembered by the day. */
+    const MIDNIGHT = Date.UTC(2026, 6, 1);
+    const piece = {
+      ...batch('p', [], [drawnAt(MIDNIGHT)]),
+      id: 'x',
+      link: { after: '', bytes: 1, head: '', carry: '', siblings: [] },
+    };
+
+    test('forgets a batch when all its events lie before the horizon', async () => {
+      const { store, destroy } = await create(() => MIDNIGHT);
+      await store.append(piece);
+      await store.prune(MIDNIGHT + DAY_MS - 1);
+      expect(await store.append(piece)).toEqual({ kind: 'duplicate' });
+      await store.prune(MIDNIGHT + 2 * DAY_MS);
+      expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
+      expect(await store.append(piece)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
+      await destroy();
+    });
+
+    test('keeps the beginning of a file as long as something behind it is remembered', async () => {
+      let now = MIDNIGHT;
+      const { store, destroy } = await create(() => now);
+      await store.append(piece);
+      now += 10 * DAY_MS;
+      const later = { ...piece.link, after: 'x', bytes: 2 };
+      await store.append({
+        ...piece,
+        id: 'y',
+        link: later,
+        events: piece.events.map((event) => ({ ...event, time: now })),
+      });
+      await store.prune(MIDNIGHT + 5 * DAY_MS);
+      expect((await store.batchesAfter('p', 'test', '')).map(({ id }) => id)).toEqual(['x']);
+      expect((await store.batchesAfter('p', 'test', 'x')).map(({ id }) => id)).toEqual(['y']);
+      for (const days of [20, 21, 22]) await store.prune(MIDNIGHT + days * DAY_MS);
+      expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
+      await destroy();
+    });
   });
 }
 
