@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
-import { CLICKHOUSE } from './test/clickhouse-server.ts';
+import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 
 const BLACK_BOX = { testTimeout: 300_000, hookTimeout: 120_000 };
 
@@ -27,7 +27,10 @@ export default defineConfig({
         test: {
           name: 'blackbox',
           include: ['test/**/*.test.ts'],
-          exclude: hasKeystone ? [] : ['test/keystone.test.ts'],
+          exclude: [
+            ...(hasKeystone ? [] : ['test/keystone.test.ts']),
+            ...(CHDB.mustBeThere || CHDB.isThere() ? [] : ['test/clickhouse-current.test.ts']),
+          ],
           ...BLACK_BOX,
         },
       },

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { installComponents } from './components.mjs';
+import { installComponents, installEngine } from './components.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const report = `${root}/.cache/tests.json`;
@@ -30,6 +30,8 @@ if (missing.length > 0) {
   // On a CI machine everything must run; elsewhere the tests that need them are skipped, and say so.
   if (process.env.CI === 'true') failed++;
 } else passed++;
+
+installEngine();
 
 if (check('install, build and type check', process.execPath, 'scripts/setup.mjs')) {
   check('lint', 'node_modules/.bin/biome', 'check', '--error-on-warnings');

@@ -1,5 +1,5 @@
 /** The store on a current release of ClickHouse, as an engine within this process. */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,18 +7,16 @@ import { type ClickHouseClient, createClient } from '@clickhouse/client';
 import { describe } from 'vitest';
 import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
 import { durableStoreConformance } from '../packages/server/src/store/conformance.ts';
+import { CHDB } from './clickhouse-server.ts';
 
-const HOME = new URL('chdb/', import.meta.url);
-const isThere = existsSync(new URL('node_modules/chdb', HOME));
-/** npm has the engine for this platform. Elsewhere there is nothing to run. */
-const mustBeThere = process.env.CI === 'true' && process.platform === 'linux' && process.arch === 'x64';
+/** As for the other servers. */
 const SHARE = 0.3;
 
-describe.skipIf(!isThere && !mustBeThere)('with chdb (npm install, in the folder test/chdb)', () => {
+describe.skipIf(!CHDB.isThere() && process.env.CI !== 'true')(`with chdb (${CHDB.needs})`, () => {
   durableStoreConformance(
     'the current engine',
     async (now) => {
-      const require = createRequire(HOME);
+      const require = createRequire(CHDB.home);
       const { createChdbConnection } = require('chdb/connection');
       const { drainPending } = require('chdb');
       const path = mkdtempSync(join(tmpdir(), 'wafstat-chdb-'));

@@ -12,6 +12,15 @@ export const CLICKHOUSE = {
   isThere: () => existsSync('/usr/sbin/clickhouse-server'),
 };
 
+const chdbHome = new URL('chdb/', import.meta.url);
+/** A current engine as a library. npm has it for linux-x64; the tests install it elsewhere too, if it is there one day. */
+export const CHDB = {
+  home: chdbHome,
+  needs: 'npm install, in the folder test/chdb',
+  isThere: () => existsSync(new URL(`node_modules/@chdb/lib-linux-${process.arch}-gnu`, chdbHome)),
+  mustBeThere: process.platform === 'linux' && process.arch === 'x64',
+};
+
 /** The name of the cluster in the configuration of its servers. */
 export const CLUSTER = 'wafstat';
 

@@ -26,6 +26,7 @@ export const SETTINGS = {
     oneOf('lmdb', 'clickhouse'),
     'lmdb',
   ),
+  copyTo: setting('--to <lmdb|clickhouse>', 'store to copy to', oneOf('lmdb', 'clickhouse')),
   clickhouseUrl: setting(
     '--clickhouse-url <urls>',
     'HTTP addresses of all ClickHouse servers, with commas; the first one keeps the ledger',

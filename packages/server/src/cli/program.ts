@@ -10,6 +10,7 @@ import { configureCommand } from './client/configure.ts';
 import { timelineCommand } from './client/timeline.ts';
 import { typesCommand } from './client/types.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
+import { copyCommand } from './copy.ts';
 import { demoCommand } from './demo.ts';
 import { domainCommands } from './domain.ts';
 import { explainCommand } from './explain.ts';
@@ -42,6 +43,7 @@ const COMMANDS: readonly Command[] = [
   typesCommand,
   configureCommand,
   migrateCommand,
+  copyCommand,
 ];
 
 /** Of the package, read where it stands beside the compiled code. */

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../event.ts';
 import { gridEdges } from '../statistics/grid.ts';
+import { copyProject, differences } from './copy.ts';
 import { memoryStore } from './memory.ts';
 import { type Batch, type NewLink, type Store, StoreUnavailable } from './store.ts';
 
@@ -353,6 +354,35 @@ export function storeConformance(
       expect((await store.sources('p'))[0]?.dropped).toEqual({ too_old: 1 });
     });
 
+    test('a project goes to another store and comes back as it was', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 300, seed: 5 });
+      await store.prune(NOW - 39 * DAY_MS + 12_345);
+      await store.append({ ...batch('p', ids, drawn), id: 'x', dropped: { bad_time: 2, not_json: 1 } });
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+      const { append, after } = linked(store);
+      await append('one', { after: '', bytes: 10, carry: 'c' });
+      await append('two', { after: 'one', bytes: 20, head: 'h' });
+      const range = { from: NOW - 41 * DAY_MS, to: NOW + 1 };
+      const other = memoryStore(() => NOW);
+      const { store: back } = await fresh();
+      await copyProject(store, other, 'p');
+      expect(await differences(store, other, 'p', range)).toEqual([]);
+      for (let i = 0; i < 2; i++) await copyProject(other, back, 'p');
+      expect(await differences(store, back, 'p', range)).toEqual([]);
+      // It goes on there where it stopped here.
+      for (const id of ['', 'one', 'two']) {
+        expect(await linked(back).after(id)).toEqual(await after(id));
+      }
+      expect(await back.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+      expect(await linked(back).append('three', { after: 'two', bytes: 5 })).toMatchObject({
+        kind: 'appended',
+      });
+      expect(await differences(store, back, 'p', range)).toContain('the sources are not the same');
+    });
+
     test('a closed store says so', async () => {
       const { store } = await fresh();
       await store.close();
@@ -406,6 +436,45 @@ export function durableStoreConformance(
       const again = await reopen();
       expect([await again.series(query), await again.hosts('p'), await again.sources('p')]).toEqual(before);
       expect(await again.append(first)).toEqual({ kind: 'duplicate' });
+      await destroy();
+    });
+
+    /** Batches are remembered by the day. */
+    const MIDNIGHT = Date.UTC(2026, 6, 1);
+    const piece = {
+      ...batch('p', [], [drawnAt(MIDNIGHT)]),
+      id: 'x',
+      link: { after: '', bytes: 1, head: '', carry: '', siblings: [] },
+    };
+
+    test('forgets a batch when all its events lie before the horizon', async () => {
+      const { store, destroy } = await create(() => MIDNIGHT);
+      await store.append(piece);
+      await store.prune(MIDNIGHT + DAY_MS - 1);
+      expect(await store.append(piece)).toEqual({ kind: 'duplicate' });
+      await store.prune(MIDNIGHT + 2 * DAY_MS);
+      expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
+      expect(await store.append(piece)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
+      await destroy();
+    });
+
+    test('keeps the beginning of a file as long as something behind it is remembered', async () => {
+      let now = MIDNIGHT;
+      const { store, destroy } = await create(() => now);
+      await store.append(piece);
+      now += 10 * DAY_MS;
+      const later = { ...piece.link, after: 'x', bytes: 2 };
+      await store.append({
+        ...piece,
+        id: 'y',
+        link: later,
+        events: piece.events.map((event) => ({ ...event, time: now })),
+      });
+      await store.prune(MIDNIGHT + 5 * DAY_MS);
+      expect((await store.batchesAfter('p', 'test', '')).map(({ id }) => id)).toEqual(['x']);
+      expect((await store.batchesAfter('p', 'test', 'x')).map(({ id }) => id)).toEqual(['y']);
+      for (const days of [20, 21, 22]) await store.prune(MIDNIGHT + days * DAY_MS);
+      expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
       await destroy();
     });
   });

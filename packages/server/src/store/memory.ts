@@ -6,6 +6,7 @@ import {
   type BatchLink,
   type Host,
   linkHolds,
+  NO_SOURCE,
   type Source,
   type Store,
   StoreUnavailable,
@@ -101,7 +102,7 @@ export function memoryStore(now: () => number = Date.now): Store {
       return linksAfter(open(project).batches.get(source) ?? [], after);
     },
 
-    async addHost({ project: projectId, hostname, id, limit }) {
+    async addHost({ project: projectId, hostname, id, limit, created = now() }) {
       const project = open(projectId);
       const byName = project.hosts.find((host) => host.hostname === hostname);
       if (byName) return { kind: 'exists', host: byName };
@@ -113,7 +114,7 @@ export function memoryStore(now: () => number = Date.now): Store {
         const derived = derivedId('host', projectId, hostname, attempt);
         if (!project.hosts.some((host) => host.id === derived)) newId = derived;
       }
-      const host = { id: newId, hostname, created: now() };
+      const host = { id: newId, hostname, created };
       project.hosts.push(host);
       return { kind: 'added', host };
     },
@@ -134,7 +135,33 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async sources(project) {
-      return open(project).sources.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+      const listed = open(project).sources.filter(({ name }) => name !== NO_SOURCE.name);
+      return listed.sort((a, b) => (a.name < b.name ? -1 : 1));
+    },
+
+    async *events(project) {
+      yield { id: 'all', events: open(project).events };
+    },
+
+    async *batches(project, source) {
+      yield (open(project).batches.get(source) ?? []).map(({ id, link }) => {
+        const day = Math.floor(now() / 86_400_000);
+        if (link === undefined) return { id, day };
+        const { after, bytes, head, carry } = link;
+        return { id, day, link: { after, bytes, head, carry } };
+      });
+    },
+
+    async putSource(projectId, source, batches) {
+      const project = open(projectId);
+      project.sources = [...project.sources.filter(({ name }) => name !== source.name), source];
+      const others = project.batches
+        .get(source.name)
+        ?.filter(({ id }) => !batches.some((one) => one.id === id));
+      project.batches.set(source.name, [
+        ...(others ?? []),
+        ...batches.map(({ id, link }) => (link ? { id, link: { ...link, siblings: [] } } : { id })),
+      ]);
     },
 
     async prune(before) {

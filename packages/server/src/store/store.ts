@@ -38,6 +38,18 @@ export interface Store {
   sources(project: string): Promise<Source[]>;
 
   /**
+   * Every event that counts, in parts of bounded size, for another store to take in under the source NO_SOURCE. As
+   * long as nothing is counted, the parts and their ids are the same each time.
+   */
+  events(project: string): AsyncIterable<{ id: string; events: Event[] }>;
+
+  /** The batches that are remembered of a source, in parts of bounded size. */
+  batches(project: string, source: string): AsyncIterable<RememberedBatch[]>;
+
+  /** Takes in what another store says of a source, in the place of what is known of it, and batches it remembers. */
+  putSource(project: string, source: Source, batches: readonly RememberedBatch[]): Promise<void>;
+
+  /**
    * Moves the horizon forward to `before`: from then on no query counts an event before it. Frees the space in
    * steps of bounded length between which other work goes on; resolves when all is freed or `stop` is aborted.
    */
@@ -94,6 +106,14 @@ export interface BatchLink {
   carry: string;
 }
 
+/** What is known of a counted batch. */
+export interface RememberedBatch {
+  id: string;
+  /** The day (since the epoch) from which on it may be forgotten once the horizon has reached it. */
+  day: number;
+  link?: Omit<BatchLink, 'id'> & { after: string };
+}
+
 export interface NewLink extends Omit<BatchLink, 'id'> {
   after: string;
   /** The ids of all links that the caller found behind `after`. With others there, someone else reads the same file. */
@@ -140,6 +160,8 @@ export interface NewHost {
   hostname: string;
   id?: string | undefined;
   limit: number;
+  /** When it was registered, if not now: it comes from another store. */
+  created?: number | undefined;
 }
 
 export type AddedHost =
@@ -168,7 +190,10 @@ export interface Source {
   last_seen: number | null;
 }
 
-/** The store cannot answer now; nothing was changed. */
+/** Events that come from another store belong to no source of the project's, and `sources` does not list this one. */
+export const NO_SOURCE = { name: '', format: '' } as const;
+
+/** The store cannot answer now; nothing was changed, as far as it can know. */
 export class StoreUnavailable extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);

@@ -8,8 +8,8 @@ import type { Server } from './server.ts';
 
 const MINUTE_MS = 60_000;
 /** The kind of an event is its category's number, or this, and REQUEST on top if it is a request. */
-const NO_ATTACK = 15;
-const REQUEST = 16;
+export const NO_ATTACK = 15;
+export const REQUEST = 16;
 
 export interface CellRow {
   project: string;
@@ -79,12 +79,12 @@ interface Scope {
 }
 
 /** What had been counted when the page was read, in every part of every answer. */
-const COUNTED = 'attempt <= {version:UInt64} AND NOT has({open:Array(UInt64)}, attempt)';
+export const COUNTED = 'attempt <= {version:UInt64} AND NOT has({open:Array(UInt64)}, attempt)';
 const IN_PROJECT = 'project = {project:String}';
 const ON_HOSTS = 'AND host IN (SELECT arrayJoin({hosts:Array(String)}))';
 const WHOLE = `minute >= {from:UInt32} AND minute < {to:UInt32}
            AND minute NOT IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))`;
-const TIME = 'toUInt64(minute) * 60000 + at';
+export const TIME = 'toUInt64(minute) * 60000 + at';
 const CUT = `minute IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))
            AND ${TIME} >= {from:UInt64} AND ${TIME} < {to:UInt64}`;
 

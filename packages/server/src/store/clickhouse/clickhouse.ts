@@ -1,9 +1,10 @@
 /** The store on ClickHouse. This file is the contract's verbs; ledger.ts says how they count exactly once. */
 import { randomBytes } from 'node:crypto';
 import { GroupCommit } from '../group.ts';
-import { type Appended, type Batch, type Source, type Store, StoreUnavailable } from '../store.ts';
+import { type Appended, type Batch, NO_SOURCE, type Source, type Store, StoreUnavailable } from '../store.ts';
 import { type GroupPlan, keysOf, parse, planGroup } from './append.ts';
 import { CellRows, readSeries, readTotals } from './cells.ts';
+import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, hostsOfProject, renameHost } from './hosts.ts';
 import { type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
 import { Ledger, type Page } from './ledger.ts';
@@ -87,6 +88,17 @@ export function clickhouseStore(
     renameHost: (host) => available(() => renameHost(ledger, host)),
     hosts: (project) => available(() => hostsOfProject(ledger, project)),
     sources: (project) => available(() => listSources(ledger, project)),
+
+    async *events(project) {
+      const page = await available(() => ledger.read([]));
+      yield* dumpEvents(first, page, project);
+    },
+
+    async *batches(project, source) {
+      yield* await available(async () => dumpBatches(ledger, project, source));
+    },
+
+    putSource: (project, source, batches) => available(() => putSource(ledger, project, source, batches)),
 
     prune: (before, stop) =>
       available(async () => {
@@ -206,6 +218,7 @@ async function listSources(ledger: Ledger, project: string): Promise<Source[]> {
   }
   return [...sources.values()]
     .map((value) => JSON.parse(value) as SourceValue)
+    .filter(({ name }) => name !== NO_SOURCE.name)
     .map((source) => ({ ...source, hosts: (hosts.get(source.name) ?? []).sort() }))
     .sort((a, b) => (a.name < b.name ? -1 : 1));
 }

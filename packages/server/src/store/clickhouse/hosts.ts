@@ -35,10 +35,11 @@ export async function addHost(
     const count = parse<ProjectValue>(page.get(projectKey(project)))?.hosts ?? 0;
     const free = ids.find((candidate) => page.get(hostKey(project, candidate)) === '');
     if (count >= limit || free === undefined) return { result: { kind: 'full' }, writes: nothing };
-    const host = { id: free, hostname, created: now };
+    const created = wanted.created ?? now;
+    const host = { id: free, hostname, created };
     const writes = new Map([
       [name, free],
-      [hostKey(project, free), JSON.stringify({ hostname, created: now } satisfies HostValue)],
+      [hostKey(project, free), JSON.stringify({ hostname, created } satisfies HostValue)],
       [projectKey(project), JSON.stringify({ hosts: count + 1 } satisfies ProjectValue)],
     ]);
     return { result: { kind: 'added', host }, writes };

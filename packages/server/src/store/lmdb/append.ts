@@ -1,6 +1,13 @@
 /** The write side: one group of batches in one transaction. */
 import { derivedId } from '../ids.ts';
-import { type Appended, type Batch, type BatchLink, linkHolds, tallySource } from '../store.ts';
+import {
+  type Appended,
+  type Batch,
+  type BatchLink,
+  linkHolds,
+  type RememberedBatch,
+  tallySource,
+} from '../store.ts';
 import { mergeCells, Writer } from './cells.ts';
 import { cellsKey, type ProjectRecord, type Schema, type SourceRecord } from './schema.ts';
 import { SCOPES_MAX, Tally } from './tally.ts';
@@ -24,7 +31,7 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
 /** Everything of a batch but its cells, which the whole group adds at once. */
 function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number, now: number): Appended {
   const project = openProject(schema, batch.project);
-  const source = openSource(schema, project, batch);
+  const source = openSource(schema, project, batch.project, batch.source);
   if (batch.id !== undefined && schema.batches.doesExist([source.number, batch.id]))
     return { kind: 'duplicate' };
   const exists = (id: string) => schema.batches.doesExist([source.number, id]);
@@ -59,14 +66,16 @@ function rememberBatch(schema: Schema, source: number, batch: Batch, id: string,
   const day = Math.floor(latest / DAY_MS);
   const { link } = batch;
   if (link?.replaces !== undefined) forgetBatch(schema, source, link.replaces);
+  putBatch(schema, source, link ? { id, day, link } : { id, day });
+}
+
+export function putBatch(schema: Schema, source: number, { id, day, link }: RememberedBatch): void {
   schema.batches.putSync([source, id], link ? { day, after: link.after } : { day });
   schema.batchDays.putSync([day, source, id], true);
-  if (link)
-    schema.batchLinks.putSync([source, link.after, id], {
-      bytes: link.bytes,
-      head: link.head,
-      carry: link.carry,
-    });
+  if (link) {
+    const { after, bytes, head, carry } = link;
+    schema.batchLinks.putSync([source, after, id], { bytes, head, carry });
+  }
 }
 
 export function forgetBatch(schema: Schema, source: number, id: string): void {
@@ -107,13 +116,17 @@ export function nextScope({ meta }: Schema): number {
   return scope;
 }
 
-function openSource(schema: Schema, project: ProjectRecord, batch: Batch): SourceRecord {
-  const { name, format } = batch.source;
+export function openSource(
+  schema: Schema,
+  project: ProjectRecord,
+  projectId: string,
+  { name, format }: Batch['source'],
+): SourceRecord {
   const known = schema.sources.get([project.scope, name]);
   if (known) return known;
   const number = (schema.meta.get('sources') ?? 0) + 1;
   schema.meta.putSync('sources', number);
-  const id = derivedId('source', batch.project, name);
+  const id = derivedId('source', projectId, name);
   return { number, id, name, format, events: 0, dropped: {}, first_seen: null, last_seen: null };
 }
 

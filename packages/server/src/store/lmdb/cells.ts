@@ -97,6 +97,22 @@ function accumulateSection(
   }
 }
 
+/** Every cell of a record that is not zero: its series, its number, its count. */
+export function* readCells(record: Uint8Array): Generator<[series: number, cell: number, count: number]> {
+  const reader = new Reader(record);
+  while (reader.at < record.length) {
+    const series = reader.number();
+    const length = reader.number();
+    const end = reader.at + length;
+    let cell = -1;
+    while (reader.at < end) {
+      const token = reader.number();
+      cell += Math.floor(token / 2) + 1;
+      yield [series, cell, token % 2 === 1 ? reader.number() : 1];
+    }
+  }
+}
+
 /** The bytes of a record with the additions in it. The result is a view that the next call overwrites. */
 export function mergeCells(record: Uint8Array | undefined, additions: Additions, writer: Writer): Uint8Array {
   const { codes, counts } = additions;

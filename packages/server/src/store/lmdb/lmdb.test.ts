@@ -40,37 +40,6 @@ describe('the embedded store', () => {
     dropped: {},
   };
 
-  test('forgets a batch when all its events lie before the horizon', async () => {
-    const { store, destroy } = await open(() => NOW);
-    await store.append(batch);
-    await store.prune(NOW + DAY_MS - 1);
-    expect(await store.append(batch)).toEqual({ kind: 'duplicate' });
-    await store.prune(NOW + 2 * DAY_MS);
-    expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
-    expect(await store.append(batch)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
-    await destroy();
-  });
-
-  test('keeps the beginning of a file as long as something behind it is remembered', async () => {
-    let now = NOW;
-    const { store, destroy } = await open(() => now);
-    await store.append(batch);
-    now += 10 * DAY_MS;
-    const later = { ...batch.link, after: 'x', bytes: 2 };
-    await store.append({
-      ...batch,
-      id: 'y',
-      link: later,
-      events: batch.events.map((event) => ({ ...event, time: now })),
-    });
-    await store.prune(NOW + 5 * DAY_MS);
-    expect((await store.batchesAfter('p', 'test', '')).map(({ id }) => id)).toEqual(['x']);
-    expect((await store.batchesAfter('p', 'test', 'x')).map(({ id }) => id)).toEqual(['y']);
-    for (const days of [20, 21, 22]) await store.prune(NOW + days * DAY_MS);
-    expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
-    await destroy();
-  });
-
   test('a prune frees every record that lies before the horizon', async () => {
     const { folder, store, destroy } = await open(() => NOW);
     const events = Array.from({ length: 5_000 }, (_, i) => ({ ...batch.events[0], time: NOW - i * 60_000 }));

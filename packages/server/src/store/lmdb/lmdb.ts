@@ -9,6 +9,7 @@ import {
   type Batch,
   type Host,
   type NewHost,
+  NO_SOURCE,
   type RenamedHost,
   type Source,
   type Store,
@@ -16,6 +17,7 @@ import {
 } from '../store.ts';
 import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
 import { accumulate } from './cells.ts';
+import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { planChunks } from './levels.ts';
 import { pruneSteps } from './prune.ts';
 import { cellsKey, type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
@@ -94,6 +96,17 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     sources: (project) => available(() => listSources(schema, project)),
 
+    async *events(project) {
+      yield* await available(() => dumpEvents(schema, project));
+    },
+
+    async *batches(project, source) {
+      const number = await available(() => sourceNumber(schema, project, source));
+      if (number !== undefined) yield* dumpBatches(schema, number);
+    },
+
+    putSource: (project, source, batches) => write(() => putSource(schema, project, source, batches)),
+
     prune: (before, stop) =>
       available(async () => {
         for (const step of pruneSteps(schema, before)) {
@@ -160,7 +173,7 @@ function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
   const host = {
     id: wanted.id ?? freeHostId(schema, project, wanted),
     hostname: wanted.hostname,
-    created: now,
+    created: wanted.created ?? now,
   };
   schema.hosts.putSync([project.scope, host.id], { ...host, scope: nextScope(schema) });
   schema.hostnames.putSync([project.scope, host.hostname], host.id);
@@ -211,7 +224,8 @@ function listSources(schema: Schema, project: string): Source[] {
   const known = schema.projects.get(project);
   if (known === undefined) return [];
   const range = schema.sources.getRange({ start: [known.scope], end: [known.scope + 1] });
-  const sources = [...range].map(({ value: { number, ...source } }) => {
+  const listed = [...range].filter(({ value }) => value.name !== NO_SOURCE.name);
+  const sources = listed.map(({ value: { number, ...source } }) => {
     const hosts = schema.sourceHosts.getKeys({ start: [number], end: [number + 1] });
     return { ...source, hosts: [...hosts].map(([, id]) => id).sort() };
   });

@@ -1,0 +1,153 @@
+/**
+ * The two stores side by side, below HTTP: how fast they take events in, what they need on disk, how fast they answer.
+ *
+ *   node bench/stores.mjs             100 million events on 100 hosts in 90 days; takes half an hour
+ *   node bench/stores.mjs --quick     2 million
+ */
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { CATEGORIES, DAY_MS, HOUR_MS, MINUTE_MS, trafficOfDay } from './data.mjs';
+import { server } from './paths.mjs';
+import { startClickHouse } from './peers/clickhouse.mjs';
+
+const quick = process.argv.includes('--quick');
+/** 7.72 requests a minute on each host. */
+const TRAFFIC = {
+  slot_ms: MINUTE_MS,
+  mean: 7.72,
+  attack_share: 0.03,
+  hosts: quick ? 20 : 100,
+  days: quick ? 9 : 90,
+  end: Math.floor(Date.now() / DAY_MS) * DAY_MS,
+};
+/** As large as the batches that `ingest` makes of an access log. */
+const BATCH_EVENTS = 10_000;
+/** So many are under way at once, as with several senders. */
+const AT_ONCE = 8;
+const RUNS = 20;
+const PROJECT = 'bench';
+
+const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
+const load = async (path) => import(join(server, 'dist/store', path));
+const { lmdbStore } = await load('lmdb/lmdb.js');
+const { clickhouseStore, migrate } = await load('clickhouse/clickhouse.js');
+const clickhouse = await startClickHouse(folder);
+try {
+  const options = {
+    ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
+    ...{ timeout_ms: 60_000, replicated: false },
+  };
+  await migrate(options);
+  const stores = {
+    embedded: { store: lmdbStore(join(folder, 'statistics.mdb')), disk: () => sizeOf(folder, /\.mdb$/) },
+    ClickHouse: {
+      store: clickhouseStore(options),
+      disk: () => sizeOf(join(folder, 'clickhouse/data/wafstat')),
+    },
+  };
+  const rows = { 'events per second': {}, 'bytes per event': {} };
+  for (const [name, { store, disk }] of Object.entries(stores)) {
+    const { events, seconds } = await fill(store);
+    console.error(`${name}: ${events} events in ${seconds.toFixed(0)} s`);
+    rows['events per second'][name] = Math.round(events / seconds);
+    rows['bytes per event'][name] = Number((disk() / events).toFixed(2));
+  }
+  for (const [question, ask] of Object.entries(await questions(stores.embedded.store))) {
+    const answers = [];
+    rows[`${question}, ms`] = {};
+    for (let run = 0; run < RUNS; run++) {
+      for (const [name, { store }] of Object.entries(stores)) {
+        const began = performance.now();
+        answers.push(await ask(store));
+        (rows[`${question}, ms`][name] ??= []).push(performance.now() - began);
+      }
+    }
+    if (answers.some((answer) => !isDeepStrictEqual(answer, answers[0])))
+      throw new Error(`${question}: the stores differ`);
+  }
+  for (const row of Object.values(rows)) {
+    for (const name of Object.keys(row))
+      if (Array.isArray(row[name])) row[name] = Number(median(row[name]).toFixed(3));
+  }
+  console.table(rows);
+  for (const { store } of Object.values(stores)) await store.close();
+} finally {
+  await clickhouse.stop();
+  rmSync(folder, { recursive: true });
+}
+
+async function fill(store) {
+  const hostIds = [];
+  for (let i = 0; i < TRAFFIC.hosts; i++) {
+    const { host } = await store.addHost({
+      project: PROJECT,
+      hostname: `www${i}.example.com`,
+      limit: TRAFFIC.hosts,
+    });
+    hostIds.push(host.id);
+  }
+  let events = 0;
+  let milliseconds = 0;
+  for (let day = 0; day < TRAFFIC.days; day++) {
+    const batches = batchesOf(trafficOfDay(TRAFFIC, day), hostIds, day);
+    events += batches.reduce((sum, batch) => sum + batch.events.length, 0);
+    // To make the events up is not part of it.
+    const began = performance.now();
+    const append = async () => {
+      for (let batch = batches.pop(); batch; batch = batches.pop()) await store.append(batch);
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, append));
+    milliseconds += performance.now() - began;
+  }
+  return { events, seconds: milliseconds / 1_000 };
+}
+
+function batchesOf({ length, times, hosts, categories }, hostIds, day) {
+  const batches = [];
+  for (let first = 0; first < length; first += BATCH_EVENTS) {
+    const events = Array.from({ length: Math.min(BATCH_EVENTS, length - first) }, (_, i) => ({
+      time: times[first + i],
+      hostId: hostIds[hosts[first + i]],
+      request: true,
+      attack: CATEGORIES[categories[first + i]] ?? null,
+      count: 1,
+    }));
+    const source = { name: 'bench', format: 'events' };
+    batches.push({ project: PROJECT, source, id: `${day} ${first}`, events, dropped: {} });
+  }
+  return batches.reverse();
+}
+
+async function questions(store) {
+  const ids = (await store.hosts(PROJECT)).map(({ id }) => id);
+  const { end } = TRAFFIC;
+  const grid = (from, step_ms) => {
+    const edges = [from];
+    for (let edge = Math.ceil((from + 1) / step_ms) * step_ms; edge < end; edge += step_ms) edges.push(edge);
+    return [...edges, end];
+  };
+  const day = grid(end - DAY_MS, MINUTE_MS);
+  // 12.345 s past the hour, so that a minute is cut.
+  const month = grid(end - 30 * DAY_MS + 12_345, HOUR_MS);
+  const project = PROJECT;
+  return {
+    '24 h by minute, one host': (s) => s.series({ project, hosts: [ids[0]], edges: day }),
+    '30 days by hour, all hosts': (s) => s.series({ project, edges: month }),
+    '30 days by category, 10 hosts': (s) =>
+      s.totals({ project, hosts: ids.slice(0, 10), from: end - 30 * DAY_MS + 12_345, to: end }),
+  };
+}
+
+function median(numbers) {
+  return numbers.toSorted((a, b) => a - b)[numbers.length >> 1];
+}
+
+function sizeOf(path, names = /./) {
+  return readdirSync(path, { withFileTypes: true }).reduce((sum, entry) => {
+    const inner = join(path, entry.name);
+    if (entry.isDirectory()) return sum + sizeOf(inner, names);
+    return sum + (names.test(entry.name) ? statSync(inner).size : 0);
+  }, 0);
+}

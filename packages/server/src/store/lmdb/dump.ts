@@ -1,0 +1,126 @@
+/** What a project consists of, for another store to take in; and what another store has of a source, taken in. */
+import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
+import type { RememberedBatch, Source } from '../store.ts';
+import { openProject, openSource, putBatch } from './append.ts';
+import { readCells } from './cells.ts';
+import { EXACT } from './levels.ts';
+import { cellsKey, type Schema } from './schema.ts';
+import { FIRST_CATEGORY } from './tally.ts';
+
+/** Bounds the memory that a part takes, to some megabytes. */
+const EVENTS_PER_PART = 20_000;
+const BATCHES_PER_PART = 1_000;
+
+/** Minute by minute, from the exact milliseconds. Each part ends with a minute, and is known by its first. */
+export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: string; events: Event[] }> {
+  const project = schema.projects.get(projectId);
+  if (project === undefined) return;
+  const horizon = schema.meta.get('horizon') ?? 0;
+  const hosts = new Map<number, string>();
+  for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
+    hosts.set(value.scope, value.id);
+  }
+  let part: { id: string; events: Event[] } | null = null;
+  for (const { minute, records } of minutes(schema, Math.floor(horizon / EXACT.cells_per_chunk))) {
+    const all = records.get(project.scope);
+    if (all === undefined) continue;
+    part ??= { id: `minute ${minute}`, events: [] };
+    for (const event of eventsOf(minute, all, records, hosts)) {
+      if (event.time >= horizon) part.events.push(event);
+    }
+    if (part.events.length >= EVENTS_PER_PART) {
+      yield part;
+      part = null;
+    }
+  }
+  if (part) yield part;
+}
+
+/** The records of all scopes, a minute at a time. */
+function* minutes(
+  { cells }: Schema,
+  first: number,
+): Generator<{ minute: number; records: Map<number, Uint8Array> }> {
+  const range = cells.getRange({ start: cellsKey(EXACT.id, first, 0), end: cellsKey(EXACT.id + 1, 0, 0) });
+  let minute = -1;
+  let records = new Map<number, Uint8Array>();
+  for (const { key, value } of range) {
+    if (key.readUInt32BE(1) !== minute) {
+      if (records.size > 0) yield { minute, records };
+      minute = key.readUInt32BE(1);
+      records = new Map();
+    }
+    records.set(key.readUInt32BE(5), Uint8Array.from(value));
+  }
+  if (records.size > 0) yield { minute, records };
+}
+
+/** Those of the hosts, and what is left of the project's for no host. */
+function* eventsOf(
+  minute: number,
+  all: Uint8Array,
+  records: ReadonlyMap<number, Uint8Array>,
+  hosts: ReadonlyMap<number, string>,
+): Generator<Event> {
+  const rest = new Map<number, number>();
+  for (const [series, cell, count] of readCells(all)) rest.set(series * EXACT.cells_per_chunk + cell, count);
+  for (const [scope, record] of records) {
+    const hostId = hosts.get(scope);
+    if (hostId === undefined) continue;
+    for (const [series, cell, count] of readCells(record)) {
+      const code = series * EXACT.cells_per_chunk + cell;
+      rest.set(code, (rest.get(code) ?? 0) - count);
+      yield* event(minute, series, cell, count, hostId);
+    }
+  }
+  for (const [code, count] of rest) {
+    const series = Math.floor(code / EXACT.cells_per_chunk);
+    yield* event(minute, series, code % EXACT.cells_per_chunk, count, null);
+  }
+}
+
+/** Requests and attacks are counted apart, so a request that was an attack comes out as two events. */
+function* event(
+  minute: number,
+  series: number,
+  cell: number,
+  total: number,
+  hostId: string | null,
+): Generator<Event> {
+  const time = minute * EXACT.cells_per_chunk + cell;
+  const attack = CATEGORIES[series - FIRST_CATEGORY] ?? null;
+  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
+    yield { time, hostId, request: attack === null, attack, count: Math.min(left, EVENT_COUNT_MAX) };
+  }
+}
+
+export function* dumpBatches(schema: Schema, source: number): Generator<RememberedBatch[]> {
+  let part: RememberedBatch[] = [];
+  for (const { key, value } of schema.batches.getRange({ start: [source, ''], end: [source + 1, ''] })) {
+    const [, id] = key;
+    const { day, after } = value;
+    const link = after === undefined ? undefined : schema.batchLinks.get([source, after, id]);
+    part.push(
+      after === undefined || link === undefined ? { id, day } : { id, day, link: { ...link, after } },
+    );
+    if (part.length === BATCHES_PER_PART) {
+      yield part;
+      part = [];
+    }
+  }
+  if (part.length > 0) yield part;
+}
+
+/** Runs inside a write transaction. */
+export function putSource(
+  schema: Schema,
+  projectId: string,
+  { hosts, ...source }: Source,
+  batches: readonly RememberedBatch[],
+): void {
+  const project = openProject(schema, projectId);
+  const { number } = openSource(schema, project, projectId, source);
+  schema.sources.putSync([project.scope, source.name], { ...source, number });
+  for (const host of hosts) schema.sourceHosts.putSync([number, host], true);
+  for (const batch of batches) putBatch(schema, number, batch);
+}

@@ -1,0 +1,212 @@
+/** The service on ClickHouse, as an operator runs it: several processes in front, and servers that come and go. */
+import { appendFileSync, rmSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Answer, type Api, call, login, sum } from './api.ts';
+import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
+import { eventually } from './process.ts';
+import { Random } from './random.ts';
+import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
+
+const START = Date.now() - 3_600_000;
+const RANGE = `from=${START}&to=${START + 1_000_000}`;
+const RESTARTS = 10;
+
+const events = (count: number) =>
+  Array.from({ length: count }, (_, i) => ({ time: START + i, host: `h${i % 7}.example`, attack: 'xss' }));
+
+describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
+  `with clickhouse-server (${CLICKHOUSE.needs})`,
+  () => {
+    let clickhouse: ClickHouse;
+    let sandbox: Sandbox;
+    let installation: Installation;
+    let store: string[];
+    let databases = 0;
+    beforeAll(async () => {
+      clickhouse = await startClickHouse(2);
+    });
+    afterAll(() => clickhouse?.stop());
+    beforeEach(async () => {
+      sandbox = new Sandbox();
+      installation = await sandbox.init();
+      store = [
+        ...['--store', 'clickhouse', '--clickhouse-url', clickhouse.urls.join(',')],
+        ...['--clickhouse-cluster', CLUSTER, '--clickhouse-database', `service_${++databases}`],
+        ...['--clickhouse-timeout', '3'],
+      ];
+    });
+    afterEach(() => sandbox.clear());
+
+    const push = (server: Server, api: Api, key: string, count = 100): Promise<Answer> =>
+      call(server.address, `/ingest/v1/${installation.project_id}`, {
+        method: 'POST',
+        headers: { 'X-Auth-Token': api.token, 'Idempotency-Key': key },
+        body: ndjson(events(count)),
+      });
+
+    /** As a shipper does: 503 and 429 mean to come back. Answers how often it had to. */
+    async function pushUntilCounted(server: Server, api: Api, key: string): Promise<number> {
+      for (let refusals = 0; ; refusals++) {
+        const { status, headers, text } = await push(server, api, key);
+        if (status === 200) return refusals;
+        expect([429, 503]).toContain(status);
+        expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+        expect(JSON.parse(text).error_msg).toMatch(/try again/);
+        await sleep(50);
+      }
+    }
+
+    async function expectRequests(api: Api, expected: number): Promise<void> {
+      const { requests, attacks } = await api.timeline(RANGE);
+      expect([sum(requests), sum(attacks)]).toEqual([expected, expected]);
+      expect(sum(await api.distribution(RANGE))).toBe(expected);
+    }
+
+    test('two processes count the same batches at once: each counts once, and both answer the same', async () => {
+      const servers = await Promise.all([sandbox.serve(store), sandbox.serve(store)]);
+      const apis = await Promise.all(servers.map(({ address }) => login(address, installation)));
+      const keys = Array.from({ length: 20 }, (_, i) => `batch ${i}`);
+      const outcomes = await Promise.all(
+        servers.flatMap((server, i) => keys.map((key) => push(server, apis[i] as Api, key))),
+      );
+      expect(outcomes.map(({ status }) => status)).toEqual(outcomes.map(() => 200));
+      const counted = outcomes.filter(({ text }) => !JSON.parse(text).duplicate);
+      expect(counted).toHaveLength(keys.length);
+      for (const api of apis) await expectRequests(api, keys.length * 100);
+      expect((await (apis[0] as Api).hostIds()).size).toBe(7);
+    });
+
+    test(`a server of the cluster is killed and comes back, ${RESTARTS} times under push and follow: totals are exact`, async () => {
+      const random = new Random(11);
+      const server = await sandbox.serve(store);
+      const api = await login(server.address, installation);
+      const log = sandbox.write('events.ndjson', '');
+      const where = ['--data', sandbox.data, '--project', installation.project_id, ...store];
+      const follow = sandbox.start(['follow', ...where, '--format', 'events', '--source', 'file', log]);
+      let pushed = 0;
+      let written = 0;
+      let refusals = 0;
+      let over = false;
+      const pushing = (async () => {
+        for (; !over; pushed++) refusals += await pushUntilCounted(server, api, `batch ${pushed}`);
+      })();
+      const writing = (async () => {
+        for (; !over; written += 50) {
+          appendFileSync(log, ndjson(events(50)));
+          await sleep(30);
+        }
+      })();
+      for (let i = 0; i < RESTARTS; i++) {
+        const victim = random.pick(clickhouse.servers);
+        const before = pushed;
+        await eventually(() => pushed > before || undefined, 'another batch');
+        await sleep(random.integer(0, 200));
+        await victim.kill();
+        await sleep(random.integer(0, 300));
+        await victim.start();
+      }
+      over = true;
+      await Promise.all([pushing, writing]);
+      expect(pushed).toBeGreaterThanOrEqual(RESTARTS);
+      expect(refusals).toBeGreaterThan(0);
+      await eventually(async () => {
+        const { requests } = await api.timeline(RANGE);
+        return sum(requests) === pushed * 100 + written || undefined;
+      }, 'the followed lines');
+      // Nothing comes in late.
+      await sleep(1_000);
+      await expectRequests(api, pushed * 100 + written);
+      follow.signal('SIGTERM');
+      expect((await follow.end()).status).toBe(0);
+      const sources = await api.getJson<{ items: { name: string; events: number }[] }>('connections');
+      expect(sources.items.map(({ events }) => events).toSorted((a, b) => a - b)).toEqual(
+        [pushed * 100, written].toSorted((a, b) => a - b),
+      );
+    });
+
+    test('with ClickHouse away the service says so, also at its start, and goes on when it is back', async () => {
+      const [first] = clickhouse.servers;
+      await first?.kill();
+      const server = await sandbox.serve(store);
+      const api = await login(server.address, installation);
+      const asked = Date.now();
+      for (const path of ['/readyz', `/v1/${api.project}/waf/event/timeline?${RANGE}`]) {
+        const answer = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
+        expect(answer.status).toBe(503);
+        expect(JSON.parse(answer.text).error_msg).toMatch(/the store does not answer, try again later/);
+      }
+      expect((await call(server.address, '/healthz')).status).toBe(200);
+      expect((await push(server, api, 'early')).status).toBe(503);
+      expect(Date.now() - asked).toBeLessThan(30_000);
+      await first?.start();
+      await pushUntilCounted(server, api, 'early');
+      await expectRequests(api, 100);
+      expect((await call(server.address, '/readyz')).status).toBe(200);
+    });
+
+    test('a ClickHouse that stands still: senders are turned away when the buffer is full, and nothing is lost', async () => {
+      const server = await sandbox.serve([...store, '--body-limit', '33554432']);
+      const api = await login(server.address, installation);
+      await pushUntilCounted(server, api, 'first');
+      for (const one of clickhouse.servers) one.pause();
+      // Each is held for as long as a statement may take; together they are more than the buffer.
+      const body = ndjson(events(400_000));
+      const outcomes = await Promise.all(
+        Array.from({ length: 4 }, (_, i) =>
+          call(server.address, `/ingest/v1/${installation.project_id}`, {
+            method: 'POST',
+            headers: { 'X-Auth-Token': api.token, 'Idempotency-Key': `large ${i}` },
+            body,
+          }),
+        ),
+      );
+      const statuses = outcomes.map(({ status }) => status);
+      expect(new Set(statuses)).toEqual(new Set([429, 503]));
+      for (const one of clickhouse.servers) one.resume();
+      for (let i = 0; i < 3; i++) await pushUntilCounted(server, api, `after ${i}`);
+      await expectRequests(api, 400);
+    });
+
+    test('a project is copied to ClickHouse and back, and its logs go on where they stopped', async () => {
+      const file = sandbox.write('events.ndjson', ndjson(events(2_000)));
+      const ingest = (...more: string[]) =>
+        sandbox.run(['ingest', '--data', sandbox.data, '--project', 'default', ...more, file]);
+      const copy = (to: string, data = sandbox.data) =>
+        sandbox.run(['copy', '--data', data, '--project', 'default', '--to', to, ...store.slice(2)]);
+      expect((await ingest()).stdout).toMatch(/^accepted +2000$/m);
+      for (let i = 0; i < 2; i++) {
+        const { status, stdout } = await copy('clickhouse');
+        expect([status, stdout]).toEqual([0, 'copied 4000 events; both stores answer the same\n']);
+      }
+      expect((await ingest(...store)).stdout).toMatch(/^counted before +2000$/m);
+      appendFileSync(file, ndjson(events(10)));
+      expect((await ingest(...store)).stdout).toMatch(/^accepted +10$/m);
+
+      // The embedded store lacks the last lines, and says so rather than to mix the two.
+      const mixed = await copy('lmdb');
+      expect(mixed.status).toBe(1);
+      expect(mixed.stderr).toMatch(/the two stores do not answer the same/);
+      rmSync(sandbox.path('data/statistics.mdb'));
+      expect((await copy('lmdb')).stdout).toMatch(/both stores answer the same/);
+      expect((await ingest()).stdout).toMatch(/^counted before +2010$/m);
+      const api = await login((await sandbox.serve()).address, installation);
+      await expectRequests(api, 2_010);
+    });
+
+    test('without the right to make tables, their absence is told in a sentence; migrate makes them', async () => {
+      const where = ['--data', sandbox.data, '--project', 'default', ...store];
+      const file = sandbox.write('events.ndjson', ndjson(events(10)));
+      const args = ['ingest', ...where, '--format', 'events', '--clickhouse-migrate', 'never', file];
+      const refused = await sandbox.run(args);
+      expect([refused.status, refused.stderr]).toEqual([
+        1,
+        expect.stringMatching(/has no tables: make them with 'wafstat migrate'/),
+      ]);
+      const migrate = ['migrate', ...store.slice(2, -2)];
+      for (let i = 0; i < 2; i++) expect((await sandbox.run(migrate)).status).toBe(0);
+      expect((await sandbox.run(args)).stdout).toMatch(/^accepted +10$/m);
+      expect((await sandbox.run(args)).stdout).toMatch(/^counted before +10$/m);
+    });
+  },
+);
