@@ -56,12 +56,12 @@ try {
   }
   for (const [question, ask] of Object.entries(await questions(stores.embedded.store))) {
     const answers = [];
-    rows[`${question}, ms`] = {};
+    rows[`${question}, ms`] = Object.fromEntries(Object.keys(stores).map((name) => [name, []]));
     for (let run = 0; run < RUNS; run++) {
       for (const [name, { store }] of Object.entries(stores)) {
         const began = performance.now();
         answers.push(await ask(store));
-        (rows[`${question}, ms`][name] ??= []).push(performance.now() - began);
+        rows[`${question}, ms`][name].push(performance.now() - began);
       }
     }
     if (answers.some((answer) => !isDeepStrictEqual(answer, answers[0])))
