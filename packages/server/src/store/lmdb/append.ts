@@ -1,4 +1,5 @@
 /** The write side: one group of batches in one transaction. */
+import type { Event } from '../../event.ts';
 import { derivedId } from '../ids.ts';
 import { type Appended, type Batch, type BatchLink, linkHolds, tallySource } from '../store.ts';
 import { mergeCells, Writer } from './cells.ts';
@@ -33,14 +34,16 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   }
 
   const scopes = new Map<string, number | null>();
-  const counted = batch.events.filter(({ time }) => time >= horizon);
+  const isInside = ({ time }: Event) => time >= horizon;
+  // Nearly always all of them are, and need no copy.
+  const counted = batch.events.every(isInside) ? batch.events : batch.events.filter(isInside);
   let latest = project.latest;
   let unknownHosts = 0;
-  for (const event of counted) {
+  for (const { event, times } of runs(counted)) {
     const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
-    if (scope === null && event.hostId !== null) unknownHosts++;
+    if (scope === null && event.hostId !== null) unknownHosts += times;
     if (event.time > latest) latest = event.time;
-    tally.add(event, project.scope, scope);
+    tally.add(event, times, project.scope, scope);
   }
   schema.projects.putSync(batch.project, { ...project, latest });
 
@@ -53,6 +56,17 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
   if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
   return { kind: 'appended', beforeHorizon: batch.events.length - counted.length, unknownHosts };
+}
+
+/** Many access lines of one host and second are one and the same event, again and again: it is looked at once. */
+function* runs(events: readonly Event[]): Generator<{ event: Event; times: number }> {
+  for (let start = 0; start < events.length; ) {
+    const event = events[start] as Event;
+    let end = start + 1;
+    while (events[end] === event) end++;
+    yield { event, times: end - start };
+    start = end;
+  }
 }
 
 function rememberBatch(schema: Schema, source: number, batch: Batch, id: string, latest: number): void {
