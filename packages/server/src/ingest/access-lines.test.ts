@@ -246,6 +246,17 @@ test('the lines that are drawn are of both kinds', () => {
   expect(told).toBeLessThan(470);
 });
 
+test.each([
+  '::1 - - ',
+  '::ffff:192.0.2.7 - - ',
+  '2001:db8::7 - ann ',
+  '_ 192.0.2.7 - - ',
+  '*.example.com 192.0.2.7 - - ',
+  'shop.example.com:443 [2001:db8::7] - - ',
+])('%j in front of the time counts the same', async (front) => {
+  await expectTheSame(latin1(`${front}[15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6`));
+});
+
 test('of hosts with the same hash each counts for itself', async () => {
   const hosts = ['aaaaaaay', 'aaabaaaZ'];
   const [one, two] = hosts.map((name) => new Words(latin1(name)).hash(0, name.length));

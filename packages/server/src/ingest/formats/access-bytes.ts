@@ -40,8 +40,8 @@ export class AccessBytes {
   tell(start: number, end: number): boolean {
     const words = this.#words;
     const { bytes } = words;
-    // Other first characters may begin JSON, or a block of an audit log; this fifth one, an error log.
-    if (!isAlphanumeric(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
+    // Lines of other logs: by their first character JSON, brackets and audit blocks, by their fifth error logs.
+    if (!beginsField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
     const opening = words.find(OPENING, start, end);
     const closing = opening + 1 + STAMP_LENGTH;
     const isTime =
@@ -73,9 +73,9 @@ export class AccessBytes {
   }
 }
 
-function isAlphanumeric(byte: number): boolean {
-  const lower = byte | 0x20;
-  return (byte >= 0x30 && byte <= 0x39) || (lower >= 0x61 && lower <= 0x7a);
+/** From the digits to the letters, with what names and addresses may begin with between them: `_` and `:`. */
+function beginsField(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x7a && byte !== OPENING && byte !== CLOSING;
 }
 
 function isDash(bytes: Buffer, at: number): boolean {
