@@ -196,6 +196,7 @@ const other = fc.constantFrom(
     '2026/11/15 02:20:43 [error] 1#1: *1 limiting requests, excess: 1, client: x, host: "shop.example.com"',
     '1.1.//1/ 192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "',
     'abc[15/Nov/2026:02:20:43 +0000] "x - - [15/Nov/2026:02:20:44 +0000] "',
+    '::1 x[15/Nov/2026:02:20:43 +0000] "GET - [15/Nov/2026:02:20:44 +0000] "',
   ].map(latin1),
 );
 const lineEnding = fc.constantFrom('\n', '\n', '\n', '\r\n', '\n\n', ' \n').map(latin1);
@@ -284,25 +285,29 @@ describe('bytes looked at four at a time', () => {
   const bytes = fc.uint8Array({ maxLength: 40 }).map((array) => Buffer.from(array));
   const ascii = fc.array(fc.constantFrom(0, 1, 0x1f, 0x20, 0x21, 0x5a, 0x5b, 0x5c, 0x7f), { maxLength: 40 });
 
-  test('a byte is found where it is', () => {
+  test('a byte is found where it is, unless another that stops the search stands before it', () => {
+    const letter = fc.constantFrom(0x20, 0x5b);
     fc.assert(
-      fc.property(ascii, fc.constantFrom(0x20, 0x5b), fc.nat(40), fc.nat(40), (array, byte, a, b) => {
+      fc.property(ascii, letter, letter, fc.nat(40), fc.nat(40), (array, byte, stop, a, b) => {
         const text = Buffer.from(array);
         const [from = 0, end = 0] = [a, b].map((n) => Math.min(n, text.length)).sort((m, n) => m - n);
-        const at = text.subarray(from, end).indexOf(byte);
-        expect(new Words(text).find(byte, from, end)).toBe(at === -1 ? -1 : from + at);
+        const at = text.subarray(from, end).findIndex((each) => each === byte || each === stop);
+        const want = at === -1 || text[from + at] !== byte ? -1 : from + at;
+        expect(new Words(text).find(byte, from, end, stop)).toBe(want);
       }),
+      { numRuns: 1_000 },
     );
   });
 
   test('and never behind a byte that is no ASCII', () => {
     fc.assert(
       fc.property(bytes, fc.constantFrom(0x20, 0x5b), (text, byte) => {
-        const found = new Words(text).find(byte, 0, text.length);
+        const found = new Words(text).find(byte, 0, text.length, byte);
         if (found === -1) return;
         expect(found).toBe(text.indexOf(byte));
         expect(text.subarray(0, found).every((each) => each < 0x80)).toBe(true);
       }),
+      { numRuns: 1_000 },
     );
   });
 

@@ -74,7 +74,9 @@ export class AccessLines {
 
   #close(lines: HostLines): void {
     const record = request(lines.time, lines.host);
-    for (; lines.lines > 0; lines.lines--) this.#records.push(record);
+    const records = this.#records;
+    for (let left = lines.lines; left > 0; left--) records.push(record);
+    lines.lines = 0;
   }
 
   #linesOfNone(): HostLines {

@@ -42,7 +42,11 @@ export class AccessBytes {
     const { bytes } = words;
     // Lines of other logs: by their first character JSON, brackets and audit blocks, by their fifth error logs.
     if (!beginsField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
-    const opening = words.find(OPENING, start, end);
+    const client = words.find(SPACE, start, end, OPENING) + 1;
+    if (client === 0) return false;
+    const ident = words.find(SPACE, client, end, OPENING) + 1;
+    if (ident === 0) return false;
+    const opening = words.find(OPENING, ident, end, OPENING);
     const closing = opening + 1 + STAMP_LENGTH;
     const isTime =
       opening !== -1 &&
@@ -50,10 +54,7 @@ export class AccessBytes {
       bytes[closing] === CLOSING &&
       bytes[closing + 1] === SPACE &&
       bytes[closing + 2] === QUOTE;
-    if (!isTime) return false;
-    const client = words.find(SPACE, start, opening) + 1;
-    const ident = words.find(SPACE, client, opening) + 1;
-    if (client === 0 || ident === 0 || !this.#readTime(opening + 1)) return false;
+    if (!isTime || !this.#readTime(opening + 1)) return false;
     // As in access.ts: when the dash is not in the second place but in the third, and there is a fourth.
     const isHost = !isDash(bytes, client) && isDash(bytes, ident) && ident + 2 < opening;
     this.hostEnd = isHost && bytes[client - 2] !== COMMA ? client - 1 : start;

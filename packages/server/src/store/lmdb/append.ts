@@ -34,12 +34,14 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   }
 
   const scopes = new Map<string, number | null>();
-  const isInside = ({ time }: Event) => time >= horizon;
-  // Nearly always all of them are, and need no copy.
-  const counted = batch.events.every(isInside) ? batch.events : batch.events.filter(isInside);
   let latest = project.latest;
   let unknownHosts = 0;
-  for (const { event, times } of runs(counted)) {
+  let beforeHorizon = 0;
+  for (const { event, times } of runs(batch.events)) {
+    if (event.time < horizon) {
+      beforeHorizon += times;
+      continue;
+    }
     const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
     if (scope === null && event.hostId !== null) unknownHosts += times;
     if (event.time > latest) latest = event.time;
@@ -52,10 +54,12 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
       schema.sourceHosts.putSync([source.number, id], true);
     }
   }
+  // Nearly always all of them are, and need no copy.
+  const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
   const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted);
   schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
   if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
-  return { kind: 'appended', beforeHorizon: batch.events.length - counted.length, unknownHosts };
+  return { kind: 'appended', beforeHorizon, unknownHosts };
 }
 
 /** Many access lines of one host and second are one and the same event, again and again: it is looked at once. */
