@@ -37,7 +37,10 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   let latest = project.latest;
   let unknownHosts = 0;
   let beforeHorizon = 0;
-  for (const { event, times } of runs(batch.events)) {
+  for (let start = 0, end = 0; start < batch.events.length; start = end) {
+    end = endOfRun(batch.events, start);
+    const event = batch.events[start] as Event;
+    const times = end - start;
     if (event.time < horizon) {
       beforeHorizon += times;
       continue;
@@ -63,14 +66,10 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
 }
 
 /** Many access lines of one host and second are one and the same event, again and again: it is looked at once. */
-function* runs(events: readonly Event[]): Generator<{ event: Event; times: number }> {
-  for (let start = 0; start < events.length; ) {
-    const event = events[start] as Event;
-    let end = start + 1;
-    while (events[end] === event) end++;
-    yield { event, times: end - start };
-    start = end;
-  }
+function endOfRun(events: readonly Event[], start: number): number {
+  let end = start + 1;
+  while (end < events.length && events[end] === events[start]) end++;
+  return end;
 }
 
 function rememberBatch(schema: Schema, source: number, batch: Batch, id: string, latest: number): void {
