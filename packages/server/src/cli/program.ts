@@ -5,46 +5,32 @@ import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, vari
 import { IdentityError } from '../identity/administration.ts';
 import { WrongMasterKey } from '../identity/identity.ts';
 import { StoreUnavailable } from '../store/store.ts';
-import { categoriesCommand } from './categories.ts';
-import { configureCommand } from './client/configure.ts';
-import { timelineCommand } from './client/timeline.ts';
-import { typesCommand } from './client/types.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
-import { copyCommand } from './copy.ts';
-import { demoCommand } from './demo.ts';
-import { domainCommands } from './domain.ts';
-import { explainCommand } from './explain.ts';
-import { followCommand } from './follow.ts';
-import { hostCommands } from './host.ts';
-import { ingestCommand } from './ingest.ts';
-import { initCommand } from './init.ts';
-import { keyCommands } from './key.ts';
-import { migrateCommand } from './migrate.ts';
-import { projectCommands } from './project.ts';
-import { serveCommand } from './serve.ts';
-import { sourceCommands } from './source.ts';
-import { userCommands } from './user.ts';
 
-const COMMANDS: readonly Command[] = [
-  initCommand,
-  serveCommand,
-  demoCommand,
-  ingestCommand,
-  followCommand,
-  explainCommand,
-  categoriesCommand,
-  ...hostCommands,
-  ...sourceCommands,
-  ...domainCommands,
-  ...projectCommands,
-  ...userCommands,
-  ...keyCommands,
-  timelineCommand,
-  typesCommand,
-  configureCommand,
-  migrateCommand,
-  copyCommand,
-];
+/**
+ * By the first word of the command line, in the order in which help lists them. Only what is called is loaded: to load
+ * all of them takes longer than most of them run.
+ */
+const COMMANDS: ReadonlyMap<string, () => Promise<readonly Command[]>> = new Map([
+  ['init', async () => [(await import('./init.ts')).initCommand]],
+  ['serve', async () => [(await import('./serve.ts')).serveCommand]],
+  ['demo', async () => [(await import('./demo.ts')).demoCommand]],
+  ['ingest', async () => [(await import('./ingest.ts')).ingestCommand]],
+  ['follow', async () => [(await import('./follow.ts')).followCommand]],
+  ['explain', async () => [(await import('./explain.ts')).explainCommand]],
+  ['categories', async () => [(await import('./categories.ts')).categoriesCommand]],
+  ['host', async () => (await import('./host.ts')).hostCommands],
+  ['source', async () => (await import('./source.ts')).sourceCommands],
+  ['domain', async () => (await import('./domain.ts')).domainCommands],
+  ['project', async () => (await import('./project.ts')).projectCommands],
+  ['user', async () => (await import('./user.ts')).userCommands],
+  ['key', async () => (await import('./key.ts')).keyCommands],
+  ['timeline', async () => [(await import('./client/timeline.ts')).timelineCommand]],
+  ['types', async () => [(await import('./client/types.ts')).typesCommand]],
+  ['configure', async () => [(await import('./client/configure.ts')).configureCommand]],
+  ['migrate', async () => [(await import('./migrate.ts')).migrateCommand]],
+  ['copy', async () => [(await import('./copy.ts')).copyCommand]],
+]);
 
 /** Of the package, read where it stands beside the compiled code. */
 const { version: VERSION } = createRequire(import.meta.url)('../../package.json') as { version: string };
@@ -65,7 +51,7 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
     'Statistics on the traffic and attacks that a web application firewall sees.',
   );
   program.version(VERSION);
-  for (const command of COMMANDS) {
+  for (const command of await commandsFor(argv[0])) {
     addCommand(program, command, io, (result) => {
       status = result;
     });
@@ -76,6 +62,13 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
   } catch (error) {
     return explain(error, io);
   }
+}
+
+/** Help, and what is none of our commands, is about all of them. */
+async function commandsFor(word: string | undefined): Promise<readonly Command[]> {
+  const named = COMMANDS.get(word ?? '');
+  if (named) return named();
+  return (await Promise.all([...COMMANDS.values()].map((load) => load()))).flat();
 }
 
 function addCommand(program: Commander, command: Command, io: Io, finish: (status: number) => void): void {

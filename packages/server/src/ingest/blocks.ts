@@ -5,9 +5,14 @@ export const LINE_BYTES_MAX = 1_048_576;
 
 const NEWLINE = 0x0a;
 
+/** More than is ever looked at, so that what is left of one look rarely has to be moved for the next. */
+const BUFFER_BYTES = 4 * LINE_BYTES_MAX;
+
+/** What it shows is good until the next look: the memory is used again, because new memory for all would take longer. */
 export class ByteReader {
   readonly #chunks: AsyncIterator<Uint8Array>;
-  #buffer: Buffer = Buffer.alloc(0);
+  #memory = Buffer.allocUnsafeSlow(0);
+  #buffer: Buffer = this.#memory;
   #ended = false;
   /** Why the stream ended before its end. */
   failure: unknown = null;
@@ -18,24 +23,33 @@ export class ByteReader {
 
   /** At least `bytes` of what comes next, or all that is left. */
   async peek(bytes: number): Promise<Buffer> {
-    if (this.#buffer.length >= bytes || this.#ended) return this.#buffer;
-    const parts: Uint8Array[] = [this.#buffer];
-    let length = this.#buffer.length;
-    while (length < bytes) {
+    while (this.#buffer.length < bytes && !this.#ended) {
       const next = await this.#chunks.next().catch((error: unknown) => {
         // What came before it is good; whoever reads on to the end is told.
         this.failure = error;
         return { done: true } as const;
       });
-      if (next.done) {
-        this.#ended = true;
-        break;
-      }
-      parts.push(next.value);
-      length += next.value.length;
+      if (next.done) this.#ended = true;
+      else this.#add(next.value);
     }
-    this.#buffer = Buffer.concat(parts, length);
     return this.#buffer;
+  }
+
+  #add(chunk: Uint8Array): void {
+    const left = this.#buffer.length;
+    const length = left + chunk.length;
+    const start = this.#buffer.byteOffset;
+    let memory = this.#memory;
+    if (start + length <= memory.length) {
+      memory.set(chunk, start + left);
+      this.#buffer = memory.subarray(start, start + length);
+      return;
+    }
+    if (length > memory.length) memory = Buffer.allocUnsafeSlow(Math.max(BUFFER_BYTES, 2 * length));
+    memory.set(this.#buffer, 0);
+    memory.set(chunk, left);
+    this.#memory = memory;
+    this.#buffer = memory.subarray(0, length);
   }
 
   /** At least one whole line of what comes next, or `bytes`, or all that is left. */
@@ -71,15 +85,40 @@ export function endsLine(bytes: Buffer): boolean {
   return bytes[bytes.length - 1] === NEWLINE;
 }
 
+/** Where the line that this place is in ends: at its line end, or where the bytes do. */
+export function lineEnd(bytes: Buffer, from: number): number {
+  const newline = bytes.indexOf(NEWLINE, from);
+  return newline === -1 ? bytes.length : newline;
+}
+
 /** The lines of a block, without their ends; blank ones are left out, but counted. */
 export function* splitLines(block: Buffer, firstNumber: number): Generator<{ number: number; text: string }> {
   let number = firstNumber;
   for (let start = 0; start < block.length; number++) {
-    const newline = block.indexOf(NEWLINE, start);
-    const end = newline === -1 ? block.length : newline;
-    const text = block.toString('utf8', start, end).trim();
+    const end = lineEnd(block, start);
+    const text = lineText(block, start, end);
     if (text.length > 0) yield { number, text };
     start = end + 1;
+  }
+}
+
+export function lineText(block: Buffer, start: number, end: number): string {
+  return block.toString('utf8', start, end).trim();
+}
+
+/** Lines that stand together in memory: to be read one by one, or many at once (access-lines.ts). */
+export class LineBlock implements Iterable<{ number: number; text: string }> {
+  readonly bytes: Buffer;
+  /** The number of the first line. */
+  readonly first: number;
+
+  constructor(bytes: Buffer, first: number) {
+    this.bytes = bytes;
+    this.first = first;
+  }
+
+  [Symbol.iterator](): Generator<{ number: number; text: string }> {
+    return splitLines(this.bytes, this.first);
   }
 }
 

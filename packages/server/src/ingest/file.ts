@@ -1,6 +1,6 @@
 /** A file or stream, counted once from beginning to end. */
 import type { Store } from '../store/store.ts';
-import { ByteReader, countLineEnds, endOfLine, LINE_BYTES_MAX, splitLines, wholeLines } from './blocks.ts';
+import { ByteReader, countLineEnds, endOfLine, LINE_BYTES_MAX, LineBlock, wholeLines } from './blocks.ts';
 import type { Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 import { type FileSource, PIECE_BYTES_MAX, Trail } from './trail.ts';
@@ -140,14 +140,14 @@ export function nextPiece(
     // The rest of a line that was counted, or dropped for its length, when its beginning was read.
     const rest = endOfLine(bytes);
     const piece = bytes.subarray(0, Math.max(rest, whole));
-    return { bytes: piece, lines: splitLines(piece.subarray(rest), first + 1), unfinished: 0 };
+    return { bytes: piece, lines: new LineBlock(piece.subarray(rest), first + 1), unfinished: 0 };
   }
   if (whole > 0) {
     const piece = bytes.subarray(0, whole);
-    return { bytes: piece, lines: splitLines(piece, first), unfinished: 0 };
+    return { bytes: piece, lines: new LineBlock(piece, first), unfinished: 0 };
   }
   if (!last) return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
-  if (atEnd && isRecord(atEnd(), bytes)) return { bytes, lines: splitLines(bytes, first), unfinished: 0 };
+  if (atEnd && isRecord(atEnd(), bytes)) return { bytes, lines: new LineBlock(bytes, first), unfinished: 0 };
   return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length };
 }
 

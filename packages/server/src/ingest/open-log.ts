@@ -1,10 +1,29 @@
-import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 
-/** The bytes of a log file, unpacked when it is gzip, whatever its name says. */
+/** What one read costs besides does not show at this length. */
+const READ_BYTES = 1_048_576;
+
+/** The bytes of a log file, unpacked when it is gzip, whatever its name says. A chunk is good until the next. */
 export function openLog(path: string): AsyncIterable<Uint8Array> {
-  return unpacked(createReadStream(path, { highWaterMark: 1 << 20 }));
+  return unpacked(chunksOf(path));
+}
+
+/** One piece of memory for all chunks: new memory for each would cost more than reading them. */
+async function* chunksOf(path: string): AsyncGenerator<Uint8Array> {
+  const file = await open(path, 'r');
+  try {
+    const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+    for (;;) {
+      // Without a position, because it may be a pipe.
+      const { bytesRead } = await file.read(buffer, 0, READ_BYTES, null);
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
 }
 
 /** The same for a stream. */
@@ -13,11 +32,13 @@ export async function* unpacked(stream: AsyncIterable<Uint8Array>): AsyncGenerat
   try {
     const first = await chunks.next();
     if (first.done) return;
+    const isPacked = first.value[0] === 0x1f && first.value[1] === 0x8b;
     const all = (async function* () {
-      yield first.value;
-      for (let next = await chunks.next(); !next.done; next = await chunks.next()) yield next.value;
+      // A packed chunk is asked for before the one before it is unpacked: each needs memory of its own.
+      for (let next: IteratorResult<Uint8Array> = first; !next.done; next = await chunks.next())
+        yield isPacked ? Uint8Array.from(next.value) : next.value;
     })();
-    if (first.value[0] !== 0x1f || first.value[1] !== 0x8b) {
+    if (!isPacked) {
       yield* all;
       return;
     }

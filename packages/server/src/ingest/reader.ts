@@ -32,6 +32,10 @@ export interface LineReader {
   read(line: string, now: number): Parsed[];
   /** What is still open: all of it at the end of a file, or what no line has told of since `before` (by `now`). */
   flush(before?: number): Parsed[];
+  /** Whether the next line can be told by itself: then one in the form of an access log is a request. */
+  takesAccess(): boolean;
+  /** The host of lines that name none. */
+  readonly host: string | undefined;
   /** Everything needed to go on in another process, at most STATE_LENGTH_MAX characters; '' when there is nothing. */
   state(): string;
 }
@@ -60,24 +64,26 @@ interface State {
 const DASH = 0x2d;
 
 class Reader implements LineReader {
-  readonly #host: string | undefined;
+  readonly host: string | undefined;
   readonly #context: Context;
   readonly #textFormats;
   readonly #jsonFormats;
   /** With a format given, nothing is recognized: a line is tried as what it is said to be. */
   readonly #recognize: boolean;
   readonly #native: boolean;
+  readonly #access: boolean;
   readonly #transactions: Transactions;
   #open: OpenBlock | null;
 
   constructor({ format, host, offset_minutes = 0, overrides = new Map() }: ReaderOptions, state: State) {
     const isWanted = ({ name }: { name: LogFormat }) => format === 'auto' || name === format;
-    this.#host = host;
+    this.host = host;
     this.#context = { offset_minutes, clock: new LogClock() };
     this.#textFormats = TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
     this.#recognize = format === 'auto';
     this.#native = isWanted({ name: 'modsecurity-native' });
+    this.#access = isWanted({ name: 'access' });
     this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
     this.#open = state.open ?? null;
   }
@@ -97,6 +103,10 @@ class Reader implements LineReader {
     const isLost = this.#open !== null && this.#open.touched < before - BLOCK_MS_MAX;
     const block = isLost ? this.#closeBlock(before) : [];
     return [...block, ...this.#withHost(this.#transactions.flush(before))];
+  }
+
+  takesAccess(): boolean {
+    return this.#access && this.#open === null;
   }
 
   state(): string {
@@ -152,8 +162,8 @@ class Reader implements LineReader {
   }
 
   #withHost(parsed: Parsed[]): Parsed[] {
-    if (this.#host === undefined) return parsed;
-    for (const each of parsed) if (each.kind === 'record') each.record.host ??= this.#host;
+    if (this.host === undefined) return parsed;
+    for (const each of parsed) if (each.kind === 'record') each.record.host ??= this.host;
     return parsed;
   }
 

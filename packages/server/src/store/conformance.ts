@@ -157,6 +157,31 @@ export function storeConformance(
       expect(requests[0]).toBe(9_001_000_001);
     });
 
+    test('an event that stands many times in a batch counts each time', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const many = { ...drawnAt(NOW), hostId: ids[0] ?? '', attack: 'sqli' as const, count: 700_000 };
+      const others = [drawnAt(NOW), { ...drawnAt(NOW - 1), hostId: 'unknown' }];
+      const repeated = [
+        ...Array(9).fill(many),
+        ...Array(7).fill(others[0]),
+        ...Array(5).fill(others[1]),
+        many,
+      ];
+      const events: Event[] = repeated.map((each: Event) => each);
+      expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
+        kind: 'appended',
+        beforeHorizon: 0,
+        unknownHosts: 5,
+      });
+      const ask = (hosts?: string[]) => store.series({ project: 'p', hosts, edges: [NOW - 1, NOW, NOW + 1] });
+      expect([...(await ask()).requests]).toEqual([5, 7_000_007]);
+      expect([...(await ask([ids[0] ?? ''])).attacks]).toEqual([0, 7_000_000]);
+      await store.prune(NOW);
+      expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
+      expect((await store.sources('p'))[0]).toMatchObject({ events: 22 + 17, dropped: { too_old: 5 } });
+    });
+
     test('a batch id seen before under the same source changes nothing', async () => {
       const { store } = await fresh();
       const first = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };

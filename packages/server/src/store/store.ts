@@ -90,7 +90,10 @@ export interface Batch {
   id?: string;
   /** Where the batch stands in its file. */
   link?: NewLink;
-  /** A `hostId` here is one that addHost gave, or `hosts` lists. An unknown one counts as no host. */
+  /**
+   * A `hostId` here is one that addHost gave, or `hosts` lists. An unknown one counts as no host. One and the same
+   * object may stand here many times, as for the access lines of a host in a second: it counts each time.
+   */
   events: readonly Event[];
   /** Records that were refused on the way, by reason: they show up in `sources`. */
   dropped: Readonly<Record<string, number>>;

@@ -1,4 +1,5 @@
 /** The write side: one group of batches in one transaction. */
+import type { Event } from '../../event.ts';
 import { derivedId } from '../ids.ts';
 import {
   type Appended,
@@ -40,14 +41,21 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   }
 
   const scopes = new Map<string, number | null>();
-  const counted = batch.events.filter(({ time }) => time >= horizon);
   let latest = project.latest;
   let unknownHosts = 0;
-  for (const event of counted) {
+  let beforeHorizon = 0;
+  for (let start = 0, end = 0; start < batch.events.length; start = end) {
+    end = endOfRun(batch.events, start);
+    const event = batch.events[start] as Event;
+    const times = end - start;
+    if (event.time < horizon) {
+      beforeHorizon += times;
+      continue;
+    }
     const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
-    if (scope === null && event.hostId !== null) unknownHosts++;
+    if (scope === null && event.hostId !== null) unknownHosts += times;
     if (event.time > latest) latest = event.time;
-    tally.add(event, project.scope, scope);
+    tally.add(event, times, project.scope, scope);
   }
   schema.projects.putSync(batch.project, { ...project, latest });
 
@@ -56,10 +64,19 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
       schema.sourceHosts.putSync([source.number, id], true);
     }
   }
+  // Nearly always all of them are, and need no copy.
+  const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
   const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted);
   schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
   if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
-  return { kind: 'appended', beforeHorizon: batch.events.length - counted.length, unknownHosts };
+  return { kind: 'appended', beforeHorizon, unknownHosts };
+}
+
+/** Many access lines of one host and second are one and the same event, again and again: it is looked at once. */
+function endOfRun(events: readonly Event[], start: number): number {
+  let end = start + 1;
+  while (end < events.length && events[end] === events[start]) end++;
+  return end;
 }
 
 function rememberBatch(schema: Schema, source: number, batch: Batch, id: string, latest: number): void {

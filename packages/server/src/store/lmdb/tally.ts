@@ -23,21 +23,34 @@ export class Tally {
   /** By minute and scope: numbers of the form `cellCode * COUNT_BASE + count`, as they came. */
   readonly #minutes = new Map<number, number[]>();
 
-  add(event: Event, project: number, host: number | null): void {
+  /** Adds an event so many times. */
+  add(event: Event, times: number, project: number, host: number | null): void {
     if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX)) throw new Error(`a count of ${event.count}`);
     const minute = Math.floor(event.time / EXACT.cells_per_chunk);
     const cell = event.time - minute * EXACT.cells_per_chunk;
-    if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count);
+    if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count, times);
     if (event.attack !== null) {
       const series = FIRST_CATEGORY + (categoryNumber(event.attack) ?? 0);
-      this.#addCell(minute, project, host, cellCode(series, cell), event.count);
+      this.#addCell(minute, project, host, cellCode(series, cell), event.count, times);
     }
   }
 
-  #addCell(minute: number, project: number, host: number | null, code: number, count: number): void {
-    const packed = code * COUNT_BASE + count;
-    this.#list(minute * SCOPES_MAX + project).push(packed);
-    if (host !== null) this.#list(minute * SCOPES_MAX + host).push(packed);
+  #addCell(
+    minute: number,
+    project: number,
+    host: number | null,
+    code: number,
+    count: number,
+    times: number,
+  ): void {
+    const ofProject = this.#list(minute * SCOPES_MAX + project);
+    const ofHost = host === null ? null : this.#list(minute * SCOPES_MAX + host);
+    const atOnce = Math.floor(EVENT_COUNT_MAX / count);
+    for (let left = times; left > 0; left -= atOnce) {
+      const packed = code * COUNT_BASE + count * Math.min(left, atOnce);
+      ofProject.push(packed);
+      ofHost?.push(packed);
+    }
   }
 
   #list(key: number): number[] {

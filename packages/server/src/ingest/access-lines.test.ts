@@ -1,0 +1,326 @@
+/** What is counted from the bytes of access lines is what reading them line by line counts, for any bytes. */
+import { readdirSync, readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { memoryStore } from '../store/memory.ts';
+import { AccessLines } from './access-lines.ts';
+import { LineBlock, splitLines } from './blocks.ts';
+import type { LogRecord } from './formats/format.ts';
+import { Pipeline, type ReadLines } from './pipeline.ts';
+import { createReader, type ReaderOptions } from './reader.ts';
+import { Words } from './words.ts';
+
+const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);
+const DAY_MS = 86_400_000;
+const FIXTURES = new URL('formats/fixtures/', import.meta.url);
+const fixture = (name: string) => readFileSync(new URL(name, FIXTURES));
+const FIXTURE_NAMES = readdirSync(FIXTURES).filter((name) => name.endsWith('.log'));
+const FIXTURE_LINES = FIXTURE_NAMES.flatMap((name) => linesOf(fixture(name)));
+const ACCESS_FIXTURES = ['nginx-combined.log', 'nginx-vhost.log', 'apache-common.log', 'apache-vhost.log'];
+
+function linesOf(bytes: Buffer): Buffer[] {
+  return bytes.toString('latin1').split('\n').filter(Boolean).map(latin1);
+}
+
+function latin1(text: string): Buffer {
+  return Buffer.from(text, 'latin1');
+}
+
+interface Given {
+  reader: ReaderOptions;
+  retention_ms: number;
+  hosts_max: number;
+  first: number;
+  flush: 'all' | 'aged' | 'nothing';
+}
+
+const GIVEN: Given = {
+  reader: { format: 'auto' },
+  retention_ms: 180 * DAY_MS,
+  hosts_max: 100,
+  first: 1,
+  flush: 'all',
+};
+
+/** Everything that comes of the lines: as read, and as counted. */
+async function everythingOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by lines') {
+  const store = memoryStore(() => NOW);
+  const pipeline = new Pipeline(store, given, () => NOW);
+  const reader = createReader(given.reader);
+  const lines = way === 'by bytes' ? new LineBlock(bytes, given.first) : [...splitLines(bytes, given.first)];
+  const read = pipeline.read(lines, reader, given.flush);
+  const asRead = { records: sorted(read), names: [...read.hosts], state: reader.state() };
+  const counted = await pipeline.count(read, { project: 'p', source: { name: 's', format: 'auto' } });
+  return {
+    ...asRead,
+    // As text, because the order of formats and reasons is shown to the user.
+    counted: JSON.stringify(counted),
+    hosts: await store.hosts('p'),
+    sources: await store.sources('p'),
+    series: await store.series({ project: 'p', edges: [0, NOW - DAY_MS, NOW - 60_000, NOW, NOW + DAY_MS] }),
+  };
+}
+
+function sorted({ records }: ReadLines): string[] {
+  return records.map((record) => JSON.stringify(record)).sort();
+}
+
+async function expectTheSame(bytes: Buffer, given: Given = GIVEN): Promise<void> {
+  expect(await everythingOf(bytes, given, 'by bytes')).toEqual(await everythingOf(bytes, given, 'by lines'));
+}
+
+function taken(bytes: Buffer): number {
+  const records: LogRecord[] = [];
+  const access = new AccessLines(bytes, records, {
+    earliest: 0,
+    latest: NOW,
+    host: undefined,
+    found: () => {},
+  });
+  access.take(0);
+  access.end();
+  expect(records).toHaveLength(access.taken);
+  return access.taken;
+}
+
+describe('the lines of real servers', () => {
+  test.each(FIXTURE_NAMES)('count the same: %s', async (name) => {
+    await expectTheSame(fixture(name));
+    await expectTheSame(fixture(name), { ...GIVEN, reader: { format: 'access', host: 'a.example' } });
+  });
+
+  test.each(ACCESS_FIXTURES)('are all counted from their bytes: %s', (name) => {
+    expect(taken(fixture(name))).toBe(linesOf(fixture(name)).length);
+  });
+
+  test('mixed in one block count the same', async () => {
+    await expectTheSame(Buffer.concat(FIXTURE_NAMES.map(fixture)));
+  });
+});
+
+/** `[time]`, in forms that are times and forms that nearly are. */
+const stamp = fc.oneof(
+  { weight: 6, arbitrary: fc.constantFrom('[15/Nov/2026:02:20:43 +0000]', '[15/Nov/2026:02:20:44 +0000]') },
+  fc.constantFrom(
+    '[15/Nov/2026:02:21:44 +0000]',
+    '[15/Nov/2026:03:20:43 +0100]',
+    '[15/Nov/2026:02:20:43 -0330]',
+    '[15/Nov/2026:02:20:43 +0560]',
+    '[15/Nov/2026:02:20:43 +1400]',
+    '[15/Nov/2026:02:20:60 +0000]',
+    '[15/Nov/2026:24:20:43 +0000]',
+    '[15/nov/2026:02:20:43 +0000]',
+    '[29/Feb/2024:02:20:43 +0000]',
+    '[29/Feb/2025:02:20:43 +0000]',
+    '[31/Apr/2026:02:20:43 +0000]',
+    '[15/Nov/2025:02:20:43 +0000]',
+    '[16/Nov/2026:02:59:59 +0000]',
+    '[16/Nov/2026:03:00:00 +0000]',
+    '[16/Nov/2026:03:00:01 +0000]',
+    '[01/Jan/1970:00:00:00 +0000]',
+    '[15/Nov/2026:02:20:43]',
+    '[15/Nov/2026:02:20:43.1 +000]',
+    '[15/Nov/2026:02:20:43 +00000]',
+    `[${'\0'.repeat(26)}]`,
+    `[${'\xff'.repeat(26)}]`,
+    '[]',
+    '',
+  ),
+);
+
+const host = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.constantFrom('www.example.com:443', 'shop.example.com', 'a', 'WWW.example.com'),
+  },
+  // The hashes of the first two are the same.
+  fc.constantFrom(
+    'aaaaaaay',
+    'aaabaaaZ',
+    '[2001:db8::1]:443',
+    '2001:db8::1',
+    '-',
+    '_',
+    'm\xc3\xbcnchen',
+    'a,',
+  ),
+  fc.string({ unit: 'binary-ascii', minLength: 1, maxLength: 9 }),
+);
+const client = fc.constantFrom('192.0.2.7', '::1', '2001:db8::7', '-', '192.0.2.7, 192.0.2.8', '[::1]', '');
+const ident = fc.constantFrom('-', '- ', 'ann', '', '\t');
+const user = fc.constantFrom('-', 'ann', 'ann b c', '', '[15/Nov/2026:02:20:43 +0000]', '"', '\xe9\xff', '[');
+const rest = fc.constantFrom(
+  ' "GET / HTTP/1.1" 200 6 "-" "curl/8"',
+  ' "',
+  ' "-" 408 -',
+  '  "GET',
+  'x"GET',
+  '"',
+  '',
+  ' "\xa0',
+);
+
+const accessLine = fc
+  .tuple(fc.option(host), client, ident, user, stamp, rest)
+  .map(([named, ...fields]) =>
+    latin1(`${named === null ? '' : `${named} `}${fields.slice(0, 4).join(' ')}${fields[4]}`),
+  );
+
+const realLine = fc.constantFrom(...FIXTURE_LINES);
+const anyBytes = fc.uint8Array({ maxLength: 120 }).map((bytes) => Buffer.from(bytes));
+/** A line with something done to it, mostly in its first hundred bytes, which are those that are looked at. */
+const mutated = fc
+  .tuple(
+    fc.oneof(accessLine, realLine),
+    fc.oneof(fc.nat(100), fc.nat()),
+    fc.nat(12),
+    fc.oneof(
+      anyBytes,
+      fc.constantFrom(...[' ', '[', ']', '"', '-', ',', '/', '\r', '\t', '\xa0', '\xef\xbb\xbf'].map(latin1)),
+    ),
+  )
+  .map(([line, place, length, bytes]) => {
+    const at = place % (line.length + 1);
+    return Buffer.concat([line.subarray(0, at), bytes, line.subarray(at + length)]);
+  });
+const half = fc.tuple(fc.oneof(accessLine, realLine), fc.nat(100)).map(([line, at]) => line.subarray(0, at));
+const other = fc.constantFrom(
+  ...[
+    '',
+    '   ',
+    '\r',
+    '--622ca252-A--',
+    '--622ca252-Z--',
+    '---abcdefgh---A--',
+    `{"time":${NOW},"host":"www.example.com:443"}`,
+    '2026/11/15 02:20:43 [error] 1#1: *1 limiting requests, excess: 1, client: x, host: "shop.example.com"',
+    '1.1.//1/ 192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "',
+    'abc[15/Nov/2026:02:20:43 +0000] "x - - [15/Nov/2026:02:20:44 +0000] "',
+    '::1 x[15/Nov/2026:02:20:43 +0000] "GET - [15/Nov/2026:02:20:44 +0000] "',
+  ].map(latin1),
+);
+const lineEnding = fc.constantFrom('\n', '\n', '\n', '\r\n', '\n\n', ' \n').map(latin1);
+
+/** Few lines, again and again, so that what is remembered from one line to the next is put to the test. */
+const block = fc
+  .tuple(
+    fc.array(fc.oneof({ weight: 3, arbitrary: accessLine }, mutated, realLine, half, other, anyBytes), {
+      minLength: 1,
+      maxLength: 6,
+    }),
+    fc.array(fc.tuple(fc.nat(5), lineEnding), { maxLength: 24 }),
+    fc.boolean(),
+  )
+  .map(([lines, order, ended]) => {
+    const parts = order.flatMap(([which, ending]) => [lines[which % lines.length] ?? latin1(''), ending]);
+    return Buffer.concat(ended ? parts : parts.slice(0, -1));
+  });
+
+const given: fc.Arbitrary<Given> = fc.record({
+  reader: fc.record({
+    format: fc.constantFrom(
+      'auto',
+      'auto',
+      'access',
+      'access',
+      'events',
+      'modsecurity-native',
+      'nginx-error',
+    ),
+    host: fc.constantFrom(undefined, undefined, 'other.example.com', 'shop.example.com', ''),
+    offset_minutes: fc.constantFrom(0, 330),
+  }),
+  retention_ms: fc.constantFrom(3_600_000, 180 * DAY_MS, 100 * 365 * DAY_MS),
+  hosts_max: fc.constantFrom(0, 2, 100),
+  first: fc.constantFrom(1, 1_000),
+  flush: fc.constantFrom('all', 'aged', 'nothing'),
+});
+
+test('any lines count the same', async () => {
+  await fc.assert(fc.asyncProperty(block, given, expectTheSame), { numRuns: 3_000 });
+});
+
+test('the lines that are drawn are of both kinds', () => {
+  const drawn = fc.sample(accessLine, { numRuns: 500, seed: 5 });
+  const told = drawn.filter((line) => taken(line) === 1).length;
+  expect(told).toBeGreaterThan(30);
+  expect(told).toBeLessThan(470);
+});
+
+test.each([
+  '::1 - - ',
+  '::ffff:192.0.2.7 - - ',
+  '2001:db8::7 - ann ',
+  '_ 192.0.2.7 - - ',
+  '*.example.com 192.0.2.7 - - ',
+  'shop.example.com:443 [2001:db8::7] - - ',
+])('%j in front of the time counts the same', async (front) => {
+  await expectTheSame(latin1(`${front}[15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6`));
+});
+
+test('of hosts with the same hash each counts for itself', async () => {
+  const hosts = ['aaaaaaay', 'aaabaaaZ'];
+  const [one, two] = hosts.map((name) => new Words(latin1(name)).hash(0, name.length));
+  expect(one).toBe(two);
+  const lines = hosts.map((name) => `${name} ::1 - - [15/Nov/2026:02:20:43 +0000] "GET /"\n`);
+  const bytes = latin1(`${lines[0]}${lines[1]}${lines[0]}`);
+  expect(taken(bytes)).toBe(1);
+  await expectTheSame(bytes);
+});
+
+test('a line as long as they may be counts the same', async () => {
+  const line = '::1 - - [15/Nov/2026:02:20:43 +0000] "GET /';
+  for (const text of [
+    line + 'x'.repeat(1_000_000),
+    `${'x'.repeat(1_000_000)} ${line}`,
+    `a ${' '.repeat(1_000_000)}${line}`,
+    `a${'['.repeat(1_000_000)}${line}`,
+    `${line}${'\xff'.repeat(1_000_000)}`,
+  ]) {
+    await expectTheSame(latin1(`${line}\n${text}\n${line}\n`));
+  }
+});
+
+describe('bytes looked at four at a time', () => {
+  const bytes = fc.uint8Array({ maxLength: 40 }).map((array) => Buffer.from(array));
+  const ascii = fc.array(fc.constantFrom(0, 1, 0x1f, 0x20, 0x21, 0x5a, 0x5b, 0x5c, 0x7f), { maxLength: 40 });
+
+  test('a byte is found where it is, unless another that stops the search stands before it', () => {
+    const letter = fc.constantFrom(0x20, 0x5b);
+    fc.assert(
+      fc.property(ascii, letter, letter, fc.nat(40), fc.nat(40), (array, byte, stop, a, b) => {
+        const text = Buffer.from(array);
+        const [from = 0, end = 0] = [a, b].map((n) => Math.min(n, text.length)).sort((m, n) => m - n);
+        const at = text.subarray(from, end).findIndex((each) => each === byte || each === stop);
+        const want = at === -1 || text[from + at] !== byte ? -1 : from + at;
+        expect(new Words(text).find(byte, from, end, stop)).toBe(want);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('and never behind a byte that is no ASCII', () => {
+    fc.assert(
+      fc.property(bytes, fc.constantFrom(0x20, 0x5b), (text, byte) => {
+        const found = new Words(text).find(byte, 0, text.length, byte);
+        if (found === -1) return;
+        expect(found).toBe(text.indexOf(byte));
+        expect(text.subarray(0, found).every((each) => each < 0x80)).toBe(true);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('bytes are held where they stand, and there only', () => {
+    fc.assert(
+      fc.property(bytes, fc.nat(40), fc.nat(40), fc.nat(40), (text, a, b, change) => {
+        const [start = 0, end = 0] = [a, b].map((n) => Math.min(n, text.length)).sort((m, n) => m - n);
+        const part = Buffer.from(text.subarray(start, end));
+        expect(new Words(text).holds(new Words(part), start)).toBe(true);
+        if (part.length === 0) return;
+        part[change % part.length] = (part[change % part.length] ?? 0) ^ 1;
+        expect(new Words(text).holds(new Words(part), start)).toBe(false);
+      }),
+    );
+  });
+});
