@@ -194,6 +194,19 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await expectRequests(api, 2_010);
     });
 
+    test('a machine that only ships logs needs no data folder, but the ID of the project', async () => {
+      const file = sandbox.write('events.ndjson', ndjson(events(30)));
+      const ingest = (project: string, ...more: string[]) =>
+        sandbox.run(['ingest', '--project', project, ...more, file]);
+      expect((await ingest(installation.project_id, ...store)).stdout).toMatch(/^accepted +30$/m);
+      const named = await ingest('default', ...store);
+      expect([named.status, named.stderr]).toEqual([1, expect.stringMatching(/must be the ID of a project/)]);
+      const embedded = await ingest(installation.project_id);
+      expect([embedded.status, embedded.stderr]).toEqual([2, expect.stringMatching(/--data .* is required/)]);
+      const api = await login((await sandbox.serve(store)).address, installation);
+      await expectRequests(api, 30);
+    });
+
     test('without the right to make tables, their absence is told in a sentence; migrate makes them', async () => {
       const where = ['--data', sandbox.data, '--project', 'default', ...store];
       const file = sandbox.write('events.ndjson', ndjson(events(10)));

@@ -1,6 +1,7 @@
 /** The folder that holds an installation: identity, statistics, and the master key. */
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { SettingsError, variableOf } from '../config.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/master-key.ts';
 import type { Store } from '../store/store.ts';
@@ -17,6 +18,8 @@ const MASTER_KEY_FILE = 'master.key';
 export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
+
+export const FOLDER_REQUIRED = `--data (or ${variableOf('data')}) is required`;
 
 type World = Pick<Io, 'env' | 'now'>;
 
@@ -80,6 +83,29 @@ export async function withStore<T>(
   } finally {
     await store.close();
   }
+}
+
+/**
+ * The store, and the project that log lines belong to. On a machine without the folder, which needs another store,
+ * nobody can be asked for projects: then it is given by its ID.
+ */
+export async function withProject<T>(
+  folder: string | undefined,
+  world: World,
+  settings: StoreSettings & { project: string },
+  action: (store: Store, projectId: string) => Promise<T>,
+): Promise<T> {
+  const { project } = settings;
+  if (folder !== undefined) {
+    return withInstallation(folder, world, settings, ({ identity, store }) =>
+      action(store, identity.administration.project(project).id),
+    );
+  }
+  if (settings.store === 'lmdb') throw new SettingsError([FOLDER_REQUIRED]);
+  if (!/^[0-9a-f]{32}$/.test(project)) {
+    throw new UserError(`without --data, --project must be the ID of a project, and '${project}' is none`);
+  }
+  return withStore(null, world, settings, (store) => action(store, project));
 }
 
 /** The same for those who count nothing. */

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Follower } from '../ingest/follow.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine } from './command.ts';
-import { withInstallation } from './data-folder.ts';
+import { withProject } from './data-folder.ts';
 import { logSource, SOURCE_SETTINGS } from './ingest.ts';
 import { IngestSummary } from './ingest-summary.ts';
 import { STORE_SETTINGS } from './store.ts';
@@ -17,17 +17,17 @@ export const followCommand = command({
   name: 'follow <file...>',
   about: 'count the lines of log files as they are written, through rotation and restarts',
   settings: ['data', ...SOURCE_SETTINGS, ...STORE_SETTINGS],
-  required: ['data', 'project'],
+  required: ['project'],
   run: ({ data, ...settings }, files, io) =>
-    withInstallation(data, io, settings, async (installation) => {
-      const { ingest, pipeline } = logSource(installation, settings, io);
+    withProject(data, io, settings, async (store, project) => {
+      const { ingest, pipeline } = logSource(store, { ...settings, project }, io);
       const summary = new IngestSummary(io);
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const followers = files.map((path) => {
         const counted = summary.addOutcome.bind(summary, path);
         const failed = (file: string, message: string) =>
           printLine(io.stderr, `wafstat: ${file} cannot be read (${message}); it is left alone`);
-        const options = { path, ingest, store: installation.store, pipeline, now: io.now, counted, failed };
+        const options = { path, ingest, store, pipeline, now: io.now, counted, failed };
         if (!existsSync(path)) printLine(io.stderr, `wafstat: ${path} is not there yet: waiting for it`);
         return followOne(new Follower(options), path, io);
       });

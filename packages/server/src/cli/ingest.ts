@@ -5,7 +5,7 @@ import { openLog, unpacked } from '../ingest/open-log.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
-import { type Installation, withInstallation } from './data-folder.ts';
+import { withProject } from './data-folder.ts';
 import { IngestSummary } from './ingest-summary.ts';
 import { progressBar } from './progress-bar.ts';
 import { STORE_SETTINGS } from './store.ts';
@@ -31,29 +31,29 @@ export const ingestCommand = command({
   about:
     "count the log lines of files (plain or gzip), or of standard input for '-'; what was counted before is left out",
   settings: ['data', ...SOURCE_SETTINGS, ...STORE_SETTINGS],
-  required: ['data', 'project'],
+  required: ['project'],
   async run({ data, ...settings }, files, io) {
     for (const file of files) await checkReadable(file);
-    return withInstallation(data, io, settings, async (installation) => {
-      const { ingest, pipeline } = logSource(installation, settings, io);
+    return withProject(data, io, settings, async (store, project) => {
+      const { ingest, pipeline } = logSource(store, { ...settings, project }, io);
       const summary = new IngestSummary(io);
-      for (const file of files) await ingestOne(file, ingest, installation.store, pipeline, summary, io);
+      for (const file of files) await ingestOne(file, ingest, store, pipeline, summary, io);
       summary.print();
       return io.stop.aborted ? 1 : 0;
     });
   },
 });
 
-/** What the settings say about where lines belong, and how they are read. */
+/** What the settings say about where lines belong, and how they are read; `project` is an ID here. */
 export function logSource(
-  { identity, store }: Installation,
+  store: Store,
   settings: Settings<(typeof SOURCE_SETTINGS)[number], 'project'>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
   const { project, source, format, hostOfLogs, timezone, hosts, categories, retention, hostsMax } = settings;
   return {
     ingest: {
-      project: identity.administration.project(project).id,
+      project,
       source: { name: source, format },
       reader: { format, host: hostOfLogs, offset_minutes: timezone, overrides: categories },
     },

@@ -2,13 +2,13 @@ import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { createSecureContext } from 'node:tls';
-import { type Origin, type SettingName, type Settings, SettingsError, variableOf } from '../config.ts';
+import { type Origin, type SettingName, type Settings, SettingsError } from '../config.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import { retainFor } from '../store/retention.ts';
 import type { Store } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
-import { isInitialised, withInstallation, withStore } from './data-folder.ts';
+import { FOLDER_REQUIRED, isInitialised, withInstallation, withStore } from './data-folder.ts';
 import { firstCheck, IDENTITY_SETTINGS, identityProblems, remoteIdentity } from './identity-elsewhere.ts';
 import { initialise, printMade } from './init.ts';
 import { STORE_SETTINGS } from './store.ts';
@@ -75,8 +75,6 @@ export const serveCommand = command({
     );
   },
 });
-
-const FOLDER_REQUIRED = `--data (or ${variableOf('data')}) is required`;
 
 /** Identity of its own is in the folder, and so are the numbers unless another store is named. */
 function folderProblems(origin: Origin): string[] {
