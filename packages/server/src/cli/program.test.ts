@@ -25,22 +25,10 @@ test('a command that is loaded alone says the same of itself as among all', asyn
   const names = [...out.slice(out.indexOf('Commands:')).matchAll(/^ {2}([a-z]+)/gm)].map(
     ([, name = '']) => name,
   );
-  expect(names).toEqual([
-    ...[
-      'init',
-      'serve',
-      'demo',
-      'ingest',
-      'follow',
-      'explain',
-      'categories',
-      'host',
-      'source',
-      'domain',
-      'project',
-    ],
-    ...['user', 'key', 'timeline', 'types', 'configure', 'help'],
-  ]);
+  expect(names.join(' ')).toBe(
+    'init serve demo ingest follow explain categories host source domain project user key ' +
+      'timeline types configure migrate copy help',
+  );
   for (const name of names.slice(0, -1)) {
     const alone = await run(name, '--help');
     expect(alone).toMatchObject({ status: 0, out: expect.stringContaining(`Usage: wafstat ${name}`) });
