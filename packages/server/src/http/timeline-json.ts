@@ -1,8 +1,16 @@
 /**
  * The bytes of a timeline's answer. Digits are written straight into a buffer: a day by minute is 91 KB of JSON,
- * and JSON.stringify of 2,880 small objects took longer than all else together (docs/decisions/0004).
+ * and JSON.stringify of 2,880 small objects took longer than all else together (docs/decisions/0004). There are two
+ * ways to write it: point by point, byte by byte, for any numbers; and by words of four bytes, which is five times
+ * faster (docs/decisions/0012), for times of 13 digits, which are those from 2001 to 2286.
  */
 import type { Timeline } from '../statistics/statistics.ts';
+
+export function timelineJson(timeline: Timeline): Buffer {
+  const { ends } = timeline;
+  const [first = 0, last = 0] = [ends[0], ends[ends.length - 1]];
+  return first >= 1e12 && last < 1e13 ? timelineByWords(timeline) : timelineByBytes(timeline);
+}
 
 const HEAD = Buffer.from('{"requests":[');
 const BETWEEN = Buffer.from('],"attacks":[');
@@ -13,7 +21,7 @@ const NUM = Buffer.from(',"num":');
 /** `{"time":` and `,"num":` with at most 16 digits each, and `},`. */
 const POINT_BYTES_MAX = TIME.length + NUM.length + 2 * 16 + 2;
 
-export function timelineJson({ ends, requests, attacks }: Timeline): Buffer {
+export function timelineByBytes({ ends, requests, attacks }: Timeline): Buffer {
   const room = HEAD.length + BETWEEN.length + TAIL.length + 2 * ends.length * POINT_BYTES_MAX;
   const bytes = Buffer.allocUnsafe(room);
   let at = writeText(bytes, 0, HEAD);
@@ -61,9 +69,7 @@ export function writeDigits(bytes: Buffer, start: number, value: number): number
 }
 
 function writeSmall(bytes: Buffer, start: number, value: number): number {
-  const end =
-    start +
-    (value < 10 ? 1 : value < 100 ? 2 : value < 1_000 ? 3 : value < 10_000 ? 4 : value < 100_000 ? 5 : 6);
+  const end = start + digitsOf(value);
   let left = value;
   for (let i = end - 1; i >= start; i--) {
     const rest = (left / 10) | 0;
@@ -71,4 +77,87 @@ function writeSmall(bytes: Buffer, start: number, value: number): number {
     left = rest;
   }
   return end;
+}
+
+/** Of a number below a million. */
+function digitsOf(value: number): number {
+  return value < 10 ? 1 : value < 100 ? 2 : value < 1_000 ? 3 : value < 10_000 ? 4 : value < 100_000 ? 5 : 6;
+}
+
+/** `{"time":`, 13 digits and `,"num":` are seven words, whose first, second and last are always the same. */
+const WORD_TI = word('{"ti');
+const WORD_ME = word('me":');
+const WORD_COMMA = word('0,"n');
+const WORD_NUM = word('um":');
+const POINT_HEAD_BYTES = 28;
+const CLOSE = 0x2c7d; // `},`
+const WORD_BYTES = 4;
+
+/** Four digits as a word: `PADDED[7]` is `0007`, `SHORT[7]` is `7` and three bytes that the next text overwrites. */
+const PADDED = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padStart(4, '0')));
+const SHORT = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padEnd(4, ' ')));
+
+/** Both series at once, because they have the same times; then the second is moved up to the end of the first. */
+export function timelineByWords({ ends, requests, attacks }: Timeline): Buffer {
+  const requestsRoom = ends.length * pointBytesMax(requests) + WORD_BYTES;
+  const attacksRoom = ends.length * pointBytesMax(attacks) + WORD_BYTES;
+  const bytes = Buffer.allocUnsafe(
+    HEAD.length + requestsRoom + BETWEEN.length + attacksRoom + TAIL.length,
+  );
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  let at = writeText(bytes, 0, HEAD);
+  const attacksStart = at + requestsRoom + BETWEEN.length;
+  let attacksAt = attacksStart;
+  for (let i = 0; i < ends.length; i++) {
+    // 13 digits are 4, 4, 4 and 1.
+    const end = ends[i] ?? 0;
+    const high = Math.floor(end / 100_000);
+    const low = end - high * 100_000;
+    const first = (high / 10_000) | 0;
+    const third = (low / 10) | 0;
+    const time1 = PADDED[first] ?? 0;
+    const time2 = PADDED[high - first * 10_000] ?? 0;
+    const time3 = PADDED[third] ?? 0;
+    const time4 = WORD_COMMA + low - third * 10;
+    writePointHead(view, at, time1, time2, time3, time4);
+    at = writePointCount(view, bytes, at + POINT_HEAD_BYTES, requests[i] ?? 0);
+    writePointHead(view, attacksAt, time1, time2, time3, time4);
+    attacksAt = writePointCount(view, bytes, attacksAt + POINT_HEAD_BYTES, attacks[i] ?? 0);
+  }
+  // Each series ends with a comma too many.
+  at = writeText(bytes, at - 1, BETWEEN);
+  bytes.copyWithin(at, attacksStart, attacksAt - 1);
+  at = writeText(bytes, at + attacksAt - 1 - attacksStart, TAIL);
+  return bytes.subarray(0, at);
+}
+
+function writePointHead(view: DataView, at: number, t1: number, t2: number, t3: number, t4: number): void {
+  view.setInt32(at, WORD_TI, true);
+  view.setInt32(at + 4, WORD_ME, true);
+  view.setInt32(at + 8, t1, true);
+  view.setInt32(at + 12, t2, true);
+  view.setInt32(at + 16, t3, true);
+  view.setInt32(at + 20, t4, true);
+  view.setInt32(at + 24, WORD_NUM, true);
+}
+
+function writePointCount(view: DataView, bytes: Buffer, start: number, count: number): number {
+  let at = start;
+  if (count < 10_000) {
+    view.setInt32(at, SHORT[count] ?? 0, true);
+    at += digitsOf(count);
+  } else at = writeDigits(bytes, at, count);
+  view.setInt16(at, CLOSE, true);
+  return at + 2;
+}
+
+function pointBytesMax(counts: Float64Array): number {
+  let most = 0;
+  for (let i = 0; i < counts.length; i++) most = Math.max(most, counts[i] ?? 0);
+  return POINT_HEAD_BYTES + String(most).length + 2;
+}
+
+/** Little endian, as it is written. */
+function word(text: string): number {
+  return Buffer.from(text).readInt32LE();
 }
