@@ -89,72 +89,111 @@ const WORD_TI = word('{"ti');
 const WORD_ME = word('me":');
 const WORD_COMMA = word('0,"n');
 const WORD_NUM = word('um":');
+const WORD_ZERO = word('0},{');
 const POINT_HEAD_BYTES = 28;
+/** A point with a count of one digit: the head, the digit, and `},`. */
+const EVEN_POINT_BYTES = POINT_HEAD_BYTES + 3;
 const CLOSE = 0x2c7d; // `},`
-const WORD_BYTES = 4;
 
 /** Four digits as a word: `PADDED[7]` is `0007`, `SHORT[7]` is `7` and three bytes that the next text overwrites. */
 const PADDED = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padStart(4, '0')));
 const SHORT = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padEnd(4, ' ')));
 
-/** Both series at once, because they have the same times; then the second is moved up to the end of the first. */
+/**
+ * Every point ends with a comma, of which the last is then overwritten. Counts of one digit, as those of attacks mostly
+ * are, make points of even length: a series of them is a copy of the other, with other digits in the same places.
+ */
 export function timelineByWords({ ends, requests, attacks }: Timeline): Buffer {
-  const requestsRoom = ends.length * pointBytesMax(requests) + WORD_BYTES;
-  const attacksRoom = ends.length * pointBytesMax(attacks) + WORD_BYTES;
-  const bytes = Buffer.allocUnsafe(
-    HEAD.length + requestsRoom + BETWEEN.length + attacksRoom + TAIL.length,
-  );
+  const requestsMost = largest(requests);
+  const attacksMost = largest(attacks);
+  const points = 2 * POINT_HEAD_BYTES + String(requestsMost).length + String(attacksMost).length + 4;
+  const bytes = Buffer.allocUnsafe(HEAD.length + ends.length * points + BETWEEN.length + TAIL.length + 4);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  let at = writeText(bytes, 0, HEAD);
-  const attacksStart = at + requestsRoom + BETWEEN.length;
-  let attacksAt = attacksStart;
-  for (let i = 0; i < ends.length; i++) {
-    // 13 digits are 4, 4, 4 and 1.
-    const end = ends[i] ?? 0;
-    const high = Math.floor(end / 100_000);
-    const low = end - high * 100_000;
-    const first = (high / 10_000) | 0;
-    const third = (low / 10) | 0;
-    const time1 = PADDED[first] ?? 0;
-    const time2 = PADDED[high - first * 10_000] ?? 0;
-    const time3 = PADDED[third] ?? 0;
-    const time4 = WORD_COMMA + low - third * 10;
-    writePointHead(view, at, time1, time2, time3, time4);
-    at = writePointCount(view, bytes, at + POINT_HEAD_BYTES, requests[i] ?? 0);
-    writePointHead(view, attacksAt, time1, time2, time3, time4);
-    attacksAt = writePointCount(view, bytes, attacksAt + POINT_HEAD_BYTES, attacks[i] ?? 0);
+  const start = writeText(bytes, 0, HEAD);
+  const end =
+    requestsMost < 10
+      ? writeEvenSeries(view, bytes, start, ends, requests)
+      : writeUnevenSeries(view, bytes, start, ends, requests);
+  let at = writeText(bytes, end - 1, BETWEEN);
+  if (attacksMost >= 10) at = writeUnevenSeries(view, bytes, at, ends, attacks);
+  else if (requestsMost >= 10) at = writeEvenSeries(view, bytes, at, ends, attacks);
+  else {
+    bytes.copyWithin(at, start, end - 1);
+    at = writeEvenCounts(bytes, at, attacks);
   }
-  // Each series ends with a comma too many.
-  at = writeText(bytes, at - 1, BETWEEN);
-  bytes.copyWithin(at, attacksStart, attacksAt - 1);
-  at = writeText(bytes, at + attacksAt - 1 - attacksStart, TAIL);
+  at = writeText(bytes, at - 1, TAIL);
   return bytes.subarray(0, at);
 }
 
-function writePointHead(view: DataView, at: number, t1: number, t2: number, t3: number, t4: number): void {
+function writeEvenSeries(
+  view: DataView,
+  bytes: Buffer,
+  start: number,
+  ends: readonly number[],
+  counts: Float64Array,
+): number {
+  let at = start;
+  for (let i = 0; i < ends.length; i++) {
+    writePointHead(view, at, ends[i] ?? 0);
+    view.setInt32(at + POINT_HEAD_BYTES, WORD_ZERO, true);
+    at += EVEN_POINT_BYTES;
+  }
+  return writeEvenCounts(bytes, start, counts);
+}
+
+function writeEvenCounts(bytes: Buffer, start: number, counts: Float64Array): number {
+  let at = start + POINT_HEAD_BYTES;
+  for (let i = 0; i < counts.length; i++) {
+    bytes[at] = 0x30 + (counts[i] ?? 0);
+    at += EVEN_POINT_BYTES;
+  }
+  return at - POINT_HEAD_BYTES;
+}
+
+function writeUnevenSeries(
+  view: DataView,
+  bytes: Buffer,
+  start: number,
+  ends: readonly number[],
+  counts: Float64Array,
+): number {
+  let at = start;
+  for (let i = 0; i < ends.length; i++) {
+    const count = counts[i] ?? 0;
+    writePointHead(view, at, ends[i] ?? 0);
+    at += POINT_HEAD_BYTES;
+    if (count < 10_000) {
+      view.setInt32(at, SHORT[count] ?? 0, true);
+      at += digitsOf(count);
+    } else at = writeDigits(bytes, at, count);
+    view.setInt16(at, CLOSE, true);
+    at += 2;
+  }
+  return at;
+}
+
+/** 13 digits are 4, 4, 4 and 1. */
+function writePointHead(view: DataView, at: number, end: number): void {
+  const high = Math.floor(end / 100_000);
+  const low = end - high * 100_000;
+  const first = (high / 10_000) | 0;
+  const third = (low / 10) | 0;
   view.setInt32(at, WORD_TI, true);
   view.setInt32(at + 4, WORD_ME, true);
-  view.setInt32(at + 8, t1, true);
-  view.setInt32(at + 12, t2, true);
-  view.setInt32(at + 16, t3, true);
-  view.setInt32(at + 20, t4, true);
+  view.setInt32(at + 8, PADDED[first] ?? 0, true);
+  view.setInt32(at + 12, PADDED[high - first * 10_000] ?? 0, true);
+  view.setInt32(at + 16, PADDED[third] ?? 0, true);
+  view.setInt32(at + 20, WORD_COMMA + low - third * 10, true);
   view.setInt32(at + 24, WORD_NUM, true);
 }
 
-function writePointCount(view: DataView, bytes: Buffer, start: number, count: number): number {
-  let at = start;
-  if (count < 10_000) {
-    view.setInt32(at, SHORT[count] ?? 0, true);
-    at += digitsOf(count);
-  } else at = writeDigits(bytes, at, count);
-  view.setInt16(at, CLOSE, true);
-  return at + 2;
-}
-
-function pointBytesMax(counts: Float64Array): number {
+function largest(counts: Float64Array): number {
   let most = 0;
-  for (let i = 0; i < counts.length; i++) most = Math.max(most, counts[i] ?? 0);
-  return POINT_HEAD_BYTES + String(most).length + 2;
+  for (let i = 0; i < counts.length; i++) {
+    const count = counts[i] ?? 0;
+    if (count > most) most = count;
+  }
+  return most;
 }
 
 /** Little endian, as it is written. */

@@ -8,6 +8,7 @@ import { type Claim, checkSignature, type SignedRequest } from './signature.ts';
 import type { IdentityStore } from './store.ts';
 import type { Throttle } from './throttle.ts';
 import type { Token, Tokens } from './tokens.ts';
+import { WhileUnchanged } from './while-unchanged.ts';
 
 /** Who calls: proven, enabled, and with the access (programmatic, or to the console) that the way they call needs. */
 export interface Caller {
@@ -88,6 +89,11 @@ export class Authentication {
   readonly #secrets: Secrets;
   readonly #throttle: Throttle;
   readonly #now: () => number;
+  readonly #goodTokens: WhileUnchanged<TokenDescription>;
+  /** Secrets of keys in use, opened: they are in memory anyway while a signature is checked. */
+  readonly #secretsInUse: WhileUnchanged<string>;
+  readonly #usersOfKeys: WhileUnchanged<User>;
+  readonly #rolesInProjects: WhileUnchanged<readonly Role[]>;
 
   constructor(
     store: IdentityStore,
@@ -105,6 +111,10 @@ export class Authentication {
     this.#secrets = secrets;
     this.#throttle = throttle;
     this.#now = now;
+    this.#goodTokens = new WhileUnchanged(() => store.changes());
+    this.#secretsInUse = new WhileUnchanged(() => store.changes());
+    this.#usersOfKeys = new WhileUnchanged(() => store.changes());
+    this.#rolesInProjects = new WhileUnchanged(() => store.changes());
   }
 
   async login(login: PasswordLogin, address: string): Promise<IssuedToken | LoginRefusal> {
@@ -183,10 +193,14 @@ export class Authentication {
     return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
   }
 
-  /** What a token is worth now: everything it hangs on is looked up afresh. */
+  /** What a token is worth now: everything it hangs on is looked up afresh, unless nothing has changed since. */
   checkToken(text: string): TokenDescription | TokenRefusal {
+    const known = this.#goodTokens.get(text);
+    if (known !== undefined && known.token.expires_at > this.#now()) return known;
     const token = this.#tokens.read(text);
-    return token === null ? 'unknown' : this.#describe(token);
+    const description = token === null ? 'unknown' : this.#describe(token);
+    if (typeof description !== 'string') this.#goodTokens.set(text, description);
+    return description;
   }
 
   #describe(token: Token): TokenDescription | TokenRefusal {
@@ -221,6 +235,8 @@ export class Authentication {
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
   async admitKey(claim: Pick<Claim, 'access'>, address: string): Promise<User | SignatureRefusal> {
     if (!(await this.#throttle.admit(claim.access, address))) return { reason: 'too_many_attempts' };
+    const known = this.#usersOfKeys.get(claim.access);
+    if (known !== undefined) return known;
     const key = this.#store.key(claim.access);
     const user = key && this.#store.user(key.user_id);
     if (key === undefined || user === undefined) {
@@ -229,7 +245,9 @@ export class Authentication {
     }
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
-    return user.access === 'console' ? { reason: 'console_only' } : user;
+    if (user.access === 'console') return { reason: 'console_only' };
+    this.#usersOfKeys.set(claim.access, user);
+    return user;
   }
 
   /** Second half, with the body. */
@@ -239,9 +257,9 @@ export class Authentication {
     body: Uint8Array,
     address: string,
   ): SignatureRefusal | null {
-    const key = this.#store.key(claim.access);
-    if (key === undefined) return { reason: 'unknown_key' };
-    const check = checkSignature(request, claim, this.#secrets.open(key.access, key.sealed_secret), body);
+    const secret = this.#secretOf(claim.access);
+    if (secret === undefined) return { reason: 'unknown_key' };
+    const check = checkSignature(request, claim, secret, body);
     if (check.kind === 'right') {
       this.#throttle.succeeded(claim.access, address);
       return null;
@@ -250,6 +268,16 @@ export class Authentication {
     return check.kind === 'wrong'
       ? { reason: 'wrong_signature', canonicalRequest: check.canonicalRequest }
       : { reason: 'body_differs' };
+  }
+
+  #secretOf(access: string): string | undefined {
+    const known = this.#secretsInUse.get(access);
+    if (known !== undefined) return known;
+    const key = this.#store.key(access);
+    if (key === undefined) return undefined;
+    const secret = this.#secrets.open(key.access, key.sealed_secret);
+    this.#secretsInUse.set(access, secret);
+    return secret;
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
@@ -271,8 +299,13 @@ export class Authentication {
     if (scope !== 'wherever the user has a role') {
       return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
     }
+    const name = `${user.id} ${projectId}`;
+    const known = this.#rolesInProjects.get(name);
+    if (known !== undefined) return known;
     const found = this.#findScope({ project: { id: projectId } });
-    return found ? rolesIn(user, found) : [];
+    const roles = found ? rolesIn(user, found) : [];
+    this.#rolesInProjects.set(name, roles);
+    return roles;
   }
 
   #findDomain(reference: DomainReference): Domain | undefined {

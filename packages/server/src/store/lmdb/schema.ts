@@ -75,6 +75,9 @@ function checkVersion({ root, meta }: Schema, path: string): void {
   });
 }
 
+/** No project or host has this number: under it stands how often a chunk has changed. */
+export const CHANGES = 0;
+
 /** Pass `key` to have it overwritten instead of a new one made. */
 export function cellsKey(
   level: number,
@@ -86,4 +89,10 @@ export function cellsKey(
   key.writeUInt32BE(chunk, 1);
   key.writeUInt32BE(scope, 5);
   return key;
+}
+
+/** How often the counters of a chunk have changed, of whatever project or host. */
+export function changesOf(cells: Schema['cells'], level: number, chunk: number, key?: Buffer): number {
+  const changes = cells.getBinaryFast(cellsKey(level, chunk, CHANGES, key));
+  return changes === undefined ? 0 : new DataView(changes.buffer, changes.byteOffset).getFloat64(0);
 }
