@@ -31,9 +31,9 @@ declare module 'fastify' {
 
 export interface Authenticate {
   /** When the headers are there. A signed request is let through to its body, and to no more. */
-  onHeaders(request: FastifyRequest): Promise<void>;
+  onHeaders(request: FastifyRequest): void | Promise<void>;
   /** When the body is there too. */
-  onBody(request: FastifyRequest): Promise<void>;
+  onBody(request: FastifyRequest): void;
 }
 
 export function createAuthenticate(
@@ -43,7 +43,7 @@ export function createAuthenticate(
   now: () => number,
 ): Authenticate {
   return {
-    async onHeaders(request) {
+    onHeaders(request): void | Promise<void> {
       const { allow, session, basic = false } = request.routeOptions.config;
       const withSecret = basic && /^Basic /i.test(request.headers.authorization ?? '');
       const signed = session !== 'only' && !withSecret && isSigned(request);
@@ -53,17 +53,14 @@ export function createAuthenticate(
         token_body_bytes_max,
       );
       if (allow === undefined) return;
+      if (withSecret || signed) return onKey(request, signed, allow);
       // Kept for the log even if the request goes no further.
-      request.caller = withSecret
-        ? await secretCaller(authentication, request)
-        : signed
-          ? await signedCaller(authentication, request, now)
-          : bySession(request, session)
-            ? sessionCaller(authentication, request)
-            : tokenCaller(authentication, request);
-      if (!signed) authorize(request, allow);
+      request.caller = bySession(request, session)
+        ? sessionCaller(authentication, request)
+        : tokenCaller(authentication, request);
+      authorize(request, allow);
     },
-    async onBody(request) {
+    onBody(request) {
       const { allow } = request.routeOptions.config;
       const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       // Once more, for bodies that did not say how long they are.
@@ -74,6 +71,17 @@ export function createAuthenticate(
       authorize(request, allow);
     },
   };
+
+  async function onKey(
+    request: FastifyRequest,
+    signed: boolean,
+    allow: Role | 'anyone known',
+  ): Promise<void> {
+    request.caller = signed
+      ? await signedCaller(authentication, request, now)
+      : await secretCaller(authentication, request);
+    if (!signed) authorize(request, allow);
+  }
 
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
   function authorize(request: FastifyRequest, allow: Role | 'anyone known'): void {

@@ -1,5 +1,6 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
 import { createHash, timingSafeEqual } from 'node:crypto';
+import { WhileUnchanged } from '../while-unchanged.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Secrets } from './secrets.ts';
@@ -8,7 +9,6 @@ import { type Claim, checkSignature, type SignedRequest } from './signature.ts';
 import type { IdentityStore } from './store.ts';
 import type { Throttle } from './throttle.ts';
 import type { Token, Tokens } from './tokens.ts';
-import { WhileUnchanged } from './while-unchanged.ts';
 
 /** Who calls: proven, enabled, and with the access (programmatic, or to the console) that the way they call needs. */
 export interface Caller {

@@ -7,6 +7,7 @@ import {
   CHANGES,
   cellsKey,
   changesOf,
+  countChange,
   type ProjectRecord,
   type Schema,
   type SourceRecord,
@@ -23,10 +24,11 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
   const writer = new Writer();
   const key = Buffer.allocUnsafe(9);
   let [level, chunk] = [-1, -1];
+  countChange(schema);
   for (const additions of tally.records()) {
     if (additions.level !== EXACT.id && (additions.level !== level || additions.chunk !== chunk)) {
       ({ level, chunk } = additions);
-      countChange(schema, level, chunk);
+      countChunkChange(schema, level, chunk);
     }
     cellsKey(additions.level, additions.chunk, additions.scope, key);
     schema.cells.putSync(key, mergeCells(schema.cells.getBinaryFast(key), additions, writer));
@@ -35,7 +37,7 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
 }
 
 /** Tells every process that what it has decoded of the chunk is out of date. */
-function countChange({ cells }: Schema, level: number, chunk: number): void {
+function countChunkChange({ cells }: Schema, level: number, chunk: number): void {
   const changes = Buffer.allocUnsafe(8);
   changes.writeDoubleBE(changesOf(cells, level, chunk) + 1);
   cells.putSync(cellsKey(level, chunk, CHANGES), changes);

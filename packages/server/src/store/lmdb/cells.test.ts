@@ -75,14 +75,19 @@ describe('a record of cells', () => {
     );
     const rowOf = fc.array(fc.integer({ min: -1, max: 2 }), { minLength: 3, maxLength: 5 });
     fc.assert(
-      fc.property(few, rowOf, fc.array(fc.integer({ min: 0, max: SIZE }), { maxLength: 8 }), (all, rows, cuts) => {
-        const record = mergeCells(undefined, additions(all), new Writer());
-        const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
-        const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
-        accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
-        accumulateTotals(runningTotals(record, Int8Array.from(rows), 3, SIZE), SIZE, runs, 1_000, fast);
-        expect(fast).toEqual(plain);
-      }),
+      fc.property(
+        few,
+        rowOf,
+        fc.array(fc.integer({ min: 0, max: SIZE }), { maxLength: 8 }),
+        (all, rows, cuts) => {
+          const record = mergeCells(undefined, additions(all), new Writer());
+          const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
+          const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
+          accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
+          accumulateTotals(runningTotals(record, Int8Array.from(rows), 3, SIZE), SIZE, runs, 1_000, fast);
+          expect(fast).toEqual(plain);
+        },
+      ),
     );
   });
 

@@ -138,13 +138,15 @@ export function accumulateTotals(
       const cellsInPoint = runs[run + 3] ?? 1;
       let index = row * points + (runs[run + 2] ?? 0);
       let before = totals[base + (runs[run] ?? 0)] ?? 0;
-      for (let at = base + (runs[run] ?? 0) + cellsInPoint; ; at += cellsInPoint) {
-        const total = totals[at < behind ? at : behind] ?? 0;
+      let at = base + (runs[run] ?? 0) + cellsInPoint;
+      for (; at < behind; at += cellsInPoint) {
+        const total = totals[at] ?? 0;
         out[index] = (out[index] ?? 0) + total - before;
-        if (at >= behind) break;
         before = total;
         index++;
       }
+      // The last point ends where the run does, be it whole or not.
+      out[index] = (out[index] ?? 0) + (totals[behind] ?? 0) - before;
     }
   }
 }

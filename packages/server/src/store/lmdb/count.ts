@@ -3,7 +3,7 @@ import { CATEGORIES } from '../../event.ts';
 import { accumulate, accumulateTotals, runningTotals } from './cells.ts';
 import { DecodedChunks } from './decoded.ts';
 import { COUNTERS, EXACT, planChunks } from './levels.ts';
-import { cellsKey, changesOf, type ProjectRecord, type Schema } from './schema.ts';
+import { allChanges, cellsKey, changesOf, type ProjectRecord, type Schema } from './schema.ts';
 import { FIRST_CATEGORY, REQUESTS } from './tally.ts';
 
 /** Which row of an answer a series adds to (negative: none), and how many rows there are. */
@@ -42,7 +42,9 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
     const project = schema.projects.get(projectId);
     if (project === undefined) return out;
     const scopes = hosts === undefined ? [project.scope] : hostScopes(project, hosts);
-    for (const { level, chunk, runs } of planChunks(clipped(edges, schema.meta.get('horizon') ?? 0, project))) {
+    const everything = allChanges(schema);
+    const plan = planChunks(clipped(edges, schema.meta.get('horizon') ?? 0, project));
+    for (const { level, chunk, runs } of plan) {
       const read = (scope: number) => cells.getBinaryFast(cellsKey(level, chunk, scope, key));
       if (level === EXACT.id) {
         for (const scope of scopes) {
@@ -50,7 +52,8 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
           if (record !== undefined) accumulate(record, runs, rowOf, points, out);
         }
       } else {
-        const totalsOf = decoded.chunk(level, chunk, changesOf(cells, level, chunk, key), read);
+        const changes = () => changesOf(cells, level, chunk, key);
+        const totalsOf = decoded.chunk(level, chunk, everything, changes, read);
         for (const scope of scopes) accumulateTotals(totalsOf(scope), cellsOf(level), runs, points, out);
       }
     }

@@ -6,7 +6,10 @@
 
 /** Running totals (see cells.ts) by scope. */
 interface DecodedChunk {
+  /** How often the chunk had changed when it was decoded. */
   changes: number;
+  /** How often anything had changed when this was last found to be still so. */
+  allChanges: number;
   scopes: Map<number, Float64Array>;
   numbers: number;
 }
@@ -39,17 +42,12 @@ export class DecodedChunks {
   chunk(
     level: number,
     chunk: number,
-    changes: number,
+    allChanges: number,
+    changesOf: () => number,
     read: (scope: number) => Uint8Array | undefined,
   ): (scope: number) => Float64Array {
     const key = level * CHUNKS_MAX + chunk;
-    let known = this.#chunks.get(key);
-    if (known?.changes !== changes) {
-      this.#forget(key);
-      known = { changes, scopes: new Map(), numbers: 0 };
-      this.#chunks.set(key, known);
-    }
-    const decoded = known;
+    const decoded = this.#current(key, allChanges, changesOf);
     return (scope) => {
       let totals = decoded.scopes.get(scope);
       if (totals === undefined) {
@@ -59,6 +57,20 @@ export class DecodedChunks {
       }
       return totals;
     };
+  }
+
+  #current(key: number, allChanges: number, changesOf: () => number): DecodedChunk {
+    const known = this.#chunks.get(key);
+    if (known?.allChanges === allChanges) return known;
+    const changes = changesOf();
+    if (known?.changes === changes) {
+      known.allChanges = allChanges;
+      return known;
+    }
+    this.#forget(key);
+    const empty = { changes, allChanges, scopes: new Map(), numbers: 0 };
+    this.#chunks.set(key, empty);
+    return empty;
   }
 
   #keep(key: number, decoded: DecodedChunk, scope: number, totals: Float64Array): void {

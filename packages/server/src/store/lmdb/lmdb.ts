@@ -16,18 +16,15 @@ import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { GroupCommit } from './group.ts';
 import { pruneSteps } from './prune.ts';
-import {
-  type HostRecord,
-  openSchema,
-  type ProjectRecord,
-  type Schema,
-} from './schema.ts';
+import { type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
+import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
   const { root } = schema;
   const timelines = createCounter(schema, TIMELINE_ROWS);
   const distributions = createCounter(schema, DISTRIBUTION_ROWS);
+  const versionOf = createVersions(schema);
   let closed = false;
 
   const write = <T>(action: () => T): Promise<T> => available(() => commit(root, action));
@@ -65,6 +62,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       }),
 
     totals: ({ project, hosts, from, to }) => available(() => distributions(project, hosts, [from, to])),
+
+    version: ({ from, to }) => available(() => versionOf(from, to)),
 
     batchesAfter: (project, source, after) =>
       available(() => {

@@ -1,10 +1,9 @@
 /**
- * What has been found out about identity, kept for as long as nothing of it changes, in this process or another. So a
- * revoked token, a disabled user or a lost role takes effect at once, everywhere, and yet most requests cost one small
- * read instead of six (docs/decisions/0012).
+ * What has been found out, kept for as long as a count of changes stays the same. The count stands in the file that it
+ * is about, so a change takes effect at once, whichever process made it (docs/decisions/0012).
  */
 
-/** More than are in use at a time; some 2 MB. */
+/** Tokens, keys or ranges: more than are in use at a time, and some 2 MB at most. */
 const ENTRIES_MAX = 1_000;
 
 export class WhileUnchanged<V> {
@@ -12,7 +11,6 @@ export class WhileUnchanged<V> {
   readonly #found = new Map<string, V>();
   #at = -1;
 
-  /** `changes` counts them. */
   constructor(changes: () => number) {
     this.#changes = changes;
   }
