@@ -16,7 +16,12 @@ for (const path of JSON.parse(await text(process.stdin))) {
 
 const listening = createServer({ maxHeaderSize: 262_144 }, (request, response) => {
   const bytes = answers.get(request.url);
-  response.writeHead(200, { 'Content-Type': 'application/json; charset=utf-8', 'Content-Length': bytes.length });
+  response.writeHead(200, {
+    'Content-Type': 'application/json; charset=utf-8',
+    'Content-Length': bytes.length,
+  });
   response.end(bytes);
 });
-listening.listen(0, '127.0.0.1', () => console.log(`listens on http://127.0.0.1:${listening.address().port}`));
+listening.listen(0, '127.0.0.1', () =>
+  console.log(`listens on http://127.0.0.1:${listening.address().port}`),
+);

@@ -19,7 +19,7 @@ const END = Math.floor(Date.now() / DAY_MS) * DAY_MS;
 export function dataSets(quick) {
   return {
     measured: { ...STEADY, name: 'measured', hosts: quick ? 20 : 100, days: quick ? 31 : 90, end: END },
-    wide: { ...SPARSE, name: 'wide', hosts: 1_000, days: quick ? 2 : 30, end: END },
+    wide: { ...SPARSE, name: 'wide', hosts: 1_000, days: quick ? 8 : 30, end: END },
     young: { ...STEADY, name: 'young', hosts: quick ? 4 : 10, days: quick ? 1 : 9, end: END },
     old: { ...STEADY, name: 'old', hosts: quick ? 4 : 10, days: quick ? 10 : 90, end: END },
   };
@@ -44,8 +44,7 @@ export function trafficOfDay({ hosts, slot_ms, mean, attack_share, days, end }, 
         events.times[i] = slot + Math.floor(random() * slot_ms);
         events.hosts[i] = host;
         // Squared, so that some categories are common and others rare.
-        events.categories[i] =
-          random() < attack_share ? Math.floor(random() ** 2 * CATEGORIES.length) : -1;
+        events.categories[i] = random() < attack_share ? Math.floor(random() ** 2 * CATEGORIES.length) : -1;
       }
     }
   }

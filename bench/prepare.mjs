@@ -8,6 +8,7 @@ import { bench, root, wafstat } from './paths.mjs';
 
 const COMPONENTS = [
   { package: 'wrk', probe: ['which', 'wrk'] },
+  { package: 'sqlite3', probe: ['which', 'sqlite3'] },
   { package: 'postgresql', probe: ['bash', '-c', 'ls /usr/lib/postgresql/*/bin/postgres'] },
   { package: 'clickhouse-server', probe: ['which', 'clickhouse-server'] },
   { package: 'goaccess', probe: ['which', 'goaccess'] },
@@ -36,7 +37,9 @@ export async function prepare(quick, log) {
   /** Two at a time, for two cores. */
   const [service, grown] = await Promise.all([
     (async () => {
-      const measured = await step('measured', () => installation(folder, 'measured', [sets.measured, sets.wide]));
+      const measured = await step('measured', () =>
+        installation(folder, 'measured', [sets.measured, sets.wide]),
+      );
       const young = await step('young', () => installation(folder, 'young', [sets.young]));
       return { measured, young };
     })(),

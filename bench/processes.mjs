@@ -13,7 +13,11 @@ export class Processes {
   start(args, input = '') {
     const child = spawn('node', args, { stdio: ['pipe', 'pipe', 'inherit'] });
     const ended = new Promise((resolve) => child.once('exit', resolve));
-    const server = { pid: child.pid, address: '', stop: () => (child.kill('SIGTERM'), ended) };
+    const stop = () => {
+      child.kill('SIGTERM');
+      return ended;
+    };
+    const server = { pid: child.pid, address: '', stop };
     this.#started.push(server);
     child.stdin.on('error', () => {}).end(input);
     return new Promise((resolve, reject) => {
@@ -23,7 +27,9 @@ export class Processes {
         const match = LISTENS.exec(output);
         if (match) resolve(Object.assign(server, { address: match[1] }));
       });
-      ended.then((status) => reject(new Error(`${args.join(' ').slice(0, 200)} ended with status ${status}`)));
+      ended.then((status) =>
+        reject(new Error(`${args.join(' ').slice(0, 200)} ended with status ${status}`)),
+      );
     });
   }
 

@@ -30,7 +30,10 @@ export function queries({ measured, sets }) {
 
 export async function token(address, { password }, project) {
   const user = { name: 'admin', password, domain: { name: 'default' } };
-  const auth = { identity: { methods: ['password'], password: { user } }, scope: { project: { id: project } } };
+  const auth = {
+    identity: { methods: ['password'], password: { user } },
+    scope: { project: { id: project } },
+  };
   const response = await fetch(`${address}/v3/auth/tokens`, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
@@ -42,6 +45,14 @@ export async function token(address, { password }, project) {
 
 export function withToken(paths, text) {
   return paths.map((path) => ({ path, headers: { 'X-Auth-Token': text } }));
+}
+
+/** The client's way to say that no remembered answer will do: it is computed each time. */
+export function afresh(requests) {
+  return requests.map(({ path, headers }) => ({
+    path,
+    headers: { ...headers, 'Cache-Control': 'no-cache' },
+  }));
 }
 
 /** Signed once for all that follows: a signature holds for 15 minutes, and the service checks it each time. */

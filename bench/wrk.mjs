@@ -6,22 +6,35 @@ import { promisify } from 'node:util';
 
 /** Enough to keep every candidate busy, those included that answer several at once. */
 const CONNECTIONS = 16;
-/** When it is not to be kept busy: so many that each only sends now and then, as separate clients would. */
-const CONNECTIONS_PACED = 64;
+/** When it is not to be kept busy: so many that each only sends a few times a second, as separate clients would. */
+const CONNECTIONS_PACED_MAX = 64;
 
 /**
  * Sends `requests` ({path, headers}) to the address for some seconds; as fast as they are answered, or at about `rate`
  * per second, at random moments. Answers how many were answered per second, and how long they took in milliseconds.
  */
 export async function generateLoad({ folder, address, requests, seconds, rate }) {
-  const connections = rate ? CONNECTIONS_PACED : CONNECTIONS;
+  const connections = rate ? Math.min(CONNECTIONS_PACED_MAX, Math.ceil(rate / 4)) : CONNECTIONS;
   const pause_ms = rate ? (connections / rate) * 1_000 : 0;
   const script = join(folder, 'load.lua');
   writeFileSync(script, luaScript(requests, pause_ms));
-  const args = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', script, address];
+  const args = [
+    '-t',
+    '1',
+    '-c',
+    String(connections),
+    '-d',
+    `${seconds}s`,
+    '--timeout',
+    '10s',
+    '-s',
+    script,
+    address,
+  ];
   const { stdout } = await promisify(execFile)('wrk', args);
   const result = JSON.parse(stdout.split('\n').find((line) => line.startsWith('{')));
-  if (result.errors > 0 || result.answers === 0) throw new Error(`${address} failed: ${JSON.stringify(result)}`);
+  if (result.errors > 0 || result.answers === 0)
+    throw new Error(`${address} failed: ${JSON.stringify(result)}`);
   return { per_s: result.answers / (result.us / 1e6), p50: result.p50 / 1_000, p99: result.p99 / 1_000 };
 }
 

@@ -34,7 +34,10 @@ export async function open(folder) {
       return Array.from({ length: numbers.length / 3 }, (_, i) => numbers.subarray(i * 3, i * 3 + 3));
     },
     async distribution(scopes, from, to) {
-      const sql = distributionSql(scopes, mark([...scopes, from, to])).replaceAll(/sum\(\w+\)/g, 'toUInt32($&)');
+      const sql = distributionSql(scopes, mark([...scopes, from, to])).replaceAll(
+        /sum\(\w+\)/g,
+        'toUInt32($&)',
+      );
       return ask(`${sql} FORMAT RowBinary`);
     },
     close: stop,
@@ -51,7 +54,10 @@ async function start(folder) {
   const [port, httpPort] = [await freePort(), await freePort()];
   writeFileSync(join(home, 'users.xml'), USERS);
   writeFileSync(join(home, 'config.xml'), config(home, port, httpPort));
-  const child = spawn('clickhouse-server', [`--config-file=${join(home, 'config.xml')}`], { stdio: 'ignore', cwd: home });
+  const child = spawn('clickhouse-server', [`--config-file=${join(home, 'config.xml')}`], {
+    stdio: 'ignore',
+    cwd: home,
+  });
   const ended = new Promise((resolve) => child.once('exit', resolve));
   const ask = (sql, body) => post(httpPort, sql, body);
   for (let attempt = 0; ; attempt++) {

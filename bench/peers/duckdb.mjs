@@ -41,7 +41,8 @@ export async function open(folder) {
   const mark = (_value, i) => `$${i + 1}`;
   return {
     timeline: (table, scopes, from, to) => all(timelineSql(table, scopes, mark), [...scopes, from, to]),
-    distribution: async (scopes, from, to) => (await all(distributionSql(scopes, mark), [...scopes, from, to]))[0],
+    distribution: async (scopes, from, to) =>
+      (await all(distributionSql(scopes, mark), [...scopes, from, to]))[0],
     close: async () => instance.closeSync(),
   };
 }

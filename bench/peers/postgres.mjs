@@ -31,13 +31,24 @@ export async function load(folder) {
 
 /** Through the program that comes with it, because the driver has no COPY. */
 function copy(data, table, file) {
-  execFileSync('psql', ['-q', '-h', data, '-U', 'bench', '-c', `\\copy ${table} FROM '${file}' CSV`, 'postgres']);
+  execFileSync('psql', [
+    '-q',
+    '-h',
+    data,
+    '-U',
+    'bench',
+    '-c',
+    `\\copy ${table} FROM '${file}' CSV`,
+    'postgres',
+  ]);
 }
 
 export async function open(folder) {
   const data = join(folder, 'postgres');
   const stop = await start(data);
   const pool = new pg.Pool({ ...address(data), max: 4 });
+  // When the server is stopped, connections that are not in use fail, which is as it should be.
+  pool.on('error', () => {});
   const all = async (sql, values) => {
     const name = `${sql.slice(0, 40)} ${values.length}`;
     return (await pool.query({ name, text: sql, values, rowMode: 'array' })).rows;
@@ -46,7 +57,8 @@ export async function open(folder) {
   return {
     // Sums are 64 bits wide, which the driver hands over as text.
     timeline: (table, scopes, from, to) => all(timelineSql(table, scopes, mark), [...scopes, from, to]),
-    distribution: async (scopes, from, to) => (await all(distributionSql(scopes, mark), [...scopes, from, to]))[0],
+    distribution: async (scopes, from, to) =>
+      (await all(distributionSql(scopes, mark), [...scopes, from, to]))[0],
     async close() {
       await pool.end();
       await stop();
@@ -59,7 +71,10 @@ function address(data) {
 }
 
 async function start(data) {
-  const settings = [...SETTINGS, 'listen_addresses=', `unix_socket_directories=${data}`].flatMap((s) => ['-c', s]);
+  const settings = [...SETTINGS, 'listen_addresses=', `unix_socket_directories=${data}`].flatMap((s) => [
+    '-c',
+    s,
+  ]);
   const [command, ...args] = ownerCommand(data, [join(PROGRAMS, 'postgres'), '-D', data, ...settings]);
   const child = spawn(command, args, { stdio: 'ignore' });
   const ended = new Promise((resolve) => child.once('exit', resolve));

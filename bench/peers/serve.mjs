@@ -32,13 +32,19 @@ const store = {
     }
     return { requests, attacks };
   },
+  /** They cannot tell whether anything has changed, so nothing is remembered of what they answer. */
+  version: async () => null,
   async totals({ hosts, from, to }) {
     const row = await peer.distribution(scopesOf(hosts), from / HOUR_MS, to / HOUR_MS);
     return Float64Array.from(CATEGORIES, (_, i) => Number(row[i]));
   },
 };
 
-const identity = await openIdentity(join(data, 'identity.mdb'), readMasterKey(join(data, 'master.key')), Date.now);
+const identity = await openIdentity(
+  join(data, 'identity.mdb'),
+  readMasterKey(join(data, 'master.key')),
+  Date.now,
+);
 const app = await createApp({
   store,
   identity,

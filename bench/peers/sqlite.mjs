@@ -1,28 +1,24 @@
 /** SQLite in the process that answers: tables without row IDs, so that the key is the table. */
-import { createReadStream, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { DatabaseSync } from '@photostructure/sqlite';
 import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
 
 const FILE = 'sqlite.db';
 
+/** Through the program that comes with it: three times faster than row by row from here. */
 export async function load(folder) {
   rmSync(join(folder, FILE), { force: true });
-  const db = new DatabaseSync(join(folder, FILE));
-  db.exec('PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF');
-  for (const table of TABLES) {
-    const columns = COUNTS.map((name) => `${name} INTEGER`).join();
-    db.exec(`CREATE TABLE ${table} (scope INTEGER, t INTEGER, ${columns}, PRIMARY KEY (scope, t)) WITHOUT ROWID`);
-    const insert = db.prepare(`INSERT INTO ${table} VALUES (?, ?${', ?'.repeat(COUNTS.length)})`);
-    db.exec('BEGIN');
-    for await (const line of createInterface(createReadStream(join(folder, `${table}.csv`)))) {
-      insert.run(...line.split(',').map(Number));
-    }
-    db.exec('COMMIT');
-  }
-  db.exec('ANALYZE');
-  db.close();
+  const columns = COUNTS.map((name) => `${name} INTEGER`).join();
+  const commands = TABLES.flatMap((table) => [
+    `CREATE TABLE ${table} (scope INTEGER, t INTEGER, ${columns}, PRIMARY KEY (scope, t)) WITHOUT ROWID;`,
+    `.import ${join(folder, table)}.csv ${table}`,
+  ]);
+  const settings = ['PRAGMA journal_mode = OFF;', 'PRAGMA synchronous = OFF;', '.mode csv'];
+  execFileSync('sqlite3', [join(folder, FILE), ...settings, ...commands, 'ANALYZE;'], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
 }
 
 export async function open(folder) {
