@@ -76,7 +76,10 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       async handler(request, reply) {
         return sendAnswer(request, reply, () => {
           const question = { ...projectOf(request), ...parseTimelineQuery(request.query as RawQuery, now()) };
-          return { ...question, make: async () => timelineJson(await timeline(store, question)) };
+          return {
+            ...question,
+            make: async (allocate) => timelineJson(await timeline(store, question), allocate),
+          };
         });
       },
     },

@@ -6,11 +6,15 @@
  */
 import type { Timeline } from '../statistics/statistics.ts';
 
-export function timelineJson(timeline: Timeline): Buffer {
+/** `allocate` makes room for the answer: at least so many bytes. */
+export function timelineJson(timeline: Timeline, allocate: Allocate = Buffer.allocUnsafe): Buffer {
   const { ends } = timeline;
   const [first = 0, last = 0] = [ends[0], ends[ends.length - 1]];
-  return first >= 1e12 && last < 1e13 ? timelineByWords(timeline) : timelineByBytes(timeline);
+  const write = first >= 1e12 && last < 1e13 ? timelineByWords : timelineByBytes;
+  return write(timeline, allocate);
 }
+
+export type Allocate = (bytes: number) => Buffer;
 
 const HEAD = Buffer.from('{"requests":[');
 const BETWEEN = Buffer.from('],"attacks":[');
@@ -21,9 +25,12 @@ const NUM = Buffer.from(',"num":');
 /** `{"time":` and `,"num":` with at most 16 digits each, and `},`. */
 const POINT_BYTES_MAX = TIME.length + NUM.length + 2 * 16 + 2;
 
-export function timelineByBytes({ ends, requests, attacks }: Timeline): Buffer {
+export function timelineByBytes(
+  { ends, requests, attacks }: Timeline,
+  allocate: Allocate = Buffer.allocUnsafe,
+): Buffer {
   const room = HEAD.length + BETWEEN.length + TAIL.length + 2 * ends.length * POINT_BYTES_MAX;
-  const bytes = Buffer.allocUnsafe(room);
+  const bytes = allocate(room);
   let at = writeText(bytes, 0, HEAD);
   at = writeSeries(bytes, at, ends, requests);
   at = writeText(bytes, at, BETWEEN);
@@ -103,11 +110,14 @@ const SHORT = Int32Array.from({ length: 10_000 }, (_, value) => word(String(valu
  * Every point ends with a comma, of which the last is then overwritten. Counts of one digit, as those of attacks mostly
  * are, make points of even length: a series of them is a copy of the other, with other digits in the same places.
  */
-export function timelineByWords({ ends, requests, attacks }: Timeline): Buffer {
+export function timelineByWords(
+  { ends, requests, attacks }: Timeline,
+  allocate: Allocate = Buffer.allocUnsafe,
+): Buffer {
   const requestsMost = largest(requests);
   const attacksMost = largest(attacks);
   const points = 2 * POINT_HEAD_BYTES + String(requestsMost).length + String(attacksMost).length + 4;
-  const bytes = Buffer.allocUnsafe(HEAD.length + ends.length * points + BETWEEN.length + TAIL.length + 4);
+  const bytes = allocate(HEAD.length + ends.length * points + BETWEEN.length + TAIL.length + 4);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const start = writeText(bytes, 0, HEAD);
   const end =
