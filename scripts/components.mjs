@@ -24,10 +24,12 @@ export function isThere({ probe: [command, ...args] }) {
 }
 
 /** Installs what is missing if this is Debian and we are root; answers the packages that are still missing. */
-export function installComponents() {
-  const missing = COMPONENTS.filter((component) => !isThere(component)).map((component) => component.package);
+export function installComponents(components = COMPONENTS) {
+  const missingOf = () =>
+    components.filter((component) => !isThere(component)).map(({ package: name }) => name);
+  const missing = missingOf();
   if (missing.length > 0 && existsSync('/usr/bin/apt-get') && process.getuid?.() === 0) {
-    // RUNLEVEL 1 keeps Debian from starting the web servers: the tests start their own.
+    // RUNLEVEL 1 keeps Debian from starting the servers: tests and measurements start their own.
     const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
     const options = { stdio: ['ignore', 'ignore', 'inherit'], env };
     try {
@@ -37,7 +39,7 @@ export function installComponents() {
       console.error(`apt-get failed: ${error.message}`);
     }
   }
-  return COMPONENTS.filter((component) => !isThere(component)).map((component) => component.package);
+  return missingOf();
 }
 
 /**

@@ -1,5 +1,5 @@
 /** The canonical request: the one form that signer and verifier bring a request to before they hash it. */
-import { percentDecode, percentEncode } from './percent-encoding.ts';
+import { percentDecode, percentEncode, percentEncodeAscii } from './percent-encoding.ts';
 
 export interface CanonicalParts {
   method: string;
@@ -69,6 +69,9 @@ interface Recoded {
 function recode(text: string): Recoded {
   // Nearly all text is of this kind, and a query may hold a thousand IDs.
   if (/^[A-Za-z0-9\-_.~]*$/.test(text)) return { encoded: text, bytes: text };
+  // So is a list with commas: nothing to decode, and each character is a byte.
+  if (!text.includes('%') && /^\p{ASCII}*$/u.test(text))
+    return { encoded: percentEncodeAscii(text), bytes: text };
   const decoded = percentDecode(text);
   const bytes = Array.from(decoded, (byte) => String.fromCharCode(byte)).join('');
   return { encoded: percentEncode(decoded), bytes };

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { percentDecode, percentEncode } from './percent-encoding.ts';
+import { percentDecode, percentEncode, percentEncodeAscii } from './percent-encoding.ts';
 
 const anyText = fc.string({ unit: 'binary' });
 const textOf = (bytes: Uint8Array) => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
@@ -29,6 +29,14 @@ test.each([
   ['a+b', 'a+b'],
 ])('%j decodes to %j, whatever is malformed stays', (encoded, text) => {
   expect(textOf(percentDecode(encoded))).toBe(text);
+});
+
+test('ASCII is encoded the same by the shorter way', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary-ascii' }), (text) => {
+      expect(percentEncodeAscii(text)).toBe(percentEncode(text));
+    }),
+  );
 });
 
 test('any text comes back from its encoded form, lone surrogates as the replacement character', () => {

@@ -38,9 +38,9 @@ declare module 'fastify' {
 
 export interface Authenticate {
   /** When the headers are there. A signed request is let through to its body, and to no more. */
-  onHeaders(request: FastifyRequest): Promise<void>;
+  onHeaders(request: FastifyRequest): Soon<void>;
   /** When the body is there too. */
-  onBody(request: FastifyRequest): Promise<void>;
+  onBody(request: FastifyRequest): Soon<void>;
 }
 
 export function createAuthenticate(
@@ -50,7 +50,7 @@ export function createAuthenticate(
   now: () => number,
 ): Authenticate {
   return {
-    async onHeaders(request) {
+    onHeaders(request): Soon<void> {
       const { allow, session, basic = false } = request.routeOptions.config;
       const withSecret = basic && /^Basic /i.test(request.headers.authorization ?? '');
       const signed = session !== 'only' && !withSecret && isSigned(request);
@@ -60,36 +60,40 @@ export function createAuthenticate(
         token_body_bytes_max,
       );
       if (allow === undefined) return;
+      if (withSecret || signed) return onKey(request, signed, allow);
       // Kept for the log even if the request goes no further.
-      const caller = withSecret
-        ? await secretCaller(authentication, request)
-        : signed
-          ? await signedCaller(authentication, request, now)
-          : bySession(request, session)
-            ? sessionCaller(authentication, request)
-            : tokenCaller(authentication, request);
-      // Awaited only where there is something to wait for: who is asked here answers at once.
-      request.caller = caller instanceof Promise ? await caller : caller;
-      if (signed) return;
-      const authorized = authorize(request, allow);
-      if (authorized) await authorized;
+      const caller = bySession(request, session)
+        ? sessionCaller(authentication, request)
+        : tokenCaller(authentication, request);
+      return then(caller, (known) => {
+        request.caller = known;
+        return authorize(request, allow);
+      });
     },
-    async onBody(request) {
+    onBody(request): Soon<void> {
       const { allow } = request.routeOptions.config;
       const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       // Once more, for bodies that did not say how long they are.
       checkBodyLength(body.length, request.claim !== null, token_body_bytes_max);
       if (request.claim === null || allow === undefined) return;
-      const refusal = await authentication.checkSignature(
-        requestLine(request),
-        request.claim,
-        body,
-        request.ip,
-      );
-      if (refusal !== null) throw signatureError(refusal);
-      await authorize(request, allow);
+      const checked = authentication.checkSignature(requestLine(request), request.claim, body, request.ip);
+      return then(checked, (refusal) => {
+        if (refusal !== null) throw signatureError(refusal);
+        return authorize(request, allow);
+      });
     },
   };
+
+  async function onKey(
+    request: FastifyRequest,
+    signed: boolean,
+    allow: Role | 'anyone known',
+  ): Promise<void> {
+    request.caller = signed
+      ? await signedCaller(authentication, request, now)
+      : await secretCaller(authentication, request);
+    if (!signed) await authorize(request, allow);
+  }
 
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
   function authorize(request: FastifyRequest, allow: Role | 'anyone known'): Soon<void> {
@@ -117,7 +121,12 @@ function checkRole(
     }
   }
   const roles = authentication.rolesInProject(caller, project_id);
-  return roles instanceof Promise ? roles.then((held) => demandRole(held, role)) : demandRole(roles, role);
+  return then(roles, (held) => demandRole(held, role));
+}
+
+/** Awaited only where there is something to wait for: who is asked in this process answers at once. */
+function then<T, U>(answer: Soon<T>, action: (value: T) => Soon<U>): Soon<U> {
+  return answer instanceof Promise ? answer.then(action) : action(answer);
 }
 
 function demandRole(roles: readonly Role[], role: Role): void {

@@ -1,8 +1,10 @@
 /** The two queries of the interface specification. */
+import type { FastifyRequest } from 'fastify';
 import { CATEGORIES } from '../event.ts';
 import { RECENT_NAMES } from '../statistics/range.ts';
 import { distribution, timeline } from '../statistics/statistics.ts';
 import type { Store } from '../store/store.ts';
+import { createAnswers } from './answers.ts';
 import { parseDistributionQuery, parseTimelineQuery, type RawQuery } from './query.ts';
 import type { Route } from './route.ts';
 import { HOSTS_PARAMETER, PROJECT_PATH, withErrors } from './schemas.ts';
@@ -50,6 +52,7 @@ const POINTS = {
 } as const;
 
 export function statisticsRoutes(store: Store, now: () => number): Route[] {
+  const sendAnswer = createAnswers(store);
   return [
     {
       method: 'GET',
@@ -71,10 +74,13 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
         }),
       },
       async handler(request, reply) {
-        const query = parseTimelineQuery(request.query as RawQuery, now());
-        const { project_id: project } = request.params as { project_id: string };
-        const answer = await timeline(store, { project, ...query });
-        return reply.type('application/json; charset=utf-8').send(timelineJson(answer));
+        return sendAnswer(request, reply, () => {
+          const question = { ...projectOf(request), ...parseTimelineQuery(request.query as RawQuery, now()) };
+          return {
+            ...question,
+            make: async (allocate) => timelineJson(await timeline(store, question), allocate),
+          };
+        });
       },
     },
     {
@@ -93,12 +99,23 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
           properties: Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }])),
         }),
       },
-      async handler(request) {
-        const query = parseDistributionQuery(request.query as RawQuery, now());
-        const { project_id: project } = request.params as { project_id: string };
-        const counts = await distribution(store, { project, ...query });
-        return Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]));
+      async handler(request, reply) {
+        return sendAnswer(request, reply, () => {
+          const question = {
+            ...projectOf(request),
+            ...parseDistributionQuery(request.query as RawQuery, now()),
+          };
+          return { ...question, make: async () => distributionJson(await distribution(store, question)) };
+        });
       },
     },
   ];
+}
+
+function projectOf({ params }: FastifyRequest): { project: string } {
+  return { project: (params as { project_id: string }).project_id };
+}
+
+function distributionJson(counts: Float64Array): Buffer {
+  return Buffer.from(JSON.stringify(Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]))));
 }

@@ -1,4 +1,5 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
+import { WhileUnchanged } from '../while-unchanged.ts';
 import {
   type Authenticator,
   type Caller,
@@ -60,6 +61,11 @@ export class Authentication implements Authenticator {
   readonly #secrets: Secrets;
   readonly #throttle: Throttle;
   readonly #now: () => number;
+  readonly #goodTokens: WhileUnchanged<TokenDescription>;
+  /** Secrets of keys in use, opened: they are in memory anyway while a signature is checked. */
+  readonly #secretsInUse: WhileUnchanged<string>;
+  readonly #callersOfKeys: WhileUnchanged<Caller>;
+  readonly #rolesInProjects: WhileUnchanged<readonly Role[]>;
 
   constructor(
     store: IdentityStore,
@@ -77,6 +83,10 @@ export class Authentication implements Authenticator {
     this.#secrets = secrets;
     this.#throttle = throttle;
     this.#now = now;
+    this.#goodTokens = new WhileUnchanged(() => store.changes());
+    this.#secretsInUse = new WhileUnchanged(() => store.changes());
+    this.#callersOfKeys = new WhileUnchanged(() => store.changes());
+    this.#rolesInProjects = new WhileUnchanged(() => store.changes());
   }
 
   async login(login: PasswordLogin, address: string): Promise<IssuedToken | LoginRefusal> {
@@ -154,10 +164,14 @@ export class Authentication implements Authenticator {
     return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
   }
 
-  /** What a token is worth now: everything it hangs on is looked up afresh. */
+  /** What a token is worth now: everything it hangs on is looked up afresh, unless nothing has changed since. */
   checkToken(text: string): TokenDescription | TokenRefusal {
+    const known = this.#goodTokens.get(text);
+    if (known !== undefined && known.token.expires_at > this.#now()) return known;
     const token = this.#tokens.read(text);
-    return token === null ? 'unknown' : this.#describe(token);
+    const description = token === null ? 'unknown' : this.#describe(token);
+    if (typeof description !== 'string') this.#goodTokens.set(text, description);
+    return description;
   }
 
   #describe(token: Token): TokenDescription | TokenRefusal {
@@ -190,6 +204,8 @@ export class Authentication implements Authenticator {
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
   async admitKey(claim: Pick<Claim, 'access'>, address: string): Promise<Caller | SignatureRefusal> {
     if (!(await this.#throttle.admit(claim.access, address))) return { reason: 'too_many_attempts' };
+    const known = this.#callersOfKeys.get(claim.access);
+    if (known !== undefined) return known;
     const key = this.#store.key(claim.access);
     const user = key && this.#store.user(key.user_id);
     if (key === undefined || user === undefined) {
@@ -199,7 +215,9 @@ export class Authentication implements Authenticator {
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
-    return { user, scope: 'wherever the user has a role' };
+    const caller: Caller = { user, scope: 'wherever the user has a role' };
+    this.#callersOfKeys.set(claim.access, caller);
+    return caller;
   }
 
   /** Second half, with the body. */
@@ -209,12 +227,21 @@ export class Authentication implements Authenticator {
     body: Uint8Array,
     address: string,
   ): SignatureRefusal | null {
-    const key = this.#store.key(claim.access);
-    if (key === undefined) return { reason: 'unknown_key' };
-    const secret = this.#secrets.open(key.access, key.sealed_secret);
+    const secret = this.#secretOf(claim.access);
+    if (secret === undefined) return { reason: 'unknown_key' };
     const refusal = signatureRefusal(checkSignature(request, claim, secret, body));
     this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
     return refusal;
+  }
+
+  #secretOf(access: string): string | undefined {
+    const known = this.#secretsInUse.get(access);
+    if (known !== undefined) return known;
+    const key = this.#store.key(access);
+    if (key === undefined) return undefined;
+    const secret = this.#secrets.open(key.access, key.sealed_secret);
+    this.#secretsInUse.set(access, secret);
+    return secret;
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
@@ -235,8 +262,13 @@ export class Authentication implements Authenticator {
     if (scope !== 'wherever the user has a role') {
       return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
     }
+    const name = `${user.id} ${projectId}`;
+    const known = this.#rolesInProjects.get(name);
+    if (known !== undefined) return known;
     const found = this.#findScope({ project: { id: projectId } });
-    return found && 'project' in found ? rolesIn(user, found) : [];
+    const roles = found && 'project' in found ? rolesIn(user, found) : [];
+    this.#rolesInProjects.set(name, roles);
+    return roles;
   }
 
   #findDomain(reference: DomainReference): Domain | undefined {

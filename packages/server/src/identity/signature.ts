@@ -50,6 +50,9 @@ export function parseClaim({ headers }: SignedRequest, now: number): ParsedClaim
   return { kind: 'claim', claim: { ...fields, date } };
 }
 
+/** Queries have no body. */
+const EMPTY_BODY_HASH = sha256('');
+
 export type SignatureCheck =
   | { kind: 'right' }
   | { kind: 'body_differs' }
@@ -62,7 +65,7 @@ export function checkSignature(
   secret: string,
   body: Uint8Array,
 ): SignatureCheck {
-  const bodyHash = sha256(body);
+  const bodyHash = body.length === 0 ? EMPTY_BODY_HASH : sha256(body);
   const announced = request.headers['x-sdk-content-sha256'];
   if (announced !== undefined && announced !== 'UNSIGNED-PAYLOAD' && announced !== bodyHash) {
     return { kind: 'body_differs' };

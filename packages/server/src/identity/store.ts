@@ -22,6 +22,8 @@ export interface IdentityStore {
   isRevoked(tokenId: string): boolean;
   /** Remembers the mark the first time; later, whether it is still the same. */
   hasMark(mark: string): boolean;
+  /** How often anything has been changed, by whatever process: what was read before holds as long as it stays. */
+  changes(): number;
   /** Runs the changes in one transaction: all of them are durable when it resolves, or none was made. */
   change<T>(action: (write: IdentityWriter) => T): Promise<T>;
   close(): Promise<void>;
@@ -51,7 +53,7 @@ export function openIdentityStore(path: string): IdentityStore {
   // It holds password hashes, and the folder may have been made by someone else.
   chmodSync(path, 0o600);
   const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
-  const meta = table<number | string, 'version' | 'mark'>('meta');
+  const meta = table<number | string, 'version' | 'mark' | 'changes'>('meta');
   const domains = table<Domain, string>('domains');
   const projects = table<Project, string>('projects');
   const users = table<User, string>('users');
@@ -83,6 +85,8 @@ export function openIdentityStore(path: string): IdentityStore {
     id === undefined || id.length > KEY_LENGTH_MAX ? undefined : from.get(id);
   const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
     [...from.getRange()].map(({ value }) => value);
+
+  const changes = () => Number(meta.get('changes') ?? 0);
 
   const writer: IdentityWriter = {
     putDomain(domain) {
@@ -151,7 +155,12 @@ export function openIdentityStore(path: string): IdentityStore {
         if (!meta.doesExist('mark')) meta.putSync('mark', mark);
         return meta.get('mark') === mark;
       }),
-    change: (action) => commit(root, () => action(writer)),
+    changes,
+    change: (action) =>
+      commit(root, () => {
+        meta.putSync('changes', changes() + 1);
+        return action(writer);
+      }),
     close: () => root.close(),
   };
 }

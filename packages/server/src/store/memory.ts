@@ -24,6 +24,7 @@ interface Project {
 export function memoryStore(now: () => number = Date.now): Store {
   const projects = new Map<string, Project>();
   let horizon = 0;
+  let changes = 0;
   let closed = false;
 
   function open(id: string): Project {
@@ -58,6 +59,7 @@ export function memoryStore(now: () => number = Date.now): Store {
         event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
       );
       project.events.push(...placed);
+      changes++;
 
       const { name, format } = batch.source;
       const source = project.sources.find((candidate) => candidate.name === name) ?? {
@@ -96,6 +98,10 @@ export function memoryStore(now: () => number = Date.now): Store {
     async totals({ project, hosts, from, to }) {
       const inside = matching(project, hosts).filter(({ time }) => from <= time && time < to);
       return Float64Array.from(CATEGORIES, (name) => sum(inside.filter(({ attack }) => attack === name)));
+    },
+
+    async version() {
+      return String(changes);
     },
 
     async batchesAfter(project, source, after) {
@@ -165,6 +171,7 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async prune(before) {
+      changes++;
       horizon = Math.max(horizon, before);
       for (const project of projects.values()) {
         project.events = project.events.filter(({ time }) => time >= horizon);

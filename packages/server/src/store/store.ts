@@ -19,6 +19,12 @@ export interface Store {
   /** Attacks in `[from, to)` by category, in the order of CATEGORIES. Always adds up to the attacks of `series`. */
   totals(query: TotalsQuery): Promise<Float64Array>;
 
+  /**
+   * A mark that differs once any count between `from` and `to` may have changed, of whatever project: as long as it is
+   * the same, so are all answers about that time. Null: the store cannot tell.
+   */
+  version(range: { from: number; to: number }): Promise<string | null>;
+
   /** The batches that were counted directly after `after` (a batch id, or '' for the start) in their file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
 

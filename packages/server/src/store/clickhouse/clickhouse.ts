@@ -78,6 +78,9 @@ export function clickhouseStore(
         return anywhere((server) => readTotals(server, page, { project, hosts }, [from, to]));
       }),
 
+    // The mark of the latest write: made at random, so that no other ledger has the same.
+    version: () => available(async () => (await ledger.read([])).head.recent[0] ?? 'empty'),
+
     batchesAfter: (project, source, after) =>
       available(async () => {
         const key = linksKey(project, source, after);

@@ -10,7 +10,16 @@ import {
   tallySource,
 } from '../store.ts';
 import { mergeCells, Writer } from './cells.ts';
-import { cellsKey, type ProjectRecord, type Schema, type SourceRecord } from './schema.ts';
+import { EXACT } from './levels.ts';
+import {
+  CHANGES,
+  cellsKey,
+  changesOf,
+  countChange,
+  type ProjectRecord,
+  type Schema,
+  type SourceRecord,
+} from './schema.ts';
 import { SCOPES_MAX, Tally } from './tally.ts';
 
 const DAY_MS = 86_400_000;
@@ -22,11 +31,24 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
   const results = batches.map((batch) => appendBatch(schema, batch, tally, horizon, now));
   const writer = new Writer();
   const key = Buffer.allocUnsafe(9);
+  let [level, chunk] = [-1, -1];
+  countChange(schema);
   for (const additions of tally.records()) {
+    if (additions.level !== EXACT.id && (additions.level !== level || additions.chunk !== chunk)) {
+      ({ level, chunk } = additions);
+      countChunkChange(schema, level, chunk);
+    }
     cellsKey(additions.level, additions.chunk, additions.scope, key);
     schema.cells.putSync(key, mergeCells(schema.cells.getBinaryFast(key), additions, writer));
   }
   return results;
+}
+
+/** Tells every process that what it has decoded of the chunk is out of date. */
+function countChunkChange({ cells }: Schema, level: number, chunk: number): void {
+  const changes = Buffer.allocUnsafe(8);
+  changes.writeDoubleBE(changesOf(cells, level, chunk) + 1);
+  cells.putSync(cellsKey(level, chunk, CHANGES), changes);
 }
 
 /** Everything of a batch but its cells, which the whole group adds at once. */

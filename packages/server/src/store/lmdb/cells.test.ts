@@ -1,6 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type Additions, accumulate, cellCode, mergeCells, Writer } from './cells.ts';
+import {
+  type Additions,
+  accumulate,
+  accumulateTotals,
+  cellCode,
+  mergeCells,
+  runningTotals,
+  Writer,
+} from './cells.ts';
 
 const CELLS = 60_000;
 const count = fc.oneof(
@@ -41,7 +49,7 @@ describe('a record of cells', () => {
     );
   });
 
-  test('counts cells by slot, and those between slots not at all', () => {
+  test('counts cells by run, and those between runs not at all', () => {
     const writer = new Writer();
     const record = mergeCells(
       undefined,
@@ -55,8 +63,32 @@ describe('a record of cells', () => {
       writer,
     );
     const out = new Float64Array(3);
-    accumulate(record, [0, 10, 2, 15, 20, 0], Int8Array.of(0), 3, out);
+    accumulate(record, [0, 10, 2, 10, 15, 20, 0, 5], Int8Array.of(0), 3, out);
     expect([...out]).toEqual([8, 0, 3]);
+  });
+
+  test('its running totals count the same as its bytes, whatever is asked for', () => {
+    const SIZE = 130;
+    const few = fc.array(
+      fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: SIZE - 1 }), count),
+      { maxLength: 60 },
+    );
+    const rowOf = fc.array(fc.integer({ min: -1, max: 2 }), { minLength: 3, maxLength: 5 });
+    fc.assert(
+      fc.property(
+        few,
+        rowOf,
+        fc.array(fc.integer({ min: 0, max: SIZE }), { maxLength: 8 }),
+        (all, rows, cuts) => {
+          const record = mergeCells(undefined, additions(all), new Writer());
+          const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
+          const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
+          accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
+          accumulateTotals(runningTotals(record, Int8Array.from(rows), 3, SIZE), SIZE, runs, 1_000, fast);
+          expect(fast).toEqual(plain);
+        },
+      ),
+    );
   });
 
   test('takes one byte for a single event less than 64 cells behind the one before', () => {
@@ -75,10 +107,22 @@ describe('a record of cells', () => {
   test('a record that was cut off is an error, not a wrong number', () => {
     const record = mergeCells(undefined, additions([[300, 5, 7]]), new Writer());
     expect(() =>
-      accumulate(record.subarray(0, 1), [0, 10, 0], new Int8Array(400), 1, new Float64Array(1)),
+      accumulate(record.subarray(0, 1), [0, 10, 0, 10], new Int8Array(400), 1, new Float64Array(1)),
     ).toThrow(/ends inside a number/);
   });
 });
+
+/** A run between every other pair of neighbours, in points of 1, 2, 3, ... cells. */
+function runsBetween(cuts: readonly number[]): number[] {
+  const runs: number[] = [];
+  let point = 0;
+  for (let i = 0; i + 1 < cuts.length; i += 2) {
+    const [first = 0, behind = 0, cellsInPoint = i / 2 + 1] = cuts.slice(i, i + 2);
+    runs.push(first, behind, point, cellsInPoint);
+    point += Math.ceil((behind - first) / cellsInPoint);
+  }
+  return runs;
+}
 
 function additions(cells: readonly [series: number, cell: number, count: number][]): Additions {
   const sums = new Map<number, number>();
@@ -94,6 +138,6 @@ function read(record: Uint8Array, series: number, first: number, behind: number)
   const rowOf = new Int8Array(32).fill(-1);
   rowOf[series] = 0;
   const out = new Float64Array(1);
-  accumulate(record, [first, behind, 0], rowOf, 1, out);
+  accumulate(record, [first, behind, 0, behind - first], rowOf, 1, out);
   return out[0] ?? 0;
 }

@@ -31,7 +31,7 @@ export function seriesOf(code: number): number {
  */
 export function accumulate(
   record: Uint8Array,
-  slots: ChunkPlan['slots'],
+  runs: ChunkPlan['runs'],
   rowOf: Int8Array,
   points: number,
   out: Float64Array,
@@ -42,7 +42,7 @@ export function accumulate(
     const length = reader.number();
     const end = reader.at + length;
     const row = rowOf[series] ?? -1;
-    if (row >= 0) accumulateSection(record, reader.at, end, slots, row * points, out);
+    if (row >= 0) accumulateSection(record, reader.at, end, runs, row * points, out);
     reader.at = end;
   }
 }
@@ -52,15 +52,18 @@ function accumulateSection(
   record: Uint8Array,
   start: number,
   end: number,
-  slots: readonly number[],
+  runs: readonly number[],
   base: number,
   out: Float64Array,
 ): void {
   let at = start;
   let cell = -1;
-  let slot = 0;
-  let slotFirst = slots[0] ?? 0;
-  let slotBehind = slots[1] ?? 0;
+  let run = -4;
+  let runFirst = 0;
+  let runBehind = 0;
+  let cellsInPoint = 1;
+  let index = base;
+  let pointBehind = 0;
   while (at < end) {
     let token = record[at++] ?? 0;
     if (token > 127) {
@@ -84,15 +87,66 @@ function accumulateSection(
       }
     }
     cell += (token >>> 1) + 1;
-    while (cell >= slotBehind) {
-      slot += 3;
-      if (slot >= slots.length) return;
-      slotFirst = slots[slot] ?? 0;
-      slotBehind = slots[slot + 1] ?? 0;
+    while (cell >= runBehind) {
+      run += 4;
+      if (run >= runs.length) return;
+      runFirst = runs[run] ?? 0;
+      runBehind = runs[run + 1] ?? 0;
+      index = base + (runs[run + 2] ?? 0);
+      cellsInPoint = runs[run + 3] ?? 1;
+      pointBehind = runFirst + cellsInPoint;
     }
-    if (cell >= slotFirst) {
-      const index = base + (slots[slot + 2] ?? 0);
-      out[index] = (out[index] ?? 0) + count;
+    if (cell < runFirst) continue;
+    while (cell >= pointBehind) {
+      pointBehind += cellsInPoint;
+      index++;
+    }
+    out[index] = (out[index] ?? 0) + count;
+  }
+}
+
+/**
+ * A record as running totals: for each row, how much lies before each cell and behind the last. What lies between any
+ * two cells is then one subtraction.
+ */
+export function runningTotals(
+  record: Uint8Array,
+  rowOf: Int8Array,
+  rowCount: number,
+  cells: number,
+): Float64Array {
+  const totals = new Float64Array(rowCount * (cells + 1));
+  accumulate(record, [0, cells, 1, 1], rowOf, cells + 1, totals);
+  for (let row = 0; row < rowCount; row++) {
+    const behind = (row + 1) * (cells + 1);
+    for (let i = behind - cells; i < behind; i++) totals[i] = (totals[i] ?? 0) + (totals[i - 1] ?? 0);
+  }
+  return totals;
+}
+
+/** The same as `accumulate`, from the running totals of the record. */
+export function accumulateTotals(
+  totals: Float64Array,
+  cells: number,
+  runs: ChunkPlan['runs'],
+  points: number,
+  out: Float64Array,
+): void {
+  for (let row = 0, base = 0; base < totals.length; row++, base += cells + 1) {
+    for (let run = 0; run < runs.length; run += 4) {
+      const behind = base + (runs[run + 1] ?? 0);
+      const cellsInPoint = runs[run + 3] ?? 1;
+      let index = row * points + (runs[run + 2] ?? 0);
+      let before = totals[base + (runs[run] ?? 0)] ?? 0;
+      let at = base + (runs[run] ?? 0) + cellsInPoint;
+      for (; at < behind; at += cellsInPoint) {
+        const total = totals[at] ?? 0;
+        out[index] = (out[index] ?? 0) + total - before;
+        before = total;
+        index++;
+      }
+      // The last point ends where the run does, be it whole or not.
+      out[index] = (out[index] ?? 0) + (totals[behind] ?? 0) - before;
     }
   }
 }

@@ -1,24 +1,36 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { LEVELS, planChunks } from './levels.ts';
+import { type ChunkPlan, LEVELS, planChunks } from './levels.ts';
 
 const BASE = Date.UTC(2026, 0, 1);
-const moment = fc.integer({ min: BASE, max: BASE + 3 * 86_400_000 });
+const DAY_MS = 86_400_000;
+const moment = fc.integer({ min: BASE, max: BASE + 3 * DAY_MS });
+
+const anyEdges = fc
+  .uniqueArray(moment, { minLength: 2, maxLength: 6 })
+  .map((times) => times.sort((a, b) => a - b));
+
+/** As the API makes them: a regular grid, on some local clock, between two ends that may lie anywhere. */
+const gridEdges = fc
+  .record({
+    step: fc.constantFrom(1, 7_000, 60_000, 300_000, 600_000, 900_000, 3_600_000, DAY_MS),
+    phase: fc.constantFrom(0, 1, 60_000, 900_000, 1_800_000, 2_700_000, 5 * 3_600_000),
+    points: fc.integer({ min: 1, max: 200 }),
+    before: fc.constantFrom(0, 1, 59_999, 60_000),
+    behind: fc.constantFrom(0, 1, 59_999, 60_000),
+    gap: fc.constantFrom(0, 3_600_000),
+  })
+  .map(({ step, phase, points, before, behind, gap }) => {
+    const edges = Array.from({ length: points + 1 }, (_, i) => BASE + phase + i * step);
+    const [first = 0, last = 0] = [edges[0], edges.at(-1)];
+    const outside = [first - gap, first - before, ...edges, last + behind, last + behind + gap];
+    return [...new Set(outside)].sort((a, b) => a - b);
+  });
 
 test('the chunks of a plan tile every point exactly once, with the coarsest cells that fit', () => {
   fc.assert(
-    fc.property(fc.uniqueArray(moment, { minLength: 2, maxLength: 6 }), (times) => {
-      const edges = times.sort((a, b) => a - b);
-      const pieces = planChunks(edges).flatMap(({ level, chunk, slots }) => {
-        const { cell_ms, cells_per_chunk } = levelOf(level);
-        const base = chunk * cells_per_chunk;
-        return Array.from({ length: slots.length / 3 }, (_, i) => ({
-          from: (base + (slots[3 * i] ?? 0)) * cell_ms,
-          to: (base + (slots[3 * i + 1] ?? 0)) * cell_ms,
-          point: slots[3 * i + 2] ?? -1,
-          cell_ms,
-        }));
-      });
+    fc.property(fc.oneof(anyEdges, gridEdges), (edges) => {
+      const pieces = planChunks(edges).flatMap(piecesOf);
       for (let point = 0; point + 1 < edges.length; point++) {
         const own = pieces.filter((piece) => piece.point === point).sort((a, b) => a.from - b.from);
         expect(own[0]?.from).toBe(edges[point]);
@@ -34,6 +46,11 @@ test('the chunks of a plan tile every point exactly once, with the coarsest cell
   );
 });
 
+test('a regular grid is planned in as many steps as it has chunks', () => {
+  const edges = Array.from({ length: 1_441 }, (_, i) => BASE + 3_600_000 + i * 60_000);
+  expect(planChunks(edges).map(({ runs }) => runs.length)).toEqual(Array(13).fill(4));
+});
+
 test('a day by minute on the minute reads no exact milliseconds', () => {
   const edges = Array.from({ length: 1_441 }, (_, i) => BASE + i * 60_000);
   expect(new Set(planChunks(edges).map(({ level }) => level))).toEqual(new Set([2]));
@@ -43,6 +60,23 @@ test('a month by hour in India reads quarter hours, not minutes', () => {
   const edges = Array.from({ length: 721 }, (_, i) => BASE + 1_800_000 + i * 3_600_000);
   expect(new Set(planChunks(edges).map(({ level }) => level))).toEqual(new Set([1]));
 });
+
+/** The stretch of time that each point gets from each run. */
+function piecesOf({ level, chunk, runs }: ChunkPlan) {
+  const { cell_ms, cells_per_chunk } = levelOf(level);
+  const pieces = [];
+  for (let run = 0; run < runs.length; run += 4) {
+    const [first = 0, behind = 0, firstPoint = 0, cellsInPoint = 0] = runs.slice(run, run + 4);
+    expect(first).toBeLessThan(behind);
+    expect(behind).toBeLessThanOrEqual(cells_per_chunk);
+    for (let cell = first, point = firstPoint; cell < behind; cell += cellsInPoint, point++) {
+      const from = (chunk * cells_per_chunk + cell) * cell_ms;
+      const to = (chunk * cells_per_chunk + Math.min(cell + cellsInPoint, behind)) * cell_ms;
+      pieces.push({ from, to, point, cell_ms });
+    }
+  }
+  return pieces;
+}
 
 function levelOf(id: number) {
   const level = LEVELS.find((candidate) => candidate.id === id);

@@ -33,8 +33,11 @@ export const COUNTERS = LEVELS.slice(0, 3);
 export interface ChunkPlan {
   level: number;
   chunk: number;
-  /** Triples `first cell, cell behind the last, point`, ascending and without overlap. */
-  slots: number[];
+  /**
+   * Runs of points of the same length, each four numbers: `first cell, cell behind the last, first point, cells in a
+   * point`. Ascending and without overlap.
+   */
+  runs: number[];
 }
 
 /** Which cells of which chunks make up the points between neighbouring edges. The same for every host. */
@@ -52,27 +55,60 @@ export function planChunks(edges: readonly number[]): ChunkPlan[] {
       return;
     }
     tile(depth + 1, from, first * level.cell_ms, point);
-    addCells(level, depth, first, end, point);
+    addRun(depth, first, end, point, end - first);
     tile(depth + 1, end * level.cell_ms, to, point);
   }
 
-  function addCells(level: Level, depth: number, first: number, end: number, point: number): void {
-    const size = level.cells_per_chunk;
+  /** Adds the cells from `first` up to `end`, which are points of so many cells each; the last may be shorter. */
+  function addRun(depth: number, first: number, end: number, point: number, cellsInPoint: number): void {
+    const { id, cells_per_chunk: size } = LEVELS[depth] ?? EXACT;
     for (let cell = first; cell < end; ) {
       const chunk = Math.floor(cell / size);
       const behind = Math.min(end, (chunk + 1) * size);
       let entry = newest[depth];
       if (entry?.chunk !== chunk) {
-        entry = { level: level.id, chunk, slots: [] };
+        entry = { level: id, chunk, runs: [] };
         newest[depth] = entry;
         plan.push(entry);
       }
-      entry.slots.push(cell - chunk * size, behind - chunk * size, point);
-      cell = behind;
+      // A chunk may end within a point: what is left of the point is a run of its own in the next chunk.
+      const left = cellsInPoint - ((cell - first) % cellsInPoint);
+      const runBehind = left < cellsInPoint ? Math.min(behind, cell + left) : behind;
+      const runPoint = point + Math.floor((cell - first) / cellsInPoint);
+      entry.runs.push(cell - chunk * size, runBehind - chunk * size, runPoint, left);
+      cell = runBehind;
     }
   }
 
-  for (let point = 0; point + 1 < edges.length; point++)
-    tile(0, edges[point] ?? 0, edges[point + 1] ?? 0, point);
+  for (let point = 0; point + 1 < edges.length; ) {
+    const from = edges[point] ?? 0;
+    const step = (edges[point + 1] ?? 0) - from;
+    const behind = behindRun(edges, point, step);
+    const depth = behind > point + 1 ? depthOfGrid(from, step) : -1;
+    if (depth === -1) tile(0, from, from + step, point++);
+    else {
+      const { cell_ms } = LEVELS[depth] ?? EXACT;
+      addRun(depth, from / cell_ms, (edges[behind] ?? 0) / cell_ms, point, step / cell_ms);
+      point = behind;
+    }
+  }
   return plan;
+}
+
+/** The point behind the last of those that follow each other with the same length. */
+function behindRun(edges: readonly number[], point: number, step: number): number {
+  let behind = point + 1;
+  while (behind + 1 < edges.length && (edges[behind + 1] ?? 0) - (edges[behind] ?? 0) === step) behind++;
+  return behind;
+}
+
+/**
+ * The one level whose cells tile every point of a regular grid, or -1 when there is none, or when points are so long
+ * that coarser cells fit into them. A day by minute is planned in 13 steps so, instead of 1,440 (0012).
+ */
+function depthOfGrid(from: number, step: number): number {
+  if (step <= 0) return -1;
+  const depth = LEVELS.findIndex(({ cell_ms }) => from % cell_ms === 0 && step % cell_ms === 0);
+  const coarser = LEVELS[depth - 1];
+  return coarser !== undefined && step > coarser.cell_ms ? -1 : depth;
 }

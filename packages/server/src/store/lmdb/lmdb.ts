@@ -1,5 +1,4 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
-import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, commit } from '../../lmdb-commit.ts';
 import { GroupCommit } from '../group.ts';
 import { derivedId } from '../ids.ts';
@@ -16,20 +15,18 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
-import { accumulate } from './cells.ts';
+import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
-import { planChunks } from './levels.ts';
 import { pruneSteps } from './prune.ts';
-import { cellsKey, type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
-import { FIRST_CATEGORY, REQUESTS } from './tally.ts';
-
-/** Which row of the answer a series adds to. */
-const TIMELINE_ROWS = rows((category) => (category === null ? 0 : 1));
-const DISTRIBUTION_ROWS = rows((category) => category ?? -1);
+import { type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
+import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
   const { root } = schema;
+  const timelines = createCounter(schema, TIMELINE_ROWS);
+  const distributions = createCounter(schema, DISTRIBUTION_ROWS);
+  const versionOf = createVersions(schema);
   let closed = false;
 
   const write = <T>(action: () => T): Promise<T> => available(() => commit(root, action));
@@ -62,12 +59,13 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     series: ({ project, hosts, edges }) =>
       available(() => {
         const points = edges.length - 1;
-        const counts = count(schema, project, hosts, edges, TIMELINE_ROWS, 2);
+        const counts = timelines(project, hosts, edges);
         return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
       }),
 
-    totals: ({ project, hosts, from, to }) =>
-      available(() => count(schema, project, hosts, [from, to], DISTRIBUTION_ROWS, CATEGORIES.length)),
+    totals: ({ project, hosts, from, to }) => available(() => distributions(project, hosts, [from, to])),
+
+    version: ({ from, to }) => available(() => versionOf(from, to)),
 
     batchesAfter: (project, source, after) =>
       available(() => {
@@ -124,45 +122,6 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       await root.close();
     },
   };
-}
-
-/** The sums of all rows in all points: the one way in which anything is counted. */
-function count(
-  schema: Schema,
-  projectId: string,
-  hosts: readonly string[] | undefined,
-  edges: readonly number[],
-  rowOf: Int8Array,
-  rowCount: number,
-): Float64Array {
-  const points = edges.length - 1;
-  const out = new Float64Array(rowCount * points);
-  const project = schema.projects.get(projectId);
-  if (project === undefined) return out;
-  const scopes = hosts === undefined ? [project.scope] : hostScopes(schema, project, hosts);
-  // Outside of these there is nothing: what is before the horizon has been pruned, or is about to be.
-  const first = schema.meta.get('horizon') ?? 0;
-  const behind = project.latest + 1;
-  const clipped = edges.map((edge) => Math.min(Math.max(edge, first), behind));
-  const key = Buffer.allocUnsafe(9);
-  for (const { level, chunk, slots } of planChunks(clipped)) {
-    for (const scope of scopes) {
-      const record = schema.cells.getBinaryFast(cellsKey(level, chunk, scope, key));
-      if (record !== undefined) accumulate(record, slots, rowOf, points, out);
-    }
-  }
-  return out;
-}
-
-function hostScopes(schema: Schema, project: ProjectRecord, hosts: readonly string[]): number[] {
-  return [...new Set(hosts)].flatMap((id) => schema.hosts.get([project.scope, id])?.scope ?? []);
-}
-
-function rows(rowOf: (category: number | null) => number): Int8Array {
-  const table = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
-  table[REQUESTS] = rowOf(null);
-  for (const number of CATEGORIES.keys()) table[FIRST_CATEGORY + number] = rowOf(number);
-  return table;
 }
 
 function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {

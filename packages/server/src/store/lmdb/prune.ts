@@ -1,7 +1,7 @@
 /** Forgetting: the horizon moves first, in one transaction for all; then the space is freed in small steps. */
 import { forgetBatch, keepBatch, linksAfter } from './append.ts';
 import { LEVELS } from './levels.ts';
-import { cellsKey, type Schema } from './schema.ts';
+import { cellsKey, countChange, type Schema } from './schema.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -11,7 +11,9 @@ const RECORDS_PER_STEP = 2_000;
 /** The steps of a prune, each to be run in a write transaction of its own. */
 export function* pruneSteps(schema: Schema, before: number): Generator<() => void> {
   yield () => {
-    if (before > (schema.meta.get('horizon') ?? 0)) schema.meta.putSync('horizon', before);
+    if (before <= (schema.meta.get('horizon') ?? 0)) return;
+    schema.meta.putSync('horizon', before);
+    countChange(schema);
   };
   for (const level of LEVELS) {
     // Only chunks that lie before the horizon as a whole; of the one that it cuts, queries count the later part.

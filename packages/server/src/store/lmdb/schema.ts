@@ -49,7 +49,7 @@ function openTables(path: string) {
   const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
   return {
     root,
-    meta: table<number, 'version' | 'horizon' | 'scopes' | 'sources'>('meta'),
+    meta: table<number, 'version' | 'born' | 'changes' | 'horizon' | 'scopes' | 'sources'>('meta'),
     /** Level, chunk, scope: 1, 4 and 4 bytes, big endian. Time before scope, so that live traffic writes in one place. */
     cells: root.openDB<Uint8Array, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }),
     projects: table<ProjectRecord, string>('projects'),
@@ -66,6 +66,8 @@ function openTables(path: string) {
 function checkVersion({ root, meta }: Schema, path: string): void {
   root.transactionSync(() => {
     const version = meta.get('version');
+    // Sets this file apart from another one that may have stood in its place.
+    if (!meta.doesExist('born')) meta.putSync('born', Date.now());
     if (version === undefined) meta.putSync('version', STORAGE_VERSION);
     else if (version !== STORAGE_VERSION) {
       throw new StoreUnavailable(
@@ -74,6 +76,9 @@ function checkVersion({ root, meta }: Schema, path: string): void {
     }
   });
 }
+
+/** No project or host has this number: under it stands how often a chunk has changed. */
+export const CHANGES = 0;
 
 /** Pass `key` to have it overwritten instead of a new one made. */
 export function cellsKey(
@@ -86,4 +91,19 @@ export function cellsKey(
   key.writeUInt32BE(chunk, 1);
   key.writeUInt32BE(scope, 5);
   return key;
+}
+
+/** How often anything has changed that is counted, or where counting begins. */
+export function allChanges({ meta }: Schema): number {
+  return meta.get('changes') ?? 0;
+}
+
+export function countChange({ meta }: Schema): void {
+  meta.putSync('changes', (meta.get('changes') ?? 0) + 1);
+}
+
+/** How often the counters of a chunk have changed, of whatever project or host. */
+export function changesOf(cells: Schema['cells'], level: number, chunk: number, key?: Buffer): number {
+  const changes = cells.getBinaryFast(cellsKey(level, chunk, CHANGES, key));
+  return changes === undefined ? 0 : new DataView(changes.buffer, changes.byteOffset).getFloat64(0);
 }

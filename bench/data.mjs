@@ -1,0 +1,63 @@
+/** The traffic that every candidate gets: made up, and the same whenever it is made for the same days. */
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
+/** In the order of the interface, which is that of CATEGORIES in packages/server/src/event.ts. */
+export const CATEGORIES =
+  'xss,sqli,cmdi,cc,custom,illegal,lfi,robot,antitamper,rfi,vuln,whiteblackip,webshell'.split(',');
+
+/** Every host has traffic in every minute: the hardest case for a store that leaves out what is zero. */
+const STEADY = { slot_ms: MINUTE_MS, mean: 1.54, attack_share: 0.03 };
+/** One event in a quarter of an hour, most of them attacks: as many counters by the hour as STEADY, fewer events. */
+const SPARSE = { slot_ms: 15 * MINUTE_MS, mean: 1, attack_share: 0.7 };
+
+/** Up to the last midnight, so that nothing is refused as too old or too new. */
+const END = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+
+/** `measured` goes into every candidate, the others only into the service, for the goals that are about it alone. */
+export function dataSets(quick) {
+  return {
+    measured: { ...STEADY, name: 'measured', hosts: quick ? 20 : 100, days: quick ? 31 : 90, end: END },
+    wide: { ...SPARSE, name: 'wide', hosts: 1_000, days: quick ? 8 : 30, end: END },
+    young: { ...STEADY, name: 'young', hosts: quick ? 4 : 10, days: quick ? 1 : 9, end: END },
+    old: { ...STEADY, name: 'old', hosts: quick ? 4 : 10, days: quick ? 10 : 90, end: END },
+  };
+}
+
+/** The events of one day (0 is the first), in order of slots: columns of the same length. */
+export function trafficOfDay({ hosts, slot_ms, mean, attack_share, days, end }, day) {
+  const from = end - (days - day) * DAY_MS;
+  const random = randomNumbers(from / DAY_MS);
+  const most = Math.ceil(mean) * hosts * (DAY_MS / slot_ms);
+  const events = {
+    length: 0,
+    times: new Float64Array(most),
+    hosts: new Uint16Array(most),
+    /** -1: an ordinary request. */
+    categories: new Int8Array(most),
+  };
+  for (let slot = from; slot < from + DAY_MS; slot += slot_ms) {
+    for (let host = 0; host < hosts; host++) {
+      for (let n = Math.floor(mean) + (random() < mean % 1 ? 1 : 0); n > 0; n--) {
+        const i = events.length++;
+        events.times[i] = slot + Math.floor(random() * slot_ms);
+        events.hosts[i] = host;
+        // Squared, so that some categories are common and others rare.
+        events.categories[i] = random() < attack_share ? Math.floor(random() ** 2 * CATEGORIES.length) : -1;
+      }
+    }
+  }
+  return events;
+}
+
+/** Numbers from 0 to 1 that follow from the seed (mulberry32). */
+function randomNumbers(seed) {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}

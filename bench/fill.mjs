@@ -1,0 +1,34 @@
+/**
+ * Puts a data set into the service's own store, through the same `append` that every log line takes.
+ *
+ *   node fill.mjs FOLDER PROJECT_ID '{"hosts": ...}'      prints the IDs of the hosts
+ */
+import { join } from 'node:path';
+import { CATEGORIES, trafficOfDay } from './data.mjs';
+import { server } from './paths.mjs';
+
+const [folder, project, text] = process.argv.slice(2);
+const traffic = JSON.parse(text);
+const { lmdbStore } = await import(join(server, 'dist/store/lmdb/lmdb.js'));
+const store = lmdbStore(join(folder, 'statistics.mdb'));
+
+const hostIds = [];
+for (let i = 0; i < traffic.hosts; i++) {
+  const { host } = await store.addHost({ project, hostname: `www${i}.example.com`, limit: traffic.hosts });
+  hostIds.push(host.id);
+}
+let events = 0;
+for (let day = 0; day < traffic.days; day++) {
+  const { length, times, hosts, categories } = trafficOfDay(traffic, day);
+  const batch = Array.from({ length }, (_, i) => ({
+    time: times[i],
+    hostId: hostIds[hosts[i]],
+    request: true,
+    attack: CATEGORIES[categories[i]] ?? null,
+    count: 1,
+  }));
+  await store.append({ project, source: { name: 'bench', format: 'events' }, events: batch, dropped: {} });
+  events += length;
+}
+await store.close();
+console.log(JSON.stringify({ hostIds, events }));

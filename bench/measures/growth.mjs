@@ -1,0 +1,49 @@
+/** Whether a query takes longer with ten times the history and ten times the tenants in the file. */
+import { startService } from '../candidates.mjs';
+import { DAY_MS, HOUR_MS } from '../data.mjs';
+import { afresh, token, withToken } from '../requests.mjs';
+import { generateLoad } from '../wrk.mjs';
+
+/** Answers `{query: [time with the large file / time with the small one, one for each round]}`. */
+export async function measureGrowth({ folder, prepared, processes, rounds, seconds, log }) {
+  const { young, old, sets } = prepared;
+  const files = [];
+  for (const [installation, project] of [
+    [young, young.projects[0]],
+    [old, old.projects[5]],
+  ]) {
+    const { address } = await startService(processes, installation.data);
+    const text = await token(address, installation, project.id);
+    files.push({ address, queries: queries(project, sets.young, text) });
+  }
+  const growth = {};
+  for (let round = 0; round <= rounds; round++) {
+    log(round === 0 ? 'growth: warming up' : `growth: round ${round} of ${rounds}`);
+    for (const query of Object.keys(files[0].queries)) {
+      const speeds = [];
+      for (const file of files) {
+        const load = { folder, address: file.address, requests: file.queries[query], seconds };
+        speeds.push((await generateLoad(load)).per_s);
+      }
+      if (round > 0) growth[query] = [...(growth[query] ?? []), speeds[0] / speeds[1]];
+    }
+  }
+  return growth;
+}
+
+/** The same in both: the last days, which both have. Computed each time. */
+function queries({ id, hostIds }, { days, end }, text) {
+  const ask = (call, length, hosts) =>
+    Array.from({ length: 50 }, (_, i) => {
+      const from = end - length * DAY_MS - ((i * HOUR_MS) % ((days - length) * DAY_MS + 1));
+      const chosen =
+        hosts === 0 ? '' : `&hosts=${[...hostIds, ...hostIds].slice(i % hostIds.length).slice(0, hosts)}`;
+      return `/v1/${id}/waf/event/${call}?from=${from}&to=${from + length * DAY_MS}${chosen}`;
+    });
+  const long = Math.min(7, days);
+  return {
+    'timeline, 24 hours, 1 host': afresh(withToken(ask('timeline', 1, 1), text)),
+    [`timeline, ${long} days, project`]: afresh(withToken(ask('timeline', long, 0), text)),
+    [`distribution, ${long} days, 10 hosts`]: afresh(withToken(ask('attack/type', long, 10), text)),
+  };
+}

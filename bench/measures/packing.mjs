@@ -1,0 +1,58 @@
+/** What `Accept-Encoding` and `If-None-Match` cost and save, for an answer of 91 KB. */
+
+import http from 'node:http';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { afresh } from '../requests.mjs';
+import { generateLoad } from '../wrk.mjs';
+
+/** Answers `{way: {bytes, per_s: [one for each round]}}`. */
+export async function measurePacking({ folder, address, requests, rounds, seconds, log }) {
+  const plain = await get(address, requests[0]);
+  const add = (name, value) =>
+    requests.map(({ path, headers }) => ({ path, headers: { ...headers, [name]: value } }));
+  const marked = await Promise.all(
+    requests.map(async (request) => {
+      const { headers } = await get(address, request);
+      return { path: request.path, headers: { ...request.headers, 'If-None-Match': headers.etag } };
+    }),
+  );
+  const ways = {
+    plain: requests,
+    'gzip, asked again': add('Accept-Encoding', 'gzip'),
+    'br, asked again': add('Accept-Encoding', 'br'),
+    'not changed (304)': marked,
+    'plain, afresh': afresh(requests),
+    'gzip, afresh': afresh(add('Accept-Encoding', 'gzip')),
+    'br, afresh': afresh(add('Accept-Encoding', 'br')),
+  };
+  const results = {};
+  for (let round = 0; round < rounds; round++) {
+    log(`packing: round ${round + 1} of ${rounds}`);
+    for (const [way, all] of Object.entries(ways)) {
+      const { headers, body } = await get(address, all[0]);
+      if (body.length > 0 && !unpacked(headers, body).equals(plain.body)) throw new Error(`${way} differs`);
+      const { per_s } = await generateLoad({ folder, address, requests: all, seconds });
+      results[way] ??= { bytes: body.length, per_s: [] };
+      results[way].per_s.push(per_s);
+    }
+  }
+  return results;
+}
+
+function unpacked(headers, body) {
+  const unpack = { gzip: gunzipSync, br: brotliDecompressSync }[headers['content-encoding']];
+  return unpack ? unpack(body) : body;
+}
+
+/** As it comes: `fetch` would unpack it. */
+function get(address, { path, headers }) {
+  return new Promise((resolve, reject) => {
+    http
+      .get(address + path, { headers }, (response) => {
+        const chunks = [];
+        response.on('data', (chunk) => chunks.push(chunk));
+        response.on('end', () => resolve({ headers: response.headers, body: Buffer.concat(chunks) }));
+      })
+      .on('error', reject);
+  });
+}

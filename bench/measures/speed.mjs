@@ -1,0 +1,24 @@
+/** Answers per second of every candidate, as fast as it can: the limit, the service, and what one could use instead. */
+import { generateLoad } from '../wrk.mjs';
+
+/** Answers `{query: {candidate: [answers per second, one for each round]}}`. */
+export async function measureSpeed({ folder, candidates, queries, rounds, seconds, log }) {
+  const speeds = {};
+  // The first round warms up, and is not counted.
+  for (let round = 0; round <= rounds; round++) {
+    log(round === 0 ? 'speed: warming up' : `speed: round ${round} of ${rounds}`);
+    // One candidate after the other, again and again: what else the machine does then hits all alike.
+    for (const [query, paths] of Object.entries(queries)) {
+      for (const [name, { address, authorize }] of Object.entries(candidates)) {
+        const requests = await authorize(paths);
+        const load = { folder, address, requests, seconds: round === 0 ? 1 : seconds };
+        const { per_s } = await generateLoad(load);
+        if (round === 0) continue;
+        speeds[query] ??= {};
+        speeds[query][name] ??= [];
+        speeds[query][name].push(per_s);
+      }
+    }
+  }
+  return speeds;
+}

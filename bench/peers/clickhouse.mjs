@@ -1,0 +1,128 @@
+/** ClickHouse as Debian has it (18.16), a server of our own on a free port, asked by HTTP with answers in binary. */
+import { spawn } from 'node:child_process';
+import { createReadStream, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
+
+const agent = new http.Agent({ keepAlive: true, maxSockets: 4 });
+
+export async function load(folder) {
+  rmSync(join(folder, 'clickhouse'), { recursive: true, force: true });
+  const { ask, stop } = await start(folder);
+  for (const table of TABLES) {
+    const columns = COUNTS.map((name) => `${name} UInt32`).join();
+    await ask(
+      `CREATE TABLE ${table} (scope UInt32, t UInt32, ${columns}) ENGINE = MergeTree PARTITION BY tuple() ` +
+        'ORDER BY (scope, t) SETTINGS index_granularity = 1024',
+    );
+    await ask(`INSERT INTO ${table} FORMAT CSV`, createReadStream(join(folder, `${table}.csv`)));
+    await ask(`OPTIMIZE TABLE ${table} FINAL`);
+  }
+  await stop();
+}
+
+export async function open(folder) {
+  const { ask, stop } = await start(folder);
+  const mark = (values) => (_value, i) => String(values[i]);
+  return {
+    async timeline(table, scopes, from, to) {
+      const sql = timelineSql(table, scopes, mark([...scopes, from, to]));
+      // Sums are 64 bits wide, columns 32.
+      const numbers = await ask(`SELECT t, toUInt32(_1), toUInt32(_2) FROM (${named(sql)}) FORMAT RowBinary`);
+      return Array.from({ length: numbers.length / 3 }, (_, i) => numbers.subarray(i * 3, i * 3 + 3));
+    },
+    async distribution(scopes, from, to) {
+      const sql = distributionSql(scopes, mark([...scopes, from, to])).replaceAll(
+        /sum\(\w+\)/g,
+        'toUInt32($&)',
+      );
+      return ask(`${sql} FORMAT RowBinary`);
+    },
+    close: stop,
+  };
+}
+
+function named(sql) {
+  return sql.replace(/SELECT t, (\S+), (\S+) FROM/, 'SELECT t, $1 AS _1, $2 AS _2 FROM');
+}
+
+async function start(folder) {
+  const home = join(folder, 'clickhouse');
+  mkdirSync(join(home, 'tmp'), { recursive: true });
+  const [port, httpPort] = [await freePort(), await freePort()];
+  writeFileSync(join(home, 'users.xml'), USERS);
+  writeFileSync(join(home, 'config.xml'), config(home, port, httpPort));
+  const child = spawn('clickhouse-server', [`--config-file=${join(home, 'config.xml')}`], {
+    stdio: 'ignore',
+    cwd: home,
+  });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  const ask = (sql, body) => post(httpPort, sql, body);
+  for (let attempt = 0; ; attempt++) {
+    try {
+      await ask('SELECT toUInt32(1) FORMAT RowBinary');
+      break;
+    } catch (error) {
+      if (attempt > 300 || child.exitCode !== null) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+  return {
+    ask,
+    async stop() {
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
+}
+
+/** Answers 32-bit numbers, which is all that is asked for here. */
+function post(port, sql, body) {
+  return new Promise((resolve, reject) => {
+    const path = body ? `/?query=${encodeURIComponent(sql)}` : '/';
+    const request = http.request({ port, host: '127.0.0.1', agent, method: 'POST', path }, (response) => {
+      const chunks = [];
+      response.on('data', (chunk) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const bytes = Buffer.concat(chunks);
+        if (response.statusCode !== 200) reject(new Error(`ClickHouse: ${bytes}`));
+        else resolve(new Uint32Array(Uint8Array.from(bytes).buffer, 0, bytes.length >> 2));
+      });
+    });
+    request.on('error', reject);
+    if (body) body.pipe(request);
+    else request.end(sql);
+  });
+}
+
+function freePort() {
+  return new Promise((resolve) => {
+    const probe = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+const USERS = `<yandex>
+  <profiles><default><max_threads>2</max_threads><log_queries>0</log_queries></default></profiles>
+  <users><default><password></password><networks><ip>127.0.0.1</ip></networks>
+    <profile>default</profile><quota>default</quota></default></users>
+  <quotas><default/></quotas>
+</yandex>
+`;
+
+function config(home, port, httpPort) {
+  return `<yandex>
+  <logger><level>error</level><log>${home}/log</log><errorlog>${home}/errors</errorlog></logger>
+  <listen_host>127.0.0.1</listen_host><tcp_port>${port}</tcp_port><http_port>${httpPort}</http_port>
+  <path>${home}/</path><tmp_path>${home}/tmp/</tmp_path>
+  <mark_cache_size>536870912</mark_cache_size><uncompressed_cache_size>1073741824</uncompressed_cache_size>
+  <users_config>${home}/users.xml</users_config>
+  <default_profile>default</default_profile><default_database>default</default_database>
+</yandex>
+`;
+}

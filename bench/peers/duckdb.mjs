@@ -1,0 +1,48 @@
+/** DuckDB in the process that answers. Loaded in the order of the key: its index is the smallest and largest of each block. */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { DuckDBInstance } from '@duckdb/node-api';
+import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
+
+const FILE = 'duck.db';
+
+export async function load(folder) {
+  rmSync(join(folder, FILE), { force: true });
+  const instance = await DuckDBInstance.create(join(folder, FILE));
+  const connection = await instance.connect();
+  for (const table of TABLES) {
+    const columns = COUNTS.map((name) => `${name} INTEGER`).join();
+    await connection.run(`CREATE TABLE ${table} (scope INTEGER, t INTEGER, ${columns})`);
+    await connection.run(`COPY ${table} FROM '${join(folder, table)}.csv' (HEADER false)`);
+  }
+  await connection.run('CHECKPOINT');
+  connection.closeSync();
+  instance.closeSync();
+}
+
+export async function open(folder) {
+  const instance = await DuckDBInstance.create(join(folder, FILE), { access_mode: 'READ_ONLY' });
+  const connection = await instance.connect();
+  const statements = new Map();
+  /** One at a time: a statement is bound and run, and a connection runs one. */
+  let turn = Promise.resolve();
+  function all(sql, values) {
+    turn = turn.then(async () => {
+      let statement = statements.get(sql);
+      if (statement === undefined) {
+        statement = await connection.prepare(sql);
+        statements.set(sql, statement);
+      }
+      for (const [i, value] of values.entries()) statement.bindInteger(i + 1, value);
+      return (await statement.runAndReadAll()).getRows();
+    });
+    return turn;
+  }
+  const mark = (_value, i) => `$${i + 1}`;
+  return {
+    timeline: (table, scopes, from, to) => all(timelineSql(table, scopes, mark), [...scopes, from, to]),
+    distribution: async (scopes, from, to) =>
+      (await all(distributionSql(scopes, mark), [...scopes, from, to]))[0],
+    close: async () => instance.closeSync(),
+  };
+}

@@ -1,0 +1,63 @@
+/**
+ * A peer behind the HTTP layer of the service: the same routes, authentication and writing of the answer, another store.
+ *
+ *   node peers/serve.mjs NAME FOLDER DATA      prints its address
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { CATEGORIES, HOUR_MS, MINUTE_MS } from '../data.mjs';
+import { server } from '../paths.mjs';
+
+const [name, folder, data] = process.argv.slice(2);
+const { createApp } = await import(join(server, 'dist/http/app.js'));
+const { openIdentity } = await import(join(server, 'dist/identity/identity.js'));
+const { readMasterKey } = await import(join(server, 'dist/identity/master-key.js'));
+const peer = await (await import(`./${name}.mjs`)).open(folder);
+const { projects } = JSON.parse(readFileSync(join(folder, 'measured.json'), 'utf8'));
+const scopes = new Map(projects[0].hostIds.map((id, i) => [id, i + 1]));
+const scopesOf = (hosts) => (hosts ? hosts.map((id) => scopes.get(id)) : [0]);
+
+/** The two verbs that are measured. Ranges are on the hour, as in all that is measured: the tables have no more. */
+const store = {
+  async series({ hosts, edges }) {
+    const points = edges.length - 1;
+    const step = edges[1] - edges[0];
+    const [table, unit] = step < HOUR_MS ? ['minutes', MINUTE_MS] : ['hours', HOUR_MS];
+    const first = edges[0] / unit;
+    const requests = new Float64Array(points);
+    const attacks = new Float64Array(points);
+    for (const [t, r, a] of await peer.timeline(table, scopesOf(hosts), first, edges[points] / unit)) {
+      requests[t - first] = Number(r);
+      attacks[t - first] = Number(a);
+    }
+    return { requests, attacks };
+  },
+  /** They cannot tell whether anything has changed, so nothing is remembered of what they answer. */
+  version: async () => null,
+  async totals({ hosts, from, to }) {
+    const row = await peer.distribution(scopesOf(hosts), from / HOUR_MS, to / HOUR_MS);
+    return Float64Array.from(CATEGORIES, (_, i) => Number(row[i]));
+  },
+};
+
+const identity = await openIdentity(
+  join(data, 'identity.mdb'),
+  readMasterKey(join(data, 'master.key')),
+  Date.now,
+);
+const app = await createApp({
+  store,
+  identity,
+  now: Date.now,
+  catalog: { public_url: null, region: 'bench' },
+  body_bytes_max: 1_048_576,
+  rate_limit: 0,
+  limits: { retention_ms: 1, hosts_max: 0 },
+  logger: false,
+});
+await app.listen({ host: '127.0.0.1', port: 0 });
+console.log(`listens on http://127.0.0.1:${app.server.address().port}`);
+process.once('SIGTERM', async () => {
+  await peer.close();
+  process.exit(0);
+});

@@ -1,0 +1,43 @@
+/** SQLite in the process that answers: tables without row IDs, so that the key is the table. */
+import { execFileSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from '@photostructure/sqlite';
+import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
+
+const FILE = 'sqlite.db';
+
+/** Through the program that comes with it: three times faster than row by row from here. */
+export async function load(folder) {
+  rmSync(join(folder, FILE), { force: true });
+  const columns = COUNTS.map((name) => `${name} INTEGER`).join();
+  const commands = TABLES.flatMap((table) => [
+    `CREATE TABLE ${table} (scope INTEGER, t INTEGER, ${columns}, PRIMARY KEY (scope, t)) WITHOUT ROWID;`,
+    `.import ${join(folder, table)}.csv ${table}`,
+  ]);
+  const settings = ['PRAGMA journal_mode = OFF;', 'PRAGMA synchronous = OFF;', '.mode csv'];
+  execFileSync('sqlite3', [join(folder, FILE), ...settings, ...commands, 'ANALYZE;'], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+}
+
+export async function open(folder) {
+  const db = new DatabaseSync(join(folder, FILE), { readOnly: true });
+  db.exec('PRAGMA mmap_size = 4294967296');
+  const statements = new Map();
+  function all(sql, values) {
+    let statement = statements.get(sql);
+    if (statement === undefined) {
+      statement = db.prepare(sql);
+      statement.setReturnArrays(true);
+      statements.set(sql, statement);
+    }
+    return statement.all(...values);
+  }
+  const mark = () => '?';
+  return {
+    timeline: async (table, scopes, from, to) => all(timelineSql(table, scopes, mark), [...scopes, from, to]),
+    distribution: async (scopes, from, to) => all(distributionSql(scopes, mark), [...scopes, from, to])[0],
+    close: async () => db.close(),
+  };
+}

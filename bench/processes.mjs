@@ -1,0 +1,56 @@
+/** The servers under measurement: each a process of its own that says where it listens. */
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+
+const LISTENS = /listens on (http:\/\/\S+)/;
+/** The kernel's unit of processor time (USER_HZ), 100 a second on every Linux. */
+const TICK_MS = 10;
+
+export class Processes {
+  #started = [];
+
+  /** Resolves when it listens. */
+  start(args, input = '') {
+    const child = spawn('node', args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    const stop = () => {
+      child.kill('SIGTERM');
+      return ended;
+    };
+    const server = { pid: child.pid, address: '', stop };
+    this.#started.push(server);
+    child.stdin.on('error', () => {}).end(input);
+    return new Promise((resolve, reject) => {
+      let output = '';
+      child.stdout.on('data', (text) => {
+        output += text;
+        const match = LISTENS.exec(output);
+        if (match) resolve(Object.assign(server, { address: match[1] }));
+      });
+      ended.then((status) =>
+        reject(new Error(`${args.join(' ').slice(0, 200)} ended with status ${status}`)),
+      );
+    });
+  }
+
+  async stop() {
+    await Promise.all(this.#started.map((server) => server.stop()));
+  }
+}
+
+/** Processor time that a process has used so far, in milliseconds. */
+export function processorTime(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+}
+
+/** Resident memory in MB, without what is mapped of the data files: that is the kernel's cache, and given back. */
+export function ownMemory(pid) {
+  let kb = 0;
+  let mapped = false;
+  for (const line of readFileSync(`/proc/${pid}/smaps`, 'utf8').split('\n')) {
+    if (/^[0-9a-f]+-[0-9a-f]+ /.test(line)) mapped = line.endsWith('.mdb');
+    else if (!mapped && line.startsWith('Rss:')) kb += Number.parseInt(line.slice(4), 10);
+  }
+  return kb / 1_024;
+}

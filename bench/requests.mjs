@@ -1,0 +1,66 @@
+/** What is asked: for each query many requests that differ, so that nobody can get away with remembering one answer. */
+import { join } from 'node:path';
+import { DAY_MS, HOUR_MS } from './data.mjs';
+import { root } from './paths.mjs';
+
+const { sign } = await import(join(root, 'packages/signer/dist/index.js'));
+
+const REQUESTS = 200;
+
+/** `path` is what stands behind the address. The hosts rotate, the ranges move by the hour. */
+export function queries({ measured, sets }) {
+  const [project, wide] = measured.projects;
+  const ask = (set, { id, hostIds }, call, days, hosts) =>
+    Array.from({ length: REQUESTS }, (_, i) => {
+      const room = ((set.days - days) * DAY_MS) / HOUR_MS;
+      const from = set.end - days * DAY_MS - ((i * 7) % (room + 1)) * HOUR_MS;
+      const chosen = Array.from({ length: hosts }, (_, n) => hostIds[(i + n) % hostIds.length]);
+      const filter = hosts === 0 ? '' : `&hosts=${chosen.join(',')}`;
+      return `/v1/${id}/waf/event/${call}?from=${from}&to=${from + days * DAY_MS}${filter}`;
+    });
+  const { measured: set } = sets;
+  return {
+    'timeline, 24 hours, 1 host': ask(set, project, 'timeline', 1, 1),
+    'timeline, 30 days, project': ask(set, project, 'timeline', 30, 0),
+    'distribution, 30 days, 10 hosts': ask(set, project, 'attack/type', 30, 10),
+    'timeline, 30 days, 100 hosts': ask(set, project, 'timeline', 30, set.hosts),
+    'timeline, 30 days, 1,000 hosts': ask(sets.wide, wide, 'timeline', sets.wide.days, 1_000).slice(0, 20),
+  };
+}
+
+export async function token(address, { password }, project) {
+  const user = { name: 'admin', password, domain: { name: 'default' } };
+  const auth = {
+    identity: { methods: ['password'], password: { user } },
+    scope: { project: { id: project } },
+  };
+  const response = await fetch(`${address}/v3/auth/tokens`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ auth }),
+  });
+  if (response.status !== 201) throw new Error(`no token: ${await response.text()}`);
+  return response.headers.get('x-subject-token');
+}
+
+export function withToken(paths, text) {
+  return paths.map((path) => ({ path, headers: { 'X-Auth-Token': text } }));
+}
+
+/** The client's way to say that no remembered answer will do: it is computed each time. */
+export function afresh(requests) {
+  return requests.map(({ path, headers }) => ({
+    path,
+    headers: { ...headers, 'Cache-Control': 'no-cache' },
+  }));
+}
+
+/** Signed once for all that follows: a signature holds for 15 minutes, and the service checks it each time. */
+export function withSignature(paths, address, { access, secret }) {
+  return Promise.all(
+    paths.map(async (path) => ({
+      path,
+      headers: await sign({ method: 'GET', url: `${address}${path}` }, { access, secret }),
+    })),
+  );
+}

@@ -1,0 +1,95 @@
+/**
+ * How fast the service is: against its limit, and against what one could use instead. All in one run on one machine.
+ *
+ *   npm run bench [-- --quick]
+ */
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { arch, cpus, release, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { checkAnswers, startCandidates } from './candidates.mjs';
+import { measureGrowth } from './measures/growth.mjs';
+import { measureIngesting } from './measures/ingesting.mjs';
+import { measureLatency } from './measures/latency.mjs';
+import { measurePacking } from './measures/packing.mjs';
+import { measureSpeed } from './measures/speed.mjs';
+import { measureWorkers } from './measures/workers.mjs';
+import { bench, root } from './paths.mjs';
+import { picture } from './picture.mjs';
+import { prepare } from './prepare.mjs';
+import { ownMemory, Processes } from './processes.mjs';
+import { afresh, queries, token, withToken } from './requests.mjs';
+import { goalRows } from './rows.mjs';
+import { packingTable, speedTable, textTable } from './table.mjs';
+
+const quick = process.argv.includes('--quick');
+const started = performance.now();
+const log = (text) =>
+  console.error(`${((performance.now() - started) / 1_000).toFixed(0).padStart(5)} s  ${text}`);
+
+const prepared = await prepare(quick, log);
+const { folder, measured } = prepared;
+const pace = { folder, log, rounds: quick ? 2 : 5, seconds: quick ? 1 : 2 };
+const results = { date: new Date().toISOString(), machine: machine(), quick, ...(await measureAll()) };
+if (!quick) results.ingest = ingestBenchmark();
+
+console.log(
+  `\n${speedTable(results.speed)}\n\n${packingTable(results.packing)}\n\n${textTable(results.rows)}`,
+);
+if (results.ingest) console.log(`\n${results.ingest}`);
+// A quick run is for trying the benchmark itself: its figures are not for the documentation.
+const where = quick ? folder : join(root, 'docs');
+writeFileSync(join(where, 'performance.json'), `${JSON.stringify(results, null, 1)}\n`);
+writeFileSync(join(where, quick ? 'performance.svg' : 'images/performance.svg'), picture(results.speed));
+log(`written to ${where}`);
+
+async function measureAll() {
+  const processes = new Processes();
+  try {
+    const { 'timeline, 30 days, 1,000 hosts': wide, ...compared } = queries(prepared);
+    log('starting the candidates');
+    const candidates = await startCandidates(processes, prepared, compared);
+    const { address, pid } = candidates['wafstat, token'];
+    log('comparing their answers');
+    await checkAnswers(candidates, compared);
+    const speed = await measureSpeed({ ...pace, candidates, queries: compared });
+    for (const [name, { stop }] of Object.entries(candidates)) if (!name.startsWith('wafstat')) await stop();
+
+    const [project, wideProject] = measured.projects;
+    const day = withToken(compared['timeline, 24 hours, 1 host'], await token(address, measured, project.id));
+    const hundred = withToken(
+      compared['timeline, 30 days, 100 hosts'],
+      await token(address, measured, project.id),
+    );
+    const thousand = withToken(wide, await token(address, measured, wideProject.id));
+    const latency = await measureLatency({
+      ...pace,
+      address,
+      queries: {
+        'timeline, 30 days, 100 hosts, afresh': afresh(hundred),
+        'timeline, 30 days, 1,000 hosts, afresh': afresh(thousand),
+      },
+    });
+    const ingesting = await measureIngesting({ ...pace, prepared, address, requests: afresh(day) });
+    const packing = await measurePacking({ ...pace, address, requests: day });
+    const memory_mb = ownMemory(pid);
+    const growth = await measureGrowth({ ...pace, prepared, processes });
+    const workers = await measureWorkers({ ...pace, prepared, processes, requests: afresh(hundred) });
+    const figures = { speed, latency, growth, workers, ingesting, packing, memory_mb };
+    return { ...figures, rows: goalRows(figures) };
+  } finally {
+    await processes.stop();
+  }
+}
+
+/** It prints its own table, with its own goals. */
+function ingestBenchmark() {
+  log('ingest');
+  return execFileSync('node', [join(bench, 'ingest.mjs')], { encoding: 'utf8' }).trim();
+}
+
+function machine() {
+  const [{ model }] = cpus();
+  const memory_gb = Math.round(totalmem() / 2 ** 30);
+  return `${cpus().length} x ${model}, ${memory_gb} GB, Linux ${release()} ${arch()}, Node.js ${process.versions.node}`;
+}

@@ -1,0 +1,54 @@
+/** What was measured, for people: as text on the terminal, and as Markdown for the documentation. */
+import { isReached, median } from './rows.mjs';
+
+export function textTable(rows) {
+  const width = Math.max(...rows.map(({ name }) => name.length));
+  return rows
+    .map((row) => {
+      const [middle, spread, goal, reached] = cells(row);
+      return `${row.name.padEnd(width)}  ${middle.padStart(7)}  ${spread.padEnd(16)} ${goal.padEnd(8)} ${reached}`;
+    })
+    .join('\n');
+}
+
+export function markdownTable(rows) {
+  const lines = rows.map((row) => `| ${[row.name, ...cells(row)].join(' | ')} |`);
+  return ['| what | median | spread | goal | reached |', '|---|---|---|---|---|', ...lines].join('\n');
+}
+
+/** Answers per second of everyone, and how they compare with the limit. */
+export function speedTable(speed) {
+  const names = Object.keys(Object.values(speed)[0]);
+  const head = [
+    '| answers per second (of the limit) |',
+    ...Object.keys(speed).map((query) => ` ${query} |`),
+  ].join('');
+  const lines = names.map((name) => {
+    const columns = Object.values(speed).map((speeds) => {
+      const share = median(speeds[name].map((per_s, round) => per_s / speeds.limit[round]));
+      return ` ${Math.round(median(speeds[name])).toLocaleString('en')} (${share.toPrecision(2)}) |`;
+    });
+    return `| ${name} |${columns.join('')}`;
+  });
+  return [head, `|---|${'---|'.repeat(Object.keys(speed).length)}`, ...lines].join('\n');
+}
+
+export function packingTable(packing) {
+  const lines = Object.entries(packing).map(([way, { bytes, per_s }]) => {
+    const speed = Math.round(median(per_s)).toLocaleString('en');
+    return `| ${way} | ${bytes.toLocaleString('en')} | ${speed} |`;
+  });
+  return ['| answer | bytes | per second |', '|---|---|---|', ...lines].join('\n');
+}
+
+function cells(row) {
+  const { values, goal } = row;
+  const spread = values.length > 1 ? `${short(Math.min(...values))} to ${short(Math.max(...values))}` : '';
+  const wanted = goal ? (goal.at_least === undefined ? `<= ${goal.at_most}` : `>= ${goal.at_least}`) : '';
+  const reached = { true: 'yes', false: 'no', null: '' }[String(isReached(row))];
+  return [short(median(values)), spread, wanted, reached];
+}
+
+function short(value) {
+  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+}

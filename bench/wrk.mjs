@@ -1,0 +1,69 @@
+/** The load generator: wrk, which sends a list of requests over and over from a few connections. */
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+/** Enough to keep every candidate busy, those included that answer several at once. */
+const CONNECTIONS = 16;
+/** When it is not to be kept busy: so many that each only sends a few times a second, as separate clients would. */
+const CONNECTIONS_PACED_MAX = 64;
+
+/**
+ * Sends `requests` ({path, headers}) to the address for some seconds; as fast as they are answered, or at about `rate`
+ * per second, at random moments. Answers how many were answered per second, and how long they took in milliseconds.
+ */
+export async function generateLoad({ folder, address, requests, seconds, rate }) {
+  const connections = rate ? Math.min(CONNECTIONS_PACED_MAX, Math.ceil(rate / 4)) : CONNECTIONS;
+  const pause_ms = rate ? (connections / rate) * 1_000 : 0;
+  const script = join(folder, 'load.lua');
+  writeFileSync(script, luaScript(requests, pause_ms));
+  const args = [
+    '-t',
+    '1',
+    '-c',
+    String(connections),
+    '-d',
+    `${seconds}s`,
+    '--timeout',
+    '10s',
+    '-s',
+    script,
+    address,
+  ];
+  const { stdout } = await promisify(execFile)('wrk', args);
+  const result = JSON.parse(stdout.split('\n').find((line) => line.startsWith('{')));
+  if (result.errors > 0 || result.answers === 0)
+    throw new Error(`${address} failed: ${JSON.stringify(result)}`);
+  return { per_s: result.answers / (result.us / 1e6), p50: result.p50 / 1_000, p99: result.p99 / 1_000 };
+}
+
+function luaScript(requests, pause_ms) {
+  const list = requests.map(({ path, headers }) => {
+    const fields = Object.entries(headers).map(([name, value]) => `[${lua(name)}]=${lua(value)}`);
+    return `{${lua(path)},{${fields}}}`;
+  });
+  return `
+local list = {${list.join(',\n')}}
+local texts = {}
+function init()
+  for i, r in ipairs(list) do texts[i] = wrk.format("GET", r[1], r[2]) end
+  math.randomseed(os.time())
+end
+local at = 0
+function request()
+  at = at % #texts + 1
+  return texts[at]
+end
+${pause_ms > 0 ? `function delay() return math.floor(-${pause_ms} * math.log(1 - math.random()) + 0.5) end` : ''}
+function done(summary, latency)
+  local e = summary.errors
+  print(string.format('{"answers":%d,"us":%d,"errors":%d,"p50":%d,"p99":%d}', summary.requests, summary.duration,
+    e.connect + e.read + e.write + e.status + e.timeout, latency:percentile(50), latency:percentile(99)))
+end
+`;
+}
+
+function lua(text) {
+  return JSON.stringify(text);
+}

@@ -1,0 +1,35 @@
+/** Whether anything has changed in a range of time: told by the counts of changes of the chunks that it touches. */
+import { createHash } from 'node:crypto';
+import { WhileUnchanged } from '../../while-unchanged.ts';
+import { COUNTERS } from './levels.ts';
+import { allChanges, changesOf, type Schema } from './schema.ts';
+
+/** Every change is counted at every level, so any level tells. The finer, the less of the time around it matters. */
+const CHUNKS_MAX = 16;
+
+export function createVersions(schema: Schema): (from: number, to: number) => string {
+  const known = new WhileUnchanged<string>(() => allChanges(schema));
+  return (from, to) => {
+    const range = `${from} ${to}`;
+    let version = known.get(range);
+    if (version === undefined) {
+      version = versionOf(schema, from, to);
+      known.set(range, version);
+    }
+    return version;
+  };
+}
+
+function versionOf({ meta, cells }: Schema, from: number, to: number): string {
+  const chunk_ms = ({ cell_ms, cells_per_chunk }: (typeof COUNTERS)[number]) => cell_ms * cells_per_chunk;
+  const level = COUNTERS.findLast((one) => to - from <= CHUNKS_MAX * chunk_ms(one)) ?? COUNTERS[0];
+  const horizon = meta.get('horizon') ?? 0;
+  const hash = createHash('sha256').update(`${meta.get('born')} ${horizon > from ? horizon : ''}`);
+  if (level !== undefined) {
+    const behind = Math.ceil(to / chunk_ms(level));
+    for (let chunk = Math.floor(from / chunk_ms(level)); chunk < behind; chunk++) {
+      hash.update(` ${changesOf(cells, level.id, chunk)}`);
+    }
+  }
+  return hash.digest('base64url').slice(0, 22);
+}

@@ -1,0 +1,32 @@
+/**
+ * What has been found out, kept for as long as a count of changes stays the same. The count stands in the file that it
+ * is about, so a change takes effect at once, whichever process made it (docs/decisions/0012).
+ */
+
+/** Tokens, keys or ranges: more than are in use at a time, and some 2 MB at most. */
+const ENTRIES_MAX = 1_000;
+
+export class WhileUnchanged<V> {
+  readonly #changes: () => number;
+  readonly #found = new Map<string, V>();
+  #at = -1;
+
+  constructor(changes: () => number) {
+    this.#changes = changes;
+  }
+
+  get(key: string): V | undefined {
+    const changes = this.#changes();
+    if (changes !== this.#at) {
+      this.#found.clear();
+      this.#at = changes;
+    }
+    return this.#found.get(key);
+  }
+
+  /** Only what was looked up after the last `get`: then it is of the same state, or of a later one. */
+  set(key: string, value: V): void {
+    if (this.#found.size >= ENTRIES_MAX) this.#found.clear();
+    this.#found.set(key, value);
+  }
+}
