@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CATEGORIES, DAY_MS, HOUR_MS, MINUTE_MS, trafficOfDay } from './data.mjs';
 import { server } from './paths.mjs';
-import { startClickHouse } from './peers/clickhouse.mjs';
+import { start as startClickHouse } from './peers/clickhouse.mjs';
 
 const quick = process.argv.includes('--quick');
 /** 7.72 requests a minute on each host. */

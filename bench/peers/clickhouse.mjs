@@ -48,7 +48,7 @@ function named(sql) {
   return sql.replace(/SELECT t, (\S+), (\S+) FROM/, 'SELECT t, $1 AS _1, $2 AS _2 FROM');
 }
 
-async function start(folder) {
+export async function start(folder) {
   const home = join(folder, 'clickhouse');
   mkdirSync(join(home, 'tmp'), { recursive: true });
   const [port, httpPort] = [await freePort(), await freePort()];
@@ -70,6 +70,7 @@ async function start(folder) {
     }
   }
   return {
+    url: `http://127.0.0.1:${httpPort}`,
     ask,
     async stop() {
       child.kill('SIGTERM');
