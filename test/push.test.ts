@@ -10,6 +10,7 @@ import { Random } from './random.ts';
 import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 
 const START = Date.now() - 3_600_000;
+const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ');
 const sandbox = new Sandbox();
 let installation: Installation;
 let server: Server;
@@ -81,6 +82,22 @@ describe('lines by HTTP', () => {
     expect([broken.status, JSON.parse(broken.text).error_code]).toEqual([400, 'WAF.1001']);
     const bomb = await push(gzipSync(Buffer.alloc(140 * 1_048_576)), '', { 'Content-Encoding': 'gzip' });
     expect([bomb.status, JSON.parse(bomb.text).error_code]).toEqual([413, 'WAF.7001']);
+  });
+
+  test('in the form of an access log count as they do from a file, also beside one that is too long', async () => {
+    const time = new Date(START).toISOString();
+    const stamp = `${time.slice(8, 10)}/${MONTHS[Number(time.slice(5, 7)) - 1]}/${time.slice(0, 4)}:${time.slice(11, 19)}`;
+    const line = (host: string) =>
+      `${host} 192.0.2.1 - - [${stamp} +0000] "GET / HTTP/1.1" 200 5 "-" "curl"\n`;
+    const lines = line('a.example.com').repeat(500) + line('b.example.com').repeat(300);
+    const alone = await push(lines, '?source=alone');
+    expect(alone.json).toMatchObject({ accepted: 800, dropped: {} });
+    const long = await push(`${lines}${'x'.repeat(1_100_000)}\n${lines}`, '?source=long');
+    expect(long.json).toMatchObject({ accepted: 1_600, dropped: { line_too_long: 1 } });
+    expect(long.json.first_drops[0]).toMatchObject({ line: 801, reason: 'line_too_long' });
+    expect([...(await api.hostIds()).keys()]).toEqual(['a.example.com', 'b.example.com']);
+    const { requests: points } = await api.timeline(`from=${START - 1_000}&to=${START + 1_000_000}`);
+    expect(sum(points)).toBe(2_400);
   });
 
   test('with the same Idempotency-Key count once, under one source', async () => {

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { LINE_BYTES_MAX, splitLines } from '../ingest/blocks.ts';
+import { LINE_BYTES_MAX, LineBlock, lineEnd, splitLines } from '../ingest/blocks.ts';
 import type { Overrides } from '../ingest/categories/judge.ts';
 import type { Counted, Line, Pipeline } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
@@ -136,7 +136,21 @@ async function bodyOf(request: FastifyRequest): Promise<Buffer> {
   }
 }
 
-function* linesOf(body: Buffer): Generator<Line> {
+/** As a block, of which access lines are counted without a look at each, unless a line is too long to be one. */
+function linesOf(body: Buffer): Iterable<Line> {
+  return hasLongLine(body) ? checkedLines(body) : new LineBlock(body, 1);
+}
+
+function hasLongLine(body: Buffer): boolean {
+  for (let start = 0; start + LINE_BYTES_MAX < body.length; ) {
+    const end = lineEnd(body, start);
+    if (end - start > LINE_BYTES_MAX) return true;
+    start = end + 1;
+  }
+  return false;
+}
+
+function* checkedLines(body: Buffer): Generator<Line> {
   for (const { number, text } of splitLines(body, 1)) {
     yield { number, text: text.length > LINE_BYTES_MAX ? null : text };
   }
