@@ -149,6 +149,10 @@ export class Server {
       max_execution_time: Math.ceil(timeout_ms / 1_000),
       // An error in the middle of an answer must not look like its end.
       wait_end_of_query: 1,
+      // What a profile of the user may say otherwise: half an answer, and a statement that ends one of its name.
+      timeout_overflow_mode: 'throw',
+      skip_unavailable_shards: 0,
+      replace_running_query: 0,
       ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
     };
   }
