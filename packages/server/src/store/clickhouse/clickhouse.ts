@@ -50,9 +50,12 @@ export function clickhouseStore(
     return action();
   }
 
-  /** Any server can answer for all of them; the next one is asked when one does not. */
+  /**
+   * Any server can answer for all of them; the next one is asked when one does not. With replicas the first is the one
+   * that inserts, and has what was inserted.
+   */
   async function anywhere<T>(ask: (server: Server) => Promise<T>): Promise<T> {
-    const start = turn++;
+    const start = options.replicated ? 0 : turn++;
     for (let i = 0; ; i++) {
       try {
         return await ask(servers[(start + i) % servers.length] as Server);

@@ -38,6 +38,19 @@ const INSERT_SETTINGS: ClickHouseSettings = {
   async_insert: 0,
 };
 
+/** What a profile of the user may say otherwise. */
+const ALWAYS: ClickHouseSettings = {
+  // An error in the middle of an answer must not look like its end.
+  wait_end_of_query: 1,
+  // Queries ask the replica of a shard that inserts go to, and another only when that is away: copies come later.
+  load_balancing: 'in_order',
+  // No half answers.
+  timeout_overflow_mode: 'throw',
+  skip_unavailable_shards: 0,
+  // A statement must not end another of its name, but wait.
+  replace_running_query: 0,
+};
+
 interface Dialect {
   bindsValues: boolean;
   insertSettings: ClickHouseSettings;
@@ -101,7 +114,7 @@ export class Server {
         abort_signal,
         values: rows,
         format: 'JSONEachRow',
-        clickhouse_settings: { ...insertSettings, wait_end_of_query: 1 },
+        clickhouse_settings: { ...insertSettings, ...ALWAYS },
       }),
     );
   }
@@ -147,12 +160,7 @@ export class Server {
   #settings(bindsValues: boolean, timeout_ms = this.#timeout_ms): ClickHouseSettings {
     return {
       max_execution_time: Math.ceil(timeout_ms / 1_000),
-      // An error in the middle of an answer must not look like its end.
-      wait_end_of_query: 1,
-      // What a profile of the user may say otherwise: half an answer, and a statement that ends one of its name.
-      timeout_overflow_mode: 'throw',
-      skip_unavailable_shards: 0,
-      replace_running_query: 0,
+      ...ALWAYS,
       ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
     };
   }
