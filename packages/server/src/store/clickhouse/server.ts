@@ -27,6 +27,8 @@ export class Refused extends StoreUnavailable {}
 const QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING = 216;
 /** From this release on, values can be bound over HTTP. Older ones get them as literals. */
 const BINDS_VALUES_SINCE = 21;
+/** A query is two statements. With the client's ten, five slow ones would keep commits and health checks waiting. */
+const CONNECTIONS_MAX = 64;
 /** Literals stand in the statement itself, and a batch can bring a megabyte of them. */
 const STATEMENT_BYTES_MAX = 64 * 1_048_576;
 /** Used where the server knows them. Rows must be on disk, or on all shards, when an insert is answered. */
@@ -73,6 +75,7 @@ export class Server {
         username: user,
         password,
         request_timeout: timeout_ms + 1_000,
+        max_open_connections: CONNECTIONS_MAX,
         log: { level: ClickHouseLogLevel.OFF },
       });
   }
