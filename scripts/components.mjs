@@ -9,6 +9,7 @@ export const COMPONENTS = [
   { package: 'chromium', probe: ['test', '-x', '/usr/bin/chromium'] },
   { package: 'python3-keystoneauth1', probe: ['/usr/bin/python3', '-c', 'import keystoneauth1'] },
   { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
+  { package: 'zookeeper', probe: ['test', '-e', '/usr/share/java/zookeeper.jar'] },
   { package: 'nginx', probe: ['/usr/sbin/nginx', '-v'] },
   {
     package: 'libnginx-mod-http-modsecurity',

@@ -1,4 +1,4 @@
-/** Real ClickHouse servers from Debian, on loopback, each in a folder of its own; several of them are a cluster of shards. */
+/** Real ClickHouse servers from Debian, on loopback, each in a folder of its own; several are a cluster of shards and replicas. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,6 +27,14 @@ export const CLUSTER = 'wafstat';
 interface Ports {
   http: number;
   tcp: number;
+  /** Where replicas get their copies. */
+  copies: number;
+}
+
+/** The servers of each shard, and the ZooKeeper that makes them replicas of each other. */
+interface Layout {
+  shards: readonly (readonly Ports[])[];
+  zookeeperPort: number | undefined;
 }
 
 export class ClickHouseServer {
@@ -35,11 +43,11 @@ export class ClickHouseServer {
   #child: ChildProcess | null = null;
   #said = '';
 
-  constructor(folder: string, ports: Ports, shards: readonly Ports[]) {
+  constructor(folder: string, ports: Ports, layout: Layout) {
     this.#folder = folder;
     this.url = `http://127.0.0.1:${ports.http}`;
     mkdirSync(folder);
-    writeFileSync(join(folder, 'config.xml'), configuration(folder, ports, shards));
+    writeFileSync(join(folder, 'config.xml'), configuration(folder, ports, layout));
     writeFileSync(join(folder, 'users.xml'), USERS);
   }
 
@@ -83,11 +91,19 @@ export interface ClickHouse {
   stop(): Promise<void>;
 }
 
-export async function startClickHouse(shards = 1): Promise<ClickHouse> {
+/** With a ZooKeeper every shard has two replicas: the first of each shard comes first. */
+export async function startClickHouse(shards = 1, zookeeperPort?: number): Promise<ClickHouse> {
   const root = mkdtempSync(join(tmpdir(), 'wafstat-clickhouse-'));
+  const replicas = zookeeperPort === undefined ? 1 : 2;
   const ports: Ports[] = [];
-  for (let i = 0; i < shards; i++) ports.push({ http: await freePort(), tcp: await freePort() });
-  const servers = ports.map((own, i) => new ClickHouseServer(join(root, `server-${i}`), own, ports));
+  for (let i = 0; i < shards * replicas; i++) {
+    ports.push({ http: await freePort(), tcp: await freePort(), copies: await freePort() });
+  }
+  const shardPorts = Array.from({ length: shards }, (_, shard) =>
+    ports.filter((_, i) => i % shards === shard),
+  );
+  const layout = { shards: shardPorts, zookeeperPort };
+  const servers = ports.map((own, i) => new ClickHouseServer(join(root, `server-${i}`), own, layout));
   await Promise.all(servers.map((server) => server.start()));
   return {
     servers,
@@ -99,17 +115,26 @@ export async function startClickHouse(shards = 1): Promise<ClickHouse> {
   };
 }
 
-function configuration(folder: string, { http, tcp }: Ports, shards: readonly Ports[]): string {
-  const shard = (ports: Ports) =>
-    `<shard><replica><host>127.0.0.1</host><port>${ports.tcp}</port></replica></shard>`;
+function configuration(folder: string, own: Ports, { shards, zookeeperPort }: Layout): string {
+  const replica = ({ tcp }: Ports) => `<replica><host>127.0.0.1</host><port>${tcp}</port></replica>`;
+  const shard = (ports: readonly Ports[]) =>
+    `<shard><internal_replication>true</internal_replication>${ports.map(replica).join('')}</shard>`;
   return `<yandex>
   <logger><level>warning</level><console>1</console></logger>
-  <http_port>${http}</http_port><tcp_port>${tcp}</tcp_port><listen_host>127.0.0.1</listen_host>
+  <http_port>${own.http}</http_port><tcp_port>${own.tcp}</tcp_port><listen_host>127.0.0.1</listen_host>
   <path>${folder}/data/</path><tmp_path>${folder}/tmp/</tmp_path>
   <users_config>users.xml</users_config><default_profile>default</default_profile>
   <default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>
   <remote_servers><${CLUSTER}>${shards.map(shard).join('')}</${CLUSTER}></remote_servers>
+  ${zookeeperPort === undefined ? '' : replication(own, shards, zookeeperPort)}
 </yandex>`;
+}
+
+function replication(own: Ports, shards: Layout['shards'], zookeeperPort: number): string {
+  const shard = shards.findIndex((ports) => ports.includes(own));
+  return `<zookeeper><node><host>127.0.0.1</host><port>${zookeeperPort}</port></node></zookeeper>
+  <interserver_http_host>127.0.0.1</interserver_http_host><interserver_http_port>${own.copies}</interserver_http_port>
+  <macros><shard>${shard}</shard><replica>${shards[shard]?.indexOf(own)}</replica></macros>`;
 }
 
 const USERS = `<yandex>

@@ -2,10 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
+import { type Head, Ledger } from '../packages/server/src/store/clickhouse/ledger.ts';
+import { Server } from '../packages/server/src/store/clickhouse/server.ts';
 import type { Appended, Batch, Store } from '../packages/server/src/store/store.ts';
 import { StoreUnavailable } from '../packages/server/src/store/store.ts';
-import { CLICKHOUSE, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
+import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
 import { flakyProxy } from './flaky-proxy.ts';
+import { eventually } from './process.ts';
 import { Random } from './random.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
@@ -17,14 +20,15 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
     let clickhouse: ClickHouse;
     let databases = 0;
     beforeAll(async () => {
-      clickhouse = await startClickHouse();
+      clickhouse = await startClickHouse(2);
     });
     afterAll(() => clickhouse?.stop());
 
-    /** A database of its own, and stores on it by any way. */
-    async function database() {
+    /** A database of its own, on one server or on two shards, and stores on it by any way. */
+    async function database(cluster?: string) {
       const options = {
-        urls: clickhouse.urls,
+        urls: cluster === undefined ? clickhouse.urls.slice(0, 1) : clickhouse.urls,
+        cluster,
         database: `trouble_${++databases}`,
         user: 'default',
         password: '',
@@ -32,12 +36,21 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         replicated: false,
       };
       await migrate(options);
-      return (urls = clickhouse.urls, timeout_ms = options.timeout_ms): Store =>
-        clickhouseStore({ ...options, urls, timeout_ms }, () => NOW);
+      const server = new Server({ ...options, url: options.urls[0] ?? '' });
+      return {
+        name: options.database,
+        server,
+        ledger: new Ledger(server, options),
+        open: (urls = options.urls, timeout_ms = options.timeout_ms): Store =>
+          clickhouseStore({ ...options, urls, timeout_ms }, () => NOW),
+        async head(): Promise<Head> {
+          return (await new Ledger(server, options).read([])).head;
+        },
+      };
     }
 
     test('answers that are lost, requests that are cut: every batch counts once', async () => {
-      const open = await database();
+      const { open } = await database();
       const random = new Random(20_260_701);
       const proxy = await flakyProxy(clickhouse.urls[0] ?? '', 0.1, () => random.next());
       const stores = [open([proxy.url]), open([proxy.url]), open([proxy.url])];
@@ -62,8 +75,8 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
     });
 
     test('a server that stands still is told of in bounded time, and goes on where it stopped', async () => {
-      const open = await database();
-      const store = open(clickhouse.urls, 1_000);
+      const { open } = await database();
+      const store = open(undefined, 1_000);
       await store.append(batch('before', 1));
       clickhouse.servers[0]?.pause();
       const began = Date.now();
@@ -84,6 +97,118 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       clickhouse.servers[0]?.resume();
       await appendAll(store, [batch('late', 2)]);
       expect((await store.series(ALL)).requests[0]).toBe(3);
+      await store.close();
+    });
+
+    test('a commit that does not end is waited for in bounded time, by however many', async () => {
+      const { open, name } = await database();
+      const store = open(undefined, 1_000);
+      await store.append(batch('before', 1));
+      // As a statement whose client is gone, and whose disk does not answer.
+      const stuck = new URL(`/?query_id=wafstat-ledger-${name}`, clickhouse.urls[0]);
+      const body = 'SELECT sleepEachRow(1) FROM numbers(8) SETTINGS max_block_size = 1';
+      const over = fetch(stuck, { method: 'POST', body }).then((answer) => answer.text());
+      await sleep(300);
+      const began = Date.now();
+      const outcomes = await Promise.allSettled([
+        store.append(batch('late', 2)),
+        ...Array.from({ length: 20 }, (_, i) =>
+          store.addHost({ project: 'p', hostname: `${i}.example`, limit: 100 }),
+        ),
+      ]);
+      expect(Date.now() - began).toBeLessThan(5_000);
+      for (const outcome of outcomes) {
+        expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(StoreUnavailable) });
+      }
+      await over;
+      await appendAll(store, [batch('late', 2)]);
+      expect((await store.series(ALL)).requests[0]).toBe(3);
+      expect(await store.addHost({ project: 'p', hostname: '1.example', limit: 100 })).toMatchObject({
+        kind: 'added',
+      });
+      await store.close();
+    });
+
+    test('while a shard is away no attempt is opened, however often it is tried', async () => {
+      const { open, head, server } = await database(CLUSTER);
+      const store = open();
+      const events = await Promise.all(
+        Array.from({ length: 16 }, async (_, i) => {
+          const added = await store.addHost({ project: 'p', hostname: `${i}.example`, limit: 100 });
+          const hostId = 'host' in added ? added.host.id : null;
+          return { time: NOW - i, hostId, request: true, attack: null, count: 1 };
+        }),
+      );
+      const everywhere = { ...batch('everywhere', 0), events };
+      await clickhouse.servers[1]?.kill();
+      for (let i = 0; i < 10; i++) await expect(store.append(everywhere)).rejects.toThrow(StoreUnavailable);
+      expect((await head()).open).toHaveLength(1);
+      await clickhouse.servers[1]?.start();
+      await appendAll(store, [everywhere, batch('another', 1)]);
+      expect((await store.series(ALL)).requests[0]).toBe(17);
+      expect((await head()).open).toHaveLength(1);
+      await store.close();
+      await server.close();
+    });
+
+    test('an attempt that the server refuses as a whole is not remembered', async () => {
+      const { open, head, server } = await database();
+      const store = open();
+      // A text that is no number cannot be inserted.
+      await server.run('ALTER TABLE cells ADD COLUMN refused UInt64 MATERIALIZED toUInt64(project)');
+      for (let i = 0; i < 3; i++)
+        await expect(store.append(batch('x', 2))).rejects.toThrow(/refused: Code: 6,/);
+      expect((await head()).open).toEqual([]);
+      await server.run('ALTER TABLE cells DROP COLUMN refused');
+      await store.append(batch('x', 2));
+      expect((await store.series(ALL)).requests[0]).toBe(2);
+      await store.close();
+      await server.close();
+    });
+
+    test('what is swept away stays away: a removed key goes when no older value of it is left', async () => {
+      const { ledger, server, name } = await database();
+      for (const [i, value] of ['known', ''].entries()) {
+        await server.run(
+          `INSERT INTO ledger (key, version, value, written)
+           SELECT 'batch/p/s/x', {version:UInt64}, {value:String}, now() - 200000`,
+          { version: i + 1, value },
+        );
+      }
+      const number = async (sql: string) => Number((await server.select<{ n: string }>(sql))[0]?.n);
+      const rows = () => number(`SELECT count() AS n FROM ledger WHERE key = 'batch/p/s/x'`);
+      const sweep = async () => {
+        await ledger.sweep(1);
+        const under_way = `SELECT count() AS n FROM system.mutations WHERE database = '${name}' AND NOT is_done`;
+        await eventually(async () => (await number(under_way)) === 0 || undefined, 'the sweep');
+      };
+      await sweep();
+      await server.run('OPTIMIZE TABLE ledger FINAL');
+      expect(await rows()).toBe(1);
+      await sweep();
+      expect(await rows()).toBe(0);
+      await server.close();
+    });
+
+    test('batches are read and forgotten in parts, however many there are', async () => {
+      const { open } = await database();
+      const store = open();
+      const day = Math.floor(NOW / 86_400_000);
+      const source = { id: 's', name: 's', format: 'events', hosts: [], events: 0, dropped: {} };
+      const batches = Array.from({ length: 2_500 }, (_, i) => ({
+        id: `${i}`,
+        day,
+        link: { after: i === 0 ? '' : `${i - 1}`, bytes: 1, head: '', carry: '' },
+      }));
+      await store.putSource('p', { ...source, first_seen: null, last_seen: null }, batches);
+      const found: typeof batches = [];
+      for await (const part of store.batches('p', 's')) {
+        expect(part.length).toBeLessThanOrEqual(1_000);
+        found.push(...(part as typeof batches));
+      }
+      expect(found.toSorted((a, b) => Number(a.id) - Number(b.id))).toEqual(batches);
+      await store.prune(NOW + 86_400_000);
+      expect(await store.batchesAfter('p', 's', '2498')).toEqual([]);
       await store.close();
     });
   },

@@ -6,3 +6,6 @@ export class IdentityRefusesUs extends IdentityUnavailable {}
 
 /** We ask too much of it at once: this call is refused, the next may not be. */
 export class IdentityBusy extends IdentityUnavailable {}
+
+/** It answers, but not so that it can be understood: that may be for what a stranger sent, and the next is none. */
+export class IdentityNotUnderstood extends IdentityUnavailable {}

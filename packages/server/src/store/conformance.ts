@@ -380,7 +380,7 @@ export function storeConformance(
     });
 
     test('a project goes to another store and comes back as it was', async () => {
-      const { store } = await fresh();
+      const { store, destroy } = await fresh();
       const ids = await addHosts(store, 'p');
       const drawn = fc.sample(event, { numRuns: 300, seed: 5 });
       await store.prune(NOW - 39 * DAY_MS + 12_345);
@@ -392,20 +392,22 @@ export function storeConformance(
       await append('two', { after: 'one', bytes: 20, head: 'h' });
       const range = { from: NOW - 41 * DAY_MS, to: NOW + 1 };
       const other = memoryStore(() => NOW);
-      const { store: back } = await fresh();
       await copyProject(store, other, 'p');
       expect(await differences(store, other, 'p', range)).toEqual([]);
+      const pieces = await Promise.all(['', 'one', 'two'].map(after));
+      // An engine within the process has room for one at a time.
+      opened.pop();
+      await destroy();
+      const { store: back } = await fresh();
       for (let i = 0; i < 2; i++) await copyProject(other, back, 'p');
-      expect(await differences(store, back, 'p', range)).toEqual([]);
+      expect(await differences(other, back, 'p', range)).toEqual([]);
       // It goes on there where it stopped here.
-      for (const id of ['', 'one', 'two']) {
-        expect(await linked(back).after(id)).toEqual(await after(id));
-      }
+      expect(await Promise.all(['', 'one', 'two'].map(linked(back).after))).toEqual(pieces);
       expect(await back.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
       expect(await linked(back).append('three', { after: 'two', bytes: 5 })).toMatchObject({
         kind: 'appended',
       });
-      expect(await differences(store, back, 'p', range)).toContain('the sources are not the same');
+      expect(await differences(other, back, 'p', range)).toContain('the sources are not the same');
     });
 
     test('a closed store says so', async () => {

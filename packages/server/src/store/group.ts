@@ -16,7 +16,7 @@ export class GroupCommit<Item, Result> {
   #waiting: Waiting<Item, Result>[] = [];
   #running: Promise<void> | null = null;
 
-  /** `isForAll`: errors that no item of the group is the cause of, so that to try them one by one is of no use. */
+  /** `isForAll`: errors that no item of the group is the cause of, so that to try them one by one, or the next, is of no use. */
   constructor(
     weigh: (item: Item) => number,
     commit: (items: readonly Item[]) => Promise<Result[]>,
@@ -61,8 +61,11 @@ export class GroupCommit<Item, Result> {
       // The commit answers one result for each item.
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as Result);
     } catch (error) {
+      // Those who wait would hear the same, each group of them one time limit later than the one before.
+      const isForAll = this.#isForAll(error);
+      const failed = isForAll ? [...group, ...this.#waiting.splice(0)] : group;
       // One item that cannot be written must not take the others with it.
-      if (group.length === 1 || this.#isForAll(error)) for (const { reject } of group) reject(error);
+      if (group.length === 1 || isForAll) for (const { reject } of failed) reject(error);
       else for (const one of group) await this.#commitGroup([one]);
     }
   }

@@ -9,6 +9,8 @@ import { type Identity, openIdentity } from '../identity.ts';
 import { openRemoteIdentity, type RemoteIdentity } from './remote.ts';
 
 const HOUR_MS = 3_600_000;
+/** That of uWSGI, when nothing is said: behind a proxy the answer is 502. */
+const HEADER_LENGTH_MAX = 4_096;
 const clock = { now: 0 };
 let folder: string;
 let identity: Identity;
@@ -43,8 +45,9 @@ beforeEach(async () => {
     limits: { retention_ms: 180 * 24 * HOUR_MS, hosts_max: 1_000 },
     logger: false,
   });
-  app.addHook('onRequest', async ({ method, url }) => {
+  app.addHook('onRequest', async ({ method, url, headers }, reply) => {
     calls.push(`${method} ${url.split('?')[0]}`);
+    if (String(headers['x-subject-token']).length > HEADER_LENGTH_MAX) return reply.code(502).send();
   });
   const address = await app.listen({ host: '127.0.0.1', port: 0 });
   const user = { name: 'asker', domain: 'default', password: 'secret' };
@@ -113,5 +116,12 @@ test('more calls at once than there is room for are refused, not collected', asy
   expect(refused.length).toBe(300 - 256);
   expect(String((refused[0] as PromiseRejectedResult).reason)).toMatch(/256 calls to .* are under way/);
   // The service is not away: who comes next is served.
+  expect(await remote.authentication.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
+});
+
+test('an error in answer to one call is not held against the next: strangers would shut out everybody', async () => {
+  await remote.check();
+  const stranger = 'x'.repeat(HEADER_LENGTH_MAX + 1);
+  await expect(remote.authentication.checkToken(stranger)).rejects.toThrow(/answered 502 to GET/);
   expect(await remote.authentication.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
 });

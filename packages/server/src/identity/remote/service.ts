@@ -1,6 +1,11 @@
 /** The identity service, asked with the token of a service user: single records of Keystone v3. */
 import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
-import { IdentityBusy, IdentityRefusesUs, IdentityUnavailable } from '../unavailable.ts';
+import {
+  IdentityBusy,
+  IdentityNotUnderstood,
+  IdentityRefusesUs,
+  IdentityUnavailable,
+} from '../unavailable.ts';
 import { readSignIn } from './answers.ts';
 import type { Transport } from './transport.ts';
 
@@ -8,7 +13,7 @@ import type { Transport } from './transport.ts';
 const ANSWER_BYTES_MAX = 1_048_576;
 /** Our token is renewed so long before it expires, so that none expires on the way. */
 const RENEW_MS = 60_000;
-/** After a failure nobody else waits for the same one for so long. */
+/** When it is away or refuses us, nobody else waits to hear the same for so long. */
 const AWAY_MS = 1_000;
 /** There is no access key with this hash: who may be told that may be told about those that there are. */
 const NO_KEY = '0'.repeat(64);
@@ -103,8 +108,8 @@ export function createIdentityService(
         failure = null;
         return body;
       } catch (error) {
-        const lasts = error instanceof IdentityUnavailable && !(error instanceof IdentityBusy);
-        if (lasts) failure = { error, at: now() };
+        const isOfThisCall = error instanceof IdentityBusy || error instanceof IdentityNotUnderstood;
+        if (error instanceof IdentityUnavailable && !isOfThisCall) failure = { error, at: now() };
         throw error;
       }
     },
@@ -141,8 +146,8 @@ async function jsonOf(answer: IncomingMessage): Promise<unknown> {
 }
 
 /** The path holds no secret: tokens go in headers, access keys as hashes. */
-function notUnderstood({ statusCode }: IncomingMessage, call: string): IdentityUnavailable {
-  return new IdentityUnavailable(`the identity service answered ${statusCode} to ${call}`);
+function notUnderstood({ statusCode }: IncomingMessage, call: string): IdentityNotUnderstood {
+  return new IdentityNotUnderstood(`the identity service answered ${statusCode} to ${call}`);
 }
 
 /** For the system as a whole, because callers come from all domains. */

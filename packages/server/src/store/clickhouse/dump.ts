@@ -15,8 +15,6 @@ import {
 import type { Ledger, Page } from './ledger.ts';
 import type { Server } from './server.ts';
 
-const BATCHES_PER_PART = 1_000;
-
 /** An hour at a time, as it stood when the page was read. */
 export async function* dumpEvents(
   server: Server,
@@ -61,14 +59,18 @@ export async function* dumpBatches(
   project: string,
   source: string,
 ): AsyncGenerator<RememberedBatch[]> {
-  const batches = [...(await ledger.scan(batchKey(project, source, '')))];
-  const links = await ledger.scan(linksKey(project, source, ''));
-  for (let i = 0; i < batches.length; i += BATCHES_PER_PART) {
-    yield batches.slice(i, i + BATCHES_PER_PART).map(([key, value]) => {
-      const id = partsOf(key)[2] ?? '';
-      const { day, after } = JSON.parse(value) as BatchValue;
-      const siblings = after === undefined ? '' : (links.get(linksKey(project, source, after)) ?? '');
-      const found = parse<LinksValue>(siblings)?.find((link) => link.id === id);
+  for await (const batches of ledger.scanParts(batchKey(project, source, ''))) {
+    const known = batches.map(({ key, value }) => ({
+      id: partsOf(key)[2] ?? '',
+      ...(JSON.parse(value) as BatchValue),
+    }));
+    const linksOf = (after: string) => linksKey(project, source, after);
+    const page = await ledger.read(
+      known.flatMap(({ after }) => (after === undefined ? [] : [linksOf(after)])),
+    );
+    yield known.map(({ id, day, after }) => {
+      const siblings = after === undefined ? [] : (parse<LinksValue>(page.get(linksOf(after))) ?? []);
+      const found = siblings.find((link) => link.id === id);
       if (after === undefined || found === undefined) return { id, day };
       const { bytes, head, carry } = found;
       return { id, day, link: { after, bytes, head, carry } };

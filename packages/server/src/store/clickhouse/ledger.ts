@@ -5,6 +5,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { StoreUnavailable } from '../store.ts';
 import { AlreadyRunning, type Server } from './server.ts';
 
 /** An attempt to count something. Its cells count from the moment it is no longer in this list. */
@@ -47,17 +48,32 @@ const EMPTY_HEAD: Head = { horizon: 0, open: [], recent: [] };
 const RECENT_MAX = 32;
 /** How long to wait while another process writes, which takes some milliseconds. */
 const TURN_MS_MAX = 20;
+/** A part of many keys, some hundred kilobytes with their values. */
+const KEYS_PER_PART = 1_000;
 
 export class Ledger {
   readonly #server: Server;
   /** Statements of one name exclude each other on the server. */
   readonly #name: string;
+  readonly #timeout_ms: number;
   /** The last change of this process. */
   #latest: Promise<unknown> = Promise.resolve();
 
-  constructor(server: Server, database: string) {
+  constructor(server: Server, { database, timeout_ms }: { database: string; timeout_ms: number }) {
     this.#server = server;
     this.#name = `wafstat-ledger-${database}`;
+    this.#timeout_ms = timeout_ms;
+  }
+
+  /** For whoever tries again: rejects once that has gone on for longer than one statement may take. */
+  patience(): () => void {
+    const end = performance.now() + this.#timeout_ms;
+    return () => {
+      if (performance.now() < end) return;
+      throw new StoreUnavailable(
+        `the ledger in ClickHouse was not free within ${this.#timeout_ms / 1_000} s`,
+      );
+    };
   }
 
   async read(keys: Iterable<string>, timeout_ms?: number): Promise<Page> {
@@ -76,15 +92,39 @@ export class Ledger {
     };
   }
 
-  /** All keys that begin so, with their values; removed ones are left out. */
+  /** All keys that begin so, with their values; removed ones are left out. For what a project has few of. */
   async scan(prefix: string): Promise<Map<string, string>> {
     const rows = await this.#server.select<{ key: string; value: string }>(
       `SELECT key, argMax(value, version) AS value FROM ledger
-       WHERE key >= {first:String} AND key < {behind:String} GROUP BY key HAVING value != ''`,
-      // Prefixes end in '/', which '0' follows.
-      { first: prefix, behind: `${prefix.slice(0, -1)}0` },
+       WHERE key > {after:String} AND key < {behind:String} GROUP BY key HAVING value != ''`,
+      { after: prefix, behind: behind(prefix) },
     );
     return new Map(rows.map(({ key, value }) => [key, value]));
+  }
+
+  /** The same in the order of the keys and a part at a time, each as it stands when it is read. */
+  scanParts(prefix: string): AsyncGenerator<{ key: string; value: string }[]> {
+    return parts(prefix, (after) =>
+      this.#server.select(
+        `SELECT key, argMax(value, version) AS value FROM ledger
+         WHERE key > {after:String} AND key < {behind:String}
+         GROUP BY key HAVING value != '' ORDER BY key LIMIT ${KEYS_PER_PART}`,
+        { after, behind: behind(prefix) },
+      ),
+    );
+  }
+
+  /** Keys of which the `day` is earlier, or was before they were written again. Nothing is summed up for the others. */
+  scanOlder(prefix: string, day: number): AsyncGenerator<{ key: string }[]> {
+    return parts(prefix, (after) =>
+      this.#server.select(
+        `SELECT DISTINCT key FROM ledger
+         WHERE key > {after:String} AND key < {behind:String}
+           AND value != '' AND visitParamExtractUInt(value, 'day') < {day:UInt64}
+         ORDER BY key LIMIT ${KEYS_PER_PART}`,
+        { after, behind: behind(prefix), day },
+      ),
+    );
   }
 
   /**
@@ -99,6 +139,7 @@ export class Ledger {
       keys: entries.map(([key]) => key),
       contents: entries.map(([, value]) => value),
     };
+    const checkPatience = this.patience();
     for (;;) {
       try {
         return await this.#server.run(
@@ -112,19 +153,27 @@ export class Ledger {
         );
       } catch (error) {
         if (!(error instanceof AlreadyRunning)) throw error;
+        checkPatience();
         await sleep(1 + Math.random() * TURN_MS_MAX);
       }
     }
   }
 
-  /** Reads, decides, writes, until nobody has come in between. Changes of one process are made in their order. */
+  /**
+   * Reads, decides, writes, until nobody has come in between. Changes of one process are made in their order. When one
+   * fails, those that wait behind it fail too: else each would wait for as long as a statement may take.
+   */
   change<T>(keys: Iterable<string>, decide: (page: Page) => Decision<T>): Promise<T> {
     const changed = this.#latest.then(() => this.#change([...keys], decide));
-    this.#latest = changed.catch(() => {});
+    this.#latest = changed;
+    changed.catch(() => {
+      if (this.#latest === changed) this.#latest = Promise.resolve();
+    });
     return changed;
   }
 
   async #change<T>(keys: readonly string[], decide: (page: Page) => Decision<T>): Promise<T> {
+    const checkPatience = this.patience();
     let page = await this.read(keys);
     for (;;) {
       const { result, writes, head } = decide(page);
@@ -133,6 +182,7 @@ export class Ledger {
       await this.write(page, head ?? page.head, writes, mark);
       page = await this.read(keys);
       if (page.head.recent.includes(mark)) return result;
+      checkPatience();
     }
   }
 
@@ -142,11 +192,27 @@ export class Ledger {
       `SELECT count() AS forgotten FROM ledger WHERE value = '' AND written < now() - 86400`,
     );
     if (Number(row?.forgotten ?? 0) < rows_min) return;
-    // By key: to remove only the empty rows could bring back older ones that are not merged yet.
+    // Only keys of which all that is left is empty. The server goes through the parts of the table one by one, in any
+    // order, and asks again in each: an older value that is not merged yet would be back once its '' is gone.
     await this.#server.run(
       `ALTER TABLE ledger DELETE WHERE key IN (
-         SELECT key FROM ledger GROUP BY key
-         HAVING argMax(value, version) = '' AND max(written) < now() - 86400)`,
+         SELECT key FROM ledger GROUP BY key HAVING max(value) = '' AND max(written) < now() - 86400)`,
     );
+  }
+}
+
+/** Prefixes end in '/', which '0' follows. */
+function behind(prefix: string): string {
+  return `${prefix.slice(0, -1)}0`;
+}
+
+async function* parts<Row extends { key: string }>(prefix: string, read: (after: string) => Promise<Row[]>) {
+  let after = prefix;
+  for (;;) {
+    const rows = await read(after);
+    const last = rows.at(-1);
+    if (last !== undefined) yield rows;
+    if (last === undefined || rows.length < KEYS_PER_PART) return;
+    after = last.key;
   }
 }

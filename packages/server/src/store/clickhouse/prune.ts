@@ -4,8 +4,6 @@ import { type BatchValue, batchKey, type LinksValue, linksKey, partsOf } from '.
 import type { Head, Ledger, Page } from './ledger.ts';
 
 const DAY_MS = 86_400_000;
-/** One statement carries them all: a few hundred kilobytes. */
-const BATCHES_PER_STEP = 1_000;
 /** Rows of forgotten keys that are worth rewriting parts of the table for. */
 const SWEEP_ROWS_MIN = 10_000;
 /** No event is later than a day after it came, and no attempt takes a day. */
@@ -23,11 +21,10 @@ export async function pruneLedger(
   });
   // Batches are remembered by the day: the rest of it, there is nothing to do.
   if (!moved || stop?.aborted) return;
-  const old = [...(await ledger.scan('batch/'))]
-    .filter(([, value]) => (JSON.parse(value) as BatchValue).day < dayOf(before))
-    .map(([key]) => key);
-  for (let i = 0; i < old.length && !stop?.aborted; i += BATCHES_PER_STEP) {
-    await forgetBatches(ledger, old.slice(i, i + BATCHES_PER_STEP), dayOf(before));
+  for await (const old of ledger.scanOlder('batch/', dayOf(before))) {
+    if (stop?.aborted) return;
+    const keys = old.map(({ key }) => key);
+    await forgetBatches(ledger, keys, dayOf(before));
   }
   await ledger.sweep(SWEEP_ROWS_MIN);
 }

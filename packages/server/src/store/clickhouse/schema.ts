@@ -53,7 +53,7 @@ async function createTables(server: Server, options: ClickHouseOptions, isFirst:
   if (isFirst || options.replicated) {
     await server.run(`
       CREATE TABLE IF NOT EXISTS ledger (key String, version UInt64, value String, written DateTime)
-      ENGINE = ${engine('ReplacingMergeTree', options, 'ledger', '', 'version')} ORDER BY key
+      ENGINE = ${engine('ReplacingMergeTree', options, 'ledger', 'version')} ORDER BY key
       SETTINGS index_granularity = ${LEDGER_ROWS_PER_MARK}${settings}`);
   }
   const local = cluster === undefined ? 'cells' : 'cells_shard';
@@ -62,7 +62,7 @@ async function createTables(server: Server, options: ClickHouseOptions, isFirst:
       project String, host String, minute UInt32, attempt UInt64,
       requests UInt64, attacks UInt64, categories Array(UInt64),
       at Array(UInt16), kind Array(UInt8), count Array(UInt64)
-    ) ENGINE = ${engine('MergeTree', options, local, '/{shard}')}
+    ) ENGINE = ${engine('MergeTree', options, `${local}/{shard}`)}
     PARTITION BY intDiv(minute, ${MINUTES_PER_PARTITION}) ORDER BY (project, host, minute, attempt)
     SETTINGS index_granularity = 8192${settings}`);
   if (cluster !== undefined) {
@@ -72,15 +72,12 @@ async function createTables(server: Server, options: ClickHouseOptions, isFirst:
   }
 }
 
-function engine(
-  name: string,
-  { replicated, database }: ClickHouseOptions,
-  table: string,
-  shard: string,
-  ...more: string[]
-): string {
-  if (!replicated) return `${name}(${more.join(', ')})`;
-  return `Replicated${name}(${[`'/wafstat/${database}/${table}${shard}'`, "'{replica}'", ...more].join(', ')})`;
+/** Replicas are often named anew in each shard, and all shards have a copy of the ledger. */
+const REPLICA = "'{shard}-{replica}'";
+
+function engine(name: string, options: ClickHouseOptions, path: string, ...more: string[]): string {
+  if (!options.replicated) return `${name}(${more.join(', ')})`;
+  return `Replicated${name}(${[`'/wafstat/${options.database}/${path}'`, REPLICA, ...more].join(', ')})`;
 }
 
 /** An insert that was answered survives a power cut, where the server can promise that (20.10 and later). */

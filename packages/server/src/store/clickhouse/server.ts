@@ -27,6 +27,8 @@ export class Refused extends StoreUnavailable {}
 const QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING = 216;
 /** From this release on, values can be bound over HTTP. Older ones get them as literals. */
 const BINDS_VALUES_SINCE = 21;
+/** A query is two statements. With the client's ten, five slow ones would keep commits and health checks waiting. */
+const CONNECTIONS_MAX = 64;
 /** Literals stand in the statement itself, and a batch can bring a megabyte of them. */
 const STATEMENT_BYTES_MAX = 64 * 1_048_576;
 /** Used where the server knows them. Rows must be on disk, or on all shards, when an insert is answered. */
@@ -36,6 +38,19 @@ const INSERT_SETTINGS: ClickHouseSettings = {
   max_partitions_per_insert_block: '0',
   // A row must not sit in a buffer: `append` promises that it is visible.
   async_insert: 0,
+};
+
+/** What a profile of the user may say otherwise. */
+const ALWAYS: ClickHouseSettings = {
+  // An error in the middle of an answer must not look like its end.
+  wait_end_of_query: 1,
+  // Queries ask the replica of a shard that inserts go to, and another only when that is away: copies come later.
+  load_balancing: 'in_order',
+  // No half answers.
+  timeout_overflow_mode: 'throw',
+  skip_unavailable_shards: 0,
+  // A statement must not end another of its name, but wait.
+  replace_running_query: 0,
 };
 
 interface Dialect {
@@ -60,6 +75,7 @@ export class Server {
         username: user,
         password,
         request_timeout: timeout_ms + 1_000,
+        max_open_connections: CONNECTIONS_MAX,
         log: { level: ClickHouseLogLevel.OFF },
       });
   }
@@ -101,7 +117,7 @@ export class Server {
         abort_signal,
         values: rows,
         format: 'JSONEachRow',
-        clickhouse_settings: { ...insertSettings, wait_end_of_query: 1 },
+        clickhouse_settings: { ...insertSettings, ...ALWAYS },
       }),
     );
   }
@@ -147,8 +163,7 @@ export class Server {
   #settings(bindsValues: boolean, timeout_ms = this.#timeout_ms): ClickHouseSettings {
     return {
       max_execution_time: Math.ceil(timeout_ms / 1_000),
-      // An error in the middle of an answer must not look like its end.
-      wait_end_of_query: 1,
+      ...ALWAYS,
       ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
     };
   }
