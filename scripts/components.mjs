@@ -23,7 +23,8 @@ export function isThere({ probe: [command, ...args] }) {
 
 /** Installs what is missing if this is Debian and we are root; answers the packages that are still missing. */
 export function installComponents(components = COMPONENTS) {
-  const missingOf = () => components.filter((component) => !isThere(component)).map(({ package: name }) => name);
+  const missingOf = () =>
+    components.filter((component) => !isThere(component)).map(({ package: name }) => name);
   const missing = missingOf();
   if (missing.length > 0 && existsSync('/usr/bin/apt-get') && process.getuid?.() === 0) {
     // RUNLEVEL 1 keeps Debian from starting the servers: tests and measurements start their own.
