@@ -5,7 +5,7 @@ import { root } from './paths.mjs';
 
 const { sign } = await import(join(root, 'packages/signer/dist/index.js'));
 
-const REQUESTS = 200;
+const REQUESTS = 100;
 
 /** `path` is what stands behind the address. The hosts rotate, the ranges move by the hour. */
 export function queries({ measured, sets }) {

@@ -14,6 +14,7 @@ import { measureLatency } from './measures/latency.mjs';
 import { measurePacking } from './measures/packing.mjs';
 import { measureSpeed } from './measures/speed.mjs';
 import { measureWorkers } from './measures/workers.mjs';
+import { writePage } from './page.mjs';
 import { bench, root } from './paths.mjs';
 import { picture } from './picture.mjs';
 import { prepare } from './prepare.mjs';
@@ -29,7 +30,7 @@ const log = (text) =>
 
 const prepared = await prepare(quick, log);
 const { folder, measured } = prepared;
-const pace = { folder, log, rounds: quick ? 2 : 5, seconds: quick ? 1 : 2 };
+const pace = { folder, log, rounds: quick ? 1 : 5, seconds: quick ? 1 : 2 };
 const results = { date: new Date().toISOString(), machine: machine(), quick, ...(await measureAll()) };
 if (!quick) results.ingest = ingestBenchmark();
 
@@ -41,6 +42,7 @@ if (results.ingest) console.log(`\n${results.ingest}`);
 const where = quick ? folder : join(root, 'docs');
 writeFileSync(join(where, 'performance.json'), `${JSON.stringify(results, null, 1)}\n`);
 writeFileSync(join(where, quick ? 'performance.svg' : 'images/performance.svg'), picture(results.speed));
+if (!quick) writePage(join(where, 'performance.md'), results);
 log(`written to ${where}`);
 
 async function measureAll() {

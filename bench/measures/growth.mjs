@@ -1,6 +1,10 @@
-/** Whether a query takes longer with ten times the history and ten times the tenants in the file. */
+/**
+ * Whether a query takes longer with ten times the history and ten times the tenants in the file: in processor time of
+ * the service, because that is what a larger file could add to.
+ */
 import { startService } from '../candidates.mjs';
 import { DAY_MS, HOUR_MS } from '../data.mjs';
+import { processorTime } from '../processes.mjs';
 import { afresh, token, withToken } from '../requests.mjs';
 import { generateLoad } from '../wrk.mjs';
 
@@ -12,20 +16,21 @@ export async function measureGrowth({ folder, prepared, processes, rounds, secon
     [young, young.projects[0]],
     [old, old.projects[5]],
   ]) {
-    const { address } = await startService(processes, installation.data);
+    const { address, pid } = await startService(processes, installation.data);
     const text = await token(address, installation, project.id);
-    files.push({ address, queries: queries(project, sets.young, text) });
+    files.push({ address, pid, queries: queries(project, sets.young, text) });
   }
   const growth = {};
   for (let round = 0; round <= rounds; round++) {
     log(round === 0 ? 'growth: warming up' : `growth: round ${round} of ${rounds}`);
     for (const query of Object.keys(files[0].queries)) {
-      const speeds = [];
-      for (const file of files) {
-        const load = { folder, address: file.address, requests: file.queries[query], seconds };
-        speeds.push((await generateLoad(load)).per_s);
+      const times = [];
+      for (const { address, pid, queries } of files) {
+        const before = processorTime(pid);
+        const { per_s } = await generateLoad({ folder, address, requests: queries[query], seconds });
+        times.push((processorTime(pid) - before) / per_s);
       }
-      if (round > 0) growth[query] = [...(growth[query] ?? []), speeds[0] / speeds[1]];
+      if (round > 0) growth[query] = [...(growth[query] ?? []), times[1] / times[0]];
     }
   }
   return growth;

@@ -70,8 +70,7 @@ function recode(text: string): Recoded {
   // Nearly all text is of this kind, and a query may hold a thousand IDs.
   if (/^[A-Za-z0-9\-_.~]*$/.test(text)) return { encoded: text, bytes: text };
   // So is a list with commas: nothing to decode, and each character is a byte.
-  if (!text.includes('%') && /^\p{ASCII}*$/u.test(text))
-    return { encoded: percentEncodeAscii(text), bytes: text };
+  if (/^[^%\u0080-\uffff]*$/.test(text)) return { encoded: percentEncodeAscii(text), bytes: text };
   const decoded = percentDecode(text);
   const bytes = Array.from(decoded, (byte) => String.fromCharCode(byte)).join('');
   return { encoded: percentEncode(decoded), bytes };

@@ -46,6 +46,11 @@ async function setUp() {
   return { clock, folder, authentication, administration, domain, project, admin, user, login, token };
 }
 
+/** A process may go on reading what it began to read, until the timers of its turn are due. */
+function snapshotsEnd(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 1));
+}
+
 describe('a token', () => {
   test('is good for 24 hours, to the millisecond', async () => {
     const { clock, authentication, token } = await setUp();
@@ -99,6 +104,53 @@ describe('a token', () => {
     expect(check()).toBe('superseded');
     await administration.removeUser(user.id);
     expect(check()).toBe('user_gone');
+  });
+
+  test('dies at once in every process, however often it was found good before', async () => {
+    const { folder, clock, administration, authentication, user, project, domain, token } = await setUp();
+    const other = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
+    opened.push(other);
+    const check = async (text: string) => {
+      await snapshotsEnd();
+      const checked = other.authentication.checkToken(text);
+      return typeof checked === 'string' ? checked : 'valid';
+    };
+    const kills: [
+      expected: string,
+      kill: (text: string) => Promise<unknown>,
+      undo?: () => Promise<unknown>,
+    ][] = [
+      [
+        'revoked',
+        async (text) => {
+          const described = authentication.checkToken(text);
+          if (typeof described !== 'string') await authentication.revokeToken(described.token);
+        },
+      ],
+      [
+        'scope_gone',
+        () => administration.setProjectEnabled(project.id, false),
+        () => administration.setProjectEnabled(project.id, true),
+      ],
+      [
+        'user_disabled',
+        () => administration.setDomainEnabled(domain.id, false),
+        () => administration.setDomainEnabled(domain.id, true),
+      ],
+      [
+        'role_lost',
+        () => administration.revokeRole(user.id, project.id, 'reader'),
+        () => administration.grantRole(user.id, project.id, 'reader'),
+      ],
+      ['user_gone', () => administration.removeUser(user.id)],
+    ];
+    for (const [expected, kill, undo] of kills) {
+      const text = await token();
+      expect([await check(text), await check(text)]).toEqual(['valid', 'valid']);
+      await kill(text);
+      expect(await check(text)).toBe(expected);
+      await undo?.();
+    }
   });
 
   test('of another key, or with any character changed, is unknown', async () => {
@@ -234,6 +286,31 @@ describe('administration', () => {
         .map(({ description }) => description)
         .sort(),
     ).toEqual(['three', 'two']);
+  });
+
+  test('a key that is disabled or deleted is refused at once in every process', async () => {
+    const { folder, clock, administration, user, project } = await setUp();
+    const other = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
+    opened.push(other);
+    const { access } = await administration.addKey(user.id, '');
+    const admit = async () => {
+      await snapshotsEnd();
+      const admitted = await other.authentication.admitKey({ access }, 'here');
+      return 'reason' in admitted ? admitted.reason : admitted.name;
+    };
+    const roles = async () => {
+      await snapshotsEnd();
+      return other.authentication.rolesInProject({ user, scope: 'wherever the user has a role' }, project.id);
+    };
+    expect([await admit(), await admit(), await roles()]).toEqual(['alice', 'alice', ['reader']]);
+    await administration.changeKey(access, { status: 'inactive' });
+    expect(await admit()).toBe('inactive_key');
+    await administration.setProjectEnabled(project.id, false);
+    expect(await roles()).toEqual([]);
+    await administration.changeKey(access, { status: 'active' });
+    expect(await admit()).toBe('alice');
+    await administration.removeKey(access);
+    expect(await admit()).toBe('unknown_key');
   });
 
   test('deleting a user deletes the keys; deleting a project, the roles in it; a domain must be empty', async () => {

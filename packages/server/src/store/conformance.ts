@@ -13,6 +13,8 @@ export interface StoreUnderTest {
 }
 
 export interface DurableStoreUnderTest extends StoreUnderTest {
+  /** What another process has: a second store on the same data, open at the same time. */
+  another(): Store;
   /** Closes the store and opens what it left behind. */
   reopen(): Promise<Store>;
 }
@@ -91,6 +93,41 @@ export function storeConformance(
           },
         ),
         { numRuns: Math.ceil(150 * share) },
+      );
+    });
+
+    test('as long as the version of a range is the same, so are all answers about it', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      const step = fc.oneof(
+        { weight: 4, arbitrary: fc.array(event, { maxLength: 5 }) },
+        fc.constant('prune'),
+      );
+      // From before the first event on, slowly: some of the runs see it pass.
+      let horizon = NOW - 41 * DAY_MS;
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { maxLength: 8 }), question, async (steps, { hosts: set, edges }) => {
+          const project = `p${run++}`;
+          const ids = await addHosts(store, project);
+          const range = { from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+          const known = new Map<string, unknown>();
+          for (const next of [[], ...steps]) {
+            if (next === 'prune') {
+              horizon += DAY_MS / 50;
+              await store.prune(horizon);
+            } else await store.append(batch(project, ids, next));
+            const version = await store.version(range);
+            if (version === null) continue;
+            const query = { project, hosts: pick(ids, set) };
+            const answers = [
+              await store.series({ ...query, edges }),
+              await store.totals({ ...query, ...range }),
+            ];
+            expect(answers).toEqual(known.get(version) ?? answers);
+            known.set(version, answers);
+          }
+        }),
+        { numRuns: 100 },
       );
     });
 
@@ -443,6 +480,30 @@ export function durableStoreConformance(
 ): void {
   storeConformance(name, create, share);
   describe(`${name} is durable`, () => {
+    test('what one process counts, another one answers, whatever it was asked before', async () => {
+      const { store, another, destroy } = await create(() => NOW);
+      const other = another();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(batches, question, async (drawn, asked) => {
+          const project = `p${run++}`;
+          const oracle = memoryStore(() => NOW);
+          const ids = await addHosts(store, project);
+          await addHosts(oracle, project);
+          for (const [i, events] of drawn.entries()) {
+            await (i % 3 === 0 ? other : store).append(batch(project, ids, events));
+            await oracle.append(batch(project, ids, events));
+            await snapshotsEnd();
+            await expectSameAnswers(other, oracle, project, ids, [asked]);
+            await expectSameAnswers(store, oracle, project, ids, [asked]);
+          }
+        }),
+        { numRuns: 60 },
+      );
+      await other.close();
+      await destroy();
+    });
+
     test('opening again changes nothing', async () => {
       const { store, reopen, destroy } = await create(() => NOW);
       const ids = await addHosts(store, 'p');
@@ -505,6 +566,11 @@ export function durableStoreConformance(
       await destroy();
     });
   });
+}
+
+/** A process may go on reading what it began to read, until the timers of its turn are due. */
+function snapshotsEnd(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 1));
 }
 
 async function addHosts(store: Store, project: string): Promise<string[]> {

@@ -101,6 +101,7 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async version() {
+      if (closed) throw new StoreUnavailable('the store is closed');
       return String(changes);
     },
 

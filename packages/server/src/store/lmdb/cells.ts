@@ -124,6 +124,15 @@ export function runningTotals(
   return totals;
 }
 
+/** The running totals of several records together. Those of a record that is not there are empty. */
+export function sumOfTotals(all: readonly Float64Array[]): Float64Array {
+  const sum = new Float64Array(all.reduce((length, totals) => Math.max(length, totals.length), 0));
+  for (const totals of all) {
+    for (let i = 0; i < totals.length; i++) sum[i] = (sum[i] ?? 0) + (totals[i] ?? 0);
+  }
+  return sum;
+}
+
 /** The same as `accumulate`, from the running totals of the record. */
 export function accumulateTotals(
   totals: Float64Array,

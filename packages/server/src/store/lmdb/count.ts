@@ -1,7 +1,8 @@
 /** The read side: the sums of all rows in all points. The one way in which anything is counted. */
 import { CATEGORIES } from '../../event.ts';
-import { accumulate, accumulateTotals, runningTotals } from './cells.ts';
+import { accumulate, accumulateTotals, runningTotals, sumOfTotals } from './cells.ts';
 import { DecodedChunks } from './decoded.ts';
+import { Groups } from './groups.ts';
 import { COUNTERS, EXACT, planChunks } from './levels.ts';
 import { allChanges, cellsKey, changesOf, type ProjectRecord, type Schema } from './schema.ts';
 import { FIRST_CATEGORY, REQUESTS } from './tally.ts';
@@ -27,12 +28,13 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
+/** A scope that has no counters in a chunk. */
+const NOTHING = new Float64Array(0);
+
 export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counter {
   const { cells } = schema;
-  const cellsOf = (level: number) => COUNTERS[level]?.cells_per_chunk ?? 0;
-  const decoded = new DecodedChunks((record, level) =>
-    runningTotals(record, rowOf, rowCount, cellsOf(level)),
-  );
+  const decoded = new DecodedChunks();
+  const groups = new Groups();
   const hostScopes = createHostScopes(schema);
   const key = Buffer.allocUnsafe(9);
 
@@ -42,6 +44,7 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
     const project = schema.projects.get(projectId);
     if (project === undefined) return out;
     const scopes = hosts === undefined ? [project.scope] : hostScopes(project, hosts);
+    const group = scopes.length > 1 ? groups.numberOf(scopes) : undefined;
     const everything = allChanges(schema);
     const plan = planChunks(clipped(edges, schema.meta.get('horizon') ?? 0, project));
     for (const { level, chunk, runs } of plan) {
@@ -52,9 +55,16 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
           if (record !== undefined) accumulate(record, runs, rowOf, points, out);
         }
       } else {
+        const cellCount = COUNTERS[level]?.cells_per_chunk ?? 0;
         const changes = () => changesOf(cells, level, chunk, key);
-        const totalsOf = decoded.chunk(level, chunk, everything, changes, read);
-        for (const scope of scopes) accumulateTotals(totalsOf(scope), cellsOf(level), runs, points, out);
+        const totalsOf = decoded.chunk(level, chunk, everything, changes, (scope): Float64Array => {
+          if (scope === group) return sumOfTotals(scopes.map(totalsOf));
+          const record = read(scope);
+          return record === undefined ? NOTHING : runningTotals(record, rowOf, rowCount, cellCount);
+        });
+        for (const scope of group === undefined ? scopes : [group]) {
+          accumulateTotals(totalsOf(scope), cellCount, runs, points, out);
+        }
       }
     }
     return out;

@@ -14,7 +14,7 @@ interface DecodedChunk {
   numbers: number;
 }
 
-/** 32 MB of eight bytes each: the last day of 4,000 hosts, or the last month of 1,700. */
+/** 32 MB of eight bytes each: for timelines the last day of 1,250 hosts, or the last month of 1,770. */
 const NUMBERS_MAX = 4_194_304;
 
 /** More than a level has chunks in a thousand years. */
@@ -23,36 +23,30 @@ const CHUNKS_MAX = 2 ** 27;
 /** What an entry takes besides its numbers, counted as such. */
 const ENTRY_NUMBERS = 16;
 
-/** A scope that has no counters in the chunk. */
-const NOTHING = new Float64Array(0);
-
 export class DecodedChunks {
-  readonly #decode: (record: Uint8Array, level: number) => Float64Array;
   readonly #numbersMax: number;
   /** In the order in which they were first asked for, so the first is the one to forget. */
   readonly #chunks = new Map<number, DecodedChunk>();
   #numbers = 0;
 
-  constructor(decode: (record: Uint8Array, level: number) => Float64Array, numbersMax = NUMBERS_MAX) {
-    this.#decode = decode;
+  constructor(numbersMax = NUMBERS_MAX) {
     this.#numbersMax = numbersMax;
   }
 
-  /** Answers a function from a scope of the chunk to its running totals, empty when there are none. */
+  /** Answers a function from a scope of the chunk to its running totals, which `make` is asked for when they are not kept. */
   chunk(
     level: number,
     chunk: number,
     allChanges: number,
     changesOf: () => number,
-    read: (scope: number) => Uint8Array | undefined,
+    make: (scope: number) => Float64Array,
   ): (scope: number) => Float64Array {
     const key = level * CHUNKS_MAX + chunk;
     const decoded = this.#current(key, allChanges, changesOf);
     return (scope) => {
       let totals = decoded.scopes.get(scope);
       if (totals === undefined) {
-        const record = read(scope);
-        totals = record === undefined ? NOTHING : this.#decode(record, level);
+        totals = make(scope);
         this.#keep(key, decoded, scope, totals);
       }
       return totals;

@@ -16,6 +16,7 @@ async function open(now: () => number) {
   return {
     folder,
     store,
+    another: () => lmdbStore(path, now),
     async reopen() {
       await store.close();
       store = lmdbStore(path, now);
