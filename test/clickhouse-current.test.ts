@@ -10,7 +10,7 @@ import { durableStoreConformance } from '../packages/server/src/store/conformanc
 import { CHDB } from './clickhouse-server.ts';
 
 /** As for the other servers. */
-const SHARE = 0.3;
+const SHARE = 0.2;
 
 describe.skipIf(!CHDB.isThere() && process.env.CI !== 'true')(`with chdb (${CHDB.needs})`, () => {
   durableStoreConformance(
@@ -34,6 +34,7 @@ describe.skipIf(!CHDB.isThere() && process.env.CI !== 'true')(`with chdb (${CHDB
       let store = clickhouseStore(options, now, connect);
       return {
         store,
+        another: () => clickhouseStore(options, now, connect),
         async reopen() {
           await store.close();
           store = clickhouseStore(options, now, connect);

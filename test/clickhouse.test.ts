@@ -4,7 +4,7 @@ import { durableStoreConformance } from '../packages/server/src/store/conformanc
 import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
 
 /** A batch takes some 50 ms here, a thousandth of that in the embedded store: fewer random cases. */
-const SHARE = 0.3;
+const SHARE = 0.2;
 
 describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
   `with clickhouse-server (${CLICKHOUSE.needs})`,
@@ -37,6 +37,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
             let store = clickhouseStore(options, now);
             return {
               store,
+              another: () => clickhouseStore(options, now),
               async reopen() {
                 await store.close();
                 store = clickhouseStore(options, now);

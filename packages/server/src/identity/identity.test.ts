@@ -296,7 +296,7 @@ describe('administration', () => {
     const admit = async () => {
       await snapshotsEnd();
       const admitted = await other.authentication.admitKey({ access }, 'here');
-      return 'reason' in admitted ? admitted.reason : admitted.name;
+      return 'reason' in admitted ? admitted.reason : admitted.user.name;
     };
     const roles = async () => {
       await snapshotsEnd();

@@ -127,7 +127,7 @@ export function storeConformance(
             known.set(version, answers);
           }
         }),
-        { numRuns: 100 },
+        { numRuns: Math.ceil(100 * share) },
       );
     });
 
@@ -498,7 +498,7 @@ export function durableStoreConformance(
             await expectSameAnswers(store, oracle, project, ids, [asked]);
           }
         }),
-        { numRuns: 60 },
+        { numRuns: Math.ceil(60 * share) },
       );
       await other.close();
       await destroy();
