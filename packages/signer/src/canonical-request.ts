@@ -14,22 +14,27 @@ export interface CanonicalParts {
 }
 
 export function canonicalRequest({ method, path, query, headers, bodyHash }: CanonicalParts): string {
+  const sorted = sortedHeaders(headers);
   return [
     method.toUpperCase(),
     canonicalPath(path),
     canonicalQuery(query),
-    canonicalHeaders(headers),
-    signedHeaders(headers),
+    headerLines(sorted),
+    headerNames(sorted),
     bodyHash,
   ].join('\n');
 }
 
 /** Each segment decoded and encoded again, so that every spelling of a path is one. Always ends in `/`. */
 export function canonicalPath(path: string): string {
-  const encoded = path
-    .split('/')
-    .map((segment) => recode(segment).encoded)
-    .join('/');
+  // Nearly all paths are of this kind.
+  const isPlain = /^[A-Za-z0-9\-_.~/]*$/.test(path);
+  const encoded = isPlain
+    ? path
+    : path
+        .split('/')
+        .map((segment) => recode(segment).encoded)
+        .join('/');
   return encoded.endsWith('/') ? encoded : `${encoded}/`;
 }
 
@@ -49,15 +54,21 @@ export function canonicalQuery(query: string): string {
 
 /** One `name:value` line for each header, the last one ended by a newline too. */
 export function canonicalHeaders(headers: Readonly<Record<string, string>>): string {
-  return sortedHeaders(headers)
+  return headerLines(sortedHeaders(headers));
+}
+
+export function signedHeaders(headers: Readonly<Record<string, string>>): string {
+  return headerNames(sortedHeaders(headers));
+}
+
+function headerLines(sorted: readonly [name: string, value: string][]): string {
+  return sorted
     .map(([name, value]) => `${name}:${name === 'host' ? withoutDefaultPort(value) : value}\n`)
     .join('');
 }
 
-export function signedHeaders(headers: Readonly<Record<string, string>>): string {
-  return sortedHeaders(headers)
-    .map(([name]) => name)
-    .join(';');
+function headerNames(sorted: readonly [name: string, value: string][]): string {
+  return sorted.map(([name]) => name).join(';');
 }
 
 interface Recoded {
@@ -69,7 +80,9 @@ interface Recoded {
 function recode(text: string): Recoded {
   // Nearly all text is of this kind, and a query may hold a thousand IDs.
   if (/^[A-Za-z0-9\-_.~]*$/.test(text)) return { encoded: text, bytes: text };
-  // So is a list with commas: nothing to decode, and each character is a byte.
+  // So is a list of IDs,
+  if (/^[A-Za-z0-9\-_.~,]*$/.test(text)) return { encoded: text.replaceAll(',', '%2C'), bytes: text };
+  // and other ASCII without a `%`: nothing to decode, and each character is a byte.
   if (/^[^%\u0080-\uffff]*$/.test(text)) return { encoded: percentEncodeAscii(text), bytes: text };
   const decoded = percentDecode(text);
   const bytes = Array.from(decoded, (byte) => String.fromCharCode(byte)).join('');

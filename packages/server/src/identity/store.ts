@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync } from 'node:fs';
 import { type Key, open } from 'lmdb';
 import { commit } from '../lmdb-commit.ts';
+import { oncePerTurn } from '../while-unchanged.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
 export interface IdentityStore {
@@ -155,7 +156,7 @@ export function openIdentityStore(path: string): IdentityStore {
         if (!meta.doesExist('mark')) meta.putSync('mark', mark);
         return meta.get('mark') === mark;
       }),
-    changes,
+    changes: oncePerTurn(changes),
     change: (action) =>
       commit(root, () => {
         meta.putSync('changes', changes() + 1);
