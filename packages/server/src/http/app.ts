@@ -173,13 +173,16 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
 /** A hook that is awaited only when it answers a promise: most requests have nothing to wait for (0012). */
 function unawaited(action: (request: FastifyRequest, reply: FastifyReply) => void | Promise<void>) {
   return (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
+    let pending: void | Promise<void>;
     try {
-      const pending = action(request, reply);
-      if (pending === undefined) done();
-      else pending.then(() => done(), done);
+      pending = action(request, reply);
     } catch (error) {
       done(error as Error);
+      return;
     }
+    // Outside of the try: what comes after this hook is not its failure.
+    if (pending === undefined) done();
+    else pending.then(() => done(), done);
   };
 }
 
