@@ -83,7 +83,7 @@ describe('every answer has a request ID', () => {
     ['what is not HTTP', 'HELLO\r\n\r\n'],
     ['a length that is none', 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n'],
     ['headers that are too long', `GET / HTTP/1.1\r\nHost: x\r\nX-Long: ${'x'.repeat(300_000)}\r\n\r\n`],
-    ['no Host header', 'GET /healthz HTTP/1.1\r\n\r\n'],
+    ['no Host header', 'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n'],
     [
       'an expectation that cannot be met',
       'GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nConnection: close\r\n\r\n',
