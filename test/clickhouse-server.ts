@@ -139,7 +139,10 @@ function replication(own: Ports, shards: Layout['shards'], zookeeperPort: number
 
 const USERS = `<yandex>
   <profiles><default/></profiles><quotas><default/></quotas>
-  <users><default>
-    <password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota>
-  </default></users>
+  <users>${['default', 'second']
+    .map(
+      (name) =>
+        `<${name}><password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></${name}>`,
+    )
+    .join('')}</users>
 </yandex>`;

@@ -39,6 +39,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       const server = new Server({ ...options, url: options.urls[0] ?? '' });
       return {
         name: options.database,
+        options,
         server,
         ledger: new Ledger(server, options),
         open: (urls = options.urls, timeout_ms = options.timeout_ms): Store =>
@@ -72,6 +73,20 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         expect(times).toBeLessThanOrEqual(1);
       }
       await proxy.stop();
+    });
+
+    test('a second user of ClickHouse is turned away, until it is the only one', async () => {
+      const { options, open } = await database();
+      const second = { ...options, user: 'second' };
+      const store = clickhouseStore(second, () => NOW);
+      await expect(store.append(batch('x', 1))).rejects.toThrow(/all processes must use the same one/);
+      // Marks of users are by the second.
+      await sleep(1_100);
+      await migrate(second);
+      expect(await store.append(batch('x', 1))).toMatchObject({ kind: 'appended' });
+      const first = open();
+      await expect(first.ping()).rejects.toThrow(/written by the ClickHouse user second/);
+      await Promise.all([store.close(), first.close()]);
     });
 
     test('a server that stands still is told of in bounded time, and goes on where it stopped', async () => {

@@ -43,7 +43,7 @@ export async function migrate(options: ClickHouseOptions, connect?: Connect): Pr
   }
   // Last, because it says that all of them are made.
   const first = openServer(options, options.urls[0] as string, options.database, connect);
-  await closing(first, () => writeVersion(first));
+  await closing(first, () => writeVersion(first, options.user));
 }
 
 async function createTables(server: Server, options: ClickHouseOptions, isFirst: boolean): Promise<void> {
@@ -88,7 +88,12 @@ async function mergeTreeSettings(server: Server): Promise<string> {
   return rows.map(({ name }) => `, ${name} = 1`).join('');
 }
 
-async function writeVersion(server: Server): Promise<void> {
+async function writeVersion(server: Server, user: string): Promise<void> {
+  await server.run(
+    `INSERT INTO ledger (key, version, value, written)
+     SELECT 'user', toUInt64(toUnixTimestamp(now())), {user:String}, now()`,
+    { user },
+  );
   if ((await readVersion(server)) === null) {
     await server.run(
       `INSERT INTO ledger (key, version, value, written)
@@ -117,11 +122,23 @@ export async function checkTables(
     await migrate(options, connect);
     version = await readVersion(first);
   }
-  if (version === SCHEMA_VERSION) return;
+  if (version === SCHEMA_VERSION) return checkUser(first, options.user);
   throw new StoreUnavailable(
     version === null
       ? `the database ${options.database} of ClickHouse has no tables: make them with 'wafstat migrate'`
       : `the tables in ClickHouse have version ${version}, but this release works with version ${SCHEMA_VERSION}`,
+  );
+}
+
+/** Writes exclude each other by user and name: with two users, two processes could both write the same version. */
+async function checkUser(first: Server, user: string): Promise<void> {
+  const [row] = await first.select<{ value: string }>(
+    `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'user'`,
+  );
+  if (row?.value === user) return;
+  throw new StoreUnavailable(
+    `the tables are written by the ClickHouse user ${row?.value}, and all processes must use the same one; ` +
+      `to change to ${user}, stop them all and run 'wafstat migrate' as that user`,
   );
 }
 
