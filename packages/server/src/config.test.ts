@@ -11,6 +11,9 @@ const ALL: SettingName[] = [
   'workers',
   'retention',
   'publicUrl',
+  'store',
+  'clickhouseUrl',
+  'clickhouseInsecureHttp',
 ];
 
 function problems(
@@ -43,6 +46,23 @@ describe('settings', () => {
       "WAFSTAT_RETENTION is 'forever', but must be a time like 180d or 36h, from 1h to 36525d",
       "--public-url is 'ftp://x', but must be an address like https://waf.example.com",
     ]);
+  });
+
+  test('of ClickHouse fit together, stay on loopback without TLS, and show no password', () => {
+    const [data, store] = ['x', 'clickhouse'];
+    expect(problems({ data, store, clickhouseUrl: 'http://127.0.0.1:8123,http://[::1]:8124' })).toEqual([]);
+    expect(problems({ data, store })).toEqual([expect.stringMatching(/needs --clickhouse-url/)]);
+    expect(problems({ data, clickhouseUrl: 'http://127.0.0.1:8123' })).toEqual([
+      '--clickhouse-url is for --store clickhouse, but the store is lmdb',
+    ]);
+    const far = { data, store, clickhouseUrl: 'https://a:8443,http://b:8123' };
+    expect(problems(far)).toEqual([
+      expect.stringMatching(/http:\/\/b:8123 sends password and counts in the clear/),
+    ]);
+    expect(problems({ ...far, clickhouseInsecureHttp: 'true' })).toEqual([]);
+    const [told = ''] = problems({ data, store, clickhouseUrl: 'http://waf:sesame@127.0.0.1:8123' });
+    expect(told).toMatch(/must not hold a user or password/);
+    expect(told).not.toContain('sesame');
   });
 
   test('plain HTTP stays on loopback unless someone says that TLS is done in front', () => {

@@ -282,12 +282,17 @@ export function readSettings<N extends SettingName, R extends SettingName>(
     } catch (error) {
       const origin =
         given(name) === undefined && env[variableOf(name)] !== undefined ? variableOf(name) : long;
-      problems.push(`${origin} is '${value}', but ${(error as Error).message}`);
+      problems.push(`${origin} is '${withoutPassword(value)}', but ${(error as Error).message}`);
     }
   }
   problems.push(...conflicts(values), ...alsoWrong);
   if (problems.length > 0) throw new SettingsError(problems);
   return values as Settings<N, R>;
+}
+
+/** What goes to a terminal or a journal. */
+function withoutPassword(value: string): string {
+  return value.replace(/\/\/[^/@]*@/g, '//***@');
 }
 
 /** `tlsCert` is WAFSTAT_TLS_CERT. */
@@ -302,6 +307,8 @@ function conflicts(values: Record<string, unknown>): string[] {
   const problems: string[] = [];
   if (store === 'clickhouse' && clickhouseUrl === undefined)
     problems.push('--store clickhouse needs --clickhouse-url (or WAFSTAT_CLICKHOUSE_URL)');
+  if (store === 'lmdb' && clickhouseUrl !== undefined)
+    problems.push('--clickhouse-url is for --store clickhouse, but the store is lmdb');
   const open = clickhouseUrl?.find((one) => one.startsWith('http:') && !isLoopback(new URL(one).hostname));
   if (open !== undefined && !clickhouseInsecureHttp) {
     problems.push(
@@ -472,17 +479,17 @@ function address(value: string): Address {
   return { host: match[1] ?? match[2] ?? '', port };
 }
 
-function url(value: string): string {
+function url(value: string, example = 'https://waf.example.com'): string {
   const parsed = URL.canParse(value) ? new URL(value) : null;
   if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.search || parsed.hash) {
-    throw new Error('must be an address like https://waf.example.com');
+    throw new Error(`must be an address like ${example}`);
   }
   return value.replace(/\/+$/, '');
 }
 
 function urls(value: string): string[] {
   return value.split(',').map((one) => {
-    const address = url(one.trim());
+    const address = url(one.trim(), 'http://127.0.0.1:8123');
     if (new URL(address).username || new URL(address).password) {
       throw new Error('must not hold a user or password: the list of processes shows it to all');
     }

@@ -21,7 +21,7 @@ export const copyCommand = command({
         let copied = 0;
         await copyProject(from, to, project, (events) => {
           copied += events;
-          if (io.stderr.isTTY) io.stderr.write(`\r${copied} events`);
+          if (io.stderr.isTTY) io.stderr.write(`\r${copied} counts`);
         });
         if (io.stderr.isTTY) io.stderr.write('\r');
         const now = io.now();
@@ -33,10 +33,15 @@ export const copyCommand = command({
             'the two stores do not answer the same: was something counted meanwhile, or was there something before?',
           );
         }
-        printLine(io.stdout, `copied ${copied} events; both stores answer the same`);
+        const { requests, attacks } = await to.series({ project, edges: [range.from, range.to] });
+        printLine(
+          io.stdout,
+          `copied: both stores answer the same, ${requests[0]} requests and ${attacks[0]} attacks in all`,
+        );
         return 0;
       } catch (error) {
-        throw error instanceof CopyConflict ? new UserError(error.message) : error;
+        if (!(error instanceof CopyConflict)) throw error;
+        throw new UserError(`nothing was copied: ${error.message}. A copy must not be added to them`);
       } finally {
         await clickhouse.close();
       }

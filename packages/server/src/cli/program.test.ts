@@ -39,7 +39,7 @@ test('a command that is loaded alone says the same of itself as among all', asyn
 test('what is no command is told so, with those that there are', async () => {
   for (const word of ['ingst', 'constructor', '--data']) {
     const { status, err } = await run(word);
-    expect(status).toBe(1);
+    expect(status).toBe(2);
     expect(err).toContain(word);
   }
   expect((await run('ingst')).err).toContain('Did you mean ingest?');

@@ -113,7 +113,7 @@ function optionKey(name: SettingName): string {
 
 function explain(error: unknown, { stderr }: Io): number {
   // Commander has printed its own; help and version come this way too, with status 0.
-  if (error instanceof CommanderError) return error.exitCode;
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   if (error instanceof SettingsError) {
     for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
     return 2;

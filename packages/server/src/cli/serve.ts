@@ -6,7 +6,7 @@ import { type Origin, type SettingName, type Settings, SettingsError } from '../
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import { retainFor } from '../store/retention.ts';
-import type { Store } from '../store/store.ts';
+import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
 import { FOLDER_REQUIRED, isInitialised, withInstallation, withStore } from './data-folder.ts';
 import { firstCheck, IDENTITY_SETTINGS, identityProblems, remoteIdentity } from './identity-elsewhere.ts';
@@ -90,8 +90,9 @@ function needed(data: string | undefined): string {
 
 /** Until it is told to stop. */
 async function serve(served: Served, settings: ServeSettings, io: Io, warning: string | null = null) {
+  const trouble = await storeTrouble(served.store);
   const server = await startServer(served, settings, io);
-  if (warning !== null) server.log.warn(warning);
+  for (const sentence of [warning, trouble]) if (sentence !== null) server.log.warn(sentence);
   const retention = retainFor(served.store, settings.retention, io.now, server.log);
   if (cluster.worker) cluster.worker.send({ address: server.address });
   else printListening(io, server.address);
@@ -100,6 +101,17 @@ async function serve(served: Served, settings: ServeSettings, io: Io, warning: s
   await server.close();
   if (served.identity.kind === 'remote') await served.identity.close();
   return 0;
+}
+
+/** One that is away may come back, and is waited for; one that turns us away is for somebody to put right first. */
+async function storeTrouble(store: Store): Promise<string | null> {
+  try {
+    await store.ping();
+    return null;
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured) throw error;
+    return `${error.message}; it is tried again`;
+  }
 }
 
 /** Answers when the server is ready to be called. */

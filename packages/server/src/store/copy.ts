@@ -1,12 +1,12 @@
 /** Takes a project from one store to another, and holds the two against each other. */
 import { isDeepStrictEqual } from 'node:util';
-import { NO_SOURCE, type Source, type Store } from './store.ts';
+import { NO_SOURCE, type Store } from './store.ts';
 
 const DAY_MS = 86_400_000;
 /** Moments that no grid has, so that exact milliseconds are compared too. */
 const ODD_MS = 12_345_678;
 
-/** The other store has something else under the same name. */
+/** The other store has something of its own, which a copy would be added to. Nothing was changed. */
 export class CopyConflict extends Error {}
 
 /**
@@ -19,6 +19,7 @@ export async function copyProject(
   project: string,
   progress: (events: number) => void = () => {},
 ): Promise<void> {
+  await checkDestination(from, to, project);
   for (const { id, hostname, created } of await from.hosts(project)) {
     const added = await to.addHost({ project, hostname, id, created, limit: Number.MAX_SAFE_INTEGER });
     if (!('host' in added) || added.host.id !== id || added.host.hostname !== hostname) {
@@ -39,6 +40,34 @@ export async function copyProject(
   }
 }
 
+/** Only what an earlier copy has brought may be there: then it goes on where that ended. */
+async function checkDestination(from: Store, to: Store, project: string): Promise<void> {
+  const [hosts, sources] = [await from.hosts(project), await from.sources(project)];
+  const isCopied = (known: readonly object[], one: object) =>
+    known.some((other) => isDeepStrictEqual(other, one));
+  const foreign = [
+    ...(await to.hosts(project))
+      .filter((host) => !isCopied(hosts, host))
+      .map(({ hostname }) => `the host ${hostname}`),
+    ...(await to.sources(project))
+      .filter((source) => !isCopied(sources, source))
+      .map(({ name }) => `the source ${name}`),
+  ];
+  if (foreign.length > 0) {
+    throw new CopyConflict(
+      `the other store knows ${foreign[0]} of the project otherwise, so its numbers are its own`,
+    );
+  }
+  if ((await to.sources(project)).length > 0 && !(await hasBegun(to, project))) {
+    throw new CopyConflict('the other store has numbers of the project that no copy has brought');
+  }
+}
+
+async function hasBegun(to: Store, project: string): Promise<boolean> {
+  for await (const batches of to.batches(project, NO_SOURCE.name)) if (batches.length > 0) return true;
+  return false;
+}
+
 /** Sentences about what the two answer differently; none when they are the same. */
 export async function differences(
   one: Store,
@@ -51,7 +80,7 @@ export async function differences(
     if (!isDeepStrictEqual(await ask(one), await ask(other))) found.push(`${what} are not the same`);
   };
   await compare('the hosts', (store) => store.hosts(project));
-  await compare('the sources', async (store) => (await store.sources(project)).map(sortedDrops));
+  await compare('the sources', (store) => store.sources(project));
   const edges: number[] = [];
   for (let edge = range.from; edge < range.to; edge += DAY_MS + ODD_MS) edges.push(edge);
   edges.push(range.to);
@@ -62,9 +91,4 @@ export async function differences(
     await compare(`the categories ${of}`, (store) => store.totals({ project, hosts, ...range }));
   }
   return found;
-}
-
-/** Their order is that of their first coming. */
-function sortedDrops(source: Source): Source {
-  return { ...source, dropped: Object.fromEntries(Object.entries(source.dropped).sort()) };
 }

@@ -210,6 +210,9 @@ export class StoreUnavailable extends Error {
   }
 }
 
+/** It never will, until somebody changes the settings. */
+export class StoreMisconfigured extends StoreUnavailable {}
+
 /** What a batch of this source adds to what is known of it. Shared by the stores, so that all tell the same. */
 export function tallySource(known: Source, batch: Batch, counted: readonly Event[]): Source {
   const tallied: Source = { ...known, format: batch.source.format, dropped: { ...known.dropped } };

@@ -1,6 +1,6 @@
 /** The tables, and how they are made. docs/storage.md describes them in prose. */
 import type { ClickHouseClient } from '@clickhouse/client';
-import { StoreUnavailable } from '../store.ts';
+import { StoreMisconfigured } from '../store.ts';
 import { Server, type ServerOptions } from './server.ts';
 
 export interface ClickHouseOptions extends Omit<ServerOptions, 'url'> {
@@ -123,7 +123,7 @@ export async function checkTables(
     version = await readVersion(first);
   }
   if (version === SCHEMA_VERSION) return checkUser(first, options.user);
-  throw new StoreUnavailable(
+  throw new StoreMisconfigured(
     version === null
       ? `the database ${options.database} of ClickHouse has no tables: make them with 'wafstat migrate'`
       : `the tables in ClickHouse have version ${version}, but this release works with version ${SCHEMA_VERSION}`,
@@ -136,7 +136,7 @@ async function checkUser(first: Server, user: string): Promise<void> {
     `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'user'`,
   );
   if (row?.value === user) return;
-  throw new StoreUnavailable(
+  throw new StoreMisconfigured(
     `the tables are written by the ClickHouse user ${row?.value}, and all processes must use the same one; ` +
       `to change to ${user}, stop them all and run 'wafstat migrate' as that user`,
   );

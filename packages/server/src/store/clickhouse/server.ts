@@ -5,7 +5,7 @@ import {
   type ClickHouseSettings,
   createClient,
 } from '@clickhouse/client';
-import { StoreUnavailable } from '../store.ts';
+import { StoreMisconfigured, StoreUnavailable } from '../store.ts';
 import { renderLiterals, type Values } from './literals.ts';
 
 export interface ServerOptions {
@@ -25,6 +25,8 @@ export class Refused extends StoreUnavailable {}
 
 /** The exception's number in ClickHouse. */
 const QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING = 216;
+/** No such user, a wrong password, a missing one, no right to it: in the words of old and of new releases. */
+const NOT_ALLOWED = new Set([192, 193, 194, 195, 497, 516]);
 /** From this release on, values can be bound over HTTP. Older ones get them as literals. */
 const BINDS_VALUES_SINCE = 21;
 /** A query is two statements. With the client's ten, five slow ones would keep commits and health checks waiting. */
@@ -179,11 +181,14 @@ export class Server {
     } catch (error) {
       const message = limit.aborted
         ? `no answer within ${timeout_ms / 1_000} s`
-        : error instanceof Error
-          ? error.message
-          : String(error);
+        : (error instanceof Error ? error.message : String(error)).trim();
       const code = codeOf(error, message);
       if (code === QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING) throw new AlreadyRunning(message);
+      if (code !== null && NOT_ALLOWED.has(code)) {
+        throw new StoreMisconfigured(`ClickHouse at ${this.url} does not let us in: ${message}`, {
+          cause: error,
+        });
+      }
       if (code !== null) throw new Refused(`ClickHouse at ${this.url} refused: ${message}`, { cause: error });
       throw new StoreUnavailable(`ClickHouse at ${this.url} does not answer: ${message}`, { cause: error });
     }
