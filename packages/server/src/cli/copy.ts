@@ -10,9 +10,9 @@ export const copyCommand = command({
   about:
     'copy a project from the embedded store to ClickHouse or back, with all that is remembered of its logs, and check ' +
     'that both answer the same; count nothing meanwhile',
-  settings: ['data', 'project', 'copyTo', 'retention', ...STORE_SETTINGS.filter((name) => name !== 'store')],
+  settings: ['data', 'project', 'copyTo', ...STORE_SETTINGS.filter((name) => name !== 'store')],
   required: ['data', 'project', 'copyTo', 'clickhouseUrl'],
-  run: ({ data, project: name, copyTo, retention, ...settings }, _operands, io) =>
+  run: ({ data, project: name, copyTo, ...settings }, _operands, io) =>
     withInstallation(data, io, { store: 'lmdb' }, async ({ identity, store: embedded }) => {
       const { id: project } = identity.administration.project(name);
       const clickhouse = await openStore({ ...settings, store: 'clickhouse' }, '', io.now);
@@ -25,7 +25,9 @@ export const copyCommand = command({
         });
         if (io.stderr.isTTY) io.stderr.write('\r');
         const now = io.now();
-        const range = { from: now - retention, to: now + 2 * DAY_MS };
+        // All that was ever counted: what is too old by now is in neither.
+        const firsts = (await from.sources(project)).flatMap(({ first_seen }) => first_seen ?? []);
+        const range = { from: firsts.reduce((a, b) => Math.min(a, b), now), to: now + 2 * DAY_MS };
         const found = await differences(from, to, project, range);
         for (const one of found) printLine(io.stderr, `wafstat: ${one}`);
         if (found.length > 0) {
