@@ -32,18 +32,26 @@ export class WhileUnchanged<V> {
 }
 
 /**
- * Reads once for all that is asked in one turn of the event loop. LMDB shows one turn one state anyway; to look it up
- * takes 2 us, and a signed request asks for it three times.
+ * Read once for all that is asked in one turn of the event loop. LMDB shows one turn one state anyway, but to look it up
+ * takes 2 us, and a signed request asks for it three times. Who has changed it in this process says so by `forget`.
  */
-export function oncePerTurn<V>(read: () => V): () => V {
-  let known: { value: V } | null = null;
-  return () => {
-    if (known === null) {
-      known = { value: read() };
-      setImmediate(() => {
-        known = null;
-      });
+export class OncePerTurn<V> {
+  readonly #read: () => V;
+  #known: V | undefined;
+
+  constructor(read: () => V) {
+    this.#read = read;
+  }
+
+  get(): V {
+    if (this.#known === undefined) {
+      this.#known = this.#read();
+      setImmediate(() => this.forget());
     }
-    return known.value;
-  };
+    return this.#known;
+  }
+
+  forget(): void {
+    this.#known = undefined;
+  }
 }

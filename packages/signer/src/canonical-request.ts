@@ -15,14 +15,8 @@ export interface CanonicalParts {
 
 export function canonicalRequest({ method, path, query, headers, bodyHash }: CanonicalParts): string {
   const sorted = sortedHeaders(headers);
-  return [
-    method.toUpperCase(),
-    canonicalPath(path),
-    canonicalQuery(query),
-    headerLines(sorted),
-    headerNames(sorted),
-    bodyHash,
-  ].join('\n');
+  const target = `${method.toUpperCase()}\n${canonicalPath(path)}\n${canonicalQuery(query)}`;
+  return `${target}\n${headerLines(sorted)}\n${headerNames(sorted)}\n${bodyHash}`;
 }
 
 /** Each segment decoded and encoded again, so that every spelling of a path is one. Always ends in `/`. */
@@ -43,13 +37,12 @@ export function canonicalPath(path: string): string {
  * a verifier that also takes it for a space replaces it by `%20` before it calls this.
  */
 export function canonicalQuery(query: string): string {
-  return query
-    .split('&')
-    .filter((pair) => pair !== '')
-    .map(recodePair)
-    .sort((a, b) => compare(a.name.bytes, b.name.bytes) || compare(a.value.bytes, b.value.bytes))
-    .map(({ name, value }) => `${name.encoded}=${value.encoded}`)
-    .join('&');
+  const pairs: Pair[] = [];
+  for (const pair of query.split('&')) if (pair !== '') pairs.push(recodePair(pair));
+  pairs.sort(comparePairs);
+  let text = '';
+  for (const { name, value } of pairs) text += `${text === '' ? '' : '&'}${name.encoded}=${value.encoded}`;
+  return text;
 }
 
 /** One `name:value` line for each header, the last one ended by a newline too. */
@@ -62,9 +55,10 @@ export function signedHeaders(headers: Readonly<Record<string, string>>): string
 }
 
 function headerLines(sorted: readonly [name: string, value: string][]): string {
-  return sorted
-    .map(([name, value]) => `${name}:${name === 'host' ? withoutDefaultPort(value) : value}\n`)
-    .join('');
+  let lines = '';
+  for (const [name, value] of sorted)
+    lines += `${name}:${name === 'host' ? withoutDefaultPort(value) : value}\n`;
+  return lines;
 }
 
 function headerNames(sorted: readonly [name: string, value: string][]): string {
@@ -89,11 +83,20 @@ function recode(text: string): Recoded {
   return { encoded: percentEncode(decoded), bytes };
 }
 
-function recodePair(pair: string): { name: Recoded; value: Recoded } {
+interface Pair {
+  name: Recoded;
+  value: Recoded;
+}
+
+function recodePair(pair: string): Pair {
   const equals = pair.indexOf('=');
   return equals < 0
     ? { name: recode(pair), value: recode('') }
     : { name: recode(pair.slice(0, equals)), value: recode(pair.slice(equals + 1)) };
+}
+
+function comparePairs(a: Pair, b: Pair): number {
+  return compare(a.name.bytes, b.name.bytes) || compare(a.value.bytes, b.value.bytes);
 }
 
 function compare(a: string, b: string): number {

@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ApiError } from '../errors.ts';
 import { parseJson, text } from '../http/login.ts';
-import { parseTimelineQuery, type RawQuery } from '../http/query.ts';
+import { parseTimelineQuery, queryOf } from '../http/query.ts';
 import type { Route } from '../http/route.ts';
 import { normalHostname } from '../ingest/hostname.ts';
 import type { Store } from '../store/store.ts';
@@ -31,7 +31,7 @@ export function hostRoutes(store: Store): Route[] {
        */
       async handler(request) {
         const { project_id: project } = request.params as { project_id: string };
-        const query = request.query as RawQuery;
+        const query = queryOf(request);
         const { from, to, hosts: wanted } = parseTimelineQuery(query, 0);
         const edges = equalParts(from, to, parsePoints(query.points));
         const hosts = (await store.hosts(project)).filter(({ id }) => wanted?.includes(id) ?? true);

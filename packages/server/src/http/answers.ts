@@ -5,16 +5,20 @@
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Soon, whenKnown } from '../soon.ts';
 import type { Store } from '../store/store.ts';
-import type { RawQuery } from './query.ts';
 import { ReplyBuffers } from './reply-buffers.ts';
+import { sendBytes } from './send-bytes.ts';
 import type { Allocate } from './timeline-json.ts';
 
 interface Answer {
   from: number;
   to: number;
-  /** Empty when there is none. */
-  version: string;
+  version: string | null;
+  /** Of the version. */
+  etag: string | undefined;
+  /** The headers that tell of it. */
+  marks: readonly string[];
   bytes: Buffer;
   /** What has been packed of it, by coding; null when the bytes are good for one reply only. */
   packed: Map<Coding, Buffer> | null;
@@ -28,6 +32,8 @@ const ANSWER_BYTES = 1_024;
 const ASKED_CHARACTERS_MAX = 4_194_304;
 /** Less than this fits into one packet of the network either way. */
 const PACKED_BYTES_MIN = 1_400;
+
+const JSON_TYPE = ['Content-Type', 'application/json; charset=utf-8'];
 
 /** A window of 128 KB: the default of 4 MB costs memory for each answer, and gains nothing. */
 const BROTLI = { [constants.BROTLI_PARAM_QUALITY]: 3, [constants.BROTLI_PARAM_LGWIN]: 17 };
@@ -43,56 +49,68 @@ type Coding = keyof typeof CODINGS;
 interface Question {
   from: number;
   to: number;
+  /** Whether the address will ask for the same tomorrow. */
+  lasting: boolean;
   make(allocate: Allocate): Promise<Buffer>;
 }
 
-export type SendAnswer = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  parse: () => Question,
-) => Promise<FastifyReply>;
+export type SendAnswer = (request: FastifyRequest, reply: FastifyReply, parse: () => Question) => Soon<void>;
 
 export function createAnswers(store: Store): SendAnswer {
   const kept = new KeptAnswers();
   const buffers = new ReplyBuffers();
 
-  async function answerTo(
-    request: FastifyRequest,
-    parse: () => Question,
-    allocate: Allocate,
-  ): Promise<Answer> {
-    const { url } = request;
-    const afresh = request.headers['cache-control'] === 'no-cache';
-    const known = afresh ? undefined : kept.get(url);
-    if (known !== undefined && known.version === (await store.version(known))) return known;
-    const { from, to, make } = parse();
-    // Asked for before the counts: should they change in between, the answer only passes for older than it is.
-    const version = await store.version({ from, to });
-    const answer = { from, to, version: version ?? '', bytes: await make(allocate), packed: null };
-    // What an address asks for is always the same, unless it says `recent`.
-    const lasting = version !== null && (request.query as RawQuery).recent === undefined;
-    return lasting && !afresh ? kept.offer(url, answer) : answer;
+  function keptAnswer(url: string): Soon<Answer | undefined> {
+    const known = kept.get(url);
+    if (known === undefined) return undefined;
+    return whenKnown(store.version(known), (version) => (version === known.version ? known : undefined));
   }
 
-  return async (request, reply, parse) => {
-    const coding = acceptedCoding(request.headers['accept-encoding']);
-    // What is still to be packed must stay as it is, even when the connection is closed meanwhile.
-    const allocate: Allocate = (bytes) =>
-      coding === undefined ? buffers.take(bytes, reply.raw) : Buffer.allocUnsafe(bytes);
-    const answer = await answerTo(request, parse, allocate);
-    reply.header('Vary', 'Accept-Encoding');
-    if (answer.version !== '') {
-      const etag = `W/"${answer.version}"`;
-      // To be asked about each time, and by no one else: the answer is for who may read the project.
-      reply.header('ETag', etag).header('Cache-Control', 'private, no-cache');
-      if (request.headers['if-none-match']?.includes(etag)) return reply.code(304).send();
-    }
-    reply.type('application/json; charset=utf-8');
-    if (coding === undefined || answer.bytes.length < PACKED_BYTES_MIN) return reply.send(answer.bytes);
-    const packed = answer.packed?.get(coding) ?? (await CODINGS[coding](answer.bytes));
-    answer.packed?.set(coding, packed);
-    return reply.header('Content-Encoding', coding).send(packed);
+  async function newAnswer(url: string | null, question: Question, allocate: Allocate): Promise<Answer> {
+    const { from, to, lasting, make } = question;
+    // Asked for before the counts: should they change in between, the answer only passes for older than it is.
+    const version = await store.version(question);
+    const etag = version === null ? undefined : `W/"${version}"`;
+    const bytes = await make(allocate);
+    const answer = { from, to, version, etag, marks: marksOf(etag), bytes, packed: null };
+    return url !== null && lasting && version !== null ? kept.offer(url, answer) : answer;
+  }
+
+  return (request, reply, parse) => {
+    const { headers } = request;
+    const coding = acceptedCoding(headers['accept-encoding']);
+    const url = headers['cache-control'] === 'no-cache' ? null : request.url;
+    return whenKnown(url === null ? undefined : keptAnswer(url), (known) => {
+      if (known !== undefined) return send(reply, known, coding, headers['if-none-match']);
+      // What is still to be packed must stay as it is, even when the connection is closed meanwhile.
+      const allocate: Allocate = (bytes) =>
+        coding === undefined ? buffers.take(bytes, reply.raw) : Buffer.allocUnsafe(bytes);
+      const made = newAnswer(url, parse(), allocate);
+      return made.then((answer) => send(reply, answer, coding, headers['if-none-match']));
+    });
   };
+}
+
+function send(
+  reply: FastifyReply,
+  answer: Answer,
+  coding: Coding | undefined,
+  known: string | undefined,
+): Soon<void> {
+  const { etag, marks, bytes, packed } = answer;
+  if (etag !== undefined && known?.includes(etag)) return sendBytes(reply, 304, marks);
+  if (coding === undefined || bytes.length < PACKED_BYTES_MIN)
+    return sendBytes(reply, 200, [...marks, ...JSON_TYPE], bytes);
+  return whenKnown(packed?.get(coding) ?? CODINGS[coding](bytes), (short) => {
+    packed?.set(coding, short);
+    sendBytes(reply, 200, [...marks, ...JSON_TYPE, 'Content-Encoding', coding], short);
+  });
+}
+
+/** To be asked about each time, and by no one else: the answer is for who may read the project. */
+function marksOf(etag: string | undefined): string[] {
+  const vary = ['Vary', 'Accept-Encoding'];
+  return etag === undefined ? vary : [...vary, 'ETag', etag, 'Cache-Control', 'private, no-cache'];
 }
 
 /** Answers to what was asked for more than once: most ranges end now, and nobody asks for them again. */

@@ -39,6 +39,7 @@ const HEADER_BYTES_MAX = 262_144;
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Longer than the idle time of common load balancers (60 s), so that it is they who close first. */
 const KEEP_ALIVE_MS = 75_000;
+const NOT_PARSED = Object.freeze({});
 
 export interface AppOptions {
   store: Store;
@@ -67,6 +68,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     // One line for each answer is written below, instead of Fastify's two.
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: nextRequestId,
+    // Our own lines name the request themselves. A logger for each request takes longer than to check its token (0012).
+    childLoggerFactory: (logger) => logger,
     // The larger of the two limits; which of them holds depends on how the caller authenticates.
     bodyLimit: Math.max(options.body_bytes_max, SIGNED_BODY_BYTES_MAX),
     trustProxy: options.trust_proxy ?? false,
@@ -75,7 +78,12 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // A path segment may be as long as a request; whether it is an ID is for the route to say.
-    routerOptions: { maxParamLength: HEADER_BYTES_MAX, ignoreTrailingSlash: true },
+    routerOptions: {
+      maxParamLength: HEADER_BYTES_MAX,
+      ignoreTrailingSlash: true,
+      // Routes parse it when they need it (`queryOf`).
+      querystringParser: () => NOT_PARSED,
+    },
     frameworkErrors: sendFailure,
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, nextRequestId()),
   };
@@ -106,43 +114,34 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);
   app.decorateRequest('claim', null);
-  let stopping = false;
+  app.decorate('stopping', false);
   app.addHook('preClose', async () => {
-    stopping = true;
+    app.stopping = true;
   });
-  app.addHook('onSend', (_request, reply, payload, done) => {
-    if (stopping) reply.header('Connection', 'close');
+  // For all replies but those of sendBytes, which come by no hook.
+  app.addHook('onSend', (request, reply, payload, done) => {
+    reply.header('X-Request-Id', request.id);
+    if (app.stopping) reply.header('Connection', 'close');
     done(null, payload);
   });
-  app.addHook(
-    'onRequest',
-    unawaited((request, reply) => {
-      reply.header('X-Request-Id', request.id);
-      // Ours to refuse, because Node would do it without a body or a request ID.
-      if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
-        throw new ApiError('WAF.1001', 'the request has no Host header');
-      }
-    }),
-  );
   app.server.on('checkExpectation', (request, response) => {
     request.resume();
     const body = failureBody(new ApiError('WAF.1001', 'Expect must be 100-continue'), false);
     const headers = { 'Content-Type': 'application/json; charset=utf-8', 'X-Request-Id': nextRequestId() };
     response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
   });
-  app.addHook('onRequest', unawaited(authenticate.onHeaders));
+  app.addHook(
+    'onRequest',
+    unawaited((request) => {
+      // Ours to refuse, because Node would do it without a body or a request ID.
+      if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
+        throw new ApiError('WAF.1001', 'the request has no Host header');
+      }
+      return authenticate.onHeaders(request);
+    }),
+  );
   app.addHook('preHandler', unawaited(authenticate.onBody));
-  app.addHook('onResponse', (request, reply, done) => {
-    const { method, url, caller } = request;
-    request.log.info({
-      method,
-      path: url.split('?', 1)[0],
-      status: reply.statusCode,
-      ms: Math.round(reply.elapsedTime * 1_000) / 1_000,
-      user: caller?.user.name,
-    });
-    done();
-  });
+  if (['trace', 'debug', 'info'].includes(app.log.level)) app.addHook('onResponse', logAnswer);
   app.setErrorHandler(sendFailure);
   app.setNotFoundHandler((request) => {
     throw new ApiError('WAF.4000', `there is no path ${request.url.split('?', 1)[0]?.slice(0, 200)}`);
@@ -184,6 +183,19 @@ function unawaited(action: (request: FastifyRequest, reply: FastifyReply) => voi
     if (pending === undefined) done();
     else pending.then(() => done(), done);
   };
+}
+
+function logAnswer(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  const { id, method, url, caller } = request;
+  request.log.info({
+    reqId: id,
+    method,
+    path: url.split('?', 1)[0],
+    status: reply.statusCode,
+    ms: Math.round(reply.elapsedTime * 1_000) / 1_000,
+    user: caller?.user.name,
+  });
+  done();
 }
 
 /** What is not HTTP, or too long to be parsed, never becomes a request; it gets an answer all the same. */

@@ -7,17 +7,19 @@ import {
   type Caller,
   isForSystem,
   type SignatureRefusal,
-  type Soon,
   type TokenRefusal,
 } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 import { type Claim, parseClaim } from '../identity/signature.ts';
+import { type Soon, whenKnown } from '../soon.ts';
 import { checkProjectId } from './query.ts';
 import type { RateLimit } from './rate-limit.ts';
 import { callerOf } from './route.ts';
 
 /** The interface specification's limit for signed requests; larger bodies come with a token. */
 export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
+
+const NO_BODY = Buffer.alloc(0);
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -60,39 +62,39 @@ export function createAuthenticate(
         token_body_bytes_max,
       );
       if (allow === undefined) return;
-      if (withSecret || signed) return onKey(request, signed, allow);
       // Kept for the log even if the request goes no further.
-      const caller = bySession(request, session)
-        ? sessionCaller(authentication, request)
-        : tokenCaller(authentication, request);
-      return then(caller, (known) => {
+      return whenKnown(callerOfHeaders(request, signed, withSecret, session), (known) => {
         request.caller = known;
-        return authorize(request, allow);
+        return signed ? undefined : authorize(request, allow);
       });
     },
     onBody(request): Soon<void> {
-      const { allow } = request.routeOptions.config;
-      const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+      const { claim } = request;
+      const body = Buffer.isBuffer(request.body) ? request.body : NO_BODY;
       // Once more, for bodies that did not say how long they are.
-      checkBodyLength(body.length, request.claim !== null, token_body_bytes_max);
-      if (request.claim === null || allow === undefined) return;
-      const checked = authentication.checkSignature(requestLine(request), request.claim, body, request.ip);
-      return then(checked, (refusal) => {
+      checkBodyLength(body.length, claim !== null, token_body_bytes_max);
+      if (claim === null) return;
+      const { allow } = request.routeOptions.config;
+      if (allow === undefined) return;
+      const checked = authentication.checkSignature(requestLine(request), claim, body, request.ip);
+      return whenKnown(checked, (refusal) => {
         if (refusal !== null) throw signatureError(refusal);
         return authorize(request, allow);
       });
     },
   };
 
-  async function onKey(
+  function callerOfHeaders(
     request: FastifyRequest,
     signed: boolean,
-    allow: Role | 'anyone known',
-  ): Promise<void> {
-    request.caller = signed
-      ? await signedCaller(authentication, request, now)
-      : await secretCaller(authentication, request);
-    if (!signed) await authorize(request, allow);
+    withSecret: boolean,
+    session: 'too' | 'only' | undefined,
+  ): Soon<Caller> {
+    if (signed) return signedCaller(authentication, request, now);
+    if (withSecret) return secretCaller(authentication, request);
+    return bySession(request, session)
+      ? sessionCaller(authentication, request)
+      : tokenCaller(authentication, request);
   }
 
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
@@ -121,12 +123,7 @@ function checkRole(
     }
   }
   const roles = authentication.rolesInProject(caller, project_id);
-  return then(roles, (held) => demandRole(held, role));
-}
-
-/** Awaited only where there is something to wait for: who is asked in this process answers at once. */
-function then<T, U>(answer: Soon<T>, action: (value: T) => Soon<U>): Soon<U> {
-  return answer instanceof Promise ? answer.then(action) : action(answer);
+  return whenKnown(roles, (held) => demandRole(held, role));
 }
 
 function demandRole(roles: readonly Role[], role: Role): void {
@@ -145,8 +142,7 @@ function tokenCaller(authentication: Authenticator, request: FastifyRequest): So
     );
   }
   // Node joins a repeated header of this kind with a comma, so it is always one string.
-  const check = authentication.checkToken(String(token));
-  return check instanceof Promise ? check.then(accepted) : accepted(check);
+  return whenKnown(authentication.checkToken(String(token)), accepted);
 }
 
 function accepted(check: Caller | TokenRefusal): Caller {
@@ -154,17 +150,18 @@ function accepted(check: Caller | TokenRefusal): Caller {
   return check;
 }
 
-async function signedCaller(
+function signedCaller(
   authentication: Authenticator,
   request: FastifyRequest,
   now: () => number,
-): Promise<Caller> {
+): Soon<Caller> {
   const parsed = parseClaim(requestLine(request), now());
   if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
-  const caller = await authentication.admitKey(parsed.claim, request.ip);
-  if ('reason' in caller) throw signatureError(caller);
-  request.claim = parsed.claim;
-  return caller;
+  return whenKnown(authentication.admitKey(parsed.claim, request.ip), (caller) => {
+    if ('reason' in caller) throw signatureError(caller);
+    request.claim = parsed.claim;
+    return caller;
+  });
 }
 
 async function secretCaller(authentication: Authenticator, request: FastifyRequest): Promise<Caller> {

@@ -9,6 +9,7 @@ import { noContent, underIdentity } from './identity-routes.ts';
 import { CREDENTIAL_ANSWER, CREDENTIAL_REQUEST, CREDENTIALS_ANSWER } from './identity-schemas.ts';
 import { credentialBody } from './keystone.ts';
 import { at, malformed, parseJson, text } from './login.ts';
+import { queryOf } from './query.ts';
 import { callerOf, type Route } from './route.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
@@ -47,9 +48,11 @@ export function credentialRoutes({ administration }: Identity): Route[] {
         response: { 200: CREDENTIALS_ANSWER },
       },
       async handler(request) {
-        const { user_id } = request.query as { user_id?: string };
+        const { user_id } = queryOf(request);
         const owner =
-          user_id === undefined ? callerOf(request).user : manageable(administration, request, user_id);
+          user_id === undefined
+            ? callerOf(request).user
+            : manageable(administration, request, String(user_id));
         return { credentials: administration.keysOf(owner.id).map(credentialBody) };
       },
     },

@@ -8,6 +8,7 @@ import { isForSystem } from '../identity/authenticator.ts';
 import type { Identity } from '../identity/identity.ts';
 import { underIdentity } from './identity-routes.ts';
 import { domainBody, ec2CredentialBody, projectBody, roleAssignmentBody, userBody } from './keystone.ts';
+import { queryOf } from './query.ts';
 import { callerOf, type Route } from './route.ts';
 
 export function directoryRoutes({ directory }: Identity): Route[] {
@@ -82,7 +83,7 @@ function roleAssignments(directory: Identity['directory']): Route {
     },
     async handler(request) {
       demandSystemScope(request);
-      const query = request.query as Record<string, unknown>;
+      const query = queryOf(request);
       const user = directory.user(String(query['user.id']));
       const project = directory.project(String(query['scope.project.id']));
       const roles = user && project ? directory.roles(user, project) : [];

@@ -13,6 +13,7 @@ import { CONSOLE_ONLY } from './authenticate.ts';
 import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './identity-schemas.ts';
 import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
 import { parseLogin } from './login.ts';
+import { queryOf } from './query.ts';
 import { callerOf, type Route } from './route.ts';
 
 /** Each password check costs 19 MB and some 20 ms of a core; more at once would only queue, and hurt the queries. */
@@ -25,7 +26,7 @@ export function identityRoutes(
   let logins = 0;
   const baseOf = (request: FastifyRequest) => public_url ?? `${request.protocol}://${request.host}`;
   const catalogFor = (request: FastifyRequest) =>
-    'nocatalog' in (request.query as object) ? null : catalogEntries(baseOf(request), region);
+    'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(request), region);
   const list = (name: string, items: object[], request: FastifyRequest) => ({
     [name]: items,
     links: { self: `${baseOf(request)}${request.url}`, previous: null, next: null },
@@ -129,7 +130,7 @@ export function identityRoutes(
           response: { 200: LIST_OF('projects') },
         },
         async handler(request) {
-          const { name, domain_id } = request.query as { name?: string; domain_id?: string };
+          const { name, domain_id } = queryOf(request);
           const projects = administration
             .projectsOf(callerOf(request).user)
             .filter((project) => name === undefined || project.name === name)

@@ -10,7 +10,7 @@ import type { Counted, Line, Pipeline } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
 import { Gate } from './gate.ts';
 import { INGEST_PARAMETERS } from './ingest-schemas.ts';
-import { parseIngestQuery, type RawQuery } from './query.ts';
+import { parseIngestQuery, queryOf } from './query.ts';
 import { Recent } from './recent.ts';
 import type { Route } from './route.ts';
 import { PROJECT_PATH, withErrors } from './schemas.ts';
@@ -89,7 +89,7 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
       },
       async handler(request) {
         const { project_id: project } = request.params as { project_id: string };
-        const { source, format, host, offset_minutes, hosts } = parseIngestQuery(request.query as RawQuery);
+        const { source, format, host, offset_minutes, hosts } = parseIngestQuery(queryOf(request));
         const id = idempotencyKey(request);
         const pipeline = pipelines[hosts];
         return counting.through(weightOf(request), async () => {

@@ -1,6 +1,6 @@
 /** What a project has: the hosts whose IDs the queries take, and the log sources that report to it. */
 import type { Store } from '../store/store.ts';
-import { parseHostListQuery, type RawQuery } from './query.ts';
+import { parseHostListQuery, queryOf } from './query.ts';
 import type { Route } from './route.ts';
 import { PROJECT_PATH, withErrors } from './schemas.ts';
 
@@ -58,7 +58,7 @@ export function inventoryRoutes(store: Store): Route[] {
         }),
       },
       async handler(request) {
-        const { offset, limit, hostname } = parseHostListQuery(request.query as RawQuery);
+        const { offset, limit, hostname } = parseHostListQuery(queryOf(request));
         const { project_id } = request.params as { project_id: string };
         const wanted = hostname.toLowerCase();
         const hosts = (await store.hosts(project_id)).filter((host) => host.hostname.includes(wanted));

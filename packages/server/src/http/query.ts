@@ -1,10 +1,18 @@
 /** The query string of the statistics calls, parsed once; every mistake is answered by the parameter's name. */
+import { parse } from 'node:querystring';
+import type { FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
 import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
 import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
+
+/** Parsed only where it is needed: an answer that is remembered is found by the address as it stands. */
+export function queryOf({ url }: Pick<FastifyRequest, 'url'>): RawQuery {
+  const mark = url.indexOf('?');
+  return mark === -1 ? {} : parse(url.slice(mark + 1), undefined, undefined, { maxKeys: 0 });
+}
 
 export interface TimelineQuery extends Range {
   offset_ms: number;

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } fro
 import { ApiError } from '../errors.ts';
 import type { Caller } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
+import type { Soon } from '../soon.ts';
 
 export interface Route {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -17,7 +18,7 @@ export interface Route {
   basic?: boolean;
   /** Called before the body is received; may refuse. What it answers is called when the request is over. */
   reserve?(request: FastifyRequest): Promise<() => void>;
-  handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
+  handler(request: FastifyRequest, reply: FastifyReply): Soon<unknown>;
 }
 
 /** Far more than a login takes. */

@@ -5,7 +5,7 @@ import { RECENT_NAMES } from '../statistics/range.ts';
 import { distribution, timeline } from '../statistics/statistics.ts';
 import type { Store } from '../store/store.ts';
 import { createAnswers } from './answers.ts';
-import { parseDistributionQuery, parseTimelineQuery, type RawQuery } from './query.ts';
+import { parseDistributionQuery, parseTimelineQuery, queryOf } from './query.ts';
 import type { Route } from './route.ts';
 import { HOSTS_PARAMETER, PROJECT_PATH, withErrors } from './schemas.ts';
 import { timelineJson } from './timeline-json.ts';
@@ -73,11 +73,13 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
           properties: { requests: POINTS, attacks: POINTS },
         }),
       },
-      async handler(request, reply) {
+      handler(request, reply) {
         return sendAnswer(request, reply, () => {
-          const question = { ...projectOf(request), ...parseTimelineQuery(request.query as RawQuery, now()) };
+          const query = queryOf(request);
+          const question = { ...projectOf(request), ...parseTimelineQuery(query, now()) };
           return {
             ...question,
+            lasting: query.recent === undefined,
             make: async (allocate) => timelineJson(await timeline(store, question), allocate),
           };
         });
@@ -99,13 +101,15 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
           properties: Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }])),
         }),
       },
-      async handler(request, reply) {
+      handler(request, reply) {
         return sendAnswer(request, reply, () => {
-          const question = {
-            ...projectOf(request),
-            ...parseDistributionQuery(request.query as RawQuery, now()),
+          const query = queryOf(request);
+          const question = { ...projectOf(request), ...parseDistributionQuery(query, now()) };
+          return {
+            ...question,
+            lasting: query.recent === undefined,
+            make: async () => distributionJson(await distribution(store, question)),
           };
-          return { ...question, make: async () => distributionJson(await distribution(store, question)) };
         });
       },
     },

@@ -1,4 +1,5 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
+import { type Soon, whenKnown } from '../soon.ts';
 import { WhileUnchanged } from '../while-unchanged.ts';
 import {
   type Authenticator,
@@ -15,7 +16,7 @@ import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
 import type { Secrets } from './secrets.ts';
 import type { Session, Sessions } from './sessions.ts';
-import { type Claim, checkSignature, type SignedRequest } from './signature.ts';
+import { type Claim, checkSignature, type SignedRequest, type SigningKey, signingKey } from './signature.ts';
 import type { IdentityStore } from './store.ts';
 import type { Throttle } from './throttle.ts';
 import type { Token, TokenScope, Tokens } from './tokens.ts';
@@ -63,7 +64,7 @@ export class Authentication implements Authenticator {
   readonly #now: () => number;
   readonly #goodTokens: WhileUnchanged<TokenDescription>;
   /** Secrets of keys in use, opened: they are in memory anyway while a signature is checked. */
-  readonly #secretsInUse: WhileUnchanged<string>;
+  readonly #keysInUse: WhileUnchanged<SigningKey>;
   readonly #callersOfKeys: WhileUnchanged<Caller>;
   readonly #rolesInProjects: WhileUnchanged<readonly Role[]>;
 
@@ -84,7 +85,7 @@ export class Authentication implements Authenticator {
     this.#throttle = throttle;
     this.#now = now;
     this.#goodTokens = new WhileUnchanged(() => store.changes());
-    this.#secretsInUse = new WhileUnchanged(() => store.changes());
+    this.#keysInUse = new WhileUnchanged(() => store.changes());
     this.#callersOfKeys = new WhileUnchanged(() => store.changes());
     this.#rolesInProjects = new WhileUnchanged(() => store.changes());
   }
@@ -202,21 +203,26 @@ export class Authentication implements Authenticator {
   }
 
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  async admitKey(claim: Pick<Claim, 'access'>, address: string): Promise<Caller | SignatureRefusal> {
-    if (!(await this.#throttle.admit(claim.access, address))) return { reason: 'too_many_attempts' };
-    const known = this.#callersOfKeys.get(claim.access);
+  admitKey({ access }: Pick<Claim, 'access'>, address: string): Soon<Caller | SignatureRefusal> {
+    return whenKnown(this.#throttle.admit(access, address), (admitted) =>
+      admitted ? this.#callerOfKey(access, address) : { reason: 'too_many_attempts' },
+    );
+  }
+
+  #callerOfKey(access: string, address: string): Caller | SignatureRefusal {
+    const known = this.#callersOfKeys.get(access);
     if (known !== undefined) return known;
-    const key = this.#store.key(claim.access);
+    const key = this.#store.key(access);
     const user = key && this.#store.user(key.user_id);
     if (key === undefined || user === undefined) {
-      this.#throttle.failed(claim.access, address);
+      this.#throttle.failed(access, address);
       return { reason: 'unknown_key' };
     }
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
     const caller: Caller = { user, scope: 'wherever the user has a role' };
-    this.#callersOfKeys.set(claim.access, caller);
+    this.#callersOfKeys.set(access, caller);
     return caller;
   }
 
@@ -227,21 +233,21 @@ export class Authentication implements Authenticator {
     body: Uint8Array,
     address: string,
   ): SignatureRefusal | null {
-    const secret = this.#secretOf(claim.access);
-    if (secret === undefined) return { reason: 'unknown_key' };
-    const refusal = signatureRefusal(checkSignature(request, claim, secret, body));
+    const key = this.#signingKey(claim.access);
+    if (key === undefined) return { reason: 'unknown_key' };
+    const refusal = signatureRefusal(checkSignature(request, claim, key, body));
     this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
     return refusal;
   }
 
-  #secretOf(access: string): string | undefined {
-    const known = this.#secretsInUse.get(access);
+  #signingKey(access: string): SigningKey | undefined {
+    const known = this.#keysInUse.get(access);
     if (known !== undefined) return known;
     const key = this.#store.key(access);
     if (key === undefined) return undefined;
-    const secret = this.#secrets.open(key.access, key.sealed_secret);
-    this.#secretsInUse.set(access, secret);
-    return secret;
+    const ready = signingKey(this.#secrets.open(key.access, key.sealed_secret));
+    this.#keysInUse.set(access, ready);
+    return ready;
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
@@ -304,9 +310,11 @@ export class Authentication implements Authenticator {
 export function rolesIn(
   user: Pick<User, 'roles'>,
   scope: { project: Pick<Project, 'id' | 'domain_id'> } | { domain: Pick<Domain, 'id'> },
-): Role[] {
-  const ids = 'project' in scope ? [scope.project.id, scope.project.domain_id] : [scope.domain.id];
-  return [...new Set(ids.flatMap((id) => user.roles[id] ?? []))];
+): readonly Role[] {
+  if (!('project' in scope)) return user.roles[scope.domain.id] ?? [];
+  const own = user.roles[scope.project.id];
+  const inherited = user.roles[scope.project.domain_id];
+  return own && inherited ? [...new Set([...own, ...inherited])] : (own ?? inherited ?? []);
 }
 
 export function administersDomain(user: CallerUser, domainId: string): boolean {

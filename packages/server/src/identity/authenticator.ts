@@ -1,17 +1,15 @@
 /** What the HTTP side asks about a request. Answered from our own file, or by the identity service that we ask (remote/). */
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Soon } from '../soon.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Session } from './sessions.ts';
 import type { Claim, SignatureCheck, SignedRequest } from './signature.ts';
-
-/** At once where it can be, because every request asks; a promise only when someone else must be asked. */
-export type Soon<T> = T | Promise<T>;
 
 export interface Authenticator {
   checkToken(text: string): Soon<Caller | TokenRefusal>;
   checkSession(text: string): SignedIn | SessionRefusal;
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  admitKey(claim: Pick<Claim, 'access'>, address: string): Promise<Caller | SignatureRefusal>;
+  admitKey(claim: Pick<Claim, 'access'>, address: string): Soon<Caller | SignatureRefusal>;
   /** Second half, with the body. */
   checkSignature(
     request: SignedRequest,

@@ -11,7 +11,7 @@ export interface Directory {
   project(id: string): Project | undefined;
   domain(id: string): Domain | undefined;
   /** Those in its domain included. */
-  roles(user: User, project: Project): Role[];
+  roles(user: User, project: Project): readonly Role[];
 }
 
 export function createDirectory(store: IdentityStore, secrets: Secrets): Directory {

@@ -2,9 +2,12 @@
 import crypto, { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import { ALGORITHM, canonicalRequest, stringToSign } from '@wafstat/signer';
 import { type Scope, scopedKey, scopedStringToSign } from '@wafstat/signer/scoped';
+import { type Hmac, hmacUnder } from './hmac.ts';
 
 /** Clocks may differ by this much, either way. It bounds how long an overheard request can be sent again. */
 export const CLOCK_SKEW_MS_MAX = 15 * 60_000;
+
+const PREFIX = `${ALGORITHM} `;
 
 /** More than any client signs; bounds what an unauthenticated caller can make us compute. */
 const SIGNED_HEADERS_MAX = 64;
@@ -59,10 +62,20 @@ export type SignatureCheck =
   /** With what we would have signed: it is what the implementer of a client needs, and holds no secret. */
   | { kind: 'wrong'; canonicalRequest: string };
 
+/** The secret of an access key, made ready to check with. */
+export interface SigningKey {
+  secret: string;
+  hmac: Hmac;
+}
+
+export function signingKey(secret: string): SigningKey {
+  return { secret, hmac: hmacUnder(secret) };
+}
+
 export function checkSignature(
   request: SignedRequest,
   claim: Claim,
-  secret: string,
+  key: SigningKey,
   body: Uint8Array,
 ): SignatureCheck {
   const bodyHash = body.length === 0 ? EMPTY_BODY_HASH : sha256(body);
@@ -71,59 +84,74 @@ export function checkSignature(
     return { kind: 'body_differs' };
   }
   const [path = '', query = ''] = splitUrl(request.url);
-  const headers = Object.fromEntries(
-    claim.signedHeaders.map((name) => [name, String(request.headers[name])]),
-  );
   const parts = {
     method: request.method,
     path,
-    headers,
+    query,
+    headers: Object.fromEntries(claim.signedHeaders.map((name) => [name, String(request.headers[name])])),
     bodyHash: announced === undefined ? bodyHash : String(announced),
   };
-  const key = claim.scope ? scopedKey(secret, claim.scope, hmac) : secret;
-  const asPlus = canonicalRequest({ ...parts, query });
-  if (matches(asPlus, claim, key)) return { kind: 'right' };
+  const asPlus = canonicalRequest(parts);
+  if (matches(asPlus, claim, key)) return RIGHT;
   // Some clients send a space as `+`, and sign it as the space it stands for.
   if (
     query.includes('+') &&
     matches(canonicalRequest({ ...parts, query: query.replaceAll('+', '%20') }), claim, key)
   ) {
-    return { kind: 'right' };
+    return RIGHT;
   }
   return { kind: 'wrong', canonicalRequest: asPlus };
 }
 
-function matches(canonical: string, { scope, date, signature }: Claim, key: string | Uint8Array): boolean {
+const RIGHT = { kind: 'right' } as const;
+
+function matches(canonical: string, { scope, date, signature }: Claim, key: SigningKey): boolean {
   const hash = sha256(canonical);
-  const text = scope ? scopedStringToSign(date, scope, hash) : stringToSign(date, hash);
-  const expected = hmac(key, text);
-  const given = Buffer.from(signature, 'hex');
-  return given.length === expected.length && timingSafeEqual(given, expected);
+  const expected = scope
+    ? hmac(scopedKey(key.secret, scope, hmac), scopedStringToSign(date, scope, hash)).toString('hex')
+    : key.hmac(stringToSign(date, hash));
+  // Both have 64 characters.
+  return timingSafeEqual(Buffer.from(signature, 'latin1'), Buffer.from(expected, 'latin1'));
 }
 
 function parseAuthorization(header: string): Omit<Claim, 'date'> | null {
-  if (!header.startsWith(`${ALGORITHM} `)) return null;
-  const fields = new Map<string, string>();
-  for (const part of header.slice(ALGORITHM.length + 1).split(',')) {
+  if (!header.startsWith(PREFIX)) return null;
+  let access = '';
+  let credential: string | undefined;
+  let signedHeaders: string[] = [''];
+  let signature = '';
+  for (const part of header.slice(PREFIX.length).split(',')) {
     const equals = part.indexOf('=');
-    fields.set(part.slice(0, equals).trim(), part.slice(equals + 1).trim());
+    const value = part.slice(equals + 1).trim();
+    switch (part.slice(0, equals).trim()) {
+      case 'Access':
+        access = value;
+        break;
+      case 'Credential':
+        credential = value;
+        break;
+      case 'SignedHeaders':
+        signedHeaders = value.toLowerCase().split(';');
+        break;
+      case 'Signature':
+        signature = value;
+    }
   }
-  const signature = fields.get('Signature') ?? '';
-  const signedHeaders = (fields.get('SignedHeaders') ?? '').toLowerCase().split(';');
-  const [access, ...scope] = (fields.get('Credential') ?? fields.get('Access') ?? '').split('/');
-  if (!access || !/^[0-9a-f]{64}$/.test(signature) || signedHeaders.length > SIGNED_HEADERS_MAX) return null;
-  if (!fields.has('Credential'))
-    return scope.length === 0 ? { access, scope: null, signedHeaders, signature } : null;
-  const [date = '', region = '', service = '', terminator] = scope;
-  if (scope.length !== 4 || terminator !== 'sdk_request') return null;
-  return { access, scope: { date, region, service }, signedHeaders, signature };
+  if (!/^[0-9a-f]{64}$/.test(signature) || signedHeaders.length > SIGNED_HEADERS_MAX) return null;
+  if (credential === undefined) {
+    return access === '' || access.includes('/') ? null : { access, scope: null, signedHeaders, signature };
+  }
+  const [scopedAccess = '', date = '', region = '', service = '', terminator, ...rest] =
+    credential.split('/');
+  if (scopedAccess === '' || terminator !== 'sdk_request' || rest.length > 0) return null;
+  return { access: scopedAccess, scope: { date, region, service }, signedHeaders, signature };
 }
 
 function parseSdkDate(text: string): number | null {
-  if (!/^\d{8}T\d{6}Z$/.test(text)) return null;
-  const number = (start: number, end: number) => Number(text.slice(start, end));
-  const [year, month, day] = [number(0, 4), number(4, 6), number(6, 8)];
-  return Date.UTC(year, month - 1, day, number(9, 11), number(11, 13), number(13, 15));
+  const match = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/.exec(text);
+  if (match === null) return null;
+  const [, year, month, day, hour, minute, second] = match;
+  return Date.UTC(Number(year), Number(month) - 1, Number(day), Number(hour), Number(minute), Number(second));
 }
 
 function splitUrl(url: string): [path: string, query: string] {
@@ -141,6 +169,7 @@ function sha256(content: string | Uint8Array): string {
   return crypto.hash('sha256', content, 'hex');
 }
 
+/** For keys that are good for one request. */
 function hmac(key: string | Uint8Array, message: string): Buffer {
   return createHmac('sha256', key).update(message).digest();
 }

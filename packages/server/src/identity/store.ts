@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync } from 'node:fs';
 import { type Key, open } from 'lmdb';
 import { commit } from '../lmdb-commit.ts';
-import { oncePerTurn } from '../while-unchanged.ts';
+import { OncePerTurn } from '../while-unchanged.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
 export interface IdentityStore {
@@ -87,7 +87,8 @@ export function openIdentityStore(path: string): IdentityStore {
   const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
     [...from.getRange()].map(({ value }) => value);
 
-  const changes = () => Number(meta.get('changes') ?? 0);
+  const countChanges = () => Number(meta.get('changes') ?? 0);
+  const changes = new OncePerTurn(countChanges);
 
   const writer: IdentityWriter = {
     putDomain(domain) {
@@ -156,12 +157,12 @@ export function openIdentityStore(path: string): IdentityStore {
         if (!meta.doesExist('mark')) meta.putSync('mark', mark);
         return meta.get('mark') === mark;
       }),
-    changes: oncePerTurn(changes),
+    changes: () => changes.get(),
     change: (action) =>
       commit(root, () => {
-        meta.putSync('changes', changes() + 1);
+        meta.putSync('changes', countChanges() + 1);
         return action(writer);
-      }),
+      }).finally(() => changes.forget()),
     close: () => root.close(),
   };
 }

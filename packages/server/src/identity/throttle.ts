@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Soon } from '../soon.ts';
 
 /**
  * Slows down guessing without locking anyone out. Wrong attempts are counted for an account at an address, for an
@@ -24,8 +25,8 @@ const ENTRIES_MAX = 20_000;
 const WAITING_MAX = 8;
 
 export interface Throttle {
-  /** Resolves when the attempt may be looked at; false: too many are waiting already. */
-  admit(account: string, address: string): Promise<boolean>;
+  /** Says when the attempt may be looked at, mostly at once; false: too many are waiting already. */
+  admit(account: string, address: string): Soon<boolean>;
   failed(account: string, address: string): void;
   succeeded(account: string, address: string): void;
 }
@@ -50,23 +51,26 @@ export function createThrottle(now: () => number, sleep: (ms: number) => Promise
     return excess < 0 ? 0 : Math.min(WAIT_MS_MAX, WAIT_MS_FIRST * 2 ** excess);
   }
 
+  async function admitLater(pair: string, wait_ms: number): Promise<boolean> {
+    const others = waiting.get(pair) ?? 0;
+    if (others >= WAITING_MAX) return false;
+    waiting.set(pair, others + 1);
+    try {
+      await sleep(wait_ms);
+    } finally {
+      const left = (waiting.get(pair) ?? 1) - 1;
+      if (left === 0) waiting.delete(pair);
+      else waiting.set(pair, left);
+    }
+    return true;
+  }
+
   return {
-    async admit(given, address) {
+    admit(given, address) {
       const account = shortened(given);
       const pair = pairOf(account, address);
       const wait_ms = waitOf(pair, account, address);
-      if (wait_ms === 0) return true;
-      const others = waiting.get(pair) ?? 0;
-      if (others >= WAITING_MAX) return false;
-      waiting.set(pair, others + 1);
-      try {
-        await sleep(wait_ms);
-      } finally {
-        const left = (waiting.get(pair) ?? 1) - 1;
-        if (left === 0) waiting.delete(pair);
-        else waiting.set(pair, left);
-      }
-      return true;
+      return wait_ms === 0 || admitLater(pair, wait_ms);
     },
     failed(given, address) {
       const account = shortened(given);
@@ -96,7 +100,7 @@ export function createThrottle(now: () => number, sleep: (ms: number) => Promise
 }
 
 function pairOf(account: string, address: string): string {
-  return JSON.stringify([account, address]);
+  return `${account.length} ${account} ${address}`;
 }
 
 /** An account is what a stranger says it is, at any length; what is kept of it is short. */

@@ -3,6 +3,7 @@
  * answers and zero filling live above it, in statistics/. Every store passes the suite in conformance.ts.
  */
 import type { Event } from '../event.ts';
+import type { Soon } from '../soon.ts';
 
 export interface Store {
   /**
@@ -23,7 +24,7 @@ export interface Store {
    * A mark that differs once any count between `from` and `to` may have changed, of whatever project: as long as it is
    * the same, so are all answers about that time. Null: the store cannot tell.
    */
-  version(range: { from: number; to: number }): Promise<string | null>;
+  version(range: { from: number; to: number }): Soon<string | null>;
 
   /** The batches that were counted directly after `after` (a batch id, or '' for the start) in their file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;

@@ -1,16 +1,16 @@
 /** Who is it, and what may they do: looked up in the identity service, believed for a bounded time, judged here. */
 import { createHash } from 'node:crypto';
+import { type Soon, whenKnown } from '../../soon.ts';
 import {
   type Authenticator,
   type Caller,
   type SignatureRefusal,
-  type Soon,
   sameSecret,
   signatureRefusal,
   type TokenRefusal,
 } from '../authenticator.ts';
 import type { Role } from '../records.ts';
-import { type Claim, checkSignature, type SignedRequest } from '../signature.ts';
+import { type Claim, checkSignature, type SignedRequest, signingKey } from '../signature.ts';
 import type { Throttle } from '../throttle.ts';
 import {
   type KnownKey,
@@ -59,9 +59,7 @@ export class RemoteAuthentication implements Authenticator {
       const body = await this.#service.look('/v3/auth/tokens?nocatalog', { 'X-Subject-Token': text });
       return body === null ? null : readToken(body);
     });
-    return known instanceof Promise
-      ? known.then((token) => this.#judgeToken(token))
-      : this.#judgeToken(known);
+    return whenKnown(known, (token) => this.#judgeToken(token));
   }
 
   /** Who has a token revoked through us need not wait until we would ask again. */
@@ -107,7 +105,7 @@ export class RemoteAuthentication implements Authenticator {
     const key = await this.#key(claim.access);
     if (key === null) return { reason: 'unknown_key' };
     if (key.secret === null) return { reason: 'inactive_key' };
-    const refusal = signatureRefusal(checkSignature(request, claim, key.secret, body));
+    const refusal = signatureRefusal(checkSignature(request, claim, signingKey(key.secret), body));
     this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
     return refusal;
   }

@@ -1,5 +1,5 @@
 /** Answers of the identity service, each believed for a bounded time and then asked for again. */
-import type { Soon } from '../authenticator.ts';
+import type { Soon } from '../../soon.ts';
 
 /** At about 1 KB each: 10 MB for a kind of answer. Past it the oldest are asked for again. */
 const KNOWN_MAX = 10_000;

@@ -1,5 +1,6 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
 import { CommitFailed, commit } from '../../lmdb-commit.ts';
+import { OncePerTurn } from '../../while-unchanged.ts';
 import { GroupCommit } from '../group.ts';
 import { derivedId } from '../ids.ts';
 import {
@@ -18,7 +19,7 @@ import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { pruneSteps } from './prune.ts';
-import { type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
+import { allChanges, type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
 import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
@@ -26,10 +27,12 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const { root } = schema;
   const timelines = createCounter(schema, TIMELINE_ROWS);
   const distributions = createCounter(schema, DISTRIBUTION_ROWS);
-  const versionOf = createVersions(schema);
+  const changes = new OncePerTurn(() => allChanges(schema));
+  const versionOf = createVersions(schema, changes);
   let closed = false;
 
-  const write = <T>(action: () => T): Promise<T> => available(() => commit(root, action));
+  const write = <T>(action: () => T): Promise<T> =>
+    available(() => commit(root, action).finally(() => changes.forget()));
 
   const appends = new GroupCommit<Batch, Appended>(
     (batch) => batch.events.length,
@@ -41,14 +44,16 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     try {
       return await action();
     } catch (error) {
-      // LMDB's own failures carry its error number; ours do not, and are bugs.
-      if (
-        error instanceof CommitFailed ||
-        (error instanceof Error && 'code' in error && typeof error.code === 'number')
-      ) {
-        throw new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
-      }
-      throw error;
+      throw asUnavailable(error);
+    }
+  }
+
+  function availableAtOnce<T>(action: () => T): T {
+    if (closed) throw new StoreUnavailable('the store is closed');
+    try {
+      return action();
+    } catch (error) {
+      throw asUnavailable(error);
     }
   }
 
@@ -65,7 +70,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     totals: ({ project, hosts, from, to }) => available(() => distributions(project, hosts, [from, to])),
 
-    version: ({ from, to }) => available(() => versionOf(from, to)),
+    version: ({ from, to }) => availableAtOnce(() => versionOf(from, to)),
 
     batchesAfter: (project, source, after) =>
       available(() => {
@@ -122,6 +127,14 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       await root.close();
     },
   };
+}
+
+/** LMDB's own failures carry its error number; ours do not, and are bugs. */
+function asUnavailable(error: unknown): unknown {
+  const isItsOwn = error instanceof Error && 'code' in error && typeof error.code === 'number';
+  return isItsOwn || error instanceof CommitFailed
+    ? new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error })
+    : error;
 }
 
 function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {

@@ -1,14 +1,17 @@
 /** Whether anything has changed in a range of time: told by the counts of changes of the chunks that it touches. */
 import { createHash } from 'node:crypto';
-import { WhileUnchanged } from '../../while-unchanged.ts';
+import { type OncePerTurn, WhileUnchanged } from '../../while-unchanged.ts';
 import { COUNTERS } from './levels.ts';
-import { allChanges, changesOf, type Schema } from './schema.ts';
+import { changesOf, type Schema } from './schema.ts';
 
 /** Every change is counted at every level, so any level tells. The finer, the less of the time around it matters. */
 const CHUNKS_MAX = 16;
 
-export function createVersions(schema: Schema): (from: number, to: number) => string {
-  const known = new WhileUnchanged<string>(() => allChanges(schema));
+export function createVersions(
+  schema: Schema,
+  changes: OncePerTurn<number>,
+): (from: number, to: number) => string {
+  const known = new WhileUnchanged<string>(() => changes.get());
   return (from, to) => {
     const range = `${from} ${to}`;
     let version = known.get(range);

@@ -1,0 +1,26 @@
+/**
+ * Sends bytes that are ready. `reply.send` would first find out what it was given, and offer it to every hook, which takes
+ * as long as all of authentication (docs/decisions/0012).
+ */
+import type { FastifyReply } from 'fastify';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Connections are closed with the answers that go out. */
+    stopping: boolean;
+  }
+}
+
+/** `headers`: names and values in turn. Without `bytes` there is no body, nor a length of one. */
+export function sendBytes(
+  reply: FastifyReply,
+  status: number,
+  headers: readonly string[],
+  bytes?: Buffer,
+): void {
+  reply.hijack();
+  const sent = ['X-Request-Id', reply.request.id, ...headers];
+  if (reply.server.stopping) sent.push('Connection', 'close');
+  if (bytes !== undefined) sent.push('Content-Length', String(bytes.length));
+  reply.raw.writeHead(status, sent).end(bytes);
+}
