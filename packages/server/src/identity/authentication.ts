@@ -48,6 +48,12 @@ export interface TokenDescription {
   roles: readonly (Role | typeof SYSTEM_ROLE)[];
 }
 
+/** A key that may be used, with its secret opened: it would be in memory anyway while a signature is checked. */
+interface KeyInUse {
+  caller: Caller;
+  signing: SigningKey;
+}
+
 export type LoginRefusal =
   /** The same for an unknown user and a wrong password. */
   'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope' | 'too_many_attempts';
@@ -63,9 +69,7 @@ export class Authentication implements Authenticator {
   readonly #throttle: Throttle;
   readonly #now: () => number;
   readonly #goodTokens: WhileUnchanged<TokenDescription>;
-  /** Secrets of keys in use, opened: they are in memory anyway while a signature is checked. */
-  readonly #keysInUse: WhileUnchanged<SigningKey>;
-  readonly #callersOfKeys: WhileUnchanged<Caller>;
+  readonly #keysInUse: WhileUnchanged<KeyInUse>;
   readonly #rolesInProjects: WhileUnchanged<readonly Role[]>;
 
   constructor(
@@ -86,7 +90,6 @@ export class Authentication implements Authenticator {
     this.#now = now;
     this.#goodTokens = new WhileUnchanged(() => store.changes());
     this.#keysInUse = new WhileUnchanged(() => store.changes());
-    this.#callersOfKeys = new WhileUnchanged(() => store.changes());
     this.#rolesInProjects = new WhileUnchanged(() => store.changes());
   }
 
@@ -210,20 +213,25 @@ export class Authentication implements Authenticator {
   }
 
   #callerOfKey(access: string, address: string): Caller | SignatureRefusal {
-    const known = this.#callersOfKeys.get(access);
+    const key = this.#key(access);
+    if ('caller' in key) return key.caller;
+    if (key.reason === 'unknown_key') this.#throttle.failed(access, address);
+    return key;
+  }
+
+  #key(access: string): KeyInUse | SignatureRefusal {
+    const known = this.#keysInUse.get(access);
     if (known !== undefined) return known;
     const key = this.#store.key(access);
     const user = key && this.#store.user(key.user_id);
-    if (key === undefined || user === undefined) {
-      this.#throttle.failed(access, address);
-      return { reason: 'unknown_key' };
-    }
+    if (key === undefined || user === undefined) return { reason: 'unknown_key' };
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
     const caller: Caller = { user, scope: 'wherever the user has a role' };
-    this.#callersOfKeys.set(access, caller);
-    return caller;
+    const inUse = { caller, signing: signingKey(this.#secrets.open(access, key.sealed_secret)) };
+    this.#keysInUse.set(access, inUse);
+    return inUse;
   }
 
   /** Second half, with the body. */
@@ -233,34 +241,23 @@ export class Authentication implements Authenticator {
     body: Uint8Array,
     address: string,
   ): SignatureRefusal | null {
-    const key = this.#signingKey(claim.access);
-    if (key === undefined) return { reason: 'unknown_key' };
-    const refusal = signatureRefusal(checkSignature(request, claim, key, body));
+    // Looked up again: it may have been taken away while the body was on its way.
+    const key = this.#key(claim.access);
+    if (!('signing' in key)) return key;
+    const refusal = signatureRefusal(checkSignature(request, claim, key.signing, body));
     this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
     return refusal;
-  }
-
-  #signingKey(access: string): SigningKey | undefined {
-    const known = this.#keysInUse.get(access);
-    if (known !== undefined) return known;
-    const key = this.#store.key(access);
-    if (key === undefined) return undefined;
-    const ready = signingKey(this.#secrets.open(key.access, key.sealed_secret));
-    this.#keysInUse.set(access, ready);
-    return ready;
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
   async checkSecret(access: string, secret: string, address: string): Promise<Caller | SignatureRefusal> {
     const caller = await this.admitKey({ access }, address);
-    const key = this.#store.key(access);
-    if ('reason' in caller || key === undefined) return caller;
-    if (sameSecret(secret, this.#secrets.open(access, key.sealed_secret))) {
-      this.#throttle.succeeded(access, address);
-      return caller;
-    }
-    this.#throttle.failed(access, address);
-    return { reason: 'wrong_secret' };
+    const key = this.#key(access);
+    if ('reason' in caller) return caller;
+    if ('reason' in key) return key;
+    const right = sameSecret(secret, key.signing.secret);
+    this.#throttle[right ? 'succeeded' : 'failed'](access, address);
+    return right ? caller : { reason: 'wrong_secret' };
   }
 
   /** The roles of a caller in a project, however the caller was authenticated. */

@@ -88,8 +88,8 @@ export function createThrottle(now: () => number, sleep: (ms: number) => Promise
     succeeded(given, address) {
       const account = shortened(given);
       const pair = pairOf(account, address);
-      failures.delete(pair);
-      trusted.delete(pair);
+      if (failures.size > 0) failures.delete(pair);
+      if (trusted.has(pair)) return;
       trusted.add(pair);
       for (const key of trusted) {
         if (trusted.size <= ENTRIES_MAX) break;
