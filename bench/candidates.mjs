@@ -7,7 +7,7 @@ import { afresh, token, withSignature, withToken } from './requests.mjs';
 export function startService(processes, data, ...args) {
   // As it is started by default, but for its log: the limit and the peers write none.
   const settings = ['--data', data, '--listen', '127.0.0.1:0', '--log-level', 'warn'];
-  return processes.start([wafstat, 'serve', ...settings, ...args]);
+  return processes.start(wafstat, ['serve', ...settings, ...args]);
 }
 
 /** By name, each with its address and with how requests to it prove who sends them. */
@@ -16,7 +16,11 @@ export async function startCandidates(processes, { folder, measured }, queries) 
   const text = await token(service.address, measured, measured.projects[0].id);
   const authorize = (paths) => withToken(paths, text);
   const paths = Object.values(queries).flat();
-  const bare = await processes.start([join(bench, 'bare.mjs'), service.address, text], JSON.stringify(paths));
+  const bare = await processes.startScript(
+    join(bench, 'bare.mjs'),
+    [service.address, text],
+    JSON.stringify(paths),
+  );
   const candidates = {
     limit: { ...bare, authorize },
     'wafstat, token': { ...service, authorize },
@@ -24,8 +28,8 @@ export async function startCandidates(processes, { folder, measured }, queries) 
     'wafstat, AK/SK': { ...service, authorize: (all) => withSignature(all, service.address, measured) },
   };
   for (const name of PEERS) {
-    const args = [join(bench, 'peers/serve.mjs'), name, folder, measured.data];
-    candidates[name] = { ...(await processes.start(args)), authorize };
+    const peer = await processes.startScript(join(bench, 'peers/serve.mjs'), [name, folder, measured.data]);
+    candidates[name] = { ...peer, authorize };
   }
   return candidates;
 }

@@ -9,9 +9,14 @@ const TICK_MS = 10;
 export class Processes {
   #started = [];
 
+  /** A program of the benchmark's own, under the same settings of Node.js as the service. */
+  startScript(script, args, input) {
+    return this.start(process.execPath, ['--max-semi-space-size=4', script, ...args], input);
+  }
+
   /** Resolves when it listens. */
-  start(args, input = '') {
-    const child = spawn('node', args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  start(program, args, input = '') {
+    const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
     const ended = new Promise((resolve) => child.once('exit', resolve));
     const stop = () => {
       child.kill('SIGTERM');
@@ -28,7 +33,7 @@ export class Processes {
         if (match) resolve(Object.assign(server, { address: match[1] }));
       });
       ended.then((status) =>
-        reject(new Error(`${args.join(' ').slice(0, 200)} ended with status ${status}`)),
+        reject(new Error(`${program} ${args.join(' ').slice(0, 200)} ended with status ${status}`)),
       );
     });
   }

@@ -7,9 +7,9 @@ export async function measureSpeed({ folder, candidates, queries, rounds, second
   // The first round warms up, and is not counted.
   for (let round = 0; round <= rounds; round++) {
     log(round === 0 ? 'speed: warming up' : `speed: round ${round} of ${rounds}`);
-    // One candidate after the other, again and again: what else the machine does then hits all alike.
+    // One candidate after the other, again and again, each time in another order: what else the machine does hits all alike.
     for (const [query, paths] of Object.entries(queries)) {
-      for (const [name, { address, authorize }] of Object.entries(candidates)) {
+      for (const [name, { address, authorize }] of shuffled(Object.entries(candidates))) {
         const requests = await authorize(paths);
         const load = { folder, address, requests, seconds: round === 0 ? 1 : seconds };
         const { per_s } = await generateLoad(load);
@@ -21,4 +21,11 @@ export async function measureSpeed({ folder, candidates, queries, rounds, second
     }
   }
   return speeds;
+}
+
+function shuffled(list) {
+  return list
+    .map((item) => ({ item, place: Math.random() }))
+    .sort((a, b) => a.place - b.place)
+    .map(({ item }) => item);
 }

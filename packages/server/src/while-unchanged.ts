@@ -6,16 +6,16 @@
 /** Tokens, keys or ranges: more than are in use at a time, and some 2 MB at most. */
 const ENTRIES_MAX = 1_000;
 
-export class WhileUnchanged<V> {
+export class WhileUnchanged<V, K = string> {
   readonly #changes: () => number;
-  readonly #found = new Map<string, V>();
+  readonly #found = new Map<K, V>();
   #at = -1;
 
   constructor(changes: () => number) {
     this.#changes = changes;
   }
 
-  get(key: string): V | undefined {
+  get(key: K): V | undefined {
     const changes = this.#changes();
     if (changes !== this.#at) {
       this.#found.clear();
@@ -25,7 +25,7 @@ export class WhileUnchanged<V> {
   }
 
   /** Only what was looked up after the last `get`: then it is of the same state, or of a later one. */
-  set(key: string, value: V): void {
+  set(key: K, value: V): void {
     if (this.#found.size >= ENTRIES_MAX) this.#found.clear();
     this.#found.set(key, value);
   }

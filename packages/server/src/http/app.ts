@@ -113,7 +113,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const rateLimit = createRateLimit(options.rate_limit, now);
   const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);
-  app.decorateRequest('claim', null);
+  app.decorateRequest('claimed', null);
   app.decorate('stopping', false);
   app.addHook('preClose', async () => {
     app.stopping = true;

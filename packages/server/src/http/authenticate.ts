@@ -21,16 +21,18 @@ export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
 
 const NO_BODY = Buffer.alloc(0);
 
+type Allow = Role | 'anyone known';
+
 declare module 'fastify' {
   interface FastifyRequest {
     /** Set on every route that asks for a role, and on those of identity that ask for anyone. */
     caller: Caller | null;
-    /** What a signed request claims, until its body is there to check it. */
-    claim: Claim | null;
+    /** What a signed request claims, and who may call, until its body is there to check it. */
+    claimed: { claim: Claim; allow: Allow } | null;
   }
   interface FastifyContextConfig {
     /** Who may call: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
-    allow?: Role | 'anyone known';
+    allow?: Allow;
     /** Whether a session of the console opens it: besides tokens and signatures, or instead of them. */
     session?: 'too' | 'only';
     /** Whether an access key may come as user and password, for log shippers that can sign nothing. */
@@ -63,19 +65,24 @@ export function createAuthenticate(
       );
       if (allow === undefined) return;
       // Kept for the log even if the request goes no further.
-      return whenKnown(callerOfHeaders(request, signed, withSecret, session), (known) => {
+      if (signed) return signedCaller(authentication, request, allow, now);
+      const caller = withSecret
+        ? secretCaller(authentication, request)
+        : bySession(request, session)
+          ? sessionCaller(authentication, request)
+          : tokenCaller(authentication, request);
+      return whenKnown(caller, (known) => {
         request.caller = known;
-        return signed ? undefined : authorize(request, allow);
+        return authorize(request, allow);
       });
     },
     onBody(request): Soon<void> {
-      const { claim } = request;
+      const { claimed } = request;
       const body = Buffer.isBuffer(request.body) ? request.body : NO_BODY;
       // Once more, for bodies that did not say how long they are.
-      checkBodyLength(body.length, claim !== null, token_body_bytes_max);
-      if (claim === null) return;
-      const { allow } = request.routeOptions.config;
-      if (allow === undefined) return;
+      checkBodyLength(body.length, claimed !== null, token_body_bytes_max);
+      if (claimed === null) return;
+      const { claim, allow } = claimed;
       const checked = authentication.checkSignature(requestLine(request), claim, body, request.ip);
       return whenKnown(checked, (refusal) => {
         if (refusal !== null) throw signatureError(refusal);
@@ -84,21 +91,8 @@ export function createAuthenticate(
     },
   };
 
-  function callerOfHeaders(
-    request: FastifyRequest,
-    signed: boolean,
-    withSecret: boolean,
-    session: 'too' | 'only' | undefined,
-  ): Soon<Caller> {
-    if (signed) return signedCaller(authentication, request, now);
-    if (withSecret) return secretCaller(authentication, request);
-    return bySession(request, session)
-      ? sessionCaller(authentication, request)
-      : tokenCaller(authentication, request);
-  }
-
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
-  function authorize(request: FastifyRequest, allow: Role | 'anyone known'): Soon<void> {
+  function authorize(request: FastifyRequest, allow: Allow): Soon<void> {
     const caller = callerOf(request);
     // Who asks for others has their rate, which is not ours to know.
     if (!isForSystem(caller)) rateLimit(caller.user.id);
@@ -150,17 +144,19 @@ function accepted(check: Caller | TokenRefusal): Caller {
   return check;
 }
 
+/** Who the request says that it is from; whether it is shows when the body is there. */
 function signedCaller(
   authentication: Authenticator,
   request: FastifyRequest,
+  allow: Allow,
   now: () => number,
-): Soon<Caller> {
+): Soon<void> {
   const parsed = parseClaim(requestLine(request), now());
   if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
   return whenKnown(authentication.admitKey(parsed.claim, request.ip), (caller) => {
     if ('reason' in caller) throw signatureError(caller);
-    request.claim = parsed.claim;
-    return caller;
+    request.caller = caller;
+    request.claimed = { claim: parsed.claim, allow };
   });
 }
 

@@ -67,6 +67,8 @@ export function createThrottle(now: () => number, sleep: (ms: number) => Promise
 
   return {
     admit(given, address) {
+      // Nobody has failed, so nobody waits.
+      if (failures.size === 0) return true;
       const account = shortened(given);
       const pair = pairOf(account, address);
       const wait_ms = waitOf(pair, account, address);

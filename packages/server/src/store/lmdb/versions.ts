@@ -11,15 +11,18 @@ export function createVersions(
   schema: Schema,
   changes: OncePerTurn<number>,
 ): (from: number, to: number) => string {
-  const known = new WhileUnchanged<string>(() => changes.get());
+  const known = new WhileUnchanged<{ from: number; to: number; version: string }, number>(() =>
+    changes.get(),
+  );
   return (from, to) => {
-    const range = `${from} ${to}`;
-    let version = known.get(range);
-    if (version === undefined) {
-      version = versionOf(schema, from, to);
-      known.set(range, version);
+    // A number, because a text of both takes longer to make than to find. Few ranges share one.
+    const key = from + 3 * to;
+    let found = known.get(key);
+    if (found?.from !== from || found.to !== to) {
+      found = { from, to, version: versionOf(schema, from, to) };
+      known.set(key, found);
     }
-    return version;
+    return found.version;
   };
 }
 
