@@ -76,7 +76,7 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
         const bytes = Number(request.headers['content-length'] ?? request.routeOptions.bodyLimit);
         // A signature can be checked only when the body is there: who is not proven yet has little room, and a
         // stranger with somebody's access key ID cannot take that of others.
-        const room = request.claim === null ? proven : unproven;
+        const room = request.claimed === null ? proven : unproven;
         if (room.bytes + bytes > room.bytes_max && room.bytes > 0) {
           throw new ApiError('WAF.3004', 'the service is busy counting: try again in 1 s', {
             'Retry-After': '1',
