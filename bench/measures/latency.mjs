@@ -1,4 +1,5 @@
 /** How long an answer takes when the service has half as much to do as it could. */
+import { median } from '../rows.mjs';
 import { generateLoad } from '../wrk.mjs';
 
 /** Answers `{query: [99th percentile in milliseconds, one for each round]}`. */
@@ -6,16 +7,14 @@ export async function measureLatency({ folder, address, queries, rounds, seconds
   const latencies = {};
   for (const [query, requests] of Object.entries(queries)) {
     log(`latency: ${query}`);
+    const load = { folder, address, requests };
+    const most = [];
+    for (let round = 0; round < rounds; round++) {
+      most.push((await generateLoad({ ...load, seconds })).per_s);
+    }
     latencies[query] = [];
     for (let round = 0; round < rounds; round++) {
-      const { per_s } = await generateLoad({ folder, address, requests, seconds });
-      const { p99 } = await generateLoad({
-        folder,
-        address,
-        requests,
-        seconds: 2 * seconds,
-        rate: per_s / 2,
-      });
+      const { p99 } = await generateLoad({ ...load, seconds: 2 * seconds, rate: median(most) / 2 });
       latencies[query].push(p99);
     }
   }

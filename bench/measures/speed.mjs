@@ -4,6 +4,9 @@ import { generateLoad } from '../wrk.mjs';
 /** Answers `{query: {candidate: [answers per second, one for each round]}}`. */
 export async function measureSpeed({ folder, candidates, queries, rounds, seconds, log }) {
   const speeds = {};
+  for (const query of Object.keys(queries)) {
+    speeds[query] = Object.fromEntries(Object.keys(candidates).map((name) => [name, []]));
+  }
   // The first round warms up, and is not counted.
   for (let round = 0; round <= rounds; round++) {
     log(round === 0 ? 'speed: warming up' : `speed: round ${round} of ${rounds}`);
@@ -13,10 +16,7 @@ export async function measureSpeed({ folder, candidates, queries, rounds, second
         const requests = await authorize(paths);
         const load = { folder, address, requests, seconds: round === 0 ? 1 : seconds };
         const { per_s } = await generateLoad(load);
-        if (round === 0) continue;
-        speeds[query] ??= {};
-        speeds[query][name] ??= [];
-        speeds[query][name].push(per_s);
+        if (round > 0) speeds[query][name].push(per_s);
       }
     }
   }

@@ -5,6 +5,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import type { Store } from '../store/store.ts';
 import { mount } from './route.ts';
+import type {} from './send-bytes.ts';
 import { statisticsRoutes } from './statistics-routes.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
@@ -21,6 +22,7 @@ beforeEach(() => {
   store = memoryStore(() => clock.now);
   app = fastify();
   app.setValidatorCompiler(() => () => true);
+  app.decorate('stopping', false);
   mount(
     app,
     statisticsRoutes(store, () => clock.now),
@@ -70,6 +72,29 @@ describe('an answer', () => {
       expect(gzip.headers['content-encoding']).toBe('gzip');
       expect(gunzipSync(gzip.rawPayload).equals(plain.rawPayload)).toBe(true);
     }
+  });
+
+  test('to HEAD is its headers alone', async () => {
+    const whole = await get(DAY);
+    for (let time = 0; time < 3; time++) {
+      const { statusCode, headers, body } = await app.inject({ method: 'HEAD', url: DAY });
+      expect([statusCode, body]).toEqual([200, '']);
+      expect(Number(headers['content-length'])).toBe(whole.body.length);
+      expect(headers.etag).toBe(whole.headers.etag);
+    }
+  });
+
+  test('has an ID, and says that the connection ends when the service stops', async () => {
+    const ids = new Set<unknown>();
+    for (let time = 0; time < 3; time++) {
+      const { headers } = await get(DAY);
+      expect(headers.connection).not.toBe('close');
+      ids.add(headers['x-request-id']);
+    }
+    expect(ids.size).toBe(3);
+    app.stopping = true;
+    expect((await get(DAY)).headers.connection).toBe('close');
+    expect((await get(DAY, { 'cache-control': 'no-cache' })).headers.connection).toBe('close');
   });
 
   test.each(['identity', 'gzip;q=0', 'br;q=0.0, gzip; q=0', 'x-gzip', ''])(

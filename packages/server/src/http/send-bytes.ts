@@ -22,5 +22,5 @@ export function sendBytes(
   const sent = ['X-Request-Id', reply.request.id, ...headers];
   if (reply.server.stopping) sent.push('Connection', 'close');
   if (bytes !== undefined) sent.push('Content-Length', String(bytes.length));
-  reply.raw.writeHead(status, sent).end(bytes);
+  reply.raw.writeHead(status, sent).end(reply.request.method === 'HEAD' ? undefined : bytes);
 }

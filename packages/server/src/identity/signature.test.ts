@@ -6,7 +6,9 @@ import { describe, expect, test } from 'vitest';
 import {
   CLOCK_SKEW_MS_MAX,
   checkSignature,
+  parseAuthorization,
   parseClaim,
+  parseUsual,
   type SignedRequest,
   signingKey,
 } from './signature.ts';
@@ -309,3 +311,35 @@ describe('a signed request', () => {
 function auth(signedHeaders: string): string {
   return `SDK-HMAC-SHA256 Access=a, SignedHeaders=${signedHeaders}, Signature=${'0'.repeat(64)}`;
 }
+
+describe('Authorization', () => {
+  test('as nearly all clients write it means what it means to the general reader', () => {
+    const text = (characters: string) =>
+      fc.string({ unit: fc.constantFrom(...characters), minLength: 1, maxLength: 6 });
+    const signature = fc.string({ unit: fc.constantFrom(...'0af'), minLength: 64, maxLength: 64 });
+    // Mostly of the usual kind, and close to it.
+    const header = fc
+      .tuple(
+        text('AZ09'),
+        text('ah-_;'),
+        signature,
+        fc.constantFrom('', '', '', ',', ' ', '/', '=', 'X'),
+        fc.nat(150),
+      )
+      .map(([access, names, hex, odd, place]) => {
+        const usual = `SDK-HMAC-SHA256 Access=${access}, SignedHeaders=${names}, Signature=${hex}`;
+        return usual.slice(0, place) + odd + usual.slice(place);
+      });
+    let understood = 0;
+    fc.assert(
+      fc.property(header, (written) => {
+        const fields = parseUsual(written);
+        if (fields === null) return;
+        understood++;
+        expect(parseAuthorization(written)).toEqual(fields);
+      }),
+      { numRuns: 1_000 },
+    );
+    expect(understood).toBeGreaterThan(100);
+  });
+});
