@@ -24,12 +24,16 @@ export async function runWorkers(count: number, io: Io): Promise<number> {
       announced = true;
       printListening(io, address);
     });
-    cluster.on('exit', (_worker: Worker, code: number) => {
+    cluster.on('exit', (worker: Worker, code: number | null, signal: string | null) => {
       if (io.stop.aborted || !announced) {
         // One that cannot even start says why on standard error; the others would not fare better.
         if (code !== 0) status = 1;
         stop();
-      } else setTimeout(() => io.stop.aborted || cluster.fork(), RESTART_MS);
+      } else {
+        const end = signal === null ? `with status ${code}` : `by ${signal}`;
+        printLine(io.stderr, `wafstat: worker ${worker.process.pid} ended ${end}; another takes its place`);
+        setTimeout(() => io.stop.aborted || cluster.fork(), RESTART_MS);
+      }
     });
     io.stop.addEventListener('abort', stop, { once: true });
     for (let i = 0; i < count; i++) cluster.fork();

@@ -98,7 +98,7 @@ function send(
   known: string | undefined,
 ): Soon<void> {
   const { etag, marks, bytes, packed } = answer;
-  if (etag !== undefined && known?.includes(etag)) return sendBytes(reply, 304, marks);
+  if (etag !== undefined && (known === '*' || known?.includes(etag))) return sendBytes(reply, 304, marks);
   if (coding === undefined || bytes.length < PACKED_BYTES_MIN)
     return sendBytes(reply, 200, [...marks, ...JSON_TYPE], bytes);
   return whenKnown(packed?.get(coding) ?? CODINGS[coding](bytes), (short) => {

@@ -1,8 +1,10 @@
 /** The HTTP application: everything it consists of, by name, in one place. */
 import { METHODS } from 'node:http';
-import type { Socket } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
 import swagger from '@fastify/swagger';
 import {
+  type FastifyBaseLogger,
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
@@ -39,6 +41,8 @@ const HEADER_BYTES_MAX = 262_144;
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Longer than the idle time of common load balancers (60 s), so that it is they who close first. */
 const KEEP_ALIVE_MS = 75_000;
+/** Longer than an answer is on its way to a client nearby, whose next request then finds the connection open. */
+const LAST_ANSWERS_MS = 250;
 const NOT_PARSED = Object.freeze({});
 
 export interface AppOptions {
@@ -85,7 +89,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       querystringParser: () => NOT_PARSED,
     },
     frameworkErrors: sendFailure,
-    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, nextRequestId()),
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, nextRequestId(), app.log),
   };
   const app = fastify({
     ...serverOptions,
@@ -117,6 +121,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.decorate('stopping', false);
   app.addHook('preClose', async () => {
     app.stopping = true;
+    // Who asks at just this moment over a connection that was kept is answered, and told that it was the last time.
+    if ((await openConnections(app.server)) > 0) await setTimeout(LAST_ANSWERS_MS);
   });
   // For all replies but those of sendBytes, which come by no hook.
   app.addHook('onSend', (request, reply, payload, done) => {
@@ -198,8 +204,19 @@ function logAnswer(request: FastifyRequest, reply: FastifyReply, done: () => voi
   done();
 }
 
+function openConnections(server: Server): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.getConnections((error, count) => (error ? reject(error) : resolve(count)));
+  });
+}
+
 /** What is not HTTP, or too long to be parsed, never becomes a request; it gets an answer all the same. */
-function answerBrokenRequest(error: Error & { code?: string }, socket: Socket, requestId: string): void {
+function answerBrokenRequest(
+  error: Error & { code?: string },
+  socket: Socket,
+  requestId: string,
+  log: FastifyBaseLogger,
+): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
     return;
@@ -210,6 +227,7 @@ function answerBrokenRequest(error: Error & { code?: string }, socket: Socket, r
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? `the request took longer than ${REQUEST_TIMEOUT_MS / 1_000} s to arrive`
         : 'the request is not valid HTTP';
+  log.info({ reqId: requestId, status: 400 }, message);
   const body = failureBody(new ApiError('WAF.1001', message), false);
   socket.end(
     `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\n` +
