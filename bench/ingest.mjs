@@ -24,7 +24,7 @@ function main() {
   try {
     const log = join(folder, 'access.log');
     writeAccessLog(log);
-    execFileSync('node', [wafstat, 'init', '--data', join(folder, 'data'), '--json']);
+    execFileSync(wafstat, ['init', '--data', join(folder, 'data'), '--json']);
     const runs = { 'line ends alone': [], goaccess: [], wafstat: [] };
     // Interleaved, so that whatever else the machine does hits all alike.
     for (let round = 0; round < ROUNDS; round++) {
@@ -33,9 +33,7 @@ function main() {
         time('goaccess', [log, '--log-format=VCOMBINED', '--no-progress', '-o', join(folder, 'out.json')]),
       );
       const where = ['--data', join(folder, 'data'), '--project', 'default', '--source', `round ${round}`];
-      runs.wafstat.push(
-        time('node', [wafstat, 'ingest', ...where, log], new RegExp(`^accepted +${LINES}$`, 'm')),
-      );
+      runs.wafstat.push(time(wafstat, ['ingest', ...where, log], new RegExp(`^accepted +${LINES}$`, 'm')));
     }
     const speed = (name) => LINES / Math.min(...runs[name]);
     console.log(

@@ -1,8 +1,10 @@
 /** The command line: what each command does, and what it says when it cannot. */
+import { execFile } from 'node:child_process';
 import { statSync } from 'node:fs';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { askToken, call, login, tokenRequest } from './api.ts';
-import { type Ended, wholeLines } from './process.ts';
+import { type Ended, PROGRAM, wholeLines } from './process.ts';
 import { type Installation, Sandbox } from './sandbox.ts';
 
 const ID = expect.stringMatching(/^[0-9a-f]{32}$/);
@@ -23,6 +25,11 @@ function expectRefusal({ status, stdout, stderr }: Ended, ...words: string[]): v
   expect(stdout).toBe('');
   expect(status).toBeGreaterThan(0);
 }
+
+test('the program is a file that runs by itself, under its own settings of Node.js', async () => {
+  const { stdout } = await promisify(execFile)(PROGRAM, ['--version']);
+  expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+});
 
 describe('init', () => {
   test('makes a domain, a project and a user, and shows the password that it made', async () => {

@@ -1,4 +1,5 @@
 /** How the service stops, and what it writes to its log on the way. */
+import { Agent, get } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { askToken, call, tokenRequest } from './api.ts';
 import { beginTokenRequest, Connection, stopsListening } from './connection.ts';
@@ -82,6 +83,27 @@ describe('on SIGTERM', () => {
     slow.send(body);
     expect(await slow.rest()).toContain('201 Created');
     expect((await server.process.end()).status).toBe(0);
+  });
+
+  test('who asks all the time over one connection is told that it ends, and loses no answer', async () => {
+    const { server, api } = await sandbox.service();
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const url = `${server.address}/v1/${api.project}/waf/event/attack/type?from=1&to=2`;
+    const ask = () =>
+      new Promise<string | undefined>((resolve, reject) => {
+        const headers = { 'X-Auth-Token': api.token };
+        const request = get(url, { agent, headers }, (response) => {
+          response.resume().on('end', () => resolve(response.headers.connection));
+        });
+        request.on('error', reject);
+      });
+    expect(await ask()).toBe('keep-alive');
+    server.process.signal('SIGTERM');
+    let connection: string | undefined = 'keep-alive';
+    while (connection === 'keep-alive') connection = await ask();
+    expect(connection).toBe('close');
+    expect((await server.process.end()).status).toBe(0);
+    agent.destroy();
   });
 
   test('SIGINT, as Ctrl-C sends it, means the same', async () => {

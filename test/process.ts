@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-const PROGRAM = fileURLToPath(new URL('../packages/server/bin/wafstat.js', import.meta.url));
+export const PROGRAM = fileURLToPath(new URL('../packages/server/bin/wafstat.js', import.meta.url));
 
 /** Far more than anything takes on a slow machine: a test that comes here has failed, and says what it waited for. */
 const PATIENCE_MS = 60_000;

@@ -70,6 +70,7 @@ test('one that is killed is replaced, and the other answers all the while', asyn
   process.kill(victim, 'SIGKILL');
   await allGone([victim]);
   const pids = await callUntilAnsweredBy(server, 3);
+  expect(server.process.stderr).toContain(`worker ${victim} ended by SIGKILL; another takes its place`);
   server.process.signal('SIGTERM');
   expect((await server.process.end()).status).toBe(0);
   await allGone(pids);

@@ -31,7 +31,9 @@ export async function runWorkers(count: number, io: Io): Promise<number> {
         stop();
       } else {
         const end = signal === null ? `with status ${code}` : `by ${signal}`;
-        printLine(io.stderr, `wafstat: worker ${worker.process.pid} ended ${end}; another takes its place`);
+        const msg = `worker ${worker.process.pid} ended ${end}; another takes its place`;
+        // In the form of the log, among whose lines it stands.
+        printLine(io.stderr, JSON.stringify({ level: 40, time: io.now(), msg }));
         setTimeout(() => io.stop.aborted || cluster.fork(), RESTART_MS);
       }
     });

@@ -64,7 +64,6 @@ export function createAuthenticate(
         token_body_bytes_max,
       );
       if (allow === undefined) return;
-      // Kept for the log even if the request goes no further.
       if (signed) return signedCaller(authentication, request, allow, now);
       const caller = withSecret
         ? secretCaller(authentication, request)
@@ -72,6 +71,7 @@ export function createAuthenticate(
           ? sessionCaller(authentication, request)
           : tokenCaller(authentication, request);
       return whenKnown(caller, (known) => {
+        // Kept for the log even if the request goes no further.
         request.caller = known;
         return authorize(request, allow);
       });

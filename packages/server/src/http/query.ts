@@ -11,7 +11,7 @@ export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
 /** Parsed only where it is needed: an answer that is remembered is found by the address as it stands. */
 export function queryOf({ url }: Pick<FastifyRequest, 'url'>): RawQuery {
   const mark = url.indexOf('?');
-  return mark === -1 ? {} : parse(url.slice(mark + 1), undefined, undefined, { maxKeys: 0 });
+  return parse(mark === -1 ? '' : url.slice(mark + 1), undefined, undefined, { maxKeys: 0 });
 }
 
 export interface TimelineQuery extends Range {

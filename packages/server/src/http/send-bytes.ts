@@ -18,9 +18,11 @@ export function sendBytes(
   headers: readonly string[],
   bytes?: Buffer,
 ): void {
-  reply.hijack();
   const sent = ['X-Request-Id', reply.request.id, ...headers];
   if (reply.server.stopping) sent.push('Connection', 'close');
   if (bytes !== undefined) sent.push('Content-Length', String(bytes.length));
-  reply.raw.writeHead(status, sent).end(reply.request.method === 'HEAD' ? undefined : bytes);
+  reply.raw.writeHead(status, sent);
+  // From here on the reply is ours alone: should the line above throw, it is still the framework's, which says so.
+  reply.hijack();
+  reply.raw.end(reply.request.method === 'HEAD' ? undefined : bytes);
 }

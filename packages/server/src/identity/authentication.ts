@@ -269,7 +269,9 @@ export class Authentication implements Authenticator {
     const known = this.#rolesInProjects.get(name);
     if (known !== undefined) return known;
     const found = this.#findScope({ project: { id: projectId } });
-    const roles = found && 'project' in found ? rolesIn(user, found) : [];
+    // Read again: the caller was found when the headers came, and may have lost the role while the body was on its way.
+    const current = this.#store.user(user.id);
+    const roles = current && found && 'project' in found ? rolesIn(current, found) : [];
     this.#rolesInProjects.set(name, roles);
     return roles;
   }

@@ -313,6 +313,21 @@ describe('administration', () => {
     expect(await admit()).toBe('unknown_key');
   });
 
+  test('a role that is lost while a body is on its way is lost, then and later', async () => {
+    const { administration, authentication, user, project } = await setUp();
+    const { access } = await administration.addKey(user.id, '');
+    const admit = async () => {
+      const caller = await authentication.admitKey({ access }, 'here');
+      if ('reason' in caller) throw new Error(caller.reason);
+      return caller;
+    };
+    const early = await admit();
+    expect(authentication.rolesInProject(early, project.id)).toEqual(['reader']);
+    await administration.revokeRole(user.id, project.id, 'reader');
+    expect(authentication.rolesInProject(early, project.id)).toEqual([]);
+    expect(authentication.rolesInProject(await admit(), project.id)).toEqual([]);
+  });
+
   test('deleting a user deletes the keys; deleting a project, the roles in it; a domain must be empty', async () => {
     const { administration, user, project, domain } = await setUp();
     const key = await administration.addKey(user.id, '');

@@ -51,6 +51,15 @@ export function createThrottle(now: () => number, sleep: (ms: number) => Promise
     return excess < 0 ? 0 : Math.min(WAIT_MS_MAX, WAIT_MS_FIRST * 2 ** excess);
   }
 
+  /** The oldest stand first. */
+  function forgetOld(): void {
+    if (failures.size === 0) return;
+    for (const [key, { at }] of failures) {
+      if (now() - at < FORGET_MS) break;
+      failures.delete(key);
+    }
+  }
+
   async function admitLater(pair: string, wait_ms: number): Promise<boolean> {
     const others = waiting.get(pair) ?? 0;
     if (others >= WAITING_MAX) return false;
@@ -67,7 +76,8 @@ export function createThrottle(now: () => number, sleep: (ms: number) => Promise
 
   return {
     admit(given, address) {
-      // Nobody has failed, so nobody waits.
+      forgetOld();
+      // Nobody has failed of late, so nobody waits.
       if (failures.size === 0) return true;
       const account = shortened(given);
       const pair = pairOf(account, address);
@@ -91,6 +101,7 @@ export function createThrottle(now: () => number, sleep: (ms: number) => Promise
       const account = shortened(given);
       const pair = pairOf(account, address);
       if (failures.size > 0) failures.delete(pair);
+      // In the order in which they came: who is forgotten past the limit waits once, and is back.
       if (trusted.has(pair)) return;
       trusted.add(pair);
       for (const key of trusted) {

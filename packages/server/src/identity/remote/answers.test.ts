@@ -55,13 +55,17 @@ describe('an access key', () => {
   const pair = { access: 'AK', secret: 'SK' };
 
   test('is for one project, or for all when it names none', () => {
-    expect(readKey(credential(pair), 'AK')).toEqual({ user_id: 'u1', project_id: 'p1', secret: 'SK' });
+    expect(readKey(credential(pair), 'AK')).toMatchObject({
+      user_id: 'u1',
+      project_id: 'p1',
+      signing: { secret: 'SK' },
+    });
     const ours = credential(pair, { project_id: null, status: 'active' });
-    expect(readKey(ours, 'AK')).toEqual({ user_id: 'u1', project_id: null, secret: 'SK' });
+    expect(readKey(ours, 'AK')).toMatchObject({ user_id: 'u1', project_id: null, signing: { secret: 'SK' } });
   });
 
   test('that is disabled has no secret', () => {
-    expect(readKey(credential({ access: 'AK' }, { status: 'inactive' }), 'AK')?.secret).toBe(null);
+    expect(readKey(credential({ access: 'AK' }, { status: 'inactive' }), 'AK')?.signing).toBe(null);
   });
 
   test('of another name, another kind, or with less than the rights of its user is none', () => {

@@ -1,6 +1,7 @@
 /** What the answers of Keystone v3 say, of all that they hold. Whatever is not as it should be is an IdentityUnavailable. */
 import type { Caller } from '../authenticator.ts';
 import { ACCESS_TYPES, type AccessType, ROLES, type Role } from '../records.ts';
+import { type SigningKey, signingKey } from '../signature.ts';
 import { IdentityUnavailable } from '../unavailable.ts';
 
 export interface KnownToken {
@@ -13,7 +14,7 @@ export interface KnownKey {
   /** Keystone's keys are each for one project; ours are good wherever their user has a role. */
   project_id: string | null;
   /** Null when the key is disabled. */
-  secret: string | null;
+  signing: SigningKey | null;
 }
 
 export interface KnownUser {
@@ -62,7 +63,7 @@ export function readKey(body: unknown, access: string): KnownKey | null {
   return {
     user_id: textAt(body, 'credential.user_id'),
     project_id: project_id === null ? null : textAt(body, 'credential.project_id'),
-    secret: active ? textAt(blob, 'secret') : null,
+    signing: active ? signingKey(textAt(blob, 'secret')) : null,
   };
 }
 

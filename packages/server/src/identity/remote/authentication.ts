@@ -10,7 +10,7 @@ import {
   type TokenRefusal,
 } from '../authenticator.ts';
 import type { Role } from '../records.ts';
-import { type Claim, checkSignature, type SignedRequest, signingKey } from '../signature.ts';
+import { type Claim, checkSignature, type SignedRequest } from '../signature.ts';
 import type { Throttle } from '../throttle.ts';
 import {
   type KnownKey,
@@ -85,7 +85,7 @@ export class RemoteAuthentication implements Authenticator {
       this.#throttle.failed(access, address);
       return { reason: 'unknown_key' };
     }
-    if (key.secret === null) return { reason: 'inactive_key' };
+    if (key.signing === null) return { reason: 'inactive_key' };
     if (!user.enabled || !(await this.#domain(user.domain_id))?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
     if (key.project_id === null)
@@ -104,8 +104,8 @@ export class RemoteAuthentication implements Authenticator {
     // Looked up again: it may have been taken away while the body was on its way.
     const key = await this.#key(claim.access);
     if (key === null) return { reason: 'unknown_key' };
-    if (key.secret === null) return { reason: 'inactive_key' };
-    const refusal = signatureRefusal(checkSignature(request, claim, signingKey(key.secret), body));
+    if (key.signing === null) return { reason: 'inactive_key' };
+    const refusal = signatureRefusal(checkSignature(request, claim, key.signing, body));
     this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
     return refusal;
   }
@@ -114,7 +114,7 @@ export class RemoteAuthentication implements Authenticator {
     const caller = await this.admitKey({ access }, address);
     if ('reason' in caller) return caller;
     const key = await this.#key(access);
-    const right = key?.secret != null && sameSecret(secret, key.secret);
+    const right = key?.signing != null && sameSecret(secret, key.signing.secret);
     this.#throttle[right ? 'succeeded' : 'failed'](access, address);
     return right ? caller : { reason: 'wrong_secret' };
   }

@@ -1,0 +1,31 @@
+import { describe, expect, test } from 'vitest';
+import { queryOf } from './query.ts';
+
+describe('the query of an address', () => {
+  test.each([
+    ['/v1', {}],
+    ['/v1?', {}],
+    ['/v1?a=1&b=2', { a: '1', b: '2' }],
+    ['/v1?a=1&a=2', { a: ['1', '2'] }],
+    ['/v1?a&b=', { a: '', b: '' }],
+    ['/v1?a=b=c', { a: 'b=c' }],
+    ['/v1?timezone=+08:00', { timezone: ' 08:00' }],
+    ['/v1?timezone=%2B08%3A00', { timezone: '+08:00' }],
+    ['/v1?a=%zz&b=%', { a: '%zz', b: '%' }],
+    ['/v1?a=%ff', { a: '\ufffd' }],
+    ['/v1?a=1?2', { a: '1?2' }],
+    ['/v1?__proto__=1', JSON.parse('{"__proto__":"1"}')],
+  ])('%s', (url, query) => {
+    expect(Object.entries(queryOf({ url }))).toEqual(Object.entries(query));
+  });
+
+  test('has no names but those that were sent', () => {
+    expect('constructor' in queryOf({ url: '/v1' })).toBe(false);
+    expect('constructor' in queryOf({ url: '/v1?a=1' })).toBe(false);
+  });
+
+  test('may name a thousand hosts one by one', () => {
+    const url = `/v1?from=1&to=2&${Array.from({ length: 2_000 }, (_, i) => `hosts=${i}`).join('&')}`;
+    expect(queryOf({ url }).hosts).toHaveLength(2_000);
+  });
+});
