@@ -160,12 +160,21 @@ async function start(program: string, args: string[], folder: string, port: numb
   };
 }
 
-export function freePort(): Promise<number> {
+/**
+ * Below the ports that the system gives to outgoing connections (32768 and up, on Linux): one of those may be taken by
+ * another test's client before the server that it is meant for listens.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    if (await canListen(port)) return port;
+  }
+}
+
+function canListen(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0));
-    });
+    const server = createServer().on('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
   });
 }
 
