@@ -104,15 +104,18 @@ export async function startClickHouse(shards = 1, zookeeperPort?: number): Promi
   );
   const layout = { shards: shardPorts, zookeeperPort };
   const servers = ports.map((own, i) => new ClickHouseServer(join(root, `server-${i}`), own, layout));
-  await Promise.all(servers.map((server) => server.start()));
-  return {
-    servers,
-    urls: servers.map(({ url }) => url),
-    async stop() {
-      await Promise.all(servers.map((server) => server.kill()));
-      rmSync(root, { recursive: true });
-    },
+  const stop = async () => {
+    await Promise.all(servers.map((server) => server.kill()));
+    rmSync(root, { recursive: true });
   };
+  try {
+    await Promise.all(servers.map((server) => server.start()));
+  } catch (error) {
+    // Those that did start would be left running.
+    await stop();
+    throw error;
+  }
+  return { servers, urls: servers.map(({ url }) => url), stop };
 }
 
 function configuration(folder: string, own: Ports, { shards, zookeeperPort }: Layout): string {

@@ -14,8 +14,7 @@ export async function measureSpeed({ folder, candidates, queries, rounds, second
     for (const [query, paths] of Object.entries(queries)) {
       for (const [name, { address, authorize }] of shuffled(Object.entries(candidates))) {
         const requests = await authorize(paths);
-        const load = { folder, address, requests, seconds: round === 0 ? 1 : seconds };
-        const { per_s } = await generateLoad(load);
+        const { per_s } = await generateLoad({ folder, address, requests, seconds });
         if (round > 0) speeds[query][name].push(per_s);
       }
     }

@@ -48,7 +48,7 @@ export function canonicalQuery(query: string): string {
  */
 const PLAIN_QUERY = /^[A-Za-z_]+=[A-Za-z0-9\-_.~,]*(?:&[A-Za-z_]+=[A-Za-z0-9\-_.~,]*)*$/;
 
-/** In half the time of the general form, and with a thousand hosts in a sixth. */
+/** In half the time of the general form, with ten hosts as with a thousand. */
 function plainQuery(query: string): string {
   return query.split('&').sort().join('&').replaceAll(',', '%2C');
 }

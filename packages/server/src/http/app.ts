@@ -72,7 +72,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     // One line for each answer is written below, instead of Fastify's two.
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: nextRequestId,
-    // Our own lines, one for each answer and for each failure, name the request themselves. A logger for each request takes longer than to check its token (0012).
+    // None for each request (0012): our own lines, one for each answer and each failure, name the request themselves.
     childLoggerFactory: (logger) => logger,
     // The larger of the two limits; which of them holds depends on how the caller authenticates.
     bodyLimit: Math.max(options.body_bytes_max, SIGNED_BODY_BYTES_MAX),

@@ -1,7 +1,4 @@
-/**
- * Sends bytes that are ready. `reply.send` would first find out what it was given, and offer it to every hook, which takes
- * as long as all of authentication (docs/decisions/0012).
- */
+/** Sends bytes that are ready. `reply.send` would first find out what it was given, and offer it to every hook (0012). */
 import type { FastifyReply } from 'fastify';
 
 declare module 'fastify' {

@@ -126,7 +126,7 @@ function matches(canonical: string, { scope, date, signature }: Claim, key: Sign
 
 type Fields = Omit<Claim, 'date'>;
 
-/** As nearly all clients write it: 0.7 us instead of 2.5 of taking it apart step by step. */
+/** As nearly all clients write it: 0.8 us instead of the 1.6 of taking it apart step by step. */
 const USUAL = /^SDK-HMAC-SHA256 Access=([^,/\s]+), SignedHeaders=([a-z0-9;_-]+), Signature=([0-9a-f]{64})$/;
 
 export function parseUsual(header: string): Fields | null {
