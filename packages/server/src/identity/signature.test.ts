@@ -243,6 +243,15 @@ describe('a signed request', () => {
     expect(check(received('GET', url, { ...added }), KEY.secret)).toBe('right');
   });
 
+  test('may list a header twice, which it has once', async () => {
+    const request = await signed();
+    const authorization = String(request.headers.authorization);
+    const twice = authorization.replace('SignedHeaders=host;', 'SignedHeaders=host;host;');
+    expect(twice).not.toBe(authorization);
+    const headers = { ...request.headers, authorization: twice };
+    expect(check({ ...request, headers }, KEY.secret)).toBe('right');
+  });
+
   test('whose repeated parameter lost a value is wrong', async () => {
     const request = await signed();
     expect(check({ ...request, url: request.url.replace('&hosts=a', '') }, KEY.secret)).toBe('wrong');

@@ -92,7 +92,11 @@ export function checkSignature(
     method: request.method,
     path,
     query,
-    headers: claim.signedHeaders.map((name): HeaderLine => [name, String(request.headers[name])]),
+    // A name that is listed twice stands for one header all the same.
+    headers: Array.from(
+      new Set(claim.signedHeaders),
+      (name): HeaderLine => [name, String(request.headers[name])],
+    ),
     bodyHash: announced === undefined ? bodyHash : String(announced),
   };
   const asPlus = canonicalRequest(parts);
