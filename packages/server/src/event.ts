@@ -37,6 +37,21 @@ export interface Event {
   request: boolean;
   attack: Category | null;
   count: number;
+  details?: AttackDetails | undefined;
+}
+
+/** What a log says of an attack beside its category. A field that the log does not name is absent. */
+export interface AttackDetails {
+  /** Whether the firewall stopped the request. */
+  blocked?: boolean;
+  /** The address that the request came from, in its canonical form. */
+  source?: string;
+  /** The path of the URL, without the query, at most 256 bytes. */
+  url?: string;
+  /** The rule that decided the category. */
+  rule?: string;
+  /** ISO 3166-1 alpha-2, upper case. */
+  country?: string;
 }
 
 /** Why a log record was not counted. A closed set, because operators alert on it and it is a key in the store. */

@@ -6,6 +6,7 @@ import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
 import { LineBlock, splitLines } from './blocks.ts';
 import type { LogRecord } from './formats/format.ts';
+import { fixedZone } from './formats/log-time.ts';
 import { Pipeline, type ReadLines } from './pipeline.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
 import { Words } from './words.ts';
@@ -228,7 +229,7 @@ const given: fc.Arbitrary<Given> = fc.record({
       'nginx-error',
     ),
     host: fc.constantFrom(undefined, undefined, 'other.example.com', 'shop.example.com', ''),
-    offset_minutes: fc.constantFrom(0, 330),
+    zone: fc.constantFrom(0, 330).map(fixedZone),
   }),
   retention_ms: fc.constantFrom(3_600_000, 180 * DAY_MS, 100 * 365 * DAY_MS),
   hosts_max: fc.constantFrom(0, 2, 100),

@@ -5,6 +5,7 @@ import { type Context, LOG_FORMATS, type LogFormat, type Parsed, type Reading } 
 import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
 import { asObject, parseJsonLine } from './formats/json-line.ts';
 import { LogClock } from './formats/log-clock.ts';
+import { fixedZone, type LocalZone } from './formats/log-time.ts';
 import {
   addLine,
   closeBlock,
@@ -22,8 +23,8 @@ export interface ReaderOptions {
   format: FormatName;
   /** For logs that do not name the host. */
   host?: string | undefined;
-  /** Minutes east of UTC, for logs that do not name their zone. */
-  offset_minutes?: number | undefined;
+  /** For logs that do not name their zone. UTC by default. */
+  zone?: LocalZone | undefined;
   overrides?: Overrides | undefined;
 }
 
@@ -75,10 +76,10 @@ class Reader implements LineReader {
   readonly #transactions: Transactions;
   #open: OpenBlock | null;
 
-  constructor({ format, host, offset_minutes = 0, overrides = new Map() }: ReaderOptions, state: State) {
+  constructor({ format, host, zone = fixedZone(0), overrides = new Map() }: ReaderOptions, state: State) {
     const isWanted = ({ name }: { name: LogFormat }) => format === 'auto' || name === format;
     this.host = host;
-    this.#context = { offset_minutes, clock: new LogClock() };
+    this.#context = { zone, clock: new LogClock() };
     this.#textFormats = TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
     this.#recognize = format === 'auto';

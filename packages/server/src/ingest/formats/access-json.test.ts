@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import { createReader } from '../reader.ts';
+import { fixedZone } from './log-time.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30, 456);
 const read = (fields: object, offset_minutes = 0) =>
-  createReader({ format: 'auto', offset_minutes }).read(JSON.stringify(fields), 0)[0];
+  createReader({ format: 'auto', zone: fixedZone(offset_minutes) }).read(JSON.stringify(fields), 0)[0];
 
 test.each([
   [{ msec: '1782901230.456', host: 'a.example.com', status: '200' }, 'a.example.com'],

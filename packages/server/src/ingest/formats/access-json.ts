@@ -23,9 +23,9 @@ function isAccess(fields: JsonObject): boolean {
   return isMarked && TIMES.some((name) => name in fields);
 }
 
-function parseAccessJson(fields: JsonObject, { offset_minutes }: Context): Reading {
+function parseAccessJson(fields: JsonObject, { zone }: Context): Reading {
   const named = TIMES.find((name) => name in fields);
-  const time = named === undefined ? null : parseAnyTime(fields[named], offset_minutes);
+  const time = named === undefined ? null : parseAnyTime(fields[named], zone);
   return time === null
     ? dropped('bad_time')
     : { kind: 'record', record: request(time, firstText(fields, HOSTS) ?? caddyHost(fields)) };

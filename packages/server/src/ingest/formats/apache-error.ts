@@ -14,9 +14,9 @@ export const apacheError: TextFormat = {
 const SPACE = 0x20;
 
 /** `[Sun Feb 21 22:27:04.221889 2021] [security2:error] [pid 16:tid 14] [client ..] [client ..] ModSecurity: ..` */
-function parseApacheError(line: string, { offset_minutes }: Context): Reading {
+function parseApacheError(line: string, { zone }: Context): Reading {
   const timeEnd = line.slice(0, TIME_LENGTH_MAX).indexOf('] ');
-  const time = parseAsctime(line.slice(1, Math.max(timeEnd, 1)), offset_minutes);
+  const time = parseAsctime(line.slice(1, Math.max(timeEnd, 1)), zone);
   if (time === null) return dropped('unknown_format');
   const message = line.slice(messageAt(line, timeEnd + 2));
   if (!isRuleMessage(message)) return dropped('other_log_line');

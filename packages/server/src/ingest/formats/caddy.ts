@@ -28,16 +28,16 @@ export const caddyText: TextFormat = {
   parse: parseCaddyText,
 };
 
-function parseCaddyJson(fields: JsonObject, { offset_minutes }: Context): Reading {
+function parseCaddyJson(fields: JsonObject, { zone }: Context): Reading {
   const message = asText(fields.msg);
   if (!isRuleMessage(message)) return dropped('other_log_line');
-  const time = parseAnyTime(fields.ts, offset_minutes);
+  const time = parseAnyTime(fields.ts, zone);
   return time === null ? dropped('bad_time') : hit(message, time);
 }
 
-function parseCaddyText(line: string, { offset_minutes }: Context): Reading {
+function parseCaddyText(line: string, { zone }: Context): Reading {
   const [moment = '', level = '', logger = ''] = line.split('\t', 3);
-  const time = parseLocalTime(moment, offset_minutes);
+  const time = parseLocalTime(moment, zone);
   if (time === null) return dropped('unknown_format');
   const message = line.slice(moment.length + level.length + logger.length + 3);
   return isRuleMessage(message) ? hit(message, time) : dropped('other_log_line');

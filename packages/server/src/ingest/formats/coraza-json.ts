@@ -13,11 +13,11 @@ export const corazaJson: JsonFormat = {
   parse: parseCoraza,
 };
 
-function parseCoraza(fields: JsonObject, { offset_minutes }: Context): Reading {
+function parseCoraza(fields: JsonObject, { zone }: Context): Reading {
   const transaction = asObject(fields.transaction);
   if (transaction === null) return dropped('bad_record');
   // Nanoseconds in its code, seconds in its documentation.
-  const time = parseEpoch(transaction.unix_timestamp) ?? parseAnyTime(transaction.timestamp, offset_minutes);
+  const time = parseEpoch(transaction.unix_timestamp) ?? parseAnyTime(transaction.timestamp, zone);
   if (time === null) return dropped('bad_time');
   const host = hostOf(asObject(asObject(transaction.request)?.headers));
   const rules = asArray(fields.messages).flatMap((message) => rulesOf(asObject(message)));

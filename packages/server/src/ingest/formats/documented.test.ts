@@ -1,6 +1,7 @@
 /** Formats of engines that could not be run here: fixtures written by hand from their documentation and source. */
 import { expect, test } from 'vitest';
 import { outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
+import { fixedZone } from './log-time.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
 
@@ -16,7 +17,7 @@ test('Caddy with Coraza: rules joined by their id, and access lines, in JSON and
   expect(outcomes(parsed)).toEqual(['other_log_line', 'request', 'sqli']);
   expect(parsed.map(({ format }) => format)).toEqual(['caddy', 'access-json', 'caddy']);
   expect(parsed[2]).toMatchObject({ record: { time: TIME + 456, host: 'shop.example.com' } });
-  const onTerminal = readFixture('caddy-terminal.log', { offset_minutes: 60 });
+  const onTerminal = readFixture('caddy-terminal.log', { zone: fixedZone(60) });
   expect(outcomes(onTerminal)).toEqual(['other_log_line', 'sqli']);
   expect(onTerminal[1]).toMatchObject({ record: { time: TIME + 456 - 3_600_000 } });
 });

@@ -1,6 +1,7 @@
 /** What real engines wrote for known requests (fixtures/make-fixtures.mjs) comes out as those requests. */
 import { describe, expect, test } from 'vitest';
 import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
+import { fixedZone } from './log-time.ts';
 
 const BY_NGINX = ['sqli', 'lfi', 'cmdi', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];
 const BY_APACHE = ['sqli', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];
@@ -46,7 +47,7 @@ describe('audit logs', () => {
     const [first = 0] = times('nginx-json.log');
     for (const name of ['modsecurity3-json.log', 'nginx-error.log']) {
       // The time zone that a source is given does not matter: the id tells the time.
-      for (const each of readFixture(name, { offset_minutes: 480 })) {
+      for (const each of readFixture(name, { zone: fixedZone(480) })) {
         if (each.kind === 'record' && each.record.attack !== 'cc')
           expect(Math.abs(each.record.time - first)).toBeLessThan(5_000);
       }
@@ -71,7 +72,7 @@ describe('error logs', () => {
       BY_APACHE.filter((each) => each !== 'not_an_attack').toSorted(),
     );
     const [utc] = parsed;
-    const [east] = readFixture('apache-error.log', { offset_minutes: 480 }).filter(
+    const [east] = readFixture('apache-error.log', { zone: fixedZone(480) }).filter(
       (each) => each.kind === 'record',
     );
     expect((utc?.record.time ?? 0) - (east?.record.time ?? 0)).toBe(480 * 60_000);

@@ -1,8 +1,9 @@
 /** What a log format is: a pure function from text to what it says, which can be counted, or the reason why not. */
-import type { Category, DropReason } from '../../event.ts';
+import type { AttackDetails, Category, DropReason } from '../../event.ts';
 import type { Judgement, Rule } from '../categories/judge.ts';
 import type { JsonObject } from './json-line.ts';
 import type { LogClock } from './log-clock.ts';
+import type { LocalZone } from './log-time.ts';
 
 /** As on the command line and in summaries. */
 export const LOG_FORMATS = [
@@ -30,6 +31,8 @@ export interface LogRecord {
   request: boolean;
   attack: Category | null;
   count: number;
+  /** Of an attack: attackDetails() makes them. */
+  details?: AttackDetails | undefined;
   /** Why the attack is in its category. */
   evidence?: readonly Judgement[] | undefined;
 }
@@ -52,6 +55,10 @@ export interface Transaction {
   time: number;
   host: string | undefined;
   rules: readonly Rule[];
+  /** Absent when the log does not say these. */
+  details?: AttackDetails | undefined;
+  /** The log has a record of every request, so this one counts as a request too, attack or not. */
+  request?: boolean;
 }
 
 /** What a format makes of a piece of text. Whether that is an attack, and of which category, is decided elsewhere. */
@@ -72,8 +79,8 @@ export interface RuleHit extends Transaction {
 
 /** What a format must know beside the text. */
 export interface Context {
-  /** Minutes east of UTC, for times that do not say it themselves. */
-  offset_minutes: number;
+  /** For times that name no zone. */
+  zone: LocalZone;
   clock: LogClock;
 }
 

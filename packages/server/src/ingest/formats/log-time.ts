@@ -1,6 +1,16 @@
 /** The times of logs, in the forms that servers and firewalls write. Each answers milliseconds since the epoch, or null. */
 import { milliseconds, parseTime, utcTime } from './time.ts';
 
+/** The time zone of a log whose times name none. */
+export interface LocalZone {
+  /** Turns a local time, written as if it were UTC, into milliseconds since the epoch. */
+  toUtc(localMs: number): number;
+}
+
+export function fixedZone(offsetMinutes: number): LocalZone {
+  return { toUtc: (localMs) => localMs - offsetMinutes * 60_000 };
+}
+
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
 const COMMON =
@@ -23,21 +33,21 @@ export function parseCommonTime(text: string): number | null {
 }
 
 /** `Wed Dec 10 09:25:32 2025`, in local time: ModSecurity 3 in JSON, and Apache's error log. */
-export function parseAsctime(text: string, offset_minutes: number): number | null {
+export function parseAsctime(text: string, zone: LocalZone): number | null {
   const match = ASCTIME.exec(text);
   if (match === null) return null;
   const [, month = '', day, hour, minute, second, fraction, year] = match;
   const utc = utcTime(+`${year}`, monthNumber(month), +`${day}`, +`${hour}`, +`${minute}`, +`${second}`);
-  return utc === null ? null : utc + milliseconds(fraction) - offset_minutes * 60_000;
+  return utc === null ? null : zone.toUtc(utc + milliseconds(fraction));
 }
 
 /** `2025/12/10 09:25:32` or with dashes, in local time: nginx's error log, and Caddy's on a terminal. */
-export function parseLocalTime(text: string, offset_minutes: number): number | null {
+export function parseLocalTime(text: string, zone: LocalZone): number | null {
   const match = LOCAL.exec(text);
   if (match === null) return null;
   const [, year, month, day, hour, minute, second, fraction] = match;
   const utc = utcTime(+`${year}`, +`${month}`, +`${day}`, +`${hour}`, +`${minute}`, +`${second}`);
-  return utc === null ? null : utc + milliseconds(fraction) - offset_minutes * 60_000;
+  return utc === null ? null : zone.toUtc(utc + milliseconds(fraction));
 }
 
 /** A count of seconds, milliseconds, microseconds or nanoseconds since the epoch, told apart by its size. */
@@ -51,12 +61,12 @@ export function parseEpoch(value: unknown): number | null {
 }
 
 /** Any of these forms, or ISO 8601. */
-export function parseAnyTime(value: unknown, offset_minutes: number): number | null {
+export function parseAnyTime(value: unknown, zone: LocalZone): number | null {
   if (typeof value !== 'string' || NUMBER.test(value)) return parseEpoch(value);
   if (value.length > TIME_LENGTH_MAX) return null;
   return (
     parseTime(value) ??
-    parseLocalTime(value, offset_minutes) ??
+    parseLocalTime(value, zone) ??
     parseCommonTime(value.startsWith('[') ? value.slice(1, -1) : value)
   );
 }

@@ -21,9 +21,9 @@ export const lts: JsonFormat = {
 
 const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
 
-function parseLts(fields: JsonObject, { offset_minutes }: Context): Reading {
+function parseLts(fields: JsonObject, { zone }: Context): Reading {
   const named = TIMES.find((name) => asText(fields[name]) !== '');
-  const time = named === undefined ? null : parseAnyTime(fields[named], offset_minutes);
+  const time = named === undefined ? null : parseAnyTime(fields[named], zone);
   if (time === null) return dropped('bad_time');
   const name = asText(fields.attack);
   const isAttackLog = fields.category === 'attack' || 'attack-time' in fields;

@@ -12,11 +12,11 @@ export const modsecurity3Json: JsonFormat = {
   parse: parseModsecurity3,
 };
 
-function parseModsecurity3(fields: JsonObject, { offset_minutes }: Context): Reading {
+function parseModsecurity3(fields: JsonObject, { zone }: Context): Reading {
   const transaction = asObject(fields.transaction);
   if (transaction === null) return dropped('bad_record');
   const id = asText(transaction.unique_id);
-  const time = timeOfId(id) ?? parseAsctime(asText(transaction.time_stamp), offset_minutes);
+  const time = timeOfId(id) ?? parseAsctime(asText(transaction.time_stamp), zone);
   if (time === null) return dropped('bad_time');
   const request = asObject(transaction.request);
   const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);

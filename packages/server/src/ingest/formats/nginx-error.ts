@@ -18,8 +18,8 @@ const TIME_LENGTH = 19;
 const CUT_LENGTH = 2_000;
 
 /** `2025/12/10 09:25:32 [error] 34#34: *8 message, client: .., server: .., request: "..", host: ".."` */
-function parseNginxError(line: string, { offset_minutes }: Context): Reading {
-  const local = parseLocalTime(line.slice(0, TIME_LENGTH), offset_minutes);
+function parseNginxError(line: string, { zone }: Context): Reading {
+  const local = parseLocalTime(line.slice(0, TIME_LENGTH), zone);
   if (local === null || !line.startsWith(' [', TIME_LENGTH)) return dropped('unknown_format');
   const process = line.indexOf('] ', TIME_LENGTH) + 2;
   const star = line.indexOf(': *', process);

@@ -2,6 +2,8 @@
  * The requests that firewalls write down. One flagged request is one attack, however many rules matched, however many
  * lines tell of it, and whether an error log, an audit log or both do: what belongs together has the same id.
  */
+
+import type { AttackDetails } from '../../event.ts';
 import { type Judgement, judge, type Overrides, primaryCategory } from '../categories/judge.ts';
 import type { LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
 
@@ -49,14 +51,23 @@ export class Transactions {
   }
 
   /** A request that is told whole. */
-  whole(format: LogFormat, { id, time, host, rules }: Transaction): Parsed {
+  whole(format: LogFormat, { id, time, host, rules, details, request = false }: Transaction): Parsed {
     const key = short(id);
     if (this.#isCounted(key, time)) return { kind: 'dropped', reason: 'same_request', format };
     // Lines of an error log may have told of it already; an audit log can be set to leave the rules out.
     const judgements = this.#open.get(key)?.judgements ?? [];
     this.#open.delete(key);
     for (const rule of rules) addDistinct(judgements, judge(rule, this.#overrides));
-    return this.#settle(key, format, time, host, judgements);
+    const parsed = this.#settle(key, format, time, host, judgements, details);
+    if (!request) return parsed;
+    const attack = parsed.kind === 'record' ? parsed.record : null;
+    return {
+      kind: 'record',
+      record: attack
+        ? { ...attack, request: true }
+        : { time, host, hostId: undefined, request: true, attack: null, count: 1, evidence: judgements },
+      format,
+    };
   }
 
   /** A record that is counted as it is, unless its request has been. */
@@ -135,12 +146,13 @@ export class Transactions {
     time: number,
     host: string | undefined,
     evidence: readonly Judgement[],
+    details?: AttackDetails,
   ): Parsed {
     const attack = primaryCategory(evidence);
     // It is not remembered: a rule that makes it an attack may still come.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time);
-    const record = { time, host, hostId: undefined, request: false, attack, count: 1, evidence };
+    const record = { time, host, hostId: undefined, request: false, attack, count: 1, details, evidence };
     return { kind: 'record', record, format };
   }
 
