@@ -1,6 +1,7 @@
 /** The only file that knows the process: what it was called with, how it is told to stop, how it ends. */
 import { writeSync } from 'node:fs';
 import { runProgram } from './cli/program.ts';
+import { LogStream } from './log-stream.ts';
 
 const stopping = new AbortController();
 // Each time anew: a process group gets a signal from the terminal and another one from its parent.
@@ -27,6 +28,7 @@ const status = await runProgram(process.argv.slice(2), {
   stdin: process.stdin,
   stdout: process.stdout,
   stderr: process.stderr,
+  log: new LogStream(2, Date.now),
   env: process.env,
   now: Date.now,
   stop: stopping.signal,

@@ -1,12 +1,15 @@
 /** What a command is: which settings it takes, and what it does with them. */
 import type { Readable, Writable } from 'node:stream';
 import type { Origin, SettingName, Settings } from '../config.ts';
+import type { LogStream } from '../log-stream.ts';
 
 /** The outside world of a command, so that tests can give it another one. */
 export interface Io {
   stdin: Readable & { isTTY?: boolean };
   stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number };
   stderr: Writable & { isTTY?: boolean };
+  /** Where the service writes its log; standard error when absent. */
+  log?: LogStream;
   env: Readonly<Record<string, string | undefined>>;
   now: () => number;
   /** Aborted when the process is asked to stop. */

@@ -131,7 +131,7 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
     limits: { retention_ms: settings.retention, hosts_max: settings.hostsMax },
     trust_proxy: settings.trustProxy,
     overrides: settings.categories,
-    logger: { level: settings.logLevel, stream: io.stderr },
+    logger: { level: settings.logLevel, stream: io.log ?? io.stderr },
     tls: certificate
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
       : undefined,

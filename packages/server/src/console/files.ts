@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type ContentCoding, createNegotiation } from '../http/content-coding.ts';
 import type { Route } from '../http/route.ts';
 
 /** Where the build puts them; the same place seen from the sources and from the compiled code. */
@@ -43,11 +44,11 @@ interface File {
   type: string;
   cache: string;
   plain: Buffer;
-  /** By the name of the content coding, best first. */
-  packed: readonly (readonly [coding: string, bytes: Buffer])[];
+  compressed: ReadonlyMap<ContentCoding, Buffer>;
 }
 
 export function fileRoutes(folder = FOLDER): Route[] {
+  const negotiate = createNegotiation();
   const page = existsSync(join(folder, 'index.html'))
     ? readFile(folder, 'index.html', 'no-cache')
     : NOT_BUILT;
@@ -65,16 +66,21 @@ export function fileRoutes(folder = FOLDER): Route[] {
     method: 'GET',
     url,
     schema: { hide: true },
-    handler: async (request, reply) => sendFile(file, request, reply),
+    handler: async (request, reply) => sendFile(file, negotiate, request, reply),
   }));
 }
 
-function sendFile(file: File, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const accepted = String(request.headers['accept-encoding'] ?? '').split(/\s*,\s*/);
-  const packed = file.packed.find(([coding]) => accepted.some((name) => name.split(';')[0] === coding));
+function sendFile(
+  file: File,
+  negotiate: ReturnType<typeof createNegotiation>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const coding = negotiate(request.headers['accept-encoding']);
+  const compressed = coding && file.compressed.get(coding);
   reply.headers(SECURITY_HEADERS).headers({ 'Cache-Control': file.cache, Vary: 'Accept-Encoding' });
-  if (packed) reply.header('Content-Encoding', packed[0]);
-  return reply.type(file.type).send(packed?.[1] ?? file.plain);
+  if (compressed) reply.header('Content-Encoding', coding);
+  return reply.type(file.type).send(compressed ?? file.plain);
 }
 
 function readFile(folder: string, name: string, cache: string): File {
@@ -87,16 +93,18 @@ function readFile(folder: string, name: string, cache: string): File {
     type: TYPES[extname(name)] ?? 'application/octet-stream',
     cache,
     plain: readFileSync(path),
-    packed: codings
-      .filter(([, packed]) => existsSync(packed))
-      .map(([coding, packed]) => [coding, readFileSync(packed)]),
+    compressed: new Map(
+      codings
+        .filter(([, compressed]) => existsSync(compressed))
+        .map(([coding, compressed]) => [coding, readFileSync(compressed)]),
+    ),
   };
 }
 
 const NOT_BUILT: File = {
   type: 'text/html; charset=utf-8',
   cache: 'no-cache',
-  packed: [],
+  compressed: new Map(),
   plain: Buffer.from(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

@@ -1,6 +1,7 @@
 /** The HTTP application: everything it consists of, by name, in one place. */
 import { METHODS } from 'node:http';
 import type { Server, Socket } from 'node:net';
+import type { Writable } from 'node:stream';
 import { setTimeout } from 'node:timers/promises';
 import swagger from '@fastify/swagger';
 import {
@@ -18,7 +19,9 @@ import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import type { Overrides } from '../ingest/categories/judge.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
+import type { LogStream } from '../log-stream.ts';
 import type { Store } from '../store/store.ts';
+import { createAccessLog } from './access-log.ts';
 import { createAuthenticate, SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
 import { credentialRoutes } from './credential-routes.ts';
 import { directoryRoutes } from './directory-routes.ts';
@@ -60,7 +63,7 @@ export interface AppOptions {
   /** For log lines that come by HTTP. */
   limits: Limits;
   overrides?: Overrides | undefined;
-  logger: FastifyServerOptions['logger'];
+  logger: false | { level: string; stream: LogStream | Writable };
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
 
@@ -68,7 +71,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { store, identity, now, catalog } = options;
   const nextRequestId = requestIds();
   const serverOptions: FastifyServerOptions = {
-    logger: options.logger ?? false,
+    logger: options.logger,
     // One line for each answer is written below, instead of Fastify's two.
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: nextRequestId,
@@ -147,7 +150,13 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     }),
   );
   app.addHook('preHandler', unawaited(authenticate.onBody));
-  if (['trace', 'debug', 'info'].includes(app.log.level)) app.addHook('onResponse', logAnswer);
+  if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
+    const { stream } = options.logger;
+    // Fastify's logger is pino's, but its type has less.
+    const { bindings } = app.log as FastifyBaseLogger & { bindings(): Record<string, unknown> };
+    const write = 'writeAccess' in stream ? stream.writeAccess.bind(stream) : stream.write.bind(stream);
+    app.addHook('onResponse', createAccessLog({ write, bindings: bindings.call(app.log), now }));
+  }
   app.setErrorHandler(sendFailure);
   app.setNotFoundHandler((request) => {
     throw new ApiError('WAF.4000', `there is no path ${request.url.split('?', 1)[0]?.slice(0, 200)}`);
@@ -189,19 +198,6 @@ function unawaited(action: (request: FastifyRequest, reply: FastifyReply) => voi
     if (pending === undefined) done();
     else pending.then(() => done(), done);
   };
-}
-
-function logAnswer(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
-  const { id, method, url, caller } = request;
-  request.log.info({
-    reqId: id,
-    method,
-    path: url.split('?', 1)[0],
-    status: reply.statusCode,
-    ms: Math.round(reply.elapsedTime * 1_000) / 1_000,
-    user: caller?.user.name,
-  });
-  done();
 }
 
 function openConnections(server: Server): Promise<number> {
