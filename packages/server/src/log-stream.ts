@@ -2,14 +2,16 @@
 import sonicBoom, { type SonicBoom } from 'sonic-boom';
 
 /** What a slow reader may be behind. Beyond it, access lines are dropped and counted; requests never wait for the log. */
-const BUFFER_BYTES_MAX = 4 * 1_048_576;
+const ACCESS_BYTES_MAX = 4 * 1_048_576;
+/** The same for warnings and errors: years of them, unless the disk that takes the log is full. */
+const BUFFER_BYTES_MAX = 16 * 1_048_576;
 /** One system call for some 20 access lines. */
 const WRITE_BYTES_MIN = 3_072;
 /** A pipe takes this much at once (PIPE_BUF), so that lines of several workers never mix. */
 const WRITE_BYTES_MAX = 4_096;
 /** How long a line may wait for others. */
 const FLUSH_MS = 100;
-/** pino's number for `warn`: lines of this level and above are never dropped. */
+/** pino's number for `warn`: lines from this level on are kept however slow the reader is. */
 const WARN = 40;
 
 /** pino sets `lastLevel` before each line of a stream that has this mark. */
@@ -22,6 +24,8 @@ export class LogStream {
   readonly #now: () => number;
   #pendingBytes = 0;
   #dropped = 0;
+  /** The last write failed. */
+  #failed = false;
 
   constructor(fd: number, now: () => number) {
     this.#now = now;
@@ -33,12 +37,13 @@ export class LogStream {
       periodicFlush: FLUSH_MS,
     });
     this.#destination.on('write', (bytes: number) => {
-      this.#pendingBytes = Math.max(0, this.#pendingBytes - bytes);
-      if (this.#dropped > 0 && this.#pendingBytes < BUFFER_BYTES_MAX / 2) this.#reportDropped();
+      this.#failed = false;
+      this.#pendingBytes -= bytes;
+      if (this.#dropped > 0 && this.#pendingBytes < ACCESS_BYTES_MAX / 2) this.#reportDropped();
     });
-    // A reader that went away (EPIPE) takes the log with it, not the service.
+    // A log that cannot be written must not stop the service. The next line tries again.
     this.#destination.on('error', () => {
-      this.#pendingBytes = 0;
+      this.#failed = true;
     });
   }
 
@@ -57,18 +62,20 @@ export class LogStream {
     this.#destination.flushSync();
   }
 
-  /** Resolves when all that is pending is written. */
-  flush(): Promise<void> {
-    return new Promise((resolve) => this.#destination.flush(() => resolve()));
+  /** Resolves when all that is pending is written, or cannot be. */
+  async flush(): Promise<void> {
+    // A flush during a write ends with that write, so what came later needs another one.
+    while (this.#pendingBytes > 0 && !this.#failed) {
+      await new Promise<void>((resolve) => this.#destination.flush(() => resolve()));
+    }
   }
 
   #write(line: string, level: number): void {
-    if (level < WARN && this.#pendingBytes > BUFFER_BYTES_MAX) {
+    if (this.#pendingBytes > (level < WARN ? ACCESS_BYTES_MAX : BUFFER_BYTES_MAX)) {
       this.#dropped++;
       return;
     }
-    // Log lines are nearly always ASCII, so the length is close enough for a limit.
-    this.#pendingBytes += line.length;
+    this.#pendingBytes += Buffer.byteLength(line);
     this.#destination.write(line);
     if (level >= WARN) this.#destination.flush();
   }

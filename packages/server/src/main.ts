@@ -1,8 +1,10 @@
 /** The only file that knows the process: what it was called with, how it is told to stop, how it ends. */
 import { writeSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { runProgram } from './cli/program.ts';
 import { LogStream } from './log-stream.ts';
 
+const log = new LogStream(2, Date.now);
 const stopping = new AbortController();
 // Each time anew: a process group gets a signal from the terminal and another one from its parent.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopping.abort());
@@ -18,6 +20,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
  */
 const dieAtOnce = () => process.kill(process.pid, 'SIGKILL');
 process.on('uncaughtException', (error) => {
+  log.flushSync();
   writeSync(2, `${error.stack}\n`);
   dieAtOnce();
 });
@@ -28,11 +31,14 @@ const status = await runProgram(process.argv.slice(2), {
   stdin: process.stdin,
   stdout: process.stdout,
   stderr: process.stderr,
-  log: new LogStream(2, Date.now),
+  log,
   env: process.env,
   now: Date.now,
   stop: stopping.signal,
 });
+// A reader of the log that hangs must not keep the process: after a second its lines are given up.
+const flushed = log.flush().then(() => true);
+if (!(await Promise.race([flushed, sleep(1_000, false, { ref: false })]))) dieAtOnce();
 process.exitCode = status;
 // A worker's channel to its parent would keep it alive. Everything is closed, so nothing can be waiting.
 if (process.connected) process.exit(status);

@@ -1,26 +1,18 @@
 /** The access log: one line for each response, in the form of pino's lines. */
+import { hostname } from 'node:os';
+import { pid } from 'node:process';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
 /** A line that needs no escaping in JSON. */
 const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 const INFO = 30;
 
-export interface AccessLogOptions {
-  write(line: string): void;
-  /** The fields that pino puts into each line: process ID, host name. */
-  bindings: Readonly<Record<string, unknown>>;
-  now: () => number;
-}
-
 /**
  * An `onResponse` hook. It builds the line itself: pino takes 1.8 us for it, this 0.4 us, of some 25 us that a cached
  * response takes in all.
  */
-export function createAccessLog({ write, bindings, now }: AccessLogOptions) {
-  const fields = Object.entries(bindings).map(
-    ([name, value]) => `,${JSON.stringify(name)}:${JSON.stringify(value)}`,
-  );
-  const base = fields.join('');
+export function createAccessLog(write: (line: string) => void, now: () => number) {
+  const base = `,"pid":${pid},"hostname":${JSON.stringify(hostname())}`;
   return (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
     const { id, method, url, caller } = request;
     const query = url.indexOf('?');

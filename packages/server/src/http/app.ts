@@ -152,10 +152,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.addHook('preHandler', unawaited(authenticate.onBody));
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
     const { stream } = options.logger;
-    // Fastify's logger is pino's, but its type has less.
-    const { bindings } = app.log as FastifyBaseLogger & { bindings(): Record<string, unknown> };
     const write = 'writeAccess' in stream ? stream.writeAccess.bind(stream) : stream.write.bind(stream);
-    app.addHook('onResponse', createAccessLog({ write, bindings: bindings.call(app.log), now }));
+    app.addHook('onResponse', createAccessLog(write, now));
   }
   app.setErrorHandler(sendFailure);
   app.setNotFoundHandler((request) => {
