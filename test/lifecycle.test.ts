@@ -1,7 +1,7 @@
 /** How the service stops, and what it writes to its log on the way. */
 import { Agent, get } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { askToken, call, tokenRequest } from './api.ts';
+import { askToken, call, login, tokenRequest } from './api.ts';
 import { beginTokenRequest, Connection, stopsListening } from './connection.ts';
 import { eventually, wholeLines } from './process.ts';
 import { Sandbox } from './sandbox.ts';
@@ -104,6 +104,56 @@ describe('on SIGTERM', () => {
     expect(connection).toBe('close');
     expect((await server.process.end()).status).toBe(0);
     agent.destroy();
+  });
+
+  test('readiness fails first, while requests are still served', async () => {
+    const server = await sandbox.serve(['--drain-delay', '3']);
+    const status = async (path: string) => (await call(server.address, path)).status;
+    expect(await status('/readyz')).toBe(200);
+    server.process.signal('SIGTERM');
+    await eventually(async () => (await status('/readyz')) === 503 || undefined, 'a 503 of /readyz');
+    expect(await status('/healthz')).toBe(200);
+    await stopsListening(server.address);
+    expect((await server.process.end()).status).toBe(0);
+  });
+
+  test.each([
+    ['one process', []],
+    ['two workers', ['--workers', '2']],
+  ])('%s under load: clients are refused afterwards, but not cut off', async (_, settings) => {
+    const installation = await sandbox.init();
+    for (let stop = 0; stop < 3; stop++) {
+      const server = await sandbox.serve(settings, { group: true });
+      const api = await login(server.address, installation);
+      const url = `${server.address}/v1/${api.project}/waf/event/attack/type?from=1&to=2`;
+      const agent = new Agent({ keepAlive: true });
+      let answers = 0;
+      const failures: string[] = [];
+      const ask = () =>
+        new Promise<boolean>((resolve) => {
+          const request = get(url, { agent, headers: { 'X-Auth-Token': api.token } }, (response) => {
+            answers++;
+            response
+              .resume()
+              .on('end', () => resolve(true))
+              .on('error', (error: NodeJS.ErrnoException) => failed(error));
+          });
+          const failed = ({ code = 'no code' }: NodeJS.ErrnoException) => {
+            if (code !== 'ECONNREFUSED') failures.push(code);
+            resolve(code !== 'ECONNREFUSED');
+          };
+          request.on('error', failed);
+        });
+      const clients = Array.from({ length: 20 }, async () => {
+        while (await ask());
+      });
+      await eventually(() => answers > 500 || undefined, 'some load');
+      server.process.signal('SIGTERM');
+      await Promise.all(clients);
+      expect((await server.process.end()).status).toBe(0);
+      expect(failures).toEqual([]);
+      agent.destroy();
+    }
   });
 
   test('SIGINT, as Ctrl-C sends it, means the same', async () => {

@@ -39,8 +39,8 @@ function runs(pid: number): boolean {
   }
 }
 
-const allGone = (pids: readonly number[]) =>
-  eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers', 10_000);
+const allGone = (pids: readonly number[], patienceMs = 10_000) =>
+  eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers', patienceMs);
 
 test('both answer, and where they listen is said once', async () => {
   const installation = await sandbox.init();
@@ -74,6 +74,16 @@ test('one that is killed is replaced, and the other answers all the while', asyn
   server.process.signal('SIGTERM');
   expect((await server.process.end()).status).toBe(0);
   await allGone(pids);
+});
+
+test('one that hangs is killed and replaced', async () => {
+  await sandbox.init();
+  const server = await serveTwo();
+  const [victim = 0] = await callUntilAnsweredBy(server, 2);
+  process.kill(victim, 'SIGSTOP');
+  await allGone([victim], 30_000);
+  expect(server.process.stderr).toContain(`worker ${victim} has not responded for 10 s`);
+  await callUntilAnsweredBy(server, 3);
 });
 
 test('none outlives a parent that is killed while they write, and none keeps the store locked', async () => {

@@ -152,6 +152,12 @@ export const SETTINGS = {
     'proxies in front whose X-Forwarded-* headers are believed: IP addresses or ranges, with commas',
     proxies,
   ),
+  drainDelay: setting(
+    '--drain-delay <seconds>',
+    'on SIGTERM, how long /readyz answers 503 before the service stops accepting connections; set it to the check interval of the load balancer',
+    integer(0, 300),
+    '0',
+  ),
   rateLimit: setting(
     '--rate-limit <n>',
     'requests per second for each user and worker, 0 for no limit',

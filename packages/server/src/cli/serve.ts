@@ -13,7 +13,7 @@ import { firstCheck, IDENTITY_SETTINGS, identityProblems, remoteIdentity } from 
 import { initialise, printMade } from './init.ts';
 import { STORE_SETTINGS } from './store.ts';
 import { reloadCertificate } from './tls.ts';
-import { printListening, runWorkers } from './workers.ts';
+import { othersHaveClosed, printListening, reportReady, runWorkers } from './workers.ts';
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there; choose another address with --listen',
@@ -37,6 +37,7 @@ export const SERVE_SETTINGS = [
   'bodyLimit',
   'trustProxy',
   'rateLimit',
+  'drainDelay',
   'logLevel',
 ] as const satisfies readonly SettingName[];
 
@@ -61,7 +62,7 @@ export const serveCommand = command({
         const names = { domain: 'default', project: 'default', user: 'admin' };
         printMade(io, await initialise(needed(data), names, undefined, io));
       }
-      if (workers > 1) return runWorkers(workers, io);
+      if (workers > 1) return runWorkers(workers, settings.drainDelay * 1_000, io);
     }
     if (!remote) {
       return withInstallation(needed(data), io, settings, (installation) =>
@@ -94,7 +95,7 @@ async function serve(served: Served, settings: ServeSettings, io: Io, warning: s
   const server = await startServer(served, settings, io);
   for (const sentence of [warning, trouble]) if (sentence !== null) server.log.warn(sentence);
   const retention = retainFor(served.store, settings.retention, io.now, server.log);
-  if (cluster.worker) cluster.worker.send({ address: server.address });
+  if (cluster.worker) reportReady(server.address);
   else printListening(io, server.address);
   await aborted(io.stop);
   await retention.stop();
@@ -120,7 +121,10 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
   const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
   if (certificate) checkCertificate(certificate);
   // Loaded here, because it takes longer than most commands that have no use for it.
-  const { createApp } = await import('../http/app.ts');
+  const [{ createApp }, { drain }] = await Promise.all([
+    import('../http/app.ts'),
+    import('../http/drain.ts'),
+  ]);
   const app = await createApp({
     store,
     identity,
@@ -148,6 +152,7 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
     /** Answers what is in flight; who is slower than that, or only holds a connection open, is cut off. */
     async close() {
       stopReloading();
+      await drain(app, settings.drainDelay * 1_000, cluster.worker ? othersHaveClosed : undefined);
       const patience = setTimeout(() => app.server.closeAllConnections(), STOP_MS_MAX);
       await app.close();
       clearTimeout(patience);

@@ -1,8 +1,7 @@
 /** The HTTP application: everything it consists of, by name, in one place. */
 import { METHODS } from 'node:http';
-import type { Server, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
-import { setTimeout } from 'node:timers/promises';
 import swagger from '@fastify/swagger';
 import {
   type FastifyBaseLogger,
@@ -44,8 +43,6 @@ const HEADER_BYTES_MAX = 262_144;
 const REQUEST_TIMEOUT_MS = 60_000;
 /** Longer than the idle time of common load balancers (60 s), so that it is they who close first. */
 const KEEP_ALIVE_MS = 75_000;
-/** Longer than an answer is on its way to a client nearby, whose next request then finds the connection open. */
-const LAST_ANSWERS_MS = 250;
 const NOT_PARSED = Object.freeze({});
 
 export interface AppOptions {
@@ -121,12 +118,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);
   app.decorateRequest('claimed', null);
+  app.decorate('draining', false);
   app.decorate('stopping', false);
-  app.addHook('preClose', async () => {
-    app.stopping = true;
-    // Who asks at just this moment over a connection that was kept is answered, and told that it was the last time.
-    if ((await openConnections(app.server)) > 0) await setTimeout(LAST_ANSWERS_MS);
-  });
   // For all replies but those of sendBytes, which come by no hook.
   app.addHook('onSend', (request, reply, payload, done) => {
     reply.header('X-Request-Id', request.id);
@@ -196,12 +189,6 @@ function unawaited(action: (request: FastifyRequest, reply: FastifyReply) => voi
     if (pending === undefined) done();
     else pending.then(() => done(), done);
   };
-}
-
-function openConnections(server: Server): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.getConnections((error, count) => (error ? reject(error) : resolve(count)));
-  });
 }
 
 /** What is not HTTP, or too long to be parsed, never becomes a request; it gets an answer all the same. */

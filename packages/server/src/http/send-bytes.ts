@@ -3,7 +3,9 @@ import type { FastifyReply } from 'fastify';
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Connections are closed with the answers that go out. */
+    /** The service is about to stop: readiness fails. */
+    draining: boolean;
+    /** Responses carry `Connection: close`. */
     stopping: boolean;
   }
 }

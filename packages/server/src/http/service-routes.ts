@@ -30,10 +30,15 @@ export function serviceRoutes(store: Store, remote: RemoteIdentity | null, opena
         summary: 'The service can answer queries',
         response: {
           200: { description: 'It can', ...STATUS },
-          503: { description: 'The store or the identity service does not answer' },
+          503: {
+            description:
+              'The service is shutting down, or the store or the identity service does not respond',
+          },
         },
       },
-      async handler() {
+      async handler(request) {
+        // First of all, so that load balancers send no more requests while there is still time.
+        if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
         await remote?.check();
         return { status: 'ready' };
