@@ -7,6 +7,7 @@ import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Soon, whenKnown } from '../soon.ts';
 import type { Store } from '../store/store.ts';
+import { Admission } from './admission.ts';
 import { type ContentCoding, createNegotiation } from './content-coding.ts';
 import { ReplyBuffers } from './reply-buffers.ts';
 import { sendBytes } from './send-bytes.ts';
@@ -47,6 +48,7 @@ const COMPRESS = {
 
 /** What a request asks for: a range of time, and a way to get the bytes of the answer about it. */
 interface Question {
+  project: string;
   from: number;
   to: number;
   /** Whether the address will ask for the same tomorrow. */
@@ -57,6 +59,7 @@ interface Question {
 export type SendAnswer = (request: FastifyRequest, reply: FastifyReply, parse: () => Question) => Soon<void>;
 
 export function createAnswers(store: Store): SendAnswer {
+  const admission = new Admission();
   const kept = new KeptAnswers();
   const buffers = new ReplyBuffers();
   const negotiate = createNegotiation();
@@ -86,7 +89,10 @@ export function createAnswers(store: Store): SendAnswer {
       // What is still to be packed must stay as it is, even when the connection is closed meanwhile.
       const allocate: Allocate = (bytes) =>
         coding === undefined ? buffers.take(bytes, reply.raw) : Buffer.allocUnsafe(bytes);
-      const made = newAnswer(url, parse(), allocate);
+      const question = parse();
+      const made = admission.run(question.project, request.caller?.user.id ?? '', () =>
+        newAnswer(url, question, allocate),
+      );
       return made.then((answer) => send(reply, answer, coding, headers['if-none-match']));
     });
   };
