@@ -152,6 +152,12 @@ export const SETTINGS = {
     'proxies in front whose X-Forwarded-* headers are believed: IP addresses or ranges, with commas',
     proxies,
   ),
+  maxConnections: setting(
+    '--max-connections <n>',
+    'connections at once for each worker; more are closed',
+    integer(1, 1_000_000),
+    '10000',
+  ),
   drainDelay: setting(
     '--drain-delay <seconds>',
     'on SIGTERM, how long /readyz answers 503 before the service stops accepting connections; set it to the check interval of the load balancer',

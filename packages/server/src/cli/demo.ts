@@ -21,6 +21,7 @@ const FIXED = {
   hostsMax: 1_000,
   bodyLimit: 12 * 1_048_576,
   rateLimit: 0,
+  maxConnections: 10_000,
   drainDelay: 0,
   logLevel: 'warn',
 } as const;

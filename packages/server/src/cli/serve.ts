@@ -37,6 +37,7 @@ export const SERVE_SETTINGS = [
   'bodyLimit',
   'trustProxy',
   'rateLimit',
+  'maxConnections',
   'drainDelay',
   'logLevel',
 ] as const satisfies readonly SettingName[];
@@ -133,6 +134,7 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
     body_bytes_max: settings.bodyLimit,
     rate_limit: settings.rateLimit,
     limits: { retention_ms: settings.retention, hosts_max: settings.hostsMax },
+    max_connections: settings.maxConnections,
     trust_proxy: settings.trustProxy,
     overrides: settings.categories,
     logger: { level: settings.logLevel, stream: io.log ?? io.stderr },

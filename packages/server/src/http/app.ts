@@ -41,6 +41,15 @@ import { statisticsRoutes } from './statistics-routes.ts';
 const HEADER_BYTES_MAX = 262_144;
 /** The longest a client may take to send a request. */
 const REQUEST_TIMEOUT_MS = 60_000;
+/** The longest a client may take to send the headers. */
+const HEADERS_TIMEOUT_MS = 10_000;
+const TIMEOUT_CHECK_MS = 1_000;
+/** A connection on which nothing moves during a request, as when the client does not read the response, is closed. */
+const STALLED_MS = 60_000;
+/** Some 30 KB of memory each, in all 300 MB. */
+const CONNECTIONS_MAX = 10_000;
+/** Refused connections are logged at most this often. */
+const REFUSED_LOG_MS = 60_000;
 /** Longer than the idle time of common load balancers (60 s), so that it is they who close first. */
 const KEEP_ALIVE_MS = 75_000;
 const NOT_PARSED = Object.freeze({});
@@ -55,6 +64,9 @@ export interface AppOptions {
   body_bytes_max: number;
   /** Requests per second for each user, 0 for no limit. */
   rate_limit: number;
+  /** Connections at once, of one process. */
+  max_connections?: number | undefined;
+  timeouts?: { headersMs?: number; stalledMs?: number } | undefined;
   /** Proxies whose forwarding headers are believed. */
   trust_proxy?: string | undefined;
   /** For log lines that come by HTTP. */
@@ -67,6 +79,7 @@ export interface AppOptions {
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { store, identity, now, catalog } = options;
   const nextRequestId = requestIds();
+  const timeouts = { headersMs: HEADERS_TIMEOUT_MS, stalledMs: STALLED_MS, ...options.timeouts };
   const serverOptions: FastifyServerOptions = {
     logger: options.logger,
     // One line for each answer is written below, instead of Fastify's two.
@@ -81,6 +94,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     return503OnClosing: false,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
+    connectionTimeout: timeouts.stalledMs,
     // A path segment may be as long as a request; whether it is an ID is for the route to say.
     routerOptions: {
       maxParamLength: HEADER_BYTES_MAX,
@@ -91,19 +105,19 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     frameworkErrors: sendFailure,
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, nextRequestId(), app.log),
   };
+  const httpOptions = {
+    maxHeaderSize: HEADER_BYTES_MAX,
+    requireHostHeader: false,
+    headersTimeout: timeouts.headersMs,
+    connectionsCheckingInterval: TIMEOUT_CHECK_MS,
+  };
   const app = fastify({
     ...serverOptions,
     ...(options.tls
-      ? {
-          https: {
-            ...options.tls,
-            minVersion: 'TLSv1.2',
-            maxHeaderSize: HEADER_BYTES_MAX,
-            requireHostHeader: false,
-          },
-        }
-      : { http: { maxHeaderSize: HEADER_BYTES_MAX, requireHostHeader: false } }),
+      ? { https: { ...options.tls, ...httpOptions, minVersion: 'TLSv1.2' } }
+      : { http: httpOptions }),
   }) as FastifyInstance;
+  limitConnections(app, options.max_connections ?? CONNECTIONS_MAX);
 
   // Bodies reach the routes as they came: a signature covers the bytes, and GET may have a body too.
   app.removeAllContentTypeParsers();
@@ -191,6 +205,20 @@ function unawaited(action: (request: FastifyRequest, reply: FastifyReply) => voi
   };
 }
 
+/** Connections over the limit are closed at once, which costs less than anything that could be said on them. */
+function limitConnections(app: FastifyInstance, max: number): void {
+  let refused = 0;
+  let loggedAt = Number.NEGATIVE_INFINITY;
+  app.server.maxConnections = max;
+  app.server.on('drop', () => {
+    refused++;
+    if (performance.now() - loggedAt < REFUSED_LOG_MS) return;
+    app.log.warn(`refused ${refused} connections: ${max} are open (--max-connections)`);
+    refused = 0;
+    loggedAt = performance.now();
+  });
+}
+
 /** What is not HTTP, or too long to be parsed, never becomes a request; it gets an answer all the same. */
 function answerBrokenRequest(
   error: Error & { code?: string },
@@ -206,10 +234,12 @@ function answerBrokenRequest(
     error.code === 'HPE_HEADER_OVERFLOW'
       ? `the request line and headers are longer than ${HEADER_BYTES_MAX} bytes`
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-        ? `the request took longer than ${REQUEST_TIMEOUT_MS / 1_000} s to arrive`
+        ? `the request took too long to arrive: headers have ${HEADERS_TIMEOUT_MS / 1_000} s, all of it ${REQUEST_TIMEOUT_MS / 1_000} s`
         : 'the request is not valid HTTP';
   log.info({ reqId: requestId, status: 400 }, message);
   const body = failureBody(new ApiError('WAF.1001', message), false);
+  // A client that does not close its side must not keep the descriptor.
+  socket.once('finish', () => socket.destroy());
   socket.end(
     `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,

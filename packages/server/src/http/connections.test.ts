@@ -1,0 +1,96 @@
+/** Clients that hold connections: unfinished headers, too many at once, responses that nobody reads. */
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import type { FastifyInstance } from 'fastify';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type Identity, openIdentity } from '../identity/identity.ts';
+import { memoryStore } from '../store/memory.ts';
+import { createApp } from './app.ts';
+
+let folder: string;
+let identity: Identity;
+let app: FastifyInstance;
+let logged = '';
+const sockets: Socket[] = [];
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'wafstat-connections-'));
+  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), Date.now);
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      logged += chunk;
+      done();
+    },
+  });
+  app = await createApp({
+    store: memoryStore(),
+    identity,
+    now: Date.now,
+    catalog: { public_url: null, region: 'eu' },
+    body_bytes_max: 1_048_576,
+    rate_limit: 0,
+    limits: { retention_ms: 86_400_000, hosts_max: 10 },
+    max_connections: 3,
+    timeouts: { headersMs: 200, stalledMs: 3_000 },
+    logger: { level: 'warn', stream },
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+});
+
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  await app.close();
+  await identity.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** A client that never closes its side. */
+async function open(): Promise<Socket> {
+  const { port } = app.server.address() as AddressInfo;
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  sockets.push(socket);
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  return socket;
+}
+
+/** The server's side of the next connection. */
+async function served(): Promise<Socket> {
+  const [socket] = (await once(app.server, 'connection')) as [Socket];
+  return socket;
+}
+
+test('a client that does not finish its headers is told so, and its descriptor is freed', async () => {
+  const serving = served();
+  const socket = await open();
+  const serverSide = await serving;
+  socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\nX-Unfinished: ');
+  const [answer] = await once(socket, 'data');
+  expect(String(answer)).toContain('the request took too long to arrive');
+  if (!serverSide.destroyed) await once(serverSide, 'close');
+  expect(serverSide.destroyed).toBe(true);
+});
+
+test('connections over the limit are closed, and the log says so', async () => {
+  await Promise.all([open(), open(), open()]);
+  const over = await open();
+  over.resume();
+  await once(over, 'end');
+  expect(logged).toContain('refused 1 connections: 3 are open (--max-connections)');
+});
+
+test('a client that does not read its responses loses the connection', async () => {
+  const serving = served();
+  const socket = await open();
+  const serverSide = await serving;
+  socket.pause();
+  // Far more than the buffers between the two hold.
+  const requests = 'GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(500);
+  socket.write(requests);
+  await once(serverSide, 'close');
+  expect(serverSide.destroyed).toBe(true);
+});
