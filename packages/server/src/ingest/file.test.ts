@@ -1,5 +1,10 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
 import { LINE_BYTES_MAX } from './blocks.ts';
 import { type FileProgress, ingestFile } from './file.ts';
@@ -131,3 +136,39 @@ test('the same text under another source name is another file', async () => {
   for await (const _ of ingestFile(inPieces(Buffer.from(line(1)), 1), ingest, store, pipeline));
   expect(await requests()).toBe(2);
 });
+
+test.each([true, false])(
+  'a new host name does not let later lines overtake earlier ones (eager: %s)',
+  async (eager) => {
+    const folder = mkdtempSync(join(tmpdir(), 'wafstat-file-'));
+    const store = lmdbStore(join(folder, 'statistics.mdb'), () => NOW);
+    const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 1_000 }, () => NOW);
+    const ingest = {
+      project: 'p',
+      source: { name: 's', format: 'events' },
+      reader: { format: 'events' as const },
+    };
+    // On a pipe each line is a batch; in a file, a line of this length nearly fills one.
+    const pad = 'x'.repeat(eager ? 0 : 700_000);
+    const lines = Array.from(
+      { length: eager ? 400 : 24 },
+      (_, i) => `${JSON.stringify({ time: NOW, host: i % 2 ? 'known.example' : `new-${i}.example`, pad })}\n`,
+    );
+    async function* pipe() {
+      for (const each of lines) {
+        yield Buffer.from(each);
+        await nextTurn();
+      }
+    }
+    const steps: FileProgress[] = [];
+    try {
+      for await (const step of ingestFile(pipe(), ingest, store, pipeline, { eager })) steps.push(step);
+      expect(new Set(steps.map(({ kind }) => kind))).toEqual(new Set(['counted']));
+      expect((await store.sources('p'))[0]).toMatchObject({ events: lines.length, dropped: {} });
+      expect(await store.hosts('p')).toHaveLength(lines.length / 2 + 1);
+    } finally {
+      await store.close();
+      rmSync(folder, { recursive: true });
+    }
+  },
+);
