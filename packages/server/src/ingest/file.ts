@@ -1,6 +1,15 @@
 /** A file or stream, counted once from beginning to end. */
 import type { NewLink, Store } from '../store/store.ts';
-import { ByteReader, countLineEnds, endOfLine, LINE_BYTES_MAX, LineBlock, wholeLines } from './blocks.ts';
+import {
+  ByteReader,
+  countLineEnds,
+  endOfHole,
+  endOfLine,
+  LINE_BYTES_MAX,
+  LineBlock,
+  lineText,
+  wholeLines,
+} from './blocks.ts';
 import type { Counted, Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 import { type FileSource, PIECE_BYTES_MAX, Trail } from './trail.ts';
@@ -162,13 +171,16 @@ export function nextPiece(
     const piece = bytes.subarray(0, whole);
     return { bytes: piece, lines: new LineBlock(piece, first), unfinished: 0 };
   }
+  const hole = endOfHole(bytes, 0);
+  // Of any length: it goes by itself, so that the line behind it can be of any length that is allowed.
+  if (!last && hole > 0) return { bytes: bytes.subarray(0, hole), lines: [], unfinished: 0 };
   if (!last) return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
   if (atEnd && isRecord(atEnd(), bytes)) return { bytes, lines: new LineBlock(bytes, first), unfinished: 0 };
-  return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length };
+  return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length - hole };
 }
 
 function isRecord(reader: LineReader, line: Buffer): boolean {
-  const text = line.toString('utf8').trim();
+  const text = lineText(line, 0, line.length);
   return (
     text.length > 0 && [...reader.read(text, 0), ...reader.flush()].some(({ kind }) => kind === 'record')
   );
