@@ -209,7 +209,15 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       const { open } = await database();
       const store = open();
       const day = Math.floor(NOW / 86_400_000);
-      const source = { id: 's', name: 's', format: 'events', hosts: [], events: 0, dropped: {} };
+      const source = {
+        id: 's',
+        name: 's',
+        format: 'events',
+        hosts: [],
+        events: 0,
+        without_host: 0,
+        dropped: {},
+      };
       const batches = Array.from({ length: 2_500 }, (_, i) => ({
         id: `${i}`,
         day,

@@ -90,6 +90,21 @@ describeService('the console manages', (service) => {
     await page.locator('.figure.attacks .value', { hasText: '1' }).waitFor();
   });
 
+  test('sources show the records without a host, and what to do about them', async () => {
+    const { installation, page, sandbox } = service;
+    const time = Date.now();
+    await sandbox.ingest(installation.project_id, [{ time }, { time }, { time, host: 'a.example' }]);
+    await service.enter('/console/sources');
+    await page.getByText('2 of 3 records have no registered host').waitFor();
+    await page.getByText('--host NAME').waitFor();
+    await page.getByRole('columnheader', { name: 'Without host' }).waitFor();
+    await sandbox.ingest(installation.project_id, [{ time, host: 'a.example' }], '--source', 'named');
+    await page.reload();
+    const row = page.getByRole('row', { name: /^named/ });
+    await row.waitFor();
+    expect(await row.getByRole('cell').nth(7).textContent()).toBe('0');
+  });
+
   test('an administrator adds and renames hosts', async () => {
     const { api, page } = service;
     await service.enter('/console/hosts');

@@ -1,5 +1,8 @@
 /** `wafstat ingest`: every line counted exactly once, and every line that is not counted accounted for. */
 import { appendFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Api, login, sum } from './api.ts';
 import type { Ended } from './process.ts';
@@ -27,7 +30,7 @@ beforeEach(async () => {
   api = await login(server.address, { ...installation, project_id: id });
 });
 
-const ingest = (args: string[], stdin = ''): Promise<Ended> => {
+const ingest = (args: string[], stdin: string | Readable = ''): Promise<Ended> => {
   const where = ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
   return sandbox.run(['ingest', ...where, ...args], { stdin });
 };
@@ -43,6 +46,59 @@ test('the summary tells what was accepted, what was dropped and how fast it went
   expect(stdout).toMatch(/^dropped +1$/m);
   expect(stdout).toMatch(/^lines per second +\d+$/m);
   expect(await requests()).toBe(5);
+});
+
+test('a pipe on which new and known hosts follow each other is counted to its end', async () => {
+  const hosts = Array.from({ length: 400 }, (_, i) => (i % 2 ? 'known.example' : `new-${i}.example`));
+  // As a busy server writes: apart enough to be read one by one, too close for each to be on disk before the next.
+  async function* lines() {
+    for (const host of hosts) {
+      yield `${JSON.stringify({ time: NOW - 1_000, host })}\n`;
+      await sleep(1);
+    }
+  }
+  const { status, stdout, stderr } = await ingest(['-'], Readable.from(lines()));
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  expect(stdout).toMatch(/^accepted +400$/m);
+  expect(await requests()).toBe(400);
+  expect((await api.hostIds()).size).toBe(201);
+});
+
+test('a fresh file full of new hosts is counted in one go', async () => {
+  const events = Array.from({ length: 30_000 }, (_, i) => ({
+    time: NOW - 1_000 - i,
+    host: i % 50 === 0 ? `new-${i}.example` : 'known.example',
+    pad: 'x'.repeat(100),
+  }));
+  const { status, stdout } = await ingest([sandbox.write('many-hosts', ndjson(events))]);
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/^accepted +30000$/m);
+  expect(stdout).not.toContain('counted before');
+});
+
+test('a truncated gzip is counted as far as it goes, and says so behind the summary of all files', async () => {
+  const pad = () => Array.from({ length: 40 }, () => Math.random().toString(36)).join('');
+  const packed = gzipSync(ndjson(seconds(0, 2_000).map((event) => ({ ...event, pad: pad() }))));
+  const damaged = sandbox.write('damaged.gz', packed.subarray(0, packed.length / 2));
+  const whole = sandbox.write('whole', ndjson(seconds(5_000, 7)));
+  const { status, stdout, stderr } = await ingest([damaged, whole]);
+  expect(status).toBe(1);
+  expect(stderr.trim().split('\n').at(-1)).toMatch(/^wafstat: .*damaged\.gz is damaged or truncated gzip/);
+  const accepted = Number(/^accepted +(\d+)$/m.exec(stdout)?.[1]);
+  expect(accepted).toBeGreaterThan(7);
+  expect(accepted).toBeLessThan(2_007);
+  expect(await requests()).toBe(accepted);
+});
+
+test('a hole that copytruncate has left costs nothing', async () => {
+  const log = Buffer.concat([
+    Buffer.alloc(3_000_000),
+    Buffer.from(ndjson([{ time: NOW, host: 'a.example' }])),
+  ]);
+  const { stdout } = await ingest([sandbox.write('hole', log)]);
+  expect(stdout).toMatch(/^accepted +1$/m);
+  expect(stdout).toMatch(/^dropped +0$/m);
+  expect([...(await api.hostIds()).keys()]).toEqual(['a.example']);
 });
 
 test('each bad line is counted under its reason, shown with its number, and the rest goes on', async () => {

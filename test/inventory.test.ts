@@ -83,7 +83,7 @@ describe('host names from logs', () => {
       '--hosts-max',
       '2',
     );
-    expect(stdout).toMatch(/of no known host +1/);
+    expect(stdout).toMatch(/^without a host +1\n {2}not registered +1$/m);
     const ids = await api.hostIds();
     expect([...ids.keys()]).toEqual(['one.example', 'two.example']);
     expect(await requestsOf()).toBe(4);
@@ -144,6 +144,7 @@ describe('the list of log sources', () => {
           format,
           hosts: [...ids.values()].sort(),
           events: 3,
+          without_host: 0,
           dropped: { bad_time: 1, bad_attack: 2 },
           first_seen: T,
           last_seen: T + 9,
@@ -154,6 +155,7 @@ describe('the list of log sources', () => {
           format,
           hosts: [],
           events: 1,
+          without_host: 1,
           dropped: {},
           first_seen: T - 7,
           last_seen: T - 7,
@@ -161,6 +163,38 @@ describe('the list of log sources', () => {
       ],
     });
     expect(list.items[0]?.id).not.toBe(list.items[1]?.id);
+  });
+});
+
+describe('records without a host', () => {
+  const access = '192.0.2.7 - - [01/Jun/2025:12:00:01 +0000] "GET / HTTP/1.1" 200 6 "-" "-"\n';
+  const source = ['--data', sandbox.data, '--source', 'nginx'];
+
+  test('are reported with the remedy in the summary, in the list of sources and by the API', async () => {
+    const where = [...source, '--project', api.project];
+    const file = sandbox.write('access.log', access.repeat(3));
+    const run = await sandbox.run(['ingest', ...where, ...KEEP_ALL, file]);
+    expect(run.stdout).toMatch(/^without a host +3\n {2}not named +3$/m);
+    expect(run.stderr).toBe(
+      "3 records name no host, so they count in the project's total only. " +
+        'Name the host in the log (nginx: log_format with $host, Apache: %v), or pass --host NAME.\n',
+    );
+    expect(await requestsOf()).toBe(3);
+    expect(await api.getJson('connections')).toMatchObject({ items: [{ events: 3, without_host: 3 }] });
+    const list = await sandbox.run(['source', 'list', '--data', sandbox.data, '--project', api.project]);
+    expect(list.stdout).toMatch(/^nginx +access +3 events +3 without a host /);
+    expect(list.stderr).toMatch(/log_format with \$host.*--host NAME/);
+  });
+
+  test('are none when the host is given', async () => {
+    const where = [...source, '--project', api.project, '--host', 'shop.example'];
+    const run = await sandbox.run(['ingest', ...where, ...KEEP_ALL, sandbox.write('access.log', access)]);
+    expect(run.stdout).not.toContain('without a host');
+    expect(run.stderr).toBe('');
+    const list = await sandbox.run(['source', 'list', '--data', sandbox.data, '--project', api.project]);
+    expect(list.stdout).toContain(' 0 without a host ');
+    expect(list.stderr).toBe('');
+    expect(await requestsOf(`&hosts=${(await api.hostIds()).get('shop.example')}`)).toBe(1);
   });
 });
 

@@ -1,5 +1,6 @@
 /** A started wafstat: what it prints, how it ends, and how to end it. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
 export const PROGRAM = fileURLToPath(new URL('../packages/server/bin/wafstat.js', import.meta.url));
@@ -15,7 +16,8 @@ export interface Ended {
 }
 
 export interface StartOptions {
-  stdin?: string;
+  /** All at once, or as it comes. */
+  stdin?: string | Readable;
   env?: Readonly<Record<string, string>>;
   /** The leader of a process group of its own, so that a signal can be sent to all of it. */
   group?: boolean;
@@ -44,7 +46,9 @@ export class Process {
       this.stderr += text;
     });
     // A command that fails at once does not read what it is given.
-    child.stdin.on('error', () => {}).end(stdin);
+    child.stdin.on('error', () => {});
+    if (typeof stdin === 'string') child.stdin.end(stdin);
+    else stdin.pipe(child.stdin);
     this.ended = new Promise((resolve, reject) => {
       child.on('error', reject);
       child.on('close', (status, signal) => {

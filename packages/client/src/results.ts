@@ -55,6 +55,8 @@ export interface Connection {
   /** IDs of the hosts it has reported on. */
   hosts: string[];
   events: number;
+  /** Records among `events` without a registered host: they count in the project's total only. */
+  without_host: number;
   /** Records that were not counted, by reason. */
   dropped: Record<string, number>;
   /** The earliest and the latest event, null when there is none. */

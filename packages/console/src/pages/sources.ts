@@ -22,7 +22,8 @@ export function sourcesPage(app: App): Page {
     aborter = new AbortController();
     try {
       const { items } = await client.connections({ signal: aborter.signal });
-      if (items.length > 0) fill(list, table('Sources', COLUMNS, items.map(row)), reasons(items));
+      if (items.length > 0)
+        fill(list, table('Sources', COLUMNS, items.map(row)), hostHint(items), reasons(items));
       else if (list.querySelector('.first-run') === null) fill(list, firstRun(app));
     } catch (failure) {
       if (isAbort(failure) || app.ended(failure)) return;
@@ -33,7 +34,8 @@ export function sourcesPage(app: App): Page {
     }
   }
 
-  function row({ name, format, hosts, events, dropped, first_seen, last_seen }: Connection): Cell[] {
+  function row({ name, format, hosts, events, without_host, ...rest }: Connection): Cell[] {
+    const { dropped, first_seen, last_seen } = rest;
     const now = app.now();
     const lost = total(Object.values(dropped));
     const silent = last_seen === null || now - last_seen > SILENT_MS;
@@ -47,6 +49,7 @@ export function sourcesPage(app: App): Page {
       h('code', {}, format),
       exact(hosts.length),
       exact(events),
+      h('span', { class: without_host > 0 ? 'attack' : 'faint' }, exact(without_host)),
       h('span', { class: lost > 0 ? 'attack' : 'faint' }, exact(lost)),
     ];
   }
@@ -94,6 +97,29 @@ export function sourcesPage(app: App): Page {
   };
 }
 
+/** What to do about records that count for no host; null when there are none. */
+function hostHint(items: readonly Connection[]): HTMLElement | null {
+  const records = total(items.map(({ without_host }) => without_host));
+  if (records === 0) return null;
+  const counted = total(items.map(({ events }) => events));
+  return h(
+    'p',
+    { class: 'hint' },
+    `${exact(records)} of ${exact(counted)} records have no registered host, so they count in the project's total only. `,
+    'Name the host in the log (nginx: ',
+    h('code', {}, 'log_format'),
+    ' with ',
+    h('code', {}, '$host'),
+    ', Apache: ',
+    h('code', {}, '%v'),
+    '), or pass ',
+    h('code', {}, '--host NAME'),
+    '. If the log names it, add the host on the Hosts page, or raise ',
+    h('code', {}, '--hosts-max'),
+    '.',
+  );
+}
+
 const COLUMNS = [
   { title: 'Source' },
   { title: 'State' },
@@ -102,5 +128,6 @@ const COLUMNS = [
   { title: 'Format' },
   { title: 'Hosts', number: true },
   { title: 'Counted', number: true },
+  { title: 'Without host', number: true },
   { title: 'Dropped', number: true },
 ];

@@ -11,6 +11,7 @@ export class IngestSummary {
   #seen = 0;
   #lines = 0;
   #withoutHost = 0;
+  #unregisteredHost = 0;
   #dropped = new Map<string, number>();
   #formats = new Map<string, number>();
   #attacks = new Map<string, number>();
@@ -32,12 +33,11 @@ export class IngestSummary {
     else this.addOutcome(file, progress.outcome);
   }
 
-  addOutcome(
-    file: string,
-    { accepted, dropped, first_drops, formats, attacks, without_host }: Outcome,
-  ): void {
+  addOutcome(file: string, outcome: Outcome): void {
+    const { accepted, dropped, first_drops, formats, attacks } = outcome;
     this.#accepted += accepted;
-    this.#withoutHost += without_host;
+    this.#withoutHost += outcome.without_host;
+    this.#unregisteredHost += outcome.unregistered_host;
     addAll(this.#dropped, dropped);
     addAll(this.#formats, formats);
     addAll(this.#attacks, attacks);
@@ -52,16 +52,13 @@ export class IngestSummary {
     }
     for (const place of this.#unfinished) printLine(stderr, `${place}: unfinished, left for the next run`);
     const seconds = Math.max(now() - this.#started, 1) / 1_000;
-    const row = (name: string, n: number, remark = '') =>
-      printLine(stdout, `${name.padEnd(20)} ${n}${remark}`);
+    const row = (name: string, n: number) => printLine(stdout, `${name.padEnd(20)} ${n}`);
     const rows = (counts: ReadonlyMap<string, number>) => {
       for (const [name, n] of counts) row(`  ${name}`, n);
     };
     row('accepted', this.#accepted);
     rows(this.#formats);
-    if (this.#withoutHost > 0) {
-      row('  of no known host', this.#withoutHost, ' (they count in the total of the project only)');
-    }
+    this.#printWithoutHost(row);
     row('attacks', sum(this.#attacks));
     rows(this.#attacks);
     row('dropped', sum(this.#dropped));
@@ -70,7 +67,30 @@ export class IngestSummary {
     // Unknown to a follower, which counts as lines come.
     if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));
   }
+
+  #printWithoutHost(row: (name: string, n: number) => void): void {
+    if (this.#withoutHost === 0) return;
+    const unnamed = this.#withoutHost - this.#unregisteredHost;
+    const onlyInTotal = "so they count in the project's total only";
+    row('without a host', this.#withoutHost);
+    if (unnamed > 0) {
+      row('  not named', unnamed);
+      printLine(this.#io.stderr, `${unnamed} records name no host, ${onlyInTotal}. ${NAME_THE_HOST}`);
+    }
+    if (this.#unregisteredHost > 0) {
+      row('  not registered', this.#unregisteredHost);
+      printLine(
+        this.#io.stderr,
+        `${this.#unregisteredHost} records name a host that is not registered, ${onlyInTotal}. ` +
+          "Register it with 'wafstat host add', or raise --hosts-max if the project is at that limit.",
+      );
+    }
+  }
 }
+
+/** What to do about records that name no host: the same words wherever their number is shown. */
+export const NAME_THE_HOST =
+  'Name the host in the log (nginx: log_format with $host, Apache: %v), or pass --host NAME.';
 
 /** A log line is attacker input: nothing in it may act on the terminal. */
 export function visible(text: string): string {

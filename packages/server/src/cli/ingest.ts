@@ -5,7 +5,7 @@ import { fixedZone } from '../ingest/formats/log-time.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
-import { command, type Io, UserError } from './command.ts';
+import { command, type Io, printLine, UserError } from './command.ts';
 import { withProject } from './data-folder.ts';
 import { IngestSummary } from './ingest-summary.ts';
 import { progressBar } from './progress-bar.ts';
@@ -38,9 +38,19 @@ export const ingestCommand = command({
     return withProject(data, io, settings, async (store, project) => {
       const { ingest, pipeline } = logSource(store, { ...settings, project }, io);
       const summary = new IngestSummary(io);
-      for (const file of files) await ingestOne(file, ingest, store, pipeline, summary, io);
-      summary.print();
-      return io.stop.aborted ? 1 : 0;
+      const errors: UserError[] = [];
+      try {
+        // A file that cannot be read to its end must not keep the others from being counted.
+        for (const file of files) {
+          const error = await ingestOne(file, ingest, store, pipeline, summary, io);
+          if (error !== null) errors.push(error);
+        }
+      } finally {
+        // Whatever ends the run, what was counted before it stays counted.
+        summary.print();
+      }
+      for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
+      return errors.length > 0 || io.stop.aborted ? 1 : 0;
     });
   },
 });
@@ -66,6 +76,7 @@ export function logSource(
   };
 }
 
+/** Answers why the file could not be read to its end, or null. */
 async function ingestOne(
   file: string,
   ingest: FileIngest,
@@ -73,7 +84,7 @@ async function ingestOne(
   pipeline: Pipeline,
   summary: IngestSummary,
   io: Io,
-): Promise<void> {
+): Promise<UserError | null> {
   const name = file === '-' ? 'standard input' : file;
   const bar = progressBar(io.stderr, name, file === '-' ? null : (await stat(file)).size, io.now);
   // A pipe may be silent for ever; a stop must not wait for it.
@@ -93,10 +104,14 @@ async function ingestOne(
       // A file is read again from its start, where what the other has counted is seen; a stream is gone.
       if (error instanceof FileConflict && file !== '-' && conflicts < CONFLICTS_MAX) continue;
       if (io.stop.aborted) break;
-      throw explained(error, name);
+      bar.end();
+      const explanation = explained(error, name);
+      if (explanation instanceof UserError) return explanation;
+      throw explanation;
     }
   }
   bar.end();
+  return null;
 }
 
 function explained(error: unknown, name: string): unknown {
@@ -104,7 +119,9 @@ function explained(error: unknown, name: string): unknown {
   if (error instanceof FileConflict)
     return new UserError(`${name}: another run counts the same lines at this moment`);
   if (code?.startsWith('Z_'))
-    return new UserError(`${name} is not whole as gzip (${message}); what was read is counted`);
+    return new UserError(
+      `${name} is damaged or truncated gzip (${message}); the lines before that are counted`,
+    );
   if (code?.startsWith('E')) return new UserError(`${name} cannot be read: ${code}`);
   return error;
 }

@@ -95,13 +95,19 @@ export function inventoryRoutes(store: Store): Route[] {
 
 const SOURCE = {
   type: 'object',
-  required: ['id', 'name', 'format', 'hosts', 'events', 'dropped', 'first_seen', 'last_seen'],
+  required: ['id', 'name', 'format', 'hosts', 'events', 'without_host', 'dropped', 'first_seen', 'last_seen'],
   properties: {
     id: { type: 'string' },
     name: { type: 'string' },
     format: { type: 'string', description: 'The format of what it sent last' },
     hosts: { type: 'array', items: { type: 'string' }, description: 'IDs of the domains it has reported on' },
     events: { type: 'integer', description: 'Records counted' },
+    without_host: {
+      type: 'integer',
+      description:
+        'Records among `events` without a registered host: they count in the total of the project, and for no domain. ' +
+        'Name the host in the log (nginx: `log_format` with `$host`, Apache: `%v`), or send the lines with `host`.',
+    },
     dropped: {
       type: 'object',
       additionalProperties: { type: 'integer' },

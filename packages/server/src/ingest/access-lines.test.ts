@@ -200,15 +200,18 @@ const other = fc.constantFrom(
     '::1 x[15/Nov/2026:02:20:43 +0000] "GET - [15/Nov/2026:02:20:44 +0000] "',
   ].map(latin1),
 );
+const behindHole = fc
+  .tuple(fc.constantFrom(1, 3, 4, 5, 20_000), fc.oneof(accessLine, realLine))
+  .map(([bytes, line]) => Buffer.concat([Buffer.alloc(bytes), line]));
 const lineEnding = fc.constantFrom('\n', '\n', '\n', '\r\n', '\n\n', ' \n').map(latin1);
 
 /** Few lines, again and again, so that what is remembered from one line to the next is put to the test. */
 const block = fc
   .tuple(
-    fc.array(fc.oneof({ weight: 3, arbitrary: accessLine }, mutated, realLine, half, other, anyBytes), {
-      minLength: 1,
-      maxLength: 6,
-    }),
+    fc.array(
+      fc.oneof({ weight: 3, arbitrary: accessLine }, mutated, realLine, half, other, anyBytes, behindHole),
+      { minLength: 1, maxLength: 6 },
+    ),
     fc.array(fc.tuple(fc.nat(5), lineEnding), { maxLength: 24 }),
     fc.boolean(),
   )
@@ -257,6 +260,15 @@ test.each([
   'shop.example.com:443 [2001:db8::7] - - ',
 ])('%j in front of the time counts the same', async (front) => {
   await expectTheSame(latin1(`${front}[15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6`));
+});
+
+test('a hole in front of a line costs neither the line nor its host', async () => {
+  const line = latin1('shop.example.com ::1 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6\n');
+  const bytes = Buffer.concat([line, Buffer.alloc(50_000), line, Buffer.alloc(1), line, line]);
+  await expectTheSame(bytes);
+  const { hosts, sources } = await everythingOf(bytes, GIVEN, 'by bytes');
+  expect(hosts.map(({ hostname }) => hostname)).toEqual(['shop.example.com']);
+  expect(sources).toMatchObject([{ events: 4, without_host: 0, dropped: {} }]);
 });
 
 test('of hosts with the same hash each counts for itself', async () => {

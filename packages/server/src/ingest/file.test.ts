@@ -1,5 +1,10 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
 import { LINE_BYTES_MAX } from './blocks.ts';
 import { type FileProgress, ingestFile } from './file.ts';
@@ -119,6 +124,97 @@ test('a line beyond the limit is one drop, however long it is, and what follows 
   }
 });
 
+const hole = (bytes: number) => Buffer.alloc(bytes);
+
+test('a hole in front of a line costs neither the line nor its host, however long it is', async () => {
+  const named = (age_ms: number) => `${JSON.stringify({ time: NOW - age_ms, host: 'a.example' })}\n`;
+  for (const bytes of [
+    1,
+    5_000,
+    LINE_BYTES_MAX - 9,
+    LINE_BYTES_MAX,
+    LINE_BYTES_MAX + 9,
+    3 * LINE_BYTES_MAX,
+  ]) {
+    const { store, run, requests } = setUp();
+    const first = Buffer.concat([hole(bytes), Buffer.from(named(1))]);
+    const content = Buffer.concat([first, Buffer.from(named(2)), hole(bytes), Buffer.from(named(3))]);
+    await run(first, 40);
+    expect(await requests()).toBe(1);
+    expect((await run(content.subarray(0, first.length + 7), 3)).at(-1)).toMatchObject({
+      kind: 'unfinished',
+    });
+    await run(content, 9);
+    expect((await run(content, 2)).map(({ kind }) => kind)).not.toContain('counted');
+    expect(await store.sources('p')).toMatchObject([{ events: 3, without_host: 0, dropped: {} }]);
+    expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['a.example']);
+  }
+});
+
+test('a hole makes no line longer: the limit is that of the line alone', async () => {
+  const { store, run } = setUp();
+  const lineOf = (bytes: number) =>
+    `${line(1)
+      .trimEnd()
+      .padEnd(bytes - 1)}\n`;
+  await run(
+    Buffer.concat([
+      hole(LINE_BYTES_MAX - 100),
+      Buffer.from(lineOf(LINE_BYTES_MAX)),
+      hole(LINE_BYTES_MAX + 100),
+      Buffer.from(lineOf(LINE_BYTES_MAX + 1)),
+      Buffer.from(line(2)),
+    ]),
+  );
+  expect(await store.sources('p')).toMatchObject([{ events: 2, dropped: { line_too_long: 1 } }]);
+});
+
+test('lines and holes count each line once, wherever a file was cut and however it has grown', async () => {
+  const part = fc.oneof(
+    { weight: 3, arbitrary: fc.integer({ min: 1, max: 9 }).map((age) => Buffer.from(line(age))) },
+    fc.constantFrom(1, 100, 4_096, LINE_BYTES_MAX - 40, LINE_BYTES_MAX, LINE_BYTES_MAX + 1).map(hole),
+    fc.constant(Buffer.from('\n')),
+  );
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(part, { maxLength: 8 }),
+      fc.array(fc.nat(), { maxLength: 4 }),
+      async (parts, cuts) => {
+        const { store, run } = setUp();
+        const content = Buffer.concat(parts);
+        for (const length of cuts.map((cut) => cut % (content.length + 1)).sort((a, b) => a - b)) {
+          await run(content.subarray(0, length));
+        }
+        await run(content);
+        const lines = parts.filter((each) => each[0] !== 0 && each.length > 1).length;
+        const [source] = await store.sources('p');
+        expect([source?.events ?? 0, source?.dropped ?? {}]).toEqual([lines, {}]);
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+test('a rotated file that begins with a hole is not taken for the beginning of another one', async () => {
+  const { store, run, requests } = setUp();
+  await run(Buffer.concat([hole(500_000), Buffer.from(line(1) + line(2))]));
+  const other = Buffer.concat([hole(10_000), Buffer.from(line(3))]);
+  const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => NOW);
+  const ingest = {
+    project: 'p',
+    source: { name: 's', format: 'events' },
+    reader: { format: 'events' as const },
+  };
+  const rotated = (content: Buffer) =>
+    ingestFile(inPieces(content, 3), ingest, store, pipeline, { rotated: 'whole' });
+  for await (const _ of rotated(other));
+  expect(await requests()).toBe(3);
+  // But an earlier copy of a file that has been counted further is.
+  await run(Buffer.concat([hole(500_000), Buffer.from(line(1) + line(2) + line(4))]));
+  for await (const _ of rotated(Buffer.concat([hole(500_000), Buffer.from(line(1))])));
+  expect(await requests()).toBe(4);
+});
+
 test('the same text under another source name is another file', async () => {
   const { store, run, requests } = setUp();
   await run(line(1));
@@ -131,3 +227,39 @@ test('the same text under another source name is another file', async () => {
   for await (const _ of ingestFile(inPieces(Buffer.from(line(1)), 1), ingest, store, pipeline));
   expect(await requests()).toBe(2);
 });
+
+test.each([true, false])(
+  'a new host name does not let later lines overtake earlier ones (eager: %s)',
+  async (eager) => {
+    const folder = mkdtempSync(join(tmpdir(), 'wafstat-file-'));
+    const store = lmdbStore(join(folder, 'statistics.mdb'), () => NOW);
+    const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 1_000 }, () => NOW);
+    const ingest = {
+      project: 'p',
+      source: { name: 's', format: 'events' },
+      reader: { format: 'events' as const },
+    };
+    // On a pipe each line is a batch; in a file, a line of this length nearly fills one.
+    const pad = 'x'.repeat(eager ? 0 : 700_000);
+    const lines = Array.from(
+      { length: eager ? 400 : 24 },
+      (_, i) => `${JSON.stringify({ time: NOW, host: i % 2 ? 'known.example' : `new-${i}.example`, pad })}\n`,
+    );
+    async function* pipe() {
+      for (const each of lines) {
+        yield Buffer.from(each);
+        await nextTurn();
+      }
+    }
+    const steps: FileProgress[] = [];
+    try {
+      for await (const step of ingestFile(pipe(), ingest, store, pipeline, { eager })) steps.push(step);
+      expect(new Set(steps.map(({ kind }) => kind))).toEqual(new Set(['counted']));
+      expect((await store.sources('p'))[0]).toMatchObject({ events: lines.length, dropped: {} });
+      expect(await store.hosts('p')).toHaveLength(lines.length / 2 + 1);
+    } finally {
+      await store.close();
+      rmSync(folder, { recursive: true });
+    }
+  },
+);

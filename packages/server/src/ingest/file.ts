@@ -1,7 +1,16 @@
 /** A file or stream, counted once from beginning to end. */
-import type { Store } from '../store/store.ts';
-import { ByteReader, countLineEnds, endOfLine, LINE_BYTES_MAX, LineBlock, wholeLines } from './blocks.ts';
-import type { Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
+import type { NewLink, Store } from '../store/store.ts';
+import {
+  ByteReader,
+  countLineEnds,
+  endOfHole,
+  endOfLine,
+  LINE_BYTES_MAX,
+  LineBlock,
+  lineText,
+  wholeLines,
+} from './blocks.ts';
+import type { Counted, Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 import { type FileSource, PIECE_BYTES_MAX, Trail } from './trail.ts';
 
@@ -54,14 +63,29 @@ export async function* ingestFile(
     const ends = countLineEnds(piece);
     lines += ends;
     bytes.take(piece.length);
-    return pipeline
-      .count(read, { project: ingest.project, source: ingest.source, id, link })
-      .then((counted): FileProgress => {
-        if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
-        return { kind: 'counted', bytes: piece.length, lines: ends, outcome: counted.outcome };
-      });
+    return inOrder(read, id, link).then((counted): FileProgress => {
+      if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
+      return { kind: 'counted', bytes: piece.length, lines: ends, outcome: counted.outcome };
+    });
   }
 
+  /**
+   * Resolves the hosts of a batch only when the one before it has been handed to the store, which appends in the order
+   * of the calls. A new host name takes longer to resolve than a known one, and the next batch would overtake it.
+   */
+  function inOrder(read: ReadLines, id: string, link: NewLink): Promise<Counted> {
+    const batch = { project: ingest.project, source: ingest.source, id, link };
+    const appending = appended.then(async () => {
+      const events = await pipeline.resolve(read, ingest.project);
+      // In an object, so that the next batch need not wait until this one is durable.
+      return { counted: pipeline.append(read, events, batch) };
+    });
+    appended = appending;
+    return appending.then(({ counted }) => counted);
+  }
+
+  /** The latest batch has been handed to the store. */
+  let appended: Promise<unknown> = Promise.resolve();
   let counting: Promise<FileProgress> | null = null;
   const peek = (n: number) => bytes.peek(n);
   const peekHead = (n: number) => (options.eager ? bytes.peekLine(n) : bytes.peek(n));
@@ -106,6 +130,7 @@ export async function* ingestFile(
     }
   } finally {
     await counting?.catch(() => {});
+    await appended.catch(() => {});
     await bytes.close();
   }
 }
@@ -146,13 +171,16 @@ export function nextPiece(
     const piece = bytes.subarray(0, whole);
     return { bytes: piece, lines: new LineBlock(piece, first), unfinished: 0 };
   }
+  const hole = endOfHole(bytes, 0);
+  // Of any length: it goes by itself, so that the line behind it can be of any length that is allowed.
+  if (!last && hole > 0) return { bytes: bytes.subarray(0, hole), lines: [], unfinished: 0 };
   if (!last) return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
   if (atEnd && isRecord(atEnd(), bytes)) return { bytes, lines: new LineBlock(bytes, first), unfinished: 0 };
-  return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length };
+  return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length - hole };
 }
 
 function isRecord(reader: LineReader, line: Buffer): boolean {
-  const text = line.toString('utf8').trim();
+  const text = lineText(line, 0, line.length);
   return (
     text.length > 0 && [...reader.read(text, 0), ...reader.flush()].some(({ kind }) => kind === 'record')
   );

@@ -46,7 +46,7 @@ test('events are refused by the millisecond behind the retention time, and by th
 test('unknown host names are registered up to the limit; the rest counts in the project only', async () => {
   const { store, count } = setUp(2);
   const outcome = await count(...['a', 'A:443', 'b', 'c', 'd'].map((host) => ({ time: NOW, host })));
-  expect(outcome).toMatchObject({ accepted: 5, without_host: 2 });
+  expect(outcome).toMatchObject({ accepted: 5, without_host: 2, unregistered_host: 2 });
   expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['a', 'b']);
   const ask = async (hosts?: string[]) =>
     (await store.series({ project: 'p', hosts, edges: [0, NOW + 1] })).requests[0];
@@ -58,8 +58,42 @@ test('a registered ID wins over a name, and an unregistered one counts in the pr
   const { store, count } = setUp();
   await store.addHost({ project: 'p', hostname: 'known', id: 'k', limit: 9 });
   const outcome = await count({ time: NOW, host_id: 'k', host: 'x' }, { time: NOW, host_id: 'nobody' });
-  expect(outcome).toMatchObject({ accepted: 2, without_host: 1 });
+  expect(outcome).toMatchObject({ accepted: 2, without_host: 1, unregistered_host: 1 });
   expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual(['known']);
+});
+
+test('records that name no host are told apart from those whose host is not registered', async () => {
+  const { store, count } = setUp(1);
+  const outcome = await count(
+    ...['a', 'b', undefined, undefined, 'x y'].map((host) => ({ time: NOW, host })),
+  );
+  expect(outcome).toMatchObject({ accepted: 5, without_host: 4, unregistered_host: 2 });
+  expect(await store.sources('p')).toMatchObject([{ events: 5, without_host: 4 }]);
+});
+
+test('a flood of host names is one call to the store, and leaves other work its turns', async () => {
+  const store = memoryStore(() => NOW);
+  const calls: number[] = [];
+  const resolveHosts: typeof store.resolveHosts = async ({ hostnames }) => {
+    calls.push(hostnames.length);
+    return hostnames.map(() => null);
+  };
+  const limits = { retention_ms: DAY_MS, hosts_max: 1_000 };
+  const pipeline = new Pipeline({ ...store, resolveHosts }, limits, () => NOW);
+  const lines = Array.from({ length: 60_000 }, (_, i) => ({
+    number: i + 1,
+    text: `{"time":${NOW},"host":"${i}.flood"}`,
+  }));
+  const read = pipeline.read(lines, createReader({ format: 'events' }), 'all');
+  let turns = 0;
+  let timer = setImmediate(function count() {
+    turns++;
+    timer = setImmediate(count);
+  });
+  await pipeline.resolve(read, 'p');
+  clearImmediate(timer);
+  expect(calls).toEqual([60_000]);
+  expect(turns).toBeGreaterThanOrEqual(12);
 });
 
 test('the first drops are shown with their text cut short', async () => {

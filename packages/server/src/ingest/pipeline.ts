@@ -1,6 +1,7 @@
 /** Log lines to counted events: read, check the time, find the host, append. Each step drops by a named reason. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Category, DropReason, Event } from '../event.ts';
-import { type Appended, type Batch, type Store, StoreUnavailable } from '../store/store.ts';
+import type { Appended, Batch, Store } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import { LineBlock, lineEnd, lineText } from './blocks.ts';
 import type { LogRecord, Parsed } from './formats/format.ts';
@@ -34,8 +35,10 @@ export interface Outcome {
   /** Accepted records by format, and attacks among them by category. */
   formats: Record<string, number>;
   attacks: Partial<Record<Category, number>>;
-  /** Accepted events whose host is not registered: they count in the project's total only. */
+  /** Accepted records without a registered host: they count in the project's total only. */
   without_host: number;
+  /** Those among them that name a host: the project is at its limit of hosts, or takes no new ones from logs. */
+  unregistered_host: number;
 }
 
 /** What is to be counted, once it is read: the store may take it, know it already, or find that another was first. */
@@ -47,6 +50,8 @@ export interface Line {
   /** Null for a line beyond the length limit, which was not kept. */
   text: string | null;
 }
+
+export type NewBatch = Omit<Batch, 'events' | 'dropped'>;
 
 /** Lines that have been read, and not yet counted. */
 export interface ReadLines {
@@ -80,9 +85,36 @@ export class Pipeline {
     return read;
   }
 
-  async count(read: ReadLines, batch: Omit<Batch, 'events' | 'dropped'>): Promise<Counted> {
-    const { outcome } = read;
-    const events = await this.#place(batch.project, read);
+  async count(read: ReadLines, batch: NewBatch): Promise<Counted> {
+    return this.append(read, await this.resolve(read, batch.project), batch);
+  }
+
+  /**
+   * The events of the lines, with host names turned into IDs. Names are resolved again in each batch, so that a new or
+   * renamed host shows at once.
+   */
+  async resolve({ records, outcome, hosts }: ReadLines, project: string): Promise<readonly Event[]> {
+    const ids = await this.#hostIds(project, hosts);
+    let last: LogRecord | null = null;
+    let isUnregistered = false;
+    for (let i = 0; i < records.length; i++) {
+      if (i % RECORDS_PER_TURN === RECORDS_PER_TURN - 1) await nextTurn();
+      // Within the length, so there is one.
+      const record = records[i] as LogRecord;
+      if (record !== last) {
+        const { host, hostId } = record;
+        const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
+        isUnregistered = id === null && host !== undefined;
+        // The record itself becomes the event: another million objects a second would be a tenth of the time.
+        Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
+        last = record;
+      }
+      if (isUnregistered) outcome.unregistered_host++;
+    }
+    return records as readonly LogRecord[] as readonly Event[];
+  }
+
+  async append({ outcome }: ReadLines, events: readonly Event[], batch: NewBatch): Promise<Counted> {
     const { name, format } = batch.source;
     // What was found in them says more than that it was to be found out.
     const found = Object.keys(outcome.formats).sort().join(', ');
@@ -147,35 +179,33 @@ export class Pipeline {
     return time > now + FUTURE_MS_MAX ? 'in_future' : null;
   }
 
-  /** Host names become IDs. They are asked for anew in each batch, so that a new or renamed host shows at once. */
-  async #place(project: string, { records, outcome, hosts }: ReadLines): Promise<readonly Event[]> {
-    const found = [...hosts.keys()].map(async (name) => [name, await this.#hostId(project, name)] as const);
-    const ids = new Map(await Promise.all(found));
-    let last: LogRecord | null = null;
-    let isUnknown = false;
-    for (const record of records) {
-      if (record !== last) {
-        const { host, hostId } = record;
-        const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
-        isUnknown = id === null && host !== undefined;
-        // The record itself becomes the event: another million objects a second would be a tenth of the time.
-        Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
-        last = record;
-      }
-      if (isUnknown) outcome.without_host++;
+  /** IDs by the name as the lines spell it; names that are not registered are absent. */
+  async #hostIds(project: string, hosts: ReadonlyMap<string, string>): Promise<Map<string, string>> {
+    const ids = new Map<string, string>();
+    if (hosts.size === 0) return ids;
+    const spellings: string[] = [];
+    const hostnames: string[] = [];
+    let names = 0;
+    for (const spelling of hosts.keys()) {
+      if (++names % NAMES_PER_TURN === 0) await nextTurn();
+      const hostname = normalHostname(spelling);
+      if (hostname === null) continue;
+      spellings.push(spelling);
+      hostnames.push(hostname);
     }
-    return records as readonly LogRecord[] as readonly Event[];
-  }
-
-  async #hostId(project: string, host: string): Promise<string | null> {
-    const hostname = normalHostname(host);
-    if (hostname === null) return null;
-    const added = await this.#store.addHost({ project, hostname, limit: this.#limits.hosts_max });
-    if (added.kind === 'full') return null;
-    if (added.kind === 'id_taken') throw new StoreUnavailable('a host without a chosen ID cannot collide');
-    return added.host.id;
+    const limit = this.#limits.hosts_max;
+    const resolved = await this.#store.resolveHosts({ project, hostnames, limit });
+    for (const [i, id] of resolved.entries()) {
+      if (i % RECORDS_PER_TURN === RECORDS_PER_TURN - 1) await nextTurn();
+      if (id !== null) ids.set(spellings[i] ?? '', id);
+    }
+    return ids;
   }
 }
+
+/** What is done before other work gets a turn, so that a batch of a million hosts delays nobody: some milliseconds. */
+const RECORDS_PER_TURN = 20_000;
+const NAMES_PER_TURN = 5_000;
 
 /** While a file is followed, the lines of one request come together within this time. */
 const OPEN_MS_MAX = 400;
@@ -196,7 +226,15 @@ function ownCopy(host: string | undefined, copies: Map<string, string>): string 
 }
 
 function emptyOutcome(): Outcome {
-  return { accepted: 0, dropped: {}, first_drops: [], formats: {}, attacks: {}, without_host: 0 };
+  return {
+    accepted: 0,
+    dropped: {},
+    first_drops: [],
+    formats: {},
+    attacks: {},
+    without_host: 0,
+    unregistered_host: 0,
+  };
 }
 
 function drop(outcome: Outcome, reason: DropReason, line: number, text: string): void {
@@ -209,7 +247,12 @@ function drop(outcome: Outcome, reason: DropReason, line: number, text: string):
 function settle(outcome: Outcome, events: number, appended: Appended): Counted {
   if (appended.kind !== 'appended') return appended;
   outcome.accepted = events - appended.beforeHorizon;
-  outcome.without_host += appended.unknownHosts;
+  outcome.without_host = appended.withoutHost;
+  // What lies before the horizon was resolved too, but not counted.
+  outcome.unregistered_host = Math.min(
+    outcome.unregistered_host + appended.unknownHosts,
+    appended.withoutHost,
+  );
   if (appended.beforeHorizon > 0) {
     outcome.dropped.too_old = (outcome.dropped.too_old ?? 0) + appended.beforeHorizon;
   }

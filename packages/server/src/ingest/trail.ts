@@ -6,7 +6,7 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
-import { endOfLine, endsLine } from './blocks.ts';
+import { endOfHole, endOfLine, endsInsideLine, endsLine } from './blocks.ts';
 
 /** Small batches of a followed file grow into one piece up to this length, so that a trail stays short. */
 export const PIECE_BYTES_MAX = 1_048_576;
@@ -37,6 +37,8 @@ export class Trail {
   #bytes = 0;
   #id: string | null = null;
   #head = '';
+  /** False as long as the piece is nothing but a hole: the first line behind it makes the head. */
+  #hasHead = false;
   #flushes = 0;
   /** The last line so far has no end: what comes up to the next line end belongs to it. */
   insideLine = false;
@@ -56,13 +58,13 @@ export class Trail {
     this.#siblings = links.map(({ id }) => id);
     if (links.length === 0) return null;
     // Nearly all other files are told apart by their first line, and need not be hashed.
-    const head = headOf(await peekHead(HEAD_BYTES_MAX));
-    const candidates = links.filter((link) => link.bytes === 0 || link.head === head);
+    const heads = headsOf(await peekPastHole(peekHead));
+    const candidates = links.filter((link) => link.bytes === 0 || heads.has(link.head));
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
       if (bytes.length === link.bytes && saysWhat(link, this.#after, bytes)) {
         this.#begin(link.id);
-        this.insideLine = bytes.length > 0 ? !endsLine(bytes) : this.insideLine;
+        this.insideLine = endsInsideLine(bytes, this.insideLine);
         return { bytes, carry: link.carry };
       }
     }
@@ -71,6 +73,8 @@ export class Trail {
 
   /** Whether what comes next is only the beginning of something that was counted: a copy that was made earlier. */
   isShorterCopy(bytes: Buffer): boolean {
+    // Holes are all alike: with nothing behind it, one says nothing about the file, and there is nothing to count.
+    if (bytes.length > 0 && endOfHole(bytes, 0) === bytes.length) return false;
     return this.#links.some((link) => link.bytes > bytes.length && link.head === headOf(bytes));
   }
 
@@ -83,7 +87,7 @@ export class Trail {
     // Without new bytes the id must be another one all the same: what was open has been counted now.
     const id = bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`;
     const { replaces, siblings } = { replaces: this.#id ?? undefined, siblings: this.#siblings };
-    const head = this.#bytes === 0 ? headOf(bytes) : this.#head;
+    const head = this.#hasHead ? this.#head : headOf(bytes);
     const link = { after: this.#after, bytes: this.#bytes + bytes.length, head, carry, siblings, replaces };
     return { id, link };
   }
@@ -91,12 +95,13 @@ export class Trail {
   /** The append of what `extend` gave last has succeeded. */
   advance(id: string, bytes: Buffer): void {
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
-    if (this.#bytes === 0) this.#head = headOf(bytes);
+    if (!this.#hasHead) this.#head = headOf(bytes);
+    this.#hasHead ||= endOfHole(bytes, 0) < bytes.length;
     this.#hash = this.#extended;
     this.#bytes += bytes.length;
     this.#flushes = bytes.length > 0 ? 0 : this.#flushes + 1;
     this.#id = id;
-    if (bytes.length > 0) this.insideLine = !endsLine(bytes);
+    this.insideLine = endsInsideLine(bytes, this.insideLine);
   }
 
   /** A new piece behind the one with this id. */
@@ -106,6 +111,7 @@ export class Trail {
     this.#links = [];
     this.#hash = pieceHash(after);
     this.#bytes = 0;
+    this.#hasHead = false;
     this.#id = null;
     this.#flushes = 0;
   }
@@ -115,10 +121,34 @@ function pieceHash(after: string): Hash {
   return createHash('sha256').update(after);
 }
 
+/** The first line, or as much as a piece can have of it, when a hole stands in front of it. */
+async function peekPastHole(peek: (bytes: number) => Promise<Buffer>): Promise<Buffer> {
+  const bytes = await peek(HEAD_BYTES_MAX);
+  return endOfHole(bytes, 0) > 0 ? peek(PIECE_BYTES_MAX) : bytes;
+}
+
+/** The heads of pieces that may begin with these bytes: with a hole in front, also one that ends with the hole. */
+function headsOf(bytes: Buffer): Set<string> {
+  const heads = new Set([headOf(bytes)]);
+  if (endOfHole(bytes, 0) > 0) {
+    heads.add(hashOf(Buffer.alloc(0)));
+    // Earlier releases took the hole for a part of the line.
+    heads.add(firstLineHash(bytes));
+  }
+  return heads;
+}
+
 /** Of the first line without its end, which may be yet to come; a long one is told by its beginning. */
 function headOf(bytes: Buffer): string {
+  return firstLineHash(bytes.subarray(endOfHole(bytes, 0)));
+}
+
+function firstLineHash(bytes: Buffer): string {
   const line = bytes.subarray(0, endOfLine(bytes));
-  const text = line.subarray(0, Math.min(endsLine(line) ? line.length - 1 : line.length, HEAD_BYTES_MAX));
+  return hashOf(line.subarray(0, Math.min(endsLine(line) ? line.length - 1 : line.length, HEAD_BYTES_MAX)));
+}
+
+function hashOf(text: Buffer): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }
 

@@ -90,6 +90,13 @@ export function storeConformance(
               );
             }
             await expectSameAnswers(store, oracle, project, ids, questions);
+            const [source] = await store.sources(project);
+            expect([source]).toEqual(await oracle.sources(project));
+            const counted = drawn.flat();
+            expect(source).toMatchObject({
+              events: counted.length,
+              without_host: counted.filter(({ host }) => host === null).length,
+            });
           },
         ),
         { numRuns: Math.ceil(150 * share) },
@@ -209,6 +216,7 @@ export function storeConformance(
       expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
         kind: 'appended',
         beforeHorizon: 0,
+        withoutHost: 12,
         unknownHosts: 5,
       });
       const ask = (hosts?: string[]) => store.series({ project: 'p', hosts, edges: [NOW - 1, NOW, NOW + 1] });
@@ -216,7 +224,11 @@ export function storeConformance(
       expect([...(await ask([ids[0] ?? ''])).attacks]).toEqual([0, 7_000_000]);
       await store.prune(NOW);
       expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
-      expect((await store.sources('p'))[0]).toMatchObject({ events: 22 + 17, dropped: { too_old: 5 } });
+      expect((await store.sources('p'))[0]).toMatchObject({
+        events: 22 + 17,
+        without_host: 12 + 7,
+        dropped: { too_old: 5 },
+      });
     });
 
     test('a batch id seen before under the same source changes nothing', async () => {
@@ -349,12 +361,63 @@ export function storeConformance(
       expect(await store.hosts('p')).toHaveLength(1);
     });
 
+    test('names are resolved together like one by one, also after renames and at the limit', async () => {
+      const { store } = await fresh();
+      const names = fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f', 'ü/%.example', 'A');
+      const step = fc.oneof(
+        fc.record({
+          kind: fc.constant('resolve' as const),
+          names: fc.array(names, { maxLength: 8 }),
+          limit: fc.nat(9),
+        }),
+        fc.record({ kind: fc.constant('rename' as const), from: names, to: names }),
+        fc.record({
+          kind: fc.constant('add' as const),
+          name: names,
+          id: fc.constantFrom(undefined, 'x', 'y'),
+        }),
+      );
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 8 }), async (steps) => {
+          const project = `p${run++}`;
+          const oracle = memoryStore(() => NOW);
+          for (const next of steps) {
+            const [got, want] = await Promise.all(
+              [store, oracle].map(async (each) => {
+                if (next.kind === 'resolve')
+                  return each.resolveHosts({ project, hostnames: next.names, limit: next.limit });
+                if (next.kind === 'add')
+                  return each.addHost({ project, hostname: next.name, id: next.id, limit: 9 });
+                const host = (await each.hosts(project)).find(({ hostname }) => hostname === next.from);
+                return each.renameHost({ project, id: host?.id ?? 'none', hostname: next.to });
+              }),
+            );
+            expect(got).toEqual(want);
+            expect(await store.hosts(project)).toEqual(await oracle.hosts(project));
+          }
+        }),
+        { numRuns: Math.ceil(100 * share) },
+      );
+    });
+
+    test('callers that resolve the same new names at once get the same IDs, and the limit holds', async () => {
+      const { store } = await fresh();
+      const hostnames = Array.from({ length: 30 }, (_, i) => `${i}.example`);
+      const resolved = await Promise.all(
+        Array.from({ length: 5 }, () => store.resolveHosts({ project: 'p', hostnames, limit: 20 })),
+      );
+      const hosts = new Map((await store.hosts('p')).map(({ hostname, id }) => [hostname, id]));
+      expect([...hosts.keys()].sort()).toEqual(hostnames.slice(0, 20).sort());
+      for (const ids of resolved) expect(ids).toEqual(hostnames.map((name) => hosts.get(name) ?? null));
+    });
+
     test('projects and unknown hosts are apart', async () => {
       const { store } = await fresh();
       const ids = await addHosts(store, 'p');
       await store.append(batch('p', ids, [{ ...drawnAt(NOW), host: 0 }]));
       const unknown = { ...batch('p', [], []), events: [{ ...drawnAt(NOW), hostId: 'unknown' }] };
-      expect(await store.append(unknown)).toMatchObject({ unknownHosts: 1 });
+      expect(await store.append(unknown)).toMatchObject({ withoutHost: 1, unknownHosts: 1 });
       const ask = async (project: string, hosts?: string[]) =>
         (await store.series({ project, hosts, edges: [0, NOW + 1] })).requests[0];
       expect(await ask('p')).toBe(2);
@@ -389,6 +452,7 @@ export function storeConformance(
         format: 'events',
         hosts: [ids[0], ids[1]].sort(),
         events: 2,
+        without_host: 0,
         dropped: { bad_time: 3 },
         first_seen: NOW - 9,
         last_seen: NOW - 5,
@@ -500,6 +564,33 @@ export function durableStoreConformance(
         }),
         { numRuns: Math.ceil(60 * share) },
       );
+      await other.close();
+      await destroy();
+    });
+
+    test('a flood of names against a full project finds the known ones, and leaves other work its turns', async () => {
+      const { store, another, destroy } = await create(() => NOW);
+      const [id = null] = await store.resolveHosts({ project: 'p', hostnames: ['known'], limit: 1 });
+      const hostnames = Array.from({ length: 60_000 }, (_, i) => (i % 20_000 === 7 ? 'known' : `${i}.flood`));
+      let turns = 0;
+      let timer = setImmediate(function count() {
+        turns++;
+        timer = setImmediate(count);
+      });
+      const ids = await store.resolveHosts({ project: 'p', hostnames, limit: 1 });
+      clearImmediate(timer);
+      expect(ids.flatMap((found, i) => (found === null ? [] : [[i, found]]))).toEqual([
+        [7, id],
+        [20_007, id],
+        [40_007, id],
+      ]);
+      expect(turns).toBeGreaterThanOrEqual(10);
+      expect(await store.hosts('p')).toHaveLength(1);
+      const other = another();
+      expect(await other.resolveHosts({ project: 'p', hostnames: ['0.flood', 'known'], limit: 1 })).toEqual([
+        null,
+        id,
+      ]);
       await other.close();
       await destroy();
     });

@@ -7,6 +7,7 @@ import {
   type Host,
   linkHolds,
   NO_SOURCE,
+  newSource,
   type Source,
   type Store,
   StoreUnavailable,
@@ -39,7 +40,7 @@ export function memoryStore(now: () => number = Date.now): Store {
     return hosts ? events.filter((event) => event.hostId !== null && hosts.includes(event.hostId)) : events;
   }
 
-  return {
+  const store: Store = {
     async append(batch) {
       const project = open(batch.project);
       const { id, link } = batch;
@@ -61,24 +62,20 @@ export function memoryStore(now: () => number = Date.now): Store {
       project.events.push(...placed);
       changes++;
 
-      const { name, format } = batch.source;
+      const { name } = batch.source;
       const source = project.sources.find((candidate) => candidate.name === name) ?? {
-        id: derivedId('source', batch.project, name),
-        name,
-        format,
+        ...newSource(derivedId('source', batch.project, name), batch.source),
         hosts: [],
-        events: 0,
-        dropped: {},
-        first_seen: null,
-        last_seen: null,
       };
       const reported = placed.flatMap(({ hostId }) => (hostId === null ? [] : [hostId]));
-      const tallied = tallySource(source, batch, counted);
+      const withoutHost = placed.length - reported.length;
+      const tallied = tallySource(source, batch, counted, withoutHost);
       tallied.hosts = [...new Set([...source.hosts, ...reported])].sort();
       project.sources = [...project.sources.filter((candidate) => candidate.name !== name), tallied];
       return {
         kind: 'appended',
         beforeHorizon: batch.events.length - counted.length,
+        withoutHost,
         unknownHosts: counted.filter(({ hostId }) => hostId !== null && !known.has(hostId)).length,
       };
     },
@@ -124,6 +121,15 @@ export function memoryStore(now: () => number = Date.now): Store {
       const host = { id: newId, hostname, created };
       project.hosts.push(host);
       return { kind: 'added', host };
+    },
+
+    async resolveHosts({ project, hostnames, limit }) {
+      const ids: (string | null)[] = [];
+      for (const hostname of hostnames) {
+        const added = await store.addHost({ project, hostname, limit });
+        ids.push('host' in added ? added.host.id : null);
+      }
+      return ids;
     },
 
     async renameHost({ project: projectId, id, hostname }) {
@@ -187,6 +193,7 @@ export function memoryStore(now: () => number = Date.now): Store {
       closed = true;
     },
   };
+  return store;
 }
 
 function linksAfter(

@@ -35,6 +35,13 @@ export interface Store {
    */
   addHost(host: NewHost): Promise<AddedHost>;
 
+  /**
+   * The ID of each host name, in the order of `hostnames`, which may repeat names. New names are registered in their
+   * order until the project has `limit` hosts; the others are null. At the limit nothing is written, and the time is
+   * linear in the names, with the event loop free in between. Concurrent callers, of other processes too, get the same IDs.
+   */
+  resolveHosts(query: HostnameQuery): Promise<(string | null)[]>;
+
   /** Gives a host another name. Its ID and its counts stay; the old name is free again. */
   renameHost(host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
 
@@ -98,7 +105,7 @@ export interface Batch {
   /** Where the batch stands in its file. */
   link?: NewLink;
   /**
-   * A `hostId` here is one that addHost gave, or `hosts` lists. An unknown one counts as no host. One and the same
+   * A `hostId` here is one that resolveHosts or addHost gave, or `hosts` lists. An unknown one counts as no host. One and the same
    * object may stand here many times, as for the access lines of a host in a second: it counts each time.
    */
   events: readonly Event[];
@@ -136,8 +143,11 @@ export type Appended =
   | { kind: 'duplicate' }
   /** The links behind `after` are not those that the caller found: nothing was changed, look again. */
   | { kind: 'conflict' }
-  /** `beforeHorizon`: events not counted because what they belong to has been pruned. */
-  | { kind: 'appended'; beforeHorizon: number; unknownHosts: number };
+  /**
+   * `beforeHorizon`: events not counted because what they belong to has been pruned. `withoutHost`: counted events that
+   * count in the project's total only; `unknownHosts` of them have a `hostId` that the project does not have.
+   */
+  | { kind: 'appended'; beforeHorizon: number; withoutHost: number; unknownHosts: number };
 
 /**
  * Whether the pieces around a new one are still as its reader found them: the one before it is there, those behind
@@ -174,6 +184,12 @@ export interface NewHost {
   created?: number | undefined;
 }
 
+export interface HostnameQuery {
+  project: string;
+  hostnames: readonly string[];
+  limit: number;
+}
+
 export type AddedHost =
   | { kind: 'added' | 'exists'; host: Host }
   | { kind: 'id_taken'; host: Host }
@@ -194,6 +210,8 @@ export interface Source {
   hosts: string[];
   /** Records counted. With `dropped` it adds up to the records that were read. */
   events: number;
+  /** Records among `events` without a registered host: they count in the project's total only. */
+  without_host: number;
   dropped: Record<string, number>;
   /** Times of its earliest and latest event, null when every record was dropped. */
   first_seen: number | null;
@@ -214,12 +232,23 @@ export class StoreUnavailable extends Error {
 /** It never will, until somebody changes the settings. */
 export class StoreMisconfigured extends StoreUnavailable {}
 
+/** A source that has not counted anything yet. Fields that older records lack are read as they are here. */
+export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
+  return { id, name, format, events: 0, without_host: 0, dropped: {}, first_seen: null, last_seen: null };
+}
+
 /** What a batch of this source adds to what is known of it. Shared by the stores, so that all tell the same. */
-export function tallySource(known: Source, batch: Batch, counted: readonly Event[]): Source {
+export function tallySource(
+  known: Source,
+  batch: Batch,
+  counted: readonly Event[],
+  withoutHost: number,
+): Source {
   const tallied: Source = { ...known, format: batch.source.format, dropped: { ...known.dropped } };
   for (const [reason, n] of Object.entries(batch.dropped)) addDrop(tallied, reason, n);
   addDrop(tallied, 'too_old', batch.events.length - counted.length);
   tallied.events += counted.length;
+  tallied.without_host += withoutHost;
   for (const { time } of counted) {
     if (tallied.first_seen === null || time < tallied.first_seen) tallied.first_seen = time;
     if (tallied.last_seen === null || time > tallied.last_seen) tallied.last_seen = time;

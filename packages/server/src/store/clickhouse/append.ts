@@ -1,7 +1,7 @@
 /** What a group of batches changes in the ledger. Pure: the same page and batches always give the same. */
 import type { Event } from '../../event.ts';
 import { derivedId } from '../ids.ts';
-import { type Appended, type Batch, type BatchLink, linkHolds, tallySource } from '../store.ts';
+import { type Appended, type Batch, type BatchLink, linkHolds, newSource, tallySource } from '../store.ts';
 import {
   type BatchValue,
   batchKey,
@@ -77,11 +77,10 @@ function planBatch(
     if (get(key) === '') writes.set(key, '1');
   }
   const key = sourceKey(project, source.name);
-  const { hosts: _, ...tallied } = tallySource(
-    { ...(parse<SourceValue>(get(key)) ?? newSource(batch)), hosts: [] },
-    batch,
-    inTime,
-  );
+  const fresh = newSource(derivedId('source', project, source.name), source);
+  const known: SourceValue = { ...fresh, ...parse<SourceValue>(get(key)) };
+  const withoutHost = events.filter(({ hostId }) => hostId === null).length;
+  const { hosts: _, ...tallied } = tallySource({ ...known, hosts: [] }, batch, inTime, withoutHost);
   writes.set(key, JSON.stringify(tallied));
   if (id !== undefined) {
     const latest = inTime.reduce((last, { time }) => Math.max(last, time), now);
@@ -96,12 +95,8 @@ function planBatch(
     }
   }
   const unknownHosts = inTime.filter(({ hostId }) => hostId !== null && unknown.has(hostId)).length;
-  return { kind: 'appended', beforeHorizon: batch.events.length - inTime.length, unknownHosts };
-}
-
-function newSource({ project, source: { name, format } }: Batch): SourceValue {
-  const id = derivedId('source', project, name);
-  return { id, name, format, events: 0, dropped: {}, first_seen: null, last_seen: null };
+  const beforeHorizon = batch.events.length - inTime.length;
+  return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
 }
 
 function hostsOf(events: readonly Event[]): string[] {

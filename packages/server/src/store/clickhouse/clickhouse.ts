@@ -1,11 +1,19 @@
 /** The store on ClickHouse. This file is the contract's verbs; attempts.ts and ledger.ts say how they count exactly once. */
 import { GroupCommit } from '../group.ts';
-import { type Appended, type Batch, NO_SOURCE, type Source, type Store, StoreUnavailable } from '../store.ts';
+import {
+  type Appended,
+  type Batch,
+  NO_SOURCE,
+  newSource,
+  type Source,
+  type Store,
+  StoreUnavailable,
+} from '../store.ts';
 import { parse } from './append.ts';
 import { Attempts } from './attempts.ts';
 import { readSeries, readTotals } from './cells.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
-import { addHost, hostsOfProject, renameHost } from './hosts.ts';
+import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
 import { type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
 import { Ledger } from './ledger.ts';
 import { pruneLedger } from './prune.ts';
@@ -91,6 +99,7 @@ export function clickhouseStore(
       }),
 
     addHost: (host) => available(() => addHost(ledger, host, now())),
+    resolveHosts: (query) => available(() => resolveHosts(ledger, query, now())),
     renameHost: (host) => available(() => renameHost(ledger, host)),
     hosts: (project) => available(() => hostsOfProject(ledger, project)),
     sources: (project) => available(() => listSources(ledger, project)),
@@ -135,6 +144,10 @@ async function listSources(ledger: Ledger, project: string): Promise<Source[]> {
   return [...sources.values()]
     .map((value) => JSON.parse(value) as SourceValue)
     .filter(({ name }) => name !== NO_SOURCE.name)
-    .map((source) => ({ ...source, hosts: (hosts.get(source.name) ?? []).sort() }))
+    .map((source) => ({
+      ...newSource(source.id, source),
+      ...source,
+      hosts: (hosts.get(source.name) ?? []).sort(),
+    }))
     .sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -1,12 +1,127 @@
 /** The hosts of projects, in the ledger. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { derivedId } from '../ids.ts';
-import type { AddedHost, Host, NewHost, RenamedHost } from '../store.ts';
+import type { AddedHost, Host, HostnameQuery, NewHost, RenamedHost } from '../store.ts';
 import { parse } from './append.ts';
 import { type HostValue, hostKey, hostnameKey, type ProjectValue, partsOf, projectKey } from './keys.ts';
 import type { Ledger, Page } from './ledger.ts';
 
 /** IDs made from a name that may be taken: by a host that was renamed, or by one whose ID a user chose. */
 const DERIVED_IDS_MAX = 16;
+
+/** More names are looked up in a list of all names of the project. */
+const NAMES_PER_READ = 1_000;
+/** Names that one change of the ledger registers: a statement of some hundred kilobytes. */
+const NEW_NAMES_PER_CHANGE = 1_000;
+/** Names that are looked up before other work gets a turn: some milliseconds. */
+const NAMES_PER_TURN = 5_000;
+
+/** What one change registered, and how many more hosts the project may have. */
+interface NewHosts {
+  ids: Map<string, string>;
+  room: number;
+}
+
+/** Looks the names up and registers new ones, until none is left or the project is full. */
+export async function resolveHosts(
+  ledger: Ledger,
+  query: HostnameQuery,
+  now: number,
+): Promise<(string | null)[]> {
+  const { project, hostnames, limit } = query;
+  const ids = new Array<string | null>(hostnames.length).fill(null);
+  if (hostnames.length === 0) return ids;
+  /** Null for names that cannot be registered: all IDs that can be derived from them are taken. */
+  const registered = new Map<string, string | null>();
+  let room: number | null = null;
+  for (;;) {
+    const { hosts, find } = await readHostnames(ledger, project, hostnames);
+    room ??= limit - hosts;
+    const newNames = new Set<string>();
+    for (const [i, hostname] of hostnames.entries()) {
+      if (i % NAMES_PER_TURN === NAMES_PER_TURN - 1) await nextTurn();
+      const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
+      ids[i] = id;
+      const isNew = id === null && !registered.has(hostname);
+      if (isNew && newNames.size < Math.min(room, NEW_NAMES_PER_CHANGE)) newNames.add(hostname);
+    }
+    if (newNames.size === 0) return ids;
+    const added = await addHosts(ledger, query, newNames, now);
+    for (const hostname of newNames) registered.set(hostname, added.ids.get(hostname) ?? null);
+    room = added.room;
+    // Nearly always: to look again for names that have just been registered would be one more statement.
+    if (ids.every((id, i) => id !== null || registered.has(hostnames[i] ?? ''))) {
+      return hostnames.map((hostname, i) => ids[i] ?? registered.get(hostname) ?? null);
+    }
+  }
+}
+
+async function readHostnames(
+  ledger: Ledger,
+  project: string,
+  hostnames: readonly string[],
+): Promise<{ hosts: number; find: (hostname: string) => string | undefined }> {
+  const isFew = hostnames.length <= NAMES_PER_READ;
+  const names = isFew ? hostnames.map((hostname) => hostnameKey(project, hostname)) : [];
+  const page = await ledger.read([projectKey(project), ...names]);
+  const hosts = parse<ProjectValue>(page.get(projectKey(project)))?.hosts ?? 0;
+  if (isFew) return { hosts, find: (hostname) => page.get(hostnameKey(project, hostname)) || undefined };
+  const ids = new Map<string, string>();
+  for await (const part of ledger.scanParts(hostnameKey(project, ''))) {
+    for (const { key, value } of part) ids.set(partsOf(key)[1] ?? '', value);
+  }
+  return { hosts, find: (hostname) => ids.get(hostname) };
+}
+
+/** `crowded`: names of which the first derived ID is taken, so that the others must be on the page. */
+async function addHosts(
+  ledger: Ledger,
+  query: HostnameQuery,
+  hostnames: ReadonlySet<string>,
+  now: number,
+  crowded: ReadonlySet<string> = new Set(),
+): Promise<NewHosts> {
+  const { project, limit } = query;
+  const candidates = [...hostnames].map((hostname) => ({
+    hostname,
+    ids: Array.from({ length: crowded.has(hostname) ? DERIVED_IDS_MAX : 1 }, (_, attempt) =>
+      derivedId('host', project, hostname, attempt),
+    ),
+  }));
+  const keys = candidates.flatMap(({ hostname, ids }) => [
+    hostnameKey(project, hostname),
+    ...ids.map((id) => hostKey(project, id)),
+  ]);
+  const added = await ledger.change<NewHosts | { crowded: Set<string> }>(
+    [projectKey(project), ...keys],
+    (page) => {
+      const before = parse<ProjectValue>(page.get(projectKey(project)))?.hosts ?? 0;
+      const registered = new Map<string, string>();
+      const writes = new Map<string, string>();
+      const taken = new Set<string>();
+      let hosts = before;
+      for (const { hostname, ids } of candidates) {
+        const known = page.get(hostnameKey(project, hostname));
+        if (known !== '') registered.set(hostname, known);
+        if (known !== '' || hosts >= limit) continue;
+        const id = ids.find((candidate) => page.get(hostKey(project, candidate)) === '');
+        if (id === undefined) {
+          if (!crowded.has(hostname)) taken.add(hostname);
+          continue;
+        }
+        hosts++;
+        registered.set(hostname, id);
+        writes.set(hostnameKey(project, hostname), id);
+        writes.set(hostKey(project, id), JSON.stringify({ hostname, created: now } satisfies HostValue));
+      }
+      if (taken.size > 0) return { result: { crowded: taken }, writes: new Map() };
+      if (hosts > before) writes.set(projectKey(project), JSON.stringify({ hosts } satisfies ProjectValue));
+      return { result: { ids: registered, room: limit - hosts }, writes };
+    },
+  );
+  if (!('crowded' in added)) return added;
+  return addHosts(ledger, query, hostnames, now, new Set([...crowded, ...added.crowded]));
+}
 
 /** `owner`: the host that was seen to have the name. */
 export async function addHost(

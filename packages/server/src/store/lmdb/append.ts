@@ -6,6 +6,7 @@ import {
   type Batch,
   type BatchLink,
   linkHolds,
+  newSource,
   type RememberedBatch,
   tallySource,
 } from '../store.ts';
@@ -64,6 +65,7 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
 
   const scopes = new Map<string, number | null>();
   let latest = project.latest;
+  let withoutHost = 0;
   let unknownHosts = 0;
   let beforeHorizon = 0;
   for (let start = 0, end = 0; start < batch.events.length; start = end) {
@@ -75,7 +77,10 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
       continue;
     }
     const scope = event.hostId === null ? null : hostScope(schema, project, event.hostId, scopes);
-    if (scope === null && event.hostId !== null) unknownHosts += times;
+    if (scope === null) {
+      withoutHost += times;
+      if (event.hostId !== null) unknownHosts += times;
+    }
     if (event.time > latest) latest = event.time;
     tally.add(event, times, project.scope, scope);
   }
@@ -88,10 +93,10 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   }
   // Nearly always all of them are, and need no copy.
   const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-  const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted);
+  const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted, withoutHost);
   schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
   if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
-  return { kind: 'appended', beforeHorizon, unknownHosts };
+  return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
 }
 
 /** Many access lines of one host and second are one and the same event, again and again: it is looked at once. */
@@ -159,14 +164,14 @@ export function openSource(
   schema: Schema,
   project: ProjectRecord,
   projectId: string,
-  { name, format }: Batch['source'],
+  source: Batch['source'],
 ): SourceRecord {
-  const known = schema.sources.get([project.scope, name]);
-  if (known) return known;
+  const fresh = newSource(derivedId('source', projectId, source.name), source);
+  const known = schema.sources.get([project.scope, source.name]);
+  if (known) return { ...fresh, ...known };
   const number = (schema.meta.get('sources') ?? 0) + 1;
   schema.meta.putSync('sources', number);
-  const id = derivedId('source', projectId, name);
-  return { number, id, name, format, events: 0, dropped: {}, first_seen: null, last_seen: null };
+  return { ...fresh, number };
 }
 
 function hostScope(

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -40,6 +40,44 @@ describe('the embedded store', () => {
     events: [{ time: NOW, hostId: null, request: true, attack: null, count: 1 }],
     dropped: {},
   };
+
+  test('names that find no room in a full project are not written', async () => {
+    const { folder, store, destroy } = await open(() => NOW);
+    const resolve = (...hostnames: string[]) => store.resolveHosts({ project: 'p', hostnames, limit: 2 });
+    await resolve('a', 'b');
+    const before = readFileSync(join(folder, 'statistics.mdb'));
+    expect(await resolve('c', 'd', 'a')).toEqual([null, null, (await resolve('a'))[0]]);
+    expect(readFileSync(join(folder, 'statistics.mdb')).equals(before)).toBe(true);
+    await destroy();
+  });
+
+  test('more new names than one transaction takes are registered in their order', async () => {
+    const { store, destroy } = await open(() => NOW);
+    const hostnames = Array.from({ length: 2_600 }, (_, i) => `${i}.example`);
+    const ids = await store.resolveHosts({ project: 'p', hostnames, limit: 2_500 });
+    expect(ids.map((id) => id !== null)).toEqual(hostnames.map((_, i) => i < 2_500));
+    const known = new Map((await store.hosts('p')).map(({ hostname, id }) => [hostname, id]));
+    expect(ids).toEqual(hostnames.map((hostname) => known.get(hostname) ?? null));
+    await destroy();
+  });
+
+  test('a source from before records without a host were counted has none', async () => {
+    const { folder, store, reopen, destroy } = await open(() => NOW);
+    await store.append(batch);
+    await store.close();
+    const { root, sources } = openSchema(join(folder, 'statistics.mdb'));
+    for (const { key, value } of [...sources.getRange()]) {
+      const { without_host: _, ...older } = value;
+      // Written by a release that did not know the field.
+      sources.putSync(key, older as typeof value);
+    }
+    await root.close();
+    const again = await reopen();
+    expect(await again.sources('p')).toMatchObject([{ events: 1, without_host: 0 }]);
+    await again.append({ ...batch, id: 'y', link: { ...batch.link, siblings: ['x'] } });
+    expect(await again.sources('p')).toMatchObject([{ events: 2, without_host: 1 }]);
+    await destroy();
+  });
 
   test('a prune frees every record that lies before the horizon', async () => {
     const { folder, store, destroy } = await open(() => NOW);

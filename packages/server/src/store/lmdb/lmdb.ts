@@ -2,24 +2,21 @@
 import { CommitFailed, commit } from '../../lmdb-commit.ts';
 import { OncePerTurn } from '../../while-unchanged.ts';
 import { GroupCommit } from '../group.ts';
-import { derivedId } from '../ids.ts';
 import {
-  type AddedHost,
   type Appended,
   type Batch,
-  type Host,
-  type NewHost,
   NO_SOURCE,
-  type RenamedHost,
+  newSource,
   type Source,
   type Store,
   StoreUnavailable,
 } from '../store.ts';
-import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
+import { appendGroup, linksAfter } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
+import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
 import { pruneSteps } from './prune.ts';
-import { allChanges, type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
+import { allChanges, openSchema, type Schema } from './schema.ts';
 import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
@@ -85,6 +82,11 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
         return found ?? (await write(() => addHost(schema, host, now())));
       }),
 
+    resolveHosts: (query) =>
+      available(() =>
+        resolveHosts(schema, query, (names) => write(() => addHosts(schema, query, names, now()))),
+      ),
+
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
 
     hosts: (project) =>
@@ -137,56 +139,6 @@ function asUnavailable(error: unknown): unknown {
     : error;
 }
 
-function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
-  const project = openProject(schema, wanted.project);
-  // Asked again inside the transaction: another process may have been first.
-  const found = findHost(schema, project, wanted);
-  if (found) return found;
-  const host = {
-    id: wanted.id ?? freeHostId(schema, project, wanted),
-    hostname: wanted.hostname,
-    created: wanted.created ?? now,
-  };
-  schema.hosts.putSync([project.scope, host.id], { ...host, scope: nextScope(schema) });
-  schema.hostnames.putSync([project.scope, host.hostname], host.id);
-  schema.projects.putSync(wanted.project, { ...project, hosts: project.hosts + 1 });
-  return { kind: 'added', host };
-}
-
-function renameHost(schema: Schema, projectId: string, id: string, hostname: string): RenamedHost {
-  const project = schema.projects.get(projectId);
-  const known = project && schema.hosts.get([project.scope, id]);
-  if (project === undefined || known === undefined) return { kind: 'unknown' };
-  const idOfName = schema.hostnames.get([project.scope, hostname]);
-  const other = idOfName === undefined ? undefined : schema.hosts.get([project.scope, idOfName]);
-  if (other && other.id !== id) return { kind: 'name_taken', host: publicHost(other) };
-  const renamed = { ...known, hostname };
-  schema.hostnames.removeSync([project.scope, known.hostname]);
-  schema.hostnames.putSync([project.scope, hostname], id);
-  schema.hosts.putSync([project.scope, id], renamed);
-  return { kind: 'renamed', host: publicHost(renamed) };
-}
-
-function publicHost({ scope: _, ...host }: HostRecord): Host {
-  return host;
-}
-
-/** What there is to say without adding anything: a full project is told of here, so a flood of names writes nothing. */
-function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost): AddedHost | undefined {
-  const idOfName = schema.hostnames.get([project.scope, wanted.hostname]);
-  const id = idOfName ?? wanted.id;
-  const known = id === undefined ? undefined : schema.hosts.get([project.scope, id]);
-  if (known === undefined) return project.hosts >= wanted.limit ? { kind: 'full' } : undefined;
-  return { kind: idOfName === undefined ? 'id_taken' : 'exists', host: publicHost(known) };
-}
-
-function freeHostId(schema: Schema, project: ProjectRecord, wanted: NewHost): string {
-  for (let attempt = 0; ; attempt++) {
-    const id = derivedId('host', wanted.project, wanted.hostname, attempt);
-    if (!schema.hosts.doesExist([project.scope, id])) return id;
-  }
-}
-
 function sourceNumber(schema: Schema, project: string, source: string): number | undefined {
   const known = schema.projects.get(project);
   return known && schema.sources.get([known.scope, source])?.number;
@@ -199,7 +151,7 @@ function listSources(schema: Schema, project: string): Source[] {
   const listed = [...range].filter(({ value }) => value.name !== NO_SOURCE.name);
   const sources = listed.map(({ value: { number, ...source } }) => {
     const hosts = schema.sourceHosts.getKeys({ start: [number], end: [number + 1] });
-    return { ...source, hosts: [...hosts].map(([, id]) => id).sort() };
+    return { ...newSource(source.id, source), ...source, hosts: [...hosts].map(([, id]) => id).sort() };
   });
   return sources.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
