@@ -224,6 +224,7 @@ export const SETTINGS = {
     'start: milliseconds since the epoch, or a time like 2026-07-01T12:00:00+08:00',
     moment,
   ),
+  horizonTime: setting('--set <time>', 'set the horizon back to this time', moment),
   to: setting('--to <time>', 'end, not part of the range; now when left out', moment),
   last: setting('--last <time>', 'length of the range without --from, like 24h, 7d or 90m', span, '24h'),
   localTime: setting('--timezone <offset>', 'local time, like +08:00', timezone, '+00:00'),

@@ -28,6 +28,7 @@ const COMMANDS: ReadonlyMap<string, () => Promise<readonly Command[]>> = new Map
   ['timeline', async () => [(await import('./client/timeline.ts')).timelineCommand]],
   ['types', async () => [(await import('./client/types.ts')).typesCommand]],
   ['configure', async () => [(await import('./client/configure.ts')).configureCommand]],
+  ['horizon', async () => [(await import('./horizon.ts')).horizonCommand]],
   ['migrate', async () => [(await import('./migrate.ts')).migrateCommand]],
   ['copy', async () => [(await import('./copy.ts')).copyCommand]],
 ]);

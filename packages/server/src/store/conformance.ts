@@ -480,6 +480,36 @@ export function storeConformance(
       expect((await store.sources('p'))[0]?.dropped).toEqual({ too_old: 1 });
     });
 
+    test('the horizon can be set back to where nothing has been freed', async () => {
+      const { store } = await fresh();
+      const oracle = memoryStore(() => NOW);
+      const ids = await addHosts(store, 'p');
+      await addHosts(oracle, 'p');
+      const drawn = fc.sample(event, { numRuns: 300, seed: 12 });
+      const [freed, horizon] = [NOW - 25 * DAY_MS + 777, NOW - 5 * DAY_MS];
+      for (const each of [store, oracle]) {
+        await each.append({ ...batch('p', ids, drawn), id: 'x' });
+        await each.prune(horizon, { freeBefore: freed });
+        expect(await each.retention()).toMatchObject({ horizon, freedBefore: freed, note: null });
+        const note = { trustedAt: 1, freeBefore: 2, freeSince: 3 };
+        await each.noteRetention(note);
+        expect((await each.retention()).note).toEqual(note);
+        // Forward is not back.
+        expect(await each.restoreHorizon(NOW)).toBe(horizon);
+      }
+      const expectSame = () =>
+        fc.assert(
+          fc.asyncProperty(question, (asked) => expectSameAnswers(store, oracle, 'p', ids, [asked])),
+          { numRuns: Math.ceil(30 * share) },
+        );
+      await expectSame();
+      for (const to of [NOW - 10 * DAY_MS, 0]) {
+        for (const each of [store, oracle]) expect(await each.restoreHorizon(to)).toBe(Math.max(to, freed));
+        await expectSame();
+      }
+      expect(await store.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+    });
+
     test('a project goes to another store and comes back as it was', async () => {
       const { store, destroy } = await fresh();
       const ids = await addHosts(store, 'p');

@@ -8,6 +8,7 @@ import {
   linkHolds,
   NO_SOURCE,
   newSource,
+  type RetentionNote,
   type Source,
   type Store,
   StoreUnavailable,
@@ -25,6 +26,8 @@ interface Project {
 export function memoryStore(now: () => number = Date.now): Store {
   const projects = new Map<string, Project>();
   let horizon = 0;
+  let freedBefore = 0;
+  let note: RetentionNote | null = null;
   let changes = 0;
   let closed = false;
 
@@ -36,7 +39,7 @@ export function memoryStore(now: () => number = Date.now): Store {
   }
 
   function matching(id: string, hosts: readonly string[] | undefined): Event[] {
-    const { events } = open(id);
+    const events = open(id).events.filter(({ time }) => time >= horizon);
     return hosts ? events.filter((event) => event.hostId !== null && hosts.includes(event.hostId)) : events;
   }
 
@@ -153,7 +156,7 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async *events(project) {
-      yield { id: 'all', events: open(project).events };
+      yield { id: 'all', events: matching(project, undefined) };
     },
 
     async *batches(project, source) {
@@ -177,12 +180,29 @@ export function memoryStore(now: () => number = Date.now): Store {
       ]);
     },
 
-    async prune(before) {
+    async prune(before, { freeBefore = before } = {}) {
       changes++;
       horizon = Math.max(horizon, before);
+      freedBefore = Math.max(freedBefore, Math.min(freeBefore, horizon));
       for (const project of projects.values()) {
-        project.events = project.events.filter(({ time }) => time >= horizon);
+        project.events = project.events.filter(({ time }) => time >= freedBefore);
       }
+    },
+
+    async retention() {
+      const times = [...projects.values()].flatMap(({ events }) => events.map(({ time }) => time));
+      const newestEvent = times.length === 0 ? null : times.reduce((a, b) => Math.max(a, b));
+      return { horizon, freedBefore, newestEvent, note };
+    },
+
+    async noteRetention(noted) {
+      note = noted;
+    },
+
+    async restoreHorizon(to) {
+      changes++;
+      horizon = Math.min(horizon, Math.max(to, freedBefore));
+      return horizon;
     },
 
     async ping() {

@@ -64,10 +64,20 @@ export interface Store {
   putSource(project: string, source: Source, batches: readonly RememberedBatch[]): Promise<void>;
 
   /**
-   * Moves the horizon forward to `before`: from then on no query counts an event before it. Frees the space in
-   * steps of bounded length between which other work goes on; resolves when all is freed or `stop` is aborted.
+   * Moves the horizon forward to `before`: from then on no query counts an event before it. Frees the space of what
+   * lies before `freeBefore` (the horizon by default) in steps of bounded length, between which other work goes on;
+   * resolves when all is freed or `stop` is aborted.
    */
-  prune(before: number, stop?: AbortSignal): Promise<void>;
+  prune(before: number, options?: { freeBefore?: number; stop?: AbortSignal }): Promise<void>;
+
+  /** Where the horizon is, and what retention.ts must know to move it. */
+  retention(): Promise<Retention>;
+
+  /** Keeps a note for the next call of `retention`, in this or another process. */
+  noteRetention(note: RetentionNote): Promise<void>;
+
+  /** Sets the horizon back to `to`, or as far as space has not been freed. Resolves to the new horizon. */
+  restoreHorizon(to: number): Promise<number>;
 
   /** Rejects with StoreUnavailable when the store cannot answer. */
   ping(): Promise<void>;
@@ -80,6 +90,23 @@ export interface Store {
 interface Scope {
   project: string;
   hosts?: readonly string[] | undefined;
+}
+
+export interface Retention {
+  horizon: number;
+  /** The horizon cannot be set back to before this. */
+  freedBefore: number;
+  /** The time of the newest event of any project; null when there is none, or the store cannot tell cheaply. */
+  newestEvent: number | null;
+  note: RetentionNote | null;
+}
+
+export interface RetentionNote {
+  /** The last time of the system clock that was trusted. */
+  trustedAt: number;
+  /** Space before this may be freed once `freeSince` is long enough ago. */
+  freeBefore: number;
+  freeSince: number;
 }
 
 export interface SeriesQuery extends Scope {

@@ -16,7 +16,7 @@ import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
 import { type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
 import { Ledger } from './ledger.ts';
-import { pruneLedger } from './prune.ts';
+import { freedBefore, pruneLedger, restoreHorizon } from './prune.ts';
 import { type ClickHouseOptions, type Connect, checkTables, dropCellsBefore, openServers } from './schema.ts';
 import { Refused, type Server } from './server.ts';
 
@@ -115,11 +115,30 @@ export function clickhouseStore(
 
     putSource: (project, source, batches) => available(() => putSource(ledger, project, source, batches)),
 
-    prune: (before, stop) =>
+    prune: (before, { freeBefore = before, stop } = {}) =>
       available(async () => {
-        await pruneLedger(ledger, before, stop);
-        if (!stop?.aborted) await dropCellsBefore(servers, options, Math.floor((before - GRACE_MS) / 60_000));
+        await pruneLedger(ledger, before, freeBefore, stop);
+        const freed = Math.min(freeBefore, before);
+        if (!stop?.aborted) await dropCellsBefore(servers, options, Math.floor((freed - GRACE_MS) / 60_000));
       }),
+
+    retention: () =>
+      available(async () => {
+        const { head } = await ledger.read([]);
+        const { horizon, retention: note = null } = head;
+        return { horizon, freedBefore: freedBefore(head), newestEvent: null, note };
+      }),
+
+    noteRetention: (note) =>
+      available(() =>
+        ledger.change([], ({ head }) => ({
+          result: undefined,
+          writes: new Map(),
+          head: { ...head, retention: note },
+        })),
+      ),
+
+    restoreHorizon: (to) => available(() => restoreHorizon(ledger, to)),
 
     ping: () => available(async () => void (await ledger.read([], PING_MS_MAX))),
 

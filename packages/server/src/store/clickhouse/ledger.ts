@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StoreUnavailable } from '../store.ts';
+import { type RetentionNote, StoreUnavailable } from '../store.ts';
 import { AlreadyRunning, type Server } from './server.ts';
 
 /** An attempt to count something. Its cells count from the moment it is no longer in this list. */
@@ -19,6 +19,9 @@ export interface OpenAttempt {
 export interface Head {
   /** Events from before this moment do not count. */
   horizon: number;
+  /** Space before this has been freed; older ledgers do not have it. */
+  freed?: number;
+  retention?: RetentionNote;
   open: readonly OpenAttempt[];
   /** Marks of the latest writes, by which a writer knows its own. */
   recent: readonly string[];

@@ -12,26 +12,46 @@ const ATTEMPT_MS_MAX = 2 * DAY_MS;
 export async function pruneLedger(
   ledger: Ledger,
   before: number,
+  freeBefore: number,
   stop: AbortSignal | undefined,
 ): Promise<void> {
-  const moved = await ledger.change([], ({ head }) => {
-    const isNew = before > head.horizon;
-    const isNewDay = dayOf(before) > dayOf(head.horizon);
-    return { result: isNewDay, writes: new Map(), ...(isNew ? { head: moveHorizon(head, before) } : {}) };
+  const isNewDay = await ledger.change([], ({ head }) => {
+    const horizon = Math.max(before, head.horizon);
+    const freed = Math.max(freedBefore(head), Math.min(freeBefore, horizon));
+    const changed = horizon > head.horizon || freed > freedBefore(head);
+    return {
+      result: dayOf(freed) > dayOf(freedBefore(head)),
+      writes: new Map(),
+      ...(changed ? { head: moveHorizon({ ...head, freed }, horizon) } : {}),
+    };
   });
   // Batches are remembered by the day: the rest of it, there is nothing to do.
-  if (!moved || stop?.aborted) return;
-  for await (const old of ledger.scanOlder('batch/', dayOf(before))) {
+  if (!isNewDay || stop?.aborted) return;
+  for await (const old of ledger.scanOlder('batch/', dayOf(freeBefore))) {
     if (stop?.aborted) return;
     const keys = old.map(({ key }) => key);
-    await forgetBatches(ledger, keys, dayOf(before));
+    await forgetBatches(ledger, keys, dayOf(freeBefore));
   }
   await ledger.sweep(SWEEP_ROWS_MIN);
 }
 
-/** An attempt that was never closed is let go when the horizon has passed all that it can have written. */
+/** Ledgers from before this was noted have freed everything up to the horizon. */
+export function freedBefore({ freed, horizon }: Head): number {
+  return freed ?? horizon;
+}
+
+export function restoreHorizon(ledger: Ledger, to: number): Promise<number> {
+  return ledger.change([], ({ head }) => {
+    const freed = freedBefore(head);
+    const horizon = Math.min(head.horizon, Math.max(to, freed));
+    return { result: horizon, writes: new Map(), head: { ...head, freed, horizon } };
+  });
+}
+
+/** An attempt that was never closed is let go when space has been freed past all that it can have written. */
 function moveHorizon(head: Head, horizon: number): Head {
-  return { ...head, horizon, open: head.open.filter(({ opened }) => opened + ATTEMPT_MS_MAX >= horizon) };
+  const open = head.open.filter(({ opened }) => opened + ATTEMPT_MS_MAX >= freedBefore(head));
+  return { ...head, horizon, open };
 }
 
 async function forgetBatches(ledger: Ledger, batches: readonly string[], day: number): Promise<void> {

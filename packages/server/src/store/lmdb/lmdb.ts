@@ -15,7 +15,7 @@ import { appendGroup, linksAfter } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
-import { pruneSteps } from './prune.ts';
+import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { allChanges, openSchema, type Schema } from './schema.ts';
 import { createVersions } from './versions.ts';
 
@@ -112,13 +112,17 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     putSource: (project, source, batches) => write(() => putSource(schema, project, source, batches)),
 
-    prune: (before, stop) =>
+    prune: (before, { freeBefore = before, stop } = {}) =>
       available(async () => {
-        for (const step of pruneSteps(schema, before)) {
+        for (const step of pruneSteps(schema, before, freeBefore)) {
           if (stop?.aborted || closed) return;
           await write(step);
         }
       }),
+
+    retention: () => available(() => readRetention(schema)),
+    noteRetention: (note) => write(() => schema.notes.putSync('retention', note)).then(() => {}),
+    restoreHorizon: (to) => write(() => restoreHorizon(schema, to)),
 
     ping: () => available(() => void schema.meta.get('version')),
 

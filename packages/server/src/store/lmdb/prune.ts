@@ -1,4 +1,5 @@
 /** Forgetting: the horizon moves first, in one transaction for all; then the space is freed in small steps. */
+import type { Retention } from '../store.ts';
 import { forgetBatch, keepBatch, linksAfter } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, countChange, type Schema } from './schema.ts';
@@ -9,15 +10,21 @@ const DAY_MS = 86_400_000;
 const RECORDS_PER_STEP = 2_000;
 
 /** The steps of a prune, each to be run in a write transaction of its own. */
-export function* pruneSteps(schema: Schema, before: number): Generator<() => void> {
+export function* pruneSteps(schema: Schema, before: number, freeBefore: number): Generator<() => void> {
   yield () => {
     if (before <= (schema.meta.get('horizon') ?? 0)) return;
+    schema.meta.putSync('freed', freedBefore(schema));
     schema.meta.putSync('horizon', before);
     countChange(schema);
   };
+  const freed = Math.min(freeBefore, Math.max(before, schema.meta.get('horizon') ?? 0));
+  // Before anything is freed, so that the horizon is never set back to where something is missing.
+  yield () => {
+    if (freed > freedBefore(schema)) schema.meta.putSync('freed', freed);
+  };
   for (const level of LEVELS) {
     // Only chunks that lie before the horizon as a whole; of the one that it cuts, queries count the later part.
-    const behind = Math.max(0, Math.floor(before / (level.cell_ms * level.cells_per_chunk)));
+    const behind = Math.max(0, Math.floor(freed / (level.cell_ms * level.cells_per_chunk)));
     yield* batchSteps(
       () =>
         schema.cells.getKeys({
@@ -28,7 +35,7 @@ export function* pruneSteps(schema: Schema, before: number): Generator<() => voi
       (key) => schema.cells.removeSync(key),
     );
   }
-  const day = Math.floor(before / DAY_MS);
+  const day = Math.floor(freed / DAY_MS);
   yield* batchSteps(
     () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),
     ([, source, id]) => {
@@ -38,6 +45,30 @@ export function* pruneSteps(schema: Schema, before: number): Generator<() => voi
       else keepBatch(schema, source, id, day);
     },
   );
+}
+
+/** Files from before this was noted have freed everything up to the horizon. */
+export function freedBefore({ meta }: Schema): number {
+  return meta.get('freed') ?? meta.get('horizon') ?? 0;
+}
+
+export function readRetention(schema: Schema): Retention {
+  const latest = [...schema.projects.getRange()].map(({ value }) => value.latest);
+  const newestEvent = latest.reduce((newest, time) => Math.max(newest, time), 0);
+  return {
+    horizon: schema.meta.get('horizon') ?? 0,
+    freedBefore: freedBefore(schema),
+    newestEvent: newestEvent === 0 ? null : newestEvent,
+    note: schema.notes.get('retention') ?? null,
+  };
+}
+
+export function restoreHorizon(schema: Schema, to: number): number {
+  const horizon = Math.min(schema.meta.get('horizon') ?? 0, Math.max(to, freedBefore(schema)));
+  schema.meta.putSync('freed', freedBefore(schema));
+  schema.meta.putSync('horizon', horizon);
+  countChange(schema);
+  return horizon;
 }
 
 /** Steps until nothing is left to remove. */

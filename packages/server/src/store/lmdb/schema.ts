@@ -1,6 +1,6 @@
 /** What stands where in the file: docs/storage.md describes each of these in prose. */
 import { type Key, open } from 'lmdb';
-import { type BatchLink, type Host, type Source, StoreUnavailable } from '../store.ts';
+import { type BatchLink, type Host, type RetentionNote, type Source, StoreUnavailable } from '../store.ts';
 
 /** Raised when old files can no longer be read as they are. */
 export const STORAGE_VERSION = 1;
@@ -49,7 +49,8 @@ function openTables(path: string) {
   const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
   return {
     root,
-    meta: table<number, 'version' | 'born' | 'changes' | 'horizon' | 'scopes' | 'sources'>('meta'),
+    meta: table<number, 'version' | 'born' | 'changes' | 'horizon' | 'freed' | 'scopes' | 'sources'>('meta'),
+    notes: table<RetentionNote, 'retention'>('notes'),
     /** Level, chunk, scope: 1, 4 and 4 bytes, big endian. Time before scope, so that live traffic writes in one place. */
     cells: root.openDB<Uint8Array, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }),
     projects: table<ProjectRecord, string>('projects'),
