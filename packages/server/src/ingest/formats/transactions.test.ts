@@ -41,7 +41,7 @@ describe('the rules of one request', () => {
       hit('a', '941100'),
       hit('b', '942100'),
       hit('a', '942100'),
-      hit('a', '942110'),
+      hit('a', '942140'),
       hit('a', '942100'),
     ];
     expect(read(...lines, hit('a', '949110'))).toEqual([]);
