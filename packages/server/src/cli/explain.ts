@@ -85,10 +85,8 @@ function textPrinter({ stdout }: Io): Printer {
       if (decision !== undefined) printLine(stdout, `  why   ${decision.reason} (${decision.step})`);
       if (attack === null) return;
       for (const [name, value] of Object.entries(details)) {
-        printLine(
-          stdout,
-          `  ${name.padEnd(4)}  ${visible(value === true ? 'yes' : value === false ? 'no' : value)}`,
-        );
+        const text = typeof value === 'boolean' ? (value ? 'yes' : 'no') : value;
+        printLine(stdout, `  ${name.padEnd('blocked'.length)}  ${visible(text)}`);
       }
     },
     end() {},

@@ -107,7 +107,7 @@ export class Transactions {
     if (host !== undefined) open.host ??= own(short(host));
     open.written = written;
     open.touched = now;
-    open.details = mergeDetails(open.details, ownDetails(hit.details));
+    open.details = mergeDetails(open.details, hit.details);
     for (const rule of rules) {
       const judgement = judge(rule, this.#overrides);
       addDistinct(open.judgements, { ...judgement, rule: own(judgement.rule) });
@@ -223,12 +223,6 @@ function mergeDetails(
   const merged = { ...more, ...first };
   if (first.blocked || more.blocked) merged.blocked = true;
   return merged;
-}
-
-function ownDetails(details: AttackDetails | undefined): AttackDetails | undefined {
-  if (details === undefined) return undefined;
-  const { source, url } = details;
-  return { ...details, ...(source && { source: own(source) }), ...(url && { url: own(url) }) };
 }
 
 function short(text: string): string {
