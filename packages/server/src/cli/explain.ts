@@ -81,9 +81,10 @@ function textPrinter({ stdout }: Io): Printer {
       for (const judgement of evidenceOf(parsed))
         printLine(stdout, `  rule  ${visible(sentence(judgement))}`);
       if (parsed.kind !== 'record') return;
-      const { decision, details = {}, attack } = parsed.record;
-      if (decision !== undefined) printLine(stdout, `  why   ${decision.reason} (${decision.step})`);
+      const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
+      if (decision !== undefined) printLine(stdout, `  why   ${decision.reason} (step: ${decision.step})`);
       if (attack === null) return;
+      if (rule !== undefined) printLine(stdout, `  decided by rule ${visible(rule)}`);
       for (const [name, value] of Object.entries(details)) {
         const text = typeof value === 'boolean' ? (value ? 'yes' : 'no') : value;
         printLine(stdout, `  ${name.padEnd('blocked'.length)}  ${visible(text)}`);

@@ -81,8 +81,11 @@ export function judge(rule: Rule, overrides: Overrides): Judgement {
   const judgement: Judgement = { rule: id, points: 0, category, because };
   if (rule.denied) judgement.denied = true;
   if (category === null) {
+    if (because === OVERRIDE) return judgement;
     const isVerdict = isCrs && VERDICTS.has(id.slice(0, -3));
-    if (because !== OVERRIDE && (isVerdict || id === '' || rule.doubtful)) judgement.verdict = true;
+    // What the client may have written proves nothing: neither that there was no attack, nor which sum is highest.
+    if (id === '' || (rule.doubtful && !isVerdict)) return { ...judgement, ...UNREADABLE };
+    if (isVerdict) judgement.verdict = true;
     if (isCrs && rule.sums !== undefined) judgement.sums = rule.sums;
     return judgement;
   }
@@ -152,7 +155,7 @@ function byVerdict(
     return { category: null, rule: '', step: 'none', reason: 'No rule that matched is an attack by itself.' };
   }
   const rule = distinct.find((each) => each.verdict && each.rule !== '')?.rule ?? '';
-  const because = isCut ? 'The message that names the rule was cut' : 'Only the verdict is known';
+  const because = isCut ? 'A message was cut before it names the rule' : 'Only the verdict is known';
   return sums === undefined
     ? {
         category: UNKNOWN_ATTACK,
@@ -261,7 +264,12 @@ const BY_THOUSAND: ReadonlyMap<string, Evidence> = new Map(
 const BY_TAG = index(({ tags }) => tags ?? [], 'tag');
 const BY_FILE = index(({ files }) => files ?? [], 'file');
 const OWN: Evidence = { category: OWN_RULE, because: 'a rule that is none of CRS', isCrs: false };
-const CUT: Evidence = { category: null, because: 'the message was cut before the rule id', isCrs: false };
+const UNREADABLE = {
+  rule: '',
+  because: 'a match whose rule is unknown: the message was cut or forged',
+  verdict: true,
+};
+const CUT: Evidence = { category: null, because: UNREADABLE.because, isCrs: false };
 
 function evidence(rule: Rule, overrides: Overrides): Evidence {
   const chosen = overrides.get(rule.id);

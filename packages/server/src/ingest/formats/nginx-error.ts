@@ -60,7 +60,11 @@ function hit(message: string, connection: string, local: number): Reading {
   const suffix = message.indexOf('"], client: ');
   const found = parseRuleText(suffix === -1 ? message : message.slice(0, suffix + 2));
   if (found === null) return dropped('other_log_line');
-  const { rule, uniqueId, hostname, uri } = found;
+  const { rule, hostname, uri } = found;
+  // A client can write what stands behind a message, but nobody can tell then which id is the right one.
+  const isForged = suffix !== -1 && message.includes('"], client: ', suffix + 1);
+  if (isForged) rule.doubtful = true;
+  const uniqueId = isForged ? '' : found.uniqueId;
   // A short line without an id is half a line: the rest of it may follow.
   if (uniqueId === '' && suffix === -1 && Buffer.byteLength(message) < CUT_BYTES_MIN) {
     return dropped('bad_record');

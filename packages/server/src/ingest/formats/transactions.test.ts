@@ -147,6 +147,24 @@ describe('a line of nginx that was cut', () => {
     expect(flush()).toEqual(['sqli', 'sqli']);
   });
 
+  test('is not lost when all lines of both requests were cut', () => {
+    const denied = cut().replace('Warning.', 'Access denied with code 403 (phase 2).');
+    const { read, flush } = reading();
+    expect([...read(cut(), denied, cut(), denied, cut()), ...flush()]).toEqual(['sqli', 'sqli', 'sqli']);
+  });
+
+  test('or forged belongs to the request on its connection, and counts', () => {
+    const forged =
+      '2026/07/01 10:00:00 [info] 34#34: *8 ModSecurity: Warning. ARGS_NAMES:x [file "x"] [id "901001"] ' +
+      '[ver "OWASP_CRS/3.3.4"] [hostname "h"] [uri "/"] [unique_id "z"], client: 192.0.2.9 [file "/crs/x.conf"] ' +
+      '[id "942100"] [hostname "h"] [uri "/"] [unique_id "a"], client: 192.0.2.7, host: "shop.example.com"';
+    const { read, flush } = reading();
+    read(forged, forged);
+    expect(flush()).toEqual(['vuln']);
+    read(forged, whole());
+    expect(flush()).toEqual(['sqli']);
+  });
+
   test('counts even if nothing in it names the rule', () => {
     const { read, flush } = reading();
     const matched = `2026/07/01 10:00:00 [info] 34#34: *8 ModSecurity: Warning. Matched ${'A'.repeat(2_000)}`;

@@ -92,7 +92,8 @@ export class Transactions {
     const connection = short(hit.connection);
     const older = this.#close((open) => open.written < written - OPEN_MS_MAX);
     if (this.#isCounted(id, time)) return older;
-    const open = this.#find(id, connection, written) ?? {
+    const found = this.#find(id, connection, written);
+    const open = found ?? {
       id: own(id),
       connection: own(connection),
       format,
@@ -102,6 +103,9 @@ export class Transactions {
       host: undefined,
       judgements: [],
     };
+    // Without an id, requests on one connection have the same key, so the one before is complete.
+    const before = this.#open.get(keyOf(open));
+    if (before !== undefined && found === undefined) older.push(this.#finishOpen(before));
     this.#open.delete(keyOf(open));
     if (open.id === '') open.id = own(id);
     if (host !== undefined) open.host ??= own(short(host));
@@ -132,10 +136,13 @@ export class Transactions {
     for (const [key, open] of this.#open) {
       if (!isDone(open)) break;
       this.#open.delete(key);
-      const { id, format, time, host, judgements, details } = open;
-      parsed.push(this.#finish(id, format, time, host, judgements, details));
+      parsed.push(this.#finishOpen(open));
     }
     return parsed;
+  }
+
+  #finishOpen({ id, format, time, host, judgements, details }: Open): Parsed {
+    return this.#finish(id, format, time, host, judgements, details);
   }
 
   /** By its id; or by its connection, when the id of either was cut off with the end of a line. */
@@ -143,12 +150,11 @@ export class Transactions {
     const found = id === '' ? undefined : this.#open.get(id);
     if (found !== undefined || connection === '') return found;
     for (const open of this.#open.values()) {
-      if (open.connection !== connection) continue;
-      if (open.id === '') return open;
+      if (open.connection !== connection || (id !== '' && open.id !== '')) continue;
       // The next request on a connection that is kept open must not disappear in the one before it, which is
       // complete once the firewall has denied it.
       const isRecent = Math.abs(written - open.written) <= SAME_CONNECTION_MS_MAX;
-      if (id === '' && isRecent && open.details?.blocked !== true) return open;
+      if (isRecent && open.details?.blocked !== true) return open;
     }
     return undefined;
   }
