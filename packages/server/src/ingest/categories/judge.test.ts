@@ -220,6 +220,10 @@ describe('a request', () => {
       expect(primary()).toBeNull();
     });
 
+    test('is no attack when CRS denies everything because it is not set up', () => {
+      expect(decide([judge({ ...crs('901001'), denied: true }, NONE)], true).category).toBeNull();
+    });
+
     test('is an attack of unknown kind when there is a verdict, a cut message, or it was stopped', () => {
       expect(primary(crs('949110'))).toBe('vuln');
       expect(primary(crs('959100'))).toBe('vuln');

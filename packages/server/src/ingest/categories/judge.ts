@@ -149,9 +149,11 @@ function byVerdict(
   blocked: boolean,
 ): Decision {
   const verdict = distinct.find((each) => each.verdict);
+  // Rule 901001 denies every request when CRS is not set up: that is no attack.
+  const isSetUp = distinct.some(({ denied, verdict: isVerdict }) => denied && !isVerdict);
   // A verdict that rests on a rule which the operator excluded is excluded with it.
   const isExcluded = !isCut && distinct.some(({ because }) => because === OVERRIDE);
-  if ((verdict === undefined && !blocked) || isExcluded) {
+  if ((verdict === undefined && (!blocked || isSetUp)) || isExcluded) {
     return { category: null, rule: '', step: 'none', reason: 'No rule that matched is an attack by itself.' };
   }
   const rule = distinct.find((each) => each.verdict && each.rule !== '')?.rule ?? '';

@@ -243,6 +243,15 @@ test('an own rule that denied the request wins over a protocol rule, in an error
   expect(read(JSON.stringify(record))).toEqual(['illegal']);
 });
 
+test('a set-up rule that denies every request is no attack, in an error log and in an audit log', () => {
+  const { read, flush } = reading();
+  read(hit('a', '901001').replace('Warning.', 'Access denied with code 500 (phase 1).'));
+  expect(flush()).toEqual(['not_an_attack']);
+  const record = JSON.parse(audit('b', '901001'));
+  record.transaction.is_interrupted = true;
+  expect(read(JSON.stringify(record))).toEqual(['not_an_attack']);
+});
+
 test('a state that an older version wrote is taken up', () => {
   const open = {
     id: 'a',
