@@ -75,7 +75,7 @@ export const DROP_REASONS = {
   unfinished_record: 'the record stops before its end',
   other_log_line: 'the line of an error log is about neither a matched rule nor a refused request',
   not_an_attack:
-    'the audit record has no rule of any category: its status, or the set-up, made the firewall log it',
+    'the record has no rule of any category and no verdict: its status, or the set-up, made the firewall log it',
   same_request: 'another record of the same request has been counted',
   too_old: 'the event is older than the retention time',
   in_future: 'the event is more than 24 hours in the future',

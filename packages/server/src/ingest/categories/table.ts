@@ -168,7 +168,7 @@ export const UNKNOWN_ATTACK: Category = 'vuln';
 
 /** How the category is chosen if rules of several categories matched. `explain` names the step that decided. */
 export const STEPS = [
-  'A custom rule that denied the request wins if no category has more points than it.',
+  'A custom rule that denied the request wins unless the category of the next steps has more points than it.',
   'Payload categories (webshell, cmdi, sqli, xss, rfi, lfi) win over all others.',
   'Only rules of the lowest paranoia level that matched count. A vuln or robot rule of a lower level than every ' +
     'payload rule wins over them; if the payload rules only count special characters, any rule of a lower level does.',
