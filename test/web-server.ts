@@ -44,8 +44,15 @@ SecAuditLogParts ABHZ
 const RULES =
   'Include /etc/modsecurity/crs/crs-setup.conf\nInclude /usr/share/modsecurity-crs/rules/*.conf\n';
 
-/** `auditTo`: an address to which the firewall itself sends each record, instead of writing it to a file. */
-export async function startNginx(auditFormat: 'JSON' | 'Native', auditTo?: string): Promise<WebServer> {
+/**
+ * `auditTo`: an address to which the firewall itself sends each record, instead of writing it to a file.
+ * `errorLevel`: at `error`, the default of nginx, its error log has verdicts, but not the rules behind them.
+ */
+export async function startNginx(
+  auditFormat: 'JSON' | 'Native',
+  auditTo?: string,
+  errorLevel: 'info' | 'error' = 'info',
+): Promise<WebServer> {
   const { folder, port } = await prepare();
   writeFileSync(
     join(folder, 'modsecurity.conf'),
@@ -56,7 +63,7 @@ export async function startNginx(auditFormat: 'JSON' | 'Native', auditTo?: strin
   writeFileSync(
     join(folder, 'nginx.conf'),
     `load_module /usr/lib/nginx/modules/ngx_http_modsecurity_module.so;
-daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log info;
+daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log ${errorLevel};
 events {}
 http {
   log_format vhost '$host:$server_port $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"';

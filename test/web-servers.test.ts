@@ -86,6 +86,34 @@ async function expectWhatWasSent(since: number): Promise<void> {
   expect(ofHosts).toEqual(await api.timeline(range));
 }
 
+/** A name so long that ModSecurity 2 and nginx cut the messages about it before they name the rule. */
+const PADDED = `/?;cat%20/etc/hosts;echo%20${'A'.repeat(500)};wget%20http://x/${'A'.repeat(500)}=1`;
+const BLOCKED_COUNT = 50;
+
+async function sendMany(address: string, path: string): Promise<void> {
+  for (let n = 0; n < BLOCKED_COUNT; n += 5) {
+    await Promise.all(
+      Array.from({ length: 5 }, () =>
+        call(address, path, {
+          headers: { Host: HOSTS[0] ?? '', 'User-Agent': 'Mozilla/5.0', Accept: '*/*' },
+        }),
+      ),
+    );
+  }
+}
+
+/** All attacks that were sent, and not one more. */
+async function expectBlocked(since: number, category: string): Promise<void> {
+  const range = `from=${since}&to=${Date.now() + 60_000}`;
+  const distribution = await eventually(async () => {
+    const { attacks } = await api.timeline(range);
+    return sum(attacks) < BLOCKED_COUNT ? undefined : api.distribution(range);
+  }, `${BLOCKED_COUNT} attacks`);
+  expect(Object.fromEntries(Object.entries(distribution).filter(([, n]) => n > 0))).toEqual({
+    [category]: BLOCKED_COUNT,
+  });
+}
+
 describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
   `nginx with ModSecurity 3 (needs: ${NGINX.needs})`,
   () => {
@@ -119,6 +147,22 @@ describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
       await attack(webServer.address);
       await expectWhatWasSent(since);
     });
+
+    test('an error log at the default level has only verdicts, and all attacks', async () => {
+      const since = Date.now() - 1_000;
+      webServer = await startNginx('JSON', undefined, 'error');
+      follow(webServer.errorLog);
+      await sendMany(webServer.address, '/?id=1%27%20OR%20%271%27=%271%27--%20-');
+      await expectBlocked(since, 'vuln');
+    });
+
+    test.each(['auditLog', 'errorLog'] as const)('a padded attack is one attack in the %s', async (log) => {
+      const since = Date.now() - 1_000;
+      webServer = await startNginx('JSON');
+      follow(webServer[log]);
+      await sendMany(webServer.address, PADDED);
+      await expectBlocked(since, 'cmdi');
+    });
   },
 );
 
@@ -131,6 +175,18 @@ describe.skipIf(!APACHE.isThere() && process.env.CI !== 'true')(
       follow(webServer.accessLog, webServer.auditLog);
       await attack(webServer.address);
       await expectWhatWasSent(since);
+    });
+
+    test.each([
+      ['JSON', 'auditLog'],
+      ['Native', 'auditLog'],
+      ['JSON', 'errorLog'],
+    ] as const)('a padded attack is one attack, by the sums of CRS, in the %s %s', async (format, log) => {
+      const since = Date.now() - 1_000;
+      webServer = await startApache(format);
+      follow(webServer[log]);
+      await sendMany(webServer.address, PADDED);
+      await expectBlocked(since, 'cmdi');
     });
   },
 );

@@ -67,13 +67,15 @@ export const DROP_REASONS = {
   bad_request: '`request` is not true or false',
   bad_attack: '`attack` is none of the 13 category names',
   bad_count: '`count` is not a whole number from 1 to 1,000,000',
+  bad_details:
+    '`blocked` is not true or false, `source` is not an IP address, `country` is not two letters, or `url` or `rule` is not a text',
   too_many_records: 'the line holds more than 10,000 records: the rest of it is left out',
   nothing_to_count: 'the record is neither a request nor an attack',
   bad_record: 'the record lacks something that its format needs',
   unfinished_record: 'the record stops before its end',
   other_log_line: 'the line of an error log is about neither a matched rule nor a refused request',
   not_an_attack:
-    'the audit record has no rule of any category: its status, or the set-up, made the firewall log it',
+    'the record has no rule of any category and no verdict: its status, or the set-up, made the firewall log it',
   same_request: 'another record of the same request has been counted',
   too_old: 'the event is older than the retention time',
   in_future: 'the event is more than 24 hours in the future',

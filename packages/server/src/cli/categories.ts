@@ -1,5 +1,13 @@
 import { CATEGORIES } from '../event.ts';
-import { CRS_TABLE, EVIDENCE_ORDER, OWN_RULE, POINTS, TABLE_VERSION } from '../ingest/categories/table.ts';
+import {
+  CRS_TABLE,
+  EVIDENCE_ORDER,
+  OWN_RULE,
+  POINTS,
+  POINTS_WITHOUT_SEVERITY,
+  STEPS,
+  TABLE_VERSION,
+} from '../ingest/categories/table.ts';
 import {
   AWS_CONDITIONS,
   AWS_GROUPS,
@@ -36,6 +44,8 @@ const TABLE = {
   version: TABLE_VERSION,
   order: EVIDENCE_ORDER,
   points: POINTS,
+  points_without_severity: POINTS_WITHOUT_SEVERITY,
+  steps: STEPS,
   crs: CRS_TABLE,
   own_rule: OWN_RULE,
   lts: { attacks: LTS_TABLE, unknown: LTS_UNKNOWN },
@@ -59,11 +69,16 @@ function printTable(io: Io): void {
   const points = words.map((severity) => `${severity} ${POINTS[severity]}`).join(', ');
   printLine(
     io.stdout,
-    `A request counts in the category whose distinct rules have the most points (${points});`,
+    `Each distinct rule has points by its severity (${points}; a CRS rule without one ${POINTS_WITHOUT_SEVERITY}).`,
   );
-  printLine(io.stdout, 'with as many in two, in that whose rule matched first.');
+  printLine(io.stdout, 'If rules of several categories matched, these steps choose the category:');
+  STEPS.forEach((step, i) => {
+    printLine(io.stdout, `  ${i + 1}. ${step}`);
+  });
   section(io, 'OWASP Core Rule Set, by rule id', [
-    ...CRS_TABLE.map(({ category, rules }) => [category ?? 'none', rules] as const),
+    ...CRS_TABLE.map(
+      ({ category, rules, engineRules = [] }) => [category ?? 'none', [...rules, ...engineRules]] as const,
+    ),
     [OWN_RULE, ['any other rule']],
   ]);
   section(

@@ -29,7 +29,10 @@ const TRANSACTION = JSON.stringify({
   transaction: {
     time_stamp: 'Wed Jul  1 18:20:30 2026',
     unique_id: 'a',
-    request: { headers: { Host: 'shop.example.com' } },
+    client_ip: '192.0.2.7',
+    request: { uri: '/shop?id=1', headers: { Host: 'shop.example.com' } },
+    response: { http_code: 403 },
+    producer: { secrules_engine: 'Enabled' },
     messages: ['942100', '949110'].map((ruleId) => ({
       details: { ruleId, severity: '2', ver: 'OWASP_CRS/3.3.4' },
     })),
@@ -50,8 +53,13 @@ describe('explain', () => {
       'line 1: attack sqli (modsecurity3-json)',
       '  time  2026-07-01T10:20:30.000Z',
       '  host  shop.example.com',
-      '  rule  942100: sqli, 5 points, rule id 942xxx',
-      '  rule  949110: none, 5 points, rule id 949xxx',
+      '  rule  942100: sqli, 5 points, paranoia level 1, rule id 942xxx',
+      '  rule  949110: verdict, denied the request, rule id 949xxx',
+      '  why   All rules that matched are of this category. (step: only)',
+      '  decided by rule 942100',
+      '  blocked  yes',
+      '  source   192.0.2.7',
+      '  url      /shop',
       'line 4: request (access)',
       '  time  2026-07-01T10:20:30.000Z',
       '  host  other.example.com',
@@ -60,6 +68,10 @@ describe('explain', () => {
       '  time  2026-07-01T02:20:30.000Z',
       '  host  h',
       '  rule  10001: custom, 0 points, a rule that is none of CRS',
+      '  why   All rules that matched are of this category. (step: only)',
+      '  decided by rule 10001',
+      '  blocked  no',
+      '  url      /',
       '',
     ]);
   });
@@ -74,7 +86,12 @@ describe('explain', () => {
         format: 'modsecurity3-json',
         attack: 'sqli',
         request: false,
-        evidence: [{ rule: '942100' }, {}],
+        blocked: true,
+        source: '192.0.2.7',
+        url: '/shop',
+        rule: '942100',
+        decision: { category: 'sqli', rule: '942100', step: 'only' },
+        evidence: [{ rule: '942100', points: 5, level: 1 }, { verdict: true }],
       },
       { line: 4, format: 'access', attack: null, request: true, evidence: [] },
       { line: 5, format: 'none', dropped: 'unknown_format' },
@@ -88,7 +105,7 @@ describe('explain', () => {
     writeFileSync(file, '{"rules": {"942100": "none"}}');
     const { out } = await run(['explain', '--categories', file], TRANSACTION);
     expect(out).toContain('line 1: not counted, not_an_attack');
-    expect(out).toContain('942100: none, 5 points, override');
+    expect(out).toContain('942100: none, override');
   });
 
   test('lets nothing in a log act on the terminal', async () => {
@@ -116,7 +133,9 @@ describe('categories', () => {
   test('shows the whole table, as text and as JSON', async () => {
     const { out } = await run(['categories']);
     for (const word of [
-      'version 1',
+      'version 2',
+      '200002',
+      '4. The category with the most points wins.',
       '942xxx',
       'attack-sqli',
       'REQUEST-930-APPLICATION-ATTACK-LFI',
@@ -126,7 +145,7 @@ describe('categories', () => {
       expect(out).toContain(word);
     }
     const table = JSON.parse((await run(['categories', '--json'])).out);
-    expect(table).toMatchObject({ version: 1, points: { critical: 5 }, own_rule: 'custom', overrides: [] });
+    expect(table).toMatchObject({ version: 2, points: { critical: 5 }, own_rule: 'custom', overrides: [] });
     expect(table.crs.find(({ category }: { category: string }) => category === 'sqli').rules).toEqual([
       '942xxx',
     ]);

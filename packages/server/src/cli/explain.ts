@@ -2,7 +2,7 @@ import { DROP_REASONS } from '../event.ts';
 import { ByteReader, countLineEnds, endsLine, LINE_BYTES_MAX } from '../ingest/blocks.ts';
 import type { Judgement } from '../ingest/categories/judge.ts';
 import { nextPiece } from '../ingest/file.ts';
-import type { Parsed } from '../ingest/formats/format.ts';
+import type { LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { fixedZone } from '../ingest/formats/log-time.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import type { Line } from '../ingest/pipeline.ts';
@@ -80,6 +80,15 @@ function textPrinter({ stdout }: Io): Printer {
       }
       for (const judgement of evidenceOf(parsed))
         printLine(stdout, `  rule  ${visible(sentence(judgement))}`);
+      if (parsed.kind !== 'record') return;
+      const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
+      if (decision !== undefined) printLine(stdout, `  why   ${decision.reason} (step: ${decision.step})`);
+      if (attack === null) return;
+      if (rule !== undefined) printLine(stdout, `  decided by rule ${visible(rule)}`);
+      for (const [name, value] of Object.entries(details)) {
+        const text = typeof value === 'boolean' ? (value ? 'yes' : 'no') : value;
+        printLine(stdout, `  ${name.padEnd('blocked'.length)}  ${visible(text)}`);
+      }
     },
     end() {},
   };
@@ -100,8 +109,15 @@ function summary(parsed: Parsed): string {
   return count === 1 ? counts : `${counts}, ${count} times`;
 }
 
-function sentence({ rule, points, category, because }: Judgement): string {
-  return `${rule || '-'}: ${category ?? 'none'}, ${points} points, ${because}`;
+function sentence({ rule, points, category, because, level, verdict, denied }: Judgement): string {
+  const parts = [
+    category ?? (verdict ? 'verdict' : 'none'),
+    category === null ? '' : `${points} points`,
+    level === undefined ? '' : `paranoia level ${level}`,
+    denied ? 'denied the request' : '',
+    because,
+  ];
+  return `${rule || '-'}: ${parts.filter(Boolean).join(', ')}`;
 }
 
 function evidenceOf(parsed: Parsed): readonly Judgement[] {
@@ -114,17 +130,21 @@ function jsonPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
       const evidence = evidenceOf(parsed);
-      const said =
-        parsed.kind === 'record'
-          ? { ...parsed.record, hostId: undefined, host_id: parsed.record.hostId, evidence }
-          : { dropped: parsed.reason, evidence };
-      stdout.write(`${separator}${harmless(JSON.stringify({ line, format: parsed.format, ...said }))}`);
+      const said = parsed.kind === 'record' ? recordFields(parsed.record) : { dropped: parsed.reason };
+      stdout.write(
+        `${separator}${harmless(JSON.stringify({ line, format: parsed.format, ...said, evidence }))}`,
+      );
       separator = ',\n';
     },
     end() {
       printLine(stdout, separator === '[' ? '[]' : ']');
     },
   };
+}
+
+/** As in the normal form, with how the category was chosen. */
+function recordFields({ hostId, details, evidence: _, decision, ...record }: LogRecord): object {
+  return { ...record, host_id: hostId, ...details, decision };
 }
 
 /** JSON leaves some characters as they are that a terminal acts on. */

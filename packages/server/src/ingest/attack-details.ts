@@ -34,7 +34,7 @@ function canonicalAddress(text: string | undefined): string | undefined {
   const bare = address?.[1] ?? address?.[2] ?? text;
   const family = isIP(bare);
   if (family === 0 || bare.includes('%')) return undefined;
-  if (family === 4) return bare;
+  if (family === 4) return cutBytes(bare, ADDRESS_LENGTH_MAX);
   const canonical = new SocketAddress({ address: bare, family: 'ipv6' }).address;
   // An IPv4 client of an IPv6 socket.
   return canonical.startsWith('::ffff:') && canonical.includes('.') ? canonical.slice(7) : canonical;
@@ -59,10 +59,10 @@ function visible(text: string): string {
   );
 }
 
+/** Always a copy: a part of a line would keep the whole line in memory. */
 function cutBytes(text: string, bytesMax: number): string {
   const bytes = Buffer.from(text);
-  if (bytes.length <= bytesMax) return text;
-  let end = bytesMax;
-  while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+  let end = Math.min(bytes.length, bytesMax);
+  while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
   return bytes.toString('utf8', 0, end);
 }

@@ -177,9 +177,9 @@ class Reader implements LineReader {
       case 'dropped':
         return [{ kind: 'dropped', reason: reading.reason, format }];
       case 'transaction':
-        return [this.#transactions.whole(format, reading.transaction)];
+        return [this.#transactions.addComplete(format, reading.transaction)];
       case 'hit':
-        return this.#transactions.hit(format, reading.hit, now);
+        return this.#transactions.addMatch(format, reading.hit, now);
     }
   }
 }

@@ -5,22 +5,24 @@
 import type { Category } from '../../event.ts';
 
 /** Raised whenever a rule may come out in another category than before. */
-export const TABLE_VERSION = 1;
+export const TABLE_VERSION = 2;
 
 /** By which of these a rule is judged: the first that says something. */
 export const EVIDENCE_ORDER = [
   'the choice of the operator',
-  'its id, when its version, file or tags say that it is a rule of CRS',
+  'its id, when its version, file or tags say that it is a rule of CRS (modsecurity.conf: the id alone)',
   'its tags',
   'its file',
   'it is an own rule',
 ] as const;
 
 export interface CrsRow {
-  /** Null: set-up, scores and verdicts, which are never a category. */
+  /** Null: set-up, scores and verdicts, which have no category of their own. */
   category: Category | null;
   /** Rule ids of the OWASP Core Rule Set: one rule, or a thousand of them as in `942xxx`. */
   rules: readonly string[];
+  /** Rule ids of modsecurity.conf-recommended. They have no version or tag, and its file has any name. */
+  engineRules?: readonly string[];
   tags?: readonly string[];
   /** The files of CRS, without folder and ending. Exact names, because people call their own files alike. */
   files?: readonly string[];
@@ -130,6 +132,7 @@ export const CRS_TABLE: readonly CrsRow[] = [
   {
     category: 'illegal',
     rules: ['911xxx', '920xxx', '922xxx'],
+    engineRules: ['200000', '200001', '200002', '200003', '200004', '200005', '200006'],
     tags: ['attack-protocol', 'attack-multipart-header', 'attack-deprecated-header'],
     files: [
       'REQUEST-911-METHOD-ENFORCEMENT',
@@ -153,3 +156,61 @@ export const POINTS: Readonly<Record<string, number>> = {
   4: 3,
   5: 2,
 };
+
+/** A rule of CRS whose severity is missing or unknown: most are CRITICAL, and a cut message must not weigh less. */
+export const POINTS_WITHOUT_SEVERITY = 5;
+
+/** Set-up rules say nothing of a request; these say that it was an attack, but not of which kind. */
+export const VERDICT_RULES: readonly string[] = ['949xxx', '959xxx'];
+
+/** What an attack is that only a verdict tells of. */
+export const UNKNOWN_ATTACK: Category = 'vuln';
+
+/** How the category is chosen if rules of several categories matched. `explain` names the step that decided. */
+export const STEPS = [
+  'A custom rule that denied the request wins unless the category of the next steps has more points than it.',
+  'Payload categories (webshell, cmdi, sqli, xss, rfi, lfi) win over all others.',
+  'Only rules of the lowest paranoia level that matched count. A vuln or robot rule of a lower level than every ' +
+    'payload rule wins over them; if the payload rules only count special characters, any rule of a lower level does.',
+  'The category with the most points wins.',
+  'In a tie, webshell and cmdi win, then the rule that matched first. A rule that looks for words (932160) wins no tie.',
+  'If no rule has a category, the verdict counts: by the sums of CRS (980130, 980170), else as vuln.',
+] as const;
+
+/** Categories that the content of a request shows. Rules of the others match most real attacks too. */
+export const PAYLOAD_CATEGORIES: ReadonlySet<Category> = new Set([
+  'webshell',
+  'cmdi',
+  'sqli',
+  'xss',
+  'rfi',
+  'lfi',
+]);
+
+/** They win against payload rules of a higher paranoia level. `illegal` does not: its rules match too much. */
+export const SPECIFIC_CONTEXT: ReadonlySet<Category> = new Set(['vuln', 'robot']);
+
+/** In a tie, the worst wins: who can run code can do all the rest, and commands name files, URLs and markup. */
+export const TIE_WINNERS: readonly Category[] = ['webshell', 'cmdi'];
+
+/** Rules that count special characters ("Restricted SQL Character Anomaly"), whatever they mean. */
+export const COUNTING_RULES: ReadonlySet<string> = new Set([
+  '942420',
+  '942421',
+  '942430',
+  '942431',
+  '942432',
+  '942460',
+]);
+
+/** Rules that look for words, which are the names of files too: `/etc/passwd` matches 932160. */
+export const WORD_RULES: ReadonlySet<string> = new Set(['932160', '932161']);
+
+/** The sums in 980130 and 980170, in the order that settles a tie. */
+export const SUMS: readonly (readonly [category: Category, names: readonly string[]])[] = [
+  ['cmdi', ['RCE', 'PHPI']],
+  ['lfi', ['LFI']],
+  ['rfi', ['RFI']],
+  ['xss', ['XSS']],
+  ['sqli', ['SQLI']],
+];

@@ -1,7 +1,8 @@
 /** The error log of Apache: lines of ModSecurity or Coraza about matched rules. */
+import { attackDetails } from '../attack-details.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
 import { parseAsctime } from './log-time.ts';
-import { isRuleMessage } from './nginx-error.ts';
+import { clientOf, isRuleMessage } from './nginx-error.ts';
 import { parseRuleText } from './rule-text.ts';
 
 export const apacheError: TextFormat = {
@@ -18,15 +19,26 @@ function parseApacheError(line: string, { zone }: Context): Reading {
   const timeEnd = line.slice(0, TIME_LENGTH_MAX).indexOf('] ');
   const time = parseAsctime(line.slice(1, Math.max(timeEnd, 1)), zone);
   if (time === null) return dropped('unknown_format');
-  const message = line.slice(messageAt(line, timeEnd + 2));
+  const messageStart = messageAt(line, timeEnd + 2);
+  const message = line.slice(messageStart);
   if (!isRuleMessage(message)) return dropped('other_log_line');
   const found = parseRuleText(message.slice(0, textEnd(message)));
   if (found === null) return dropped('other_log_line');
-  const { rule, uniqueId, hostname } = found;
-  if (uniqueId === '') return dropped('bad_record');
+  const { rule, uniqueId, hostname, uri } = found;
+  // Apache cuts a line at 8,192 bytes, behind a long path. A short line without an id is half a line.
+  if (uniqueId === '' && Buffer.byteLength(line) < CUT_BYTES_MIN) return dropped('bad_record');
   const host = hostname || undefined;
-  return { kind: 'hit', hit: { id: uniqueId, time, host, rules: [rule], written: time, connection: '' } };
+  const process = line.slice(timeEnd + 2, messageStart);
+  const source = clientOf(process.slice(Math.max(process.indexOf('[client '), 0)));
+  const details = attackDetails({ blocked: rule.denied === true, source, url: uri });
+  return {
+    kind: 'hit',
+    hit: { id: uniqueId, time, host, rules: [rule], details, written: time, connection: process },
+  };
 }
+
+/** Apache cuts at 8,192 bytes, syslog may do so at 1,024. */
+const CUT_BYTES_MIN = 1_000;
 
 /** `[Sun Feb 21 22:27:04.221889 2021] ` */
 const TIME_LENGTH_MAX = 40;

@@ -1,4 +1,5 @@
 /** AWS WAF: a JSON object is a request with its verdict, so it gives the request and, if there was one, the attack. */
+import { attackDetails } from '../attack-details.ts';
 import { judgeAws } from './aws-evidence.ts';
 import { dropped, type JsonFormat, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
@@ -15,19 +16,33 @@ function parseAwsWaf(fields: JsonObject): Reading {
   const time = parseEpoch(fields.timestamp);
   if (time === null) return dropped('bad_time');
   const evidence = judgeAws(fields);
-  const attack = evidence.find(({ category }) => category !== null)?.category ?? null;
+  const decided = evidence.find(({ category }) => category !== null);
+  const request = asObject(fields.httpRequest);
+  const details = attackDetails({
+    blocked: isBlocked(asText(fields.action)),
+    source: asText(request?.clientIp),
+    url: asText(request?.uri),
+    rule: decided?.rule,
+    country: asText(request?.country),
+  });
   return {
     kind: 'record',
     record: {
       time,
-      host: hostOf(asObject(fields.httpRequest)),
+      host: hostOf(request),
       hostId: undefined,
       request: true,
-      attack,
+      attack: decided?.category ?? null,
       count: 1,
+      details: decided === undefined ? undefined : details,
       evidence: evidence.length > 0 ? evidence : undefined,
     },
   };
+}
+
+/** CAPTCHA and CHALLENGE are logged as the action only when they stopped the request. */
+function isBlocked(action: string): boolean | undefined {
+  return action === '' ? undefined : action !== 'ALLOW' && action !== 'COUNT';
 }
 
 function hostOf(request: JsonObject | null): string | undefined {

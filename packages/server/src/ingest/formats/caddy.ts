@@ -1,8 +1,9 @@
 /** The log of Caddy: lines of Coraza about matched rules. (Caddy's access log is `access-json`.) */
+import { attackDetails } from '../attack-details.ts';
 import { type Context, dropped, type JsonFormat, type Reading, type TextFormat } from './format.ts';
 import { asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime, parseLocalTime } from './log-time.ts';
-import { isRuleMessage } from './nginx-error.ts';
+import { clientOf, isRuleMessage } from './nginx-error.ts';
 import { parseRuleText } from './rule-text.ts';
 
 const SLASH = 0x2f;
@@ -48,8 +49,12 @@ function hit(message: string, time: number): Reading {
   const lineEnd = message.indexOf('\n');
   const found = parseRuleText(lineEnd === -1 ? message : message.slice(0, lineEnd));
   if (found === null) return dropped('other_log_line');
-  const { rule, uniqueId, hostname } = found;
+  const { rule, uniqueId, hostname, uri } = found;
   if (uniqueId === '') return dropped('bad_record');
   const host = hostname || undefined;
-  return { kind: 'hit', hit: { id: uniqueId, time, host, rules: [rule], written: time, connection: '' } };
+  const details = attackDetails({ blocked: rule.denied === true, source: clientOf(message), url: uri });
+  return {
+    kind: 'hit',
+    hit: { id: uniqueId, time, host, rules: [rule], details, written: time, connection: '' },
+  };
 }

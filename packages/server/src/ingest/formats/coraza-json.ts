@@ -1,9 +1,10 @@
 /** The audit log of Coraza as JSON: a line is a transaction. */
+import { attackDetails } from '../attack-details.ts';
 import type { Rule } from '../categories/judge.ts';
 import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime, parseEpoch } from './log-time.ts';
-import { hostHeader, ruleOf } from './modsecurity3-json.ts';
+import { hostHeader, markDenied, ruleOf } from './modsecurity3-json.ts';
 import { parseRuleText } from './rule-text.ts';
 
 export const corazaJson: JsonFormat = {
@@ -19,9 +20,14 @@ function parseCoraza(fields: JsonObject, { zone }: Context): Reading {
   // Nanoseconds in its code, seconds in its documentation.
   const time = parseEpoch(transaction.unix_timestamp) ?? parseAnyTime(transaction.timestamp, zone);
   if (time === null) return dropped('bad_time');
-  const host = hostOf(asObject(asObject(transaction.request)?.headers));
+  const request = asObject(transaction.request);
+  const host = hostOf(asObject(request?.headers));
   const rules = asArray(fields.messages).flatMap((message) => rulesOf(asObject(message)));
-  return { kind: 'transaction', transaction: { id: asText(transaction.id), time, host, rules } };
+  const { is_interrupted, client_ip } = transaction;
+  const blocked = typeof is_interrupted === 'boolean' ? is_interrupted : undefined;
+  if (blocked) markDenied(rules);
+  const details = attackDetails({ blocked, source: asText(client_ip), url: asText(request?.uri) });
+  return { kind: 'transaction', transaction: { id: asText(transaction.id), time, host, rules, details } };
 }
 
 /** Every header has a list of values. */
@@ -33,7 +39,8 @@ function hostOf(headers: JsonObject | null): string | undefined {
 function rulesOf(message: JsonObject | null): Rule[] {
   const data = asObject(message?.data);
   const id = asText(data?.id);
-  if (data !== null && id !== '' && id !== '0') return [ruleOf(id, data)];
+  if (data !== null && id !== '' && id !== '0')
+    return [ruleOf(id, data, asText(data.msg) || asText(message?.message))];
   const text = parseRuleText(asText(message?.error_message));
   return text === null ? [] : [text.rule];
 }

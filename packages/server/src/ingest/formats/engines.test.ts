@@ -103,3 +103,41 @@ test('every rule of CRS that matched is known by its number, although the engine
     }
   }
 });
+
+describe('of an attack', () => {
+  test.each([
+    ['modsecurity3-json.log'],
+    ['modsecurity3-native.log'],
+    ['modsecurity2-json.log'],
+    ['modsecurity2-native.log'],
+    ['nginx-error.log'],
+    ['apache-error.log'],
+  ])('%s says whether it was stopped, its source, path and deciding rule', (name) => {
+    const records = readFixture(name).flatMap((each) => (each.kind === 'record' ? [each.record] : []));
+    const rules: Record<string, RegExp> = { sqli: /^942/, xss: /^941/, custom: /^10001$/, robot: /^9131/ };
+    for (const { attack, details } of records) {
+      expect(details).toMatchObject({ blocked: true, source: '127.0.0.1' });
+      expect(details?.rule).toMatch(rules[attack ?? ''] ?? /./);
+      expect(details?.country).toBeUndefined();
+    }
+    const paths = (category: string) =>
+      records.filter(({ attack }) => attack === category).map(({ details }) => details?.url);
+    expect(paths('custom')).toEqual(['/own-rule']);
+    expect(paths('sqli')).toEqual(['/']);
+    expect(paths('cc')).toEqual(paths('cc').map(() => '/limited'));
+  });
+
+  test('the same things are said by every log of the same requests', () => {
+    const told = (name: string) =>
+      readFixture(name)
+        .flatMap((each) => (each.kind === 'record' && each.record.attack !== 'cc' ? [each.record] : []))
+        // A quote in a path is written as it came, decoded or escaped.
+        .filter(({ details }) => !/["%]/.test(details?.url ?? ''))
+        .map(({ attack, details }) => JSON.stringify([attack, Object.entries(details ?? {}).toSorted()]))
+        .toSorted();
+    expect(told('modsecurity3-native.log')).toEqual(told('modsecurity3-json.log'));
+    expect(told('nginx-error.log')).toEqual(told('modsecurity3-json.log'));
+    expect(told('modsecurity2-native.log')).toEqual(told('modsecurity2-json.log'));
+    expect(told('apache-error.log')).toEqual(told('modsecurity2-json.log'));
+  });
+});

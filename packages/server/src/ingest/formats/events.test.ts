@@ -38,6 +38,35 @@ test('all fields are taken as they stand, and others are let be', () => {
     expect(parse({ time: TIME, attack })).toMatchObject({ record: { attack } });
 });
 
+test('what an attack was is kept in its canonical form, and never without an attack', () => {
+  const said = { blocked: false, source: '2001:DB8::0:1', url: '/a?b=c', rule: '942100', country: 'de' };
+  expect(parse({ time: TIME, attack: 'sqli', ...said })).toMatchObject({
+    record: {
+      details: { blocked: false, source: '2001:db8::1', url: '/a', rule: '942100', country: 'DE' },
+    },
+  });
+  expect(parse({ time: TIME, ...said })).toMatchObject({ record: { attack: null, details: undefined } });
+  expect(parse({ time: TIME, attack: 'sqli', blocked: null, source: null })).toMatchObject({
+    record: { details: undefined },
+  });
+});
+
+test.each([
+  { blocked: 'yes' },
+  { blocked: 1 },
+  { source: 'localhost' },
+  { source: 7 },
+  { source: '' },
+  { url: '' },
+  { url: '-' },
+  { url: ['/'] },
+  { rule: 942100 },
+  { country: 'Germany' },
+  { country: '' },
+])('%j is refused', (said) => {
+  expect(parse({ time: TIME, attack: 'sqli', ...said })).toMatchObject({ reason: 'bad_details' });
+});
+
 test.each([
   ['2026-07-01T10:20:30.456Z', TIME],
   ['2026-07-01T18:20:30.456+08:00', TIME],

@@ -1,5 +1,6 @@
 /** The normal form as NDJSON: `{"time": ..., "host": ..., "request": true, "attack": "sqli", "count": 1}`. */
-import { CATEGORIES, categoryNumber, EVENT_COUNT_MAX, ID_PATTERN } from '../../event.ts';
+import { type AttackDetails, CATEGORIES, categoryNumber, EVENT_COUNT_MAX, ID_PATTERN } from '../../event.ts';
+import { attackDetails } from '../attack-details.ts';
 import { dropped, type JsonFormat, type Reading } from './format.ts';
 import type { JsonObject } from './json-line.ts';
 import { parseTime } from './time.ts';
@@ -33,6 +34,8 @@ function parseEvent(fields: JsonObject): Reading {
     return dropped('bad_count');
   }
   if (!request && category === null) return dropped('nothing_to_count');
+  const details = detailsOf(fields);
+  if (details === null) return dropped('bad_details');
   return {
     kind: 'record',
     record: {
@@ -42,9 +45,22 @@ function parseEvent(fields: JsonObject): Reading {
       request,
       attack: category === null ? null : (CATEGORIES[category] ?? null),
       count,
+      details: category === null ? undefined : details,
       evidence: undefined,
     },
   };
+}
+
+/** Null when a field is malformed: whoever writes events must learn of it, instead of missing it in the counts. */
+function detailsOf({ blocked, source, url, rule, country }: JsonObject): AttackDetails | undefined | null {
+  if (!absent(blocked) && typeof blocked !== 'boolean') return null;
+  const texts = { source, url, rule, country };
+  const given = Object.entries(texts).filter(([, value]) => !absent(value));
+  if (given.some(([, value]) => typeof value !== 'string' || value === '')) return null;
+  // A cast, because the line before has looked at each value.
+  const raw = Object.fromEntries(given) as Record<string, string>;
+  const details = attackDetails({ ...raw, ...(absent(blocked) ? {} : { blocked }) });
+  return given.every(([name]) => details !== undefined && name in details) ? details : null;
 }
 
 function absent(value: unknown): value is null | undefined {

@@ -1,6 +1,6 @@
 /** What a log format is: a pure function from text to what it says, which can be counted, or the reason why not. */
 import type { AttackDetails, Category, DropReason } from '../../event.ts';
-import type { Judgement, Rule } from '../categories/judge.ts';
+import type { Decision, Judgement, Rule } from '../categories/judge.ts';
 import type { JsonObject } from './json-line.ts';
 import type { LogClock } from './log-clock.ts';
 import type { LocalZone } from './log-time.ts';
@@ -35,6 +35,8 @@ export interface LogRecord {
   details?: AttackDetails | undefined;
   /** Why the attack is in its category. */
   evidence?: readonly Judgement[] | undefined;
+  /** How the category was chosen, where rules were judged. */
+  decision?: Decision | undefined;
 }
 
 /** What a line, or several that belong together, came out as. */
@@ -55,7 +57,7 @@ export interface Transaction {
   time: number;
   host: string | undefined;
   rules: readonly Rule[];
-  /** Absent when the log does not say these. */
+  /** Absent when the log does not say these. `blocked: true` is evidence: the request counts even without rules. */
   details?: AttackDetails | undefined;
   /** The log has a record of every request, so this one counts as a request too, attack or not. */
   request?: boolean;

@@ -1,5 +1,6 @@
 /** The vendor's firewall logs, as its log service (LTS) hands them out: flat JSON, an access log and an attack log. */
 import { CATEGORIES, type Category, categoryNumber, ID_PATTERN } from '../../event.ts';
+import { attackDetails } from '../attack-details.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
 import { firstText } from './access-json.ts';
@@ -40,10 +41,25 @@ function parseLts(fields: JsonObject, { zone }: Context): Reading {
     request: !isAttackLog,
     attack,
     count: 1,
+    details: attack === null ? undefined : detailsOf(fields),
     evidence: attack === null ? undefined : [judgement(fields, attack)],
   };
   return { kind: 'record', record, ...(isAttackLog && { id: asText(fields.requestid) }) };
 }
+
+/** `block` and `captcha` stop a request, `log` does not. */
+function detailsOf(fields: JsonObject) {
+  const action = asText(fields.action).toLowerCase();
+  return attackDetails({
+    blocked: action === '' ? undefined : !LETS_PASS.has(action),
+    source: firstText(fields, ['remote_ip', 'sip', 'cip']),
+    url: firstText(fields, ['url', 'uri']),
+    rule: asText(fields.rule),
+    country: firstText(fields, ['country', 'country_code']),
+  });
+}
+
+const LETS_PASS: ReadonlySet<string> = new Set(['log', 'pass', 'allow']);
 
 function attackCategory(name: string): Category {
   const number = categoryNumber(name);

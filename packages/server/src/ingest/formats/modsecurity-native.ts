@@ -1,7 +1,9 @@
 /** The native audit log of ModSecurity 2 and 3: a record is a block of lines in parts, from A to Z. */
+import { attackDetails } from '../attack-details.ts';
 import type { Rule } from '../categories/judge.ts';
 import { dropped, type Reading } from './format.ts';
 import { parseCommonTime } from './log-time.ts';
+import { pathOfRequestLine } from './modsecurity2-json.ts';
 import { parseRuleText } from './rule-text.ts';
 
 /** A block that has begun and not yet ended. It is kept between two runs, so it is plain data, and small. */
@@ -13,6 +15,11 @@ export interface NativeBlock {
   time: number | null;
   host: string | null;
   rules: Rule[];
+  /** Missing in states that older versions wrote, like the next ones. */
+  source?: string;
+  url?: string;
+  /** Undefined until the part that would say it. */
+  blocked?: boolean;
   /** Characters so far, most of which were not kept. */
   length: number;
 }
@@ -43,6 +50,7 @@ export function addLine(block: NativeBlock, line: string): 'open' | 'whole' | 'l
   const [, boundary, part = ''] = line.length < 32 ? (BOUNDARY.exec(line) ?? []) : [];
   if (boundary === block.boundary && part !== 'A') {
     block.part = part;
+    if (part === 'H') block.blocked ??= false;
     return part === 'Z' ? 'whole' : 'open';
   }
   const anotherBegins = part === 'A' && !BODY_PARTS.includes(block.part);
@@ -54,10 +62,11 @@ export function addLine(block: NativeBlock, line: string): 'open' | 'whole' | 'l
 }
 
 export function closeBlock(block: NativeBlock): Reading {
-  const { id, time, host, rules, part } = block;
+  const { id, time, host, rules, part, blocked, source, url } = block;
   if (time === null) return dropped('bad_record');
   if (part !== 'Z' && rules.length === 0) return dropped('unfinished_record');
-  return { kind: 'transaction', transaction: { id, time, host: host ?? undefined, rules } };
+  const details = attackDetails({ blocked, source, url });
+  return { kind: 'transaction', transaction: { id, time, host: host ?? undefined, rules, details } };
 }
 
 /** `[01/May/2018:08:05:00 +0200] WugN3pjbflCiqw4yEJ3nggAAAAk 172.16.0.2 22387 192.168.0.1 80` */
@@ -65,16 +74,16 @@ function readHead(block: NativeBlock, line: string): void {
   const end = line.indexOf('] ');
   if (block.time !== null || !line.startsWith('[') || end === -1) return;
   block.time = parseCommonTime(line.slice(1, end));
-  block.id =
-    line
-      .slice(end + 2)
-      .split(' ', 1)[0]
-      ?.slice(0, TEXT_LENGTH_MAX) ?? '';
+  const [id = '', source = ''] = line.slice(end + 2).split(' ', 2);
+  block.id = id.slice(0, TEXT_LENGTH_MAX);
+  block.source = source.slice(0, TEXT_LENGTH_MAX);
 }
 
 const TEXT_LENGTH_MAX = 256;
 
 function readHeader(block: NativeBlock, line: string): void {
+  // The first line of part B is the request line. Longer than what is kept of a path, even if all of it is escaped.
+  block.url ??= pathOfRequestLine(line)?.slice(0, 4 * TEXT_LENGTH_MAX) ?? '';
   if (block.host === null && /^host:/i.test(line)) {
     block.host = line.slice('host:'.length).trim().slice(0, TEXT_LENGTH_MAX);
   }
@@ -82,8 +91,14 @@ function readHeader(block: NativeBlock, line: string): void {
 
 /** Version 2 says `Message: ..` (and repeats it as `Apache-Error: ..`), version 3 `ModSecurity: ..`. */
 function readTrailer(block: NativeBlock, line: string): void {
+  if (line.startsWith('Action: Intercepted')) block.blocked = true;
   if (!line.startsWith('Message: ') && !line.startsWith('ModSecurity: ')) return;
   const found = parseRuleText(line);
-  const isNew = found !== null && !block.rules.some(({ id }) => id === found.rule.id);
-  if (isNew && block.rules.length < RULES_MAX) block.rules.push(found.rule);
+  if (found === null) return;
+  const { rule } = found;
+  if (rule.denied) block.blocked = true;
+  const isNew = !block.rules.some(
+    ({ id, denied, file }) => id === rule.id && denied === rule.denied && (id !== '' || file === rule.file),
+  );
+  if (isNew && block.rules.length < RULES_MAX) block.rules.push(rule);
 }

@@ -1,4 +1,5 @@
 /** The audit log of ModSecurity 2 as JSON: a line is a transaction, its rules are text. */
+import { attackDetails } from '../attack-details.ts';
 import { dropped, type JsonFormat, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseCommonTime } from './log-time.ts';
@@ -17,9 +18,26 @@ function parseModsecurity2(fields: JsonObject): Reading {
   if (transaction === null) return dropped('bad_record');
   const time = parseCommonTime(asText(transaction.time));
   if (time === null) return dropped('bad_time');
-  const host = hostHeader(asObject(asObject(fields.request)?.headers));
+  const request = asObject(fields.request);
+  const host = hostHeader(asObject(request?.headers));
   // `error_messages` says the same again.
-  const messages = asArray(asObject(fields.audit_data)?.messages);
+  const audit = asObject(fields.audit_data);
+  const messages = asArray(audit?.messages);
   const rules = messages.flatMap((message) => parseRuleText(asText(message))?.rule ?? []);
-  return { kind: 'transaction', transaction: { id: asText(transaction.transaction_id), time, host, rules } };
+  const details = attackDetails({
+    blocked: audit === null ? undefined : asObject(audit.action)?.intercepted === true,
+    source: asText(transaction.remote_address),
+    url: pathOfRequestLine(asText(request?.request_line)),
+  });
+  return {
+    kind: 'transaction',
+    transaction: { id: asText(transaction.transaction_id), time, host, rules, details },
+  };
+}
+
+/** `GET /path?query HTTP/1.1` */
+export function pathOfRequestLine(line: string): string | undefined {
+  const start = line.indexOf(' ') + 1;
+  const end = line.indexOf(' ', start);
+  return start === 0 ? undefined : line.slice(start, end === -1 ? line.length : end);
 }

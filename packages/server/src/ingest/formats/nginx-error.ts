@@ -1,7 +1,9 @@
 /** The error log of nginx: lines of ModSecurity or Coraza about matched rules, and requests that limit_req refused. */
+import { attackDetails } from '../attack-details.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
 import { parseLocalTime } from './log-time.ts';
 import { timeOfId } from './modsecurity-id.ts';
+import { pathOfRequestLine } from './modsecurity2-json.ts';
 import { parseRuleText } from './rule-text.ts';
 
 export const nginxError: TextFormat = {
@@ -14,8 +16,8 @@ export const nginxError: TextFormat = {
 const SLASH = 0x2f;
 /** `2025/12/10 09:25:32` */
 const TIME_LENGTH = 19;
-/** nginx cuts messages at 2,048 bytes, and what it would say of the request behind them. */
-const CUT_LENGTH = 2_000;
+/** nginx cuts lines at 2,048 bytes, with the id at their end; syslog can cut them at 1,024. */
+const CUT_BYTES_MIN = 1_000;
 
 /** `2025/12/10 09:25:32 [error] 34#34: *8 message, client: .., server: .., request: "..", host: ".."` */
 function parseNginxError(line: string, { zone }: Context): Reading {
@@ -42,9 +44,15 @@ function limited(message: string, time: number): Reading {
     { rule: 'limit_req', points: 0, category: 'cc', because: 'nginx refused the request' },
   ] as const;
   const host = hostOf(message, 0);
+  const details = attackDetails({
+    blocked: true,
+    source: textBetween(message, ', client: ', ',', 0),
+    url: pathOfRequestLine(textBetween(message, ', request: "', '"', 0) ?? ''),
+    rule: 'limit_req',
+  });
   return {
     kind: 'record',
-    record: { time, host, hostId: undefined, request: false, attack: 'cc', count: 1, evidence },
+    record: { time, host, hostId: undefined, request: false, attack: 'cc', count: 1, details, evidence },
   };
 }
 
@@ -52,17 +60,40 @@ function hit(message: string, connection: string, local: number): Reading {
   const suffix = message.indexOf('"], client: ');
   const found = parseRuleText(suffix === -1 ? message : message.slice(0, suffix + 2));
   if (found === null) return dropped('other_log_line');
-  const { rule, uniqueId, hostname } = found;
+  const { rule, hostname, uri } = found;
+  // A client can write what stands behind a message, but nobody can tell then which id is the right one.
+  const isForged = suffix !== -1 && message.includes('"], client: ', suffix + 1);
+  if (isForged) rule.doubtful = true;
+  const uniqueId = isForged ? '' : found.uniqueId;
   // A short line without an id is half a line: the rest of it may follow.
-  if (uniqueId === '' && suffix === -1 && message.length < CUT_LENGTH) return dropped('bad_record');
+  if (uniqueId === '' && suffix === -1 && Buffer.byteLength(message) < CUT_BYTES_MIN) {
+    return dropped('bad_record');
+  }
   const time = timeOfId(uniqueId) ?? local;
   const host = hostOf(message, Math.max(suffix, 0)) ?? (hostname || undefined);
-  return { kind: 'hit', hit: { id: uniqueId, time, host, rules: [rule], written: local, connection } };
+  const details = attackDetails({
+    // Denials are logged at a higher level than matches, so a log of matches has them too.
+    blocked: rule.denied === true,
+    source: suffix === -1 ? clientOf(message) : textBetween(message, ', client: ', ',', suffix),
+    url: uri,
+  });
+  return {
+    kind: 'hit',
+    hit: { id: uniqueId, time, host, rules: [rule], details, written: local, connection },
+  };
+}
+
+/** `[client 127.0.0.1] ModSecurity: ..` or, of Coraza, `[client "127.0.0.1"] ..` */
+export function clientOf(message: string): string | undefined {
+  return /^\[client "?([^"\]]{1,64})/.exec(message)?.[1];
 }
 
 function hostOf(message: string, from: number): string | undefined {
-  const opening = ', host: "';
+  return textBetween(message, ', host: "', '"', from);
+}
+
+function textBetween(message: string, opening: string, closing: string, from: number): string | undefined {
   const at = message.indexOf(opening, from);
-  const end = message.indexOf('"', at + opening.length);
+  const end = message.indexOf(closing, at + opening.length);
   return at === -1 || end === -1 ? undefined : message.slice(at + opening.length, end);
 }

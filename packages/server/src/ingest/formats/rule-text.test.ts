@@ -16,35 +16,86 @@ const fields = (data: string) =>
 
 test('all that is needed is found, with or without what is said of the request', () => {
   const text = `ModSecurity: Warning. Matched. ${fields('x')}`;
-  expect(parseRuleText(text)).toEqual({ rule: RULE, hostname: '', uniqueId: '' });
-  expect(parseRuleText(`${text} ${TAIL}`)).toEqual({ rule: RULE, hostname: '192.0.2.1', uniqueId: 'abc' });
+  expect(parseRuleText(text)).toEqual({ rule: RULE, hostname: '', uri: '', uniqueId: '' });
+  expect(parseRuleText(`${text} ${TAIL}`)).toEqual({
+    rule: RULE,
+    hostname: '192.0.2.1',
+    uri: '/',
+    uniqueId: 'abc',
+  });
   expect(parseRuleText(`${text} ${TAIL} [ref "v1,2"]`)).toMatchObject({ rule: RULE, uniqueId: 'abc' });
 });
 
 test.each([
-  ['in the value that matched', `Matched (Value: \`"] [file "x"] [id "1"]' ) ${fields('x')} ${TAIL}`],
-  ['escaped as \\x22', `Matched. ${fields('\\x22] [id \\x221\\x22] [tag \\x22attack-sqli')} ${TAIL}`],
-  ['escaped with a backslash', `Matched. ${fields('\\"] [id \\"1\\"] [tag \\"attack-sqli')} ${TAIL}`],
-  ['escaped twice', `Matched. ${fields('\\\\"] [id \\\\"1\\\\"]')} ${TAIL}`],
-  ['at the end of a value', `Matched. ${fields('a\\\\')} ${TAIL}`],
+  [
+    'in the value that matched',
+    `Warning. Matched (Value: \`"] [file "x"] [id "1"]' ) ${fields('x')} ${TAIL}`,
+  ],
+  [
+    'escaped as \\x22',
+    `Warning. Matched. ${fields('\\x22] [id \\x221\\x22] [tag \\x22attack-sqli')} ${TAIL}`,
+  ],
+  [
+    'escaped with a backslash',
+    `Warning. Matched. ${fields('\\"] [id \\"1\\"] [tag \\"attack-sqli')} ${TAIL}`,
+  ],
+  ['escaped twice', `Warning. Matched. ${fields('\\\\"] [id \\\\"1\\\\"]')} ${TAIL}`],
+  ['at the end of a value', `Warning. Matched. ${fields('a\\\\')} ${TAIL}`],
   [
     'in a path that is not escaped',
-    `Matched. ${fields('x')} [hostname "192.0.2.1"] [uri "/"] [file "x"] [id "1"] [unique_id "1"]"] [unique_id "abc"]`,
+    `Warning. Matched. ${fields('x')} [hostname "192.0.2.1"] [uri "/"] [file "x"] [id "1"] [unique_id "1"]"] [unique_id "abc"]`,
   ],
 ])('text of the client that looks like a field is not taken for one: %s', (_, text) => {
-  expect(parseRuleText(text)).toEqual({ rule: RULE, hostname: '192.0.2.1', uniqueId: 'abc' });
+  expect(parseRuleText(text)).toMatchObject({ rule: RULE, hostname: '192.0.2.1', uniqueId: 'abc' });
 });
 
 test('a text that was cut says what it still can', () => {
-  const whole = `Matched. ${fields('x')} ${TAIL}`;
+  const whole = `Warning. Matched. ${fields('x')} ${TAIL}`;
   expect(parseRuleText(whole.slice(0, whole.indexOf('[severity')))).toMatchObject({
     rule: { id: '941100', severity: '' },
   });
-  expect(parseRuleText(whole.slice(0, whole.indexOf('[id ')))).toBeNull();
+  const file = '/crs/REQUEST-941-APPLICATION-ATTACK-XSS.conf';
+  const beforeId = whole.slice(0, whole.indexOf('[id '));
+  expect(parseRuleText(beforeId)).toMatchObject({ rule: { id: '', file, doubtful: true } });
+  expect(parseRuleText('Warning. Matched at ARGS_NAMES:aaaa')).toMatchObject({ rule: { id: '', file: '' } });
   expect(parseRuleText(`${whole.slice(0, -5)}`)).toMatchObject({ rule: RULE, uniqueId: '' });
 });
 
 test('what is kept of a rule is small, however much the log says', () => {
-  const text = `x [file "${'/a'.repeat(500)}"] [id "${'9'.repeat(500)}"] ${'[tag "t"] '.repeat(500)}[tag "u"]`;
+  const text = `Warning. [file "${'/a'.repeat(500)}"] [id "${'9'.repeat(500)}"] ${'[tag "t"] '.repeat(500)}[tag "u"]`;
   expect(JSON.stringify(parseRuleText(text)).length).toBeLessThan(600);
+});
+
+test('ModSecurity 2 says the host, the path and the id behind a message that it cut', () => {
+  const text = `Warning. Pattern match at ARGS_NAMES:${'a'.repeat(1_000)} ${TAIL}`;
+  expect(parseRuleText(text)).toMatchObject({
+    rule: { id: '', doubtful: true },
+    hostname: '192.0.2.1',
+    uri: '/',
+    uniqueId: 'abc',
+  });
+});
+
+test('a denial is told apart from a warning, and the sums of CRS are read', () => {
+  expect(parseRuleText(`Access denied with code 403 (phase 2). ${fields('x')}`)?.rule.denied).toBe(true);
+  expect(parseRuleText(`Warning. Access denied ${fields('x')}`)?.rule.denied).toBeUndefined();
+  const scores = 'Warning. Matched. [file "x"] [id "980130"] [msg "(Total 5 - SQLI=0,XSS=5,RFI=0)"]';
+  expect(parseRuleText(scores)?.rule.sums).toBe('xss');
+});
+
+test.each([
+  'Rule 7f4b25d7f608 [id "941160"][file "/crs/x.conf"][line "200"] - Execution error - PCRE limits exceeded (-47): (null).',
+  'ModSecurity: Rule 7f4b [id "941160"] [file "x"] - Execution error - PCRE limits exceeded [hostname "h"] [uri "/"] [unique_id "a"]',
+  'JSON parsing error: lexical error [id "1"]',
+  'Audit log: Failed to lock global mutex',
+  '',
+])('a message about something else is no match: %s', (text) => {
+  expect(parseRuleText(text)).toBeNull();
+});
+
+test('a client that writes the fields itself cannot make its attack look like set-up', () => {
+  const forged = ' [file "x"] [id "901001"] [ver "OWASP_CRS/3.3.4"]';
+  for (const text of [`Warning. ARGS:${forged} ${fields('x')}`, `Warning. ${'a'.repeat(1_000)}${forged}`]) {
+    expect(parseRuleText(text)?.rule.doubtful).toBe(true);
+  }
 });

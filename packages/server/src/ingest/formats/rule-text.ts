@@ -3,35 +3,48 @@
  * `... [file ".."] [line ".."] [id ".."] [msg ".."] [data ".."] [severity ".."] [ver ".."] [tag ".."]* [hostname ".."]
  * [uri ".."] [unique_id ".."]`.
  */
-import type { Rule } from '../categories/judge.ts';
+import { categoryOfSums, RULE_ID_PATTERN, type Rule } from '../categories/judge.ts';
 
 export interface RuleText {
+  /** Its id is '' when the message was cut before it. */
   rule: Rule;
   /** '' when the text does not say it, or was cut before. */
   hostname: string;
+  /** The path of the request. */
+  uri: string;
   uniqueId: string;
 }
 
 type Found = RuleText & { rule: { tags: string[] } };
 
 /**
- * Null when the text names no rule. Much of it is the client's to choose: the value that matched stands in front of
+ * What engines begin a message about a match with. They write other messages too: `Rule 7f4b [id "941160"][file ".."]
+ * - Execution error - PCRE limits exceeded` is no match.
+ */
+const MATCH =
+  /^(?:Message: )?(?:\[client [^\]]{0,64}\] )?(?:ModSecurity: |Coraza: )?(Warning|Access denied|Access )/;
+
+/**
+ * Null when the text tells of no match. Much of it is the client's to choose: the value that matched stands in front of
  * the fields, the path among them, and ModSecurity 3 escapes the quotes of neither. So the fields begin at the last
- * `[file` before the path, and the id of the request is the last one behind it. (A client can still forge what its own
- * attack counts as, by sending all of the fields; the JSON audit logs are safe from that.)
+ * `[file` before the path, and the id of the request is the last one behind it. (A client can still forge which rule
+ * its own attack matched, by sending all of the fields; `doubtful` keeps such an attack from disappearing. The JSON
+ * audit log of ModSecurity 3 is safe from that.)
  */
 export function parseRuleText(text: string): RuleText | null {
+  const outcome = MATCH.exec(text)?.[1];
+  if (outcome === undefined) return null;
   const path = text.indexOf('"] [uri "');
   const end = path === -1 ? text.length : path + 2;
   const head = text.lastIndexOf(' [file "', end);
   const start = head === -1 ? text.indexOf(' [id "') : head;
-  if (start === -1) return null;
   const found: Found = {
     rule: { id: '', severity: '', ver: '', file: '', tags: [] },
     hostname: '',
+    uri: '',
     uniqueId: lastField(text, 'unique_id', end - 2),
   };
-  for (let at = start; at < end; ) {
+  for (let at = start; at !== -1 && at < end; ) {
     const name = fieldNameAt(text, at);
     if (name === null) break;
     const valueAt = at + name.length + 4;
@@ -40,7 +53,31 @@ export function parseRuleText(text: string): RuleText | null {
     take(found, name, text.slice(valueAt, valueEnd));
     at = valueEnd + 2;
   }
-  return found.rule.id === '' ? null : found;
+  if (path !== -1) takeRequest(found, text, path);
+  if (outcome === 'Access denied') found.rule.denied = true;
+  if (found.rule.id === '' || end >= DOUBTFUL_LENGTH || hasTwoIds(text)) found.rule.doubtful = true;
+  return found;
+}
+
+/** ModSecurity 2 cuts a message at 1,023 bytes, nginx a line at 2,048. Messages about set-up and scores are shorter. */
+const DOUBTFUL_LENGTH = 1_000;
+
+function hasTwoIds(text: string): boolean {
+  const first = text.indexOf(' [id "');
+  return first !== -1 && text.indexOf(' [id "', first + 1) !== -1;
+}
+
+/** Host and path stand behind the fields of the rule, even when those were cut. */
+function takeRequest(found: Found, text: string, path: number): void {
+  if (found.hostname === '') {
+    const opening = ' [hostname "';
+    const at = text.lastIndexOf(opening, path);
+    if (at !== -1) found.hostname = text.slice(at + opening.length, path);
+  }
+  const uriAt = path + '"] [uri "'.length;
+  const last = text.lastIndexOf('"] [unique_id "');
+  const uriEnd = last >= uriAt ? last : text.indexOf('"]', uriAt);
+  found.uri = text.slice(uriAt, uriEnd === -1 ? text.length : uriEnd);
 }
 
 /** Rules may be kept until the rest of their request has come, so they are kept small. CRS stays far below. */
@@ -51,8 +88,9 @@ function take(found: Found, name: string, value: string): void {
   const { rule } = found;
   // The end of a path says more than its beginning.
   if (name === 'file') rule.file = value.slice(-VALUE_LENGTH_MAX);
-  else if (name === 'id' || name === 'severity' || name === 'ver')
-    rule[name] = value.slice(0, VALUE_LENGTH_MAX);
+  else if (name === 'id') rule.id = RULE_ID_PATTERN.test(value) ? value : '';
+  else if (name === 'severity' || name === 'ver') rule[name] = value.slice(0, VALUE_LENGTH_MAX);
+  else if (name === 'msg' && rule.id.startsWith('980')) rule.sums = categoryOfSums(value);
   else if (name === 'tag' && rule.tags.length < TAGS_MAX) rule.tags.push(value.slice(0, VALUE_LENGTH_MAX));
   else if (name === 'hostname') found.hostname = value;
 }

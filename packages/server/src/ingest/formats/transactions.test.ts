@@ -41,7 +41,7 @@ describe('the rules of one request', () => {
       hit('a', '941100'),
       hit('b', '942100'),
       hit('a', '942100'),
-      hit('a', '942110'),
+      hit('a', '942140'),
       hit('a', '942100'),
     ];
     expect(read(...lines, hit('a', '949110'))).toEqual([]);
@@ -140,10 +140,140 @@ describe('a line of nginx that was cut', () => {
     expect(flush()).toEqual(['sqli', 'sqli']);
   });
 
+  test('belongs to the next request on a connection that is kept open, once the first was denied', () => {
+    const denied = whole().replace('Warning.', 'Access denied with code 403 (phase 2).');
+    const { read, flush } = reading();
+    read(cut(), denied, cut(), denied.replace('[unique_id "a"]', '[unique_id "b"]'));
+    expect(flush()).toEqual(['sqli', 'sqli']);
+  });
+
+  test('is not lost when all lines of both requests were cut', () => {
+    const denied = cut().replace('Warning.', 'Access denied with code 403 (phase 2).');
+    const { read, flush } = reading();
+    expect([...read(cut(), denied, cut(), denied, cut()), ...flush()]).toEqual(['sqli', 'sqli', 'sqli']);
+  });
+
+  test('or forged belongs to the request on its connection, and counts', () => {
+    const forged =
+      '2026/07/01 10:00:00 [info] 34#34: *8 ModSecurity: Warning. ARGS_NAMES:x [file "x"] [id "901001"] ' +
+      '[ver "OWASP_CRS/3.3.4"] [hostname "h"] [uri "/"] [unique_id "z"], client: 192.0.2.9 [file "/crs/x.conf"] ' +
+      '[id "942100"] [hostname "h"] [uri "/"] [unique_id "a"], client: 192.0.2.7, host: "shop.example.com"';
+    const { read, flush } = reading();
+    read(forged, forged);
+    expect(flush()).toEqual(['vuln']);
+    read(forged, whole());
+    expect(flush()).toEqual(['sqli']);
+  });
+
+  test('counts even if nothing in it names the rule', () => {
+    const { read, flush } = reading();
+    const matched = `2026/07/01 10:00:00 [info] 34#34: *8 ModSecurity: Warning. Matched ${'A'.repeat(2_000)}`;
+    expect(read(matched, matched)).toEqual([]);
+    expect(flush()).toEqual(['vuln']);
+  });
+
   test('is no record when it is short: the rest of it may still be written', () => {
     const text = whole();
     expect(reading().read(text.slice(0, text.indexOf('[unique_id')))).toEqual(['bad_record']);
   });
+});
+
+describe('what is said of an attack', () => {
+  const line = (rule: string, outcome: string, uri: string) =>
+    hit('a', rule).replace('Warning.', outcome).replace('[uri "/"]', `[uri "${uri}"]`);
+  const record = (...lines: string[]) => {
+    const { reader } = reading();
+    const [first] = [...lines.flatMap((each) => reader.read(each, 0)), ...reader.flush()];
+    return first?.kind === 'record' ? first.record : undefined;
+  };
+
+  test('comes from all lines: any of them may say that it was stopped', () => {
+    const denied = line('949110', 'Access denied with code 403 (phase 2).', '/b');
+    for (const lines of [
+      [denied, line('942100', 'Warning.', '/b')],
+      [line('942100', 'Warning.', '/b'), denied],
+    ]) {
+      expect(record(...lines)?.details).toEqual({
+        blocked: true,
+        source: '192.0.2.7',
+        url: '/b',
+        rule: '942100',
+      });
+    }
+    expect(record(hit('a', '942100'))?.details?.blocked).toBe(false);
+  });
+
+  test('comes from both logs of a stream that mixes them', () => {
+    const denied = line('949110', 'Access denied with code 403 (phase 2).', '/b');
+    expect(record(denied, audit('a', '942100'))?.details).toEqual({
+      blocked: true,
+      source: '192.0.2.7',
+      url: '/b',
+      rule: '942100',
+    });
+  });
+
+  test('says how the category was chosen', () => {
+    expect(record(hit('a', '920350'), hit('a', '942100'))?.decision).toMatchObject({
+      category: 'sqli',
+      rule: '942100',
+      step: 'payload',
+    });
+  });
+});
+
+test('an own rule that denied the request wins over a protocol rule, in an error log and in an audit log', () => {
+  const own = hit('a', '10001')
+    .replace('Warning.', 'Access denied with code 403 (phase 1).')
+    .replace('[severity "CRITICAL"] [ver "OWASP_CRS/3.3.4"] ', '');
+  const { read, flush } = reading();
+  read(hit('a', '920350').replace('CRITICAL', 'WARNING'), own);
+  expect(flush()).toEqual(['custom']);
+  const record = JSON.parse(audit('b', '920350', '10001'));
+  Object.assign(record.transaction, {
+    producer: { secrules_engine: 'Enabled' },
+    response: { http_code: 403 },
+  });
+  const [first, second] = record.transaction.messages;
+  Object.assign(first.details, { severity: '4' });
+  Object.assign(second.details, { severity: '0', ver: '' });
+  expect(read(JSON.stringify(record))).toEqual(['custom']);
+  record.transaction.unique_id = 'c';
+  record.transaction.producer.secrules_engine = 'DetectionOnly';
+  expect(read(JSON.stringify(record))).toEqual(['illegal']);
+});
+
+test('a set-up rule that denies every request is no attack, in an error log and in an audit log', () => {
+  const { read, flush } = reading();
+  read(hit('a', '901001').replace('Warning.', 'Access denied with code 500 (phase 1).'));
+  expect(flush()).toEqual(['not_an_attack']);
+  const record = JSON.parse(audit('b', '901001'));
+  record.transaction.is_interrupted = true;
+  expect(read(JSON.stringify(record))).toEqual(['not_an_attack']);
+});
+
+test('a state that an older version wrote is taken up', () => {
+  const open = {
+    id: 'a',
+    connection: '',
+    format: 'apache-error',
+    time: Date.UTC(2026, 6, 1, 10),
+    written: Date.UTC(2026, 6, 1, 10),
+    touched: 0,
+    judgements: [{ rule: '942100', points: 5, category: 'sqli', because: 'rule id 942xxx' }],
+  };
+  const block = {
+    boundary: '--622ca252-',
+    part: 'H',
+    id: 'b',
+    time: Date.UTC(2026, 6, 1, 10),
+    host: null,
+    rules: [{ id: '941100', severity: '2', ver: 'OWASP_CRS/3.3.4', file: '', tags: [] }],
+    length: 100,
+  };
+  const state = JSON.stringify({ transactions: { open: [open], counted: [] }, open: { block, touched: 0 } });
+  const reader = createReader({ format: 'auto' }, state);
+  expect(outcomes([...reader.read('--622ca252-Z--', 0), ...reader.flush()])).toEqual(['xss', 'sqli']);
 });
 
 test('what is kept is bounded, whatever comes, and nothing of it is lost', () => {

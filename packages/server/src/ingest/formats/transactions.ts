@@ -4,7 +4,7 @@
  */
 
 import type { AttackDetails } from '../../event.ts';
-import { type Judgement, judge, type Overrides, primaryCategory } from '../categories/judge.ts';
+import { decide, type Judgement, judge, type Overrides } from '../categories/judge.ts';
 import type { LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
 
 /** Requests whose rules are still coming in. Servers write those of one request within milliseconds of each other. */
@@ -17,6 +17,8 @@ const COUNTED_MAX = 512;
 const SAME_MS_MAX = 300_000;
 /** More distinct rules than a real request matches. */
 const RULES_MAX = 32;
+/** A line without an id belongs to a request on its connection that was told of this shortly before. */
+const SAME_CONNECTION_MS_MAX = 2_000;
 /** Of ids and host names that are kept. */
 const TEXT_LENGTH_MAX = 128;
 
@@ -30,6 +32,8 @@ interface Open {
   touched: number;
   host: string | undefined;
   judgements: Judgement[];
+  /** Missing in states that older versions wrote. */
+  details?: AttackDetails | undefined;
 }
 
 /** Plain data, to go on in another process. */
@@ -50,15 +54,18 @@ export class Transactions {
     this.#counted = new Map(state?.counted);
   }
 
-  /** A request that is told whole. */
-  whole(format: LogFormat, { id, time, host, rules, details, request = false }: Transaction): Parsed {
+  /** Adds a request of which one record tells everything. */
+  addComplete(format: LogFormat, transaction: Transaction): Parsed {
+    const { id, time, host, rules, request = false } = transaction;
     const key = short(id);
     if (this.#isCounted(key, time)) return { kind: 'dropped', reason: 'same_request', format };
     // Lines of an error log may have told of it already; an audit log can be set to leave the rules out.
-    const judgements = this.#open.get(key)?.judgements ?? [];
+    const open = this.#open.get(key);
     this.#open.delete(key);
+    const judgements = open?.judgements ?? [];
+    const details = mergeDetails(transaction.details, open?.details);
     for (const rule of rules) addDistinct(judgements, judge(rule, this.#overrides));
-    const parsed = this.#settle(key, format, time, host, judgements, details);
+    const parsed = this.#finish(key, format, time, host, judgements, details);
     if (!request) return parsed;
     const attack = parsed.kind === 'record' ? parsed.record : null;
     return {
@@ -78,14 +85,15 @@ export class Transactions {
     return { kind: 'record', record, format };
   }
 
-  /** One matched rule of a request. Answers the requests that are thereby known to be told to the end. */
-  hit(format: LogFormat, hit: RuleHit, now: number): Parsed[] {
+  /** Adds a matched rule of a request. Returns the requests that no further line can belong to. */
+  addMatch(format: LogFormat, hit: RuleHit, now: number): Parsed[] {
     const { time, written, host, rules } = hit;
     const id = short(hit.id);
     const connection = short(hit.connection);
     const older = this.#close((open) => open.written < written - OPEN_MS_MAX);
     if (this.#isCounted(id, time)) return older;
-    const open = this.#find(id, connection) ?? {
+    const found = this.#find(id, connection, written);
+    const open = found ?? {
       id: own(id),
       connection: own(connection),
       format,
@@ -95,11 +103,15 @@ export class Transactions {
       host: undefined,
       judgements: [],
     };
+    // Without an id, requests on one connection have the same key, so the one before is complete.
+    const before = this.#open.get(keyOf(open));
+    if (before !== undefined && found === undefined) older.push(this.#finishOpen(before));
     this.#open.delete(keyOf(open));
     if (open.id === '') open.id = own(id);
     if (host !== undefined) open.host ??= own(short(host));
     open.written = written;
     open.touched = now;
+    open.details = mergeDetails(open.details, hit.details);
     for (const rule of rules) {
       const judgement = judge(rule, this.#overrides);
       addDistinct(open.judgements, { ...judgement, rule: own(judgement.rule) });
@@ -124,35 +136,54 @@ export class Transactions {
     for (const [key, open] of this.#open) {
       if (!isDone(open)) break;
       this.#open.delete(key);
-      const { id, format, time, host, judgements } = open;
-      parsed.push(this.#settle(id, format, time, host, judgements));
+      parsed.push(this.#finishOpen(open));
     }
     return parsed;
   }
 
+  #finishOpen({ id, format, time, host, judgements, details }: Open): Parsed {
+    return this.#finish(id, format, time, host, judgements, details);
+  }
+
   /** By its id; or by its connection, when the id of either was cut off with the end of a line. */
-  #find(id: string, connection: string): Open | undefined {
+  #find(id: string, connection: string, written: number): Open | undefined {
     const found = id === '' ? undefined : this.#open.get(id);
     if (found !== undefined || connection === '') return found;
     for (const open of this.#open.values()) {
-      if (open.connection === connection && (id === '' || open.id === '')) return open;
+      if (open.connection !== connection || (id !== '' && open.id !== '')) continue;
+      // The next request on a connection that is kept open must not disappear in the one before it, which is
+      // complete once the firewall has denied it.
+      const isRecent = Math.abs(written - open.written) <= SAME_CONNECTION_MS_MAX;
+      if (isRecent && open.details?.blocked !== true) return open;
     }
     return undefined;
   }
 
-  #settle(
+  #finish(
     id: string,
     format: LogFormat,
     time: number,
     host: string | undefined,
     evidence: readonly Judgement[],
-    details?: AttackDetails,
+    said?: AttackDetails,
   ): Parsed {
-    const attack = primaryCategory(evidence);
+    const decision = decide(evidence, said?.blocked === true);
+    const { category: attack, rule } = decision;
     // It is not remembered: a rule that makes it an attack may still come.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time);
-    const record = { time, host, hostId: undefined, request: false, attack, count: 1, details, evidence };
+    const details = rule === '' ? said : { ...said, rule };
+    const record = {
+      time,
+      host,
+      hostId: undefined,
+      request: false,
+      attack,
+      count: 1,
+      details,
+      evidence,
+      decision,
+    };
     return { kind: 'record', record, format };
   }
 
@@ -175,9 +206,29 @@ function keyOf({ id, connection }: Open): string {
   return id === '' ? `connection ${connection}` : id;
 }
 
+/** A rule counts once, but any of its messages may say that it denied the request. */
 function addDistinct(judgements: Judgement[], judgement: Judgement): void {
-  if (judgements.length >= RULES_MAX || judgements.some(({ rule }) => rule === judgement.rule)) return;
-  judgements.push(judgement);
+  const known = judgements.find(
+    ({ rule, because }) => rule === judgement.rule && (rule !== '' || because === judgement.because),
+  );
+  if (known === undefined) {
+    if (judgements.length < RULES_MAX) judgements.push(judgement);
+    return;
+  }
+  if (judgement.denied) known.denied = true;
+  if (judgement.verdict) known.verdict = true;
+  known.points = Math.max(known.points, judgement.points);
+}
+
+/** What the first says counts; but any line that says that the request was stopped is right. */
+function mergeDetails(
+  first: AttackDetails | undefined,
+  more: AttackDetails | undefined,
+): AttackDetails | undefined {
+  if (first === undefined || more === undefined) return first ?? more;
+  const merged = { ...more, ...first };
+  if (first.blocked || more.blocked) merged.blocked = true;
+  return merged;
 }
 
 function short(text: string): string {

@@ -1,0 +1,113 @@
+/** Engines cut long messages. Whatever is lost of them, an attack stays one attack. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
+
+/** ModSecurity 2 cuts a message at this length, and says host, path and id of the request behind it. */
+const MODSECURITY2_LENGTH_MAX = 1_023;
+/** nginx cuts a line at this length, whatever it says. */
+const NGINX_LENGTH_MAX = 2_047;
+
+const isAttack = (outcome: string) => !['not_an_attack', 'other_log_line'].includes(outcome);
+const attacksIn = (name: string) => outcomes(readFixture(name)).filter(isAttack).length;
+
+/** A long name of an argument stands where the match is described, in front of the fields of the rule. */
+function padded(message: string, padding: string): string {
+  const isMatch = /(?:^|: )Warning\. /.test(message) && !/\[id "9[0458]\d{4}"\]/.test(message);
+  return isMatch ? message.replace(' [file "', ` ARGS_NAMES:${padding}. [file "`) : message;
+}
+
+const paddedAndCut = (message: string, padding: string) =>
+  padded(message, padding).slice(0, MODSECURITY2_LENGTH_MAX);
+
+/** What stands behind a message that ModSecurity 2 cut: Apache adds it. */
+function paddedLine(line: string, padding: string): string {
+  const at = line.indexOf('ModSecurity: ');
+  const tail = line.indexOf(' [hostname "');
+  if (at === -1 || tail === -1) return line;
+  return `${line.slice(0, at)}${paddedAndCut(line.slice(at, tail), padding)}${line.slice(tail)}`;
+}
+
+const paddings = fc
+  .tuple(fc.constantFrom('A', ';cat /etc/passwd', ' [id "901001"]', '"] [uri "', 'é'), fc.nat(2_500))
+  .map(([text, length]) => text.repeat(Math.ceil(length / text.length)).slice(0, length));
+
+describe('a padded attack is still one attack', () => {
+  test('in the error log of Apache', () => {
+    fc.assert(
+      fc.property(paddings, (padding) => {
+        // ModSecurity 2 escapes quotes.
+        const escaped = padding.replaceAll('"', '\\"');
+        const lines = fixtureLines('apache-error.log').map((line) => paddedLine(line, escaped));
+        expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(attacksIn('apache-error.log'));
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  test('in the JSON audit log of ModSecurity 2', () => {
+    fc.assert(
+      fc.property(paddings, (padding) => {
+        const lines = fixtureLines('modsecurity2-json.log').map((line) => {
+          const record = JSON.parse(line);
+          const { audit_data } = record;
+          const messages = audit_data.messages?.map((each: string) => paddedAndCut(each, padding));
+          return JSON.stringify({ ...record, audit_data: { ...audit_data, messages } });
+        });
+        expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(attacksIn('modsecurity2-json.log'));
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  test('in the native audit log of ModSecurity 2', () => {
+    fc.assert(
+      fc.property(paddings, (padding) => {
+        const lines = fixtureLines('modsecurity2-native.log').map((line) =>
+          line.startsWith('Message: ') ? `Message: ${paddedAndCut(line.slice(9), padding)}` : line,
+        );
+        expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(
+          attacksIn('modsecurity2-native.log'),
+        );
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  test('in the error log of nginx', () => {
+    fc.assert(
+      fc.property(paddings, (padding) => {
+        const lines = fixtureLines('nginx-error.log').map((line) =>
+          Buffer.from(padded(line, padding)).subarray(0, NGINX_LENGTH_MAX).toString(),
+        );
+        expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(attacksIn('nginx-error.log'));
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  test('in the error log of nginx when the firewall only detects, so that nothing but cut lines tells of it', () => {
+    const detected = fixtureLines('nginx-error.log').filter((line) => line.includes('Warning. '));
+    const attacks = new Set(detected.map((line) => /#\d+: (\*\d+) /.exec(line)?.[1])).size;
+    const lines = detected.map((line) => padded(line, 'A'.repeat(2_500)).slice(0, NGINX_LENGTH_MAX));
+    expect(outcomes(readLines(lines))).toHaveLength(attacks);
+    expect(outcomes(readLines(lines)).filter(isAttack)).toHaveLength(attacks);
+  });
+});
+
+test('a request whose rules were cut is in the category that the sums of CRS show', () => {
+  const lines = fixtureLines('apache-error.log').map((line) => paddedLine(line, 'A'.repeat(2_000)));
+  const whole = outcomes(readFixture('apache-error.log')).filter(isAttack);
+  expect(outcomes(readLines(lines)).filter(isAttack).toSorted()).toEqual(
+    // CRS has no sum for scanners.
+    whole.map((each) => (each === 'robot' ? 'vuln' : each)).toSorted(),
+  );
+});
+
+test('an error log of nginx at its default level, which has only the verdicts, has all attacks that were stopped', () => {
+  const lines = fixtureLines('nginx-error.log').filter((line) => line.includes('[error]'));
+  const denied = lines.filter((line) => line.includes('Access denied')).length;
+  const found = outcomes(readLines(lines));
+  expect(found.filter((each) => each !== 'cc')).toHaveLength(denied);
+  expect(found.filter((each) => each === 'vuln').length).toBeGreaterThan(0);
+});
