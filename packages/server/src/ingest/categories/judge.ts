@@ -9,6 +9,8 @@ export interface Rule {
   ver: string;
   file: string;
   tags: readonly string[];
+  /** What a vendor's own name for the rule says. Wins over the tables of CRS, not over the operator. */
+  named?: Evidence;
 }
 
 export interface Judgement {
@@ -49,7 +51,7 @@ export function primaryCategory(distinct: readonly Judgement[]): Category | null
   return best;
 }
 
-interface Evidence {
+export interface Evidence {
   category: Category | null;
   because: string;
 }
@@ -67,6 +69,7 @@ const OWN: Evidence = { category: OWN_RULE, because: 'a rule that is none of CRS
 function evidence(rule: Rule, overrides: Overrides): Evidence {
   const chosen = overrides.get(rule.id);
   if (chosen !== undefined) return { category: chosen, because: 'override' };
+  if (rule.named !== undefined) return rule.named;
   const byRule = BY_RULE.get(rule.id) ?? BY_THOUSAND.get(rule.id.slice(0, -3));
   if (byRule !== undefined && isCrs(rule, byRule)) return byRule;
   for (const tag of rule.tags) {

@@ -4,6 +4,7 @@
  */
 
 import type { AttackDetails } from '../../event.ts';
+import { attackDetails } from '../attack-details.ts';
 import { type Judgement, judge, type Overrides, primaryCategory } from '../categories/judge.ts';
 import type { LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
 
@@ -30,6 +31,7 @@ interface Open {
   touched: number;
   host: string | undefined;
   judgements: Judgement[];
+  details?: AttackDetails | undefined;
 }
 
 /** Plain data, to go on in another process. */
@@ -53,21 +55,24 @@ export class Transactions {
   /** A request that is told whole. */
   whole(format: LogFormat, { id, time, host, rules, details, request = false }: Transaction): Parsed {
     const key = short(id);
-    if (this.#isCounted(key, time)) return { kind: 'dropped', reason: 'same_request', format };
+    if (this.#isCounted(key, time)) {
+      // Its attack has been counted, from another log of the same firewall; the request has not.
+      if (request) return { kind: 'record', record: requestOnly(time, host), format };
+      return { kind: 'dropped', reason: 'same_request', format };
+    }
     // Lines of an error log may have told of it already; an audit log can be set to leave the rules out.
-    const judgements = this.#open.get(key)?.judgements ?? [];
+    const open = this.#open.get(key);
+    const judgements = open?.judgements ?? [];
     this.#open.delete(key);
     for (const rule of rules) addDistinct(judgements, judge(rule, this.#overrides));
-    const parsed = this.#settle(key, format, time, host, judgements, details);
+    const merged = mergeDetails(details, open?.details);
+    const parsed = this.#settle(key, format, time, host, judgements, merged);
     if (!request) return parsed;
-    const attack = parsed.kind === 'record' ? parsed.record : null;
-    return {
-      kind: 'record',
-      record: attack
-        ? { ...attack, request: true }
-        : { time, host, hostId: undefined, request: true, attack: null, count: 1, evidence: judgements },
-      format,
-    };
+    const record =
+      parsed.kind === 'record'
+        ? { ...parsed.record, request: true }
+        : { ...requestOnly(time, host), evidence: judgements };
+    return { kind: 'record', record, format };
   }
 
   /** A record that is counted as it is, unless its request has been. */
@@ -100,6 +105,7 @@ export class Transactions {
     if (host !== undefined) open.host ??= own(short(host));
     open.written = written;
     open.touched = now;
+    open.details = mergeDetails(open.details, hit.details);
     for (const rule of rules) {
       const judgement = judge(rule, this.#overrides);
       addDistinct(open.judgements, { ...judgement, rule: own(judgement.rule) });
@@ -124,8 +130,8 @@ export class Transactions {
     for (const [key, open] of this.#open) {
       if (!isDone(open)) break;
       this.#open.delete(key);
-      const { id, format, time, host, judgements } = open;
-      parsed.push(this.#settle(id, format, time, host, judgements));
+      const { id, format, time, host, judgements, details } = open;
+      parsed.push(this.#settle(id, format, time, host, judgements, details));
     }
     return parsed;
   }
@@ -152,7 +158,18 @@ export class Transactions {
     // It is not remembered: a rule that makes it an attack may still come.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time);
-    const record = { time, host, hostId: undefined, request: false, attack, count: 1, details, evidence };
+    const rule = evidence.find(({ category }) => category === attack)?.rule;
+    const named = mergeDetails(attackDetails({ rule }), details);
+    const record = {
+      time,
+      host,
+      hostId: undefined,
+      request: false,
+      attack,
+      count: 1,
+      details: named,
+      evidence,
+    };
     return { kind: 'record', record, format };
   }
 
@@ -169,6 +186,20 @@ export class Transactions {
       this.#counted.delete(oldest);
     }
   }
+}
+
+function requestOnly(time: number, host: string | undefined): LogRecord {
+  return { time, host, hostId: undefined, request: true, attack: null, count: 1 };
+}
+
+/** Of two records of one request: it was stopped if either says so; of the rest, the first that says something. */
+function mergeDetails(
+  first: AttackDetails | undefined,
+  second: AttackDetails | undefined,
+): AttackDetails | undefined {
+  if (first === undefined || second === undefined) return first ?? second;
+  const isBlocked = first.blocked || second.blocked;
+  return { ...second, ...first, ...(isBlocked && { blocked: true }) };
 }
 
 function keyOf({ id, connection }: Open): string {
