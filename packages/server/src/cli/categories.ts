@@ -131,9 +131,9 @@ function printTable(io: Io): void {
   ]);
   section(io, 'Azure, by rule group or rule set (rules of CRS by their id)', [
     ...rowsOf(AZURE_GROUPS),
-    [AZURE_RATE_LIMIT.category, ['own rules with rate limit in their name']],
+    [AZURE_RATE_LIMIT.category, ['custom rules with rate limit in their name']],
     [AZURE_MANAGED_RULE, ['any other managed rule']],
-    [OWN_RULE, ['own rules']],
+    [OWN_RULE, ['custom rules']],
   ]);
   section(io, 'Google Cloud Armor, by expression (rules of CRS by their id)', [
     ...rowsOf(CLOUD_ARMOR_EXPRESSIONS),
@@ -141,7 +141,7 @@ function printTable(io: Io): void {
   ]);
   section(io, 'Google Cloud Armor, by what else the rule matched', [
     ...rowsOf(CLOUD_ARMOR_MATCHES),
-    [OWN_RULE, ['own rules']],
+    [OWN_RULE, ['custom rules']],
   ]);
   section(io, 'NAXSI, by score', [...rowsOf(NAXSI_SCORES), [OWN_RULE, ['any other score']]]);
   section(io, 'NAXSI, by rule id, where there is no score', [

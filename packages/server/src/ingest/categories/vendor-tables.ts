@@ -146,7 +146,7 @@ export const AZURE_GROUPS: readonly NameRow[] = [
 ];
 export const AZURE_MANAGED_RULE: Category = 'vuln';
 
-/** Azure does not log that an own rule limits rates; people call such rules so. */
+/** Azure does not log that a custom rule limits rates; people call such rules so. */
 export const AZURE_RATE_LIMIT: { category: Category; name: RegExp } = {
   category: 'cc',
   name: /rate[-_ ]?limit/i,
@@ -192,7 +192,7 @@ export interface RangeRow {
   to: number;
 }
 
-/** NAXSI: internal rules, which block without a score, and the core rules. Any other rule is an own one. */
+/** NAXSI: internal rules, which block without a score, and the core rules. Any other rule is a custom one. */
 export const NAXSI_RULES: readonly RangeRow[] = [
   { category: 'sqli', from: 17, to: 17 },
   { category: 'xss', from: 18, to: 18 },

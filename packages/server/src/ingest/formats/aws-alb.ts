@@ -13,26 +13,29 @@ export const awsAlb: TextFormat = {
   parse: parseAlb,
 };
 
-/** Places of the fields. Later versions of the log add more at the end. */
+/** Fields in front of the request, none of which the client chooses. */
+const FIELDS = 12;
 const TIME = 1;
 const CLIENT = 3;
-const REQUEST = 12;
-const DOMAIN = 18;
-const CREATION_TIME = 21;
-const ACTIONS = 22;
-const FIELDS_MAX = ACTIONS + 1;
+/**
+ * `"domain" "certificate" priority time "actions"`. Not by counting fields: a client that sends quotes or backslashes in its
+ * user agent must not be able to move them. No quote of a client stands bare in the log.
+ */
+const ACTIONS = / "([^"]*)" "[^"]*" -?\d* ?(\d{4}-\d{2}-\d{2}T[\d:.]{8,18}Z) "([a-z\d,-]*)"/;
 
 function parseAlb(line: string): Reading {
-  const fields = splitFields(line);
-  const time = parseTime(fields[CREATION_TIME]) ?? parseTime(fields[TIME]);
-  if (time === null) return dropped('unknown_format');
-  const [, url = ''] = (fields[REQUEST] ?? '').split(' ', 2);
-  if (url === '') return dropped('bad_record');
-  const domain = fields[DOMAIN];
+  const fields = line.split(' ', FIELDS);
+  const written = parseTime(fields[TIME]);
+  if (written === null) return dropped('unknown_format');
+  const rest = line.slice(fields.reduce((length, field) => length + field.length + 1, 0));
+  const [method, url] = rest.split(' ', 2);
+  if (!method?.startsWith('"') || !url) return dropped('bad_record');
+  const [, domain, created, actions = ''] = ACTIONS.exec(rest) ?? [];
+  // As in other logs: when the request came. The first time in the line is that of the response.
+  const time = parseTime(created) ?? written;
   const record = request(time, hostOfUrl(url) ?? (domain === '-' ? undefined : domain));
   // `waf,forward`: AWS WAF let it through. Without an action behind it, AWS WAF refused the request.
-  const isRefused = /(?:^|,)waf$/.test(fields[ACTIONS] ?? '');
-  if (!isRefused) return { kind: 'record', record };
+  if (!/(?:^|,)waf$/.test(actions)) return { kind: 'record', record };
   return {
     kind: 'record',
     record: {
@@ -42,24 +45,4 @@ function parseAlb(line: string): Reading {
       evidence: [{ rule: 'waf', points: 0, category: ALB_REFUSED, because: 'AWS WAF refused the request' }],
     },
   };
-}
-
-/** Separated by spaces, some of them in quotes; a quote inside has a backslash in front. */
-function splitFields(line: string): string[] {
-  const fields: string[] = [];
-  for (let at = 0; at < line.length && fields.length < FIELDS_MAX; ) {
-    const isQuoted = line[at] === '"';
-    const start = isQuoted ? at + 1 : at;
-    const found = isQuoted ? closingQuote(line, start) : line.indexOf(' ', start);
-    const end = found === -1 ? line.length : found;
-    fields.push(line.slice(start, end));
-    at = isQuoted ? end + 2 : end + 1;
-  }
-  return fields;
-}
-
-function closingQuote(line: string, from: number): number {
-  let at = line.indexOf('"', from);
-  while (at !== -1 && line[at - 1] === '\\') at = line.indexOf('"', at + 1);
-  return at;
 }

@@ -69,18 +69,18 @@ function gatewayRule(properties: JsonObject, time: number): Reading {
   return ruleHit(properties, time, {
     id: asText(properties.transactionId),
     host: firstText(properties, ['hostname', 'host']),
-    rule: isOwn(ruleSet) ? ownRule(id) : managedRule(id, ruleSet, version, group, file),
+    rule: isCustom(ruleSet) ? customRule(id) : managedRule(id, ruleSet, version, group, file),
     blocked: action.startsWith('block'),
   });
 }
 
 const FILE_LENGTH_MAX = 128;
 
-function isOwn(ruleSet: string): boolean {
+function isCustom(ruleSet: string): boolean {
   return ruleSet === '' || /^custom/i.test(ruleSet);
 }
 
-/** `Microsoft_DefaultRuleSet-2.1-SQLI-942100`, or the name of an own rule. */
+/** `Microsoft_DefaultRuleSet-2.1-SQLI-942100`, or the name of a custom rule. */
 function frontDoorRule(properties: JsonObject, time: number): Reading {
   const name = asText(properties.ruleName).slice(0, NAME_LENGTH_MAX);
   const action = lower(properties.action);
@@ -91,7 +91,7 @@ function frontDoorRule(properties: JsonObject, time: number): Reading {
   return ruleHit(properties, time, {
     id: asText(properties.trackingReference),
     host: firstText(properties, ['host', 'hostName']) ?? hostOfUrl(asText(properties.requestUri)),
-    rule: id === '' ? ownRule(name) : managedRule(id, ruleSet, version, group, ''),
+    rule: id === '' ? customRule(name) : managedRule(id, ruleSet, version, group, ''),
     // In detection mode the log names the action that prevention mode would have taken.
     blocked: !isWatching && lower(properties.policyMode) !== 'detection',
   });
@@ -114,11 +114,11 @@ function managedRule(id: string, ruleSet: string, version: string, group: string
   return namedRule(id, AZURE_MANAGED_RULE, 'a managed rule');
 }
 
-function ownRule(name: string): Rule {
+function customRule(name: string): Rule {
   if (AZURE_RATE_LIMIT.name.test(name)) {
     return namedRule(name, AZURE_RATE_LIMIT.category, 'a rate limit by its name');
   }
-  return namedRule(name, OWN_RULE, 'an own rule');
+  return namedRule(name, OWN_RULE, 'a custom rule');
 }
 
 interface Hit {

@@ -95,7 +95,7 @@ const MATCHES = ['threatIntelligence', 'addressGroup', 'adaptiveProtection'];
 function matchRule(name: string, match: string): Rule {
   const category = categoryOfName(CLOUD_ARMOR_MATCHES, match);
   return category === null
-    ? namedRule(name, OWN_RULE, 'an own rule')
+    ? namedRule(name, OWN_RULE, 'a custom rule')
     : namedRule(name, category, match.slice(0, NAME_LENGTH_MAX));
 }
 

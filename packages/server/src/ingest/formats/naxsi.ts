@@ -68,8 +68,10 @@ const JSON_VALUE = /(?<!\\)"([$\w]{1,64})":(?:"((?:[^"\\]|\\.)*)"|(\d+))/g;
 
 function attackOf(values: readonly Value[], time: number): Reading {
   const first = (key: string) => values.find((each) => each.key === key)?.value ?? '';
-  const scores = scoresOf(values, first);
-  const rules = values.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
+  // The Host header, which stands in front of the mode, is not escaped: what looks like a score there is none.
+  const told = values.slice(values.findLastIndex(({ key }) => MODES.includes(key)) + 1);
+  const scores = scoresOf(told);
+  const rules = told.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
   const judged = rules.slice(0, RULES_MAX).map(({ value }) => judgeRule(value));
   const best = scores.reduce<Judgement | null>(
     (top, each) => (top === null || each.points > top.points ? each : top),
@@ -102,10 +104,11 @@ const RULES_MAX = 32;
 const UNTOLD: Category = 'vuln';
 
 /** `cscore0=$SQL&score0=8`, or `"$SQL":8` in newer JSON. */
-function scoresOf(values: readonly Value[], first: (key: string) => string): Judgement[] {
-  return values.slice(0, VALUES_MAX).flatMap(({ key, value }) => {
+function scoresOf(values: readonly Value[]): Judgement[] {
+  return values.flatMap(({ key, value }, i) => {
     if (key.startsWith('$')) return [judgeScore(key, value)];
-    return /^cscore\d{1,3}$/.test(key) ? [judgeScore(value, first(key.slice(1)))] : [];
+    const next = values[i + 1];
+    return key.startsWith('cscore') ? [judgeScore(value, next?.key === key.slice(1) ? next.value : '')] : [];
   });
 }
 
@@ -120,16 +123,18 @@ const NAME_LENGTH_MAX = 64;
 function judgeRule(id: string): Judgement {
   const number = Number(id);
   const row = NAXSI_RULES.find(({ from, to }) => number >= from && number <= to);
-  const because = row === undefined ? 'a rule that is none of NAXSI' : `rule id ${row.from} to ${row.to}`;
+  const because = row === undefined ? 'not a rule of NAXSI' : `rule id ${row.from} to ${row.to}`;
   return { rule: id, points: 0, category: row?.category ?? OWN_RULE, because };
 }
 
-/** `config=` up to version 1.3, `mode=` since. */
+/** `block=` before version 0.56, `config=` up to version 1.3, `mode=` since. */
+const MODES = ['block', 'config', 'mode'];
+
 function modeOf(values: readonly Value[]): string {
-  return values.find(({ key }) => key === 'mode' || key === 'config')?.value ?? '';
+  return values.findLast(({ key }) => key === 'mode' || key === 'config')?.value ?? '';
 }
 
-/** Versions before 0.56 have `learning=0&block=1` instead. What a rule with DROP matches is stopped in learning mode too. */
+/** Old versions have `learning=0&block=1`. What a rule with DROP matches is stopped in learning mode too. */
 function isBlocked(values: readonly Value[]): boolean {
   const mode = modeOf(values);
   if (mode !== '') return mode === 'block' || mode.endsWith('drop');

@@ -1,7 +1,9 @@
 /** Logs of vendors and proxies: fixtures in their documented shape, and what must hold beyond one line. */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
-import type { LogRecord, Parsed } from './format.ts';
+import { LOG_FORMATS, type LogRecord, type Parsed } from './format.ts';
 import { fixedZone } from './log-time.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
@@ -50,7 +52,24 @@ test.each([
   expect(readFixture(name, { format })).toEqual(parsed);
 });
 
+test('docs/log-formats.md has a row for every format', () => {
+  const page = readFileSync(new URL('../../../../../docs/log-formats.md', import.meta.url), 'utf8');
+  for (const format of LOG_FORMATS) expect(page).toMatch(new RegExp(`^\\| \\[\`${format}\`\\]`, 'm'));
+});
+
 describe('Cloudflare', () => {
+  test('whatever the order of the objects, there are as many requests and attacks', () => {
+    const lines = fixtureLines('cloudflare.log');
+    const anyOrder = fc.shuffledSubarray(lines, { minLength: lines.length });
+    fc.assert(
+      fc.property(anyOrder, (some) => {
+        const found = records(readLines(some));
+        expect(found.filter(({ request }) => request)).toHaveLength(7);
+        expect(found.filter(({ attack }) => attack !== null)).toHaveLength(7);
+      }),
+    );
+  });
+
   test('requests and firewall events in one stream: one request and at most one attack for each Ray ID', () => {
     const parsed = readFixture('cloudflare.log');
     expect(outcomes(parsed)).toEqual([
@@ -290,7 +309,19 @@ test('AWS load balancers: every line is a request; one that AWS WAF refused is a
   expect(records(parsed)[2]?.details).toEqual({ blocked: true, source: '192.0.2.7', url: '/' });
   const [line = ''] = fixtureLines('aws-alb.log');
   expect(outcomes(readLines([line.slice(0, 100)]))).toEqual(['bad_record']);
+  expect(outcomes(readLines([line.slice(0, 200)]))).toEqual(['request']);
   expect(outcomes(readLines([line.replaceAll('2026-07-01T', '2026-07-01 ')]))).toEqual(['unknown_format']);
+});
+
+test.each([
+  '\\',
+  '\\" \\"',
+  'a\\x22 \\x22-\\x22 0 2026-07-01T10:20:30.1Z \\x22forward\\x22',
+  '" "',
+  'x" "-" "-" 0',
+])('a user agent %j does not hide that AWS WAF refused the request', (agent) => {
+  const line = fixtureLines('aws-alb.log')[2]?.replace('example/1', agent) ?? '';
+  expect(outcomes(readLines([line]))).toEqual(['request + vuln']);
 });
 
 describe('CloudFront', () => {
@@ -394,6 +425,12 @@ describe('NAXSI', () => {
         readLines([`${head}{"ip":"192.0.2.7","mode":"block","score":{"$SQL":8},"match":[{"zone":"AR`]),
       ),
     ).toEqual(['sqli']);
+  });
+
+  test('a Host header does not change how its own attack counts', () => {
+    const line = fixtureLines('naxsi.log')[1] ?? '';
+    const forged = line.replace('server=', 'server=a&config=learning&cscore0=$EVADE&score0=99&id0=10001&x=');
+    expect(attacks(readLines([forged]))).toEqual([['sqli', true, '1000']]);
   });
 
   test('text of a client cannot turn a line of ModSecurity into one of NAXSI', () => {
