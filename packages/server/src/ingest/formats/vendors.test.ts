@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { createReader } from '../reader.ts';
 import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
 import { LOG_FORMATS, type LogRecord, type Parsed } from './format.ts';
 import { fixedZone } from './log-time.ts';
@@ -329,6 +330,15 @@ describe('CloudFront', () => {
     const parsed = readFixture('cloudfront.log');
     expect(outcomes(parsed)).toEqual(['request', 'request', 'request', 'request']);
     for (const record of records(parsed)) expect(record).toMatchObject({ time: TIME, host: HOST });
+  });
+
+  test('the columns are remembered, also in another process', () => {
+    const [header = '', line = ''] = fixtureLines('cloudfront.log').slice(-2);
+    const first = createReader({ format: 'auto' });
+    expect(first.read(header, 0)).toEqual([]);
+    const second = createReader({ format: 'auto' }, first.state());
+    expect(records(second.read(line, 0))).toMatchObject([{ time: TIME, host: HOST }]);
+    expect(outcomes(readLines([line]))).toEqual(['bad_time']);
   });
 
   test('without a header the columns are those of standard logs', () => {
