@@ -13,7 +13,7 @@ import { type Context, dropped, type JsonFormat, type Reading } from './format.t
 import { asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime } from './log-time.ts';
 import { hostOfUrl } from './request-url.ts';
-import { crsRule, isCrsId, isVerdictId, namedRule, verdictRule } from './vendor-rule.ts';
+import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
 
 export const azureWaf: JsonFormat = {
   name: 'azure-waf',
@@ -108,7 +108,6 @@ function isFrontDoorAttack(action: string): boolean {
 function managedRule(id: string, ruleSet: string, version: string, group: string, file: string): Rule {
   // The numbers of CRS 2 meant other things.
   if (isCrsId(id) && !version.startsWith('2.2.')) return crsRule(id, file);
-  if (isVerdictId(id)) return verdictRule(id);
   const byGroup = categoryOfName(AZURE_GROUPS, group) ?? categoryOfName(AZURE_GROUPS, ruleSet);
   if (byGroup !== null) return namedRule(id, byGroup, `rule group ${group || ruleSet}`);
   return namedRule(id, AZURE_MANAGED_RULE, 'a managed rule');

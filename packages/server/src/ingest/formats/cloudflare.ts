@@ -16,7 +16,7 @@ import { firstText } from './access-json.ts';
 import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
 import { asArray, asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime } from './log-time.ts';
-import { crsRule, isCrsId, isVerdictId, namedRule, verdictRule } from './vendor-rule.ts';
+import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
 
 export const cloudflare: JsonFormat = {
   name: 'cloudflare',
@@ -122,7 +122,6 @@ function ruleOf({ source, rule, description }: Match, fields: JsonObject): Rule 
   // `942100: SQL Injection Attack Detected via libinjection`: the managed rules that are taken over from CRS.
   const crs = /^(\d{6}): /.exec(description)?.[1] ?? '';
   if (isCrsId(crs)) return crsRule(crs);
-  if (isVerdictId(crs)) return verdictRule(crs);
   const byWords = categoryOfWords(ATTACK_WORDS, description);
   if (byWords !== null) return namedRule(id, byWords, `description ${description}`);
   const byScore = categoryOfScore(fields);

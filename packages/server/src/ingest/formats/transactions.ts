@@ -3,7 +3,7 @@
  * lines tell of it, and whether an error log, an audit log or both do: what belongs together has the same id.
  */
 
-import type { AttackDetails } from '../../event.ts';
+import type { AttackDetails, Category } from '../../event.ts';
 import { attackDetails } from '../attack-details.ts';
 import { type Judgement, judge, type Overrides, primaryCategory } from '../categories/judge.ts';
 import type { LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
@@ -18,6 +18,8 @@ const COUNTED_MAX = 512;
 const SAME_MS_MAX = 300_000;
 /** More distinct rules than a real request matches. */
 const RULES_MAX = 32;
+/** What an attack is that only a verdict tells of. */
+const UNKNOWN_ATTACK: Category = 'vuln';
 /** Of ids and host names that are kept. */
 const TEXT_LENGTH_MAX = 128;
 
@@ -154,7 +156,9 @@ export class Transactions {
     evidence: readonly Judgement[],
     details?: AttackDetails,
   ): Parsed {
-    const attack = primaryCategory(evidence);
+    // A firewall that stops a request says that it was an attack, although only a verdict may tell of it.
+    const isExcluded = evidence.some(({ because }) => because === 'override');
+    const attack = primaryCategory(evidence) ?? (details?.blocked && !isExcluded ? UNKNOWN_ATTACK : null);
     // It is not remembered: a rule that makes it an attack may still come.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time);

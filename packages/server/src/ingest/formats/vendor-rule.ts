@@ -19,21 +19,10 @@ export function namedRule(id: string, category: Category, because: string): Rule
   };
 }
 
-/** The number of a rule of CRS that looks for attacks: no set-up, and no verdict over other rules. */
+/** The number of a rule of CRS, verdicts over other rules among them. */
 export function isCrsId(id: string): boolean {
-  return /^9\d{5}$/.test(id) && !/^9(?:0[135]|[45]9|80)/.test(id);
+  return /^9\d{5}$/.test(id);
 }
-
-/** A verdict over rules that may have no record of their own. It weighs less than any of them. */
-export function verdictRule(id: string): Rule {
-  return { ...namedRule(id, UNKNOWN_ATTACK, 'a verdict over other rules'), severity: '' };
-}
-
-export function isVerdictId(id: string): boolean {
-  return /^9(?:[45]9|80)\d{3}$/.test(id);
-}
-
-const UNKNOWN_ATTACK: Category = 'vuln';
 
 /** Rules are kept until the rest of their request has come, so they are kept small. */
 const TEXT_LENGTH_MAX = 128;
