@@ -60,7 +60,7 @@ export const DROP_REASONS = {
   unknown_format: 'the line is in no known format, or not in the one that was given',
   not_json: 'the line is not JSON',
   json_fragment:
-    'the line is a part of JSON that stands over several lines: each record must have one of its own',
+    'the line is part of JSON that is printed over several lines: put each record on one line, for example with `jq -c .`',
   not_an_object: 'the line is JSON, but not an object',
   bad_time: 'the time is missing or malformed (in an event: whole milliseconds, or ISO 8601 with an offset)',
   bad_host: '`host` or `host_id` is not a string, or `host_id` is not an ID',

@@ -9,13 +9,26 @@ import {
   TABLE_VERSION,
 } from '../ingest/categories/table.ts';
 import {
+  ALB_REFUSED,
+  ATTACK_WORDS,
   AWS_CONDITIONS,
   AWS_GROUPS,
   AWS_IP_SET,
   AWS_MANAGED_RULE,
   AWS_RULES,
+  AZURE_GROUPS,
+  AZURE_MANAGED_RULE,
+  AZURE_RATE_LIMIT,
+  CLOUD_ARMOR_EXPRESSIONS,
+  CLOUD_ARMOR_MANAGED_RULE,
+  CLOUD_ARMOR_MATCHES,
+  CLOUDFLARE_MANAGED_RULE,
+  CLOUDFLARE_SCORES,
+  CLOUDFLARE_SOURCES,
   LTS_TABLE,
   LTS_UNKNOWN,
+  NAXSI_RULES,
+  NAXSI_SCORES,
   type NameRow,
 } from '../ingest/categories/vendor-tables.ts';
 import { command, type Io, printLine } from './command.ts';
@@ -56,7 +69,27 @@ const TABLE = {
     ip_set: { category: AWS_IP_SET.category, name: AWS_IP_SET.name.source },
     managed_rule: AWS_MANAGED_RULE,
     own_rule: OWN_RULE,
+    alb_refused: ALB_REFUSED,
   },
+  cloudflare: {
+    sources: CLOUDFLARE_SOURCES,
+    words: ATTACK_WORDS,
+    scores: CLOUDFLARE_SCORES,
+    managed_rule: CLOUDFLARE_MANAGED_RULE,
+  },
+  azure: {
+    groups: AZURE_GROUPS,
+    rate_limit: { category: AZURE_RATE_LIMIT.category, name: AZURE_RATE_LIMIT.name.source },
+    managed_rule: AZURE_MANAGED_RULE,
+    own_rule: OWN_RULE,
+  },
+  cloud_armor: {
+    expressions: CLOUD_ARMOR_EXPRESSIONS,
+    matches: CLOUD_ARMOR_MATCHES,
+    managed_rule: CLOUD_ARMOR_MANAGED_RULE,
+    own_rule: OWN_RULE,
+  },
+  naxsi: { scores: NAXSI_SCORES, rules: NAXSI_RULES, own_rule: OWN_RULE },
 };
 
 type Rows = readonly (readonly [category: string, names: readonly string[]])[];
@@ -103,6 +136,34 @@ function printTable(io: Io): void {
     [AWS_IP_SET.category, ['rules with IP set in their name']],
     [AWS_MANAGED_RULE, ['any other managed rule']],
     [OWN_RULE, ['own rules']],
+  ]);
+  section(io, 'AWS load balancer', [[ALB_REFUSED, ['requests that AWS WAF refused']]]);
+  section(io, 'Cloudflare, by source', rowsOf(CLOUDFLARE_SOURCES));
+  section(io, 'Cloudflare, by words in the description of a managed rule (rules of CRS by their id)', [
+    ...rowsOf(ATTACK_WORDS),
+    ...CLOUDFLARE_SCORES.map(({ category, names }) => [category, [`${names.join(', ')} up to 20`]] as const),
+    [CLOUDFLARE_MANAGED_RULE, ['any other managed rule']],
+  ]);
+  section(io, 'Azure, by rule group or rule set (rules of CRS by their id)', [
+    ...rowsOf(AZURE_GROUPS),
+    [AZURE_RATE_LIMIT.category, ['custom rules with rate limit in their name']],
+    [AZURE_MANAGED_RULE, ['any other managed rule']],
+    [OWN_RULE, ['custom rules']],
+  ]);
+  section(io, 'Google Cloud Armor, by expression (rules of CRS by their id)', [
+    ...rowsOf(CLOUD_ARMOR_EXPRESSIONS),
+    [CLOUD_ARMOR_MANAGED_RULE, ['any other expression']],
+  ]);
+  section(io, 'Google Cloud Armor, by what else the rule matched', [
+    ...rowsOf(CLOUD_ARMOR_MATCHES),
+    [OWN_RULE, ['custom rules']],
+  ]);
+  section(io, 'NAXSI, by score', [...rowsOf(NAXSI_SCORES), [OWN_RULE, ['any other score']]]);
+  section(io, 'NAXSI, by rule id, where there is no score', [
+    ...NAXSI_RULES.map(
+      ({ category, from, to }) => [category, [from === to ? `${from}` : `${from} to ${to}`]] as const,
+    ),
+    [OWN_RULE, ['any other rule']],
   ]);
 }
 

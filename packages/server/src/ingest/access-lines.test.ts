@@ -17,7 +17,13 @@ const FIXTURES = new URL('formats/fixtures/', import.meta.url);
 const fixture = (name: string) => readFileSync(new URL(name, FIXTURES));
 const FIXTURE_NAMES = readdirSync(FIXTURES).filter((name) => name.endsWith('.log'));
 const FIXTURE_LINES = FIXTURE_NAMES.flatMap((name) => linesOf(fixture(name)));
-const ACCESS_FIXTURES = ['nginx-combined.log', 'nginx-vhost.log', 'apache-common.log', 'apache-vhost.log'];
+const ACCESS_FIXTURES = [
+  'nginx-combined.log',
+  'nginx-vhost.log',
+  'apache-common.log',
+  'apache-vhost.log',
+  'traefik-clf.log',
+];
 
 function linesOf(bytes: Buffer): Buffer[] {
   return bytes.toString('latin1').split('\n').filter(Boolean).map(latin1);
@@ -185,6 +191,18 @@ const mutated = fc
     return Buffer.concat([line.subarray(0, at), bytes, line.subarray(at + length)]);
   });
 const half = fc.tuple(fc.oneof(accessLine, realLine), fc.nat(100)).map(([line, at]) => line.subarray(0, at));
+/** Lines that other formats recognize, with an access line inside: clients can write one into most of them. */
+const OTHER_FORMATS = [
+  'http 2026-11-15T02:20:43.1Z app/a/b 192.0.2.7:1 - [15/Nov/2026:02:20:44 +0000] "GET',
+  'grpcs 2026-11-15T - - [15/Nov/2026:02:20:44 +0000] "GET',
+  '2026-11-15\t02:20:43\ta b - - [15/Nov/2026:02:20:44 +0000] "GET',
+  '1794709243\ta b - - [15/Nov/2026:02:20:44 +0000] "GET',
+  '1794709243000\ta b - - [15/Nov/2026:02:20:44 +0000] "GET',
+  '#Fields: date time - - [15/Nov/2026:02:20:44 +0000] "GET',
+  '192.0.2.7:1 [15/Nov/2026:02:20:43.100] a a/b 0/0/0/0/0 200 1 - - ---- 0/0/0/0/0 0/0 {x - [15/Nov/2026:02:20:44 +0000] "GET',
+  '2026/11/15 02:20:43 [error] 1#1: *1 NAXSI_FMT: ip=x - - [15/Nov/2026:02:20:44 +0000] "GET',
+];
+
 const other = fc.constantFrom(
   ...[
     '',
@@ -198,6 +216,7 @@ const other = fc.constantFrom(
     '1.1.//1/ 192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "',
     'abc[15/Nov/2026:02:20:43 +0000] "x - - [15/Nov/2026:02:20:44 +0000] "',
     '::1 x[15/Nov/2026:02:20:43 +0000] "GET - [15/Nov/2026:02:20:44 +0000] "',
+    ...OTHER_FORMATS,
   ].map(latin1),
 );
 const behindHole = fc
@@ -269,6 +288,12 @@ test('a hole in front of a line costs neither the line nor its host', async () =
   const { hosts, sources } = await everythingOf(bytes, GIVEN, 'by bytes');
   expect(hosts.map(({ hostname }) => hostname)).toEqual(['shop.example.com']);
   expect(sources).toMatchObject([{ events: 4, without_host: 0, dropped: {} }]);
+});
+
+test.each(OTHER_FORMATS)('%j is not taken for an access line', async (line) => {
+  expect(taken(latin1(line))).toBe(0);
+  await expectTheSame(latin1(line));
+  await expectTheSame(latin1(line), { ...GIVEN, reader: { format: 'access' } });
 });
 
 test('of hosts with the same hash each counts for itself', async () => {

@@ -60,6 +60,7 @@ interface OpenBlock {
 interface State {
   transactions?: TransactionsState | null;
   open?: OpenBlock | null;
+  columns?: readonly string[] | null;
 }
 
 const DASH = 0x2d;
@@ -79,7 +80,7 @@ class Reader implements LineReader {
   constructor({ format, host, zone = fixedZone(0), overrides = new Map() }: ReaderOptions, state: State) {
     const isWanted = ({ name }: { name: LogFormat }) => format === 'auto' || name === format;
     this.host = host;
-    this.#context = { zone, clock: new LogClock() };
+    this.#context = { zone, clock: new LogClock(), columns: state.columns ?? null };
     this.#textFormats = TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
     this.#recognize = format === 'auto';
@@ -112,8 +113,10 @@ class Reader implements LineReader {
 
   state(): string {
     const transactions = this.#transactions.state();
-    const state: State = { transactions, open: this.#open };
-    return transactions === null && this.#open === null ? '' : JSON.stringify(state);
+    const { columns } = this.#context;
+    const state: State = { transactions, open: this.#open, columns };
+    const isEmpty = transactions === null && this.#open === null && columns === null;
+    return isEmpty ? '' : JSON.stringify(state);
   }
 
   #readText(line: string, now: number): Parsed[] {
@@ -176,6 +179,8 @@ class Reader implements LineReader {
           : [this.#transactions.record(format, reading.id, reading.record)];
       case 'dropped':
         return [{ kind: 'dropped', reason: reading.reason, format }];
+      case 'header':
+        return [];
       case 'transaction':
         return [this.#transactions.addComplete(format, reading.transaction)];
       case 'hit':

@@ -30,6 +30,8 @@ export interface Rule {
   doubtful?: boolean | undefined;
   /** Of 980130 and 980170: the category with the highest sum (categoryOfSums). */
   sums?: Category | undefined;
+  /** What a vendor's own name for the rule says. Wins over the tables of CRS, not over the operator. */
+  named?: { category: Category; because: string };
 }
 
 export interface Judgement {
@@ -76,7 +78,7 @@ export interface Decision {
 export const RULE_ID_PATTERN = /^\d{1,19}$/;
 
 export function judge(rule: Rule, overrides: Overrides): Judgement {
-  const id = RULE_ID_PATTERN.test(rule.id) ? rule.id : '';
+  const id = rule.named !== undefined || RULE_ID_PATTERN.test(rule.id) ? rule.id : '';
   const { category, because, isCrs } = evidence({ ...rule, id }, overrides);
   const judgement: Judgement = { rule: id, points: 0, category, because };
   if (rule.denied) judgement.denied = true;
@@ -276,6 +278,7 @@ const CUT: Evidence = { category: null, because: UNREADABLE.because, isCrs: fals
 function evidence(rule: Rule, overrides: Overrides): Evidence {
   const chosen = overrides.get(rule.id);
   if (chosen !== undefined) return { category: chosen, because: OVERRIDE, isCrs: isNamedCrs(rule) };
+  if (rule.named !== undefined) return { ...rule.named, isCrs: false };
   const byRule = BY_RULE.get(rule.id) ?? BY_THOUSAND.get(rule.id.slice(0, -3));
   if (byRule !== undefined && isCrs(rule, byRule)) return byRule;
   const byEngineRule = BY_ENGINE_RULE.get(rule.id);

@@ -8,11 +8,13 @@ import { LogClock } from './log-clock.ts';
 /** `10/Dec/2025:09:25:32 +0000` */
 const STAMP_LENGTH = 26;
 
+const TAB = 0x09;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const DASH = 0x2d;
 const SLASH = 0x2f;
+const LETTER_T = 0x54;
 const OPENING = 0x5b;
 const CLOSING = 0x5d;
 
@@ -42,8 +44,11 @@ export class AccessBytes {
     const { bytes } = words;
     // Lines of other logs: by their first character JSON, brackets and audit blocks, by their fifth error logs.
     if (!beginsField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
+    // By the tab behind a date or a count of seconds or milliseconds, CloudFront.
+    if (bytes[start + 10] === TAB || bytes[start + 13] === TAB) return false;
     const client = words.find(SPACE, start, end, OPENING) + 1;
-    if (client === 0) return false;
+    // By the date in the second place, load balancers of AWS.
+    if (client === 0 || (bytes[client + 10] === LETTER_T && bytes[client + 4] === DASH)) return false;
     const ident = words.find(SPACE, client, end, OPENING) + 1;
     if (ident === 0) return false;
     const opening = words.find(OPENING, ident, end, OPENING);

@@ -30,6 +30,27 @@ test.each([
     },
     'c.example.com',
   ],
+  [{ start_time: '2026-07-01T10:20:30.456Z', authority: 'd.example.com', method: 'GET' }, 'd.example.com'],
+  [{ StartUTC: '2026-07-01T10:20:30.456Z', domain: 'd.example.com', RequestMethod: 'GET' }, 'd.example.com'],
+  [{ timestamp: 1782901230456, RequestHost: 'd.example.com', status: 200 }, 'd.example.com'],
+  [
+    {
+      '@timestamp': '2026-07-01T10:20:30.456Z',
+      'url.domain': 'e.example.com',
+      'http.request.method': 'GET',
+      host: 'machine',
+    },
+    'e.example.com',
+  ],
+  [
+    {
+      '@timestamp': '2026-07-01T10:20:30.456Z',
+      url: { domain: 'e.example.com', path: '/' },
+      http: { response: { status_code: 200 } },
+      host: { name: 'machine' },
+    },
+    'e.example.com',
+  ],
 ])('%j is a request', (fields, host) => {
   expect(read(fields)).toMatchObject({
     kind: 'record',

@@ -1,4 +1,4 @@
-/** Access logs as JSON, with the names that people give the variables of nginx, Apache and Caddy. */
+/** Access logs as JSON, with the names that people give the variables of nginx, Apache and Caddy, and those of ECS. */
 import { request } from './access.ts';
 import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
 import { asObject, type JsonObject } from './json-line.ts';
@@ -12,23 +12,59 @@ export const accessJson: JsonFormat = {
 };
 
 /** The first that is there counts; the most exact come first. */
-const TIMES = ['msec', 'time_iso8601', '@timestamp', 'timestamp', 'ts', 'time_local', 'time'];
-const HOSTS = ['host', 'http_host', 'server_name', 'vhost'];
-const MARKS = ['status', 'request_uri', 'request_method', 'method', 'response_code', 'upstream_addr'];
+const TIMES = [
+  'msec',
+  'time_iso8601',
+  '@timestamp',
+  'StartUTC',
+  'start_time',
+  'timestamp',
+  'ts',
+  'time_local',
+  'time',
+];
+const HOSTS = ['host', 'http_host', 'server_name', 'vhost', 'authority', 'RequestHost', 'domain'];
+const MARKS = [
+  'status',
+  'request_uri',
+  'request_method',
+  'method',
+  'response_code',
+  'upstream_addr',
+  'DownstreamStatus',
+  'RequestMethod',
+  'http.request.method',
+  'http.response.status_code',
+];
 
 function isAccess(fields: JsonObject): boolean {
   // An event of the normal form may carry any further field.
   if (typeof fields.request === 'boolean' || 'attack' in fields || 'host_id' in fields) return false;
-  const isMarked = typeof fields.request === 'string' || MARKS.some((name) => name in fields);
+  const isMarked =
+    typeof fields.request === 'string' || MARKS.some((name) => name in fields) || isEcs(fields);
   return isMarked && TIMES.some((name) => name in fields);
 }
 
 function parseAccessJson(fields: JsonObject, { zone }: Context): Reading {
   const named = TIMES.find((name) => name in fields);
   const time = named === undefined ? null : parseAnyTime(fields[named], zone);
-  return time === null
-    ? dropped('bad_time')
-    : { kind: 'record', record: request(time, firstText(fields, HOSTS) ?? caddyHost(fields)) };
+  return time === null ? dropped('bad_time') : { kind: 'record', record: request(time, hostOf(fields)) };
+}
+
+/** In the Elastic Common Schema `host` is the machine that wrote the log, so `url.domain` comes first. */
+function hostOf(fields: JsonObject): string | undefined {
+  return (
+    firstText(fields, ['url.domain']) ??
+    firstText(asObject(fields.url) ?? {}, ['domain']) ??
+    firstText(fields, HOSTS) ??
+    caddyHost(fields)
+  );
+}
+
+/** `{"http": {"request": {"method": ..}, "response": {"status_code": ..}}}` */
+function isEcs(fields: JsonObject): boolean {
+  const http = asObject(fields.http);
+  return http !== null && (asObject(http.request) !== null || asObject(http.response) !== null);
 }
 
 /** Of several names for the same thing, the first that says something. */

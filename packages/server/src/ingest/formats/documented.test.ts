@@ -131,7 +131,7 @@ test('a line that is nothing but records has a limit', () => {
 test('logs of other vendors are not taken for ours because they have a time', () => {
   const azure = {
     time: '2026-07-01T10:20:30Z',
-    category: 'FrontDoorWebApplicationFirewallLog',
+    category: 'FrontDoorHealthProbeLog',
     properties: {},
   };
   const google = { timestamp: '2026-07-01T10:20:30Z', httpRequest: { status: 403 }, jsonPayload: {} };

@@ -18,6 +18,15 @@ export const LOG_FORMATS = [
   'coraza-json',
   'lts',
   'aws-waf',
+  'aws-alb',
+  'cloudfront',
+  'cloudflare',
+  'azure-waf',
+  'cloud-armor',
+  'envoy',
+  'traefik',
+  'haproxy',
+  'naxsi',
   'events',
 ] as const;
 
@@ -68,6 +77,8 @@ export type Reading =
   /** `id`: of a request that may be told again. */
   | { kind: 'record'; record: LogRecord; id?: string }
   | { kind: 'dropped'; reason: DropReason }
+  /** A line that names the columns of those that follow. */
+  | { kind: 'header' }
   | { kind: 'transaction'; transaction: Transaction }
   | { kind: 'hit'; hit: RuleHit };
 
@@ -84,6 +95,8 @@ export interface Context {
   /** For times that name no zone. */
   zone: LocalZone;
   clock: LogClock;
+  /** As the last `#Fields:` line named them; null until one has been read. */
+  columns: readonly string[] | null;
 }
 
 interface Named {

@@ -1,4 +1,4 @@
-/** A line of JSON: one object, an array of them, or several one behind the other without a line end between them. */
+/** A line of JSON: one object, an array of them, `{"records": [...]}`, or several one behind the other without a line end between them. */
 import type { DropReason } from '../../event.ts';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -14,13 +14,24 @@ const VALUES_MAX = 10_000;
 
 export function parseJsonLine(line: string): JsonLine {
   const value = parsed(line);
-  if (Array.isArray(value) && value.length > 0) {
-    const isTooMuch = value.length > VALUES_MAX;
-    return { values: value.slice(0, VALUES_MAX), broken: isTooMuch ? 'too_many_records' : null };
-  }
-  if (value !== undefined) return { values: [value], broken: null };
+  if (value !== undefined) return bounded(recordsOf(value) ?? [value], null);
   if (isFragment(line)) return { values: [], broken: 'json_fragment' };
-  return parseObjects(line);
+  const { values, broken } = parseObjects(line);
+  return bounded(
+    values.flatMap((each) => recordsOf(each) ?? [each]),
+    broken,
+  );
+}
+
+/** The records of an array, or of `{"records": [...]}`, in which Azure wraps them. */
+function recordsOf(value: unknown): readonly unknown[] | null {
+  const records = Array.isArray(value) ? value : asObject(value)?.records;
+  return Array.isArray(records) && records.length > 0 ? records : null;
+}
+
+function bounded(values: readonly unknown[], broken: DropReason | null): JsonLine {
+  if (values.length <= VALUES_MAX) return { values, broken };
+  return { values: values.slice(0, VALUES_MAX), broken: 'too_many_records' };
 }
 
 export function asObject(value: unknown): JsonObject | null {

@@ -4,6 +4,7 @@
  */
 
 import type { AttackDetails } from '../../event.ts';
+import { attackDetails } from '../attack-details.ts';
 import { decide, type Judgement, judge, type Overrides } from '../categories/judge.ts';
 import type { LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
 
@@ -58,7 +59,11 @@ export class Transactions {
   addComplete(format: LogFormat, transaction: Transaction): Parsed {
     const { id, time, host, rules, request = false } = transaction;
     const key = short(id);
-    if (this.#isCounted(key, time)) return { kind: 'dropped', reason: 'same_request', format };
+    if (this.#isCounted(key, time)) {
+      // Its attack has been counted, from another log of the same firewall; the request has not.
+      if (request) return { kind: 'record', record: requestOnly(time, host), format };
+      return { kind: 'dropped', reason: 'same_request', format };
+    }
     // Lines of an error log may have told of it already; an audit log can be set to leave the rules out.
     const open = this.#open.get(key);
     this.#open.delete(key);
@@ -67,14 +72,11 @@ export class Transactions {
     for (const rule of rules) addDistinct(judgements, judge(rule, this.#overrides));
     const parsed = this.#finish(key, format, time, host, judgements, details);
     if (!request) return parsed;
-    const attack = parsed.kind === 'record' ? parsed.record : null;
-    return {
-      kind: 'record',
-      record: attack
-        ? { ...attack, request: true }
-        : { time, host, hostId: undefined, request: true, attack: null, count: 1, evidence: judgements },
-      format,
-    };
+    const record =
+      parsed.kind === 'record'
+        ? { ...parsed.record, request: true }
+        : { ...requestOnly(time, host), evidence: judgements };
+    return { kind: 'record', record, format };
   }
 
   /** A record that is counted as it is, unless its request has been. */
@@ -172,7 +174,7 @@ export class Transactions {
     // It is not remembered: a rule that makes it an attack may still come.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time);
-    const details = rule === '' ? said : { ...said, rule };
+    const details = { ...said, ...attackDetails({ rule }) };
     const record = {
       time,
       host,
@@ -200,6 +202,10 @@ export class Transactions {
       this.#counted.delete(oldest);
     }
   }
+}
+
+function requestOnly(time: number, host: string | undefined): LogRecord {
+  return { time, host, hostId: undefined, request: true, attack: null, count: 1 };
 }
 
 function keyOf({ id, connection }: Open): string {

@@ -1,0 +1,112 @@
+/** Google Cloud load balancers: every object is a request, with what the policies of Cloud Armor made of it. */
+import { attackDetails } from '../attack-details.ts';
+import type { Rule } from '../categories/judge.ts';
+import { categoryOfName } from '../categories/names.ts';
+import { OWN_RULE } from '../categories/table.ts';
+import {
+  CLOUD_ARMOR_EXPRESSIONS,
+  CLOUD_ARMOR_MANAGED_RULE,
+  CLOUD_ARMOR_MATCHES,
+} from '../categories/vendor-tables.ts';
+import { firstText } from './access-json.ts';
+import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
+import { parseAnyTime } from './log-time.ts';
+import { hostOfUrl } from './request-url.ts';
+import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
+
+export const cloudArmor: JsonFormat = {
+  name: 'cloud-armor',
+  about: 'load balancers of Google Cloud, with Cloud Armor',
+  recognizes: isLoadBalancer,
+  parse: parseCloudArmor,
+};
+
+/** Policies of the edge come first; those in preview change nothing. */
+const POLICIES = [
+  { name: 'enforcedEdgeSecurityPolicy', isEnforced: true },
+  { name: 'enforcedSecurityPolicy', isEnforced: true },
+  { name: 'previewEdgeSecurityPolicy', isEnforced: false },
+  { name: 'previewSecurityPolicy', isEnforced: false },
+] as const;
+
+function isLoadBalancer(fields: JsonObject): boolean {
+  const payload = asObject(fields.jsonPayload);
+  if (payload === null || asObject(fields.httpRequest) === null) return false;
+  return (
+    asText(payload['@type']).endsWith('.LoadBalancerLogEntry') ||
+    asText(asObject(fields.resource)?.type).endsWith('load_balancer') ||
+    POLICIES.some(({ name }) => name in payload)
+  );
+}
+
+function parseCloudArmor(fields: JsonObject, { zone }: Context): Reading {
+  const time = parseAnyTime(fields.timestamp, zone);
+  if (time === null) return dropped('bad_time');
+  const payload = asObject(fields.jsonPayload) ?? {};
+  const httpRequest = asObject(fields.httpRequest) ?? {};
+  const requestData = asObject(payload.securityPolicyRequestData);
+  const url = asText(httpRequest.requestUrl);
+  const matched = POLICIES.flatMap(({ name, isEnforced }) => {
+    const policy = asObject(payload[name]);
+    return policy !== null && isAttack(policy) ? [{ policy, isEnforced }] : [];
+  });
+  const details = attackDetails({
+    blocked: matched.some(({ isEnforced }) => isEnforced),
+    source:
+      firstText(asObject(requestData?.userIpInfo) ?? {}, ['ipAddress']) ??
+      firstText(payload, ['remoteIp']) ??
+      firstText(httpRequest, ['remoteIp']),
+    url,
+    country: asText(asObject(requestData?.remoteIpInfo)?.regionCode),
+  });
+  const rules = matched.flatMap(({ policy }) => rulesOf(policy));
+  return {
+    kind: 'transaction',
+    transaction: { id: '', time, host: hostOfUrl(url), rules, details, request: true },
+  };
+}
+
+/** Refused, sent elsewhere (a CAPTCHA too), or more than a limit allows. */
+function isAttack(policy: JsonObject): boolean {
+  const outcome = asText(policy.outcome);
+  return outcome === 'DENY' || outcome === 'REDIRECT' || isLimited(policy);
+}
+
+/** RATE_LIMIT_THRESHOLD_EXCEED or BAN_THRESHOLD_EXCEED; the other outcome is .._CONFORM. */
+function isLimited(policy: JsonObject): boolean {
+  return asText(asObject(policy.rateLimitAction)?.outcome).includes('EXCEED');
+}
+
+/** A request matches few expressions; what a log calls one can be anything. */
+const EXPRESSIONS_MAX = 32;
+
+function rulesOf(policy: JsonObject): Rule[] {
+  const name = `${asText(policy.name)}/${asText(policy.priority)}`;
+  const match = MATCHES.find((field) => asObject(policy[field]) !== null);
+  if (isLimited(policy)) return [matchRule(name, 'rateLimitAction')];
+  const expressions = asArray(policy.preconfiguredExprIds).slice(0, EXPRESSIONS_MAX).map(asText);
+  if (expressions.length > 0) return expressions.map(expressionRule);
+  return [matchRule(name, match ?? asText(policy.configuredAction))];
+}
+
+const MATCHES = ['threatIntelligence', 'addressGroup', 'adaptiveProtection'];
+
+function matchRule(name: string, match: string): Rule {
+  const category = categoryOfName(CLOUD_ARMOR_MATCHES, match);
+  return category === null
+    ? namedRule(name, OWN_RULE, 'a custom rule')
+    : namedRule(name, category, match.slice(0, NAME_LENGTH_MAX));
+}
+
+/** `owasp-crs-v030301-id942100-sqli` */
+function expressionRule(expression: string): Rule {
+  const name = expression.slice(0, NAME_LENGTH_MAX);
+  const [, id = '', kind = ''] = /-(id\d+)-([a-z-]+)$/.exec(name) ?? [];
+  const number = id.slice(2);
+  if (isCrsId(number)) return crsRule(number);
+  const known = categoryOfName(CLOUD_ARMOR_EXPRESSIONS, id) ?? categoryOfName(CLOUD_ARMOR_EXPRESSIONS, kind);
+  return namedRule(name, known ?? CLOUD_ARMOR_MANAGED_RULE, `expression ${name}`);
+}
+
+const NAME_LENGTH_MAX = 128;
