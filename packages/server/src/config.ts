@@ -5,6 +5,7 @@ import { ACCESS_TYPES, ROLES, SYSTEM_ROLE } from './identity/records.ts';
 import type { Overrides } from './ingest/categories/judge.ts';
 import { parseOverrides } from './ingest/categories/overrides.ts';
 import { parseTime } from './ingest/formats/time.ts';
+import { parseZone } from './ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from './ingest/reader.ts';
 
 interface Setting<T> {
@@ -102,9 +103,9 @@ export const SETTINGS = {
   ),
   hostOfLogs: setting('--host <name>', 'host name for logs that do not name one', text),
   timezone: setting(
-    '--timezone <offset>',
-    'time zone of logs that do not name one, like +08:00',
-    offset,
+    '--timezone <zone>',
+    'time zone of logs that do not name one, like +08:00 or Europe/Berlin',
+    parseZone,
     '+00:00',
   ),
   categories: setting(

@@ -3,7 +3,6 @@ import { ByteReader, countLineEnds, endsLine, LINE_BYTES_MAX } from '../ingest/b
 import type { Judgement } from '../ingest/categories/judge.ts';
 import { nextPiece } from '../ingest/file.ts';
 import type { Parsed } from '../ingest/formats/format.ts';
-import { fixedZone } from '../ingest/formats/log-time.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import type { Line } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
@@ -19,7 +18,7 @@ export const explainCommand = command({
     const reader = createReader({
       format,
       host: hostOfLogs,
-      zone: fixedZone(timezone),
+      zone: timezone,
       overrides: categories,
     });
     const printer = json ? jsonPrinter(io) : textPrinter(io);

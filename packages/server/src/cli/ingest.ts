@@ -1,7 +1,6 @@
 import { stat } from 'node:fs/promises';
 import type { SettingName, Settings } from '../config.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
-import { fixedZone } from '../ingest/formats/log-time.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
@@ -56,7 +55,7 @@ export function logSource(
     ingest: {
       project,
       source: { name: source, format },
-      reader: { format, host: hostOfLogs, zone: fixedZone(timezone), overrides: categories },
+      reader: { format, host: hostOfLogs, zone: timezone, overrides: categories },
     },
     pipeline: new Pipeline(
       store,

@@ -5,7 +5,12 @@ export const INGEST_PARAMETERS = {
   source: { type: 'string', default: 'default', description: 'Name under which the log source is known' },
   format: { type: 'string', enum: [...FORMAT_NAMES], default: 'auto', description: 'Format of the lines' },
   host: { type: 'string', description: 'Host name for logs that do not name one' },
-  timezone: { type: 'string', default: '+00:00', description: 'Time zone of logs that do not name one' },
+  timezone: {
+    type: 'string',
+    default: '+00:00',
+    description:
+      'Time zone of logs that do not name one: an offset like +08:00, or an IANA name like Europe/Berlin',
+  },
   hosts: {
     type: 'string',
     enum: ['auto', 'registered'],

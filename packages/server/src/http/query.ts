@@ -3,6 +3,8 @@ import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
+import type { LocalZone } from '../ingest/formats/log-time.ts';
+import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
 import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 
@@ -53,7 +55,7 @@ export interface IngestQuery {
   source: string;
   format: FormatName;
   host: string | undefined;
-  offset_minutes: number;
+  zone: LocalZone;
   hosts: 'auto' | 'registered';
 }
 
@@ -69,9 +71,18 @@ export function parseIngestQuery(query: RawQuery): IngestQuery {
     source,
     format: parseOneOf(query, 'format', FORMAT_NAMES),
     host: single(query, 'host', 'WAF.1001'),
-    offset_minutes: parseTimezone(single(query, 'timezone', 'WAF.1001')) / 60_000,
+    zone: parseLogZone(single(query, 'timezone', 'WAF.1001') ?? '+00:00'),
     hosts: parseOneOf(query, 'hosts', ['auto', 'registered'] as const),
   };
+}
+
+/** A `+` that the client did not percent-encode arrives as a space. */
+function parseLogZone(text: string): LocalZone {
+  try {
+    return parseZone(text.replaceAll(' ', '+'));
+  } catch (error) {
+    throw new ApiError('WAF.1001', `timezone is '${excerpt(text)}', but ${(error as Error).message}`);
+  }
 }
 
 /** The first is the default. */

@@ -5,7 +5,7 @@ import { type Context, LOG_FORMATS, type LogFormat, type Parsed, type Reading } 
 import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
 import { asObject, parseJsonLine } from './formats/json-line.ts';
 import { LogClock } from './formats/log-clock.ts';
-import { fixedZone, type LocalZone } from './formats/log-time.ts';
+import { type ClockState, fixedZone, type LocalZone } from './formats/log-time.ts';
 import {
   addLine,
   closeBlock,
@@ -60,6 +60,7 @@ interface OpenBlock {
 interface State {
   transactions?: TransactionsState | null;
   open?: OpenBlock | null;
+  clock?: ClockState | null;
 }
 
 const DASH = 0x2d;
@@ -76,9 +77,13 @@ class Reader implements LineReader {
   readonly #transactions: Transactions;
   #open: OpenBlock | null;
 
-  constructor({ format, host, zone = fixedZone(0), overrides = new Map() }: ReaderOptions, state: State) {
+  constructor(
+    { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map() }: ReaderOptions,
+    state: State,
+  ) {
     const isWanted = ({ name }: { name: LogFormat }) => format === 'auto' || name === format;
     this.host = host;
+    const zone = zoneOfLogs.startLog?.(state.clock ?? null) ?? zoneOfLogs;
     this.#context = { zone, clock: new LogClock() };
     this.#textFormats = TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
@@ -112,8 +117,10 @@ class Reader implements LineReader {
 
   state(): string {
     const transactions = this.#transactions.state();
-    const state: State = { transactions, open: this.#open };
-    return transactions === null && this.#open === null ? '' : JSON.stringify(state);
+    const clock = this.#context.zone.state?.() ?? null;
+    const state: State = { transactions, open: this.#open, ...(clock === null ? {} : { clock }) };
+    const isEmpty = transactions === null && this.#open === null && clock === null;
+    return isEmpty ? '' : JSON.stringify(state);
   }
 
   #readText(line: string, now: number): Parsed[] {
