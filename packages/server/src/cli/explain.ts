@@ -12,11 +12,13 @@ import { visible } from './ingest-summary.ts';
 export const explainCommand = command({
   name: 'explain [file]',
   about: 'say what log lines (of a file, or standard input) count as, and why; nothing is stored',
-  settings: ['format', 'hostOfLogs', 'timezone', 'categories', 'json'],
+  settings: ['format', 'pattern', 'hostOfLogs', 'timezone', 'categories', 'json'],
   required: [],
-  async run({ format, hostOfLogs, timezone, categories, json }, [file = '-'], io) {
+  async run({ format, pattern, hostOfLogs, timezone, categories, json }, [file = '-'], io) {
     const reader = createReader({
       format,
+      pattern,
+      explain: true,
       host: hostOfLogs,
       zone: timezone,
       overrides: categories,
@@ -77,12 +79,19 @@ function textPrinter({ stdout }: Io): Printer {
         printLine(stdout, `  time  ${isoTime(time)}`);
         printLine(stdout, `  host  ${visible([host, hostId].filter(Boolean).join(', ') || 'not said')}`);
       }
+      const { fields = [] } = parsed;
+      const width = Math.max(...fields.map(([name]) => name.length));
+      for (const [name, value] of fields) printLine(stdout, `  ${name.padEnd(width)}  ${visible(value)}`);
+      if (parsed.hint !== undefined) printLine(stdout, `  ${visible(parsed.hint)}`);
+      if (parsed.kind === 'dropped') printLine(stdout, `  see   ${DROPS_PAGE}#${parsed.reason}`);
       for (const judgement of evidenceOf(parsed))
         printLine(stdout, `  rule  ${visible(sentence(judgement))}`);
     },
     end() {},
   };
 }
+
+const DROPS_PAGE = 'docs/log-formats.md';
 
 /** A time from a log can be one that no calendar has. */
 function isoTime(time: number): string {
@@ -116,8 +125,9 @@ function jsonPrinter({ stdout }: Io): Printer {
       const said =
         parsed.kind === 'record'
           ? { ...parsed.record, hostId: undefined, host_id: parsed.record.hostId, evidence }
-          : { dropped: parsed.reason, evidence };
-      stdout.write(`${separator}${harmless(JSON.stringify({ line, format: parsed.format, ...said }))}`);
+          : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}`, evidence };
+      const { format, hint, fields } = parsed;
+      stdout.write(`${separator}${harmless(JSON.stringify({ line, format, ...said, hint, fields }))}`);
       separator = ',\n';
     },
     end() {

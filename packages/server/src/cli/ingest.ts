@@ -15,6 +15,7 @@ export const SOURCE_SETTINGS = [
   'project',
   'source',
   'format',
+  'pattern',
   'hostOfLogs',
   'timezone',
   'hosts',
@@ -50,12 +51,13 @@ export function logSource(
   settings: Settings<(typeof SOURCE_SETTINGS)[number], 'project'>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, hostOfLogs, timezone, hosts, categories, retention, hostsMax } = settings;
+  const { project, source, format, pattern, hostOfLogs, timezone, hosts, categories, retention, hostsMax } =
+    settings;
   return {
     ingest: {
       project,
       source: { name: source, format },
-      reader: { format, host: hostOfLogs, zone: timezone, overrides: categories },
+      reader: { format, pattern, host: hostOfLogs, zone: timezone, overrides: categories },
     },
     pipeline: new Pipeline(
       store,

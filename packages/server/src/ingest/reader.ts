@@ -1,7 +1,14 @@
 /** Log lines in, records out. Each line is held against the formats by itself, because one stream may mix them. */
 import type { DropReason } from '../event.ts';
 import type { Overrides } from './categories/judge.ts';
-import { type Context, LOG_FORMATS, type LogFormat, type Parsed, type Reading } from './formats/format.ts';
+import {
+  type Context,
+  LOG_FORMATS,
+  type LogFormat,
+  type Parsed,
+  type Reading,
+  type TextFormat,
+} from './formats/format.ts';
 import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
 import { asObject, parseJsonLine } from './formats/json-line.ts';
 import { LogClock } from './formats/log-clock.ts';
@@ -13,6 +20,8 @@ import {
   openBlock,
   opensBlock,
 } from './formats/modsecurity-native.ts';
+import { nearestFormat } from './formats/nearest.ts';
+import type { Pattern } from './formats/pattern.ts';
 import { Transactions, type TransactionsState } from './formats/transactions.ts';
 
 export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
@@ -26,6 +35,10 @@ export interface ReaderOptions {
   /** For logs that do not name their zone. UTC by default. */
   zone?: LocalZone | undefined;
   overrides?: Overrides | undefined;
+  /** The format of access lines, as the configuration of the server has it: no other line is read. */
+  pattern?: Pattern | undefined;
+  /** Says more about each line than counting needs. */
+  explain?: boolean | undefined;
 }
 
 export interface LineReader {
@@ -74,20 +87,23 @@ class Reader implements LineReader {
   readonly #recognize: boolean;
   readonly #native: boolean;
   readonly #access: boolean;
+  readonly #explain: ((line: string, parsed: Parsed[]) => Parsed[]) | null;
   readonly #transactions: Transactions;
   #open: OpenBlock | null;
 
   constructor(
-    { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map() }: ReaderOptions,
+    { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
     state: State,
   ) {
-    const isWanted = ({ name }: { name: LogFormat }) => format === 'auto' || name === format;
+    const isWanted = ({ name }: { name: LogFormat }) =>
+      pattern === undefined && (format === 'auto' || name === format);
+    this.#explain = explain ? (line, parsed) => explained(line, parsed, format, pattern) : null;
     this.host = host;
     const zone = zoneOfLogs.startLog?.(state.clock ?? null) ?? zoneOfLogs;
     this.#context = { zone, clock: new LogClock() };
-    this.#textFormats = TEXT_FORMATS.filter(isWanted);
+    this.#textFormats = pattern ? [patternFormat(pattern)] : TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
-    this.#recognize = format === 'auto';
+    this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
     this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
@@ -102,7 +118,9 @@ class Reader implements LineReader {
       return [];
     }
     const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
-    return isJson && this.#jsonFormats.length > 0 ? this.#readJson(line, now) : this.#readText(line, now);
+    const asJson = isJson && this.#jsonFormats.length > 0;
+    const parsed = asJson ? this.#readJson(line, now) : this.#readText(line, now);
+    return this.#explain === null ? parsed : this.#explain(line, parsed);
   }
 
   flush(before = Number.POSITIVE_INFINITY): Parsed[] {
@@ -189,6 +207,27 @@ class Reader implements LineReader {
         return this.#transactions.hit(format, reading.hit, now);
     }
   }
+}
+
+function patternFormat({ parse }: Pattern): TextFormat {
+  return { name: 'access', about: 'access log with --pattern', recognizes: () => true, parse };
+}
+
+function explained(
+  line: string,
+  parsed: Parsed[],
+  format: FormatName,
+  pattern: Pattern | undefined,
+): Parsed[] {
+  if (pattern !== undefined) {
+    const { fields, mismatch } = pattern.explain(line);
+    return parsed.map((each) => ({ ...each, fields, hint: mismatch }));
+  }
+  return parsed.map((each) => {
+    const isUnknown = each.kind === 'dropped' && each.reason === 'unknown_format';
+    const nearest = isUnknown ? nearestFormat(line, format) : undefined;
+    return nearest === undefined ? each : { ...each, hint: `nearest: ${nearest}` };
+  });
 }
 
 function unknown(reason: DropReason): Parsed {

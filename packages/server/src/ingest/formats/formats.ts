@@ -11,9 +11,16 @@ import { lts } from './lts.ts';
 import { modsecurity2Json } from './modsecurity2-json.ts';
 import { modsecurity3Json } from './modsecurity3-json.ts';
 import { nginxError } from './nginx-error.ts';
+import { nginxProxyManager } from './nginx-proxy-manager.ts';
 
 /** Beside these there is the native audit log of ModSecurity, whose records are many lines. */
-export const TEXT_FORMATS: readonly TextFormat[] = [caddyText, nginxError, apacheError, access];
+export const TEXT_FORMATS: readonly TextFormat[] = [
+  caddyText,
+  nginxError,
+  apacheError,
+  nginxProxyManager,
+  access,
+];
 
 export const JSON_FORMATS: readonly JsonFormat[] = [
   modsecurity3Json,

@@ -87,7 +87,7 @@ export function parseAnyTime(value: unknown, zone: LocalZone): number | null {
 
 const TIME_LENGTH_MAX = 64;
 
-function monthNumber(name: string): number {
+export function monthNumber(name: string): number {
   return MONTHS.indexOf(name) + 1;
 }
 
