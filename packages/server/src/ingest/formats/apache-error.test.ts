@@ -20,6 +20,7 @@ test.each([
   ['[2026-07-01T08:00:00-0200] [security2:error] ', TIME],
   ['[2026-07-01 08:00:00.123456 -0200] [security2:error] ', TIME + 123],
   ['[2026-07-01T10:00:00Z] ', TIME],
+  ['[Wed Jul 01 12:00:00 2026] [error] [pid 16] apache2_util.c(275): ', TIME],
   // Without the brackets.
   ['2026-07-01 12:00:00.123456 [security2:error] [pid 16] ', TIME + 123],
   ['2026-07-01 12:00:00.123456 security2:error pid 16:tid 14 ', TIME + 123],

@@ -69,9 +69,9 @@ function parseErrorTime(text: string, zone: LocalZone): number | null {
 
 const UTC = fixedZone(0);
 
-/** What Apache writes before a message without brackets: level, module, process, thread, client. Never text of a client. */
+/** What Apache writes before a message without brackets: level, module, process, thread, source file, client. Never text of a client. */
 const PLAIN_FIELD =
-  /^(?:(?:[a-z0-9_]{1,32}:)?(?:emerg|alert|crit|error|warn|notice|info|debug|trace[1-8])|(?:pid|tid|client)|(?:pid |tid )?\d{1,20}(?::tid \d{1,20})?|[0-9a-fA-F.:]{3,45}|[-|])[:,]? /;
+  /^(?:(?:[a-z0-9_]{1,32}:)?(?:emerg|alert|crit|error|warn|notice|info|debug|trace[1-8])|(?:pid|tid|client)|(?:pid |tid )?\d{1,20}(?::tid \d{1,20})?|[0-9a-fA-F.:]{3,45}|[\w.-]{1,48}\(\d{1,6}\)|[-|])[:,]? /;
 const PLAIN_FIELD_LENGTH_MAX = 80;
 const FIELDS_MAX = 32;
 
