@@ -137,6 +137,10 @@ describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(`nginx (needs: ${
   test('every request is read with the format of its log', async () => {
     webServer = await startLoggingNginx(NGINX_FORMATS, HOSTS);
     await expectAllRead(webServer, NGINX_FORMATS);
+    const proxyManager = NGINX_FORMATS.findIndex((format) => format.includes('[Sent-to '));
+    const { stdout } = await sandbox.run(['explain', webServer.logs[proxyManager] ?? '', '--json']);
+    const formats: { format: string }[] = JSON.parse(stdout);
+    expect(new Set(formats.map(({ format }) => format))).toEqual(new Set(['nginx-proxy-manager']));
   });
 });
 

@@ -223,11 +223,11 @@ function explained(
     const { fields, mismatch } = pattern.explain(line);
     return parsed.map((each) => ({ ...each, fields, hint: mismatch }));
   }
-  return parsed.map((each) => {
-    const isUnknown = each.kind === 'dropped' && each.reason === 'unknown_format';
-    const nearest = isUnknown ? nearestFormat(line, format) : undefined;
-    return nearest === undefined ? each : { ...each, hint: `nearest: ${nearest}` };
-  });
+  const isUnknown = (each: Parsed) => each.kind === 'dropped' && each.reason === 'unknown_format';
+  // Once for the line: an array can hold thousands of records.
+  const nearest = parsed.some(isUnknown) ? nearestFormat(line, format) : undefined;
+  if (nearest === undefined) return parsed;
+  return parsed.map((each) => (isUnknown(each) ? { ...each, hint: `nearest: ${nearest}` } : each));
 }
 
 function unknown(reason: DropReason): Parsed {
