@@ -172,6 +172,16 @@ describe('lines by HTTP', () => {
     expect(await requests()).toBe(2);
   });
 
+  test('can be access lines of a pattern, in a time zone by its name', async () => {
+    const local = new Date(START + 7_201_000).toISOString().slice(0, 19).replace('T', ' ');
+    const pattern = encodeURIComponent('%{%F %T}t %v "%r"');
+    const body = `${local} shop.example.com "GET / HTTP/1.1"\nelse\n`;
+    const { json } = await push(body, `?timezone=Etc/GMT-2&pattern=${pattern}`);
+    expect(json).toMatchObject({ accepted: 1, dropped: { unknown_format: 1 } });
+    expect([...(await api.hostIds()).keys()]).toEqual(['shop.example.com']);
+    expect(await requests()).toBe(1);
+  });
+
   test('can be restricted to registered hosts', async () => {
     await sandbox.runJson('host', 'add', 'known.example.com', '--project', project.id);
     const body = ndjson([
@@ -186,6 +196,12 @@ describe('lines by HTTP', () => {
   test.each([
     ['?format=none', /^format is 'none', but must be one of auto, /],
     ['?timezone=8', /^timezone is '8'/],
+    [
+      '?timezone=Europe/Berlinn',
+      /^timezone is 'Europe\/Berlinn', but must be an offset like \+08:00.*or an IANA/,
+    ],
+    ['?pattern=%24host', /^pattern is '\$host', but must hold the time/],
+    ['?pattern=%25t&format=events', /^pattern is for access logs, but format is events/],
     ['?hosts=some', /^hosts is 'some', but must be one of auto, registered/],
     [`?source=${'x'.repeat(129)}`, /^source must have 1 to 128 characters/],
   ])('with %s are refused by the name of the parameter', async (query, message) => {

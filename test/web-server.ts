@@ -131,6 +131,68 @@ ${RULES}`,
   return start(APACHE.program, ['-f', join(folder, 'apache2.conf'), '-D', 'FOREGROUND'], folder, port);
 }
 
+/** A server that writes each request to several logs: `access-0.log` in the first of the formats, and so on. */
+export interface LoggingServer extends WebServer {
+  port: number;
+  logs: readonly string[];
+}
+
+/** What follows the name in `log_format`. Names that the server does not know are of the default server. */
+export async function startLoggingNginx(
+  formats: readonly string[],
+  hosts: readonly string[],
+): Promise<LoggingServer> {
+  const { folder, port } = await prepare();
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+  const server = (name: string, options = '') =>
+    `server { listen 127.0.0.1:${port}${options}; server_name ${name}; root ${folder}/www; location / { try_files $uri /index.html; } }`;
+  writeFileSync(
+    join(folder, 'nginx.conf'),
+    `daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log;
+events {}
+http {
+  ${formats.map((format, i) => `log_format f${i} ${format};\n  access_log ${folder}/access-${i}.log f${i};`).join('\n  ')}
+  ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
+  ${server('default.example.com', ' default_server')}
+  ${hosts.map((host) => server(host)).join('\n  ')}
+}
+`,
+  );
+  const started = await start(NGINX.program, ['-p', folder, '-c', join(folder, 'nginx.conf')], folder, port);
+  return { ...started, port, logs: formats.map((_, i) => join(folder, `access-${i}.log`)) };
+}
+
+/** The quoted string of `LogFormat`. */
+export async function startLoggingApache(
+  formats: readonly string[],
+  hosts: readonly string[],
+): Promise<LoggingServer> {
+  const { folder, port } = await prepare();
+  const modules = ['mpm_event', 'authz_core', 'dir'];
+  const host = (name: string) =>
+    `<VirtualHost 127.0.0.1:${port}>\nServerName ${name}\nDocumentRoot ${folder}/www\nFallbackResource /index.html\n</VirtualHost>`;
+  writeFileSync(
+    join(folder, 'apache2.conf'),
+    `ServerRoot ${folder}
+PidFile ${folder}/apache2.pid
+DefaultRuntimeDir ${folder}
+Listen 127.0.0.1:${port}
+ServerName localhost
+UseCanonicalName Off
+KeepAlive Off
+User www-data
+Group www-data
+${modules.map((name) => `LoadModule ${name}_module /usr/lib/apache2/modules/mod_${name}.so`).join('\n')}
+ErrorLog ${folder}/error.log
+${formats.map((format, i) => `LogFormat ${format} f${i}\nCustomLog ${folder}/access-${i}.log f${i}`).join('\n')}
+${['default.example.com', ...hosts].map(host).join('\n')}
+`,
+  );
+  const args = ['-f', join(folder, 'apache2.conf'), '-D', 'FOREGROUND'];
+  const started = await start(APACHE.program, args, folder, port);
+  return { ...started, port, logs: formats.map((_, i) => join(folder, `access-${i}.log`)) };
+}
+
 async function prepare(): Promise<{ folder: string; port: number }> {
   const folder = mkdtempSync(join(tmpdir(), 'wafstat-web-server-'));
   chmodSync(folder, 0o777);

@@ -4,7 +4,9 @@ import { isIP } from 'node:net';
 import { ACCESS_TYPES, ROLES, SYSTEM_ROLE } from './identity/records.ts';
 import type { Overrides } from './ingest/categories/judge.ts';
 import { parseOverrides } from './ingest/categories/overrides.ts';
+import { compilePattern, fitsPattern } from './ingest/formats/pattern.ts';
 import { parseTime } from './ingest/formats/time.ts';
+import { parseZone } from './ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from './ingest/reader.ts';
 
 interface Setting<T> {
@@ -100,11 +102,16 @@ export const SETTINGS = {
     oneOf(...FORMAT_NAMES),
     'auto',
   ),
+  pattern: setting(
+    '--pattern <log_format>',
+    "format of access lines as in the server's configuration (nginx log_format, Apache LogFormat), or nginx-proxy-manager",
+    compilePattern,
+  ),
   hostOfLogs: setting('--host <name>', 'host name for logs that do not name one', text),
   timezone: setting(
-    '--timezone <offset>',
-    'time zone of logs that do not name one, like +08:00',
-    offset,
+    '--timezone <zone>',
+    'time zone of logs that do not name one, like +08:00 or Europe/Berlin',
+    parseZone,
     '+00:00',
   ),
   categories: setting(
@@ -317,7 +324,10 @@ export function variableOf(name: SettingName): string {
 function conflicts(values: Record<string, unknown>): string[] {
   const { tlsCert, tlsKey, insecureHttp, listen, identityUrl, store, clickhouseUrl, clickhouseInsecureHttp } =
     values as Partial<Settings<SettingName>>;
+  const { pattern, format } = values as Partial<Settings<SettingName>>;
   const problems: string[] = [];
+  if (pattern !== undefined && !fitsPattern(format))
+    problems.push(`--pattern is for access logs, but --format is ${format}`);
   if (store === 'clickhouse' && clickhouseUrl === undefined)
     problems.push('--store clickhouse needs --clickhouse-url (or WAFSTAT_CLICKHOUSE_URL)');
   if (store === 'lmdb' && clickhouseUrl !== undefined)

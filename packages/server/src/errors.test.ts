@@ -13,6 +13,8 @@ test('docs/errors.md lists every code with its status, and no other', () => {
   expect(documented.sort()).toEqual(codes.sort());
 });
 
-test('docs/log-formats.md lists every drop reason', () => {
-  for (const reason of Object.keys(DROP_REASONS)) expect(page('log-formats.md')).toContain(`\`${reason}\``);
+test('docs/log-formats.md lists every drop reason, with an anchor that explain can name', () => {
+  for (const reason of Object.keys(DROP_REASONS)) {
+    expect(page('log-formats.md')).toContain(`| <a id="${reason}"></a>\`${reason}\` |`);
+  }
 });

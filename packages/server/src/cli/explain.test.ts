@@ -64,6 +64,7 @@ describe('explain', () => {
       '  time  2026-07-01T10:20:30.000Z',
       '  host  other.example.com',
       'line 5: not counted, unknown_format: the line is in no known format, or not in the one that was given (none)',
+      '  see   docs/log-formats.md#unknown_format',
       'at the end: attack custom (apache-error)',
       '  time  2026-07-01T02:20:30.000Z',
       '  host  h',
@@ -98,6 +99,77 @@ describe('explain', () => {
       { line: null, format: 'apache-error', attack: 'custom' },
     ]);
     expect(JSON.parse((await run(['explain', '--json'])).out)).toEqual([]);
+  });
+
+  test('says which format an unknown line is nearest to, and what it lacks', async () => {
+    const lines: [string, string][] = [
+      [
+        '192.0.2.7 - - [01/Jul/2026:10:20:30] "GET / HTTP/1.1" 200',
+        'access (no time in [dd/Mon/yyyy:HH:MM:SS +zone] form)',
+      ],
+      ['192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] GET / 200', 'access (no quoted request behind the time)'],
+      [
+        '192.0.2.7 - - [31/Feb/2026:10:20:30 +0000] "GET / HTTP/1.1" 200',
+        'access (no valid date or time of day in it)',
+      ],
+      ['2026/07/01 10:20:30 error 1#1: x', 'nginx-error (no level like [error] behind the time)'],
+      [
+        '[2026-07-01 10:20:30] hello ModSecurity: x',
+        'apache-error (no module and level like [security2:error])',
+      ],
+      ['{"time_iso8601": "2026-07-01T10:20:30Z"}', 'access-json (no request: '],
+      ['{"transaction": {}, "audit_data": {}}', 'modsecurity2-json (no transaction.time)'],
+    ];
+    for (const [line, nearest] of lines) {
+      const { out } = await run(['explain'], line);
+      expect(out).toContain(`  nearest: ${nearest}`);
+      expect(JSON.parse((await run(['explain', '--json'], line)).out)).toMatchObject([
+        {
+          dropped: 'unknown_format',
+          hint: expect.stringContaining(nearest),
+          see: 'docs/log-formats.md#unknown_format',
+        },
+      ]);
+    }
+    expect((await run(['explain'], 'nonsense')).out).not.toContain('nearest');
+    const given = await run(['explain', '--format', 'access'], '{"time": 1}');
+    expect(given.out).toContain('nearest: access (no ');
+  });
+
+  test('shows each variable of a pattern with its value', async () => {
+    const pattern = '$host [$time_local] "$request" $status';
+    const line = 'shop.example.com [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200';
+    const { out } = await run(['explain', '--pattern', pattern], `${line}\n${line.replace('200', 'x')}`);
+    expect(out.split('\n')).toEqual([
+      'line 1: request (access)',
+      '  time  2026-07-01T10:20:30.000Z',
+      '  host  shop.example.com',
+      '  $host        shop.example.com',
+      '  $time_local  01/Jul/2026:10:20:30 +0000',
+      '  $request     GET / HTTP/1.1',
+      '  $status      200',
+      'line 2: not counted, unknown_format: the line is in no known format, or not in the one that was given (none)',
+      '  $host        shop.example.com',
+      '  $time_local  01/Jul/2026:10:20:30 +0000',
+      '  $request     GET / HTTP/1.1',
+      '  expected $status (a number) up to the end of the line from character 64 on, found "x"',
+      '  see   docs/log-formats.md#unknown_format',
+      '',
+    ]);
+    const [said] = JSON.parse((await run(['explain', '--json', '--pattern', pattern], line)).out);
+    expect(said.fields).toContainEqual(['$status', '200']);
+  });
+
+  test('refuses a pattern without a time, and one beside another format', async () => {
+    const without = await run(['explain', '--pattern', '$host "$request"'], 'x');
+    expect(without).toMatchObject({
+      status: 2,
+      err: expect.stringContaining('must hold the time: $time_local'),
+    });
+    const other = await run(['explain', '--pattern', '%t', '--format', 'events'], 'x');
+    expect(other.err).toContain('--pattern is for access logs, but --format is events');
+    const zone = await run(['explain', '--timezone', 'Europe/Berlinn'], 'x');
+    expect(zone.err).toContain("--timezone is 'Europe/Berlinn', but must be an offset like +08:00");
   });
 
   test('shows why an audit record is no attack, and what an operator has chosen', async () => {

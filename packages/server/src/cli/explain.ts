@@ -3,7 +3,6 @@ import { ByteReader, countLineEnds, endsLine, LINE_BYTES_MAX } from '../ingest/b
 import type { Judgement } from '../ingest/categories/judge.ts';
 import { nextPiece } from '../ingest/file.ts';
 import type { LogRecord, Parsed } from '../ingest/formats/format.ts';
-import { fixedZone } from '../ingest/formats/log-time.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import type { Line } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
@@ -13,13 +12,15 @@ import { visible } from './ingest-summary.ts';
 export const explainCommand = command({
   name: 'explain [file]',
   about: 'say what log lines (of a file, or standard input) count as, and why; nothing is stored',
-  settings: ['format', 'hostOfLogs', 'timezone', 'categories', 'json'],
+  settings: ['format', 'pattern', 'hostOfLogs', 'timezone', 'categories', 'json'],
   required: [],
-  async run({ format, hostOfLogs, timezone, categories, json }, [file = '-'], io) {
+  async run({ format, pattern, hostOfLogs, timezone, categories, json }, [file = '-'], io) {
     const reader = createReader({
       format,
+      pattern,
+      explain: true,
       host: hostOfLogs,
-      zone: fixedZone(timezone),
+      zone: timezone,
       overrides: categories,
     });
     const printer = json ? jsonPrinter(io) : textPrinter(io);
@@ -78,6 +79,11 @@ function textPrinter({ stdout }: Io): Printer {
         printLine(stdout, `  time  ${isoTime(time)}`);
         printLine(stdout, `  host  ${visible([host, hostId].filter(Boolean).join(', ') || 'not said')}`);
       }
+      const { fields = [] } = parsed;
+      const width = Math.max(...fields.map(([name]) => name.length));
+      for (const [name, value] of fields) printLine(stdout, `  ${name.padEnd(width)}  ${visible(value)}`);
+      if (parsed.hint !== undefined) printLine(stdout, `  ${visible(parsed.hint)}`);
+      if (parsed.kind === 'dropped') printLine(stdout, `  see   ${DROPS_PAGE}#${parsed.reason}`);
       for (const judgement of evidenceOf(parsed))
         printLine(stdout, `  rule  ${visible(sentence(judgement))}`);
       if (parsed.kind !== 'record') return;
@@ -93,6 +99,8 @@ function textPrinter({ stdout }: Io): Printer {
     end() {},
   };
 }
+
+const DROPS_PAGE = 'docs/log-formats.md';
 
 /** A time from a log can be one that no calendar has. */
 function isoTime(time: number): string {
@@ -130,10 +138,13 @@ function jsonPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
       const evidence = evidenceOf(parsed);
-      const said = parsed.kind === 'record' ? recordFields(parsed.record) : { dropped: parsed.reason };
-      stdout.write(
-        `${separator}${harmless(JSON.stringify({ line, format: parsed.format, ...said, evidence }))}`,
-      );
+      const said =
+        parsed.kind === 'record'
+          ? recordFields(parsed.record)
+          : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}` };
+      const { format, hint, fields } = parsed;
+      const printed = { line, format, ...said, evidence, hint, fields };
+      stdout.write(`${separator}${harmless(JSON.stringify(printed))}`);
       separator = ',\n';
     },
     end() {

@@ -1,7 +1,6 @@
 import { stat } from 'node:fs/promises';
 import type { SettingName, Settings } from '../config.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
-import { fixedZone } from '../ingest/formats/log-time.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
@@ -16,6 +15,7 @@ export const SOURCE_SETTINGS = [
   'project',
   'source',
   'format',
+  'pattern',
   'hostOfLogs',
   'timezone',
   'hosts',
@@ -61,12 +61,13 @@ export function logSource(
   settings: Settings<(typeof SOURCE_SETTINGS)[number], 'project'>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, hostOfLogs, timezone, hosts, categories, retention, hostsMax } = settings;
+  const { project, source, format, pattern, hostOfLogs, timezone, hosts, categories, retention, hostsMax } =
+    settings;
   return {
     ingest: {
       project,
       source: { name: source, format },
-      reader: { format, host: hostOfLogs, zone: fixedZone(timezone), overrides: categories },
+      reader: { format, pattern, host: hostOfLogs, zone: timezone, overrides: categories },
     },
     pipeline: new Pipeline(
       store,

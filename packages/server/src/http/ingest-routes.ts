@@ -6,7 +6,6 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { LINE_BYTES_MAX, LineBlock, lineEnd, splitLines } from '../ingest/blocks.ts';
 import type { Overrides } from '../ingest/categories/judge.ts';
-import { fixedZone } from '../ingest/formats/log-time.ts';
 import type { Counted, Line, Pipeline } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
 import { Gate } from './gate.ts';
@@ -90,7 +89,7 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
       },
       async handler(request) {
         const { project_id: project } = request.params as { project_id: string };
-        const { source, format, host, offset_minutes, hosts } = parseIngestQuery(queryOf(request));
+        const { source, format, pattern, host, zone, hosts } = parseIngestQuery(queryOf(request));
         const id = idempotencyKey(request);
         const pipeline = pipelines[hosts];
         return counting.through(weightOf(request), async () => {
@@ -98,7 +97,7 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
           // From here to `told.set` nothing is awaited: two bodies of one source must not both be the first.
           const key = JSON.stringify([project, source]);
           const before = told.get(key) ?? '';
-          const reader = createReader({ format, host, zone: fixedZone(offset_minutes), overrides }, before);
+          const reader = createReader({ format, pattern, host, zone, overrides }, before);
           const read = pipeline.read(linesOf(body), reader, 'all');
           told.set(key, reader.state());
           const batch = { project, source: { name: source, format }, ...(id === undefined ? {} : { id }) };

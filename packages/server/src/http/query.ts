@@ -3,6 +3,9 @@ import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
+import type { LocalZone } from '../ingest/formats/log-time.ts';
+import { compilePattern, fitsPattern, type Pattern } from '../ingest/formats/pattern.ts';
+import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
 import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 
@@ -52,8 +55,9 @@ export function parseHostListQuery(query: RawQuery): HostListQuery {
 export interface IngestQuery {
   source: string;
   format: FormatName;
+  pattern: Pattern | undefined;
   host: string | undefined;
-  offset_minutes: number;
+  zone: LocalZone;
   hosts: 'auto' | 'registered';
 }
 
@@ -65,13 +69,35 @@ export function parseIngestQuery(query: RawQuery): IngestQuery {
   if (!SOURCE_NAME.test(source)) {
     throw new ApiError('WAF.1001', 'source must have 1 to 128 characters and no control characters');
   }
+  const format = parseOneOf(query, 'format', FORMAT_NAMES);
   return {
     source,
-    format: parseOneOf(query, 'format', FORMAT_NAMES),
+    format,
+    pattern: parseLogPattern(single(query, 'pattern', 'WAF.1001'), format),
     host: single(query, 'host', 'WAF.1001'),
-    offset_minutes: parseTimezone(single(query, 'timezone', 'WAF.1001')) / 60_000,
+    zone: parseLogZone(single(query, 'timezone', 'WAF.1001') ?? '+00:00'),
     hosts: parseOneOf(query, 'hosts', ['auto', 'registered'] as const),
   };
+}
+
+function parseLogPattern(text: string | undefined, format: FormatName): Pattern | undefined {
+  if (text === undefined) return undefined;
+  if (!fitsPattern(format))
+    throw new ApiError('WAF.1001', `pattern is for access logs, but format is ${format}`);
+  try {
+    return compilePattern(text);
+  } catch (error) {
+    throw new ApiError('WAF.1001', `pattern is '${excerpt(text)}', but ${(error as Error).message}`);
+  }
+}
+
+/** A `+` that the client did not percent-encode arrives as a space. */
+function parseLogZone(text: string): LocalZone {
+  try {
+    return parseZone(text.replaceAll(' ', '+'));
+  } catch (error) {
+    throw new ApiError('WAF.1001', `timezone is '${excerpt(text)}', but ${(error as Error).message}`);
+  }
 }
 
 /** The first is the default. */

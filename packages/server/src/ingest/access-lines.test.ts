@@ -153,7 +153,13 @@ const host = fc.oneof(
   ),
   fc.string({ unit: 'binary-ascii', minLength: 1, maxLength: 9 }),
 );
-const client = fc.constantFrom('192.0.2.7', '::1', '2001:db8::7', '-', '192.0.2.7, 192.0.2.8', '[::1]', '');
+const client = fc.oneof(
+  fc.constantFrom('192.0.2.7', '::1', '2001:db8::7', '-', '192.0.2.7, 192.0.2.8', '[::1]', ''),
+  // X-Forwarded-For, which the client begins as it likes.
+  fc
+    .array(fc.constantFrom('192.0.2.7', '::1', '-', '', ',', 'a b', '[::1]'), { minLength: 2, maxLength: 4 })
+    .map((addresses) => addresses.join(', ')),
+);
 const ident = fc.constantFrom('-', '- ', 'ann', '', '\t');
 const user = fc.constantFrom('-', 'ann', 'ann b c', '', '[15/Nov/2026:02:20:43 +0000]', '"', '\xe9\xff', '[');
 const rest = fc.constantFrom(
@@ -277,6 +283,10 @@ test.each([
   '_ 192.0.2.7 - - ',
   '*.example.com 192.0.2.7 - - ',
   'shop.example.com:443 [2001:db8::7] - - ',
+  'shop.example.com:443 192.0.2.7, 192.0.2.8 - - ',
+  'shop.example.com 192.0.2.7, 192.0.2.8, 192.0.2.9 - ann ',
+  '192.0.2.7, 192.0.2.8, 192.0.2.9 - - ',
+  'shop.example.com 192.0.2.7, - - ',
 ])('%j in front of the time counts the same', async (front) => {
   await expectTheSame(latin1(`${front}[15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6`));
 });
@@ -294,6 +304,12 @@ test.each(OTHER_FORMATS)('%j is not taken for an access line', async (line) => {
   expect(taken(latin1(line))).toBe(0);
   await expectTheSame(latin1(line));
   await expectTheSame(latin1(line), { ...GIVEN, reader: { format: 'access' } });
+});
+
+test('a virtual host before an X-Forwarded-For list is read from the bytes', () => {
+  const line =
+    'shop.example.com:443 192.0.2.7, 192.0.2.8 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200';
+  expect(taken(latin1(line))).toBe(1);
 });
 
 test('of hosts with the same hash each counts for itself', async () => {

@@ -8,6 +8,7 @@ import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
 import { LINE_BYTES_MAX } from './blocks.ts';
 import { type FileProgress, ingestFile } from './file.ts';
+import { ianaZone } from './formats/time-zone.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -263,3 +264,27 @@ test.each([true, false])(
     }
   },
 );
+
+test('a file that grows in the hour that the clock shows twice counts in the right hour, wherever it was cut', async () => {
+  const now = Date.UTC(2026, 9, 25, 12);
+  // Every ten minutes from 01:00 to 03:50, with the hour from 02:00 on twice.
+  const clock = ['01', '02', '02', '03'].flatMap((hour) =>
+    ['00', '10', '20', '30', '40', '50'].map((m) => `${hour}:${m}`),
+  );
+  const lines = clock.map(
+    (time) =>
+      `2026/10/25 ${time}:00 [error] 1#1: *1 limiting requests, excess: 1, client: ::1, host: "a.example"\n`,
+  );
+  const edges = [23, 24, 25, 26, 27].map((hour) => Date.UTC(2026, 9, 24, hour));
+  for (let cut = 0; cut <= lines.length; cut++) {
+    const store = memoryStore(() => now);
+    const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => now);
+    const reader = { format: 'auto' as const, zone: ianaZone('Europe/Berlin') };
+    const ingest = { project: 'p', source: { name: 's', format: 'auto' }, reader };
+    for (const part of [lines.slice(0, cut), lines]) {
+      for await (const _ of ingestFile(inPieces(Buffer.from(part.join('')), 1), ingest, store, pipeline));
+    }
+    const { attacks } = await store.series({ project: 'p', edges });
+    expect([...attacks]).toEqual([6, 6, 6, 6]);
+  }
+});

@@ -1,11 +1,18 @@
 /** Log lines in, records out. Each line is held against the formats by itself, because one stream may mix them. */
 import type { DropReason } from '../event.ts';
 import type { Overrides } from './categories/judge.ts';
-import { type Context, LOG_FORMATS, type LogFormat, type Parsed, type Reading } from './formats/format.ts';
+import {
+  type Context,
+  LOG_FORMATS,
+  type LogFormat,
+  type Parsed,
+  type Reading,
+  type TextFormat,
+} from './formats/format.ts';
 import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
 import { asObject, parseJsonLine } from './formats/json-line.ts';
 import { LogClock } from './formats/log-clock.ts';
-import { fixedZone, type LocalZone } from './formats/log-time.ts';
+import { type ClockState, fixedZone, type LocalZone } from './formats/log-time.ts';
 import {
   addLine,
   closeBlock,
@@ -13,6 +20,8 @@ import {
   openBlock,
   opensBlock,
 } from './formats/modsecurity-native.ts';
+import { nearestFormat } from './formats/nearest.ts';
+import type { Pattern } from './formats/pattern.ts';
 import { Transactions, type TransactionsState } from './formats/transactions.ts';
 
 export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
@@ -26,6 +35,10 @@ export interface ReaderOptions {
   /** For logs that do not name their zone. UTC by default. */
   zone?: LocalZone | undefined;
   overrides?: Overrides | undefined;
+  /** The format of access lines, as the configuration of the server has it: no other line is read. */
+  pattern?: Pattern | undefined;
+  /** Says more about each line than counting needs. */
+  explain?: boolean | undefined;
 }
 
 export interface LineReader {
@@ -61,6 +74,7 @@ interface State {
   transactions?: TransactionsState | null;
   open?: OpenBlock | null;
   columns?: readonly string[] | null;
+  clock?: ClockState | null;
 }
 
 const DASH = 0x2d;
@@ -74,16 +88,23 @@ class Reader implements LineReader {
   readonly #recognize: boolean;
   readonly #native: boolean;
   readonly #access: boolean;
+  readonly #explain: ((line: string, parsed: Parsed[]) => Parsed[]) | null;
   readonly #transactions: Transactions;
   #open: OpenBlock | null;
 
-  constructor({ format, host, zone = fixedZone(0), overrides = new Map() }: ReaderOptions, state: State) {
-    const isWanted = ({ name }: { name: LogFormat }) => format === 'auto' || name === format;
+  constructor(
+    { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
+    state: State,
+  ) {
+    const isWanted = ({ name }: { name: LogFormat }) =>
+      pattern === undefined && (format === 'auto' || name === format);
+    this.#explain = explain ? (line, parsed) => explained(line, parsed, format, pattern) : null;
     this.host = host;
+    const zone = zoneOfLogs.startLog?.(state.clock ?? null) ?? zoneOfLogs;
     this.#context = { zone, clock: new LogClock(), columns: state.columns ?? null };
-    this.#textFormats = TEXT_FORMATS.filter(isWanted);
+    this.#textFormats = pattern ? [patternFormat(pattern)] : TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
-    this.#recognize = format === 'auto';
+    this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
     this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
@@ -98,7 +119,9 @@ class Reader implements LineReader {
       return [];
     }
     const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
-    return isJson && this.#jsonFormats.length > 0 ? this.#readJson(line, now) : this.#readText(line, now);
+    const asJson = isJson && this.#jsonFormats.length > 0;
+    const parsed = asJson ? this.#readJson(line, now) : this.#readText(line, now);
+    return this.#explain === null ? parsed : this.#explain(line, parsed);
   }
 
   flush(before = Number.POSITIVE_INFINITY): Parsed[] {
@@ -113,9 +136,10 @@ class Reader implements LineReader {
 
   state(): string {
     const transactions = this.#transactions.state();
-    const { columns } = this.#context;
-    const state: State = { transactions, open: this.#open, columns };
-    const isEmpty = transactions === null && this.#open === null && columns === null;
+    const { columns, zone } = this.#context;
+    const clock = zone.state?.() ?? null;
+    const state: State = { transactions, open: this.#open, columns, ...(clock === null ? {} : { clock }) };
+    const isEmpty = transactions === null && this.#open === null && columns === null && clock === null;
     return isEmpty ? '' : JSON.stringify(state);
   }
 
@@ -187,6 +211,27 @@ class Reader implements LineReader {
         return this.#transactions.addMatch(format, reading.hit, now);
     }
   }
+}
+
+function patternFormat({ parse }: Pattern): TextFormat {
+  return { name: 'access', about: 'access log with --pattern', recognizes: () => true, parse };
+}
+
+function explained(
+  line: string,
+  parsed: Parsed[],
+  format: FormatName,
+  pattern: Pattern | undefined,
+): Parsed[] {
+  if (pattern !== undefined) {
+    const { fields, mismatch } = pattern.explain(line);
+    return parsed.map((each) => ({ ...each, fields, hint: mismatch }));
+  }
+  const isUnknown = (each: Parsed) => each.kind === 'dropped' && each.reason === 'unknown_format';
+  // Once for the line: an array can hold thousands of records.
+  const nearest = parsed.some(isUnknown) ? nearestFormat(line, format) : undefined;
+  if (nearest === undefined) return parsed;
+  return parsed.map((each) => (isUnknown(each) ? { ...each, hint: `nearest: ${nearest}` } : each));
 }
 
 function unknown(reason: DropReason): Parsed {

@@ -49,8 +49,14 @@ export class AccessBytes {
     const client = words.find(SPACE, start, end, OPENING) + 1;
     // By the date in the second place, load balancers of AWS.
     if (client === 0 || (bytes[client + 10] === LETTER_T && bytes[client + 4] === DASH)) return false;
-    const ident = words.find(SPACE, client, end, OPENING) + 1;
+    let ident = words.find(SPACE, client, end, OPENING) + 1;
     if (ident === 0) return false;
+    // Addresses out of X-Forwarded-For, in the place of the client.
+    const isList = bytes[client - 2] === COMMA;
+    while (!isList && bytes[ident - 2] === COMMA) {
+      ident = words.find(SPACE, ident, end, OPENING) + 1;
+      if (ident === 0) return false;
+    }
     const opening = words.find(OPENING, ident, end, OPENING);
     const closing = opening + 1 + STAMP_LENGTH;
     const isTime =
@@ -60,9 +66,9 @@ export class AccessBytes {
       bytes[closing + 1] === SPACE &&
       bytes[closing + 2] === QUOTE;
     if (!isTime || !this.#readTime(opening + 1)) return false;
-    // As in access.ts: when the dash is not in the second place but in the third, and there is a fourth.
-    const isHost = !isDash(bytes, client) && isDash(bytes, ident) && ident + 2 < opening;
-    this.hostEnd = isHost && bytes[client - 2] !== COMMA ? client - 1 : start;
+    // As in access.ts: the dash does not follow the first field but the client, and another field follows it.
+    const isHost = !isList && !isDash(bytes, client) && isDash(bytes, ident) && ident + 2 < opening;
+    this.hostEnd = isHost ? client - 1 : start;
     return true;
   }
 

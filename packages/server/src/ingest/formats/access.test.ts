@@ -23,6 +23,7 @@ describe('a request in an access log', () => {
     ['with identd and no user', `192.0.2.7 ann - ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['without a client', `- - - ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['with forwarded addresses', `192.0.2.7, 192.0.2.8 - - ${STAMP} "GET / HTTP/1.1" 200 6`],
+    ['with three forwarded addresses', `192.0.2.7, 192.0.2.8, ::1 - ann ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['that is none of HTTP', `192.0.2.7 - - ${STAMP} "\\x16\\x03\\x01" 400 150`],
     ['that timed out', `192.0.2.7 - - ${STAMP} "-" 408 -`],
     ['that was cut on its way', `192.0.2.7 - - ${STAMP} "GET /aaaaaaaaaaaaaaaa`],
@@ -36,6 +37,8 @@ describe('a request in an access log', () => {
     ['shop.example.com', `shop.example.com 192.0.2.7 - - ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['shop.example.com:443', `shop.example.com:443 192.0.2.7 - ann ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['[2001:db8::1]:443', `[2001:db8::1]:443 2001:db8::7 - - ${STAMP} "GET / HTTP/1.1" 200 6`],
+    ['www.example.com:443', `www.example.com:443 203.0.113.7, 10.0.0.1 - - ${STAMP} "GET / HTTP/1.1" 200 6`],
+    ['shop.example.com', `shop.example.com 203.0.113.7, ::1, 10.0.0.1 - ann ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['192.0.2.1:80', `192.0.2.1:80 192.0.2.7 - - ${STAMP} "GET / HTTP/1.1" 200 6`],
   ])('with the virtual host %s in front', (host, line) => {
     expect(read(line)).toEqual(record(host));

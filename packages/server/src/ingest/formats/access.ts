@@ -37,15 +37,18 @@ const COMMA = 0x2c;
 const UNKNOWN = dropped('unknown_format');
 
 /**
- * The second field is nearly always `-` (who still asks identd?). When instead the third is, and a fourth follows,
- * the line begins with the virtual host.
+ * The second field is nearly always `-` (who still asks identd?). When instead a `-` follows the second field, and
+ * another field follows it, the line begins with the virtual host. The client may be a list out of X-Forwarded-For:
+ * `a, b - - [` names no host, `host a, b - - [` does.
  */
 function hostOf(line: string, firstSpace: number, timeAt: number): string | undefined {
-  if (isDash(line, firstSpace + 1)) return undefined;
-  const secondSpace = line.indexOf(' ', firstSpace + 1);
-  if (!isDash(line, secondSpace + 1) || secondSpace + 3 >= timeAt) return undefined;
-  // `a, b - - [`: addresses out of X-Forwarded-For, in the place of the client.
-  return line.charCodeAt(firstSpace - 1) === COMMA ? undefined : line.slice(0, firstSpace);
+  if (line.charCodeAt(firstSpace - 1) === COMMA || isDash(line, firstSpace + 1)) return undefined;
+  let clientEnd = line.indexOf(' ', firstSpace + 1);
+  while (line.charCodeAt(clientEnd - 1) === COMMA && clientEnd < timeAt) {
+    clientEnd = line.indexOf(' ', clientEnd + 1);
+  }
+  const isHost = isDash(line, clientEnd + 1) && clientEnd + 3 < timeAt;
+  return isHost ? line.slice(0, firstSpace) : undefined;
 }
 
 function isDash(line: string, at: number): boolean {

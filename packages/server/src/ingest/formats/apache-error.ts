@@ -1,25 +1,29 @@
 /** The error log of Apache: lines of ModSecurity or Coraza about matched rules. */
 import { attackDetails } from '../attack-details.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
-import { parseAsctime } from './log-time.ts';
+import { fixedZone, type LocalZone, parseAsctime, parseLocalTime } from './log-time.ts';
 import { clientOf, isRuleMessage } from './nginx-error.ts';
 import { parseRuleText } from './rule-text.ts';
+import { parseTime } from './time.ts';
 
 export const apacheError: TextFormat = {
   name: 'apache-error',
   about: 'error log of Apache: rules of ModSecurity or Coraza',
-  recognizes: (line) => line.startsWith('[') && line.charCodeAt(4) === SPACE,
+  recognizes: (line) => (line.startsWith('[') && line.charCodeAt(4) === SPACE) || isIsoLayout(line),
   parse: parseApacheError,
 };
 
 const SPACE = 0x20;
 
-/** `[Sun Feb 21 22:27:04.221889 2021] [security2:error] [pid 16:tid 14] [client ..] [client ..] ModSecurity: ..` */
+/**
+ * `[Sun Feb 21 22:27:04.221889 2021] [security2:error] [pid 16:tid 14] [client ..] [client ..] ModSecurity: ..`, or
+ * another ErrorLogFormat that begins with the time: `[2021-02-21 22:27:04.221889] ..` for `%{cu}t`.
+ */
 function parseApacheError(line: string, { zone }: Context): Reading {
-  const timeEnd = line.slice(0, TIME_LENGTH_MAX).indexOf('] ');
-  const time = parseAsctime(line.slice(1, Math.max(timeEnd, 1)), zone);
+  const { time: text, end } = timeField(line);
+  const time = parseErrorTime(text, zone);
   if (time === null) return dropped('unknown_format');
-  const messageStart = messageAt(line, timeEnd + 2);
+  const messageStart = messageAt(line, end);
   const message = line.slice(messageStart);
   if (!isRuleMessage(message)) return dropped('other_log_line');
   const found = parseRuleText(message.slice(0, textEnd(message)));
@@ -28,7 +32,7 @@ function parseApacheError(line: string, { zone }: Context): Reading {
   // Apache cuts a line at 8,192 bytes, behind a long path. A short line without an id is half a line.
   if (uniqueId === '' && Buffer.byteLength(line) < CUT_BYTES_MIN) return dropped('bad_record');
   const host = hostname || undefined;
-  const process = line.slice(timeEnd + 2, messageStart);
+  const process = line.slice(end, messageStart);
   const source = clientOf(process.slice(Math.max(process.indexOf('[client '), 0)));
   const details = attackDetails({ blocked: rule.denied === true, source, url: uri });
   return {
@@ -40,18 +44,61 @@ function parseApacheError(line: string, { zone }: Context): Reading {
 /** Apache cuts at 8,192 bytes, syslog may do so at 1,024. */
 const CUT_BYTES_MIN = 1_000;
 
-/** `[Sun Feb 21 22:27:04.221889 2021] ` */
-const TIME_LENGTH_MAX = 40;
+const ISO_TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?(?= )/;
 
-/** Behind everything in brackets. */
+/** `[Sun Feb 21 22:27:04.221889 2021 +0100] ` */
+const TIME_LENGTH_MAX = 44;
+
+/**
+ * Other programs begin their lines with such a time too. So brackets must follow, as in the default format, or what
+ * follows must be a message about a rule.
+ */
+function isIsoLayout(line: string): boolean {
+  if (!/^\[?\d{4}-\d{2}-\d{2}[T ]/.test(line)) return false;
+  const { time, end } = timeField(line);
+  if (time === '') return false;
+  return (
+    (line.startsWith('[') && line.startsWith('[', end)) || isRuleMessage(line.slice(messageAt(line, end)))
+  );
+}
+
+function timeField(line: string): { time: string; end: number } {
+  if (!line.startsWith('[')) {
+    const time = ISO_TIME.exec(line.slice(0, TIME_LENGTH_MAX))?.[0] ?? '';
+    return { time, end: time.length + 1 };
+  }
+  const end = Math.max(line.slice(0, TIME_LENGTH_MAX).indexOf('] '), 1);
+  return { time: line.slice(1, end), end: end + 2 };
+}
+
+function parseErrorTime(text: string, zone: LocalZone): number | null {
+  const [, local = '', offset] = /^(.*?) ?(Z|[+-]\d{2}:?\d{2})?$/.exec(text) ?? [];
+  if (offset === undefined) return parseAsctime(local, zone) ?? parseLocalTime(local, zone);
+  const asctime = parseAsctime(local, UTC);
+  const east = parseTime(`1970-01-01T00:00${offset}`);
+  return asctime === null || east === null ? parseTime(`${local}${offset}`) : asctime + east;
+}
+
+const UTC = fixedZone(0);
+
+/** What Apache writes before a message without brackets: level, module, process, thread, source file, client. Never text of a client. */
+const PLAIN_FIELD =
+  /^(?:(?:[a-z0-9_]{1,32}:)?(?:emerg|alert|crit|error|warn|notice|info|debug|trace[1-8])|(?:pid|tid|client)|(?:pid |tid )?\d{1,20}(?::tid \d{1,20})?|[0-9a-fA-F.:]{3,45}|[\w.-]{1,48}\(\d{1,6}\)|[-|])[:,]? /;
+const PLAIN_FIELD_LENGTH_MAX = 80;
+const FIELDS_MAX = 32;
+
 function messageAt(line: string, from: number): number {
   let at = from;
-  while (line.startsWith('[', at)) {
-    const end = line.indexOf('] ', at);
-    if (end === -1) break;
-    at = end + 2;
+  for (let fields = 0; fields < FIELDS_MAX; fields++) {
+    const end = line.startsWith('[', at) ? line.indexOf('] ', at) + 2 : at + plainFieldLength(line, at);
+    if (end <= at) break;
+    at = end;
   }
   return at;
+}
+
+function plainFieldLength(line: string, at: number): number {
+  return PLAIN_FIELD.exec(line.slice(at, at + PLAIN_FIELD_LENGTH_MAX))?.[0].length ?? 0;
 }
 
 /** Apache adds where the client said it came from. A quote that the client sent has a backslash in front. */

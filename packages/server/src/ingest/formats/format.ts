@@ -4,11 +4,13 @@ import type { Decision, Judgement, Rule } from '../categories/judge.ts';
 import type { JsonObject } from './json-line.ts';
 import type { LogClock } from './log-clock.ts';
 import type { LocalZone } from './log-time.ts';
+import type { PatternFields } from './pattern.ts';
 
 /** As on the command line and in summaries. */
 export const LOG_FORMATS = [
   'access',
   'access-json',
+  'nginx-proxy-manager',
   'modsecurity3-json',
   'modsecurity2-json',
   'modsecurity-native',
@@ -49,7 +51,7 @@ export interface LogRecord {
 }
 
 /** What a line, or several that belong together, came out as. */
-export type Parsed =
+export type Parsed = (
   | { kind: 'record'; record: LogRecord; format: LogFormat | 'none' }
   | {
       kind: 'dropped';
@@ -57,7 +59,13 @@ export type Parsed =
       /** None: the line is in no known format. */
       format: LogFormat | 'none';
       evidence?: readonly Judgement[];
-    };
+    }
+) & {
+  /** For `explain`: the variables of a pattern with their values. */
+  fields?: PatternFields['fields'];
+  /** For `explain`: why the line did not match. */
+  hint?: string | undefined;
+};
 
 /** A request that a firewall wrote down, or a part of it. */
 export interface Transaction {

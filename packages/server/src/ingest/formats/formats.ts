@@ -19,6 +19,7 @@ import { modsecurity2Json } from './modsecurity2-json.ts';
 import { modsecurity3Json } from './modsecurity3-json.ts';
 import { naxsi } from './naxsi.ts';
 import { nginxError } from './nginx-error.ts';
+import { nginxProxyManager } from './nginx-proxy-manager.ts';
 import { traefik } from './traefik.ts';
 
 /** Beside these there is the native audit log of ModSecurity, whose records are many lines. */
@@ -27,6 +28,7 @@ export const TEXT_FORMATS: readonly TextFormat[] = [
   naxsi,
   nginxError,
   apacheError,
+  nginxProxyManager,
   awsAlb,
   cloudfrontText,
   haproxy,

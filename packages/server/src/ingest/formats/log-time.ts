@@ -5,6 +5,20 @@ import { milliseconds, parseTime, utcTime } from './time.ts';
 export interface LocalZone {
   /** Turns a local time, written as if it were UTC, into milliseconds since the epoch. */
   toUtc(localMs: number): number;
+  /** A zone whose clock is set back reads times in the order of the lines, so each log has its own copy. */
+  startLog?(state: ClockState | null): LocalZone;
+  /** Plain data, to go on in another process; null when the next time can be read without it. */
+  state?(): ClockState | null;
+}
+
+/** Where in an ambiguous hour a log is. */
+export interface ClockState {
+  /** When the clock was set back, in milliseconds since the epoch. */
+  changeAt: number;
+  /** The latest local time so far. */
+  latest: number;
+  /** Whether local time has jumped back. */
+  isSecond: boolean;
 }
 
 export function fixedZone(offsetMinutes: number): LocalZone {
@@ -73,7 +87,7 @@ export function parseAnyTime(value: unknown, zone: LocalZone): number | null {
 
 const TIME_LENGTH_MAX = 64;
 
-function monthNumber(name: string): number {
+export function monthNumber(name: string): number {
   return MONTHS.indexOf(name) + 1;
 }
 

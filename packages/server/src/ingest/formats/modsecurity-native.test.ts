@@ -33,6 +33,24 @@ test('a block is one attack, with what its parts say', () => {
   ]);
 });
 
+test.each([
+  ['Stopwatch: 1525154700123456 2632 (- - -)', 123],
+  ['Stopwatch2: 1525154699876543 2632; combined=1733, p1=659', -124],
+  ['Stopwatch: 1525154702000999 2632 (- - -)', 2_000],
+  // Beyond two seconds, not the start of this request, or not a time at all.
+  ['Stopwatch: 1525154702001000 2632 (- - -)', 0],
+  ['Stopwatch: 1525161900123456 2632 (- - -)', 0],
+  ['Stopwatch: 152515470 2632 (- - -)', 0],
+  ['Stopwatch: soon', 0],
+  ['Message: Stopwatch: 1525154700123456 2632', 0],
+])('%s moves the second of part A by %i ms', (line, shift) => {
+  const lines = block('622ca252', 'a').flatMap((each) => (each === RULE ? [RULE, line] : [each]));
+  const twice = [...lines.slice(0, -1), 'Stopwatch2: 1525154701999999 1; p1=1', ...lines.slice(-1)];
+  const want = [{ record: { time: Date.UTC(2018, 4, 1, 6, 5) + shift } }];
+  expect(readLines(lines)).toMatchObject(want);
+  if (shift !== 0) expect(readLines(twice)).toMatchObject(want);
+});
+
 test('a body may hold what it likes: only its own boundary ends a block', () => {
   const hostile = [...block('deadbeef', 'x'), '---deadbeef---Z--', '{"time":1}', RULE];
   expect(outcomes(readLines([...block('622ca252', 'a', ...hostile), ...block('622ca252', 'b')]))).toEqual([

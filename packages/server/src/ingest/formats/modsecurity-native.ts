@@ -13,6 +13,8 @@ export interface NativeBlock {
   part: string;
   id: string;
   time: number | null;
+  /** Set once the Stopwatch has given the milliseconds. */
+  timed?: boolean;
   host: string | null;
   rules: Rule[];
   /** Missing in states that older versions wrote, like the next ones. */
@@ -92,6 +94,7 @@ function readHeader(block: NativeBlock, line: string): void {
 /** Version 2 says `Message: ..` (and repeats it as `Apache-Error: ..`), version 3 `ModSecurity: ..`. */
 function readTrailer(block: NativeBlock, line: string): void {
   if (line.startsWith('Action: Intercepted')) block.blocked = true;
+  if (line.startsWith('Stopwatch')) readStopwatch(block, line);
   if (!line.startsWith('Message: ') && !line.startsWith('ModSecurity: ')) return;
   const found = parseRuleText(line);
   if (found === null) return;
@@ -101,4 +104,19 @@ function readTrailer(block: NativeBlock, line: string): void {
     ({ id, denied, file }) => id === rule.id && denied === rule.denied && (id !== '' || file === rule.file),
   );
   if (isNew && block.rules.length < RULES_MAX) block.rules.push(rule);
+}
+
+/** Part A has whole seconds, of when the record was written; a difference beyond this is another clock. */
+const STOPWATCH_MS_MAX = 2_000;
+
+/** `Stopwatch: 1794709245730812 2632 (- - -)`, also `Stopwatch2:`, begins with the start of the request in microseconds. */
+function readStopwatch(block: NativeBlock, line: string): void {
+  const micros = /^Stopwatch2?: (\d{16}) /.exec(line)?.[1];
+  if (micros === undefined || block.time === null) return;
+  const time = Math.floor(Number(micros) / 1_000);
+  // Read once: the second line repeats the first, and must not move the time further from part A.
+  if (!block.timed && Math.abs(time - block.time) <= STOPWATCH_MS_MAX) {
+    block.time = time;
+    block.timed = true;
+  }
 }

@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest';
+import { outcomes, readLines } from './fixtures/read-fixture.ts';
+import { fixedZone } from './log-time.ts';
+
+const TIME = Date.UTC(2026, 6, 1, 10, 0, 0);
+const RULE =
+  'ModSecurity: Warning. Matched. [file "/crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf"] [id "942100"] ' +
+  '[severity "CRITICAL"] [ver "OWASP_CRS/3.3.4"] [hostname "shop.example.com"] [uri "/"] [unique_id "b"]';
+const CLIENT = '[client 192.0.2.7:4711] [client 192.0.2.7] ';
+const BERLIN = fixedZone(120);
+
+test.each([
+  ['[Wed Jul 01 12:00:00.123456 2026] [security2:error] [pid 16:tid 14] ', TIME + 123],
+  ['[Wed Jul 01 10:00:00.123456 2026 +0000] [security2:error] [pid 16:tid 14] ', TIME + 123],
+  // `%{cu}t` and `%{c}t`.
+  ['[2026-07-01 12:00:00.123456] [security2:error] [pid 16:tid 14] ', TIME + 123],
+  ['[2026-07-01 12:00:00] [security2:error] [pid 16:tid 14] ', TIME],
+  ['[2026-07-01T12:00:00.123456] [security2:error] ', TIME + 123],
+  ['[2026-07-01T12:00:00.123456+02:00] [security2:error] ', TIME + 123],
+  ['[2026-07-01T08:00:00-0200] [security2:error] ', TIME],
+  ['[2026-07-01 08:00:00.123456 -0200] [security2:error] ', TIME + 123],
+  ['[2026-07-01T10:00:00Z] ', TIME],
+  ['[Wed Jul 01 12:00:00 2026] [error] [pid 16] apache2_util.c(275): ', TIME],
+  // Without the brackets.
+  ['2026-07-01 12:00:00.123456 [security2:error] [pid 16] ', TIME + 123],
+  ['2026-07-01 12:00:00.123456 security2:error pid 16:tid 14 ', TIME + 123],
+  ['2026-07-01T12:00:00 error: ', TIME],
+  ['2026-07-01T10:00:00Z | error | 192.0.2.7:4711 ', TIME],
+  ['[2026-07-01 12:00:00.123456] error 16 client 2001:db8::7 ', TIME + 123],
+])('%s', (front, time) => {
+  for (const format of ['auto', 'apache-error'] as const) {
+    for (const line of [`${front}${CLIENT}${RULE}`, `${front}${RULE}`]) {
+      expect(readLines([line], { format, zone: BERLIN })).toMatchObject([
+        {
+          kind: 'record',
+          format: 'apache-error',
+          record: { time, attack: 'sqli', host: 'shop.example.com' },
+        },
+      ]);
+    }
+  }
+});
+
+test.each([
+  // The client chooses the path.
+  [
+    `[2026-07-01 12:00:00.1] [core:error] [pid 1] ${CLIENT}AH00128: File does not exist: /${RULE}`,
+    'other_log_line',
+  ],
+  [
+    `[2026-07-01 12:00:00.1] [core:error] ${CLIENT}AH00128: File does not exist: /a ${RULE}`,
+    'other_log_line',
+  ],
+  [`2026-07-01 12:00:00.1 error AH00128: File does not exist: /a ${RULE}`, 'unknown_format'],
+  // Other programs begin their lines alike.
+  ['2026-07-01 12:00:00 something happened', 'unknown_format'],
+  ['[2026-07-01 12:00:00] something happened', 'unknown_format'],
+  ['[2026-07-01] [error] x', 'apache-error'],
+  [
+    `2026-07-01T12:00:00Z web nginx: 192.0.2.7 - - [01/Jul/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 6`,
+    'request',
+  ],
+  [`[2026-02-31 12:00:00] [error] ${RULE}`, 'unknown_format'],
+  [`[2026-07-01 12:00:00+9999] [error] ${RULE}`, 'unknown_format'],
+])('%s is %s', (line, want) => {
+  if (want === 'apache-error')
+    expect(outcomes(readLines([line], { format: want }))).toEqual(['unknown_format']);
+  else expect(outcomes(readLines([line]))).toEqual([want]);
+});
+
+test('a line of any length takes linear time', () => {
+  for (const front of ['[2026-07-01 12:00:00] ', '2026-07-01 12:00:00 ']) {
+    for (const part of ['[', '[] ', 'error ', '1 ', '1:', 'a:']) {
+      expect(readLines([front + part.repeat(1_000_000 / part.length)])).toHaveLength(1);
+    }
+  }
+});

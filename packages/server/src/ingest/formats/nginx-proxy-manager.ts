@@ -1,0 +1,14 @@
+/** The access log of Nginx Proxy Manager, whose format is its own. */
+import type { TextFormat } from './format.ts';
+import { compilePattern } from './pattern.ts';
+
+/** `[10/Dec/2025:09:25:32 +0000] - 200 200 - GET https shop.example.com "/" [Client 192.0.2.7] [Length 6] ..` */
+export const nginxProxyManager: TextFormat = {
+  name: 'nginx-proxy-manager',
+  about: 'access log of Nginx Proxy Manager',
+  recognizes: (line) => line.startsWith('] ', STAMP_LENGTH) && line.includes(' [Client '),
+  parse: compilePattern('nginx-proxy-manager').parse,
+};
+
+/** `[10/Dec/2025:09:25:32 +0000` */
+const STAMP_LENGTH = 27;

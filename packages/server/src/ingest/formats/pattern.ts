@@ -1,0 +1,401 @@
+/** Access lines in the log format that the server's configuration has (`--pattern`). */
+import { request } from './access.ts';
+import { type Context, dropped, type Reading } from './format.ts';
+import { type PatternSyntax, type PatternVariable, parsePattern } from './pattern-syntax.ts';
+import { apacheTime, completeTime, nginxTime, readTime, type TimeVariable } from './pattern-time.ts';
+
+export interface Pattern {
+  parse(line: string, context: Context): Reading;
+  /** What `explain` shows: each variable with its value, or where the line stops matching. */
+  explain(line: string): PatternFields;
+}
+
+export interface PatternFields {
+  fields: readonly (readonly [name: string, value: string])[];
+  /** Absent when the line matches. */
+  mismatch?: string;
+}
+
+/** Patterns that have a name. Nginx Proxy Manager has two: for proxied hosts, and for all others. */
+const NAMED_PATTERNS: Readonly<Record<string, readonly string[]>> = {
+  'nginx-proxy-manager': [
+    '[$time_local] $upstream_cache_status $upstream_status $status - $request_method $scheme $host "$request_uri" [Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] [Sent-to $server] "$http_user_agent" "$http_referer"',
+    '[$time_local] $status - $request_method $scheme $host "$request_uri" [Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] "$http_user_agent" "$http_referer"',
+  ],
+};
+
+/** Throws an Error whose message says what is wrong with the pattern. */
+export function compilePattern(text: string): Pattern {
+  const named = Object.hasOwn(NAMED_PATTERNS, text) ? NAMED_PATTERNS[text] : undefined;
+  const matchers = (named ?? [text]).map((each) => new Matcher(parsePattern(each)));
+  return {
+    parse(line, context) {
+      for (const matcher of matchers) {
+        const { ends, isWhole } = matcher.match(line);
+        if (isWhole) return matcher.reading(line, ends, context);
+      }
+      return UNKNOWN;
+    },
+    explain(line) {
+      const all = matchers.map((matcher) => matcher.explain(line));
+      const found = all.find(({ mismatch }) => mismatch === undefined);
+      return found ?? all.reduce((best, each) => (each.fields.length > best.fields.length ? each : best));
+    },
+  };
+}
+
+/** A pattern is of an access log, so no other format can be meant beside it. */
+export function fitsPattern(format: string | undefined): boolean {
+  return format === undefined || format === 'auto' || format === 'access';
+}
+
+const UNKNOWN = dropped('unknown_format');
+
+/** More than any configuration has; bounds the depth of a match. */
+const VARIABLES_MAX = 64;
+
+/** What a value can be, and the text that follows it. */
+interface Field {
+  name: string;
+  kind: 'time' | 'number' | 'word' | 'text';
+  time: TimeVariable | null;
+  /** The lower, the better it names the host; null when it does not. */
+  hostRank: number | null;
+  /** A character that ends the value and belongs to the next one. */
+  until: string | null;
+  literal: string;
+}
+
+/** Where each value ends: of all fields, or of those before the first that does not match. */
+interface Match {
+  ends: Int32Array;
+  isWhole: boolean;
+}
+
+/**
+ * Values are tried from the shortest up. Where a value ended once, it is not tried to end again, wherever it began:
+ * what follows has failed there. So the time is linear in the line for each variable, whatever a client sends.
+ */
+class Matcher {
+  readonly #head: string;
+  readonly #fields: readonly Field[];
+  /** Used again for each line: to make one takes longer than most matches. */
+  readonly #attempt: Attempt;
+  /** Fields that the record is made of. */
+  readonly #times: readonly number[];
+  readonly #hosts: readonly number[];
+  /** Behind this field, a line may be cut. */
+  readonly #needed: number;
+
+  constructor({ server, escaping, parts }: PatternSyntax) {
+    const { head, fields } = fieldsOf(server, parts);
+    this.#head = head;
+    this.#fields = fields;
+    const moment = completeTime(fields.flatMap(({ time }) => time ?? []));
+    if (moment === null) {
+      throw new Error(
+        'must hold the time: $time_local, $time_iso8601 or $msec for nginx, %t or %{...}t with date and time for Apache',
+      );
+    }
+    const indexes = fields.map((_, i) => i);
+    const rank = (i: number) => fields[i]?.hostRank ?? Number.POSITIVE_INFINITY;
+    this.#times = indexes.filter((i) => fields[i]?.time?.moment === moment);
+    this.#hosts = indexes.filter((i) => rank(i) < Number.POSITIVE_INFINITY).sort((a, b) => rank(a) - rank(b));
+    this.#needed = Math.max(...this.#times, this.#hosts[0] ?? 0);
+    this.#attempt = new Attempt(fields, escaping);
+  }
+
+  match(line: string): Match {
+    if (!line.startsWith(this.#head)) return { ends: NOTHING, isWhole: false };
+    const attempt = this.#attempt;
+    attempt.begin(line, Number.POSITIVE_INFINITY);
+    if (attempt.from(0, this.#head.length)) return { ends: attempt.ends, isWhole: true };
+    const { furthest } = attempt;
+    // A line that was cut on its way is a request all the same, when it names time and host.
+    attempt.begin(line, this.#needed);
+    if (attempt.from(0, this.#head.length)) return { ends: attempt.ends, isWhole: true };
+    return { ends: furthest, isWhole: false };
+  }
+
+  reading(line: string, ends: Int32Array, context: Context): Reading {
+    const times = this.#times.flatMap((i) => {
+      const variable = this.#fields[i]?.time ?? null;
+      return variable === null ? [] : [{ variable, start: this.#start(i, ends), end: ends[i] ?? 0 }];
+    });
+    const time = readTime(line, times, context);
+    if (time === null) return dropped('bad_time');
+    for (const i of this.#hosts) {
+      const host = (ends[i] ?? -1) < 0 ? '' : this.#value(line, i, ends);
+      if (host !== '' && host !== '-') return { kind: 'record', record: request(time, host) };
+    }
+    return { kind: 'record', record: request(time, undefined) };
+  }
+
+  explain(line: string): PatternFields {
+    const { ends, isWhole } = this.match(line);
+    const read = this.#fields.slice(0, ends.length).filter((_, i) => (ends[i] ?? -1) >= 0);
+    const fields = read.map(({ name }, i) => [name, this.#value(line, i, ends)] as const);
+    if (isWhole) return { fields };
+    const isHead = line.startsWith(this.#head);
+    const at = isHead ? this.#start(ends.length, ends) : 0;
+    const field = this.#fields[ends.length];
+    const wanted = isHead && field !== undefined ? expected(field) : JSON.stringify(this.#head);
+    const found = at < line.length ? JSON.stringify(line.slice(at, at + 40)) : 'the end of the line';
+    return { fields, mismatch: `expected ${wanted} from character ${at + 1} on, found ${found}` };
+  }
+
+  #value(line: string, i: number, ends: Int32Array): string {
+    return line.slice(this.#start(i, ends), ends[i]);
+  }
+
+  /** A value begins where the text behind the one before it ends. */
+  #start(i: number, ends: Int32Array): number {
+    return i === 0 ? this.#head.length : (ends[i - 1] ?? 0) + (this.#fields[i - 1]?.literal.length ?? 0);
+  }
+}
+
+function expected({ name, literal, kind }: Field): string {
+  const value = kind === 'text' ? name : `${name} (a ${kind})`;
+  return literal === ''
+    ? `${value} up to the end of the line`
+    : `${value} followed by ${JSON.stringify(literal)}`;
+}
+
+const NOTHING = new Int32Array(0);
+
+/** One line against one pattern. */
+class Attempt {
+  readonly #fields: readonly Field[];
+  readonly #escaping: PatternSyntax['escaping'];
+  /** For each field: the first place that its end has not been tried at. */
+  readonly #untried: Int32Array;
+  /** For each field, found once and kept while values begin before it: the text that follows, a quote, another character. */
+  readonly #literals: Int32Array;
+  readonly #quotes: Int32Array;
+  readonly #runs: Int32Array;
+  readonly ends: Int32Array;
+  /** The ends, up to the last field that was tried. */
+  furthest = NOTHING;
+  #line = '';
+  #needed = 0;
+
+  constructor(fields: readonly Field[], escaping: PatternSyntax['escaping']) {
+    const { length } = fields;
+    this.#fields = fields;
+    this.#escaping = escaping;
+    this.#untried = new Int32Array(length);
+    this.#literals = new Int32Array(length);
+    this.#quotes = new Int32Array(length);
+    this.#runs = new Int32Array(length);
+    this.ends = new Int32Array(length);
+  }
+
+  /** Behind the field `needed`, the end of the line ends any match. */
+  begin(line: string, needed: number): void {
+    this.#line = line;
+    this.#needed = needed;
+    this.#untried.fill(0);
+    this.#literals.fill(-1);
+    this.#quotes.fill(-1);
+    this.#runs.fill(-1);
+    this.ends.fill(-1);
+    this.furthest = NOTHING;
+  }
+
+  /** Whether the fields from this one on match from this place on. */
+  from(index: number, start: number): boolean {
+    const field = this.#fields[index];
+    if (field === undefined) return start === this.#line.length;
+    if (field.kind === 'time') return this.#time(field, field.time, index, start);
+    const stop = this.#stopOf(field, index, start);
+    const { literal } = field;
+    if (literal === '') return start >= (this.#untried[index] ?? 0) && this.#endsAt(field, index, stop);
+    for (;;) {
+      const end = this.#nextLiteral(literal, index, Math.max(start, this.#untried[index] ?? 0));
+      if (end > stop || end === this.#line.length) break;
+      if (this.#endsAt(field, index, end)) return true;
+    }
+    // The line ends in the value, or in the text that follows it.
+    const isCut = index > this.#needed && literal.startsWith(this.#line.slice(stop));
+    if (isCut) this.ends[index] = stop;
+    return isCut;
+  }
+
+  #time(field: Field, time: TimeVariable | null, index: number, start: number): boolean {
+    if (time === null || start < (this.#untried[index] ?? 0)) return false;
+    this.#untried[index] = start + 1;
+    time.regex.lastIndex = start;
+    if (!time.regex.test(this.#line)) return false;
+    const end = time.regex.lastIndex;
+    return this.#line.startsWith(field.literal, end) && this.#endsAt(field, index, end);
+  }
+
+  #endsAt({ literal }: Field, index: number, end: number): boolean {
+    this.#untried[index] = Math.max(end + 1, this.#untried[index] ?? 0);
+    this.ends[index] = end;
+    if (this.from(index + 1, end + literal.length)) return true;
+    const isFurther = index >= this.furthest.length && index + 1 < this.#fields.length;
+    if (isFurther) this.furthest = this.ends.slice(0, index + 1);
+    this.ends[index] = -1;
+    return false;
+  }
+
+  /** The first character from `start` on that the value cannot hold. */
+  #stopOf({ kind, until }: Field, index: number, start: number): number {
+    let stop = this.#line.length;
+    if (this.#escaping === 'quotes') {
+      if (start > (this.#quotes[index] ?? -1)) this.#quotes[index] = unescapedQuote(this.#line, start);
+      stop = this.#quotes[index] ?? stop;
+    }
+    if (kind === 'text' && until === null) return stop;
+    if (start > (this.#runs[index] ?? -1)) this.#runs[index] = endOfRun(this.#line, start, kind, until);
+    return Math.min(stop, this.#runs[index] ?? stop);
+  }
+
+  /** The length of the line when there is none. */
+  #nextLiteral(literal: string, index: number, start: number): number {
+    if (start > (this.#literals[index] ?? -1)) {
+      const at = this.#line.indexOf(literal, start);
+      this.#literals[index] = at === -1 ? this.#line.length : at;
+    }
+    return this.#literals[index] ?? this.#line.length;
+  }
+}
+
+/** Servers write a quote in a value as `\"` or `\x22`, so a plain one is never part of it. */
+function unescapedQuote(line: string, start: number): number {
+  for (let at = line.indexOf('"', start); at !== -1; at = line.indexOf('"', at + 1)) {
+    let backslashes = 0;
+    while (at - 1 - backslashes >= start && line.charCodeAt(at - 1 - backslashes) === BACKSLASH)
+      backslashes++;
+    if (backslashes % 2 === 0) return at;
+  }
+  return line.length;
+}
+
+const BACKSLASH = 0x5c;
+
+function endOfRun(line: string, start: number, kind: Field['kind'], until: string | null): number {
+  for (let at = start; at < line.length; at++) {
+    const code = line.charCodeAt(at);
+    const belongs = kind === 'number' ? isOfNumber(code) : kind === 'text' || code > SPACE;
+    if (!belongs || line[at] === until) return at;
+  }
+  return line.length;
+}
+
+const SPACE = 0x20;
+
+/** Digits, `.` and `-`. */
+function isOfNumber(code: number): boolean {
+  return (code >= 0x30 && code <= 0x39) || code === 0x2e || code === 0x2d;
+}
+
+function fieldsOf(
+  server: PatternSyntax['server'],
+  parts: PatternSyntax['parts'],
+): { head: string; fields: Field[] } {
+  let head = '';
+  const fields: Field[] = [];
+  for (const part of parts) {
+    const last = fields.at(-1);
+    if ('literal' in part) {
+      if (last === undefined) head = part.literal;
+      else last.literal = part.literal;
+      continue;
+    }
+    const field = fieldOf(server, part);
+    if (last === undefined || last.literal !== '' || last.kind === 'time') fields.push(field);
+    else join(last, field, fields);
+  }
+  if (fields.length > VARIABLES_MAX) throw new Error(`must have at most ${VARIABLES_MAX} variables`);
+  // Lines are read without the space around them.
+  const last = fields.at(-1);
+  if (last !== undefined) last.literal = last.literal.trimEnd();
+  return { head: head.trimStart(), fields };
+}
+
+/** Nothing stands between two values: they are one, unless one of them is what the line is read for. */
+function join(last: Field, next: Field, fields: Field[]): void {
+  // `$host$request_uri`: the host ends where the path begins.
+  const isAddress = last.hostRank !== null && /request_uri|uri$|%U/.test(next.name);
+  if (isAddress) {
+    last.until = '/';
+    fields.push(next);
+    return;
+  }
+  if (last.hostRank !== null || next.hostRank !== null || next.kind === 'time') {
+    throw new Error(`has nothing between ${last.name} and ${next.name}: where one ends cannot be told`);
+  }
+  last.name += next.name;
+  last.kind = 'text';
+}
+
+function fieldOf(server: PatternSyntax['server'], variable: PatternVariable): Field {
+  const time = server === 'nginx' ? nginxTime(variable) : apacheTime(variable);
+  const key = server === 'nginx' ? variable.name : apacheKey(variable);
+  const { hosts, numbers, words } = KINDS[server];
+  const rank = hosts.indexOf(key);
+  const kind = numbers.includes(key) ? 'number' : words.includes(key) ? 'word' : 'text';
+  return {
+    name: variable.spelled,
+    kind: time === null ? kind : 'time',
+    time,
+    hostRank: rank === -1 ? null : rank,
+    until: null,
+    literal: '',
+  };
+}
+
+function apacheKey({ name, argument }: PatternVariable): string {
+  if (name === 'i') return `i ${argument.toLowerCase()}`;
+  return name === 'P' && argument === 'hextid' ? '' : name;
+}
+
+interface Kinds {
+  hosts: readonly string[];
+  numbers: readonly string[];
+  words: readonly string[];
+}
+
+/**
+ * Hosts from the best: what the server made of the request, what the client sent, what the configuration says.
+ * Numbers and words are what the server makes itself: no client can put a space into them.
+ */
+const KINDS: Readonly<Record<PatternSyntax['server'], Kinds>> = {
+  nginx: {
+    hosts: ['host', 'http_host', 'ssl_server_name', 'server_name'],
+    numbers: [
+      'status',
+      'body_bytes_sent',
+      'bytes_sent',
+      'request_length',
+      'request_time',
+      'server_port',
+      'remote_port',
+      'connection',
+      'connection_requests',
+      'gzip_ratio',
+      'pid',
+    ],
+    words: [
+      'host',
+      'server_name',
+      'remote_addr',
+      'realip_remote_addr',
+      'proxy_protocol_addr',
+      'server_addr',
+      'scheme',
+      'request_method',
+      'request_id',
+      'ssl_protocol',
+      'ssl_cipher',
+      'upstream_cache_status',
+    ],
+  },
+  Apache: {
+    hosts: ['i host', 'V', 'v'],
+    numbers: ['s', 'b', 'B', 'D', 'T', 'p', 'P', 'k', 'O', 'I', 'S'],
+    words: ['v', 'h', 'a', 'A', 'm', 'X', 'L'],
+  },
+};
