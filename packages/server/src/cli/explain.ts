@@ -72,7 +72,8 @@ function textPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
       const place = line === null ? 'at the end' : `line ${line}`;
-      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format})`);
+      const wrapper = parsed.wrapper === undefined ? '' : ` in ${parsed.wrapper}`;
+      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format}${wrapper})`);
       if (parsed.kind === 'record') {
         const { time, host, hostId } = parsed.record;
         printLine(stdout, `  time  ${isoTime(time)}`);
@@ -118,7 +119,9 @@ function jsonPrinter({ stdout }: Io): Printer {
         parsed.kind === 'record'
           ? { ...parsed.record, hostId: undefined, host_id: parsed.record.hostId, evidence }
           : { dropped: parsed.reason, evidence };
-      stdout.write(`${separator}${harmless(JSON.stringify({ line, format: parsed.format, ...said }))}`);
+      stdout.write(
+        `${separator}${harmless(JSON.stringify({ line, format: parsed.format, wrapper: parsed.wrapper, ...said }))}`,
+      );
       separator = ',\n';
     },
     end() {

@@ -11,6 +11,9 @@ const STAMP_LENGTH = 26;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
+const COLON = 0x3a;
+const LESS = 0x3c;
+const CAPITAL_T = 0x54;
 const DASH = 0x2d;
 const SLASH = 0x2f;
 const OPENING = 0x5b;
@@ -42,8 +45,9 @@ export class AccessBytes {
     const { bytes } = words;
     // Lines of other logs: by their first character JSON, brackets and audit blocks, by their fifth error logs.
     if (!beginsField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
+    if (mayBeWrapped(bytes, start)) return false;
     const client = words.find(SPACE, start, end, OPENING) + 1;
-    if (client === 0) return false;
+    if (client === 0 || isSeparator(bytes[client] ?? 0)) return false;
     const ident = words.find(SPACE, client, end, OPENING) + 1;
     if (ident === 0) return false;
     const opening = words.find(OPENING, ident, end, OPENING);
@@ -77,6 +81,21 @@ export class AccessBytes {
 /** From the digits to the letters, with what names and addresses may begin with between them: `_` and `:`. */
 function beginsField(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x7a && byte !== OPENING && byte !== CLOSING;
+}
+
+/**
+ * The prefixes of unwrap.ts: `<13>`, `Nov 15 12:02:15`, `2026-07-01T12:00:00`. The reader decides what the line is; a
+ * host that looks like one of them only takes longer.
+ */
+function mayBeWrapped(bytes: Buffer, start: number): boolean {
+  const fourth = bytes[start + 3];
+  if (fourth === SPACE) return bytes[start + 9] === COLON || bytes[start + 8] === COLON;
+  return bytes[start] === LESS || (bytes[start + 4] === DASH && bytes[start + 10] === CAPITAL_T);
+}
+
+/** Behind the first field: `web-1  | ` of compose, and `123 <13>` of syslog. */
+function isSeparator(byte: number): boolean {
+  return byte === SPACE || byte === LESS;
 }
 
 function isDash(bytes: Buffer, at: number): boolean {

@@ -38,7 +38,7 @@ export interface LogRecord {
 }
 
 /** What a line, or several that belong together, came out as. */
-export type Parsed =
+export type Parsed = (
   | { kind: 'record'; record: LogRecord; format: LogFormat | 'none' }
   | {
       kind: 'dropped';
@@ -46,7 +46,11 @@ export type Parsed =
       /** None: the line is in no known format. */
       format: LogFormat | 'none';
       evidence?: readonly Judgement[];
-    };
+    }
+) & {
+  /** What the line was wrapped in: `docker`, or `syslog in cri`. */
+  wrapper?: string;
+};
 
 /** A request that a firewall wrote down, or a part of it. */
 export interface Transaction {
