@@ -194,7 +194,7 @@ function fromCri(line: string): Wrapped | null {
  * ISO 8601. nginx and Docker can leave out the host.
  */
 const SYSLOG =
-  /^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (?:(\S{0,254}[^\s:]) )?([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?):(?: |$)/;
+  /^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (?:(?!- )(\S{0,254}[^\s:]) )?([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?):(?: |$)/;
 
 function fromSyslog(line: string): Wrapped | null {
   const match = SYSLOG.exec(line);

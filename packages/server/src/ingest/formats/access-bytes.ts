@@ -11,7 +11,6 @@ const STAMP_LENGTH = 26;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
-const COLON = 0x3a;
 const LESS = 0x3c;
 const CAPITAL_T = 0x54;
 const DASH = 0x2d;
@@ -45,9 +44,8 @@ export class AccessBytes {
     const { bytes } = words;
     // Lines of other logs: by their first character JSON, brackets and audit blocks, by their fifth error logs.
     if (!beginsField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
-    if (mayBeWrapped(bytes, start)) return false;
     const client = words.find(SPACE, start, end, OPENING) + 1;
-    if (client === 0 || isSeparator(bytes[client] ?? 0)) return false;
+    if (client === 0) return false;
     const ident = words.find(SPACE, client, end, OPENING) + 1;
     if (ident === 0) return false;
     const opening = words.find(OPENING, ident, end, OPENING);
@@ -60,7 +58,9 @@ export class AccessBytes {
       bytes[closing + 2] === QUOTE;
     if (!isTime || !this.#readTime(opening + 1)) return false;
     // As in access.ts: when the dash is not in the second place but in the third, and there is a fourth.
-    const isHost = !isDash(bytes, client) && isDash(bytes, ident) && ident + 2 < opening;
+    const isPlain = isDash(bytes, client);
+    const isHost = !isPlain && isDash(bytes, ident) && ident + 2 < opening;
+    if (!isPlain && mayBeWrapped(bytes, start, client, isHost)) return false;
     this.hostEnd = isHost && bytes[client - 2] !== COMMA ? client - 1 : start;
     return true;
   }
@@ -80,22 +80,17 @@ export class AccessBytes {
 
 /** From the digits to the letters, with what names and addresses may begin with between them: `_` and `:`. */
 function beginsField(byte: number): boolean {
-  return byte >= 0x30 && byte <= 0x7a && byte !== OPENING && byte !== CLOSING;
+  return byte >= 0x30 && byte <= 0x7a && byte !== LESS && byte !== OPENING && byte !== CLOSING;
 }
 
 /**
- * The prefixes of unwrap.ts: `<13>`, `Nov 15 12:02:15`, `2026-07-01T12:00:00`. The reader decides what the line is; a
- * host that looks like one of them only takes longer.
+ * The prefixes of unwrap.ts, as far as they get here: no wrapper has a dash in the second place, and with one in the
+ * third it is `2026-07-01T12:00:00Z nginx: -` or `123 <165>1 -`. The others are `Nov 15 12:02:15`, and two spaces as in
+ * `web-1  | `. The reader decides; a host that looks like one of them only takes longer.
  */
-function mayBeWrapped(bytes: Buffer, start: number): boolean {
-  const fourth = bytes[start + 3];
-  if (fourth === SPACE) return bytes[start + 9] === COLON || bytes[start + 8] === COLON;
-  return bytes[start] === LESS || (bytes[start + 4] === DASH && bytes[start + 10] === CAPITAL_T);
-}
-
-/** Behind the first field: `web-1  | ` of compose, and `123 <13>` of syslog. */
-function isSeparator(byte: number): boolean {
-  return byte === SPACE || byte === LESS;
+function mayBeWrapped(bytes: Buffer, start: number, client: number, isHost: boolean): boolean {
+  if (bytes[start + 4] === DASH && bytes[start + 10] === CAPITAL_T) return true;
+  return bytes[client] === LESS || (!isHost && (bytes[client] === SPACE || bytes[start + 3] === SPACE));
 }
 
 function isDash(bytes: Buffer, at: number): boolean {
