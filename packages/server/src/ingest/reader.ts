@@ -122,9 +122,9 @@ class Reader implements LineReader {
     for (const text of inner.lines) {
       if (text !== '') parsed.push(...this.#readWrapped(text, inner.origin, layers + 1, now));
     }
-    if (inner.isGuess && parsed.length > 0 && parsed.every(isUnknown)) {
+    if (inner.isGuess && parsed.length > 0 && parsed.every(hasNoFormat)) {
       const asItIs = this.#readLine(line, origin, now);
-      if (!asItIs.every(isUnknown)) return asItIs;
+      if (!asItIs.every(hasNoFormat)) return asItIs;
     }
     return parsed.map((each) => inWrapper(each, inner.wrapper));
   }
@@ -242,8 +242,8 @@ function unknown(reason: DropReason): Parsed {
 
 const UNKNOWN = unknown('unknown_format');
 
-function isUnknown(parsed: Parsed): boolean {
-  return parsed.kind === 'dropped' && parsed.reason === 'unknown_format';
+function hasNoFormat({ format }: Parsed): boolean {
+  return format === 'none';
 }
 
 /** A copy, because drops without a format are one object. */

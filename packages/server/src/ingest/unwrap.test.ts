@@ -64,6 +64,10 @@ const WRAPS: Record<string, Wrap> = {
   'syslog in a file, ISO': whole(
     (line, stream) => `2026-07-01T12:00:00.123456+02:00 edge ${stream}: ${line}`,
   ),
+  'syslog in a file, received as RFC 5424': whole((line, stream) => `Nov 15 12:02:15 edge ${stream} ${line}`),
+  'syslog in a file, ISO, received as RFC 5424': whole(
+    (line, stream) => `2026-07-01T12:00:00.123456+02:00 edge ${stream}[123] ${line}`,
+  ),
   'syslog RFC 5424': whole(
     (line, stream) => `<165>1 2026-07-01T12:00:00.003Z edge ${stream} 123 ID47 - ${line}`,
   ),
@@ -226,10 +230,7 @@ describe('a line without a wrapper', () => {
     '{"log":"x\\n","stream":"other","time":"2026-07-01T12:00:00Z"}',
     '{"level":"info","ts":1668790188.22,"logger":"http.log","msg":"x","container_id":"y","log":"z"}',
     '{"MESSAGE":"x","time":1782900000000}',
-    '2026-07-01T12:00:00Z stdout X line',
-    '2026-07-01T12:00:00Z stdin F line',
     '2026-07-01 12:00:00 stdout F line',
-    '2026-07-01T12:00:00Z shop.example.com 192.0.2.7 "GET / HTTP/1.1" 200',
     'shop.example.com | 192.0.2.7 | [01/Jul/2026:10:20:30 +0000] "GET /',
     '<13>nothing',
     '<165>1 2026-07-01T12:00:00Z edge app - - [a b="] line',
@@ -240,9 +241,14 @@ describe('a line without a wrapper', () => {
   });
 
   test('is read as it is when it looks wrapped, but holds nothing that a format knows', () => {
-    const line = 'shop.example.com  | [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1"';
-    expect(isBare(line)).toBe(false);
-    expect(readLines([line])).toEqual([{ kind: 'record', record: expect.anything(), format: 'access' }]);
+    for (const line of [
+      'shop.example.com  | [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1"',
+      '2026-07-01T12:00:00Z shop.example.com 192.0.2.7 [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1"',
+      '2026-07-01T12:00:00Z shop.example.com 192.0.2.7 "GET / HTTP/1.1" [01/Jul/2026:10:20:30 +0000] "x"',
+    ]) {
+      expect(isBare(line)).toBe(false);
+      expect(readLines([line])).toEqual([{ kind: 'record', record: expect.anything(), format: 'access' }]);
+    }
   });
 });
 
@@ -357,8 +363,10 @@ describe('the content', () => {
 
   test('of syslog has the tabs back that rsyslog escaped, and only those of Caddy', () => {
     const lines = fixtureLines('caddy-terminal.log');
-    const escaped = lines.map((line) => `Nov 15 12:02:15 edge caddy: ${line.replaceAll('\t', '#011')}`);
-    expect(withoutWrappers(readLines(escaped))).toEqual(readLines(lines));
+    for (const prefix of ['Nov 15 12:02:15 edge caddy: ', '<13>1 - edge caddy - - -  ']) {
+      const escaped = lines.map((line) => `${prefix}${line.replaceAll('\t', '#011')}`);
+      expect(withoutWrappers(readLines(escaped))).toEqual(readLines(lines));
+    }
     const event = `{"time":${REQUEST.time},"host":"a#011b"}`;
     expect(readLines([`Nov 15 12:02:15 edge app: ${event}`])).toMatchObject([{ record: { host: 'a#011b' } }]);
   });

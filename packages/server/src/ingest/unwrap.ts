@@ -191,15 +191,15 @@ function fromCri(line: string): Wrapped | null {
 
 /**
  * `<13>Nov 15 12:02:15 host nginx[123]: line` and, as rsyslog writes files, without the priority or with the time in
- * ISO 8601. nginx and Docker can leave out the host.
+ * ISO 8601. nginx and Docker can leave out the host, and rsyslog the colon of what it received as RFC 5424.
  */
 const SYSLOG =
-  /^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (?:(?!- )(\S{0,254}[^\s:]) )?([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?):(?: |$)/;
+  /^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (?:(?:(?!- )(\S{0,254}[^\s:]) )?([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?):|(?!- )(\S{0,254}[^\s:]) ([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?))(?: |$)/;
 
 function fromSyslog(line: string): Wrapped | null {
   const match = SYSLOG.exec(line);
   if (match === null) return null;
-  const [head, host = '', tag = ''] = match;
+  const [head, host = match[3] ?? '', tag = match[4] ?? ''] = match;
   return syslog(`${host} ${tag}`, line.slice(head.length));
 }
 
@@ -236,7 +236,12 @@ function structuredDataEnd(line: string, start: number): number {
 const ESCAPED_TABS = /^(\d{4}\/\d\d\/\d\d [\d:.]{8,18})#011([A-Z]{1,8})#011([\w.]{0,64})#011/;
 
 function syslog(stream: string, text: string): Wrapped {
-  return { wrapper: 'syslog', stream, text: text.replace(ESCAPED_TABS, '$1\t$2\t$3\t'), isPart: false };
+  return {
+    wrapper: 'syslog',
+    stream,
+    text: text.trimStart().replace(ESCAPED_TABS, '$1\t$2\t$3\t'),
+    isPart: false,
+  };
 }
 
 /** `123 <165>1 ...`: messages of so many bytes, one after the other (RFC 6587, 3.4.1). */
