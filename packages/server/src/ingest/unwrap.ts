@@ -58,7 +58,7 @@ export class Unwrapper {
   /** Null for a line that has no wrapper. `outer` is the origin of the line itself. */
   unwrap(line: string, outer: string, now: number): Unwrapped | null {
     const frames = octetFrames(line);
-    if (frames !== null) return { wrapper: null, origin: outer, lines: frames, dropped: [], isGuess: true };
+    if (frames !== null) return { wrapper: null, origin: outer, isGuess: true, ...limited(frames) };
     const wrapped = wrappedLine(line);
     if (wrapped === null) return null;
     const { wrapper, stream, text } = wrapped;
@@ -66,7 +66,7 @@ export class Unwrapper {
     const isGuess = wrapper === 'syslog' || wrapper === 'compose';
     if (text === null) return { wrapper, origin, lines: [], dropped: ['bad_record'], isGuess };
     if (!wrapped.isPart && !this.#parts.has(origin)) {
-      return { wrapper, origin, lines: linesOf(text), dropped: [], isGuess };
+      return { wrapper, origin, isGuess, ...linesOf(text) };
     }
     return { wrapper, origin, isGuess, ...this.#join(origin, text, wrapped.isPart, now) };
   }
@@ -91,7 +91,7 @@ export class Unwrapper {
     ]);
   }
 
-  #join(origin: string, text: string, isPart: boolean, now: number): Pick<Unwrapped, 'lines' | 'dropped'> {
+  #join(origin: string, text: string, isPart: boolean, now: number): Lines {
     const before = this.#delete(origin) ?? { chunks: [], bytes: 0 };
     const chunk = Buffer.from(text);
     const bytes = before.bytes + chunk.length;
@@ -103,7 +103,7 @@ export class Unwrapper {
       };
     }
     const chunks = [...before.chunks, chunk];
-    if (!isPart) return { lines: linesOf(Buffer.concat(chunks).toString()), dropped: [] };
+    if (!isPart) return linesOf(Buffer.concat(chunks).toString());
     // Concatenated now and then, because many tiny parts must not become a list of a million.
     this.#set(origin, {
       chunks: chunks.length < CHUNKS_MAX ? chunks : [Buffer.concat(chunks)],
@@ -141,10 +141,22 @@ export class Unwrapper {
 /** A line of 1 MiB has 64 parts of 16 KiB. */
 const CHUNKS_MAX = 64;
 
+/** As many as records in a line of JSON. */
+const LINES_MAX = 10_000;
+
+type Lines = Pick<Unwrapped, 'lines' | 'dropped'>;
+
 /** A message can hold several lines in journald only; elsewhere a line end is at the end. */
-function linesOf(text: string): string[] {
+function linesOf(text: string): Lines {
   const trimmed = text.trim();
-  return trimmed.includes('\n') ? trimmed.split('\n').map((line) => line.trim()) : [trimmed];
+  if (!trimmed.includes('\n')) return { lines: [trimmed], dropped: [] };
+  return limited(trimmed.split('\n', LINES_MAX + 1).map((line) => line.trim()));
+}
+
+function limited(lines: readonly string[]): Lines {
+  return lines.length > LINES_MAX
+    ? { lines: lines.slice(0, LINES_MAX), dropped: ['too_many_records'] }
+    : { lines, dropped: [] };
 }
 
 interface Wrapped {
@@ -251,7 +263,7 @@ function octetFrames(line: string): string[] | null {
   if (!isDigit(line.charCodeAt(0)) || !OCTET_COUNT.test(line)) return null;
   const frames: string[] = [];
   let rest = Buffer.from(line);
-  while (rest.length > 0) {
+  while (rest.length > 0 && frames.length <= LINES_MAX) {
     const [head = '', count = ''] = OCTET_COUNT.exec(rest.toString('latin1', 0, 16)) ?? [];
     // What has no length in front is no frame, and is read as a line.
     const end = head === '' ? rest.length : head.length + Number(count);
