@@ -288,11 +288,11 @@ function fromCompose(line: string): Wrapped | null {
   return { wrapper: 'compose', stream: name, text: line.slice(head.length), isPart: false };
 }
 
-/** Parses only what has the field of a wrapper: a key in quotes cannot occur inside a JSON string. */
+/** The first key decides whether to parse, because most JSON has no wrapper. Those of journald are upper case. */
+const FIRST_KEY = /^\{"(?:[A-Z_]|log"|source"|container_|partial_)/;
+
 function fromJson(line: string): Wrapped | null {
-  const isCandidate =
-    line.startsWith('{"log":') || line.includes('"__REALTIME_TIMESTAMP"') || line.includes('"container_id"');
-  if (!isCandidate) return null;
+  if (!FIRST_KEY.test(line)) return null;
   const fields = parsedObject(line);
   return fields && (fromDocker(fields) ?? fromDockerFluentd(fields) ?? fromJournald(fields));
 }

@@ -60,7 +60,8 @@ export class AccessBytes {
     // As in access.ts: when the dash is not in the second place but in the third, and there is a fourth.
     const isPlain = isDash(bytes, client);
     const isHost = !isPlain && isDash(bytes, ident) && ident + 2 < opening;
-    if (!isPlain && mayBeWrapped(bytes, start, client, isHost)) return false;
+    // No wrapper has a dash in the second place; those with one in the third are told by mayBeHost.
+    if (!isPlain && !isHost && mayBeWrapped(bytes, start, client)) return false;
     this.hostEnd = isHost && bytes[client - 2] !== COMMA ? client - 1 : start;
     return true;
   }
@@ -78,19 +79,20 @@ export class AccessBytes {
   }
 }
 
+/** Not of `2026-07-01T12:00:00Z nginx: - ...` or `123 <165>1 - ...`, which unwrap.ts knows. */
+export function mayBeHost(name: string): boolean {
+  return !/^(?:\d+|\d{4}-\d\d-\d\dT.*)$/.test(name);
+}
+
 /** From the digits to the letters, with what names and addresses may begin with between them: `_` and `:`. */
 function beginsField(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x7a && byte !== LESS && byte !== OPENING && byte !== CLOSING;
 }
 
-/**
- * The prefixes of unwrap.ts, as far as they get here: no wrapper has a dash in the second place, and with one in the
- * third it is `2026-07-01T12:00:00Z nginx: -` or `123 <165>1 -`. The others are `Nov 15 12:02:15`, and two spaces as in
- * `web-1  | `. The reader decides; a host that looks like one of them only takes longer.
- */
-function mayBeWrapped(bytes: Buffer, start: number, client: number, isHost: boolean): boolean {
-  if (bytes[start + 4] === DASH && bytes[start + 10] === CAPITAL_T) return true;
-  return bytes[client] === LESS || (!isHost && (bytes[client] === SPACE || bytes[start + 3] === SPACE));
+/** `Nov 15 12:02:15 ...`, `web-1  | ...`, `2026-07-01T12:00:00Z ...`, `123 <165>...`: unwrap.ts knows what it is. */
+function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
+  const next = bytes[client];
+  return next === SPACE || next === LESS || bytes[start + 3] === SPACE || bytes[start + 10] === CAPITAL_T;
 }
 
 function isDash(bytes: Buffer, at: number): boolean {
