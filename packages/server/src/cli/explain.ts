@@ -73,7 +73,8 @@ function textPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
       const place = line === null ? 'at the end' : `line ${line}`;
-      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format})`);
+      const wrapper = parsed.wrapper === undefined ? '' : ` in ${parsed.wrapper}`;
+      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format}${wrapper})`);
       if (parsed.kind === 'record') {
         const { time, host, hostId } = parsed.record;
         printLine(stdout, `  time  ${isoTime(time)}`);
@@ -142,8 +143,8 @@ function jsonPrinter({ stdout }: Io): Printer {
         parsed.kind === 'record'
           ? recordFields(parsed.record)
           : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}` };
-      const { format, hint, fields } = parsed;
-      const printed = { line, format, ...said, evidence, hint, fields };
+      const { format, wrapper, hint, fields } = parsed;
+      const printed = { line, format, wrapper, ...said, evidence, hint, fields };
       stdout.write(`${separator}${harmless(JSON.stringify(printed))}`);
       separator = ',\n';
     },

@@ -29,6 +29,8 @@ const UNPROVEN_BYTES_MAX = 2 * 12 * 1_048_576;
 const COUNTING_BYTES_MAX = 1_048_576;
 /** Sources whose latest requests are remembered, because the lines of one request may come in two bodies. */
 const SOURCES_REMEMBERED_MAX = 1_000;
+/** In characters. One source has some kilobytes, or up to 3 MiB while parts of long lines are missing. */
+const REMEMBERED_LENGTH_MAX = 64 * 1_048_576;
 /** What a packed body may unpack to: logs pack ten to one, bombs a thousand to one. */
 const UNPACKED_BYTES_MAX = 64 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
@@ -46,7 +48,7 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
   const proven = { bytes: 0, bytes_max: BUFFER_BYTES_MAX };
   const unproven = { bytes: 0, bytes_max: UNPROVEN_BYTES_MAX };
   const counting = new Gate(COUNTING_BYTES_MAX);
-  const told = new Recent<string>(SOURCES_REMEMBERED_MAX);
+  const told = new Recent(SOURCES_REMEMBERED_MAX, REMEMBERED_LENGTH_MAX);
   return [
     {
       method: 'POST',
@@ -98,11 +100,16 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
           const key = JSON.stringify([project, source]);
           const before = told.get(key) ?? '';
           const reader = createReader({ format, pattern, host, zone, overrides }, before);
-          const read = pipeline.read(linesOf(body), reader, 'all');
-          told.set(key, reader.state());
+          const read = pipeline.read(linesOf(body), reader, 'request');
+          const state = reader.state();
+          told.set(key, state);
           const batch = { project, source: { name: source, format }, ...(id === undefined ? {} : { id }) };
           try {
-            return answerOf(await pipeline.count(read, batch));
+            const counted = await pipeline.count(read, batch);
+            // A part of a line that is sent again must not be joined twice.
+            const isKnown = counted.kind === 'duplicate' && before !== '';
+            if (isKnown && told.get(key) === state) told.set(key, before);
+            return answerOf(counted);
           } catch (error) {
             // Nothing was counted, so the sender's next attempt must not find its own lines told before.
             told.set(key, before);

@@ -72,14 +72,18 @@ export class Pipeline {
     this.#now = now;
   }
 
-  /** Reads the lines, and what the reader has open when `flush` says so: all of it, or what is older. */
-  read(lines: Iterable<Line>, reader: LineReader, flush: 'all' | 'aged' | 'nothing'): ReadLines {
+  /**
+   * Reads the lines, and what the reader has open when `flush` says so: all of it, what is older, or (`request`) all
+   * but lines whose rest may come in the next request.
+   */
+  read(lines: Iterable<Line>, reader: LineReader, flush: 'all' | 'aged' | 'request' | 'nothing'): ReadLines {
     const now = this.#now();
     const read: ReadLines = { records: [], outcome: emptyOutcome(), hosts: new Map() };
     if (lines instanceof LineBlock) this.#readBlock(lines, reader, read, now);
     else for (const line of lines) this.#readLine(line, reader, read, now);
     if (flush !== 'nothing') {
-      const open = flush === 'all' ? reader.flush() : reader.flush(now - OPEN_MS_MAX);
+      const before = flush === 'aged' ? now - OPEN_MS_MAX : undefined;
+      const open = reader.flush(before, flush === 'request' ? now : before);
       for (const parsed of open) this.#take(read, parsed, 0, '', now);
     }
     return read;

@@ -40,6 +40,28 @@ const mutated = fc
     const from = at % (line.length + 1);
     return line.slice(0, from) + text + line.slice(from + length);
   });
+/** Real lines, and what was done to them, with something around them that unwrap.ts knows, or nearly. */
+const wrapped = fc
+  .tuple(
+    fc.oneof(fc.constantFrom(...LINES), mutated),
+    fc.constantFrom('stdout', 'stderr', 'x'),
+    fc.constantFrom('P', 'F', '\n', ''),
+    fc.constantFrom(
+      (line: string, stream: string, end: string) =>
+        JSON.stringify({ log: `${line}${end}`, stream, time: '' }),
+      (line: string, stream: string, end: string) => `2026-07-01T12:00:00Z ${stream} ${end} ${line}`,
+      (line: string, stream: string) => `${stream}  | ${line}`,
+      (line: string, stream: string) => `<13>Nov 15 12:02:15 ${stream}: ${line}`,
+      (line: string, stream: string) => `${line.length} <13>1 - ${stream} - - - - ${line}`,
+      (line: string, stream: string, end: string) =>
+        JSON.stringify({
+          __REALTIME_TIMESTAMP: 1,
+          MESSAGE: end === '' ? [1e9, -1, 0.5] : line,
+          _PID: stream,
+        }),
+    ),
+  )
+  .map(([line, stream, end, wrap]) => wrap(line, stream, end));
 const half = fc
   .tuple(fc.constantFrom(...LINES), fc.nat())
   .map(([line, at]) => line.slice(0, at % (line.length + 1)));
@@ -130,7 +152,13 @@ function stringify(value: unknown): string {
 
 describe.each(FORMAT_NAMES)('as %s', (format) => {
   test('any text, and anything done to real lines, is records and reasons', () => {
-    const line = fc.oneof(fc.string({ unit: 'binary', maxLength: 300 }), mutated, half, json.map(stringify));
+    const line = fc.oneof(
+      fc.string({ unit: 'binary', maxLength: 300 }),
+      mutated,
+      wrapped,
+      half,
+      json.map(stringify),
+    );
     fc.assert(
       fc.property(fc.array(line, { maxLength: 8 }), (lines) => check(format, lines)),
       { numRuns: 150 },
@@ -191,6 +219,17 @@ const LONG: Record<string, string> = {
   'names of Azure': `{"time":"2026-07-01T10:20:30Z","category":"FrontDoorWebApplicationFirewallLog","properties":{"trackingReference":"t","action":"Block","ruleName":"${'RuleSet-2.1-'.repeat(80_000)}"}}`,
   'expressions of Cloud Armor': `{"timestamp":"2026-07-01T10:20:30Z","httpRequest":{},"jsonPayload":{"enforcedSecurityPolicy":{"outcome":"DENY","preconfiguredExprIds":[${'"-id1-a",'.repeat(110_000)}"x"]}}}`,
   'an envelope': `{"records":[${'{"time":1},'.repeat(90_000)}{}]}`,
+  'structured data of syslog': `<165>1 - a b c d ${'[a b="\\]"]'.repeat(100_000)}`,
+  'unended structured data': `<165>1 - a b c d [${'"\\"'.repeat(250_000)}`,
+  'names of syslog': `<13>Nov 15 12:02:15 ${'a'.repeat(MEGABYTE - 40)}`,
+  'tags of syslog': `Nov 15 12:02:15 ${'a[b] '.repeat(200_000)}`,
+  'lengths of syslog': '9 <13>a b c'.repeat(90_000),
+  'messages without a length': `1 <1>${'x'.repeat(MEGABYTE - 10)}`,
+  'spaces of compose': `web-1${' '.repeat(MEGABYTE - 10)}|`,
+  'a part of Kubernetes': `2026-07-01T12:00:00Z stdout P ${' '.repeat(MEGABYTE - 60)}x`,
+  'a part of Docker': `{"log":"${'x'.repeat(MEGABYTE - 100)}","stream":"stdout","time":""}`,
+  'lines of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":"${'x\\n'.repeat(300_000)}"}`,
+  'bytes of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":[${'10,'.repeat(340_000)}10]}`,
   'a long name': `{"hostid":"h","category":"attack","time":"2026-07-01T10:20:30Z","attack":"${'a'.repeat(MEGABYTE - 200)}"}`,
 };
 
