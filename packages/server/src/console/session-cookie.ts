@@ -56,6 +56,8 @@ function sessionText({ headers }: FastifyRequest): string | undefined {
 const REFUSALS: Readonly<Record<SessionRefusal, string>> = {
   unknown: 'the session is not one of this service',
   expired: 'the session has expired: sign in again',
+  issued_in_future:
+    'the session began in the future, so the clock of the service was set back: sign in again',
   revoked: 'the session has been ended: sign in again',
   user_gone: 'the user of the session has been deleted',
   user_disabled: 'the user of the session is disabled',

@@ -1,6 +1,7 @@
 /** From anything that can go wrong to the answer that the API family's clients expect. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { LoginThrottled } from '../identity/login-throttle.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
 import { StoreUnavailable } from '../store/store.ts';
 
@@ -26,6 +27,11 @@ export function toApiError(error: unknown): ApiError {
       'Retry-After': '5',
     });
   }
+  if (error instanceof LoginThrottled) {
+    return new ApiError(error.limit === 'service' ? 'WAF.5001' : 'WAF.3004', error.message, {
+      'Retry-After': String(error.retryAfterS),
+    });
+  }
   const { code, statusCode, message } = error as Partial<FastifyError>;
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
     return new ApiError('WAF.7001', 'the request body is over the limit');
@@ -37,7 +43,8 @@ export function toApiError(error: unknown): ApiError {
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const failure = toApiError(error);
-  if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
+  if (failure.status >= 500 && !(error instanceof LoginThrottled))
+    request.log.error({ err: error, reqId: request.id }, 'request failed');
   reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
 }

@@ -1,5 +1,4 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
-import { type Soon, whenKnown } from '../soon.ts';
 import { WhileUnchanged } from '../while-unchanged.ts';
 import {
   type Authenticator,
@@ -12,13 +11,13 @@ import {
   signatureRefusal,
   type TokenRefusal,
 } from './authenticator.ts';
+import type { LoginThrottle } from './login-throttle.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
 import type { Secrets } from './secrets.ts';
 import type { Session, Sessions } from './sessions.ts';
 import { type Claim, checkSignature, type SignedRequest, type SigningKey, signingKey } from './signature.ts';
 import type { IdentityStore } from './store.ts';
-import type { Throttle } from './throttle.ts';
 import type { Token, TokenScope, Tokens } from './tokens.ts';
 
 export type DomainReference = { id: string } | { name: string };
@@ -56,9 +55,9 @@ interface KeyInUse {
 
 export type LoginRefusal =
   /** The same for an unknown user and a wrong password. */
-  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope' | 'too_many_attempts';
+  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope';
 
-export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only' | 'too_many_attempts';
+export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only';
 
 export class Authentication implements Authenticator {
   readonly #store: IdentityStore;
@@ -66,7 +65,7 @@ export class Authentication implements Authenticator {
   readonly #tokens: Tokens;
   readonly #sessions: Sessions;
   readonly #secrets: Secrets;
-  readonly #throttle: Throttle;
+  readonly #throttle: LoginThrottle;
   readonly #now: () => number;
   readonly #goodTokens: WhileUnchanged<TokenDescription>;
   readonly #keysInUse: WhileUnchanged<KeyInUse>;
@@ -78,7 +77,7 @@ export class Authentication implements Authenticator {
     tokens: Tokens,
     sessions: Sessions,
     secrets: Secrets,
-    throttle: Throttle,
+    throttle: LoginThrottle,
     now: () => number,
   ) {
     this.#store = store;
@@ -144,7 +143,7 @@ export class Authentication implements Authenticator {
     user: User,
     password: string,
     address: string,
-  ): Promise<'right' | 'wrong_credentials' | 'user_disabled' | 'too_many_attempts'> {
+  ): Promise<'right' | 'wrong_credentials' | 'user_disabled'> {
     const checked = await this.#checkPassword({ id: user.id }, password, address);
     return typeof checked === 'string' ? checked : 'right';
   }
@@ -153,25 +152,32 @@ export class Authentication implements Authenticator {
     reference: UserReference,
     password: string,
     address: string,
-  ): Promise<User | 'wrong_credentials' | 'user_disabled' | 'too_many_attempts'> {
-    // By what was given, not by whom it names: an unknown user must not be faster, or slower.
-    const account = JSON.stringify(reference);
-    if (!(await this.#throttle.admit(account, address))) return 'too_many_attempts';
+  ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
     const user = this.#findUser(reference);
-    const matches =
-      password.length <= PASSWORD_LENGTH_MAX && (await this.#passwords.verify(user?.password_hash, password));
-    if (user === undefined || !matches) {
-      this.#throttle.failed(account, address);
-      return 'wrong_credentials';
-    }
-    this.#throttle.succeeded(account, address);
+    const matches = await this.#throttle.attempt(
+      user?.id ?? this.#unknownAccount(reference),
+      address,
+      async () =>
+        password.length <= PASSWORD_LENGTH_MAX && this.#passwords.verify(user?.password_hash, password),
+    );
+    if (user === undefined || !matches) return 'wrong_credentials';
     return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
+  }
+
+  /**
+   * One account for each user that does not exist, however it is named: if naming the domain by its ID gave an attacker
+   * a second account, the delays would tell which users exist.
+   */
+  #unknownAccount(reference: UserReference): string {
+    if ('id' in reference) return `unknown ${JSON.stringify(reference.id)}`;
+    const domain = this.#findDomain(reference.domain)?.id ?? reference.domain;
+    return `unknown ${JSON.stringify([domain, reference.name])}`;
   }
 
   /** What a token is worth now: everything it hangs on is looked up afresh, unless nothing has changed since. */
   checkToken(text: string): TokenDescription | TokenRefusal {
     const known = this.#goodTokens.get(text);
-    if (known !== undefined && known.token.expires_at > this.#now()) return known;
+    if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
     const token = this.#tokens.read(text);
     const description = token === null ? 'unknown' : this.#describe(token);
     if (typeof description !== 'string') this.#goodTokens.set(text, description);
@@ -190,9 +196,10 @@ export class Authentication implements Authenticator {
 
   /** The user of a token or session that is still good, whatever it is for. */
   #standing(
-    given: Pick<Token, 'id' | 'user_id' | 'epoch' | 'expires_at'>,
+    given: Pick<Token, 'id' | 'user_id' | 'epoch' | 'issued_at' | 'expires_at'>,
   ): { user: User; domain: Domain } | Exclude<SessionRefusal, 'programmatic_only'> {
-    if (given.expires_at <= this.#now()) return 'expired';
+    const refusal = timeRefusal(given, this.#now());
+    if (refusal !== null) return refusal;
     if (this.#store.isRevoked(given.id)) return 'revoked';
     const user = this.#store.user(given.user_id);
     const domain = user && this.#store.domain(user.domain_id);
@@ -206,17 +213,9 @@ export class Authentication implements Authenticator {
   }
 
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  admitKey({ access }: Pick<Claim, 'access'>, address: string): Soon<Caller | SignatureRefusal> {
-    return whenKnown(this.#throttle.admit(access, address), (admitted) =>
-      admitted ? this.#callerOfKey(access, address) : { reason: 'too_many_attempts' },
-    );
-  }
-
-  #callerOfKey(access: string, address: string): Caller | SignatureRefusal {
+  admitKey({ access }: Pick<Claim, 'access'>): Caller | SignatureRefusal {
     const key = this.#key(access);
-    if ('caller' in key) return key.caller;
-    if (key.reason === 'unknown_key') this.#throttle.failed(access, address);
-    return key;
+    return 'caller' in key ? key.caller : key;
   }
 
   #key(access: string): KeyInUse | SignatureRefusal {
@@ -234,30 +233,19 @@ export class Authentication implements Authenticator {
     return inUse;
   }
 
-  /** Second half, with the body. */
-  checkSignature(
-    request: SignedRequest,
-    claim: Claim,
-    body: Uint8Array,
-    address: string,
-  ): SignatureRefusal | null {
+  /** Second half, with the body. Not throttled: an HMAC of a 40-character secret cannot be guessed. */
+  checkSignature(request: SignedRequest, claim: Claim, body: Uint8Array): SignatureRefusal | null {
     // Looked up again: it may have been taken away while the body was on its way.
     const key = this.#key(claim.access);
     if (!('signing' in key)) return key;
-    const refusal = signatureRefusal(checkSignature(request, claim, key.signing, body));
-    this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
-    return refusal;
+    return signatureRefusal(checkSignature(request, claim, key.signing, body));
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
-  async checkSecret(access: string, secret: string, address: string): Promise<Caller | SignatureRefusal> {
-    const caller = await this.admitKey({ access }, address);
+  async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
     const key = this.#key(access);
-    if ('reason' in caller) return caller;
     if ('reason' in key) return key;
-    const right = sameSecret(secret, key.signing.secret);
-    this.#throttle[right ? 'succeeded' : 'failed'](access, address);
-    return right ? caller : { reason: 'wrong_secret' };
+    return sameSecret(secret, key.signing.secret) ? key.caller : { reason: 'wrong_secret' };
   }
 
   /** The roles of a caller in a project, however the caller was authenticated. */
@@ -303,6 +291,18 @@ export class Authentication implements Authenticator {
     const domain = this.#findDomain(reference.domain);
     return domain && this.#store.projectByName(domain.id, reference.name);
   }
+}
+
+/** Clocks of several machines differ by less. */
+const CLOCK_SKEW_MS_MAX = 60_000;
+
+/** A token or session lives between its two times; one from the future was issued before the clock was set back. */
+function timeRefusal(
+  { issued_at, expires_at }: Pick<Token, 'issued_at' | 'expires_at'>,
+  now: number,
+): 'expired' | 'issued_in_future' | null {
+  if (expires_at <= now) return 'expired';
+  return issued_at > now + CLOCK_SKEW_MS_MAX ? 'issued_in_future' : null;
 }
 
 /** A role in a domain holds in all its projects. */

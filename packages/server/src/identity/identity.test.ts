@@ -295,7 +295,7 @@ describe('administration', () => {
     const { access } = await administration.addKey(user.id, '');
     const admit = async () => {
       await snapshotsEnd();
-      const admitted = await other.authentication.admitKey({ access }, 'here');
+      const admitted = await other.authentication.admitKey({ access });
       return 'reason' in admitted ? admitted.reason : admitted.user.name;
     };
     const roles = async () => {
@@ -317,7 +317,7 @@ describe('administration', () => {
     const { administration, authentication, user, project } = await setUp();
     const { access } = await administration.addKey(user.id, '');
     const admit = async () => {
-      const caller = await authentication.admitKey({ access }, 'here');
+      const caller = await authentication.admitKey({ access });
       if ('reason' in caller) throw new Error(caller.reason);
       return caller;
     };

@@ -1,14 +1,15 @@
 /** Identity as a whole, on its file and under its master key. */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Administration } from './administration.ts';
 import { Authentication } from './authentication.ts';
 import { createDirectory, type Directory } from './directory.ts';
+import { createKnownLogins } from './known-logins.ts';
+import { createLoginThrottle } from './login-throttle.ts';
 import { deriveKey } from './master-key.ts';
 import { createPasswords } from './passwords.ts';
 import { createSecrets } from './secrets.ts';
 import { createSessions } from './sessions.ts';
 import { openIdentityStore } from './store.ts';
-import { createThrottle } from './throttle.ts';
 import { createTokens } from './tokens.ts';
 
 export class WrongMasterKey extends Error {}
@@ -22,7 +23,12 @@ export interface Identity {
   close(): Promise<void>;
 }
 
-export async function openIdentity(path: string, masterKey: Buffer, now: () => number): Promise<Identity> {
+export async function openIdentity(
+  path: string,
+  masterKey: Buffer,
+  now: () => number,
+  { sleep = delay }: { sleep?: (ms: number) => Promise<void> } = {},
+): Promise<Identity> {
   const store = openIdentityStore(path);
   // Under another key every token would be refused and no secret could be opened: better to say so at once.
   if (!store.hasMark(deriveKey(masterKey, 'mark').toString('base64'))) {
@@ -33,7 +39,8 @@ export async function openIdentity(path: string, masterKey: Buffer, now: () => n
   const secrets = createSecrets(deriveKey(masterKey, 'access keys'));
   const tokens = createTokens(deriveKey(masterKey, 'tokens'));
   const sessions = createSessions(deriveKey(masterKey, 'sessions'));
-  const throttle = createThrottle(now, sleep);
+  const known = createKnownLogins(store, deriveKey(masterKey, 'known logins'), now);
+  const throttle = createLoginThrottle(known, now, sleep);
   return {
     kind: 'own',
     authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, now),
