@@ -6,6 +6,7 @@ import type { Overrides } from './ingest/categories/judge.ts';
 import { parseOverrides } from './ingest/categories/overrides.ts';
 import { parseTime } from './ingest/formats/time.ts';
 import { FORMAT_NAMES } from './ingest/reader.ts';
+import { isLoopback } from './loopback.ts';
 
 interface Setting<T> {
   /** As on the command line; a setting without `<...>` is a switch. The environment has it as WAFSTAT_NAME. */
@@ -331,10 +332,6 @@ function conflicts(values: Record<string, unknown>): string[] {
     problems.push('--identity-url must be https beyond loopback: secret access keys come from there');
   }
   return problems;
-}
-
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
 function setting<T>(flag: string, about: string, parse: (text: string) => T): Omit<Setting<T>, 'default'>;

@@ -1,5 +1,5 @@
 /** What the console needs beyond the API: its files, sessions, and a few calls that manage things. All of it by name. */
-import type { Route } from '../http/route.ts';
+import { notCached, type Route } from '../http/route.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { Store } from '../store/store.ts';
 import { administrationRoutes } from './administration-routes.ts';
@@ -15,16 +15,5 @@ export function consoleRoutes(identity: Identity, store: Store, now: () => numbe
     ...hostRoutes(store),
     ...administrationRoutes(identity),
   ];
-  return [...fileRoutes(), ...api.map(neverCached)];
-}
-
-/** What a session may see must not outlive it in a cache. */
-function neverCached(route: Route): Route {
-  return {
-    ...route,
-    async handler(request, reply) {
-      reply.header('Cache-Control', 'no-store');
-      return route.handler(request, reply);
-    },
-  };
+  return [...fileRoutes(), ...api.map(notCached)];
 }

@@ -66,14 +66,34 @@ describe('a session', () => {
   const connections = (headers: Record<string, string>) =>
     app.inject({ url: `/v1/${project}/connections`, headers });
 
-  test('is a cookie that scripts cannot read, secure where the way is', async () => {
-    const plain = String((await signIn()).headers['set-cookie']);
-    expect(plain).toMatch(/^wafstat_session=[\w.-]+; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/);
+  test('is a cookie that scripts cannot read, with the __Host- prefix unless on insecure loopback', async () => {
+    const cookieOf = async (options: Parameters<typeof signIn>[0]) =>
+      String((await signIn(options)).headers['set-cookie']);
+    const attributes = 'Path=/; HttpOnly; SameSite=Strict; Max-Age=43200';
+    const plain = new RegExp(`^wafstat_session=[\\w.-]+; ${attributes}$`);
+    const secure = new RegExp(`^__Host-wafstat_session=[\\w.-]+; ${attributes}; Secure$`);
+    for (const host of ['localhost', 'localhost:8080', '127.0.0.1:8080', '[::1]:8080'])
+      expect(await cookieOf({ headers: { host } })).toMatch(plain);
     const forwarded = { 'x-forwarded-proto': 'https' };
-    const proxied = await signIn({ headers: forwarded, remoteAddress: '10.0.0.1' });
-    expect(String(proxied.headers['set-cookie'])).toMatch(/; Secure$/);
-    const claimed = await signIn({ headers: forwarded });
-    expect(String(claimed.headers['set-cookie'])).not.toContain('Secure');
+    expect(await cookieOf({ headers: forwarded, remoteAddress: '10.0.0.1' })).toMatch(secure);
+    // Only a trusted proxy may say so.
+    expect(await cookieOf({ headers: forwarded })).toMatch(plain);
+    expect(await cookieOf({ headers: { host: 'waf.example.com' } })).toMatch(secure);
+  });
+
+  test('is not opened for a browser on plain HTTP beyond loopback, which would drop the cookie', async () => {
+    const host = 'waf.example.com';
+    const answer = await signIn({ headers: { host, origin: `http://${host}` } });
+    expect([answer.statusCode, answer.json().error_msg]).toEqual([403, expect.stringContaining('HTTPS')]);
+    expect((await signIn({ headers: { host, origin: `https://${host}` } })).statusCode).toBe(201);
+  });
+
+  test('under the plain name is none where the cookie is secure: another host could have planted it', async () => {
+    const headers = { host: 'waf.example.com' };
+    const [pair = ''] = String((await signIn({ headers })).headers['set-cookie']).split(';');
+    expect((await connections({ ...headers, cookie: pair })).statusCode).toBe(200);
+    const planted = pair.replace('__Host-', '');
+    expect((await connections({ ...headers, cookie: planted })).statusCode).toBe(401);
   });
 
   test('lasts twelve hours, then a 401 says that it has expired', async () => {

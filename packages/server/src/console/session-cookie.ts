@@ -2,13 +2,40 @@
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import type { Authenticator, Caller, SessionRefusal, SignedIn } from '../identity/authenticator.ts';
+import { isLoopback } from '../loopback.ts';
 
-const COOKIE = 'wafstat_session';
+/** Browsers accept the prefix only with Secure, for the whole site, and from this host alone: no sibling host can plant one. */
+const SECURE_COOKIE = '__Host-wafstat_session';
+const LOOPBACK_COOKIE = 'wafstat_session';
 
 export function sessionCookie(request: FastifyRequest, text: string, valid_ms: number): string {
-  // Behind a trusted proxy `protocol` is what X-Forwarded-Proto says.
-  const secure = request.protocol === 'https' ? '; Secure' : '';
-  return `${COOKIE}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${Math.floor(valid_ms / 1_000)}${secure}`;
+  const secure = isSecure(request) ? '; Secure' : '';
+  const maxAgeS = Math.floor(valid_ms / 1_000);
+  return `${cookieName(request)}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}${secure}`;
+}
+
+/**
+ * Whether the browser may keep a Secure cookie. Plain HTTP is for loopback; beyond it something in front does TLS
+ * (--insecure-http). Behind a trusted proxy `protocol` and `hostname` are what the proxy says.
+ */
+function isSecure(request: FastifyRequest): boolean {
+  return request.protocol === 'https' || !isLoopback(request.hostname);
+}
+
+function cookieName(request: FastifyRequest): string {
+  return isSecure(request) ? SECURE_COOKIE : LOOPBACK_COOKIE;
+}
+
+/** A browser that is not on HTTPS would drop the cookie without a word. */
+export function checkMayKeepCookie(request: FastifyRequest): void {
+  const { origin } = request.headers;
+  if (isSecure(request) && origin?.startsWith('http:')) {
+    throw new ApiError(
+      'WAF.9002',
+      'signing in needs HTTPS, because the password and the session would travel in the clear: open the console with ' +
+        'https://, or on the machine itself with http://localhost',
+    );
+  }
 }
 
 export function hasSession(request: FastifyRequest): boolean {
@@ -47,10 +74,11 @@ export function checkSentByConsole({ headers, host }: FastifyRequest): void {
   if (!own) throw new ApiError('WAF.9002', 'the request comes from a page of another origin');
 }
 
-function sessionText({ headers }: FastifyRequest): string | undefined {
-  const cookies = headers.cookie?.split(';') ?? [];
-  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(`${COOKIE}=`));
-  return ours?.slice(COOKIE.length + 1) || undefined;
+function sessionText(request: FastifyRequest): string | undefined {
+  const prefix = `${cookieName(request)}=`;
+  const cookies = request.headers.cookie?.split(';') ?? [];
+  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(prefix));
+  return ours?.slice(prefix.length) || undefined;
 }
 
 const REFUSALS: Readonly<Record<SessionRefusal, string>> = {

@@ -8,7 +8,7 @@ import { administersDomain, rolesIn, type SignInRefusal } from '../identity/auth
 import type { SignedIn } from '../identity/authenticator.ts';
 import type { Identity } from '../identity/identity.ts';
 import { explained } from './explained.ts';
-import { checkSentByConsole, sessionCookie, signedIn } from './session-cookie.ts';
+import { checkMayKeepCookie, checkSentByConsole, sessionCookie, signedIn } from './session-cookie.ts';
 
 /** What the console itself asks of a new password; guessing is throttled anyway. */
 const PASSWORD_LENGTH_MIN = 8;
@@ -41,6 +41,7 @@ export function sessionRoutes({ authentication, administration }: Identity, now:
       schema: { hide: true },
       async handler(request, reply) {
         checkSentByConsole(request);
+        checkMayKeepCookie(request);
         const fields = parseJson(request.body);
         const user = { name: text(fields, 'user'), domain: { name: text(fields, 'domain') } };
         const opened = await authentication.signIn(user, text(fields, 'password'), request.ip);

@@ -126,14 +126,18 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
   // For all replies but those of sendBytes, which come by no hook.
   app.addHook('onSend', (request, reply, payload, done) => {
-    reply.header('X-Request-Id', request.id);
+    reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff');
     if (app.stopping) reply.header('Connection', 'close');
     done(null, payload);
   });
   app.server.on('checkExpectation', (request, response) => {
     request.resume();
     const body = failureBody(new ApiError('WAF.1001', 'Expect must be 100-continue'), false);
-    const headers = { 'Content-Type': 'application/json; charset=utf-8', 'X-Request-Id': nextRequestId() };
+    const headers = {
+      'Content-Type': 'application/json; charset=utf-8',
+      'X-Content-Type-Options': 'nosniff',
+      'X-Request-Id': nextRequestId(),
+    };
     response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
   });
   app.addHook(
@@ -143,9 +147,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
         throw new ApiError('WAF.1001', 'the request has no Host header');
       }
+      // Node keeps the first one; a proxy in front may have believed the other.
+      if (hasTwoHosts(request.raw.rawHeaders))
+        throw new ApiError('WAF.1001', 'the request has more than one Host header: send one');
+      warnOfProxy(request);
       return authenticate.onHeaders(request);
     }),
   );
+  const warnOfProxy = proxyWarning(options.trust_proxy);
   app.addHook('preHandler', unawaited(authenticate.onBody));
   if (['trace', 'debug', 'info'].includes(app.log.level)) app.addHook('onResponse', logAnswer);
   app.setErrorHandler(sendFailure);
@@ -191,6 +200,31 @@ function unawaited(action: (request: FastifyRequest, reply: FastifyReply) => voi
   };
 }
 
+function hasTwoHosts(rawHeaders: readonly string[]): boolean {
+  let found = false;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? '';
+    if (name.length !== 4 || name.toLowerCase() !== 'host') continue;
+    if (found) return true;
+    found = true;
+  }
+  return false;
+}
+
+/** Warns once: whoever runs a proxy sees it with the first requests, and strangers cannot fill the log with it. */
+function proxyWarning(trustProxy: string | undefined): (request: FastifyRequest) => void {
+  let mayWarn = trustProxy === undefined;
+  return (request) => {
+    if (!mayWarn || request.headers['x-forwarded-for'] === undefined) return;
+    mayWarn = false;
+    const peer = request.socket.remoteAddress ?? 'the peer';
+    request.log.warn(
+      `a request from ${peer} has X-Forwarded-For, but --trust-proxy is not set. If ${peer} is a proxy, all clients ` +
+        `behind it share one login throttle, and failed logins of one delay the others: start with --trust-proxy ${peer}`,
+    );
+  };
+}
+
 function logAnswer(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
   const { id, method, url, caller } = request;
   request.log.info({
@@ -231,6 +265,7 @@ function answerBrokenRequest(
   const body = failureBody(new ApiError('WAF.1001', message), false);
   socket.end(
     `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\n` +
+      'X-Content-Type-Options: nosniff\r\n' +
       `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   );
 }

@@ -1,4 +1,7 @@
-/** Access keys, as the API family manages them: users their own, administrators those of their domain. */
+/**
+ * Access keys, as the API family manages them: users their own, administrators those of their domain. A key works in all
+ * projects of its user, so a token for one project, or another key, must not be enough to get one (0020).
+ */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { type Administration, IdentityError, KeyLimitError } from '../identity/administration.ts';
@@ -10,12 +13,12 @@ import { CREDENTIAL_ANSWER, CREDENTIAL_REQUEST, CREDENTIALS_ANSWER } from './ide
 import { credentialBody } from './keystone.ts';
 import { at, malformed, parseJson, text } from './login.ts';
 import { queryOf } from './query.ts';
-import { callerOf, type Route } from './route.ts';
+import { callerOf, notCached, type Route } from './route.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
 
 export function credentialRoutes({ administration }: Identity): Route[] {
-  const routes: Route[] = [
+  const documented: Route[] = [
     {
       method: 'POST',
       url: PATH,
@@ -49,10 +52,7 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       },
       async handler(request) {
         const { user_id } = queryOf(request);
-        const owner =
-          user_id === undefined
-            ? callerOf(request).user
-            : manageable(administration, request, String(user_id));
+        const owner = manageable(administration, request, String(user_id ?? callerOf(request).user.id));
         return { credentials: administration.keysOf(owner.id).map(credentialBody) };
       },
     },
@@ -108,28 +108,44 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       },
     },
   ];
+  const routes = documented.map(notCached);
   return [...routes, ...routes.map(underIdentity)];
 }
 
 /** The user with this ID, if the caller may manage their keys. Who may not cannot tell whether there is such a user. */
 function manageable(administration: Administration, request: FastifyRequest, userId: string): User {
-  const { user: caller } = callerOf(request);
+  const mayManage = managerOf(request);
   const owner = administration.users().find(({ id }) => id === userId);
-  if (owner && (owner.id === caller.id || administersDomain(caller, owner.domain_id))) return owner;
+  if (owner && mayManage(owner)) return owner;
   throw new ApiError('WAF.9002', 'the caller may not manage the access keys of this user');
 }
 
 function manageableKey(administration: Administration, request: FastifyRequest): AccessKeyInfo {
   const { access } = request.params as { access: string };
-  const { user: caller } = callerOf(request);
+  const mayManage = managerOf(request);
   try {
     const key = administration.key(access);
-    const owner = administration.user(key.user_id);
-    if (owner.id === caller.id || administersDomain(caller, owner.domain_id)) return key;
+    if (mayManage(administration.user(key.user_id))) return key;
   } catch (error) {
     if (!(error instanceof IdentityError)) throw error;
   }
   throw new ApiError('WAF.4000', 'there is no such access key, or the caller may not manage it');
+}
+
+/** Whose keys the caller may manage; a 403 without a token for a domain. */
+function managerOf(request: FastifyRequest): (owner: User) => boolean {
+  const { user: caller, scope } = callerOf(request);
+  // A project's scope names its domain too.
+  if (typeof scope !== 'object' || 'project' in scope || !('domain' in scope)) {
+    throw new ApiError(
+      'WAF.9002',
+      'access keys are managed with a token scoped to the domain (auth.scope.domain) or in the console, ' +
+        'not with a token scoped to a project or an access key',
+    );
+  }
+  return (owner) =>
+    owner.domain_id === scope.domain.id &&
+    (owner.id === caller.id || administersDomain(caller, owner.domain_id));
 }
 
 function statusOf(fields: unknown): AccessKeyInfo['status'] {

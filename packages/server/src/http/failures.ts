@@ -45,7 +45,9 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
   const failure = toApiError(error);
   if (failure.status >= 500 && !(error instanceof LoginThrottled))
     request.log.error({ err: error, reqId: request.id }, 'request failed');
-  reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
+  reply.code(failure.status).headers(failure.headers);
+  // No hook adds these to what Fastify refuses before it finds a route.
+  reply.headers({ 'X-Request-Id': request.id, 'X-Content-Type-Options': 'nosniff' });
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
 }
 

@@ -14,7 +14,7 @@ import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './identity-schemas.ts';
 import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
 import { parseLogin } from './login.ts';
 import { queryOf } from './query.ts';
-import { callerOf, type Route } from './route.ts';
+import { callerOf, notCached, type Route } from './route.ts';
 
 export function identityRoutes(
   { authentication, administration }: Identity,
@@ -28,7 +28,7 @@ export function identityRoutes(
     links: { self: `${baseOf(request)}${request.url}`, previous: null, next: null },
   });
 
-  const routes: Route[] = [
+  const documented: Route[] = [
     {
       method: 'GET',
       url: '/v3',
@@ -148,6 +148,7 @@ export function identityRoutes(
       },
     },
   ];
+  const routes = documented.map(notCached);
   return [...routes, ...routes.map(underIdentity), versionList(baseOf)];
 }
 
