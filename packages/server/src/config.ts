@@ -85,6 +85,17 @@ export const SETTINGS = {
     oneOf(...ROLES, SYSTEM_ROLE),
     'reader',
   ),
+  since: setting('--since <time>', 'from this time on, like 2026-07-01T12:00:00+08:00', moment),
+  auditUser: setting(
+    '--user <id or name>',
+    'only changes by this user; local:NAME on the command line',
+    text,
+  ),
+  auditAction: setting(
+    '--action <action>',
+    "only this action, like user.add; 'user' selects all actions on users",
+    text,
+  ),
   description: setting('--description <text>', 'what the access key is for', anyText, ''),
   csv: setting('--csv <file>', 'write the key file here (CSV, readable by its owner only)', text),
   passwordStdin: setting(
@@ -292,7 +303,7 @@ export function readSettings<N extends SettingName, R extends SettingName>(
 }
 
 /** What goes to a terminal or a journal. */
-function withoutPassword(value: string): string {
+export function withoutPassword(value: string): string {
   return value.replace(/\/\/[^/@]*@/g, '//***@');
 }
 

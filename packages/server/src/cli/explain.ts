@@ -7,6 +7,7 @@ import { fixedZone } from '../ingest/formats/log-time.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import type { Line } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
+import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import { visible } from './ingest-summary.ts';
 
@@ -118,20 +119,11 @@ function jsonPrinter({ stdout }: Io): Printer {
         parsed.kind === 'record'
           ? { ...parsed.record, hostId: undefined, host_id: parsed.record.hostId, evidence }
           : { dropped: parsed.reason, evidence };
-      stdout.write(`${separator}${harmless(JSON.stringify({ line, format: parsed.format, ...said }))}`);
+      stdout.write(`${separator}${printable(JSON.stringify({ line, format: parsed.format, ...said }))}`);
       separator = ',\n';
     },
     end() {
       printLine(stdout, separator === '[' ? '[]' : ']');
     },
   };
-}
-
-/** JSON leaves some characters as they are that a terminal acts on. */
-function harmless(json: string): string {
-  return json.replace(/[\u007f-\u009f\p{Cf}\u2028\u2029]/gu, (character) =>
-    Array.from({ length: character.length }, (_, i) => {
-      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
-    }).join(''),
-  );
 }

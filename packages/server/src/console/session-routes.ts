@@ -2,18 +2,22 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { DROP_REASONS } from '../event.ts';
+import { actorOf, loginSource } from '../http/actor.ts';
 import { parseJson, text } from '../http/login.ts';
 import type { Route } from '../http/route.ts';
 import { administersDomain, rolesIn, type SignInRefusal } from '../identity/authentication.ts';
 import type { SignedIn } from '../identity/authenticator.ts';
-import type { Identity } from '../identity/identity.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import { explained } from './explained.ts';
 import { checkMayKeepCookie, checkSentByConsole, sessionCookie, signedIn } from './session-cookie.ts';
 
 /** What the console itself asks of a new password; guessing is throttled anyway. */
 const PASSWORD_LENGTH_MIN = 8;
 
-export function sessionRoutes({ authentication, administration }: Identity, now: () => number): Route[] {
+export function sessionRoutes(
+  { authentication, administration }: RequestIdentity,
+  now: () => number,
+): Route[] {
   function begin(request: FastifyRequest, reply: FastifyReply, opened: SignedIn & { text: string }): object {
     const valid_ms = opened.session.expires_at - now();
     reply.header('Set-Cookie', sessionCookie(request, opened.text, valid_ms));
@@ -44,7 +48,11 @@ export function sessionRoutes({ authentication, administration }: Identity, now:
         checkMayKeepCookie(request);
         const fields = parseJson(request.body);
         const user = { name: text(fields, 'user'), domain: { name: text(fields, 'domain') } };
-        const opened = await authentication.signIn(user, text(fields, 'password'), request.ip);
+        const opened = await authentication.signIn(
+          user,
+          text(fields, 'password'),
+          loginSource(request, 'console'),
+        );
         if (typeof opened === 'string') throw signInError(opened);
         return begin(request, reply.code(201), opened);
       },
@@ -87,10 +95,14 @@ export function sessionRoutes({ authentication, administration }: Identity, now:
         if (wanted.length < PASSWORD_LENGTH_MIN) {
           throw new ApiError('WAF.1001', `new_password must have at least ${PASSWORD_LENGTH_MIN} characters`);
         }
-        const check = await authentication.confirmPassword(user, text(fields, 'old_password'), request.ip);
+        const check = await authentication.confirmPassword(
+          user,
+          text(fields, 'old_password'),
+          loginSource(request, 'console'),
+        );
         if (check === 'wrong_credentials') throw new ApiError('WAF.1001', 'the old password is wrong');
         if (check !== 'right') throw signInError(check);
-        await explained(() => administration.setPassword(user.id, wanted));
+        await explained(() => administration.as(actorOf(request)).setPassword(user.id, wanted));
         const opened = authentication.startSession(administration.user(user.id));
         if (typeof opened === 'string') throw signInError(opened);
         return begin(request, reply, opened);

@@ -114,6 +114,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Parameters are parsed in query.ts, whose errors name what was wrong; the schemas document them.
   app.setValidatorCompiler(() => () => true);
 
+  if (identity.kind === 'own') identity.audit.mirror((record) => app.log.info({ audit: record }, 'audit'));
   const rateLimit = createRateLimit(options.rate_limit, now);
   const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);

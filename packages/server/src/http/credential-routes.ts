@@ -4,10 +4,16 @@
  */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { type Administration, IdentityError, KeyLimitError } from '../identity/administration.ts';
+import {
+  type Administration,
+  type AdministrationView,
+  IdentityError,
+  KeyLimitError,
+} from '../identity/administration.ts';
 import { administersDomain } from '../identity/authentication.ts';
-import type { Identity } from '../identity/identity.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import type { AccessKeyInfo, User } from '../identity/records.ts';
+import { actorOf } from './actor.ts';
 import { noContent, underIdentity } from './identity-routes.ts';
 import { CREDENTIAL_ANSWER, CREDENTIAL_REQUEST, CREDENTIALS_ANSWER } from './identity-schemas.ts';
 import { credentialBody } from './keystone.ts';
@@ -17,7 +23,7 @@ import { callerOf, notCached, type Route } from './route.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
 
-export function credentialRoutes({ administration }: Identity): Route[] {
+export function credentialRoutes({ administration }: RequestIdentity): Route[] {
   const documented: Route[] = [
     {
       method: 'POST',
@@ -34,7 +40,9 @@ export function credentialRoutes({ administration }: Identity): Route[] {
         const fields = parseJson(request.body);
         const owner = manageable(administration, request, text(fields, 'credential.user_id'));
         const description = at(fields, 'credential.description') === undefined ? '' : descriptionOf(fields);
-        const { secret, ...key } = await explained(() => administration.addKey(owner.id, description));
+        const { secret, ...key } = await explained(() =>
+          administration.as(actorOf(request)).addKey(owner.id, description),
+        );
         reply.code(201);
         return { credential: { ...credentialBody(key), secret } };
       },
@@ -84,11 +92,13 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       async handler(request) {
         const { access } = manageableKey(administration, request);
         const fields = parseJson(request.body);
-        const change: Parameters<typeof administration.changeKey>[1] = {};
+        const change: Parameters<Administration['changeKey']>[1] = {};
         if (at(fields, 'credential.status') !== undefined) change.status = statusOf(fields);
         if (at(fields, 'credential.description') !== undefined) change.description = descriptionOf(fields);
         return {
-          credential: credentialBody(await explained(() => administration.changeKey(access, change))),
+          credential: credentialBody(
+            await explained(() => administration.as(actorOf(request)).changeKey(access, change)),
+          ),
         };
       },
     },
@@ -103,7 +113,7 @@ export function credentialRoutes({ administration }: Identity): Route[] {
         response: { 204: { description: 'It is gone', type: 'null' } },
       },
       async handler(request, reply) {
-        await administration.removeKey(manageableKey(administration, request).access);
+        await administration.as(actorOf(request)).removeKey(manageableKey(administration, request).access);
         return noContent(reply);
       },
     },
@@ -113,14 +123,14 @@ export function credentialRoutes({ administration }: Identity): Route[] {
 }
 
 /** The user with this ID, if the caller may manage their keys. Who may not cannot tell whether there is such a user. */
-function manageable(administration: Administration, request: FastifyRequest, userId: string): User {
+function manageable(administration: AdministrationView, request: FastifyRequest, userId: string): User {
   const mayManage = managerOf(request);
   const owner = administration.users().find(({ id }) => id === userId);
   if (owner && mayManage(owner)) return owner;
   throw new ApiError('WAF.9002', 'the caller may not manage the access keys of this user');
 }
 
-function manageableKey(administration: Administration, request: FastifyRequest): AccessKeyInfo {
+function manageableKey(administration: AdministrationView, request: FastifyRequest): AccessKeyInfo {
   const { access } = request.params as { access: string };
   const mayManage = managerOf(request);
   try {

@@ -8,7 +8,8 @@ import {
   type TokenDescription,
 } from '../identity/authentication.ts';
 import { type Caller, isForSystem } from '../identity/authenticator.ts';
-import type { Identity } from '../identity/identity.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
+import { loginSource } from './actor.ts';
 import { CONSOLE_ONLY } from './authenticate.ts';
 import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './identity-schemas.ts';
 import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
@@ -17,7 +18,7 @@ import { queryOf } from './query.ts';
 import { callerOf, notCached, type Route } from './route.ts';
 
 export function identityRoutes(
-  { authentication, administration }: Identity,
+  { authentication, administration }: RequestIdentity,
   { public_url, region }: Catalog,
 ): Route[] {
   const baseOf = (request: FastifyRequest) => public_url ?? `${request.protocol}://${request.host}`;
@@ -55,7 +56,7 @@ export function identityRoutes(
       },
       async handler(request, reply) {
         const login = parseLogin(request.body);
-        const issued = await authentication.login(login, request.ip);
+        const issued = await authentication.login(login, loginSource(request, 'api'));
         if (typeof issued === 'string') throw loginError(issued);
         reply.code(201).header('X-Subject-Token', issued.text);
         return tokenBody(issued.description, catalogFor(request));

@@ -1,4 +1,5 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
+import type { LoginSource, RefusedLogin } from '../audit/login-refusals.ts';
 import { WhileUnchanged } from '../while-unchanged.ts';
 import {
   type Authenticator,
@@ -11,7 +12,7 @@ import {
   signatureRefusal,
   type TokenRefusal,
 } from './authenticator.ts';
-import type { LoginThrottle } from './login-throttle.ts';
+import { type LoginThrottle, LoginThrottled } from './login-throttle.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
 import type { Secrets } from './secrets.ts';
@@ -66,6 +67,7 @@ export class Authentication implements Authenticator {
   readonly #sessions: Sessions;
   readonly #secrets: Secrets;
   readonly #throttle: LoginThrottle;
+  readonly #recordRefusal: (refused: RefusedLogin) => void;
   readonly #now: () => number;
   readonly #goodTokens: WhileUnchanged<TokenDescription>;
   readonly #keysInUse: WhileUnchanged<KeyInUse>;
@@ -78,6 +80,7 @@ export class Authentication implements Authenticator {
     sessions: Sessions,
     secrets: Secrets,
     throttle: LoginThrottle,
+    recordRefusal: (refused: RefusedLogin) => void,
     now: () => number,
   ) {
     this.#store = store;
@@ -86,14 +89,19 @@ export class Authentication implements Authenticator {
     this.#sessions = sessions;
     this.#secrets = secrets;
     this.#throttle = throttle;
+    this.#recordRefusal = recordRefusal;
     this.#now = now;
     this.#goodTokens = new WhileUnchanged(() => store.changes());
     this.#keysInUse = new WhileUnchanged(() => store.changes());
     this.#rolesInProjects = new WhileUnchanged(() => store.changes());
   }
 
-  async login(login: PasswordLogin, address: string): Promise<IssuedToken | LoginRefusal> {
-    const user = await this.#checkPassword(login.user, login.password, address);
+  async login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
+    return this.#recorded(login.user, from, () => this.#login(login, from));
+  }
+
+  async #login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
+    const user = await this.#checkPassword(login.user, login.password, from.address);
     if (typeof user === 'string') return user;
     if (user.access === 'console') return 'console_only';
     const scope = this.#findScope(login.scope);
@@ -109,11 +117,32 @@ export class Authentication implements Authenticator {
   async signIn(
     user: UserReference,
     password: string,
-    address: string,
+    from: LoginSource,
   ): Promise<(SignedIn & { text: string }) | SignInRefusal> {
-    const known = await this.#checkPassword(user, password, address);
-    if (typeof known === 'string') return known;
-    return this.startSession(known);
+    return this.#recorded(user, from, async () => {
+      const known = await this.#checkPassword(user, password, from.address);
+      return typeof known === 'string' ? known : this.startSession(known);
+    });
+  }
+
+  /** A refused login leaves a line in the audit trail, whatever it was refused for. */
+  async #recorded<T extends object | string>(
+    reference: UserReference,
+    from: LoginSource,
+    login: () => Promise<T>,
+  ): Promise<T> {
+    const record = (reason: string) => {
+      const user = this.#findUser(reference);
+      this.#recordRefusal({ user: user ? { id: user.id, name: user.name } : null, from, reason });
+    };
+    try {
+      const result = await login();
+      if (typeof result === 'string') record(result);
+      return result;
+    } catch (error) {
+      if (error instanceof LoginThrottled) record('throttled');
+      throw error;
+    }
   }
 
   /** A new session for a user whose password was checked just now. */
@@ -142,9 +171,11 @@ export class Authentication implements Authenticator {
   async confirmPassword(
     user: User,
     password: string,
-    address: string,
+    from: LoginSource,
   ): Promise<'right' | 'wrong_credentials' | 'user_disabled'> {
-    const checked = await this.#checkPassword({ id: user.id }, password, address);
+    const checked = await this.#recorded({ id: user.id }, from, () =>
+      this.#checkPassword({ id: user.id }, password, from.address),
+    );
     return typeof checked === 'string' ? checked : 'right';
   }
 

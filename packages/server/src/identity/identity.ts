@@ -1,6 +1,9 @@
 /** Identity as a whole, on its file and under its master key. */
+import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Administration } from './administration.ts';
+import { type Actor, type AuditTrail, createAuditTrail } from '../audit/audit-trail.ts';
+import { recordLoginRefusals } from '../audit/login-refusals.ts';
+import { Administration, type AdministrationView } from './administration.ts';
 import { Authentication } from './authentication.ts';
 import { createDirectory, type Directory } from './directory.ts';
 import { createKnownLogins } from './known-logins.ts';
@@ -20,14 +23,28 @@ export interface Identity {
   authentication: Authentication;
   administration: Administration;
   directory: Directory;
+  /** In the folder of the file. */
+  audit: AuditTrail;
+  /** Whoever opened it, and in whose name `administration` acts. */
+  actor: Actor;
   close(): Promise<void>;
+}
+
+/** Identity as requests see it: they change nothing but in the name of their caller. */
+export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
+  administration: AdministrationView;
+};
+
+export interface IdentityOptions {
+  actor?: Actor;
+  sleep?: (ms: number) => Promise<void>;
 }
 
 export async function openIdentity(
   path: string,
   masterKey: Buffer,
   now: () => number,
-  { sleep = delay }: { sleep?: (ms: number) => Promise<void> } = {},
+  { sleep = delay, actor = { user: 'local:unknown', via: 'command line' } }: IdentityOptions = {},
 ): Promise<Identity> {
   const store = openIdentityStore(path);
   // Under another key every token would be refused and no secret could be opened: better to say so at once.
@@ -41,11 +58,15 @@ export async function openIdentity(
   const sessions = createSessions(deriveKey(masterKey, 'sessions'));
   const known = createKnownLogins(store, deriveKey(masterKey, 'known logins'), now);
   const throttle = createLoginThrottle(known, now, sleep);
+  const audit = createAuditTrail(dirname(path), now);
+  const refused = recordLoginRefusals(audit, now);
   return {
     kind: 'own',
-    authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, now),
-    administration: new Administration(store, passwords, secrets, now),
+    authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, refused, now),
+    administration: new Administration(store, passwords, secrets, now, audit, actor),
     directory: createDirectory(store, secrets),
+    audit,
+    actor,
     close: () => store.close(),
   };
 }
