@@ -32,7 +32,8 @@ export function credentialRoutes({ administration }: RequestIdentity): Route[] {
       schema: {
         operationId: 'createAccessKey',
         tags: ['identity'],
-        summary: 'Makes an access key; a user can have two. The secret is in this answer and in no other.',
+        summary:
+          'Create an access key, at most two per user. Only this response holds the secret. Needs a token scoped to the domain.',
         body: CREDENTIAL_REQUEST,
         response: { 201: CREDENTIAL_ANSWER },
       },
@@ -54,7 +55,8 @@ export function credentialRoutes({ administration }: RequestIdentity): Route[] {
       schema: {
         operationId: 'accessKeys',
         tags: ['identity'],
-        summary: 'The access keys of a user, of the caller unless `user_id` names another',
+        summary:
+          'List the access keys of a user, by default of the caller. Needs a token scoped to the domain.',
         querystring: { type: 'object', properties: { user_id: { type: 'string' } } },
         response: { 200: CREDENTIALS_ANSWER },
       },
@@ -71,7 +73,7 @@ export function credentialRoutes({ administration }: RequestIdentity): Route[] {
       schema: {
         operationId: 'accessKey',
         tags: ['identity'],
-        summary: 'One access key, without its secret',
+        summary: 'Get an access key without its secret. Needs a token scoped to the domain.',
         response: { 200: CREDENTIAL_ANSWER },
       },
       async handler(request) {
@@ -85,7 +87,7 @@ export function credentialRoutes({ administration }: RequestIdentity): Route[] {
       schema: {
         operationId: 'changeAccessKey',
         tags: ['identity'],
-        summary: 'Enables or disables an access key, or describes it anew',
+        summary: 'Change the status or the description of an access key. Needs a token scoped to the domain.',
         body: CREDENTIAL_REQUEST,
         response: { 200: CREDENTIAL_ANSWER },
       },
@@ -109,8 +111,8 @@ export function credentialRoutes({ administration }: RequestIdentity): Route[] {
       schema: {
         operationId: 'deleteAccessKey',
         tags: ['identity'],
-        summary: 'Deletes an access key',
-        response: { 204: { description: 'It is gone', type: 'null' } },
+        summary: 'Delete an access key. Needs a token scoped to the domain.',
+        response: { 204: { description: 'Access key deleted', type: 'null' } },
       },
       async handler(request, reply) {
         await administration.as(actorOf(request)).removeKey(manageableKey(administration, request).access);
