@@ -31,6 +31,14 @@ const FILES_MAX = 4;
 /** A user with roles in many projects makes a long line; beyond this `before` and `after` are left out. */
 const LINE_BYTES_MAX = 16_384;
 const TEXT_LENGTH_MAX = 256;
+/**
+ * Changes of one user over HTTP: this many at once, then one a second. Each is synced to the disk, which blocks the
+ * process, and whoever makes many drives older records out: at this rate that takes two days.
+ */
+const CHANGES_BURST = 100;
+const CHANGE_MS = 1_000;
+/** Users are known, so this is hardly reached; beyond it the longest unused are forgotten. */
+const USERS_MAX = 10_000;
 
 export const AUDIT_ACTIONS = [
   'installation.create',
@@ -92,6 +100,8 @@ export interface AuditEntry extends Actor {
 export type AuditRecord = { time: string } & AuditEntry;
 
 export interface AuditTrail {
+  /** Before a change: throws ChangesThrottled when the user makes too many. */
+  admit(actor: Actor): void;
   /** Throws AuditUnavailable when the line cannot be written: then the change must not be made. */
   append(entry: AuditEntry): void;
   /** For what was refused or has failed already: a line that cannot be written is given up. */
@@ -100,11 +110,17 @@ export interface AuditTrail {
   mirror(to: (record: AuditRecord) => void): void;
 }
 
+/** A user makes changes faster than the limit. */
+export class ChangesThrottled extends Error {
+  readonly retryAfterS = 1;
+}
+
 /** The audit trail cannot be written, so nothing may be changed. */
 export class AuditUnavailable extends Error {}
 
 /** Without a folder, records go to the mirror only. */
 export function createAuditTrail(folder: string | null, now: () => number): AuditTrail {
+  const budgets = new Map<string, { changes: number; at: number }>();
   let mirrored: (record: AuditRecord) => void = () => {};
 
   function append(entry: AuditEntry): void {
@@ -114,6 +130,19 @@ export function createAuditTrail(folder: string | null, now: () => number): Audi
   }
 
   return {
+    admit({ via, user_id }) {
+      if (via === 'command line' || user_id === undefined) return;
+      const { changes, at } = budgets.get(user_id) ?? { changes: CHANGES_BURST, at: now() };
+      // A clock that was set back adds nothing, and takes nothing away.
+      const left = Math.min(CHANGES_BURST, changes + Math.max(0, now() - at) / CHANGE_MS);
+      budgets.delete(user_id);
+      budgets.set(user_id, { changes: left < 1 ? left : left - 1, at: now() });
+      for (const oldest of budgets.keys()) {
+        if (budgets.size <= USERS_MAX) break;
+        budgets.delete(oldest);
+      }
+      if (left < 1) throw new ChangesThrottled('too many changes by this user: try again in 1 s');
+    },
     append,
     note(entry) {
       try {

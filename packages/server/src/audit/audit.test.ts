@@ -20,6 +20,7 @@ import {
   type AuditEntry,
   type AuditRecord,
   AuditUnavailable,
+  ChangesThrottled,
   createAuditTrail,
   readAuditTrail,
 } from './audit-trail.ts';
@@ -259,11 +260,30 @@ describe('administration', () => {
 test('refused logins are recorded at a bounded rate, and counted beyond it', () => {
   const written: AuditEntry[] = [];
   const note = (entry: AuditEntry) => written.push(entry);
-  const record = recordLoginRefusals({ append: note, note, mirror: () => {} }, () => clock.now);
+  const record = recordLoginRefusals({ admit() {}, append: note, note, mirror() {} }, () => clock.now);
   const refused = { user: null, from: { address: 'x', via: 'api' }, reason: 'wrong_credentials' } as const;
   for (let i = 0; i < 1_000; i++) record(refused);
   expect(written).toHaveLength(20);
-  clock.now += 30_000;
+  // Those at users that exist have a limit of their own.
+  record({ ...refused, user: { id: 'u', name: 'admin' } });
+  expect(written.at(-1)).toMatchObject({ user: 'admin' });
+  clock.now += 60_000;
   record(refused);
   expect(written.at(-1)?.suppressed).toBe(980);
+});
+
+test('a user makes 100 changes at once over HTTP, then one a second; the command line has no limit', () => {
+  const { admit } = trail();
+  const alice = { user: 'alice', user_id: 'a', via: 'api' } as const;
+  for (let i = 0; i < 100; i++) admit(alice);
+  expect(() => admit(alice)).toThrow(ChangesThrottled);
+  admit({ user: 'bob', user_id: 'b', via: 'console' });
+  for (let i = 0; i < 200; i++) admit({ user: 'local:root', via: 'command line' });
+  clock.now += 1_000;
+  admit(alice);
+  expect(() => admit(alice)).toThrow(ChangesThrottled);
+  clock.now -= 3_600_000;
+  expect(() => admit(alice)).toThrow(ChangesThrottled);
+  clock.now += 1_000;
+  admit(alice);
 });

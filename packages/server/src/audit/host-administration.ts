@@ -35,6 +35,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
 
   return {
     async add(actor, host) {
+      trail.admit(actor);
       const { project, hostname, id } = host;
       const hosts = await store.hosts(project);
       const entry: AuditEntry = {
@@ -50,6 +51,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
       return change(entry, refusal, 'added', () => store.addHost(host));
     },
     async rename(actor, host) {
+      trail.admit(actor);
       const { project, id, hostname } = host;
       const hosts = await store.hosts(project);
       const before = hosts.find((one) => one.id === id);

@@ -3,8 +3,8 @@ import { type Actor, type AuditTrail, newAuditId } from './audit-trail.ts';
 
 /** At once: enough to see what an attack looks like. */
 const BURST = 20;
-/** 2,880 lines a day, under 1 MB: the trail then still reaches back two months. */
-const REFILL_MS = 30_000;
+/** Of users that exist and of others each 1,440 lines a day, under 1 MB together: the trail then reaches back two months. */
+const REFILL_MS = 60_000;
 
 export interface RefusedLogin {
   /** Null when there is no such user: people type passwords into the wrong field. */
@@ -17,19 +17,19 @@ export interface RefusedLogin {
 export type LoginSource = { address: string } & Pick<Actor, 'request_id'> & { via: 'api' | 'console' };
 
 export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refused: RefusedLogin) => void {
-  let tokens = BURST;
-  let refilledAt = now();
-  let suppressed = 0;
+  // Apart, so that guesses at made-up names do not hide those at real users.
+  const budgets = { known: newBudget(now()), unknown: newBudget(now()) };
   return ({ user, from, reason }) => {
-    const elapsedMs = now() - refilledAt;
-    // A clock that was set back fills the bucket too: else nothing would be recorded until it catches up.
-    tokens = Math.min(BURST, tokens + (elapsedMs < 0 ? 1 : elapsedMs / REFILL_MS));
-    refilledAt = now();
-    if (tokens < 1) {
-      suppressed++;
+    const budget = user ? budgets.known : budgets.unknown;
+    budget.lines = Math.min(BURST, budget.lines + Math.max(0, now() - budget.at) / REFILL_MS);
+    budget.at = now();
+    if (budget.lines < 1) {
+      budget.suppressed++;
       return;
     }
-    tokens--;
+    budget.lines--;
+    const { suppressed } = budget;
+    budget.suppressed = 0;
     trail.note({
       id: newAuditId(),
       user: user?.name ?? null,
@@ -41,6 +41,9 @@ export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refu
       reason,
       ...(suppressed > 0 ? { suppressed } : {}),
     });
-    suppressed = 0;
   };
+}
+
+function newBudget(at: number): { lines: number; at: number; suppressed: number } {
+  return { lines: BURST, at, suppressed: 0 };
 }

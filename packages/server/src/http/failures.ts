@@ -1,6 +1,6 @@
 /** From anything that can go wrong to the answer that the API family's clients expect. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { AuditUnavailable } from '../audit/audit-trail.ts';
+import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError } from '../errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
@@ -32,6 +32,9 @@ export function toApiError(error: unknown): ApiError {
     const message =
       'nothing was changed, because the audit trail cannot be written: free space in the data folder';
     return new ApiError('WAF.5001', message, { 'Retry-After': '60' });
+  }
+  if (error instanceof ChangesThrottled) {
+    return new ApiError('WAF.3004', error.message, { 'Retry-After': String(error.retryAfterS) });
   }
   if (error instanceof LoginThrottled) {
     return new ApiError(error.limit === 'service' ? 'WAF.5001' : 'WAF.3004', error.message, {

@@ -350,6 +350,7 @@ export class Administration {
     object: AuditObject,
     work: (commit: Commit) => Promise<T>,
   ): Promise<T> {
+    this.#audit.admit(this.#actor);
     const entry: AuditEntry = { id: newAuditId(), ...this.#actor, action, object, outcome: 'done' };
     let isWritten = false;
     try {

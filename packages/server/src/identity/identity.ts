@@ -44,7 +44,7 @@ export async function openIdentity(
   path: string,
   masterKey: Buffer,
   now: () => number,
-  { sleep = delay, actor = { user: 'local:unknown', via: 'command line' } }: IdentityOptions = {},
+  { sleep = delayed, actor = { user: 'local:unknown', via: 'command line' } }: IdentityOptions = {},
 ): Promise<Identity> {
   const store = openIdentityStore(path);
   // Under another key every token would be refused and no secret could be opened: better to say so at once.
@@ -69,4 +69,9 @@ export async function openIdentity(
     actor,
     close: () => store.close(),
   };
+}
+
+/** Does not keep the process from ending: an attempt that waits is not worth it. */
+function delayed(ms: number): Promise<void> {
+  return delay(ms, undefined, { ref: false });
 }
