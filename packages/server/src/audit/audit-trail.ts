@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import {
   closeSync,
   createReadStream,
+  existsSync,
   fchmodSync,
   fchownSync,
   fdatasyncSync,
@@ -155,6 +156,10 @@ export function createAuditTrail(folder: string | null, now: () => number): Audi
       mirrored = to;
     },
   };
+}
+
+export function hasAuditTrail(folder: string): boolean {
+  return existsSync(join(folder, FILE));
 }
 
 export function newAuditId(): string {

@@ -1,4 +1,4 @@
-import { type AuditRecord, readAuditTrail } from '../audit/audit-trail.ts';
+import { type AuditRecord, hasAuditTrail, readAuditTrail } from '../audit/audit-trail.ts';
 import { command, printLine, UserError } from './command.ts';
 import { isInitialised } from './data-folder.ts';
 import { printList } from './list.ts';
@@ -9,7 +9,11 @@ export const auditCommand = command({
   settings: ['data', 'since', 'auditUser', 'auditAction', 'json'],
   required: ['data'],
   async run({ data, since, auditUser, auditAction, json }, _operands, io) {
-    if (!isInitialised(data)) throw new UserError(`${data} is not a wafstat data directory`);
+    // A process whose identity is elsewhere records its starts in a folder without an identity.
+    if (!isInitialised(data) && !hasAuditTrail(data))
+      throw new UserError(
+        `${data} is not a wafstat data directory: it holds neither identity.mdb nor audit.log`,
+      );
     const records: AuditRecord[] = [];
     let damaged = 0;
     for await (const record of readAuditTrail(data)) {

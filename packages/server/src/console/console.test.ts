@@ -109,6 +109,15 @@ describe('a session', () => {
     });
   });
 
+  test('that began in the future is refused, because the clock was set back', async () => {
+    const headers = { cookie: await cookie() };
+    clock.now -= 60_000;
+    expect((await connections(headers)).statusCode).toBe(200);
+    clock.now -= 1;
+    const answer = await connections(headers);
+    expect([answer.statusCode, answer.json().error_msg]).toEqual([401, expect.stringContaining('set back')]);
+  });
+
   test('gives way to credentials that were sent on purpose', async () => {
     const headers = { cookie: await cookie(), 'x-auth-token': 'wrong' };
     expect((await connections(headers)).statusCode).toBe(401);

@@ -141,6 +141,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     };
     response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
   });
+  const warnOfProxy = proxyWarning(options.trust_proxy);
   app.addHook(
     'onRequest',
     unawaited((request) => {
@@ -155,7 +156,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       return authenticate.onHeaders(request);
     }),
   );
-  const warnOfProxy = proxyWarning(options.trust_proxy);
   app.addHook('preHandler', unawaited(authenticate.onBody));
   if (['trace', 'debug', 'info'].includes(app.log.level)) app.addHook('onResponse', logAnswer);
   app.setErrorHandler(sendFailure);

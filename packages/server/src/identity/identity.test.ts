@@ -261,7 +261,7 @@ describe('administration', () => {
     );
     expect(() => administration.project('none')).toThrow("there is no project 'none'");
     expect(administration.user('alice').id).toBe(user.id);
-    for (const name of ['', 'x'.repeat(65), 'a\nb']) {
+    for (const name of ['', 'x'.repeat(65), 'a\nb', 'a\u202eb']) {
       await expect(administration.addProject(domain.id, name)).rejects.toThrow('1 to 64 characters');
     }
   });

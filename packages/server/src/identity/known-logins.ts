@@ -22,12 +22,12 @@ export function createKnownLogins(store: IdentityStore, key: Buffer, now: () => 
   const hashOf = (userId: string, network: string) =>
     createHmac('sha256', key).update(`${userId} ${network}`).digest('base64url');
 
-  /** False for an entry from the future too: a clock that was set back must not leave entries that never expire. */
+  /** False for an entry from far in the future too: a clock that was set back must not leave entries that never expire. */
   function isYounger(userId: string, hash: string, ageMsMax: number): boolean {
     const time = store.knownLogin(userId, hash);
     if (time === undefined) return false;
     const ageMs = now() - time;
-    return ageMs >= 0 && ageMs < ageMsMax;
+    return ageMs >= -RENEW_MS && ageMs < ageMsMax;
   }
 
   return {
