@@ -43,8 +43,9 @@ test('the cookie of a session is Secure and bound to this host', async () => {
     body: JSON.stringify({ user, domain, password }),
     ca: certificate.cert,
   });
-  const cookie = String(answer.headers['set-cookie']);
-  expect(cookie).toMatch(/^__Host-wafstat_session=.*; Path=\/; .*; Secure$/);
+  const [session, device] = answer.headers['set-cookie'] ?? [];
+  expect(session).toMatch(/^__Host-wafstat_session=.*; Path=\/; .*; Secure$/);
+  expect(device).toMatch(/^__Host-wafstat_device=.*; Path=\/; .*; Secure$/);
 });
 
 test('plain HTTP is not spoken on that port', async () => {

@@ -14,12 +14,16 @@ export interface RefusedLogin {
 }
 
 /** Where a login comes from. */
-export type LoginSource = { address: string } & Pick<Actor, 'request_id'> & { via: 'api' | 'console' };
+export type LoginSource = { address: string } & Pick<Actor, 'request_id'> & {
+    via: 'api' | 'console';
+    /** What the browser was given when the user signed in before. */
+    device?: string;
+  };
 
 export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refused: RefusedLogin) => void {
   // Apart, so that guesses at made-up names do not hide those at real users.
   const budgets = { known: newBudget(now()), unknown: newBudget(now()) };
-  return ({ user, from, reason }) => {
+  return ({ user, from: { via, address, request_id }, reason }) => {
     const budget = user ? budgets.known : budgets.unknown;
     budget.lines = Math.min(BURST, budget.lines + Math.max(0, now() - budget.at) / REFILL_MS);
     budget.at = now();
@@ -34,7 +38,9 @@ export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refu
       id: newAuditId(),
       user: user?.name ?? null,
       ...(user ? { user_id: user.id } : {}),
-      ...from,
+      via,
+      address,
+      ...(request_id === undefined ? {} : { request_id }),
       action: 'login',
       object: { type: 'user', ...(user ? { id: user.id, name: user.name } : {}) },
       outcome: 'refused',

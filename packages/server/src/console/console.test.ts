@@ -60,7 +60,7 @@ describe('a session', () => {
   }
 
   async function cookie(): Promise<string> {
-    return String((await signIn()).headers['set-cookie']).split(';')[0] ?? '';
+    return String((await signIn()).headers['set-cookie']?.[0]).split(';')[0] ?? '';
   }
 
   const connections = (headers: Record<string, string>) =>
@@ -68,7 +68,7 @@ describe('a session', () => {
 
   test('is a cookie that scripts cannot read, with the __Host- prefix unless on insecure loopback', async () => {
     const cookieOf = async (options: Parameters<typeof signIn>[0]) =>
-      String((await signIn(options)).headers['set-cookie']);
+      String((await signIn(options)).headers['set-cookie']?.[0]);
     const attributes = 'Path=/; HttpOnly; SameSite=Strict; Max-Age=43200';
     const plain = new RegExp(`^wafstat_session=[\\w.-]+; ${attributes}$`);
     const secure = new RegExp(`^__Host-wafstat_session=[\\w.-]+; ${attributes}; Secure$`);
@@ -90,7 +90,7 @@ describe('a session', () => {
 
   test('under the plain name is none where the cookie is secure: another host could have planted it', async () => {
     const headers = { host: 'waf.example.com' };
-    const [pair = ''] = String((await signIn({ headers })).headers['set-cookie']).split(';');
+    const [pair = ''] = String((await signIn({ headers })).headers['set-cookie']?.[0]).split(';');
     expect((await connections({ ...headers, cookie: pair })).statusCode).toBe(200);
     const planted = pair.replace('__Host-', '');
     expect((await connections({ ...headers, cookie: planted })).statusCode).toBe(401);

@@ -4,14 +4,28 @@ import { ApiError } from '../errors.ts';
 import type { Authenticator, Caller, SessionRefusal, SignedIn } from '../identity/authenticator.ts';
 import { isLoopback } from '../loopback.ts';
 
+const SESSION = 'wafstat_session';
+/** Outlives the session, and opens nothing. */
+const DEVICE = 'wafstat_device';
 /** Browsers accept the prefix only with Secure, for the whole site, and from this host alone: no sibling host can plant one. */
-const SECURE_COOKIE = '__Host-wafstat_session';
-const LOOPBACK_COOKIE = 'wafstat_session';
+const SECURE_PREFIX = '__Host-';
 
 export function sessionCookie(request: FastifyRequest, text: string, valid_ms: number): string {
-  const secure = isSecure(request) ? '; Secure' : '';
+  return setCookie(request, SESSION, text, valid_ms);
+}
+
+export function deviceCookie(request: FastifyRequest, text: string, valid_ms: number): string {
+  return setCookie(request, DEVICE, text, valid_ms);
+}
+
+export function deviceText(request: FastifyRequest): string | undefined {
+  return cookieText(request, DEVICE);
+}
+
+function setCookie(request: FastifyRequest, name: string, text: string, valid_ms: number): string {
+  const [prefix, secure] = isSecure(request) ? [SECURE_PREFIX, '; Secure'] : ['', ''];
   const maxAgeS = Math.floor(valid_ms / 1_000);
-  return `${cookieName(request)}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}${secure}`;
+  return `${prefix}${name}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}${secure}`;
 }
 
 /**
@@ -20,10 +34,6 @@ export function sessionCookie(request: FastifyRequest, text: string, valid_ms: n
  */
 function isSecure(request: FastifyRequest): boolean {
   return request.protocol === 'https' || !isLoopback(request.hostname);
-}
-
-function cookieName(request: FastifyRequest): string {
-  return isSecure(request) ? SECURE_COOKIE : LOOPBACK_COOKIE;
 }
 
 /** A browser that is not on HTTPS would drop the cookie without a word. */
@@ -75,10 +85,14 @@ export function checkSentByConsole({ headers, host }: FastifyRequest): void {
 }
 
 function sessionText(request: FastifyRequest): string | undefined {
-  const prefix = `${cookieName(request)}=`;
+  return cookieText(request, SESSION);
+}
+
+function cookieText(request: FastifyRequest, name: string): string | undefined {
+  const start = `${isSecure(request) ? SECURE_PREFIX : ''}${name}=`;
   const cookies = request.headers.cookie?.split(';') ?? [];
-  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(prefix));
-  return ours?.slice(prefix.length) || undefined;
+  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(start));
+  return ours?.slice(start.length) || undefined;
 }
 
 const REFUSALS: Readonly<Record<SessionRefusal, string>> = {

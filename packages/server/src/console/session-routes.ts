@@ -1,15 +1,29 @@
 /** Signing in and out, who is signed in, and their password. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { LoginSource } from '../audit/login-refusals.ts';
 import { ApiError } from '../errors.ts';
 import { DROP_REASONS } from '../event.ts';
 import { actorOf, loginSource } from '../http/actor.ts';
 import { parseJson, text } from '../http/login.ts';
 import type { Route } from '../http/route.ts';
-import { administersDomain, rolesIn, type SignInRefusal } from '../identity/authentication.ts';
+import {
+  administersDomain,
+  type NewSession,
+  rolesIn,
+  type SignInRefusal,
+} from '../identity/authentication.ts';
 import type { SignedIn } from '../identity/authenticator.ts';
+import { DEVICE_VALID_MS } from '../identity/devices.ts';
 import type { RequestIdentity } from '../identity/identity.ts';
 import { explained } from './explained.ts';
-import { checkMayKeepCookie, checkSentByConsole, sessionCookie, signedIn } from './session-cookie.ts';
+import {
+  checkMayKeepCookie,
+  checkSentByConsole,
+  deviceCookie,
+  deviceText,
+  sessionCookie,
+  signedIn,
+} from './session-cookie.ts';
 
 /** What the console itself asks of a new password; guessing is throttled anyway. */
 const PASSWORD_LENGTH_MIN = 8;
@@ -18,9 +32,12 @@ export function sessionRoutes(
   { authentication, administration }: RequestIdentity,
   now: () => number,
 ): Route[] {
-  function begin(request: FastifyRequest, reply: FastifyReply, opened: SignedIn & { text: string }): object {
+  function begin(request: FastifyRequest, reply: FastifyReply, opened: NewSession): object {
     const valid_ms = opened.session.expires_at - now();
-    reply.header('Set-Cookie', sessionCookie(request, opened.text, valid_ms));
+    reply.header('Set-Cookie', [
+      sessionCookie(request, opened.text, valid_ms),
+      deviceCookie(request, opened.device, DEVICE_VALID_MS),
+    ]);
     return description(opened);
   }
 
@@ -48,11 +65,7 @@ export function sessionRoutes(
         checkMayKeepCookie(request);
         const fields = parseJson(request.body);
         const user = { name: text(fields, 'user'), domain: { name: text(fields, 'domain') } };
-        const opened = await authentication.signIn(
-          user,
-          text(fields, 'password'),
-          loginSource(request, 'console'),
-        );
+        const opened = await authentication.signIn(user, text(fields, 'password'), fromConsole(request));
         if (typeof opened === 'string') throw signInError(opened);
         return begin(request, reply.code(201), opened);
       },
@@ -98,7 +111,7 @@ export function sessionRoutes(
         const check = await authentication.confirmPassword(
           user,
           text(fields, 'old_password'),
-          loginSource(request, 'console'),
+          fromConsole(request),
         );
         if (check === 'wrong_credentials') throw new ApiError('WAF.1001', 'the old password is wrong');
         if (check !== 'right') throw signInError(check);
@@ -109,6 +122,10 @@ export function sessionRoutes(
       },
     },
   ];
+}
+
+function fromConsole(request: FastifyRequest): LoginSource {
+  return { ...loginSource(request), via: 'console', device: deviceText(request) ?? '' };
 }
 
 function signInError(refusal: SignInRefusal): ApiError {

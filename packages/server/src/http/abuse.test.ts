@@ -128,6 +128,46 @@ describe('logins', () => {
     await settled(waiting);
   });
 
+  test('guesses at a user from the same address do not lock out the browser that the user signed in with', async () => {
+    const signIn = (cookie = '') =>
+      app.inject({
+        method: 'POST',
+        url: '/console/api/session',
+        headers: { 'x-wafstat-console': '1', cookie },
+        remoteAddress: OWNER,
+        payload: { user: 'admin', domain: 'default', password: 'secret' },
+      });
+    const [, device = ''] = [(await signIn()).headers['set-cookie']]
+      .flat()
+      .map((text) => String(text).split(';')[0]);
+    /** So many wrong attempts that some are refused and the others wait. */
+    async function crowded() {
+      let over = 0;
+      const attempts = Array.from({ length: 30 }, async () => {
+        const { statusCode } = await login({ password: 'x' });
+        over++;
+        return statusCode;
+      });
+      // Known pairs with delays of a second have 15 places.
+      while (over < 15) await new Promise((resolve) => setImmediate(resolve));
+      return attempts;
+    }
+    await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
+    const crowd = await crowded();
+    expect((await signIn()).statusCode).toBe(429);
+    expect((await signIn(device)).statusCode).toBe(201);
+    // It opens nothing by itself.
+    const opened = await app.inject({ url: '/console/api/session', headers: { cookie: device } });
+    expect(opened.statusCode).toBe(401);
+    await settled(crowd);
+    // A changed password ends it.
+    await identity.administration.setPassword(identity.administration.user('admin').id, 'another');
+    await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
+    const again = await crowded();
+    expect((await signIn(device)).statusCode).toBe(429);
+    await settled(again);
+  });
+
   test('guesses at one account from many addresses do not lock out the owner, who is known', async () => {
     expect((await login()).statusCode).toBe(201);
     const guess = (i: number) => login({ password: 'x', from: `198.51.${i >> 8}.${i & 255}` });

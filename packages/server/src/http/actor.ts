@@ -16,6 +16,6 @@ export function actorOf(request: FastifyRequest): Actor {
   };
 }
 
-export function loginSource(request: FastifyRequest, via: 'api' | 'console'): LoginSource {
-  return { via, address: request.ip, request_id: request.id };
+export function loginSource(request: FastifyRequest): LoginSource {
+  return { via: 'api', address: request.ip, request_id: request.id };
 }

@@ -56,7 +56,7 @@ export function identityRoutes(
       },
       async handler(request, reply) {
         const login = parseLogin(request.body);
-        const issued = await authentication.login(login, loginSource(request, 'api'));
+        const issued = await authentication.login(login, loginSource(request));
         if (typeof issued === 'string') throw loginError(issued);
         reply.code(201).header('X-Subject-Token', issued.text);
         return tokenBody(issued.description, catalogFor(request));

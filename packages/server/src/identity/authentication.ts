@@ -12,6 +12,7 @@ import {
   signatureRefusal,
   type TokenRefusal,
 } from './authenticator.ts';
+import type { Devices } from './devices.ts';
 import { type LoginThrottle, LoginThrottled } from './login-throttle.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
@@ -48,6 +49,14 @@ export interface TokenDescription {
   roles: readonly (Role | typeof SYSTEM_ROLE)[];
 }
 
+/** A session that has just begun. */
+export interface NewSession extends SignedIn {
+  /** The session, signed. */
+  text: string;
+  /** Tells at the next login that the user has signed in with this browser before. */
+  device: string;
+}
+
 /** A key that may be used, with its secret opened: it would be in memory anyway while a signature is checked. */
 interface KeyInUse {
   caller: Caller;
@@ -67,6 +76,7 @@ export class Authentication implements Authenticator {
   readonly #sessions: Sessions;
   readonly #secrets: Secrets;
   readonly #throttle: LoginThrottle;
+  readonly #devices: Devices;
   readonly #recordRefusal: (refused: RefusedLogin) => void;
   readonly #now: () => number;
   readonly #goodTokens: WhileUnchanged<TokenDescription>;
@@ -80,6 +90,7 @@ export class Authentication implements Authenticator {
     sessions: Sessions,
     secrets: Secrets,
     throttle: LoginThrottle,
+    devices: Devices,
     recordRefusal: (refused: RefusedLogin) => void,
     now: () => number,
   ) {
@@ -89,6 +100,7 @@ export class Authentication implements Authenticator {
     this.#sessions = sessions;
     this.#secrets = secrets;
     this.#throttle = throttle;
+    this.#devices = devices;
     this.#recordRefusal = recordRefusal;
     this.#now = now;
     this.#goodTokens = new WhileUnchanged(() => store.changes());
@@ -101,7 +113,7 @@ export class Authentication implements Authenticator {
   }
 
   async #login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
-    const user = await this.#checkPassword(login.user, login.password, from.address);
+    const user = await this.#checkPassword(login.user, login.password, from);
     if (typeof user === 'string') return user;
     if (user.access === 'console') return 'console_only';
     const scope = this.#findScope(login.scope);
@@ -118,9 +130,9 @@ export class Authentication implements Authenticator {
     user: UserReference,
     password: string,
     from: LoginSource,
-  ): Promise<(SignedIn & { text: string }) | SignInRefusal> {
+  ): Promise<NewSession | SignInRefusal> {
     return this.#recorded(user, from, async () => {
-      const known = await this.#checkPassword(user, password, from.address);
+      const known = await this.#checkPassword(user, password, from);
       return typeof known === 'string' ? known : this.startSession(known);
     });
   }
@@ -146,11 +158,11 @@ export class Authentication implements Authenticator {
   }
 
   /** A new session for a user whose password was checked just now. */
-  startSession(user: User): (SignedIn & { text: string }) | SignInRefusal {
+  startSession(user: User): NewSession | SignInRefusal {
     const { text } = this.#sessions.issue(user, this.#now());
     const signedIn = this.checkSession(text);
     if (typeof signedIn === 'string') return signedIn === 'programmatic_only' ? signedIn : 'user_disabled';
-    return { ...signedIn, text };
+    return { ...signedIn, text, device: this.#devices.issue(user, this.#now()) };
   }
 
   /** What a session is worth now: everything it hangs on is looked up afresh. */
@@ -174,7 +186,7 @@ export class Authentication implements Authenticator {
     from: LoginSource,
   ): Promise<'right' | 'wrong_credentials' | 'user_disabled'> {
     const checked = await this.#recorded({ id: user.id }, from, () =>
-      this.#checkPassword({ id: user.id }, password, from.address),
+      this.#checkPassword({ id: user.id }, password, from),
     );
     return typeof checked === 'string' ? checked : 'right';
   }
@@ -182,12 +194,13 @@ export class Authentication implements Authenticator {
   async #checkPassword(
     reference: UserReference,
     password: string,
-    address: string,
+    { address, device = '' }: LoginSource,
   ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
     const user = this.#findUser(reference);
+    const known = user ? this.#devices.read(device, user, this.#now()) : null;
     const matches = await this.#throttle.attempt(
       user?.id ?? this.#unknownAccount(reference),
-      address,
+      { address, device: known },
       async () =>
         password.length <= PASSWORD_LENGTH_MAX && this.#passwords.verify(user?.password_hash, password),
     );

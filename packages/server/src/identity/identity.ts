@@ -5,6 +5,7 @@ import { type Actor, type AuditTrail, createAuditTrail } from '../audit/audit-tr
 import { recordLoginRefusals } from '../audit/login-refusals.ts';
 import { Administration, type AdministrationView } from './administration.ts';
 import { Authentication } from './authentication.ts';
+import { createDevices } from './devices.ts';
 import { createDirectory, type Directory } from './directory.ts';
 import { createKnownLogins } from './known-logins.ts';
 import { createLoginThrottle } from './login-throttle.ts';
@@ -56,13 +57,24 @@ export async function openIdentity(
   const secrets = createSecrets(deriveKey(masterKey, 'access keys'));
   const tokens = createTokens(deriveKey(masterKey, 'tokens'));
   const sessions = createSessions(deriveKey(masterKey, 'sessions'));
+  const devices = createDevices(deriveKey(masterKey, 'devices'));
   const known = createKnownLogins(store, deriveKey(masterKey, 'known logins'), now);
   const throttle = createLoginThrottle(known, now, sleep);
   const audit = createAuditTrail(dirname(path), now);
   const refused = recordLoginRefusals(audit, now);
   return {
     kind: 'own',
-    authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, refused, now),
+    authentication: new Authentication(
+      store,
+      passwords,
+      tokens,
+      sessions,
+      secrets,
+      throttle,
+      devices,
+      refused,
+      now,
+    ),
     administration: new Administration(store, passwords, secrets, now, audit, actor),
     directory: createDirectory(store, secrets),
     audit,

@@ -20,7 +20,7 @@ function setUp() {
     },
   );
   const attempt = (account: string, address: string, right = false) =>
-    throttle.attempt(account, address, async () => right);
+    throttle.attempt(account, { address }, async () => right);
   return {
     clock,
     throttle,
@@ -33,7 +33,7 @@ function setUp() {
       delays.length = 0;
       const stop = new Error('not counted');
       await throttle
-        .attempt(account, address, () => Promise.reject(stop))
+        .attempt(account, { address }, () => Promise.reject(stop))
         .catch((error) => {
           if (error !== stop) throw error;
         });
@@ -79,6 +79,25 @@ test('a known pair is delayed by its own failures only, and by a second at most'
   expect(await delayOf('alice', 'home')).toBe(1_000);
 });
 
+test('a browser that the user signed in with before is not delayed by others behind the same address', async () => {
+  let delayed = false;
+  const quick = createLoginThrottle(
+    { has: () => true, add: () => {} },
+    () => 0,
+    async () => {
+      delayed = true;
+    },
+  );
+  for (let i = 0; i < 20; i++) await quick.attempt('alice', { address: 'office' }, async () => false);
+  delayed = false;
+  const from = { address: 'office', device: 'laptop' };
+  expect(await quick.attempt('alice', from, async () => true)).toBe(true);
+  expect(delayed).toBe(false);
+  // Its own failures delay it all the same: the cookie may be stolen.
+  for (let i = 0; i < 6; i++) await quick.attempt('alice', from, async () => false);
+  expect(delayed).toBe(true);
+});
+
 test('the right password ends the delays, and so do 15 minutes, and a clock that is set back', async () => {
   const { clock, attempt, fail, delayOf } = setUp();
   await fail(10, 'alice', 'here');
@@ -102,7 +121,9 @@ test('attempts at one account run one at a time, from however many addresses', a
     running--;
     return false;
   };
-  const attempts = Array.from({ length: 20 }, (_, i) => throttle.attempt('alice', `198.51.100.${i}`, check));
+  const attempts = Array.from({ length: 20 }, (_, i) =>
+    throttle.attempt('alice', { address: `198.51.100.${i}` }, check),
+  );
   await Promise.all(attempts);
   expect(most).toBe(1);
 });
@@ -115,11 +136,11 @@ test('an attempt that would wait too long for its turn is refused, and no networ
     () => 0,
     () => new Promise((resolve) => releases.push(resolve)),
   );
-  for (let i = 0; i < 5; i++) await throttle.attempt('alice', 'here', async () => false);
+  for (let i = 0; i < 5; i++) await throttle.attempt('alice', { address: 'here' }, async () => false);
   // Delays of 250 ms: 60 places, 30 for each network.
   const outcome = (address: string) =>
     throttle
-      .attempt('alice', address, async () => true)
+      .attempt('alice', { address }, async () => true)
       .then(
         () => 'done',
         (error) => error.limit,
@@ -154,7 +175,7 @@ test('more attempts than can wait are refused: 64 of an address, 1,000 in all; a
   };
   const results: string[] = [];
   const start = (address: string, i: number) =>
-    throttle.attempt(`user ${i}`, address, hang).catch((error) => {
+    throttle.attempt(`user ${i}`, { address }, hang).catch((error) => {
       results.push(error.limit);
     });
   const pending = [];

@@ -36,7 +36,13 @@ const HASH_SLOTS = 2;
 
 export interface LoginThrottle {
   /** Runs `check` when the limits allow it; rejects with LoginThrottled when they do not. Resolves to its result. */
-  attempt(account: string, address: string, check: () => Promise<boolean>): Promise<boolean>;
+  attempt(account: string, from: AttemptSource, check: () => Promise<boolean>): Promise<boolean>;
+}
+
+export interface AttemptSource {
+  address: string;
+  /** A browser that the user has signed in with before. */
+  device?: string | null;
 }
 
 export class LoginThrottled extends Error {
@@ -87,12 +93,17 @@ export function createLoginThrottle(
   }
 
   /** One attempt at a time. The delay is computed when the turn comes, because the attempt before may have failed. */
-  async function inLane<T>(key: string, network: string, delayMs: () => number, work: () => Promise<T>) {
+  async function inLane<T>(
+    key: string,
+    network: string | null,
+    delayMs: () => number,
+    work: () => Promise<T>,
+  ) {
     const lane = lanes.get(key) ?? new Lane();
     const places = Math.floor(WAIT_MS_MAX / Math.max(delayMs(), 1));
-    // No network takes more than half of the places.
-    if (lane.size >= places || lane.of(network) >= Math.max(1, places >> 1))
-      throw new LoginThrottled('account');
+    // No network takes more than half of the places; a known pair has the lane for itself.
+    const share = network === null ? places : Math.max(1, places >> 1);
+    if (lane.size >= places || lane.of(network) >= share) throw new LoginThrottled('account');
     lanes.set(key, lane);
     const arrivedAt = now();
     return lane
@@ -120,10 +131,10 @@ export function createLoginThrottle(
   }
 
   return {
-    attempt(givenAccount, address, check) {
+    attempt(givenAccount, { address, device = null }, check) {
       const account = shortened(givenAccount);
       const network = networkOf(address);
-      const pair = `pair ${account} ${network}`;
+      const pair = device === null ? `pair ${account} ${network}` : `device ${device}`;
       const counted = async () => {
         const right = await check();
         if (right) {
@@ -133,12 +144,12 @@ export function createLoginThrottle(
         return right;
       };
       const pairDelay = (maxMs: number) => delayAfter(failuresOf(pair) - PAIR_FAILURES_FREE, maxMs);
-      if (known.has(account, network)) {
+      if (device !== null || known.has(account, network)) {
         return groups.known.run(pair, async (slot) => {
           if (pairDelay(KNOWN_DELAY_MS_MAX) === 0) return slot(counted);
           return inLane(
             pair,
-            '',
+            null,
             () => pairDelay(KNOWN_DELAY_MS_MAX),
             () => slot(counted),
           );
@@ -187,17 +198,17 @@ class Group {
 /** Runs work one after the other, in the order it came. */
 class Lane {
   #tail: Promise<unknown> = Promise.resolve();
-  readonly #networks: string[] = [];
+  readonly #networks: (string | null)[] = [];
 
   get size(): number {
     return this.#networks.length;
   }
 
-  of(network: string): number {
+  of(network: string | null): number {
     return this.#networks.filter((one) => one === network).length;
   }
 
-  run<T>(network: string, work: () => Promise<T>): Promise<T> {
+  run<T>(network: string | null, work: () => Promise<T>): Promise<T> {
     this.#networks.push(network);
     const result = this.#tail.then(work).finally(() => {
       this.#networks.splice(this.#networks.indexOf(network), 1);
