@@ -1,6 +1,8 @@
 /** The folder that holds an installation: identity, statistics, and the master key. */
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import { join } from 'node:path';
+import type { Actor } from '../audit/audit-trail.ts';
 import { SettingsError, variableOf } from '../config.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/master-key.ts';
@@ -41,7 +43,9 @@ export async function createDataFolder<T>(
     for (const path of [unfinished, `${unfinished}-lock`]) rmSync(path, { force: true });
   };
   discard();
-  const identity = await openIdentity(unfinished, masterKey(folder, world), world.now);
+  const identity = await openIdentity(unfinished, masterKey(folder, world), world.now, {
+    actor: localActor(),
+  });
   try {
     const made = await found(identity);
     await identity.close();
@@ -119,11 +123,27 @@ export async function withIdentity<T>(
       `${folder} is not a wafstat data folder: make one with 'wafstat init --data ${folder}'`,
     );
   }
-  const identity = await openIdentity(join(folder, IDENTITY_FILE), masterKey(folder, world), world.now);
+  const identity = await openIdentity(join(folder, IDENTITY_FILE), masterKey(folder, world), world.now, {
+    actor: localActor(),
+  });
   try {
     return await action(identity);
   } finally {
     await identity.close();
+  }
+}
+
+/** Who runs the command, for the audit trail. */
+export function localActor(): Actor {
+  return { user: `local:${osUser()}`, via: 'command line' };
+}
+
+function osUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // Containers run under user IDs that have no name.
+    return 'unknown';
   }
 }
 

@@ -6,6 +6,7 @@ import type { LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import type { Line } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
+import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import { visible } from './ingest-summary.ts';
 
@@ -145,7 +146,7 @@ function jsonPrinter({ stdout }: Io): Printer {
           : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}` };
       const { format, wrapper, hint, fields } = parsed;
       const printed = { line, format, wrapper, ...said, evidence, hint, fields };
-      stdout.write(`${separator}${harmless(JSON.stringify(printed))}`);
+      stdout.write(`${separator}${printable(JSON.stringify(printed))}`);
       separator = ',\n';
     },
     end() {
@@ -157,13 +158,4 @@ function jsonPrinter({ stdout }: Io): Printer {
 /** As in the normal form, with how the category was chosen. */
 function recordFields({ hostId, details, evidence: _, decision, ...record }: LogRecord): object {
   return { ...record, host_id: hostId, ...details, decision };
-}
-
-/** JSON leaves some characters as they are that a terminal acts on. */
-function harmless(json: string): string {
-  return json.replace(/[\u007f-\u009f\p{Cf}\u2028\u2029]/gu, (character) =>
-    Array.from({ length: character.length }, (_, i) => {
-      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
-    }).join(''),
-  );
 }

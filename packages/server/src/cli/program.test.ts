@@ -26,7 +26,7 @@ test('a command that is loaded alone says the same of itself as among all', asyn
     ([, name = '']) => name,
   );
   expect(names.join(' ')).toBe(
-    'init serve demo ingest follow explain categories host source domain project user key ' +
+    'init serve demo ingest follow explain categories host source domain project user key audit ' +
       'timeline types configure horizon migrate copy help',
   );
   for (const name of names.slice(0, -1)) {

@@ -1,6 +1,8 @@
 /** From anything that can go wrong to the answer that the API family's clients expect. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError } from '../errors.ts';
+import { LoginThrottled } from '../identity/login-throttle.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
 import { StoreUnavailable } from '../store/store.ts';
 
@@ -26,6 +28,19 @@ export function toApiError(error: unknown): ApiError {
       'Retry-After': '5',
     });
   }
+  if (error instanceof AuditUnavailable) {
+    const message =
+      'nothing was changed, because the audit trail cannot be written: free space in the data folder';
+    return new ApiError('WAF.5001', message, { 'Retry-After': '60' });
+  }
+  if (error instanceof ChangesThrottled) {
+    return new ApiError('WAF.3004', error.message, { 'Retry-After': String(error.retryAfterS) });
+  }
+  if (error instanceof LoginThrottled) {
+    return new ApiError(error.limit === 'service' ? 'WAF.5001' : 'WAF.3004', error.message, {
+      'Retry-After': String(error.retryAfterS),
+    });
+  }
   const { code, statusCode, message } = error as Partial<FastifyError>;
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
     return new ApiError('WAF.7001', 'the request body is over the limit');
@@ -37,8 +52,11 @@ export function toApiError(error: unknown): ApiError {
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const failure = toApiError(error);
-  if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
-  reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
+  if (failure.status >= 500 && !(error instanceof LoginThrottled))
+    request.log.error({ err: error, reqId: request.id }, 'request failed');
+  reply.code(failure.status).headers(failure.headers);
+  // No hook adds these to what Fastify refuses before it finds a route.
+  reply.headers({ 'X-Request-Id': request.id, 'X-Content-Type-Options': 'nosniff' });
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
 }
 

@@ -46,6 +46,17 @@ export function alsoForSessions(routes: readonly Route[]): Route[] {
   return routes.map((route) => ({ ...route, session: 'too' }));
 }
 
+/** For tokens, secrets, and what a session may see: none of it must outlive the caller in a cache. */
+export function notCached(route: Route): Route {
+  return {
+    ...route,
+    async handler(request, reply) {
+      reply.header('Cache-Control', 'no-store');
+      return route.handler(request, reply);
+    },
+  };
+}
+
 /** Whatever becomes of the request, what was reserved for it is given back once. */
 function reserving(reserve: NonNullable<Route['reserve']>) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {

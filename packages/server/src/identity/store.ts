@@ -21,6 +21,15 @@ export interface IdentityStore {
   keyByHash(hash: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   isRevoked(tokenId: string): boolean;
+  /** When the user last logged in from a network, given as a hash. */
+  knownLogin(userId: string, hash: string): number | undefined;
+  /** Drops the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
+  putKnownLogin(
+    userId: string,
+    hash: string,
+    time: number,
+    limits: { max: number; before: number },
+  ): Promise<void>;
   /** Remembers the mark the first time; later, whether it is still the same. */
   hasMark(mark: string): boolean;
   /** How often anything has been changed, by whatever process: what was read before holds as long as it stays. */
@@ -65,6 +74,7 @@ export function openIdentityStore(path: string): IdentityStore {
   const keyHashes = table<string, string>('key-hashes');
   const revoked = table<number, string>('revoked');
   const revokedUntil = table<true, [expires: number, token: string]>('revoked-until');
+  const knownLogins = table<number, [user: string, hash: string]>('known-logins');
 
   root.transactionSync(() => {
     const version = meta.get('version');
@@ -86,6 +96,10 @@ export function openIdentityStore(path: string): IdentityStore {
     id === undefined || id.length > KEY_LENGTH_MAX ? undefined : from.get(id);
   const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
     [...from.getRange()].map(({ value }) => value);
+
+  const knownLoginsOf = (userId: string) => [
+    ...knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] }),
+  ];
 
   const countChanges = () => Number(meta.get('changes') ?? 0);
   const changes = new OncePerTurn(countChanges);
@@ -114,6 +128,7 @@ export function openIdentityStore(path: string): IdentityStore {
     removeUser(user) {
       users.removeSync(user.id);
       names.removeSync(['user', user.domain_id, user.name]);
+      for (const { key } of knownLoginsOf(user.id)) knownLogins.removeSync(key);
     },
     putKey(key) {
       keys.putSync(key.access, key);
@@ -152,6 +167,16 @@ export function openIdentityStore(path: string): IdentityStore {
         ([, access]) => keys.get(access) ?? [],
       ),
     isRevoked: (tokenId) => revoked.doesExist(tokenId),
+    knownLogin: (userId, hash) =>
+      userId.length > KEY_LENGTH_MAX ? undefined : knownLogins.get([userId, hash]),
+    putKnownLogin: (userId, hash, time, { max, before }) =>
+      commit(root, () => {
+        const byAge = knownLoginsOf(userId).sort((a, b) => b.value - a.value);
+        for (const [i, { key, value }] of byAge.entries())
+          if (i >= max - 1 || value < before) knownLogins.removeSync(key);
+        // The user may have been deleted meanwhile.
+        if (users.doesExist(userId)) knownLogins.putSync([userId, hash], time);
+      }),
     hasMark: (mark) =>
       root.transactionSync(() => {
         if (!meta.doesExist('mark')) meta.putSync('mark', mark);
