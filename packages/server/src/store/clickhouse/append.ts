@@ -5,6 +5,7 @@ import { type Appended, type Batch, type BatchLink, linkHolds, tallySource } fro
 import {
   type BatchValue,
   batchKey,
+  followedKey,
   hostKey,
   type LinksValue,
   linksKey,
@@ -83,6 +84,10 @@ function planBatch(
     inTime,
   );
   writes.set(key, JSON.stringify(tallied));
+  if (batch.followed) {
+    const { source: name, path } = batch.followed;
+    writes.set(followedKey(project, name, path), JSON.stringify(batch.followed));
+  }
   if (id !== undefined) {
     const latest = inTime.reduce((last, { time }) => Math.max(last, time), now);
     const value: BatchValue = { day: Math.floor(latest / DAY_MS), ...(link ? { after: link.after } : {}) };

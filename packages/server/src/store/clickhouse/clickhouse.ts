@@ -1,12 +1,21 @@
 /** The store on ClickHouse. This file is the contract's verbs; attempts.ts and ledger.ts say how they count exactly once. */
 import { GroupCommit } from '../group.ts';
-import { type Appended, type Batch, NO_SOURCE, type Source, type Store, StoreUnavailable } from '../store.ts';
+import {
+  type Appended,
+  type Batch,
+  compareFollowed,
+  type FollowedPath,
+  NO_SOURCE,
+  type Source,
+  type Store,
+  StoreUnavailable,
+} from '../store.ts';
 import { parse } from './append.ts';
 import { Attempts } from './attempts.ts';
 import { readSeries, readTotals } from './cells.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, hostsOfProject, renameHost } from './hosts.ts';
-import { type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
+import { followedKey, type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
 import { Ledger } from './ledger.ts';
 import { pruneLedger } from './prune.ts';
 import { type ClickHouseOptions, type Connect, checkTables, dropCellsBefore, openServers } from './schema.ts';
@@ -88,6 +97,19 @@ export function clickhouseStore(
       available(async () => {
         const key = linksKey(project, source, after);
         return parse<LinksValue>((await ledger.read([key])).get(key)) ?? [];
+      }),
+
+    followedPaths: (project) =>
+      available(async () => {
+        const found = await ledger.scan(`followed/${encodeURIComponent(project)}/`);
+        return Array.from(found.values(), (value) => JSON.parse(value) as FollowedPath).sort(compareFollowed);
+      }),
+
+    putFollowedPath: (project, followed) =>
+      available(() => {
+        const key = followedKey(project, followed.source, followed.path);
+        const writes = new Map([[key, JSON.stringify(followed)]]);
+        return ledger.change([], () => ({ result: undefined, writes }));
       }),
 
     addHost: (host) => available(() => addHost(ledger, host, now())),

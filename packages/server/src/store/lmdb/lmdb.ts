@@ -7,6 +7,7 @@ import {
   type AddedHost,
   type Appended,
   type Batch,
+  compareFollowed,
   type Host,
   type NewHost,
   NO_SOURCE,
@@ -15,7 +16,7 @@ import {
   type Store,
   StoreUnavailable,
 } from '../store.ts';
-import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
+import { appendGroup, linksAfter, nextScope, openProject, putFollowed } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { pruneSteps } from './prune.ts';
@@ -77,6 +78,17 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
         const known = sourceNumber(schema, project, source);
         return known === undefined ? [] : linksAfter(schema, known, after);
       }),
+
+    followedPaths: (project) =>
+      available(() => {
+        const known = schema.projects.get(project);
+        if (known === undefined) return [];
+        const range = schema.followed.getRange({ start: [known.scope], end: [known.scope + 1] });
+        return [...range].map(({ value }) => value).sort(compareFollowed);
+      }),
+
+    putFollowedPath: (project, followed) =>
+      write(() => putFollowed(schema, openProject(schema, project), followed)),
 
     addHost: (host) =>
       available(async () => {
