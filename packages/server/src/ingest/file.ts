@@ -1,9 +1,9 @@
 /** A file or stream, counted once from beginning to end. */
-import type { Store } from '../store/store.ts';
+import type { FollowedPath, Store } from '../store/store.ts';
 import { ByteReader, countLineEnds, endOfLine, LINE_BYTES_MAX, LineBlock, wholeLines } from './blocks.ts';
 import type { Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
-import { type FileSource, PIECE_BYTES_MAX, Trail } from './trail.ts';
+import { Checkpoints, type FileSource, firstLineHash, PIECE_BYTES_MAX } from './trail.ts';
 
 export interface FileIngest extends FileSource {
   reader: ReaderOptions;
@@ -22,6 +22,8 @@ export class FileConflict extends Error {}
 export interface FileOptions {
   /** A rotated file of a log that is followed: only if it was begun, or as a whole; a shorter copy is left alone. */
   rotated?: 'if begun' | 'whole';
+  /** Called when the first line of a file that was not begun before is counted: what to store in the same transaction. */
+  begin?: (firstLineHash: string) => FollowedPath;
   /** When it is aborted, what is under way is counted, and nothing more is read. */
   stop?: AbortSignal;
   /** Count each line as it comes, as from a pipe that is slow, instead of waiting for many. */
@@ -36,7 +38,7 @@ export async function* ingestFile(
   options: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
   const bytes = new ByteReader(stream);
-  const trail = new Trail(store, ingest);
+  const trail = new Checkpoints(store, ingest);
   let reader = createReader(ingest.reader);
   let lines = 0;
 
@@ -49,23 +51,27 @@ export async function* ingestFile(
     const read = pipeline.read(pieceLines, reader, flush);
     if (piece.length === 0 && isEmpty(read)) return null;
     const { id, link } = trail.extend(piece, reader.state());
+    const followed = options.begin && !begun ? { followed: options.begin(firstLineHash(piece)) } : {};
+    begun = true;
     // Should the append fail, nothing more is read, so it does no harm to go on as if it had succeeded.
     trail.advance(id, piece);
     const ends = countLineEnds(piece);
     lines += ends;
     bytes.take(piece.length);
     return pipeline
-      .count(read, { project: ingest.project, source: ingest.source, id, link })
+      .count(read, { project: ingest.project, source: ingest.source, id, link, ...followed })
       .then((counted): FileProgress => {
         if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
         return { kind: 'counted', bytes: piece.length, lines: ends, outcome: counted.outcome };
       });
   }
 
+  /** A rotated file that is still being compressed ends anywhere. The rest comes when it is whole. */
+  const isCutOff = () => options.rotated !== undefined && bytes.failure !== null;
+  let begun = false;
   let counting: Promise<FileProgress> | null = null;
   const peek = (n: number) => bytes.peek(n);
   const peekHead = (n: number) => (options.eager ? bytes.peekLine(n) : bytes.peek(n));
-  let begun = false;
   try {
     for (let known = await trail.known(peek, peekHead); known; known = await trail.known(peek, peekHead)) {
       const ends = countLineEnds(known.bytes);
@@ -90,11 +96,11 @@ export async function* ingestFile(
         options.eager ? await bytes.peekLine(PIECE_BYTES_MAX) : await bytes.peek(PIECE_BYTES_MAX),
         trail.insideLine,
         lines + 1,
-        () => createReader(ingest.reader, reader.state()),
+        isCutOff() ? undefined : () => createReader(ingest.reader, reader.state()),
       );
       const last = piece.bytes.length === 0;
       // One piece is being committed while the next one is read: a third of the time, where the disk is slow.
-      const next = count(piece.bytes, piece.lines, last ? 'all' : 'nothing');
+      const next = count(piece.bytes, piece.lines, last && !isCutOff() ? 'all' : 'nothing');
       next?.catch(() => {});
       if (counting) yield await counting;
       counting = next;

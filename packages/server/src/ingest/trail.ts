@@ -1,5 +1,5 @@
 /**
- * The trail of a file: which of its bytes have been counted. A file is cut into pieces of whole lines; the id of a
+ * The checkpoints of a file: which of its bytes have been counted. A file is cut into pieces of whole lines; the id of a
  * piece is a hash of the id of the piece before it and of its own bytes, and the store keeps it with the counts, in
  * the same transaction. So a file is known by what it says, not by its name: given again, whole or grown, after a
  * crash, renamed, or followed instead of ingested, only what is new is counted.
@@ -8,10 +8,11 @@ import { createHash, type Hash } from 'node:crypto';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
 import { endOfLine, endsLine } from './blocks.ts';
 
-/** Small batches of a followed file grow into one piece up to this length, so that a trail stays short. */
+/** Small batches of a followed file grow into one piece up to this length, so that a chain stays short. */
 export const PIECE_BYTES_MAX = 1_048_576;
 
-const HEAD_BYTES_MAX = 4_096;
+/** How much of the first line tells files apart. */
+export const FIRST_LINE_BYTES_MAX = 4_096;
 
 export interface FileSource {
   project: string;
@@ -24,7 +25,7 @@ export interface KnownPiece {
   carry: string;
 }
 
-export class Trail {
+export class Checkpoints {
   readonly #store: Store;
   readonly #file: FileSource;
   /** The id of the piece before the current one, and the ids of all pieces that the store knows behind it. */
@@ -56,7 +57,7 @@ export class Trail {
     this.#siblings = links.map(({ id }) => id);
     if (links.length === 0) return null;
     // Nearly all other files are told apart by their first line, and need not be hashed.
-    const head = headOf(await peekHead(HEAD_BYTES_MAX));
+    const head = firstLineHash(await peekHead(FIRST_LINE_BYTES_MAX));
     const candidates = links.filter((link) => link.bytes === 0 || link.head === head);
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
@@ -71,7 +72,10 @@ export class Trail {
 
   /** Whether what comes next is only the beginning of something that was counted: a copy that was made earlier. */
   isShorterCopy(bytes: Buffer): boolean {
-    return this.#links.some((link) => link.bytes > bytes.length && link.head === headOf(bytes));
+    const longer = this.#links.filter((link) => link.bytes > bytes.length);
+    // Inside a file, less than a line tells nothing, but what follows there has been counted.
+    if (this.#after !== '' && endOfLine(bytes) === bytes.length && !endsLine(bytes)) return longer.length > 0;
+    return longer.some((link) => link.head === firstLineHash(bytes));
   }
 
   /** What to append for the bytes that come next: an id, and a link that makes the current piece longer. */
@@ -83,7 +87,7 @@ export class Trail {
     // Without new bytes the id must be another one all the same: what was open has been counted now.
     const id = bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`;
     const { replaces, siblings } = { replaces: this.#id ?? undefined, siblings: this.#siblings };
-    const head = this.#bytes === 0 ? headOf(bytes) : this.#head;
+    const head = this.#bytes === 0 ? firstLineHash(bytes) : this.#head;
     const link = { after: this.#after, bytes: this.#bytes + bytes.length, head, carry, siblings, replaces };
     return { id, link };
   }
@@ -91,7 +95,7 @@ export class Trail {
   /** The append of what `extend` gave last has succeeded. */
   advance(id: string, bytes: Buffer): void {
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
-    if (this.#bytes === 0) this.#head = headOf(bytes);
+    if (this.#bytes === 0) this.#head = firstLineHash(bytes);
     this.#hash = this.#extended;
     this.#bytes += bytes.length;
     this.#flushes = bytes.length > 0 ? 0 : this.#flushes + 1;
@@ -116,9 +120,12 @@ function pieceHash(after: string): Hash {
 }
 
 /** Of the first line without its end, which may be yet to come; a long one is told by its beginning. */
-function headOf(bytes: Buffer): string {
+export function firstLineHash(bytes: Buffer): string {
   const line = bytes.subarray(0, endOfLine(bytes));
-  const text = line.subarray(0, Math.min(endsLine(line) ? line.length - 1 : line.length, HEAD_BYTES_MAX));
+  const text = line.subarray(
+    0,
+    Math.min(endsLine(line) ? line.length - 1 : line.length, FIRST_LINE_BYTES_MAX),
+  );
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }
 
