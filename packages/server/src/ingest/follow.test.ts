@@ -9,6 +9,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   utimesSync,
   writeFileSync,
@@ -468,6 +469,47 @@ test('any order of writes, rotations, compression, looks and kills counts every 
     { numRuns: 300 },
   );
 }, 120_000);
+
+test('a path that is a link to the newest of dated files is followed from one to the next', async () => {
+  const dated = (day: number) => join(folder, `access-2026070${day}.log`);
+  writeFileSync(dated(1), lines(2));
+  symlinkSync(dated(1), path);
+  let one = follower();
+  await lookAll(one);
+  appendFileSync(dated(1), lines(1));
+  for (const day of [2, 3]) {
+    writeFileSync(dated(day), lines(day));
+    rmSync(path);
+    symlinkSync(dated(day), path);
+    if (day === 2) await one.close();
+    if (day === 2) one = follower();
+    await lookAll(one);
+    expect(await requests()).toBe(written);
+  }
+  expect(warnings).toEqual([]);
+  await one.close();
+});
+
+test('a copy that is made while the log is written counts nothing twice, however long it takes', async () => {
+  const one = follower();
+  await lookAll(one);
+  // More than one chunk.
+  writeFileSync(path, lines(60_000));
+  await lookAll(one);
+  const whole = readFileSync(path);
+  writeFileSync(`${path}.1`, '');
+  for (let offset = 0; offset < whole.length; offset += 300_001) {
+    appendFileSync(`${path}.1`, whole.subarray(offset, offset + 300_001));
+    await lookAll(one);
+    expect(await requests()).toBe(60_000);
+  }
+  appendFileSync(`${path}.1`, lines(1));
+  truncateSync(path);
+  appendFileSync(path, lines(1));
+  await lookAll(one);
+  expect(await requests()).toBe(60_002);
+  await one.close();
+});
 
 test('a store that fails in between costs nothing but time', async () => {
   const one = follower();

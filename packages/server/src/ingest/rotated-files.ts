@@ -28,12 +28,14 @@ export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
   const folder = dirname(path);
   const name = basename(path);
   const names = await readdir(folder).catch(() => []);
+  // The path may be a link to the newest of the files, as cronolog and rotatelogs make it.
+  const live = await stat(path).catch(() => null);
   const files = await Promise.all(
     names.map(async (other): Promise<RotatedFile[]> => {
       const kind = kindOf(other, name);
       if (kind === null) return [];
       const found = await stat(join(folder, other)).catch(() => null);
-      if (!found?.isFile()) return [];
+      if (!found?.isFile() || (live && fileId(live) === fileId(found))) return [];
       const { mtimeMs, ctimeMs, size } = found;
       const hasRotatedName = kind === 'rotated';
       return [

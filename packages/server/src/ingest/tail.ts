@@ -66,17 +66,20 @@ export class Tail {
   /** Finds out anew how much of the file has been counted. */
   async locate(isRotated: boolean): Promise<void> {
     const progress = startOf(this.#options);
+    await this.#skipCounted(progress, isRotated);
+    this.#progress = progress;
+  }
+
+  async #skipCounted(progress: Progress, isRotated: boolean): Promise<void> {
     const { checkpoints } = progress;
     const peek = (bytes: number) => readAt(this.#handle, progress.offset, bytes);
     for (let known = await checkpoints.known(peek); known; known = await checkpoints.known(peek)) {
       advance(progress, known.bytes);
       progress.reader = createReader(this.#options.ingest.reader, known.carry);
     }
-    if (isRotated) {
-      const rest = await peek(LINE_BYTES_MAX);
-      if (checkpoints.isShorterCopy(rest)) progress.shorterCopyBytes = progress.offset + rest.length;
-    }
-    this.#progress = progress;
+    const rest = isRotated ? await peek(LINE_BYTES_MAX) : null;
+    progress.shorterCopyBytes =
+      rest !== null && checkpoints.isShorterCopy(rest) ? progress.offset + rest.length : null;
   }
 
   /** Counts the next chunk. `more`: there may be another one. `truncated`: other bytes are there than were counted. */
@@ -121,7 +124,10 @@ export class Tail {
   async #isShorterCopy(): Promise<boolean> {
     const { shorterCopyBytes } = this.#progress;
     if (shorterCopyBytes === null) return false;
-    if ((await this.#handle.stat()).size !== shorterCopyBytes) await this.locate(true);
+    const { size } = await this.#handle.stat();
+    // A copy that is still being made is not read from its start each time.
+    if (size > shorterCopyBytes) await this.#skipCounted(this.#progress, true);
+    else if (size < shorterCopyBytes) await this.locate(true);
     return this.#progress.shorterCopyBytes !== null;
   }
 
