@@ -24,6 +24,9 @@ const FILE_TIME_MS_MAX = 2_000;
 /** A file that cannot be read is tried again once it has not changed for this long: it may be being compressed. */
 const SETTLE_MS = 2_000;
 
+/** A file can be missing in a list that is made while files are renamed. Rotation is over before so many lists. */
+const LIST_ATTEMPTS_MAX = 10;
+
 export interface FollowOptions {
   path: string;
   ingest: FileIngest;
@@ -126,20 +129,30 @@ export class Follower {
     const known = (await store.followedPaths(ingest.project)).find(
       ({ source, path }) => source === ingest.source.name && path === this.#path,
     );
-    const live = await hashOf(this.#path);
     if (known) {
-      if (known.begun !== null && !(await isPresent(known.begun.first_line_hash, live, files)))
+      if (known.begun !== null && !(await this.#isPresent(known.begun.first_line_hash)))
         warn(
           `the file that was counted as ${this.#path} since ${new Date(known.begun.at).toISOString()} is gone; ` +
-            `lines that were written to it while nobody followed are lost`,
+            'lines that were written to it while nobody followed may be lost',
         );
       this.#stored = known;
       return known;
     }
-    const first = await this.#firstState(files, live);
+    const first = await this.#firstState(files, await hashOf(this.#path));
     await store.putFollowedPath(ingest.project, first);
     this.#stored = first;
     return first;
+  }
+
+  async #isPresent(hash: string): Promise<boolean> {
+    for (let attempt = 0; attempt < LIST_ATTEMPTS_MAX; attempt++) {
+      const folderTimeMs = await this.#readFolderTime();
+      const newestFirst = (await rotatedFiles(this.#path)).reverse();
+      for (const path of [this.#path, ...newestFirst.map((file) => file.path)])
+        if ((await hashOf(path)) === hash) return true;
+      if ((await this.#readFolderTime()) === folderTimeMs) return false;
+    }
+    return true;
   }
 
   /**
@@ -457,12 +470,6 @@ async function hashOf(path: string): Promise<string | null> {
   } finally {
     await handle?.close();
   }
-}
-
-async function isPresent(hash: string, live: string | null, files: readonly RotatedFile[]): Promise<boolean> {
-  if (live === hash) return true;
-  for (const { path } of files.toReversed()) if ((await hashOf(path)) === hash) return true;
-  return false;
 }
 
 /** File times come from the clock of the system, not from the one that is passed in. */
