@@ -181,7 +181,7 @@ test('kill -9 while an older rotated file is being finished: the next run finish
   await last.kill();
 });
 
-const KILLS = 24;
+const KILLS = 16;
 
 for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as const) {
   test(`kill -9 and rotation (${kind}) under a live writer: every line counts once`, async () => {

@@ -164,7 +164,8 @@ export class Follower {
     const source = ingest.source.name;
     const links = await store.batchesAfter(ingest.project, source, '');
     const known = new Set(links.map(({ head }) => head));
-    const hashes = await Promise.all(files.map(({ path }) => hashOf(path)));
+    const hashes: (string | null)[] = [];
+    for (const { path, id } of files) hashes.push(await hashOf(path, id));
     const isBegun = (hash: string | null) => hash !== null && known.has(hash);
     const lastBegun = hashes.findLastIndex(isBegun);
     const end = isBegun(live) || lastBegun === -1 ? files.length : lastBegun;
@@ -333,11 +334,12 @@ export class Follower {
 
   /** A file that is damaged, or not ours to read, must not keep us from the others. */
   #fail(file: RotatedFile, error: unknown): void {
-    if (error instanceof FileConflict) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    // Another process counts it, or it was renamed since the list was made: both show in the next list.
+    if (error instanceof FileConflict || code === 'ENOENT') {
       this.#mustScan = true;
       return;
     }
-    const { code, message } = error as NodeJS.ErrnoException;
     if (typeof code !== 'string') throw error;
     const isFinal = !isRecent(file.ctimeMs, SETTLE_MS);
     this.#failed.set(file.id, { path: file.path, ctimeMs: file.ctimeMs, isFinal });
@@ -460,15 +462,17 @@ function fileEntry(
   return { first_line_hash: hash, state, modified_ms: mtimeMs, bytes };
 }
 
-/** Null when the file is empty or cannot be read. */
-async function hashOf(path: string): Promise<string | null> {
+/** Null when the file is empty, cannot be read, or is another one than `id` says, because files were renamed. */
+async function hashOf(path: string, id?: string): Promise<string | null> {
   const handle = await open(path, 'r').catch(() => null);
+  if (handle === null) return null;
   try {
-    return handle && (await recognize(handle)).hash;
+    if (id !== undefined && fileId(await handle.stat()) !== id) return null;
+    return (await recognize(handle)).hash;
   } catch {
     return null;
   } finally {
-    await handle?.close();
+    await handle.close();
   }
 }
 
