@@ -191,7 +191,12 @@ for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as
     await expectAllCounted();
     await first.kill();
     for (let i = 0; i < KILLS; i++) {
+      const before = await requests();
+      appendFileSync(log, lines(random.integer(1, 500)));
       const following = follow();
+      // Mostly when it has begun to count, sometimes at any moment before that.
+      if (random.chance(0.8))
+        await eventually(async () => ((await requests()) > before ? true : undefined), 'some progress');
       for (let steps = random.integer(1, 12); steps > 0; steps--) {
         const text = lines(random.integer(1, 2_000));
         const cut = random.integer(0, text.length);
