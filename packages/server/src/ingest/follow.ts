@@ -7,6 +7,7 @@ import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
+import { type FileVersion, FollowedState, fileEntry } from './followed-state.ts';
 import { openLog } from './open-log.ts';
 import type { Outcome, Pipeline } from './pipeline.ts';
 import { ROTATED_FILES_MAX, type RotatedFile, recognize, rotatedFiles } from './rotated-files.ts';
@@ -42,7 +43,6 @@ export interface FollowOptions {
 
 interface RetiringFile {
   tail: Tail;
-  path: string;
   /** When it was last found to have grown. */
   grownAt: number;
 }
@@ -54,8 +54,7 @@ export class Follower {
   /** Rotated, but perhaps still written to. */
   #retiring: RetiringFile[] = [];
   /** What the store knows about the path; null before the first scan. */
-  #followed: FollowedPath | null = null;
-  #stored: FollowedPath | null = null;
+  #followed: FollowedState | null = null;
   /** Rotated files with nothing left to count, as they were then, by ID. */
   #settled = new Map<string, { mtimeMs: number; bytes: number; hash: string }>();
   /** Rotated files that could not be read, as they were then, by ID. */
@@ -84,7 +83,7 @@ export class Follower {
       return true;
     }
     if (!(await this.#wasReplaced(this.#live))) return false;
-    this.#retiring.push({ tail: this.#live, path: this.#path, grownAt: this.#options.now() });
+    this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
     this.#live = null;
     return true;
   }
@@ -108,7 +107,7 @@ export class Follower {
       );
     }
     this.#followed ??= await this.#load(files);
-    this.#belongsFromMs = Math.min(this.#belongsFromMs, this.#followed.since - FILE_TIME_MS_MAX);
+    this.#belongsFromMs = Math.min(this.#belongsFromMs, this.#followed.current.since - FILE_TIME_MS_MAX);
     this.#mustScan = false;
     try {
       for (const file of files) if (!this.#options.stop.aborted) await this.#readRotated(file);
@@ -116,15 +115,16 @@ export class Follower {
       this.#mustScan = true;
       throw error;
     }
-    if (this.#options.stop.aborted) return this.#save();
+    if (this.#options.stop.aborted) return this.#state().save();
     const present = new Set(files.map(({ id }) => id));
     for (const known of [this.#settled, this.#failed])
       for (const id of known.keys()) if (!present.has(id)) known.delete(id);
-    await this.#forgetFiles();
+    this.#followed.forgetAllBut([...this.#settled.values()]);
+    await this.#followed.save();
     this.#folderTimeMs = folderTimeMs;
   }
 
-  async #load(files: readonly RotatedFile[]): Promise<FollowedPath> {
+  async #load(files: readonly RotatedFile[]): Promise<FollowedState> {
     const { ingest, store, warn } = this.#options;
     const known = (await store.followedPaths(ingest.project)).find(
       ({ source, path }) => source === ingest.source.name && path === this.#path,
@@ -135,13 +135,11 @@ export class Follower {
           `the file that was counted as ${this.#path} since ${new Date(known.begun.at).toISOString()} is gone; ` +
             'lines that were written to it while nobody followed may be lost',
         );
-      this.#stored = known;
-      return known;
+      return new FollowedState(store, ingest.project, known);
     }
     const first = await this.#firstState(files, await hashOf(this.#path));
     await store.putFollowedPath(ingest.project, first);
-    this.#stored = first;
-    return first;
+    return new FollowedState(store, ingest.project, first);
   }
 
   async #isPresent(hash: string): Promise<boolean> {
@@ -212,7 +210,7 @@ export class Follower {
       if (isCompressed) await this.#ingest(file, handle);
       return false;
     }
-    const known = this.#find(file, hash, isCompressed);
+    const known = this.#state().find(file, hash, isCompressed);
     if (file.mtimeMs < this.#belongsFromMs && known?.state !== 'left_alone') {
       if (known === undefined && !(await this.#wasBegun(hash))) {
         this.#leaveAlone(file, hash);
@@ -228,7 +226,7 @@ export class Follower {
     if (!isCompressed && isRecent(file.mtimeMs, RETIRE_MS) && this.#retiring.length < RETIRING_MAX) {
       const tail = await Tail.open(handle, this.#tailOptions(), true);
       const belongs = tail.isBegun || file.hasRotatedName;
-      if (belongs) this.#retiring.push({ tail, path: file.path, grownAt: this.#options.now() });
+      if (belongs) this.#retiring.push({ tail, grownAt: this.#options.now() });
       else await this.#leaveStranger(file, hash);
       return belongs;
     }
@@ -260,7 +258,7 @@ export class Follower {
 
   async #readRetiring(file: RetiringFile): Promise<void> {
     const { now, stop } = this.#options;
-    const { tail, path } = file;
+    const { tail } = file;
     let read = await tail.read();
     while (read === 'more' && !stop.aborted) {
       file.grownAt = now();
@@ -272,8 +270,8 @@ export class Follower {
     const { mtimeMs, size } = await tail.stat();
     if (!(await tail.finish())) return;
     const hash = await tail.firstLineHash();
-    if (hash !== null) this.#finished({ path, id: tail.id, mtimeMs, bytes: size }, hash);
-    await this.#save();
+    if (hash !== null) this.#finished({ id: tail.id, mtimeMs, bytes: size }, hash);
+    await this.#state().save();
     this.#retiring = this.#retiring.filter((other) => other !== file);
     await tail.close();
   }
@@ -350,38 +348,20 @@ export class Follower {
       );
   }
 
-  /** What is known about a file that need not be read. */
-  #find({ mtimeMs, bytes }: RotatedFile, hash: string, isCompressed: boolean): FollowedFile | undefined {
-    return this.#state().files.find((known) => {
-      if (known.first_line_hash !== hash) return false;
-      if (known.state === 'left_alone') return true;
-      // Compression keeps the time, but not always the part of a second, and changes the length.
-      if (isCompressed) return seconds(known.modified_ms) === seconds(mtimeMs);
-      return known.modified_ms === mtimeMs && known.bytes === bytes;
-    });
-  }
-
-  #settle({ id, mtimeMs, bytes }: Omit<FileVersion, 'path'>, hash: string): void {
+  #settle({ id, mtimeMs, bytes }: FileVersion, hash: string): void {
     this.#settled.set(id, { mtimeMs, bytes, hash });
   }
 
   #finished(file: FileVersion, hash: string): void {
     this.#settle(file, hash);
-    const entry = fileEntry(hash, 'finished', file);
-    const others = this.#state().files.filter(
-      ({ first_line_hash, modified_ms }) => first_line_hash !== hash || modified_ms !== file.mtimeMs,
-    );
-    this.#followed = { ...this.#state(), files: [...others, entry] };
+    this.#state().record(file, hash, 'finished');
   }
 
   /** It was put beside the log later, but is from before the path was followed. */
   #leaveAlone(file: RotatedFile, hash: string): void {
     this.#settle(file, hash);
     this.#warnOfOlder(file);
-    this.#followed = {
-      ...this.#state(),
-      files: [...this.#state().files, fileEntry(hash, 'left_alone', file)],
-    };
+    this.#state().record(file, hash, 'left_alone');
   }
 
   async #leaveStranger(file: RotatedFile, hash: string): Promise<void> {
@@ -393,7 +373,7 @@ export class Follower {
 
   async #wasBegun(hash: string): Promise<boolean> {
     const { ingest, store } = this.#options;
-    if (hash === this.#state().begun?.first_line_hash) return true;
+    if (hash === this.#state().current.begun?.first_line_hash) return true;
     const links = await store.batchesAfter(ingest.project, ingest.source.name, '');
     return links.some(({ head }) => head === hash);
   }
@@ -409,31 +389,7 @@ export class Follower {
     );
   }
 
-  /** Forgets finished files that are gone. Those left alone stay known: one may be missing in a list while it is renamed. */
-  async #forgetFiles(): Promise<void> {
-    const state = this.#state();
-    const present = [...this.#settled.values()];
-    const files = state.files.filter(
-      (file) =>
-        file.state === 'left_alone' ||
-        present.some(
-          ({ hash, mtimeMs }) =>
-            hash === file.first_line_hash && seconds(mtimeMs) === seconds(file.modified_ms),
-        ),
-    );
-    if (files.length < state.files.length) this.#followed = { ...state, files };
-    await this.#save();
-  }
-
-  async #save(): Promise<void> {
-    const { ingest, store } = this.#options;
-    const state = this.#state();
-    if (state === this.#stored) return;
-    await store.putFollowedPath(ingest.project, state);
-    this.#stored = state;
-  }
-
-  #state(): FollowedPath {
+  #state(): FollowedState {
     if (this.#followed === null) throw new Error('the state of the path is loaded before any file is read');
     return this.#followed;
   }
@@ -441,25 +397,9 @@ export class Follower {
   #tailOptions() {
     return {
       ...this.#options,
-      begin: (hash: string): FollowedPath => {
-        const state = this.#state();
-        const files = state.files.filter(({ first_line_hash }) => first_line_hash !== hash);
-        const begun = { first_line_hash: hash, at: this.#options.now() };
-        this.#followed = { ...state, begun, files };
-        return this.#followed;
-      },
+      begin: (firstLineHash: string) => this.#state().begin(firstLineHash, this.#options.now()),
     };
   }
-}
-
-type FileVersion = Pick<RotatedFile, 'path' | 'id' | 'mtimeMs' | 'bytes'>;
-
-function fileEntry(
-  hash: string,
-  state: FollowedFile['state'],
-  { mtimeMs, bytes }: Pick<RotatedFile, 'mtimeMs' | 'bytes'>,
-): FollowedFile {
-  return { first_line_hash: hash, state, modified_ms: mtimeMs, bytes };
 }
 
 /** Null when the file is empty, cannot be read, or is another one than `id` says, because files were renamed. */
@@ -479,10 +419,6 @@ async function hashOf(path: string, id?: string): Promise<string | null> {
 /** File times come from the clock of the system, not from the one that is passed in. */
 function isRecent(timeMs: number, withinMs: number): boolean {
   return Math.abs(Date.now() - timeMs) < withinMs;
-}
-
-function seconds(timeMs: number): number {
-  return Math.floor(timeMs / 1_000);
 }
 
 function formatBytes(bytes: number): string {
