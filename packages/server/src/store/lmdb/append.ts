@@ -5,6 +5,7 @@ import {
   type Appended,
   type Batch,
   type BatchLink,
+  type FollowedPath,
   linkHolds,
   newSource,
   type RememberedBatch,
@@ -95,6 +96,7 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
   const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted, withoutHost);
   schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
+  if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
   return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
 }
@@ -111,6 +113,11 @@ function rememberBatch(schema: Schema, source: number, batch: Batch, id: string,
   const { link } = batch;
   if (link?.replaces !== undefined) forgetBatch(schema, source, link.replaces);
   putBatch(schema, source, link ? { id, day, link } : { id, day });
+}
+
+export function putFollowed(schema: Schema, project: ProjectRecord, followed: FollowedPath): void {
+  const { source, path } = followed;
+  schema.followed.putSync([project.scope, source, derivedId('path', source, path)], followed);
 }
 
 export function putBatch(schema: Schema, source: number, { id, day, link }: RememberedBatch): void {

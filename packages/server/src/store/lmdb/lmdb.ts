@@ -5,13 +5,14 @@ import { GroupCommit } from '../group.ts';
 import {
   type Appended,
   type Batch,
+  compareFollowed,
   NO_SOURCE,
   newSource,
   type Source,
   type Store,
   StoreUnavailable,
 } from '../store.ts';
-import { appendGroup, linksAfter } from './append.ts';
+import { appendGroup, linksAfter, openProject, putFollowed } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
@@ -74,6 +75,17 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
         const known = sourceNumber(schema, project, source);
         return known === undefined ? [] : linksAfter(schema, known, after);
       }),
+
+    followedPaths: (project) =>
+      available(() => {
+        const known = schema.projects.get(project);
+        if (known === undefined) return [];
+        const range = schema.followed.getRange({ start: [known.scope], end: [known.scope + 1] });
+        return [...range].map(({ value }) => value).sort(compareFollowed);
+      }),
+
+    putFollowedPath: (project, followed) =>
+      write(() => putFollowed(schema, openProject(schema, project), followed)),
 
     addHost: (host) =>
       available(async () => {

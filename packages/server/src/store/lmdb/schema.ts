@@ -1,6 +1,13 @@
 /** What stands where in the file: docs/storage.md describes each of these in prose. */
 import { type Key, open } from 'lmdb';
-import { type BatchLink, type Host, type RetentionNote, type Source, StoreUnavailable } from '../store.ts';
+import {
+  type BatchLink,
+  type FollowedPath,
+  type Host,
+  type RetentionNote,
+  type Source,
+  StoreUnavailable,
+} from '../store.ts';
 
 /** Raised when old files can no longer be read as they are. */
 export const STORAGE_VERSION = 1;
@@ -60,6 +67,8 @@ function openTables(path: string) {
     sourceHosts: table<true, [source: number, host: string]>('source-hosts'),
     batches: table<BatchRecord, [source: number, id: string]>('batches'),
     batchLinks: table<LinkRecord, [source: number, after: string, id: string]>('batch-links'),
+    /** The path itself may be longer than a key. */
+    followed: table<FollowedPath, [project: number, source: string, pathId: string]>('followed'),
     batchDays: table<true, [day: number, source: number, id: string]>('batch-days'),
   };
 }
