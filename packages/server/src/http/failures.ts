@@ -2,7 +2,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
-import { StoreUnavailable } from '../store/store.ts';
+import { StoreDamaged, StoreUnavailable } from '../store/store.ts';
 
 const TITLES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
@@ -18,6 +18,12 @@ const TITLES: Readonly<Record<number, string>> = {
 
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof StoreDamaged) {
+    return new ApiError(
+      'WAF.5001',
+      "stored statistics of this range are damaged; the operator must run 'wafstat verify' (the log says where)",
+    );
+  }
   if (error instanceof StoreUnavailable) {
     return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
   }

@@ -214,6 +214,14 @@ export class StoreUnavailable extends Error {
 /** It never will, until somebody changes the settings. */
 export class StoreMisconfigured extends StoreUnavailable {}
 
+/** What is stored is not what was written. The message says where; `wafstat verify` lists all of it. */
+export class StoreDamaged extends StoreUnavailable {
+  constructor(where: string, options?: ErrorOptions) {
+    super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data folder`, options);
+    this.name = 'StoreDamaged';
+  }
+}
+
 /** What a batch of this source adds to what is known of it. Shared by the stores, so that all tell the same. */
 export function tallySource(known: Source, batch: Batch, counted: readonly Event[]): Source {
   const tallied: Source = { ...known, format: batch.source.format, dropped: { ...known.dropped } };

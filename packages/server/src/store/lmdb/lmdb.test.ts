@@ -69,10 +69,10 @@ describe('the embedded store', () => {
     const { folder, store } = await open(() => NOW);
     await store.close();
     const path = join(folder, 'statistics.mdb');
-    const { root, meta } = openSchema(path);
-    await meta.put('version', 99);
+    const { root, version } = openSchema(path);
+    await version.put('version', 99);
     await root.close();
-    expect(() => openSchema(path)).toThrow(/storage version 99, but this release reads version 1/);
+    expect(() => openSchema(path)).toThrow(/storage version 99, but this release reads versions up to 2/);
     rmSync(folder, { recursive: true });
   });
 });

@@ -1,5 +1,6 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
 import { CommitFailed, commit } from '../../lmdb-commit.ts';
+import { type Soon, whenKnown } from '../../soon.ts';
 import { OncePerTurn } from '../../while-unchanged.ts';
 import { GroupCommit } from '../group.ts';
 import { derivedId } from '../ids.ts';
@@ -13,6 +14,7 @@ import {
   type RenamedHost,
   type Source,
   type Store,
+  StoreDamaged,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
@@ -29,6 +31,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const distributions = createCounter(schema, DISTRIBUTION_ROWS);
   const changes = new OncePerTurn(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
+  const counting = new Pending();
   let closed = false;
 
   const write = <T>(action: () => T): Promise<T> =>
@@ -64,11 +67,14 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     series: ({ project, hosts, edges }) =>
       available(() => {
         const points = edges.length - 1;
-        const counts = timelines(project, hosts, edges);
-        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
+        return whenKnown(counting.track(timelines(project, hosts, edges)), (counts) => ({
+          requests: counts.subarray(0, points),
+          attacks: counts.subarray(points),
+        }));
       }),
 
-    totals: ({ project, hosts, from, to }) => available(() => distributions(project, hosts, [from, to])),
+    totals: ({ project, hosts, from, to }) =>
+      available(() => counting.track(distributions(project, hosts, [from, to]))),
 
     version: ({ from, to }) => availableAtOnce(() => versionOf(from, to)),
 
@@ -124,18 +130,42 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       if (closed) return;
       await appends.idle();
       closed = true;
+      // They hold a snapshot, which must not be closed under them.
+      await counting.idle();
       await root.close();
     },
   };
 }
 
+/** Queries that take several turns. */
+class Pending {
+  readonly #promises = new Set<Promise<unknown>>();
+
+  track<T>(result: Soon<T>): Soon<T> {
+    if (!(result instanceof Promise)) return result;
+    this.#promises.add(result);
+    const forget = () => this.#promises.delete(result);
+    result.then(forget, forget);
+    return result;
+  }
+
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#promises);
+  }
+}
+
 /** LMDB's own failures carry its error number; ours do not, and are bugs. */
 function asUnavailable(error: unknown): unknown {
   const isItsOwn = error instanceof Error && 'code' in error && typeof error.code === 'number';
-  return isItsOwn || error instanceof CommitFailed
-    ? new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error })
-    : error;
+  if (!isItsOwn && !(error instanceof CommitFailed)) return error;
+  if (isItsOwn && DAMAGE_CODES.includes(error.code as number)) {
+    return new StoreDamaged(`LMDB reports ${error.message}`, { cause: error });
+  }
+  return new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
 }
+
+/** MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_PANIC, MDB_INVALID. */
+const DAMAGE_CODES: readonly number[] = [-30797, -30796, -30795, -30793];
 
 function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
   const project = openProject(schema, wanted.project);
@@ -147,7 +177,8 @@ function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
     hostname: wanted.hostname,
     created: wanted.created ?? now,
   };
-  schema.hosts.putSync([project.scope, host.id], { ...host, scope: nextScope(schema) });
+  const record = { ...host, scope: nextScope(schema), project: project.scope };
+  schema.hosts.putSync([project.scope, host.id], record);
   schema.hostnames.putSync([project.scope, host.hostname], host.id);
   schema.projects.putSync(wanted.project, { ...project, hosts: project.hosts + 1 });
   return { kind: 'added', host };
@@ -167,8 +198,8 @@ function renameHost(schema: Schema, projectId: string, id: string, hostname: str
   return { kind: 'renamed', host: publicHost(renamed) };
 }
 
-function publicHost({ scope: _, ...host }: HostRecord): Host {
-  return host;
+function publicHost({ id, hostname, created }: HostRecord): Host {
+  return { id, hostname, created };
 }
 
 /** What there is to say without adding anything: a full project is told of here, so a flood of names writes nothing. */

@@ -1,0 +1,51 @@
+/**
+ * Every stored value begins with a checksum, so that a disk that changes bits is noticed instead of believed. The
+ * highest bit of the first byte says that it is there: values of storage version 1 have none, and never begin with a
+ * byte above 127.
+ */
+import { crc32 } from 'node:zlib';
+import { StoreDamaged } from '../store.ts';
+
+export const CHECKSUM_BYTES = 4;
+
+const PRESENT = 0x8000_0000;
+
+/** Fills in the first four bytes. The seed ties the value to its key: under another key it does not match. */
+export function seal(value: Buffer, seed: number): Buffer {
+  value.writeUInt32BE((crc32(value.subarray(CHECKSUM_BYTES), seed) | PRESENT) >>> 0, 0);
+  return value;
+}
+
+export function hasChecksum(value: Uint8Array): boolean {
+  return (value[0] ?? 0) > 127;
+}
+
+/** The value without its checksum, or undefined when the two do not match. */
+export function unseal(value: Buffer, seed: number): Buffer | undefined {
+  if (value.length < CHECKSUM_BYTES) return undefined;
+  const body = value.subarray(CHECKSUM_BYTES);
+  return value.readUInt32BE(0) === (crc32(body, seed) | PRESENT) >>> 0 ? body : undefined;
+}
+
+/** JSON behind a checksum. Values of version 1 are JSON alone. */
+export function checkedJson(table: string) {
+  return {
+    encode(value: unknown): Buffer {
+      const text = JSON.stringify(value);
+      const sealed = Buffer.allocUnsafe(CHECKSUM_BYTES + Buffer.byteLength(text));
+      sealed.write(text, CHECKSUM_BYTES);
+      return seal(sealed, 0);
+    },
+    decode(value: Buffer): unknown {
+      // lmdb-js passes its own buffer, of which only `length` bytes are the value.
+      const stored = value.subarray(0, value.length);
+      const text = hasChecksum(stored) ? unseal(stored, 0) : stored;
+      if (text === undefined) throw new StoreDamaged(`a record of the table ${table} has a wrong checksum`);
+      try {
+        return JSON.parse(text.toString('utf8'));
+      } catch {
+        throw new StoreDamaged(`a record of the table ${table} is not JSON`);
+      }
+    },
+  };
+}
