@@ -19,6 +19,8 @@ export interface Identity {
   authentication: Authentication;
   administration: Administration;
   directory: Directory;
+  /** Which statistics file belongs to this identity: its ID, so that a missing or another one is noticed. */
+  statisticsFile: { id(): number | undefined; set(id: number): void };
   close(): Promise<void>;
 }
 
@@ -39,6 +41,7 @@ export async function openIdentity(path: string, masterKey: Buffer, now: () => n
     authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, now),
     administration: new Administration(store, passwords, secrets, now),
     directory: createDirectory(store, secrets),
+    statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
     close: () => store.close(),
   };
 }

@@ -6,6 +6,9 @@ import type { Event } from '../event.ts';
 import type { Soon } from '../soon.ts';
 
 export interface Store {
+  /** Of a store in a file: sets it apart from another file in its place. */
+  readonly fileId?: number;
+
   /**
    * Counts a batch. When the promise resolves the batch is durable (it survives `kill -9` and power loss) and
    * visible to every later query of any process. All of a batch counts, or none of it. A batch whose `id` was

@@ -21,7 +21,14 @@ import { appendGroup, linksAfter, nextScope, openProject } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { pruneSteps } from './prune.ts';
-import { allChanges, type HostRecord, openSchema, type ProjectRecord, type Schema } from './schema.ts';
+import {
+  allChanges,
+  type HostRecord,
+  metaValue,
+  openSchema,
+  type ProjectRecord,
+  type Schema,
+} from './schema.ts';
 import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
@@ -61,6 +68,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   }
 
   return {
+    fileId: metaValue(schema, 'born'),
+
     append: (batch) =>
       closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
 

@@ -1,5 +1,6 @@
 /** What stands where in the file: docs/storage.md describes each of these in prose. */
 import { type Database, type DatabaseOptions, type Key, open, type Transaction } from 'lmdb';
+import { createPrivateFiles } from '../../lmdb-files.ts';
 import { type BatchLink, type Host, type Source, StoreDamaged, StoreUnavailable } from '../store.ts';
 import { CHECKSUM_BYTES, checkedJson, hasChecksum, seal, unseal } from './checksum.ts';
 
@@ -47,11 +48,12 @@ export interface ReadOptions {
   transaction: Transaction;
 }
 
-type MetaKey = 'version' | 'born' | 'changes' | 'horizon' | 'scopes' | 'sources' | 'unchecked';
+export type MetaKey = 'version' | 'born' | 'changes' | 'horizon' | 'scopes' | 'sources' | 'unchecked';
 
 export type Schema = ReturnType<typeof openTables>;
 
 export function openSchema(path: string): Schema {
+  createPrivateFiles(path);
   const schema = openTables(path, false);
   try {
     checkVersion(schema, path);
