@@ -1,5 +1,5 @@
 /**
- * What a query over many hosts costs, in the store alone: time until the answer, and the longest time for which nobody
+ * What a query over many hosts costs, in the store alone: CPU time until the answer, and the most of it for which nobody
  * else had a turn.
  *
  *   node many-hosts.mjs fill FILE [DIST]     makes the data: 1,000 hosts, 180 days, an attack an hour on each
@@ -73,21 +73,25 @@ async function ask() {
   }
 }
 
-/** `held`: the longest time between two turns of the event loop. */
+/** CPU time, because the machine may be busy. `held`: the most between two turns of the event loop. */
 async function timed(query) {
-  let last = performance.now();
+  const cpuMs = () => {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1_000;
+  };
+  let last = cpuMs();
   let held = 0;
   let running = true;
   const tick = () => {
-    const now = performance.now();
+    const now = cpuMs();
     held = Math.max(held, now - last);
     last = now;
     if (running) setImmediate(tick);
   };
   setImmediate(tick);
-  const start = performance.now();
+  const start = cpuMs();
   await query();
-  const ms = performance.now() - start;
+  const ms = cpuMs() - start;
   running = false;
   tick();
   return { ms, held };

@@ -37,9 +37,8 @@ export function checkedJson(table: string) {
       return seal(sealed, 0);
     },
     decode(value: Buffer): unknown {
-      // lmdb-js passes its own buffer, of which only `length` bytes are the value.
-      const stored = value.subarray(0, value.length);
-      const text = hasChecksum(stored) ? unseal(stored, 0) : stored;
+      // lmdb-js passes a larger buffer of its own, with a `length` that `subarray` and `toString` heed.
+      const text = hasChecksum(value) ? unseal(value, 0) : value.subarray(0);
       if (text === undefined) throw new StoreDamaged(`a record of the table ${table} has a wrong checksum`);
       try {
         return JSON.parse(text.toString('utf8'));

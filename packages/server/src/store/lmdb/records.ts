@@ -3,7 +3,7 @@ import { compareKeys, type Database, type Key } from 'lmdb';
 import { StoreDamaged } from '../store.ts';
 import { isWellFormed } from './cells.ts';
 import { hasChecksum, unseal } from './checksum.ts';
-import { LEVELS } from './levels.ts';
+import { EXACT, LEVELS } from './levels.ts';
 import {
   CHANGES,
   cellsKey,
@@ -16,13 +16,33 @@ import {
   recordName,
   type Schema,
 } from './schema.ts';
+import { SCOPES_MAX } from './tally.ts';
 
 interface Options {
   /** The snapshot to read; without one, the latest commit. */
   read?: ReadOptions | undefined;
-  /** Whether a record that is not found is made sure of. Takes some microseconds. */
+  /** Whether a record that is not found is made sure of. Takes some ten microseconds. */
   checksAbsence?(level: number): boolean;
+  /** What is known to be absent already, and at which count of changes. */
+  known?: { absences: KnownAbsences; changes: number } | undefined;
 }
+
+/** Exact records that are not there: unlike counters they are looked up in each query. */
+export class KnownAbsences {
+  readonly #changes = new Map<number, number>();
+
+  has(chunk: number, scope: number, changes: number): boolean {
+    return this.#changes.get(chunk * SCOPES_MAX + scope) === changes;
+  }
+
+  add(chunk: number, scope: number, changes: number): void {
+    if (this.#changes.size >= ABSENCES_MAX) this.#changes.clear();
+    this.#changes.set(chunk * SCOPES_MAX + scope, changes);
+  }
+}
+
+/** Some 400 KB. */
+const ABSENCES_MAX = 10_000;
 
 /** Keys of one chunk between which there is nothing, both ends excluded. */
 interface Gap {
@@ -37,12 +57,14 @@ export class RecordReader {
   readonly #schema: Schema;
   readonly #read: ReadOptions | undefined;
   readonly #checksAbsence: (level: number) => boolean;
+  readonly #known: Options['known'];
   readonly #key = Buffer.allocUnsafe(9);
   #gap: Gap = { level: -1, chunk: -1, after: 0, before: 0 };
 
-  constructor(schema: Schema, { read, checksAbsence = () => true }: Options = {}) {
+  constructor(schema: Schema, { read, checksAbsence = () => true, known }: Options = {}) {
     this.#schema = schema;
     this.#read = read;
+    this.#known = known;
     this.#checksAbsence = checksAbsence;
   }
 
@@ -50,7 +72,11 @@ export class RecordReader {
   read(level: number, chunk: number, scope: number): Buffer | undefined {
     const stored = this.#schema.cells.getBinaryFast(cellsKey(level, chunk, scope, this.#key), this.#read);
     if (stored !== undefined) return checkedSections(this.#schema, level, chunk, scope, stored);
-    if (this.#checksAbsence(level)) this.checkAbsence(level, chunk, scope);
+    if (!this.#checksAbsence(level)) return undefined;
+    const known = level === EXACT.id ? this.#known : undefined;
+    if (known?.absences.has(chunk, scope, known.changes)) return undefined;
+    this.checkAbsence(level, chunk, scope);
+    known?.absences.add(chunk, scope, known.changes);
     return undefined;
   }
 
