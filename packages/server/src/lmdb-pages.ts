@@ -71,6 +71,15 @@ export function pageProblems(path: string): { pages: number; problems: PageProbl
   });
 }
 
+/** The number of the last commit. */
+export function lastTransaction(path: string): number {
+  return withFile(path, (fd, bytes) => {
+    const meta = readMeta(fd, bytes);
+    if (typeof meta === 'string') throw new DamagedFile(`${path} is damaged: ${meta}`);
+    return meta.transaction;
+  });
+}
+
 /** More say nothing new. */
 const PROBLEMS_MAX = 1_000;
 

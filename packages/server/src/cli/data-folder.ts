@@ -87,7 +87,11 @@ export async function withInstallation<T>(
 function checkStatisticsFile(file: string, knownId: number | undefined): void {
   const bytes = existsSync(file) ? statSync(file).size : 0;
   if (bytes > 0) checkFile(file);
-  else if (knownId !== undefined) {
+  else if (existsSync(interruptedCompaction(file))) {
+    throw new UserError(
+      `${file} is missing, because 'wafstat compact' was interrupted: rename ${interruptedCompaction(file)} back to it`,
+    );
+  } else if (knownId !== undefined) {
     throw new UserError(
       `${file} is ${existsSync(file) ? 'empty' : 'missing'}, but it held the statistics of this data folder. ` +
         `Restore it from a backup; to go on without them, run ${acceptCommand(dirname(file))}`,
@@ -124,6 +128,19 @@ export async function acceptStatistics(folder: string, world: World): Promise<vo
 
 export function statisticsFile(folder: string): string {
   return join(folder, STATISTICS_FILE);
+}
+
+export function identityFile(folder: string): string {
+  return join(folder, IDENTITY_FILE);
+}
+
+export function masterKeyFile(folder: string): string {
+  return join(folder, MASTER_KEY_FILE);
+}
+
+/** Where the statistics are for a moment while they are compacted. */
+export function interruptedCompaction(file: string): string {
+  return `${file}.before-compact`;
 }
 
 /** Before it is mapped: LMDB does not survive a file that was cut off. */

@@ -69,6 +69,11 @@ export function openSchemaReadOnly(path: string): Schema {
   return openTables(path, true);
 }
 
+/** Without a look at what is in it: that may be damaged. */
+export function openSchemaForRepair(path: string): Schema {
+  return openTables(path, false);
+}
+
 function openTables(path: string, readOnly: boolean) {
   const root = open({
     path,

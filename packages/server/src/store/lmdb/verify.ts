@@ -79,7 +79,8 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
   return report;
 }
 
-async function walkPages(path: string) {
+/** Of a file that may be in use. */
+export async function walkPages(path: string) {
   const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
   const transaction = root.useReadTransaction();
   try {
@@ -97,12 +98,33 @@ interface Owner {
   scope: number;
 }
 
+/** By scope. */
+export type Owners = Map<number, Owner>;
+
+export function readOwners({ projects, hosts }: Schema): Owners {
+  const owners: Owners = new Map();
+  for (const { key, value } of projects.getRange()) {
+    owners.set(value.scope, { project: key, scope: value.scope });
+  }
+  for (const { key, value } of hosts.getRange()) {
+    const project = owners.get(key[0])?.project ?? '';
+    owners.set(value.scope, { project, host: value.id, scope: key[0] });
+  }
+  return owners;
+}
+
+export function ownerOf(owners: Owners, scope: number): { project?: string; host?: string } {
+  const owner = owners.get(scope);
+  if (owner === undefined) return {};
+  return owner.host === undefined ? { project: owner.project } : { project: owner.project, host: owner.host };
+}
+
 class Verification {
   readonly #schema: Schema;
   readonly #report: VerifyReport;
   readonly #add: (finding: Finding) => void;
   readonly #progress: Progress;
-  readonly #owners = new Map<number, Owner>();
+  #owners: Owners = new Map();
 
   constructor(schema: Schema, report: VerifyReport, add: (finding: Finding) => void, progress: Progress) {
     this.#schema = schema;
@@ -120,7 +142,7 @@ class Verification {
       this.#checkHosts();
       this.#checkSources();
     } else {
-      tryTo(() => this.#readOwners());
+      this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     }
     this.#progress('cells');
     this.#checkRecords();
@@ -164,19 +186,8 @@ class Verification {
     }
   }
 
-  #readOwners(): void {
-    const { projects, hosts } = this.#schema;
-    for (const { key, value } of projects.getRange()) {
-      this.#owners.set(value.scope, { project: key, scope: value.scope });
-    }
-    for (const { key, value } of hosts.getRange()) {
-      const project = this.#owners.get(key[0])?.project ?? '';
-      this.#owners.set(value.scope, { project, host: value.id, scope: key[0] });
-    }
-  }
-
   #checkHosts(): void {
-    this.#readOwners();
+    this.#owners = readOwners(this.#schema);
     const { projects, hosts, hostnames, meta } = this.#schema;
     const counts = new Map<number, number>();
     const last = meta.get('scopes') ?? 0;
@@ -310,7 +321,7 @@ class Verification {
       `${nameOf(seriesOf(code))}: ${stored.get(code) ?? 0} at level ${coarse.id}, ` +
       `but ${sums.get(code) ?? 0} at level ${fine.id}${codes.length > 1 ? `, and ${codes.length - 1} more` : ''}`;
     const key = `level ${coarse.id}, chunk ${chunk}, scope ${scope}`;
-    return { table: 'cells', key, problem, ...this.#owner(scope), from, to: from + coarse.cell_ms };
+    return { table: 'cells', key, problem, ...ownerOf(this.#owners, scope), from, to: from + coarse.cell_ms };
   }
 
   /** Level 2 is enough: the others agree with it, or have been reported. */
@@ -325,7 +336,14 @@ class Verification {
         const from = (current * level.cells_per_chunk + (worst[0] % 65_536)) * level.cell_ms;
         const problem = `${nameOf(seriesOf(worst[0]))}: the hosts have ${-worst[1]} more than the project`;
         const key = `level ${level.id}, chunk ${current}, scope ${scope}`;
-        this.#add({ table: 'cells', key, problem, ...this.#owner(scope), from, to: from + level.cell_ms });
+        this.#add({
+          table: 'cells',
+          key,
+          problem,
+          ...ownerOf(this.#owners, scope),
+          from,
+          to: from + level.cell_ms,
+        });
       }
       hostsLeft.clear();
     };
@@ -358,15 +376,7 @@ class Verification {
     if (key.length !== 9 || level === undefined) return {};
     const chunkMs = level.cell_ms * level.cells_per_chunk;
     const from = key.readUInt32BE(1) * chunkMs;
-    return { ...this.#owner(key.readUInt32BE(5)), from, to: from + chunkMs };
-  }
-
-  #owner(scope: number): { project?: string; host?: string } {
-    const owner = this.#owners.get(scope);
-    if (owner === undefined) return {};
-    return owner.host === undefined
-      ? { project: owner.project }
-      : { project: owner.project, host: owner.host };
+    return { ...ownerOf(this.#owners, key.readUInt32BE(5)), from, to: from + chunkMs };
   }
 }
 
