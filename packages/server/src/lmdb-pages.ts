@@ -71,6 +71,14 @@ export function pageProblems(path: string): { pages: number; problems: PageProbl
   });
 }
 
+/** What is wrong with the first two pages, without which LMDB cannot open the file. */
+export function metaProblem(path: string): string | null {
+  return withFile(path, (fd, bytes) => {
+    const meta = readMeta(fd, bytes);
+    return typeof meta === 'string' ? meta : null;
+  });
+}
+
 /** The number of the last commit. */
 export function lastTransaction(path: string): number {
   return withFile(path, (fd, bytes) => {
@@ -126,8 +134,9 @@ function pageNumber(bytes: Buffer, offset: number): number {
 
 function* walkTrees(fd: number, bytes: number, meta: Meta): Generator<PageProblem> {
   const seen = new Uint8Array(Math.ceil(bytes / meta.pageBytes / 8) + 1);
-  yield* walk({ fd, bytes, meta, seen, table: '', isSorted: false }, meta.free, 0, undefined, undefined);
-  yield* walk({ fd, bytes, meta, seen, table: '', isSorted: true }, meta.main, 0, undefined, undefined);
+  const at = { fd, bytes, meta, seen, table: '' };
+  yield* walk({ ...at, isSorted: false, flags: VALUES }, meta.free, 0, undefined, undefined);
+  yield* walk({ ...at, isSorted: true, flags: [SUB_DATABASE] }, meta.main, 0, undefined, undefined);
 }
 
 interface Walk {
@@ -139,7 +148,11 @@ interface Walk {
   table: string;
   /** The list of free pages has numbers as keys, whose order is another. */
   isSorted: boolean;
+  /** What an entry can be: the main tree holds the tables, and nothing else. */
+  flags: readonly number[];
 }
+
+const VALUES = [0, BIG_DATA];
 
 /** `from` and `to`: what the branch above says of the keys here. */
 function* walk(
@@ -203,6 +216,7 @@ function* walkEntry(
 ): Generator<PageProblem, string | null> {
   const flags = bytes.readUInt16LE(offset + 4);
   const length = bytes.readUInt32LE(offset);
+  if (!at.flags.includes(flags)) return 'its flags are none that it can have';
   if ((flags & BIG_DATA) !== 0) {
     if (dataAt + 24 > bytes.length) return 'it ends outside of the page';
     const first = pageNumber(bytes, dataAt);
@@ -219,7 +233,13 @@ function* walkEntry(
   if ((flags & SUB_DATABASE) !== 0) {
     if (length !== 48) return 'it is not a table';
     const table = key.toString('latin1').replace(/\0$/, '');
-    yield* walk({ ...at, table }, pageNumber(bytes, dataAt + 40), depth + 1, undefined, undefined);
+    yield* walk(
+      { ...at, table, flags: VALUES },
+      pageNumber(bytes, dataAt + 40),
+      depth + 1,
+      undefined,
+      undefined,
+    );
   }
   return null;
 }

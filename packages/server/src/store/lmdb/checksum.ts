@@ -20,11 +20,16 @@ export function hasChecksum(value: Uint8Array): boolean {
   return (value[0] ?? 0) > 127;
 }
 
-/** The value without its checksum, or undefined when the two do not match. */
-export function unseal(value: Buffer, seed: number): Buffer | undefined {
+/**
+ * The value without its checksum, or undefined when the two do not match. lmdb-js passes short values in a larger buffer
+ * of its own, with a `length` that `subarray` heeds, and long ones as plain bytes of the mapped file.
+ */
+export function unseal(value: Uint8Array, seed: number): Uint8Array | undefined {
   if (value.length < CHECKSUM_BYTES) return undefined;
   const body = value.subarray(CHECKSUM_BYTES);
-  return value.readUInt32BE(0) === (crc32(body, seed) | PRESENT) >>> 0 ? body : undefined;
+  const high = ((value[0] ?? 0) << 24) | ((value[1] ?? 0) << 16);
+  const stored = high | ((value[2] ?? 0) << 8) | (value[3] ?? 0);
+  return stored === (crc32(body, seed) | PRESENT) ? body : undefined;
 }
 
 /** JSON behind a checksum. Values of version 1 are JSON alone. */
@@ -36,12 +41,11 @@ export function checkedJson(table: string) {
       sealed.write(text, CHECKSUM_BYTES);
       return seal(sealed, 0);
     },
-    decode(value: Buffer): unknown {
-      // lmdb-js passes a larger buffer of its own, with a `length` that `subarray` and `toString` heed.
+    decode(value: Uint8Array): unknown {
       const text = hasChecksum(value) ? unseal(value, 0) : value.subarray(0);
       if (text === undefined) throw new StoreDamaged(`a record of the table ${table} has a wrong checksum`);
       try {
-        return JSON.parse(text.toString('utf8'));
+        return JSON.parse(Buffer.from(text.buffer, text.byteOffset, text.length).toString());
       } catch {
         throw new StoreDamaged(`a record of the table ${table} is not JSON`);
       }

@@ -69,7 +69,7 @@ export class RecordReader {
   }
 
   /** The sections of the record, which the next read overwrites; undefined when there is none. */
-  read(level: number, chunk: number, scope: number): Buffer | undefined {
+  read(level: number, chunk: number, scope: number): Uint8Array | undefined {
     const stored = this.#schema.cells.getBinaryFast(cellsKey(level, chunk, scope, this.#key), this.#read);
     if (stored !== undefined) return checkedSections(this.#schema, level, chunk, scope, stored);
     if (!this.#checksAbsence(level)) return undefined;
@@ -91,7 +91,11 @@ export class RecordReader {
     const key = cellsKey(level, chunk, scope);
     const before = this.#neighbour(key, true);
     const after = this.#neighbour(key, false);
-    if ((before && before.compare(key) >= 0) || (after && after.compare(key) <= 0)) {
+    // Without a neighbour this is an end of the table. LMDB also takes a damaged key of no length for one.
+    const isEnd =
+      (before !== undefined || this.#end(false)?.equals(after ?? key) !== false) &&
+      (after !== undefined || this.#end(true)?.equals(before ?? key) !== false);
+    if (!isEnd || (before && before.compare(key) >= 0) || (after && after.compare(key) <= 0)) {
       throw new StoreDamaged(
         `keys of the table cells are out of order beside ${recordName(level, chunk, scope)}`,
       );
@@ -103,6 +107,12 @@ export class RecordReader {
       after: before && isOfChunk(before) ? before.readUInt32BE(5) : -1,
       before: after && isOfChunk(after) ? after.readUInt32BE(5) : Number.POSITIVE_INFINITY,
     };
+  }
+
+  /** The first key of the table, or the last. */
+  #end(reverse: boolean): Buffer | undefined {
+    for (const key of this.#schema.cells.getKeys({ reverse, limit: 1, ...this.#read })) return key;
+    return undefined;
   }
 
   /** The key beside this one, its record checked. */
@@ -159,15 +169,17 @@ export function checkedSections(
   level: number,
   chunk: number,
   scope: number,
-  stored: Buffer,
-): Buffer {
+  stored: Uint8Array,
+): Uint8Array {
   if (hasChecksum(stored)) {
     const sections = unseal(stored, cellsSeed(level, chunk, scope));
     if (sections !== undefined) return sections;
-  } else if (metaValue(schema, 'unchecked') === 1) {
-    // Written by a release without checksums: all that can be said is whether it can be decoded.
-    const sections = stored.subarray(0, stored.length);
-    if (isWellFormed(sections, LEVELS[level]?.cells_per_chunk ?? 0)) return sections;
+  } else {
+    // Written by a release without checksums: all that can be said is whether it can be decoded. A copy, because the
+    // next read overwrites it.
+    const sections = Buffer.from(stored.subarray(0, stored.length));
+    const isAllowed = metaValue(schema, 'unchecked') === 1;
+    if (isAllowed && isWellFormed(sections, LEVELS[level]?.cells_per_chunk ?? 0)) return sections;
   }
   throw new StoreDamaged(recordName(level, chunk, scope));
 }

@@ -38,9 +38,9 @@ export interface BatchRecord {
 
 export type LinkRecord = Omit<BatchLink, 'id'>;
 
-/** lmdb-js takes the options, but its types do not say so. */
-type CellsTable = Database<Buffer, Buffer> & {
-  getBinaryFast(id: Buffer, options?: ReadOptions): Buffer | undefined;
+/** lmdb-js takes the options and answers plain bytes for long values, but its types do not say so. */
+type CellsTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
+  getBinaryFast(id: Buffer, options?: ReadOptions): Uint8Array | undefined;
 };
 
 /** A snapshot that is kept over several turns of the event loop. Without one, reads see the latest commit. */
@@ -176,10 +176,10 @@ export function changesOf(
   return stored === undefined ? undefined : decodeChanges(stored, level, chunk);
 }
 
-export function decodeChanges(stored: Buffer, level: number, chunk: number): number {
-  const body = hasChecksum(stored) ? unseal(stored, cellsSeed(level, chunk, CHANGES)) : stored;
+export function decodeChanges(stored: Uint8Array, level: number, chunk: number): number {
+  const body = hasChecksum(stored) ? unseal(stored, cellsSeed(level, chunk, CHANGES)) : stored.subarray(0);
   if (body?.length !== 8) throw new StoreDamaged(recordName(level, chunk, CHANGES));
-  return body.readDoubleBE(0);
+  return new DataView(body.buffer, body.byteOffset).getFloat64(0);
 }
 
 /** Tells every process that what it has decoded of the chunk is out of date. */

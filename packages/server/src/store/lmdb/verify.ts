@@ -1,7 +1,8 @@
 /** Everything that can be checked in a statistics file, in one snapshot, while others go on writing. */
+import { inspect } from 'node:util';
 import { open } from 'lmdb';
 import { CATEGORIES } from '../../event.ts';
-import { pageProblems } from '../../lmdb-pages.ts';
+import { metaProblem, pageProblems } from '../../lmdb-pages.ts';
 import { readCells, seriesOf } from './cells.ts';
 import { checkedJson, hasChecksum } from './checksum.ts';
 import { LEVELS } from './levels.ts';
@@ -81,6 +82,8 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
 
 /** Of a file that may be in use. */
 export async function walkPages(path: string) {
+  const broken = metaProblem(path);
+  if (broken !== null) return { pages: 0, problems: [{ table: '', page: 0, problem: broken }] };
   const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
   const transaction = root.useReadTransaction();
   try {
@@ -136,22 +139,28 @@ class Verification {
   run(): void {
     this.#progress('tables');
     const damagedTables = this.#checkJsonTables();
-    this.#checkMeta();
+    this.#stage('meta', () => this.#checkMeta());
     // Cross references need what they refer to.
     if (damagedTables.size === 0) {
-      this.#checkHosts();
-      this.#checkSources();
+      this.#stage('hosts', () => this.#checkHosts());
+      this.#stage('sources', () => this.#checkSources());
     } else {
       this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     }
     this.#progress('cells');
-    this.#checkRecords();
+    this.#stage('cells', () => this.#checkRecords());
     for (const pair of LEVEL_PAIRS) {
       this.#progress(`level ${pair.coarse.id} against level ${pair.fine.id}`);
-      this.#comparePair(pair);
+      this.#stage('cells', () => this.#comparePair(pair));
     }
     this.#progress('hosts against projects');
-    this.#compareHosts();
+    this.#stage('cells', () => this.#compareHosts());
+  }
+
+  /** What a damaged key or value can make of a check is a finding, too. */
+  #stage(table: string, check: () => void): void {
+    const problem = problemOf(check);
+    if (problem !== null) this.#add({ table, key: '', problem: `the check failed: ${problem}` });
   }
 
   /** The checksum of every value, in every table but `cells`. */
@@ -385,7 +394,7 @@ function nameOf(series: number): string {
 }
 
 function text(key: unknown): string {
-  return typeof key === 'string' ? key : JSON.stringify(key);
+  return typeof key === 'string' ? key : inspect(key, { breakLength: Number.POSITIVE_INFINITY });
 }
 
 function problemOf(action: () => unknown): string | null {

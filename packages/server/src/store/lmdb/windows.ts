@@ -44,6 +44,8 @@ function pair(fine: Level, coarse: Level): LevelPair {
 
 const SCOPES_AT_ONCE = 256;
 const SCOPES_END = 0xffff_ffff;
+/** No key has more: a damaged one may look as if. */
+const CHUNKS_END = 0xffff_ffff;
 
 /** The chunks of the coarser level that either level has something in. */
 export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
@@ -56,9 +58,9 @@ export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelP
   };
   for (let chunk = 0; ; chunk++) {
     const nextFine =
-      chunk * ratio < SCOPES_END ? Math.floor(next(fine, chunk * ratio) / ratio) : Number.POSITIVE_INFINITY;
+      chunk * ratio <= CHUNKS_END ? Math.floor(next(fine, chunk * ratio) / ratio) : Number.POSITIVE_INFINITY;
     chunk = Math.min(next(coarse, chunk), nextFine);
-    if (chunk === Number.POSITIVE_INFINITY) return;
+    if (chunk > CHUNKS_END - 1) return;
     yield chunk;
   }
 }
@@ -110,7 +112,8 @@ export function compareScopes(
     one.isSealed = isSealed;
     one.stored = sections === null ? 'damaged' : cellsOf(sections);
   }
-  for (let fineChunk = chunk * ratio; fineChunk < (chunk + 1) * ratio; fineChunk++) {
+  const fineEnd = Math.min((chunk + 1) * ratio, CHUNKS_END);
+  for (let fineChunk = chunk * ratio; fineChunk < fineEnd; fineChunk++) {
     for (const { scope, sections } of records(schema, fine, fineChunk, from, to)) {
       const one = entry(scope);
       (sections === null ? one.damaged : one.intact).add(fineChunk);
@@ -127,7 +130,7 @@ export function* records(
   chunk: number,
   from: number,
   to: number,
-): Generator<{ scope: number; sections: Buffer | null; isSealed: boolean }> {
+): Generator<{ scope: number; sections: Uint8Array | null; isSealed: boolean }> {
   const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
   for (const { key, value } of schema.cells.getRange(range)) {
     const scope = key.readUInt32BE(5);
@@ -145,7 +148,7 @@ export function tryTo<T>(action: () => T): T | null {
   }
 }
 
-function cellsOf(sections: Buffer): Cells {
+function cellsOf(sections: Uint8Array): Cells {
   const cells: Cells = new Map();
   for (const [series, cell, count] of readCells(sections)) cells.set(cellCode(series, cell), count);
   return cells;
@@ -153,7 +156,7 @@ function cellsOf(sections: Buffer): Cells {
 
 function addToSums(
   sums: Cells,
-  sections: Buffer,
+  sections: Uint8Array,
   fine: Level,
   fineChunk: number,
   coarse: Level,
