@@ -39,31 +39,38 @@ const DEPTH_MAX = 32;
 
 /** Throws DamagedFile for a file that LMDB would not survive. An empty one passes: LMDB makes a new file of it. */
 export function checkDataFile(path: string): void {
-  withFile(path, (fd, bytes) => {
-    if (bytes === 0) return;
-    const meta = readMeta(fd, bytes);
-    if (typeof meta === 'string') throw new DamagedFile(`${path} is damaged: ${meta}`);
-    if (bytes >= (meta.lastPage + 1) * meta.pageBytes) return;
-    // Pages at the end that were freed before they were written are missing rightly, but those in use are not.
-    const missing = [...walkTrees(fd, bytes, meta)].filter(({ problem }) => problem === BEYOND_END).length;
-    if (missing > 0) {
+  withFile(path, (fd) => {
+    if (fstatSync(fd).size === 0) return;
+    for (let attempt = 1; ; attempt++) {
+      const meta = readMeta(fd);
+      if (typeof meta === 'string') throw new DamagedFile(`${path} is damaged: ${meta}`);
+      const bytes = (meta.lastPage + 1) * meta.pageBytes;
+      if (meta.fileBytes >= bytes) return;
+      // Pages at the end that were freed before they were written are missing rightly, but those in use are not.
+      if (![...walkTrees(fd, meta)].some(({ problem }) => problem === BEYOND_END)) return;
+      const now = readMeta(fd);
+      const isInUse = typeof now === 'object' && now.transaction !== meta.transaction;
+      // Pages that another process reused meanwhile say nothing.
+      if (isInUse && attempt < ATTEMPTS_MAX) continue;
       throw new DamagedFile(
-        `${path} is cut off: it has ${bytes} bytes, but its pages reach up to ${(meta.lastPage + 1) * meta.pageBytes}`,
+        `${path} is cut off: it has ${meta.fileBytes} bytes, but its pages reach up to ${bytes}`,
       );
     }
   });
 }
+
+const ATTEMPTS_MAX = 5;
 
 /**
  * Everything that is wrong with the pages of a file. While the file is in use, the caller holds a read transaction: then
  * no page that was in use when it began is overwritten.
  */
 export function pageProblems(path: string): { pages: number; problems: PageProblem[] } {
-  return withFile(path, (fd, bytes) => {
-    const meta = readMeta(fd, bytes);
+  return withFile(path, (fd) => {
+    const meta = readMeta(fd);
     if (typeof meta === 'string') return { pages: 0, problems: [{ table: '', page: 0, problem: meta }] };
     const problems: PageProblem[] = [];
-    for (const problem of walkTrees(fd, bytes, meta)) {
+    for (const problem of walkTrees(fd, meta)) {
       problems.push(problem);
       if (problems.length === PROBLEMS_MAX) break;
     }
@@ -73,16 +80,16 @@ export function pageProblems(path: string): { pages: number; problems: PageProbl
 
 /** What is wrong with the first two pages, without which LMDB cannot open the file. */
 export function metaProblem(path: string): string | null {
-  return withFile(path, (fd, bytes) => {
-    const meta = readMeta(fd, bytes);
+  return withFile(path, (fd) => {
+    const meta = readMeta(fd);
     return typeof meta === 'string' ? meta : null;
   });
 }
 
 /** The number of the last commit. */
 export function lastTransaction(path: string): number {
-  return withFile(path, (fd, bytes) => {
-    const meta = readMeta(fd, bytes);
+  return withFile(path, (fd) => {
+    const meta = readMeta(fd);
     if (typeof meta === 'string') throw new DamagedFile(`${path} is damaged: ${meta}`);
     return meta.transaction;
   });
@@ -93,23 +100,26 @@ const PROBLEMS_MAX = 1_000;
 
 const BEYOND_END = 'lies beyond the end of the file';
 
-function withFile<T>(path: string, action: (fd: number, bytes: number) => T): T {
+function withFile<T>(path: string, action: (fd: number) => T): T {
   const fd = openSync(path, 'r');
   try {
-    return action(fd, fstatSync(fd).size);
+    return action(fd);
   } finally {
     closeSync(fd);
   }
 }
 
 /** The newer of the two, or a sentence on what is wrong. */
-function readMeta(fd: number, bytes: number): Meta | string {
+function readMeta(fd: number): (Meta & { fileBytes: number }) | string {
   const first = metaAt(fd, 0);
   const second = metaAt(fd, first?.pageBytes ?? 4_096);
   if (!first || !second) return 'its first two pages are not those of LMDB';
-  if (bytes < 2 * first.pageBytes || first.pageBytes !== second.pageBytes)
+  // Taken last: a commit writes its pages before these two, and so the file has them by now.
+  const fileBytes = fstatSync(fd).size;
+  if (fileBytes < 2 * first.pageBytes || first.pageBytes !== second.pageBytes) {
     return 'it is cut off in its first pages';
-  return first.transaction >= second.transaction ? first : second;
+  }
+  return { ...(first.transaction >= second.transaction ? first : second), fileBytes };
 }
 
 function metaAt(fd: number, offset: number): Meta | undefined {
@@ -132,7 +142,8 @@ function pageNumber(bytes: Buffer, offset: number): number {
   return number === NO_PAGE ? -1 : Number(number);
 }
 
-function* walkTrees(fd: number, bytes: number, meta: Meta): Generator<PageProblem> {
+function* walkTrees(fd: number, meta: Meta & { fileBytes: number }): Generator<PageProblem> {
+  const { fileBytes: bytes } = meta;
   const seen = new Uint8Array(Math.ceil(bytes / meta.pageBytes / 8) + 1);
   const at = { fd, bytes, meta, seen, table: '' };
   yield* walk({ ...at, isSorted: false, flags: VALUES }, meta.free, 0, undefined, undefined);

@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs';
-import { pageProblems } from '../lmdb-pages.ts';
-import { type Finding, type VerifyReport, verifyStatistics } from '../store/lmdb/verify.ts';
+import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import { identityFile, isInitialised, statisticsFile } from './data-folder.ts';
 
@@ -27,7 +26,7 @@ export async function verifyFolder(data: string, io: Io): Promise<VerifyReport> 
     ? await verifyStatistics(file, progressOn(io))
     : { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
   if (!isInitialised(data)) return report;
-  const identity = pageProblems(identityFile(data)).problems;
+  const identity = (await walkPages(identityFile(data))).problems;
   return {
     ...report,
     problems: report.problems + identity.length,

@@ -10,7 +10,7 @@ import {
   cellsSeed,
   decodeChanges,
   type HostRecord,
-  metaValue,
+  mayLackChecksums,
   type ProjectRecord,
   type ReadOptions,
   recordName,
@@ -178,8 +178,8 @@ export function checkedSections(
     // Written by a release without checksums: all that can be said is whether it can be decoded. A copy, because the
     // next read overwrites it.
     const sections = Buffer.from(stored.subarray(0, stored.length));
-    const isAllowed = metaValue(schema, 'unchecked') === 1;
-    if (isAllowed && isWellFormed(sections, LEVELS[level]?.cells_per_chunk ?? 0)) return sections;
+    if (mayLackChecksums(schema) && isWellFormed(sections, LEVELS[level]?.cells_per_chunk ?? 0))
+      return sections;
   }
   throw new StoreDamaged(recordName(level, chunk, scope));
 }

@@ -150,6 +150,11 @@ export function cellsKey(
   return key;
 }
 
+/** Whether some values may be from before there were checksums. */
+export function mayLackChecksums(schema: Schema): boolean {
+  return schema.version.get('version') === VERSION_WITHOUT_CHECKSUMS || metaValue(schema, 'unchecked') === 1;
+}
+
 /** Ties the checksum of a record in `cells` to its key. */
 export function cellsSeed(level: number, chunk: number, scope: number): number {
   return (Math.imul(chunk, 0x9e3779b1) ^ Math.imul(scope, 0x85ebca6b) ^ (level << 30)) >>> 0;
