@@ -45,7 +45,8 @@ export function checkedJson(table: string) {
       const text = hasChecksum(value) ? unseal(value, 0) : value.subarray(0);
       if (text === undefined) throw new StoreDamaged(`a record of the table ${table} has a wrong checksum`);
       try {
-        return JSON.parse(Buffer.from(text.buffer, text.byteOffset, text.length).toString());
+        // A plain array of bytes would print its numbers.
+        return JSON.parse(Buffer.isBuffer(text) ? text.toString() : Buffer.from(text).toString());
       } catch {
         throw new StoreDamaged(`a record of the table ${table} is not JSON`);
       }
