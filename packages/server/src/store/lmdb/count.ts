@@ -71,7 +71,7 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
   const groups = new Groups();
   const absences = new KnownAbsences();
   const hostScopes = createHostScopes(schema);
-  const projects = createProjects(schema);
+  const basics = createBasics(schema);
   const key = Buffer.allocUnsafe(9);
 
   /** Undefined: no counters. A count of changes that is there no more would pass for that. */
@@ -81,10 +81,14 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
     return found ?? 0;
   }
 
-  function countAtOnce(scopes: readonly number[], plan: readonly ChunkPlan[], points: number): Float64Array {
+  function countAtOnce(
+    scopes: readonly number[],
+    plan: readonly ChunkPlan[],
+    points: number,
+    everything: number,
+  ): Float64Array {
     const out = new Float64Array(rowCount * points);
     const group = scopes.length > 1 ? groups.numberOf(scopes) : undefined;
-    const everything = allChanges(schema);
     const records = new RecordReader(schema, { known: { absences, changes: everything } });
     for (const { level, chunk, runs } of plan) {
       if (level === EXACT.id) {
@@ -152,17 +156,18 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
 
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
-    const project = projects(projectId);
+    const everything = allChanges(schema);
+    const { project, horizon } = basics(projectId, everything);
     if (project === undefined) return new Float64Array(rowCount * points);
     const scopes = hosts === undefined ? [project.scope] : hostScopes(project, hosts);
-    const plan = planChunks(clipped(edges, metaValue(schema, 'horizon'), project));
+    const plan = planChunks(clipped(edges, horizon, project));
     if (isMuch(scopes, plan, rowCount)) {
       return countInSlices(scopes, points, (read) => {
         const { latest } = schema.projects.get(projectId, read) ?? project;
         return planChunks(clipped(edges, metaValue(schema, 'horizon', read), { latest }));
       });
     }
-    return countAtOnce(scopes, plan, points);
+    return countAtOnce(scopes, plan, points, everything);
   };
 }
 
@@ -235,13 +240,29 @@ function createHostScopes(schema: Schema) {
   };
 }
 
-/** A project that nothing was counted for yet is not there. */
-function createProjects(schema: Schema) {
-  return (id: string): ProjectRecord | undefined => {
-    const project = schema.projects.get(id);
-    if (project === undefined) checkAbsence(schema.projects, id, isProject);
-    else if (!isProject(id, project)) throw new StoreDamaged(`the key of the project ${id}`);
-    return project;
+/** Bounds the memory: some 200 KB. */
+const PROJECTS_KNOWN_MAX = 1_000;
+
+/** What every query needs, read again when anything was counted or the horizon has moved. */
+function createBasics(schema: Schema) {
+  const known = new Map<string, ProjectRecord>();
+  let horizon = 0;
+  let changes = -1;
+  return (id: string, changesNow: number): { project: ProjectRecord | undefined; horizon: number } => {
+    if (changes !== changesNow || known.size > PROJECTS_KNOWN_MAX) {
+      known.clear();
+      horizon = metaValue(schema, 'horizon');
+      changes = changesNow;
+    }
+    let project = known.get(id);
+    if (project === undefined) {
+      project = schema.projects.get(id);
+      // A project that nothing was counted for yet is not there, and may come without a change of counts.
+      if (project === undefined) checkAbsence(schema.projects, id, isProject);
+      else if (!isProject(id, project)) throw new StoreDamaged(`the key of the project ${id}`);
+      else known.set(id, project);
+    }
+    return { project, horizon };
   };
 }
 
