@@ -30,6 +30,12 @@ export const SETTINGS = {
     'lmdb',
   ),
   copyTo: setting('--to <lmdb|clickhouse>', 'store to copy to', oneOf('lmdb', 'clickhouse')),
+  backupTo: setting('--to <dir>', 'folder to write the backup to; must be empty or not exist yet', text),
+  acceptStatistics: setting(
+    '--accept-statistics',
+    'take the statistics file that is there now, even none, as the one of this data folder',
+    flag,
+  ),
   clickhouseUrl: setting(
     '--clickhouse-url <urls>',
     'HTTP addresses of all ClickHouse servers, with commas; the first one keeps the ledger',

@@ -32,6 +32,10 @@ const COMMANDS: ReadonlyMap<string, () => Promise<readonly Command[]>> = new Map
   ['configure', async () => [(await import('./client/configure.ts')).configureCommand]],
   ['horizon', async () => [(await import('./horizon.ts')).horizonCommand]],
   ['migrate', async () => [(await import('./migrate.ts')).migrateCommand]],
+  ['verify', async () => [(await import('./verify.ts')).verifyCommand]],
+  ['repair', async () => [(await import('./repair.ts')).repairCommand]],
+  ['backup', async () => [(await import('./backup.ts')).backupCommand]],
+  ['compact', async () => [(await import('./compact.ts')).compactCommand]],
   ['copy', async () => [(await import('./copy.ts')).copyCommand]],
 ]);
 

@@ -72,13 +72,13 @@ export const serveCommand = command({
     }
     if (!remote) {
       return withInstallation(needed(data), io, settings, (installation) =>
-        serve(installation, settings, io),
+        serve(installation, settings, io, installation.notices),
       );
     }
     const missing = await firstCheck(remote);
     const folder = settings.store === 'lmdb' ? needed(data) : null;
     return withStore(folder, io, settings, (store) =>
-      serve({ identity: remote, store, folder }, settings, io, missing),
+      serve({ identity: remote, store, folder }, settings, io, missing === null ? [] : [missing]),
     );
   },
 });
@@ -96,10 +96,10 @@ function needed(data: string | undefined): string {
 }
 
 /** Until it is told to stop. */
-async function serve(served: Served, settings: ServeSettings, io: Io, warning: string | null = null) {
+async function serve(served: Served, settings: ServeSettings, io: Io, warnings: readonly string[]) {
   const trouble = await storeTrouble(served.store);
   const server = await startServer(served, settings, io);
-  for (const sentence of [warning, trouble]) if (sentence !== null) server.log.warn(sentence);
+  for (const sentence of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(sentence);
   if (cluster.worker === undefined || cluster.worker.id === 1) recordStart(served, settings, server.log, io);
   const retention = retainFor(served.store, settings.retention, io.now, server.log);
   if (cluster.worker) reportReady(server.address);

@@ -4,7 +4,7 @@ import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError } from '../errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
-import { StoreUnavailable } from '../store/store.ts';
+import { StoreDamaged, StoreUnavailable } from '../store/store.ts';
 
 const TITLES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
@@ -20,6 +20,12 @@ const TITLES: Readonly<Record<number, string>> = {
 
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof StoreDamaged) {
+    return new ApiError(
+      'WAF.5001',
+      "stored statistics of this range are damaged; the operator must run 'wafstat verify' (the log says where)",
+    );
+  }
   if (error instanceof StoreUnavailable) {
     return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
   }

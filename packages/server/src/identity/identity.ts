@@ -28,6 +28,8 @@ export interface Identity {
   audit: AuditTrail;
   /** Whoever opened it, and in whose name `administration` acts. */
   actor: Actor;
+  /** Which statistics file belongs to this identity: its ID, so that a missing or another one is noticed. */
+  statisticsFile: { id(): number | undefined; set(id: number): void };
   close(): Promise<void>;
 }
 
@@ -79,6 +81,7 @@ export async function openIdentity(
     directory: createDirectory(store, secrets),
     audit,
     actor,
+    statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
     close: () => store.close(),
   };
 }

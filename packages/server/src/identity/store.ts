@@ -1,8 +1,8 @@
 /** Identity at rest: a small LMDB file of its own, so that losing or moving the statistics never touches it. */
 import { createHash } from 'node:crypto';
-import { chmodSync } from 'node:fs';
 import { type Key, open } from 'lmdb';
 import { commit } from '../lmdb-commit.ts';
+import { createPrivateFiles } from '../lmdb-files.ts';
 import { OncePerTurn } from '../while-unchanged.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
@@ -32,6 +32,9 @@ export interface IdentityStore {
   ): Promise<void>;
   /** Remembers the mark the first time; later, whether it is still the same. */
   hasMark(mark: string): boolean;
+  /** The statistics file that belongs to this one, once there is one. */
+  statisticsFileId(): number | undefined;
+  setStatisticsFileId(id: number): void;
   /** How often anything has been changed, by whatever process: what was read before holds as long as it stays. */
   changes(): number;
   /** Runs the changes in one transaction: all of them are durable when it resolves, or none was made. */
@@ -59,11 +62,11 @@ const KEY_LENGTH_MAX = 256;
 const IDENTITY_VERSION = 1;
 
 export function openIdentityStore(path: string): IdentityStore {
-  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
   // It holds password hashes, and the folder may have been made by someone else.
-  chmodSync(path, 0o600);
+  createPrivateFiles(path);
+  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
   const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
-  const meta = table<number | string, 'version' | 'mark' | 'changes'>('meta');
+  const meta = table<number | string, 'version' | 'mark' | 'changes' | 'statistics'>('meta');
   const domains = table<Domain, string>('domains');
   const projects = table<Project, string>('projects');
   const users = table<User, string>('users');
@@ -182,6 +185,11 @@ export function openIdentityStore(path: string): IdentityStore {
         if (!meta.doesExist('mark')) meta.putSync('mark', mark);
         return meta.get('mark') === mark;
       }),
+    statisticsFileId: () => {
+      const id = meta.get('statistics');
+      return typeof id === 'number' ? id : undefined;
+    },
+    setStatisticsFileId: (id) => root.transactionSync(() => meta.putSync('statistics', id)),
     changes: () => changes.get(),
     change: (action) =>
       commit(root, () => {

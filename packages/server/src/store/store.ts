@@ -6,6 +6,9 @@ import type { Event } from '../event.ts';
 import type { Soon } from '../soon.ts';
 
 export interface Store {
+  /** Of a store in a file: sets it apart from another file in its place. */
+  readonly fileId?: number;
+
   /**
    * Counts a batch. When the promise resolves the batch is durable (it survives `kill -9` and power loss) and
    * visible to every later query of any process. All of a batch counts, or none of it. A batch whose `id` was
@@ -297,6 +300,14 @@ export class StoreMisconfigured extends StoreUnavailable {}
 /** A source that has not counted anything yet. Fields that older records lack are read as they are here. */
 export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
   return { id, name, format, events: 0, without_host: 0, dropped: {}, first_seen: null, last_seen: null };
+}
+
+/** What is stored is not what was written. The message says where; `wafstat verify` lists all of it. */
+export class StoreDamaged extends StoreUnavailable {
+  constructor(where: string, options?: ErrorOptions) {
+    super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data folder`, options);
+    this.name = 'StoreDamaged';
+  }
 }
 
 /** What a batch of this source adds to what is known of it. Shared by the stores, so that all tell the same. */

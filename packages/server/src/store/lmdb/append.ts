@@ -13,11 +13,12 @@ import {
 } from '../store.ts';
 import { mergeCells, Writer } from './cells.ts';
 import { EXACT } from './levels.ts';
+import { RecordReader } from './records.ts';
 import {
-  CHANGES,
   cellsKey,
-  changesOf,
+  cellsSeed,
   countChange,
+  countChunkChange,
   type ProjectRecord,
   type Schema,
   type SourceRecord,
@@ -32,6 +33,7 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
   const horizon = schema.meta.get('horizon') ?? 0;
   const results = batches.map((batch) => appendBatch(schema, batch, tally, horizon, now));
   const writer = new Writer();
+  const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
   const key = Buffer.allocUnsafe(9);
   let [level, chunk] = [-1, -1];
   countChange(schema);
@@ -40,17 +42,12 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
       ({ level, chunk } = additions);
       countChunkChange(schema, level, chunk);
     }
-    cellsKey(additions.level, additions.chunk, additions.scope, key);
-    schema.cells.putSync(key, mergeCells(schema.cells.getBinaryFast(key), additions, writer));
+    // Checked before it is added to: a new checksum over damaged counts would hide them for good.
+    mergeCells(records.read(additions.level, additions.chunk, additions.scope), additions, writer);
+    const sealed = writer.sealed(cellsSeed(additions.level, additions.chunk, additions.scope));
+    schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), sealed);
   }
   return results;
-}
-
-/** Tells every process that what it has decoded of the chunk is out of date. */
-function countChunkChange({ cells }: Schema, level: number, chunk: number): void {
-  const changes = Buffer.allocUnsafe(8);
-  changes.writeDoubleBE(changesOf(cells, level, chunk) + 1);
-  cells.putSync(cellsKey(level, chunk, CHANGES), changes);
 }
 
 /** Everything of a batch but its cells, which the whole group adds at once. */
@@ -154,7 +151,7 @@ export function linksAfter({ batchLinks }: Schema, source: number, after: string
 export function openProject(schema: Schema, id: string): ProjectRecord {
   const known = schema.projects.get(id);
   if (known) return known;
-  const project = { scope: nextScope(schema), hosts: 0, latest: 0 };
+  const project = { id, scope: nextScope(schema), hosts: 0, latest: 0 };
   schema.projects.putSync(id, project);
   return project;
 }

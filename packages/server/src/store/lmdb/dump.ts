@@ -4,6 +4,7 @@ import type { RememberedBatch, Source } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
 import { readCells } from './cells.ts';
 import { EXACT } from './levels.ts';
+import { checkedSections } from './records.ts';
 import { cellsKey, type Schema } from './schema.ts';
 import { FIRST_CATEGORY } from './tally.ts';
 
@@ -38,10 +39,13 @@ export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: 
 
 /** The records of all scopes, a minute at a time. */
 function* minutes(
-  { cells }: Schema,
+  schema: Schema,
   first: number,
 ): Generator<{ minute: number; records: Map<number, Uint8Array> }> {
-  const range = cells.getRange({ start: cellsKey(EXACT.id, first, 0), end: cellsKey(EXACT.id + 1, 0, 0) });
+  const range = schema.cells.getRange({
+    start: cellsKey(EXACT.id, first, 0),
+    end: cellsKey(EXACT.id + 1, 0, 0),
+  });
   let minute = -1;
   let records = new Map<number, Uint8Array>();
   for (const { key, value } of range) {
@@ -50,7 +54,8 @@ function* minutes(
       minute = key.readUInt32BE(1);
       records = new Map();
     }
-    records.set(key.readUInt32BE(5), Uint8Array.from(value));
+    const scope = key.readUInt32BE(5);
+    records.set(scope, Uint8Array.from(checkedSections(schema, EXACT.id, minute, scope, value)));
   }
   if (records.size > 0) yield { minute, records };
 }

@@ -34,7 +34,7 @@ function versionOf({ meta, cells }: Schema, from: number, to: number): string {
   if (level !== undefined) {
     const behind = Math.ceil(to / chunk_ms(level));
     for (let chunk = Math.floor(from / chunk_ms(level)); chunk < behind; chunk++) {
-      hash.update(` ${changesOf(cells, level.id, chunk)}`);
+      hash.update(` ${changesOf(cells, level.id, chunk) ?? 0}`);
     }
   }
   return hash.digest('base64url').slice(0, 22);
