@@ -59,6 +59,9 @@ export async function repairStatistics(path: string, progress: Progress = () => 
   return report;
 }
 
+/** Tables whose damaged records can go, because the others tell what was in them, or nothing depends on it. */
+const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'notes', 'followed']);
+
 class Repair {
   readonly #schema: Schema;
   readonly #report: RepairReport;
@@ -159,7 +162,8 @@ class Repair {
         const parts = key as never;
         if (name === 'source-hosts') sourceHosts.putSync(parts, true);
         else if (name === 'batch-days') batchDays.putSync(parts, true);
-        else if (name === 'hostnames' || name === 'batch-links') table.removeSync(key);
+        // Without these the service starts over: retention with the horizon, a followed path with its first file.
+        else if (REMOVABLE.has(name) || (name === 'meta' && key === 'freed')) table.removeSync(key);
         else if (name === 'batches') {
           const [source, id] = parts as [number, string];
           const day = firstKey(batchDays.getKeys(), ([, one, other]) => one === source && other === id)?.[0];
