@@ -186,11 +186,16 @@ describe('a backup', () => {
     } while (!isOver);
     expect((await ingest.ended).status).toBe(0);
     for (const backup of backups) {
-      expect(readdirSync(backup).sort()).toEqual(['identity.mdb', 'master.key', 'statistics.mdb']);
+      expect(readdirSync(backup).sort()).toEqual([
+        'audit.log',
+        'identity.mdb',
+        'master.key',
+        'statistics.mdb',
+      ]);
       const modes = [backup, ...readdirSync(backup).map((name) => join(backup, name))].map(
         (path) => statSync(path).mode & 0o777,
       );
-      expect(modes).toEqual([0o700, 0o600, 0o600, 0o600]);
+      expect(modes).toEqual([0o700, 0o600, 0o600, 0o600, 0o600]);
     }
     // Requests and attacks of one and the same events: a torn copy would have more of one.
     const last = backups.at(-1) ?? '';
