@@ -81,3 +81,23 @@ test('one user has a limited number of queries under way', async () => {
   await Promise.all(all);
   await admission.run('p', 'u', async () => {});
 });
+
+test('a slot that becomes free is used at once, however slow the store is', async () => {
+  const admission = newAdmission();
+  const slots: (() => void)[] = [];
+  let started = 0;
+  const work = () => {
+    started++;
+    return new Promise<void>((resolve) => slots.push(resolve));
+  };
+  const all = Array.from({ length: 40 }, (_, i) => admission.run('p', `u${i}`, work));
+  expect(started).toBe(16);
+  for (let freed = 1; freed <= 24; freed++) {
+    slots.shift()?.();
+    await turn();
+    await turn();
+    expect(started).toBe(16 + freed);
+  }
+  for (const release of slots) release();
+  await Promise.all(all);
+});

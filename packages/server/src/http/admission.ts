@@ -10,7 +10,7 @@ const TURN_MS_MAX = 5;
 /** Queries under way at once: more only compete for memory, and for the connections of a remote store. */
 const RUNNING_MAX = 16;
 const WAIT_MS_MAX = 500;
-/** How often those who wait are looked at while nothing can start. */
+/** How often to check for queries that have waited too long while no slot is free. */
 const REFUSE_MS = 50;
 /** Of one user, waiting or under way: several dashboards at once. */
 const PER_USER_MAX = 64;
@@ -27,14 +27,19 @@ export class Admission {
   readonly #byUser = new Map<string, number>();
   readonly #now: () => number;
   #running = 0;
+  /** When the first query of this turn of the event loop started. */
   #turnStartedAt: number | null = null;
+  #refusalTimer: NodeJS.Timeout | null = null;
 
   /** `now`: milliseconds that never go back. */
   constructor(now = () => performance.now()) {
     this.#now = now;
   }
 
-  /** Runs the work now, or when it is its turn. Throws ApiError when the user has too much under way, or it waited too long. */
+  /**
+   * Runs the work now, or when it is its turn. Throws ApiError when the user has too much under way, and rejects with
+   * one when the work waited too long.
+   */
   run<T>(project: string, user: string, work: () => Promise<T>): Promise<T> {
     const underWay = this.#byUser.get(user) ?? 0;
     if (underWay >= PER_USER_MAX) {
@@ -43,24 +48,23 @@ export class Admission {
       });
     }
     this.#byUser.set(user, underWay + 1);
-    const admitted =
-      this.#mayStart() && this.#queues.size === 0 ? this.#start(work) : this.#wait(project, work);
-    return admitted.finally(() => this.#leave(user));
+    const mayStart = this.#queues.size === 0 && this.#mayStart();
+    return (mayStart ? this.#start(work) : this.#wait(project, work)).finally(() => this.#leave(user));
   }
 
-  /** Also begins a turn, if none has begun: the work of all that starts before the event loop comes round again. */
   #mayStart(): boolean {
-    const now = this.#now();
-    if (this.#turnStartedAt === null) {
-      this.#turnStartedAt = now;
-      // With all places taken there is nothing to start, only to refuse in time.
-      if (this.#running < RUNNING_MAX) setImmediate(() => this.#nextTurn());
-      else setTimeout(() => this.#nextTurn(), REFUSE_MS);
-    }
-    return this.#running < RUNNING_MAX && now - this.#turnStartedAt < TURN_MS_MAX;
+    const isTurnOver = this.#turnStartedAt !== null && this.#now() - this.#turnStartedAt >= TURN_MS_MAX;
+    return this.#running < RUNNING_MAX && !isTurnOver;
   }
 
   async #start<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#turnStartedAt === null) {
+      this.#turnStartedAt = this.#now();
+      setImmediate(() => {
+        this.#turnStartedAt = null;
+        this.#startWaiting();
+      });
+    }
     this.#running++;
     try {
       return await work();
@@ -79,22 +83,12 @@ export class Admission {
         refuse: () => reject(overloaded()),
       });
       this.#queues.set(project, queue);
+      this.#refusalTimer ??= setInterval(() => this.#refuseLate(), REFUSE_MS);
     });
   }
 
-  #leave(user: string): void {
-    const left = (this.#byUser.get(user) ?? 1) - 1;
-    if (left === 0) this.#byUser.delete(user);
-    else this.#byUser.set(user, left);
-  }
-
-  #nextTurn(): void {
-    this.#turnStartedAt = null;
-    this.#refuseLate();
-    this.#startWaiting();
-  }
-
   #startWaiting(): void {
+    this.#refuseLate();
     while (this.#queues.size > 0 && this.#mayStart()) this.#next()?.start();
   }
 
@@ -115,6 +109,15 @@ export class Admission {
       while (queue[0] && queue[0].since < latest) queue.shift()?.refuse();
       if (queue.length === 0) this.#queues.delete(project);
     }
+    if (this.#queues.size > 0 || this.#refusalTimer === null) return;
+    clearInterval(this.#refusalTimer);
+    this.#refusalTimer = null;
+  }
+
+  #leave(user: string): void {
+    const left = (this.#byUser.get(user) ?? 1) - 1;
+    if (left === 0) this.#byUser.delete(user);
+    else this.#byUser.set(user, left);
   }
 }
 

@@ -522,7 +522,7 @@ export function storeConformance(
         await each.append({ ...batch('p', ids, drawn), id: 'x' });
         await each.prune(horizon, { freeBefore: freed });
         expect(await each.retention()).toMatchObject({ horizon, freedBefore: freed, note: null });
-        const note = { trustedAt: 1, freeBefore: 2, freeSince: 3 };
+        const note = { trustedAt: 1, passedAt: 2, probationMs: 3, freeBefore: 4, freeSince: 5 };
         await each.noteRetention(note);
         expect((await each.retention()).note).toEqual(note);
         // Forward is not back.

@@ -113,6 +113,10 @@ export interface Retention {
 export interface RetentionNote {
   /** The last time of the system clock that was trusted. */
   trustedAt: number;
+  /** When a process last looked, by the system clock. */
+  passedAt: number;
+  /** How long processes have run with a clock that is not trusted yet. */
+  probationMs: number;
   /** Space before this may be freed once `freeSince` is long enough ago. */
   freeBefore: number;
   freeSince: number;
