@@ -151,3 +151,13 @@ describe('the trail', () => {
     expect(trail()).not.toMatch(/argon2|password_hash|sealed/);
   });
 });
+
+test('changes of the statistics themselves are recorded too', async () => {
+  const at = ['--data', sandbox.data];
+  expect((await sandbox.run(['horizon', ...at, '--set', '2026-07-01T00:00:00Z'])).status).toBe(0);
+  expect((await sandbox.run(['repair', ...at])).status).toBe(0);
+  const { stdout } = await sandbox.run(['audit', ...at, '--json']);
+  const records = JSON.parse(stdout) as { action: string; user: string }[];
+  expect(records.slice(-2)).toMatchObject([{ action: 'horizon.set' }, { action: 'statistics.repair' }]);
+  for (const { user } of records.slice(-2)) expect(user).toMatch(/^local:/);
+});

@@ -64,6 +64,8 @@ export const AUDIT_ACTIONS = [
   'key.delete',
   'host.add',
   'host.rename',
+  'horizon.set',
+  'statistics.repair',
   'login',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
@@ -79,7 +81,7 @@ export interface Actor {
 }
 
 export interface AuditObject {
-  type: 'installation' | 'service' | 'domain' | 'project' | 'user' | 'key' | 'host';
+  type: 'installation' | 'service' | 'statistics' | 'domain' | 'project' | 'user' | 'key' | 'host';
   id?: string;
   name?: string;
 }

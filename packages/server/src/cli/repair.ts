@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
+import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
 import { repairStatistics } from '../store/lmdb/repair.ts';
 import { command, printLine, UserError } from './command.ts';
-import { acceptStatistics, isInitialised, statisticsFile } from './data-folder.ts';
+import { acceptStatistics, isInitialised, localActor, statisticsFile } from './data-folder.ts';
 import { printReport, progressOn, sentenceOf, verifyFolder } from './verify.ts';
 
 export const repairCommand = command({
@@ -18,6 +19,14 @@ export const repairCommand = command({
         `${file} is missing: restore it from a backup, or go on without it with --accept-statistics`,
       );
     }
+    createAuditTrail(data, io.now).append({
+      id: newAuditId(),
+      ...localActor(),
+      action: 'statistics.repair',
+      object: { type: 'statistics' },
+      after: { accept_statistics: accept === true },
+      outcome: 'done',
+    });
     if (accept) await acceptStatistics(data, io);
     const repaired = await repairStatistics(file, progressOn(io));
     if (accept && isInitialised(data)) await acceptStatistics(data, io);

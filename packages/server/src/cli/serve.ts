@@ -120,7 +120,12 @@ function recordStart(
 ): void {
   const trail = identity.kind === 'own' ? identity.audit : createAuditTrail(folder, io.now);
   if (identity.kind === 'remote') trail.mirror((record) => log.info({ audit: record }, 'audit'));
-  const shown = Object.entries({ ...settings, listen: `${settings.listen.host}:${settings.listen.port}` })
+  const { listen, categories } = settings;
+  const shown = Object.entries({
+    ...settings,
+    listen: `${listen.host}:${listen.port}`,
+    categories: categories && [...categories].map(([rule, category]) => `${rule}=${category ?? 'none'}`),
+  })
     .filter(([, value]) => typeof value !== 'object' || Array.isArray(value))
     .map(([name, value]) => [name, typeof value === 'string' ? withoutPassword(value) : value] as const);
   trail.note({

@@ -124,10 +124,13 @@ export function createLoginThrottle(
     const delayed = delayedByAddress.get(network) ?? 0;
     if (delayed >= ADDRESS_DELAYED_MAX) throw new LoginThrottled('address');
     delayedByAddress.set(network, delayed + 1);
-    await sleep(delay);
-    const left = (delayedByAddress.get(network) ?? 1) - 1;
-    if (left === 0) delayedByAddress.delete(network);
-    else delayedByAddress.set(network, left);
+    try {
+      await sleep(delay);
+    } finally {
+      const left = (delayedByAddress.get(network) ?? 1) - 1;
+      if (left === 0) delayedByAddress.delete(network);
+      else delayedByAddress.set(network, left);
+    }
   }
 
   return {

@@ -19,6 +19,7 @@ import {
   cellsSeed,
   countChange,
   countChunkChange,
+  metaValue,
   type ProjectRecord,
   type Schema,
   type SourceRecord,
@@ -30,7 +31,7 @@ const DAY_MS = 86_400_000;
 /** Runs inside a write transaction; when it throws, the caller must roll back. */
 export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
   const tally = new Tally();
-  const horizon = schema.meta.get('horizon') ?? 0;
+  const horizon = metaValue(schema, 'horizon');
   const results = batches.map((batch) => appendBatch(schema, batch, tally, horizon, now));
   const writer = new Writer();
   const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });

@@ -124,7 +124,7 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
     try {
       const everything = allChanges(schema, read);
       const records = new RecordReader(schema, { read, known: { absences, changes: everything } });
-      const group = groups.numberOf(scopes) ?? groups.numberOf(scopes) ?? 0;
+      const group = groups.numberFor(scopes);
       for (const { level, chunk, runs } of planIn(read)) {
         if (level === EXACT.id) {
           for (const scope of scopes) {

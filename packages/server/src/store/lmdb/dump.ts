@@ -5,7 +5,7 @@ import { openProject, openSource, putBatch } from './append.ts';
 import { readCells } from './cells.ts';
 import { EXACT } from './levels.ts';
 import { checkedSections } from './records.ts';
-import { cellsKey, type Schema } from './schema.ts';
+import { cellsKey, metaValue, type Schema } from './schema.ts';
 import { FIRST_CATEGORY } from './tally.ts';
 
 /** Bounds the memory that a part takes, to some megabytes. */
@@ -16,7 +16,7 @@ const BATCHES_PER_PART = 1_000;
 export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: string; events: Event[] }> {
   const project = schema.projects.get(projectId);
   if (project === undefined) return;
-  const horizon = schema.meta.get('horizon') ?? 0;
+  const horizon = metaValue(schema, 'horizon');
   const hosts = new Map<number, string>();
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
     hosts.set(value.scope, value.id);
