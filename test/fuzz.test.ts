@@ -9,7 +9,7 @@ import { Api, call, login } from './api.ts';
 import { within } from './process.ts';
 import { Sandbox, type Server } from './sandbox.ts';
 
-const RUNS = 250 * Number(process.env.FUZZ_SCALE ?? 1);
+const RUNS = 1_000 * Number(process.env.FUZZ_SCALE ?? 1);
 /** Connections at once. */
 const CONNECTIONS = 12;
 /** Past the time that the service gives a client for its headers; only a hanging connection takes longer. */
@@ -299,7 +299,7 @@ function bytesOf(drawn: Drawn): string {
 
 /** Mostly what is right, so that most requests come far enough to be dangerous. */
 const mostly = <T>(right: T, ...others: readonly T[]) =>
-  fc.oneof({ weight: 5, arbitrary: fc.constant(right) }, fc.constantFrom(...others));
+  fc.oneof({ weight: 15, arbitrary: fc.constant(right) }, fc.constantFrom(...others));
 const request: fc.Arbitrary<Drawn> = fc.record({
   route: fc.nat(1_000),
   project: mostly<Drawn['project']>('mine', 'theirs', 'theirs', 'odd'),
@@ -319,7 +319,12 @@ const request: fc.Arbitrary<Drawn> = fc.record({
   ),
   form: mostly<Drawn['form']>('origin', 'absolute', 'other'),
   odd: fc.constantFrom(...ODD_TEXTS),
-  query: fc.array(fc.constantFrom(...QUERIES, ...ODD_TEXTS), { maxLength: 3 }),
+  query: fc.oneof(
+    fc.constant([RANGE]),
+    fc.array(fc.oneof({ weight: 8, arbitrary: fc.constantFrom(...QUERIES) }, fc.constantFrom(...ODD_TEXTS)), {
+      maxLength: 3,
+    }),
+  ),
   version: mostly(
     'HTTP/1.1',
     'HTTP/1.0',
@@ -331,18 +336,21 @@ const request: fc.Arbitrary<Drawn> = fc.record({
     '',
     'X',
   ),
-  headers: fc.array(fc.constantFrom(...HEADERS), { maxLength: 3 }),
-  framing: mostly<Framing>('none', 'length', ...(Object.keys(FRAMINGS) as Framing[])),
+  headers: fc.oneof(fc.constant([]), fc.array(fc.constantFrom(...HEADERS), { maxLength: 2 })),
+  framing: fc.oneof(
+    fc.constantFrom<Framing>('none', 'length'),
+    mostly<Framing>('chunked', ...(Object.keys(FRAMINGS) as Framing[])),
+  ),
   body: fc.constantFrom(...BODIES),
   lineEnd: fc.oneof(
-    { weight: 20, arbitrary: fc.constant('\r\n') },
+    { weight: 60, arbitrary: fc.constant('\r\n') },
     fc.constantFrom('\n', '\r', '\r\r\n', '\0\r\n'),
   ),
 });
 const edit = fc.tuple(fc.nat(), fc.nat(4), fc.constantFrom('', ...ODD_TEXTS.slice(0, 24)));
 const connection = fc.record({
   requests: fc.array(request, { minLength: 1, maxLength: 3 }),
-  edits: fc.oneof({ weight: 2, arbitrary: fc.constant([]) }, fc.array(edit, { maxLength: 2 })),
+  edits: fc.oneof({ weight: 4, arbitrary: fc.constant([]) }, fc.array(edit, { maxLength: 2 })),
   /** The client's side ends, or the connection breaks, at once or after the first bytes of a response. */
   ending: mostly<'end' | 'break' | 'break late'>('end', 'break', 'break late'),
 });
