@@ -302,7 +302,7 @@ const mostly = <T>(right: T, ...others: readonly T[]) =>
   fc.oneof({ weight: 15, arbitrary: fc.constant(right) }, fc.constantFrom(...others));
 const request: fc.Arbitrary<Drawn> = fc.record({
   route: fc.nat(1_000),
-  project: mostly<Drawn['project']>('mine', 'theirs', 'theirs', 'odd'),
+  project: fc.constantFrom('mine', 'mine', 'mine', 'theirs', 'theirs', 'odd'),
   credentials: fc.constantFrom('none', 'token', 'token', 'cookie', 'odd'),
   method: mostly<string | null>(
     null,

@@ -30,6 +30,42 @@ test('the event loop comes round while much work waits', async () => {
   expect(done).toBe(30);
 });
 
+test('work that begins behind an await is spread over turns too', async () => {
+  const admission = newAdmission();
+  let longest = 0;
+  let turnStartedAt = clock;
+  let open = true;
+  const watch = () => {
+    longest = Math.max(longest, clock - turnStartedAt);
+    turnStartedAt = clock;
+    if (open) setImmediate(watch);
+  };
+  setImmediate(watch);
+  const work = async () => {
+    await null;
+    await busy(4);
+  };
+  await Promise.all(Array.from({ length: 30 }, () => admission.run('p', 'u', work)));
+  open = false;
+  expect(longest).toBeLessThan(12);
+});
+
+test('a long turn is followed by short ones, in which connections are accepted', async () => {
+  const admission = newAdmission();
+  const turns: number[] = [];
+  let passed = 0;
+  let open = true;
+  const watch = () => {
+    passed++;
+    if (open) setImmediate(watch);
+  };
+  setImmediate(watch);
+  const work = () => busy(20).then(() => turns.push(passed));
+  await Promise.all(Array.from({ length: 5 }, () => admission.run('p', 'u', work)));
+  open = false;
+  for (const [i, turn] of turns.slice(1).entries()) expect(turn - (turns[i] ?? 0)).toBeGreaterThan(5);
+});
+
 test('projects take turns, however much one of them asks for', async () => {
   const admission = newAdmission();
   const order: string[] = [];
