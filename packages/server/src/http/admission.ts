@@ -37,6 +37,7 @@ export class Admission {
   #lastTurnMs = 0;
   /** Turns of the event loop to let pass before anything is started. */
   #restTurns = 0;
+  #restUntil = 0;
   #refusing: NodeJS.Timeout | undefined;
 
   /** `now`: milliseconds that never go back. */
@@ -108,11 +109,17 @@ export class Admission {
   }
 
   #endTurn(): void {
-    this.#lastTurnMs = this.#now() - (this.#turnStartedAt ?? 0);
+    const now = this.#now();
+    this.#lastTurnMs = now - (this.#turnStartedAt ?? now);
     this.#turnStartedAt = null;
     this.#startedInTurn = false;
-    if (this.#restTurns > 0) this.#restTurns--;
-    else if (this.#lastTurnMs >= REST_MS_MIN) this.#restTurns = REST_TURNS;
+    if (this.#restTurns === 0 && this.#lastTurnMs >= REST_MS_MIN) {
+      this.#restTurns = REST_TURNS;
+      this.#restUntil = now + this.#lastTurnMs;
+    } else if (this.#restTurns > 0) {
+      // No longer than the work took: under load the other turns are long too.
+      this.#restTurns = now > this.#restUntil ? 0 : this.#restTurns - 1;
+    }
     this.#look();
   }
 

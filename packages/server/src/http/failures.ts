@@ -37,9 +37,15 @@ export function toApiError(error: unknown): ApiError {
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const failure = toApiError(error);
-  if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
+  if (failure.status >= 500) logFailure(error, request);
   reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
+}
+
+/** What we refuse on purpose, as under overload, is one short line: a stack for each would be more work than the query. */
+function logFailure(error: unknown, { log, id }: FastifyRequest): void {
+  if (error instanceof ApiError && error.status === 503) log.warn({ reqId: id }, error.message);
+  else log.error({ err: error, reqId: id }, 'request failed');
 }
 
 export function failureBody({ code, status, message }: ApiError, identity: boolean): string {
