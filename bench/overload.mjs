@@ -110,7 +110,7 @@ async function prepare(folder, processes) {
     flood: { id, users },
     other: { id: project_id, user: { password }, end },
     start: () =>
-      processes.start('node', [wafstat, 'serve', '--data', data, ...listen, '--log-level', 'warn']),
+      processes.start('node', [wafstat, 'serve', '--data', data, ...listen, '--log-level', 'error']),
   };
 }
 

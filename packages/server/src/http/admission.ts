@@ -9,8 +9,6 @@ import { ApiError } from '../errors.ts';
 const TURN_MS_MAX = 5;
 /** Node.js accepts one connection per turn of the event loop: without short turns, health checks wait to be accepted. */
 const REST_TURNS = 8;
-/** Shorter turns delay nobody. */
-const REST_MS_MIN = 1;
 /** Queries under way at once: more only compete for memory, and for the connections of a remote store. */
 const RUNNING_MAX = 16;
 const WAIT_MS_MAX = 500;
@@ -113,7 +111,8 @@ export class Admission {
     this.#lastTurnMs = now - (this.#turnStartedAt ?? now);
     this.#turnStartedAt = null;
     this.#startedInTurn = false;
-    if (this.#restTurns === 0 && this.#lastTurnMs >= REST_MS_MIN) {
+    if (this.#restTurns === 0 && this.#lastTurnMs >= TURN_MS_MAX) {
+      // Not after short turns: it would cost a tenth of the throughput.
       this.#restTurns = REST_TURNS;
       this.#restUntil = now + this.#lastTurnMs;
     } else if (this.#restTurns > 0) {

@@ -131,7 +131,11 @@ interface Response {
   body: string;
 }
 
-function send(bytes: string): Promise<Response> {
+/**
+ * `end` closes our side, so that a request that lost its end is over. Node.js then drops a response that is not ready,
+ * so a whole request goes without.
+ */
+function send(bytes: string, ending: 'none' | 'end' = 'none'): Promise<Response> {
   const { port } = app.server.address() as AddressInfo;
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');
@@ -145,8 +149,8 @@ function send(bytes: string): Promise<Response> {
       const [head = '', body = ''] = received.split('\r\n\r\n', 2);
       resolve({ status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), body });
     });
-    // A mutated Content-Length promises bytes that never come: the end says so.
-    socket.end(bytes, 'latin1');
+    socket.write(bytes, 'latin1');
+    if (ending === 'end') socket.end();
   });
 }
 
@@ -439,7 +443,7 @@ test('a signed request with any bytes changed is refused, or gets the same respo
           const from = at % bytes.length;
           bytes = bytes.slice(0, from) + text + bytes.slice(from + length);
         }
-        const response = await send(bytes);
+        const response = await send(bytes, 'end');
         if (response.status === 200) expect(response, bytes).toEqual(right);
         else
           expect([0, 400, 401, 403, 404, 405, 417], `${response.body}\n${bytes}`).toContain(response.status);
