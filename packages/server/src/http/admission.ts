@@ -7,6 +7,8 @@ import { ApiError } from '../errors.ts';
 
 /** The event loop is given free after this much work in one turn, so that health checks never wait for queries. */
 const TURN_MS_MAX = 5;
+/** Node.js accepts one connection per turn of the event loop: without short turns, health checks wait to be accepted. */
+const REST_TURNS = 8;
 /** Queries under way at once: more only compete for memory, and for the connections of a remote store. */
 const RUNNING_MAX = 16;
 const WAIT_MS_MAX = 500;
@@ -27,19 +29,21 @@ export class Admission {
   readonly #byUser = new Map<string, number>();
   readonly #now: () => number;
   #running = 0;
-  /** When the first query of this turn of the event loop started. */
   #turnStartedAt: number | null = null;
-  #refusalTimer: NodeJS.Timeout | null = null;
+  /** Whether something was started in this turn that is not done yet. */
+  #startedInTurn = false;
+  #lastTurnMs = 0;
+  /** Turns of the event loop to let pass before anything is started. */
+  #restTurns = 0;
+  #restUntil = 0;
+  #refusing: NodeJS.Timeout | undefined;
 
   /** `now`: milliseconds that never go back. */
   constructor(now = () => performance.now()) {
     this.#now = now;
   }
 
-  /**
-   * Runs the work now, or when it is its turn. Throws ApiError when the user has too much under way, and rejects with
-   * one when the work waited too long.
-   */
+  /** Runs the work now, or when it is its turn. Throws ApiError when the user has too much under way, or it waited too long. */
   run<T>(project: string, user: string, work: () => Promise<T>): Promise<T> {
     const underWay = this.#byUser.get(user) ?? 0;
     if (underWay >= PER_USER_MAX) {
@@ -48,28 +52,38 @@ export class Admission {
       });
     }
     this.#byUser.set(user, underWay + 1);
-    const mayStart = this.#queues.size === 0 && this.#mayStart();
-    return (mayStart ? this.#start(work) : this.#wait(project, work)).finally(() => this.#leave(user));
+    const admitted =
+      this.#mayStart() && this.#queues.size === 0 ? this.#start(work) : this.#wait(project, work);
+    return admitted.finally(() => this.#leave(user));
   }
 
+  /** Also begins a turn, if none has begun: the work of all that starts before the event loop comes round again. */
   #mayStart(): boolean {
-    const isTurnOver = this.#turnStartedAt !== null && this.#now() - this.#turnStartedAt >= TURN_MS_MAX;
-    return this.#running < RUNNING_MAX && !isTurnOver;
+    if (this.#running >= RUNNING_MAX) {
+      // There is nothing to start, only to refuse in time.
+      this.#refusing ??= setTimeout(() => this.#look(), REFUSE_MS);
+      return false;
+    }
+    const now = this.#now();
+    if (this.#turnStartedAt === null) {
+      this.#turnStartedAt = now;
+      setImmediate(() => this.#endTurn());
+    }
+    // Work mostly begins behind an `await`: what it costs shows when it is done, or in the next turn.
+    if (this.#startedInTurn) return false;
+    // What is under way also takes its part of each turn; the one before tells how much.
+    if (this.#running > 0 && this.#lastTurnMs >= TURN_MS_MAX) return false;
+    return this.#restTurns === 0 && now - this.#turnStartedAt < TURN_MS_MAX;
   }
 
   async #start<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#turnStartedAt === null) {
-      this.#turnStartedAt = this.#now();
-      setImmediate(() => {
-        this.#turnStartedAt = null;
-        this.#startWaiting();
-      });
-    }
     this.#running++;
+    this.#startedInTurn = true;
     try {
       return await work();
     } finally {
       this.#running--;
+      this.#startedInTurn = false;
       this.#startWaiting();
     }
   }
@@ -83,12 +97,39 @@ export class Admission {
         refuse: () => reject(overloaded()),
       });
       this.#queues.set(project, queue);
-      this.#refusalTimer ??= setInterval(() => this.#refuseLate(), REFUSE_MS);
     });
   }
 
-  #startWaiting(): void {
+  #leave(user: string): void {
+    const left = (this.#byUser.get(user) ?? 1) - 1;
+    if (left === 0) this.#byUser.delete(user);
+    else this.#byUser.set(user, left);
+  }
+
+  #endTurn(): void {
+    const now = this.#now();
+    this.#lastTurnMs = now - (this.#turnStartedAt ?? now);
+    this.#turnStartedAt = null;
+    this.#startedInTurn = false;
+    if (this.#restTurns === 0 && this.#lastTurnMs >= TURN_MS_MAX) {
+      // Not after short turns: it would cost a tenth of the throughput.
+      this.#restTurns = REST_TURNS;
+      this.#restUntil = now + this.#lastTurnMs;
+    } else if (this.#restTurns > 0) {
+      // No longer than the work took: under load the other turns are long too.
+      this.#restTurns = now > this.#restUntil ? 0 : this.#restTurns - 1;
+    }
+    this.#look();
+  }
+
+  #look(): void {
+    clearTimeout(this.#refusing);
+    this.#refusing = undefined;
     this.#refuseLate();
+    this.#startWaiting();
+  }
+
+  #startWaiting(): void {
     while (this.#queues.size > 0 && this.#mayStart()) this.#next()?.start();
   }
 
@@ -109,15 +150,6 @@ export class Admission {
       while (queue[0] && queue[0].since < latest) queue.shift()?.refuse();
       if (queue.length === 0) this.#queues.delete(project);
     }
-    if (this.#queues.size > 0 || this.#refusalTimer === null) return;
-    clearInterval(this.#refusalTimer);
-    this.#refusalTimer = null;
-  }
-
-  #leave(user: string): void {
-    const left = (this.#byUser.get(user) ?? 1) - 1;
-    if (left === 0) this.#byUser.delete(user);
-    else this.#byUser.set(user, left);
   }
 }
 

@@ -58,12 +58,17 @@ export function toApiError(error: unknown): ApiError {
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const failure = toApiError(error);
-  if (failure.status >= 500 && !(error instanceof LoginThrottled))
-    request.log.error({ err: error, reqId: request.id }, 'request failed');
+  if (failure.status >= 500 && !(error instanceof LoginThrottled)) logFailure(error, request);
   reply.code(failure.status).headers(failure.headers);
   // No hook adds these to what Fastify refuses before it finds a route.
   reply.headers({ 'X-Request-Id': request.id, 'X-Content-Type-Options': 'nosniff' });
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
+}
+
+/** What we refuse on purpose, as under overload, is one short line: a stack for each would be more work than the query. */
+function logFailure(error: unknown, { log, id }: FastifyRequest): void {
+  if (error instanceof ApiError && error.status === 503) log.warn({ reqId: id }, error.message);
+  else log.error({ err: error, reqId: id }, 'request failed');
 }
 
 export function failureBody({ code, status, message }: ApiError, identity: boolean): string {
