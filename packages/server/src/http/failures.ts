@@ -27,10 +27,10 @@ export function toApiError(error: unknown): ApiError {
     );
   }
   if (error instanceof StoreUnavailable) {
-    return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
+    return new ApiError('WAF.5001', 'the store is unavailable; retry later', { 'Retry-After': '5' });
   }
   if (error instanceof IdentityUnavailable) {
-    return new ApiError('WAF.5001', 'the identity service does not answer, try again later', {
+    return new ApiError('WAF.5001', 'the identity service is unavailable; retry later', {
       'Retry-After': '5',
     });
   }

@@ -33,7 +33,7 @@ export interface Identity {
   close(): Promise<void>;
 }
 
-/** Identity as requests see it: they change nothing but in the name of their caller. */
+/** Identity for request handlers: changes require an actor. */
 export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
   administration: AdministrationView;
 };
