@@ -1,8 +1,8 @@
 /** From anything that can go wrong to the answer that the API family's clients expect. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { IdentityUnavailable } from '../identity/unavailable.ts';
-import { StoreUnavailable } from '../store/store.ts';
+import { IdentityNotWritable, IdentityUnavailable } from '../identity/unavailable.ts';
+import { StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 
 const TITLES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
@@ -18,6 +18,9 @@ const TITLES: Readonly<Record<number, string>> = {
 
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  if (isNotWritable(error)) {
+    return new ApiError('WAF.5001', `${error.message}; try again later`, { 'Retry-After': '5' });
+  }
   if (error instanceof StoreUnavailable) {
     return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
   }
@@ -37,9 +40,15 @@ export function toApiError(error: unknown): ApiError {
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const failure = toApiError(error);
-  if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
+  // A full disk refuses many requests, and its log may be on it: one line each, without a stack.
+  if (isNotWritable(error)) request.log.warn({ reqId: request.id }, error.message);
+  else if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
   reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
+}
+
+function isNotWritable(error: unknown): error is StoreNotWritable | IdentityNotWritable {
+  return error instanceof StoreNotWritable || error instanceof IdentityNotWritable;
 }
 
 export function failureBody({ code, status, message }: ApiError, identity: boolean): string {

@@ -19,6 +19,8 @@ export interface Identity {
   authentication: Authentication;
   administration: Administration;
   directory: Directory;
+  /** Rejects with IdentityNotWritable while changes fail. */
+  checkWrites(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -39,6 +41,7 @@ export async function openIdentity(path: string, masterKey: Buffer, now: () => n
     authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, now),
     administration: new Administration(store, passwords, secrets, now),
     directory: createDirectory(store, secrets),
+    checkWrites: () => store.checkWrites(),
     close: () => store.close(),
   };
 }

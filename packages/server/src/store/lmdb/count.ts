@@ -32,13 +32,13 @@ const HOUR_MS = 3_600_000;
 const NOTHING = new Float64Array(0);
 
 export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counter {
-  const { cells } = schema;
   const decoded = new DecodedChunks();
   const groups = new Groups();
   const hostScopes = createHostScopes(schema);
   const key = Buffer.allocUnsafe(9);
 
   return (projectId, hosts, edges) => {
+    const { cells } = schema;
     const points = edges.length - 1;
     const out = new Float64Array(rowCount * points);
     const project = schema.projects.get(projectId);

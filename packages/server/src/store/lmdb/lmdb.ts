@@ -1,5 +1,6 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
-import { CommitFailed, commit } from '../../lmdb-commit.ts';
+import { dirname } from 'node:path';
+import { CommitFailed, Committer, isLmdbError } from '../../lmdb-commit.ts';
 import { OncePerTurn } from '../../while-unchanged.ts';
 import { GroupCommit } from '../group.ts';
 import {
@@ -9,31 +10,43 @@ import {
   newSource,
   type Source,
   type Store,
+  StoreNotWritable,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
+import { FreeSpace } from './free-space.ts';
 import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
-import { allChanges, openSchema, type Schema } from './schema.ts';
+import { allChanges, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
-  const { root } = schema;
   const timelines = createCounter(schema, TIMELINE_ROWS);
   const distributions = createCounter(schema, DISTRIBUTION_ROWS);
   const changes = new OncePerTurn(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
   let closed = false;
 
+  const committer = new Committer({
+    path,
+    root: () => schema.root,
+    reopen: () => reopenSchema(schema, path),
+    probe: () => schema.meta.putSync('version', STORAGE_VERSION),
+  });
+  const space = new FreeSpace(dirname(path));
+
   const write = <T>(action: () => T): Promise<T> =>
-    available(() => commit(root, action).finally(() => changes.forget()));
+    available(() => committer.run(action).finally(() => changes.forget()));
+  /** For what makes the file larger. */
+  const grow = <T>(action: () => T): Promise<T> => space.check().then(() => write(action));
 
   const appends = new GroupCommit<Batch, Appended>(
     (batch) => batch.events.length,
-    (batches) => write(() => appendGroup(schema, batches, now())),
+    (batches) => grow(() => appendGroup(schema, batches, now())),
+    (error) => error instanceof StoreNotWritable,
   );
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
@@ -79,12 +92,12 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       available(async () => {
         const project = schema.projects.get(host.project);
         const found = project && findHost(schema, project, host);
-        return found ?? (await write(() => addHost(schema, host, now())));
+        return found ?? (await grow(() => addHost(schema, host, now())));
       }),
 
     resolveHosts: (query) =>
       available(() =>
-        resolveHosts(schema, query, (names) => write(() => addHosts(schema, query, names, now()))),
+        resolveHosts(schema, query, (names) => grow(() => addHosts(schema, query, names, now()))),
       ),
 
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
@@ -110,7 +123,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       if (number !== undefined) yield* dumpBatches(schema, number);
     },
 
-    putSource: (project, source, batches) => write(() => putSource(schema, project, source, batches)),
+    putSource: (project, source, batches) => grow(() => putSource(schema, project, source, batches)),
 
     prune: (before, { freeBefore = before, stop } = {}) =>
       available(async () => {
@@ -124,21 +137,24 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     noteRetention: (note) => write(() => schema.notes.putSync('retention', note)).then(() => {}),
     restoreHorizon: (to) => write(() => restoreHorizon(schema, to)),
 
+    checkWrites: () => available(() => committer.check().then(() => space.check())),
+
     ping: () => available(() => void schema.meta.get('version')),
 
     async close() {
       if (closed) return;
       await appends.idle();
       closed = true;
-      await root.close();
+      await committer.close();
     },
   };
 }
 
-/** LMDB's own failures carry its error number; ours do not, and are bugs. */
+/** Errors that are not LMDB's are bugs of ours. */
 function asUnavailable(error: unknown): unknown {
-  const isItsOwn = error instanceof Error && 'code' in error && typeof error.code === 'number';
-  return isItsOwn || error instanceof CommitFailed
+  if (error instanceof CommitFailed)
+    return new StoreNotWritable(error.message, error.trouble, { cause: error });
+  return isLmdbError(error)
     ? new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error })
     : error;
 }

@@ -1,5 +1,6 @@
 /** What stands where in the file: docs/storage.md describes each of these in prose. */
-import { type Key, open } from 'lmdb';
+import type { Key } from 'lmdb';
+import { openLmdb, writeAtOnce } from '../../lmdb-open.ts';
 import { type BatchLink, type Host, type RetentionNote, type Source, StoreUnavailable } from '../store.ts';
 
 /** Raised when old files can no longer be read as they are. */
@@ -37,22 +38,21 @@ export function openSchema(path: string): Schema {
   return schema;
 }
 
+/** Opens the file again. The record stays the same object, with new tables. */
+export async function reopenSchema(schema: Schema, path: string): Promise<void> {
+  await schema.root.close();
+  Object.assign(schema, openTables(path));
+}
+
 function openTables(path: string) {
-  const root = open({
-    path,
-    noSubdir: true,
-    maxDbs: 16,
-    // Plain LMDB commits: when one has returned, it is on disk. The alternative (overlapping sync) gains
-    // nothing here, where concurrent appends already share a commit.
-    overlappingSync: false,
-  });
-  const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
+  const { root, table: openTable } = openLmdb(path);
+  const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
   return {
     root,
     meta: table<number, 'version' | 'born' | 'changes' | 'horizon' | 'freed' | 'scopes' | 'sources'>('meta'),
     notes: table<RetentionNote, 'retention'>('notes'),
     /** Level, chunk, scope: 1, 4 and 4 bytes, big endian. Time before scope, so that live traffic writes in one place. */
-    cells: root.openDB<Uint8Array, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }),
+    cells: openTable<Uint8Array, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }),
     projects: table<ProjectRecord, string>('projects'),
     hosts: table<HostRecord, [project: number, id: string]>('hosts'),
     hostnames: table<string, [project: number, hostname: string]>('hostnames'),
@@ -65,17 +65,20 @@ function openTables(path: string) {
 }
 
 function checkVersion({ root, meta }: Schema, path: string): void {
-  root.transactionSync(() => {
-    const version = meta.get('version');
-    // Sets this file apart from another one that may have stood in its place.
-    if (!meta.doesExist('born')) meta.putSync('born', Date.now());
-    if (version === undefined) meta.putSync('version', STORAGE_VERSION);
-    else if (version !== STORAGE_VERSION) {
-      throw new StoreUnavailable(
-        `${path} has storage version ${version}, but this release reads version ${STORAGE_VERSION}`,
-      );
-    }
-  });
+  // Only a new file is written to: another process may hold the write lock, and be stopped.
+  if (!meta.doesExist('version') || !meta.doesExist('born')) {
+    writeAtOnce(path, root, () => {
+      // Sets this file apart from another one that may have stood in its place.
+      if (!meta.doesExist('born')) meta.putSync('born', Date.now());
+      if (!meta.doesExist('version')) meta.putSync('version', STORAGE_VERSION);
+    });
+  }
+  const version = meta.get('version');
+  if (version !== STORAGE_VERSION) {
+    throw new StoreUnavailable(
+      `${path} has storage version ${version}, but this release reads version ${STORAGE_VERSION}`,
+    );
+  }
 }
 
 /** No project or host has this number: under it stands how often a chunk has changed. */
