@@ -93,7 +93,11 @@ export const SETTINGS = {
     oneOf(...ROLES, SYSTEM_ROLE),
     'reader',
   ),
-  since: setting('--since <time>', 'print entries from this time on, for example 2026-07-01T12:00:00+08:00', moment),
+  since: setting(
+    '--since <time>',
+    'print entries from this time on, for example 2026-07-01T12:00:00+08:00',
+    moment,
+  ),
   auditUser: setting(
     '--user <id or name>',
     'only changes by this user; local:NAME on the command line',

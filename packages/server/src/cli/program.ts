@@ -5,6 +5,8 @@ import { AuditUnavailable } from '../audit/audit-trail.ts';
 import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
 import { IdentityError } from '../identity/administration.ts';
 import { WrongMasterKey } from '../identity/identity.ts';
+import { IdentityNotWritable } from '../identity/unavailable.ts';
+import { CommitFailed } from '../lmdb-commit.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 
@@ -134,7 +136,15 @@ function explain(error: unknown, { stderr }: Io): number {
 
 /** What a person can put right; anything else is a bug of ours, and shows where it happened. */
 function isForTheUser(error: unknown): error is Error {
-  const kinds = [UserError, IdentityError, WrongMasterKey, StoreUnavailable, AuditUnavailable];
+  const kinds = [
+    UserError,
+    IdentityError,
+    IdentityNotWritable,
+    WrongMasterKey,
+    StoreUnavailable,
+    CommitFailed,
+    AuditUnavailable,
+  ];
   if (kinds.some((kind) => error instanceof kind)) return true;
   // The operating system's own: a folder that may not be written to, a disk that is full.
   return error instanceof Error && 'syscall' in error;

@@ -66,7 +66,6 @@ const SLICE_MS = 3;
 const RECORDS_PER_LOOK = 16;
 
 export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counter {
-  const { cells, root } = schema;
   const decoded = new DecodedChunks();
   const groups = new Groups();
   const absences = new KnownAbsences();
@@ -76,7 +75,7 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
 
   /** Undefined: no counters. A count of changes that is there no more would pass for that. */
   function changes(records: RecordReader, level: number, chunk: number, read?: ReadOptions): number {
-    const found = changesOf(cells, level, chunk, key, read);
+    const found = changesOf(schema.cells, level, chunk, key, read);
     if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
     return found ?? 0;
   }
@@ -119,7 +118,7 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
     planIn: (read: ReadOptions) => readonly ChunkPlan[],
   ): Promise<Float64Array> {
     const out = new Float64Array(rowCount * points);
-    const read = { transaction: root.useReadTransaction() };
+    const read = { transaction: schema.root.useReadTransaction() };
     const slices = new Slices();
     try {
       const everything = allChanges(schema, read);

@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Event } from '../../event.ts';
 import { durableStoreConformance } from '../conformance.ts';
+import { appendGroup } from './append.ts';
+import { createCounter, TIMELINE_ROWS } from './count.ts';
 import { lmdbStore } from './lmdb.ts';
-import { openSchema } from './schema.ts';
+import { openSchema, reopenSchema } from './schema.ts';
 
 durableStoreConformance('the embedded store', open);
 
@@ -100,6 +102,23 @@ describe('the embedded store', () => {
     const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
     expect([...requests]).toEqual([1]);
     expect((await store.sources('p'))[0]?.events).toBe(1);
+    await destroy();
+  });
+
+  test('a file that is opened again under way has the same numbers, and takes more', async () => {
+    const { folder, store, destroy } = await open(() => NOW);
+    await store.append(batch);
+    await store.close();
+    const path = join(folder, 'statistics.mdb');
+    const schema = openSchema(path);
+    const count = createCounter(schema, TIMELINE_ROWS);
+    expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
+    await reopenSchema(schema, path);
+    expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
+    const { link: _, ...more } = { ...batch, id: 'more' };
+    schema.root.transactionSync(() => appendGroup(schema, [more], NOW));
+    expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(2);
+    await schema.root.close();
     await destroy();
   });
 
