@@ -1,5 +1,5 @@
 /** File modes: data files are readable by their owner only. */
-import { chmodSync, closeSync, existsSync, lstatSync, openSync, readdirSync } from 'node:fs';
+import { chmodSync, closeSync, lstatSync, openSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 const FILE_MODE = 0o600;
@@ -11,7 +11,11 @@ const FOLDER_MODE = 0o700;
  */
 export function createPrivateFiles(path: string): void {
   for (const file of [path, `${path}-lock`]) {
-    if (!existsSync(file)) closeSync(openSync(file, 'a', FILE_MODE));
+    try {
+      closeSync(openSync(file, 'wx', FILE_MODE));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
   }
 }
 

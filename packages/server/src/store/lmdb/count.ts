@@ -65,7 +65,7 @@ const SLICE_MS = 3;
 /** Records between two looks at the clock. */
 const RECORDS_PER_LOOK = 16;
 
-export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counter {
+export function createCounter(schema: Schema, { rowOf, rowCount }: Rows, sliceMs = SLICE_MS): Counter {
   const decoded = new DecodedChunks();
   const groups = new Groups();
   const absences = new KnownAbsences();
@@ -119,7 +119,7 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
   ): Promise<Float64Array> {
     const out = new Float64Array(rowCount * points);
     const read = { transaction: schema.root.useReadTransaction() };
-    const slices = new Slices();
+    const slices = new Slices(sliceMs);
     try {
       const everything = allChanges(schema, read);
       const records = new RecordReader(schema, { read, known: { absences, changes: everything } });
@@ -183,13 +183,18 @@ function cellsIn(level: number): number {
 
 /** Turns of work of bounded length. */
 class Slices {
+  readonly #lengthMs: number;
   #records = 0;
   #start = performance.now();
+
+  constructor(lengthMs: number) {
+    this.#lengthMs = lengthMs;
+  }
 
   /** Asked after each record. */
   isOver(): boolean {
     this.#records++;
-    return this.#records % RECORDS_PER_LOOK === 0 && performance.now() - this.#start > SLICE_MS;
+    return this.#records % RECORDS_PER_LOOK === 0 && performance.now() - this.#start > this.#lengthMs;
   }
 
   async next(): Promise<void> {
