@@ -182,7 +182,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
           'copied: both stores answer the same, 2000 requests and 2000 attacks in all\n',
         ]);
       }
-      expect((await ingest(...store)).stdout).toMatch(/^counted before +2000$/m);
+      expect((await ingest(...store)).stdout).toMatch(/^read before +2000$/m);
       appendFileSync(file, ndjson(events(10)));
       expect((await ingest(...store)).stdout).toMatch(/^accepted +10$/m);
 
@@ -191,11 +191,11 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         const mixed = await copy(to);
         expect([mixed.status, mixed.stderr]).toEqual([1, expect.stringMatching(/nothing was copied: /)]);
       }
-      expect((await ingest(...store)).stdout).toMatch(/^counted before +2010$/m);
+      expect((await ingest(...store)).stdout).toMatch(/^read before +2010$/m);
       rmSync(sandbox.path('data/statistics.mdb'));
       expect((await sandbox.run(['repair', '--data', sandbox.data, '--accept-statistics'])).status).toBe(0);
       expect((await copy('lmdb')).stdout).toMatch(/both stores answer the same/);
-      expect((await ingest()).stdout).toMatch(/^counted before +2010$/m);
+      expect((await ingest()).stdout).toMatch(/^read before +2010$/m);
       const api = await login((await sandbox.serve()).address, installation);
       await expectRequests(api, 2_010);
     });
@@ -233,7 +233,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       const migrate = ['migrate', ...store.slice(2, -2)];
       for (let i = 0; i < 2; i++) expect((await sandbox.run(migrate)).status).toBe(0);
       expect((await sandbox.run(args)).stdout).toMatch(/^accepted +10$/m);
-      expect((await sandbox.run(args)).stdout).toMatch(/^counted before +10$/m);
+      expect((await sandbox.run(args)).stdout).toMatch(/^read before +10$/m);
     });
   },
 );

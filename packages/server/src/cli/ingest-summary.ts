@@ -63,9 +63,26 @@ export class IngestSummary {
     rows(this.#attacks);
     row('dropped', sum(this.#dropped));
     rows(this.#dropped);
-    if (this.#seen > 0) row('counted before', this.#seen);
+    if (this.#seen > 0) row('read before', this.#seen);
     // Unknown to a follower, which counts as lines come.
     if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));
+    this.#printWhyNothing();
+  }
+
+  #printWhyNothing(): void {
+    if (this.#accepted > 0) return;
+    if (this.#dropped.size > 0) {
+      printLine(
+        this.#io.stderr,
+        "No line was counted. 'wafstat explain FILE' shows why; --pattern reads a log format of your own.",
+      );
+    } else if (this.#seen > 0) {
+      printLine(
+        this.#io.stderr,
+        'All lines were read before. Each line is read once per source, also if it was dropped then: ' +
+          'to read them with other settings, use another --source.',
+      );
+    }
   }
 
   #printWithoutHost(row: (name: string, n: number) => void): void {

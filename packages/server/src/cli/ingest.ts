@@ -30,7 +30,7 @@ const CONFLICTS_MAX = 100;
 export const ingestCommand = command({
   name: 'ingest <file...>',
   about:
-    "count the log lines of files (plain or gzip), or of standard input for '-'; what was counted before is left out",
+    "count the log lines of files (plain or gzip), or of standard input for '-'; lines that were read before are skipped",
   settings: ['data', ...SOURCE_SETTINGS, ...STORE_SETTINGS],
   required: ['project'],
   async run({ data, ...settings }, files, io) {
