@@ -224,9 +224,8 @@ describe('a backup', () => {
     ]);
     expect(status).toBe(1);
     expect(stderr).toContain('is not empty');
-    const file = join(sandbox.data, 'identity.mdb');
-    const bytes = readFileSync(file);
-    truncateSync(file, bytes.length / 2);
+    // Three pages: most of what comes behind is room for a full disk, and can be missing.
+    truncateSync(join(sandbox.data, 'identity.mdb'), 3 * 4_096);
     expect((await sandbox.run(['backup', '--data', sandbox.data, '--to', sandbox.path('none')])).status).toBe(
       1,
     );
