@@ -3,6 +3,10 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
 import { StoreUnavailable } from '../store/store.ts';
+import { tooLarge } from './uploads.ts';
+
+/** Of all calls but pushes; far more than any of them needs. */
+export const BODY_BYTES_MAX = 65_536;
 
 const TITLES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
@@ -16,7 +20,7 @@ const TITLES: Readonly<Record<number, string>> = {
   503: 'Service Unavailable',
 };
 
-export function toApiError(error: unknown): ApiError {
+export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof StoreUnavailable) {
     return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
@@ -27,8 +31,7 @@ export function toApiError(error: unknown): ApiError {
     });
   }
   const { code, statusCode, message } = error as Partial<FastifyError>;
-  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
-    return new ApiError('WAF.7001', 'the request body is over the limit');
+  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return tooLarge(bodyBytesMax);
   // What Fastify refuses on its own (a bad Content-Length, say) is the caller's mistake, and its message says which.
   if (statusCode !== undefined && statusCode < 500)
     return new ApiError('WAF.1001', message ?? 'malformed request');
@@ -36,7 +39,7 @@ export function toApiError(error: unknown): ApiError {
 }
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const failure = toApiError(error);
+  const failure = toApiError(error, request.routeOptions.bodyLimit);
   if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
   reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));

@@ -16,7 +16,14 @@ import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
 import type { Secrets } from './secrets.ts';
 import type { Session, Sessions } from './sessions.ts';
-import { type Claim, checkSignature, type SignedRequest, type SigningKey, signingKey } from './signature.ts';
+import {
+  type BodyHash,
+  type Claim,
+  checkSignature,
+  type SignedRequest,
+  type SigningKey,
+  signingKey,
+} from './signature.ts';
 import type { IdentityStore } from './store.ts';
 import type { Throttle } from './throttle.ts';
 import type { Token, TokenScope, Tokens } from './tokens.ts';
@@ -238,7 +245,7 @@ export class Authentication implements Authenticator {
   checkSignature(
     request: SignedRequest,
     claim: Claim,
-    body: Uint8Array,
+    body: Uint8Array | BodyHash,
     address: string,
   ): SignatureRefusal | null {
     // Looked up again: it may have been taken away while the body was on its way.

@@ -3,7 +3,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Soon } from '../soon.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Session } from './sessions.ts';
-import type { Claim, SignatureCheck, SignedRequest } from './signature.ts';
+import type { BodyHash, Claim, SignatureCheck, SignedRequest } from './signature.ts';
 
 export interface Authenticator {
   checkToken(text: string): Soon<Caller | TokenRefusal>;
@@ -14,7 +14,7 @@ export interface Authenticator {
   checkSignature(
     request: SignedRequest,
     claim: Claim,
-    body: Uint8Array,
+    body: Uint8Array | BodyHash,
     address: string,
   ): Soon<SignatureRefusal | null>;
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */

@@ -74,9 +74,22 @@ export class Pipeline {
 
   /** Reads the lines, and what the reader has open when `flush` says so: all of it, or what is older. */
   read(lines: Iterable<Line>, reader: LineReader, flush: 'all' | 'aged' | 'nothing'): ReadLines {
+    const steps = this.readInSteps(lines, reader, flush);
+    for (;;) {
+      const step = steps.next();
+      if (step.done) return step.value;
+    }
+  }
+
+  /** The same, with a `yield` after some lines, so that a long text can be read while other work goes on. */
+  *readInSteps(
+    lines: Iterable<Line>,
+    reader: LineReader,
+    flush: 'all' | 'aged' | 'nothing',
+  ): Generator<void, ReadLines> {
     const now = this.#now();
     const read: ReadLines = { records: [], outcome: emptyOutcome(), hosts: new Map() };
-    if (lines instanceof LineBlock) this.#readBlock(lines, reader, read, now);
+    if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
     else for (const line of lines) this.#readLine(line, reader, read, now);
     if (flush !== 'nothing') {
       const open = flush === 'all' ? reader.flush() : reader.flush(now - OPEN_MS_MAX);
@@ -129,7 +142,12 @@ export class Pipeline {
   }
 
   /** The same as line by line, but for the time it takes: access lines are counted without a look at each. */
-  #readBlock({ bytes, first }: LineBlock, reader: LineReader, read: ReadLines, now: number): void {
+  *#readBlock(
+    { bytes, first }: LineBlock,
+    reader: LineReader,
+    read: ReadLines,
+    now: number,
+  ): Generator<void, void> {
     const { records, outcome, hosts } = read;
     const access = new AccessLines(bytes, records, {
       earliest: now - this.#limits.retention_ms,
@@ -142,7 +160,14 @@ export class Pipeline {
       },
     });
     let others = 0;
+    let stepLines = 0;
+    let stepStart = 0;
     for (let start = 0; start < bytes.length; ) {
+      if (++stepLines > STEP_LINES_MAX || start - stepStart > STEP_BYTES_MAX) {
+        stepLines = 0;
+        stepStart = start;
+        yield;
+      }
       if (reader.takesAccess()) start = access.take(start);
       if (start >= bytes.length) break;
       const end = lineEnd(bytes, start);
@@ -202,6 +227,10 @@ export class Pipeline {
     return ids;
   }
 }
+
+/** What is read between two `yield`s: a millisecond, unless one line takes longer. */
+const STEP_LINES_MAX = 256;
+const STEP_BYTES_MAX = 16_384;
 
 /** What is done before other work gets a turn, so that a batch of a million hosts delays nobody: some milliseconds. */
 const RECORDS_PER_TURN = 20_000;

@@ -22,7 +22,7 @@ import {
 } from './formats/modsecurity-native.ts';
 import { nearestFormat } from './formats/nearest.ts';
 import type { Pattern } from './formats/pattern.ts';
-import { Transactions, type TransactionsState } from './formats/transactions.ts';
+import { type CountedRequests, Transactions, type TransactionsState } from './formats/transactions.ts';
 
 export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
 
@@ -60,8 +60,9 @@ export const STATE_LENGTH_MAX = 1_048_576;
 /** The lines of a native block are written at once. One that stopped this long before `before` has lost its end. */
 const BLOCK_MS_MAX = 60_000;
 
-export function createReader(options: ReaderOptions, state = ''): LineReader {
-  return new Reader(options, state === '' ? {} : (JSON.parse(state) as State));
+/** `counted`: the requests that were counted, if other readers are to know them too, instead of those in the state. */
+export function createReader(options: ReaderOptions, state = '', counted?: CountedRequests): LineReader {
+  return new Reader(options, state === '' ? {} : (JSON.parse(state) as State), counted);
 }
 
 interface OpenBlock {
@@ -95,6 +96,7 @@ class Reader implements LineReader {
   constructor(
     { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
     state: State,
+    counted: CountedRequests | undefined,
   ) {
     const isWanted = ({ name }: { name: LogFormat }) =>
       pattern === undefined && (format === 'auto' || name === format);
@@ -107,7 +109,7 @@ class Reader implements LineReader {
     this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
-    this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
+    this.#transactions = new Transactions(overrides, state.transactions ?? undefined, counted);
     this.#open = state.open ?? null;
   }
 

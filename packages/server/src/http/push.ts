@@ -1,0 +1,199 @@
+/**
+ * Counts the lines of a push, chunk by chunk: a chunk is one batch, which counts as a whole or not at all. With a key,
+ * the ID of the batch is the key and the number of the chunk, so a push that is sent again counts what is missing.
+ */
+import type { DropReason } from '../event.ts';
+import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../ingest/chunks.ts';
+import { isEmpty } from '../ingest/file.ts';
+import { PushedRequests, RecentRequests } from '../ingest/formats/transactions.ts';
+import { type Drop, FIRST_DROPS_MAX, type Pipeline, type ReadLines } from '../ingest/pipeline.ts';
+import { createReader, type LineReader, type ReaderOptions } from '../ingest/reader.ts';
+import { Recent } from './recent.ts';
+import { Semaphore } from './semaphore.ts';
+import { Turns } from './turns.ts';
+
+/** Full chunks that are being counted at once: as events they take ten times their length. Small ones share a commit. */
+const COUNTING_MAX = 2;
+/** Sources whose latest requests are remembered, because the lines of one request may come in two pushes. */
+const SOURCES_REMEMBERED_MAX = 1_000;
+
+export interface Push {
+  project: string;
+  source: { name: string; format: string };
+  /** Makes a retry harmless. */
+  key: string | undefined;
+  pipeline: Pipeline;
+  reader: ReaderOptions;
+}
+
+export interface PushResult {
+  accepted: number;
+  dropped: Partial<Record<DropReason, number>>;
+  first_drops: Drop[];
+  /** Accepted records without a registered host. */
+  without_host: number;
+  /** All of it was counted before. */
+  duplicate: boolean;
+}
+
+/** What the pushes of a source know of each other. */
+interface SourceState {
+  requests: RecentRequests;
+  readerState: string;
+}
+
+export class PushCounter {
+  readonly #turns = new Turns();
+  readonly #counting = new Semaphore(COUNTING_MAX);
+  readonly #sources = new Recent<SourceState>(SOURCES_REMEMBERED_MAX);
+
+  /** Resolves when all is durable. `onCounted` gets the length of each chunk that is. */
+  async count(
+    body: AsyncIterable<Buffer>,
+    push: Push,
+    onCounted: (bytes: number) => void,
+  ): Promise<PushResult> {
+    const chunks = new Chunker();
+    const counting = new CountingPush(push, this.#sourceState(push), onCounted);
+    try {
+      for await (const bytes of body) {
+        chunks.add(bytes);
+        for (let chunk = chunks.next(false); chunk; chunk = chunks.next(false)) {
+          await this.#countChunk(chunk, counting);
+        }
+      }
+      for (let chunk = chunks.next(true); chunk; chunk = chunks.next(true)) {
+        await this.#countChunk(chunk, counting);
+      }
+      await counting.committed;
+      return counting.result();
+    } catch (error) {
+      // What is under way ends first, so that nothing of the push is counted after its response.
+      await counting.committed.catch(() => {});
+      counting.takeBack();
+      throw error;
+    }
+  }
+
+  /** Resolves when the chunk is read, and its commit has begun: the next chunk is read meanwhile. */
+  async #countChunk(chunk: Chunk, counting: CountingPush): Promise<void> {
+    const { project, pipeline } = counting.push;
+    const weight = Math.max(chunk.bytes / CHUNK_BYTES_MAX, chunk.lineCount / CHUNK_LINES_MAX);
+    const release = await this.#counting.acquire(project, weight);
+    try {
+      const flush = chunk.isLast ? 'all' : 'nothing';
+      const read = await this.#turns.run(
+        project,
+        pipeline.readInSteps(chunk.lines, counting.reader(), flush),
+      );
+      if (chunk.isLast) counting.publishState();
+      // In order: of a push that fails, the first chunks are counted, and no other.
+      await counting.committed;
+      counting.commit(chunk, read, release);
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  #sourceState({ project, source }: Push): SourceState {
+    const name = JSON.stringify([project, source.name]);
+    const state = this.#sources.get(name) ?? { requests: new RecentRequests(), readerState: '' };
+    this.#sources.set(name, state);
+    return state;
+  }
+}
+
+class CountingPush {
+  readonly push: Push;
+  readonly #source: SourceState;
+  readonly #requests: PushedRequests;
+  readonly #onCounted: (bytes: number) => void;
+  #reader: LineReader | null = null;
+  #stateBefore = '';
+  #publishedState: string | null = null;
+  readonly #result: PushResult = {
+    accepted: 0,
+    dropped: {},
+    first_drops: [],
+    without_host: 0,
+    duplicate: false,
+  };
+  #batches = 0;
+  #duplicates = 0;
+  /** All chunks so far are durable. */
+  committed: Promise<void> = Promise.resolve();
+
+  constructor(push: Push, source: SourceState, onCounted: (bytes: number) => void) {
+    this.push = push;
+    this.#source = source;
+    this.#requests = new PushedRequests(source.requests);
+    this.#onCounted = onCounted;
+  }
+
+  /** Made for the first chunk, so that it knows of all pushes of the source that were read before. */
+  reader(): LineReader {
+    if (this.#reader === null) {
+      this.#stateBefore = this.#source.readerState;
+      this.#reader = createReader(this.push.reader, this.#stateBefore, this.#requests);
+    }
+    return this.#reader;
+  }
+
+  /** For the next push of the source. One that changes nothing must not overwrite what another one has published. */
+  publishState(): void {
+    const state = this.reader().state();
+    if (state === this.#stateBefore) return;
+    this.#publishedState = state;
+    this.#source.readerState = state;
+  }
+
+  commit(chunk: Chunk, read: ReadLines, release: () => void): void {
+    this.committed = this.#append(chunk, read).finally(release);
+    // Whoever awaits it gets the error; until then nobody may.
+    this.committed.catch(() => {});
+  }
+
+  async #append({ index, bytes, isLast }: Chunk, read: ReadLines): Promise<void> {
+    if (!isEmpty(read) || (isLast && this.#batches === 0)) {
+      const { project, source, key, pipeline } = this.push;
+      const batch = { project, source, ...(key === undefined ? {} : { id: batchId(key, index) }) };
+      const counted = await pipeline.count(read, batch);
+      if (counted.kind === 'conflict') throw new Error('a chunk of a push is no chunk of a file');
+      this.#batches++;
+      if (counted.kind === 'duplicate') this.#duplicates++;
+      else addOutcome(this.#result, counted.outcome);
+    }
+    this.#onCounted(bytes);
+  }
+
+  /** The sender will try again, and must not find that its own lines are known. */
+  takeBack(): void {
+    this.#requests.takeBack();
+    if (this.#publishedState !== null && this.#source.readerState === this.#publishedState) {
+      this.#source.readerState = this.#stateBefore;
+    }
+  }
+
+  result(): PushResult {
+    return { ...this.#result, duplicate: this.#batches > 0 && this.#duplicates === this.#batches };
+  }
+}
+
+/** The first chunk has the key itself: most pushes are one chunk. A line feed is in no header, so in no other key. */
+function batchId(key: string, index: number): string {
+  return index === 0 ? key : `${key}\n${index}`;
+}
+
+function addOutcome(
+  result: PushResult,
+  outcome: Pick<PushResult, 'accepted' | 'dropped' | 'first_drops' | 'without_host'>,
+): void {
+  result.accepted += outcome.accepted;
+  result.without_host += outcome.without_host;
+  // The keys of an outcome are drop reasons, which `Object.entries` does not know.
+  for (const [reason, n] of Object.entries(outcome.dropped) as [DropReason, number][]) {
+    result.dropped[reason] = (result.dropped[reason] ?? 0) + n;
+  }
+  result.first_drops.push(...outcome.first_drops.slice(0, FIRST_DROPS_MAX - result.first_drops.length));
+}
