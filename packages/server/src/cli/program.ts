@@ -4,6 +4,7 @@ import { Command as Commander, CommanderError } from 'commander';
 import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
 import { IdentityError } from '../identity/administration.ts';
 import { WrongMasterKey } from '../identity/identity.ts';
+import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 
@@ -128,7 +129,7 @@ function explain(error: unknown, { stderr }: Io): number {
 
 /** What a person can put right; anything else is a bug of ours, and shows where it happened. */
 function isForTheUser(error: unknown): error is Error {
-  const kinds = [UserError, IdentityError, WrongMasterKey, StoreUnavailable];
+  const kinds = [UserError, IdentityError, WrongMasterKey, StoreUnavailable, SourceLimitReached];
   if (kinds.some((kind) => error instanceof kind)) return true;
   // The operating system's own: a folder that may not be written to, a disk that is full.
   return error instanceof Error && 'syscall' in error;

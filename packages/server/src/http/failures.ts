@@ -2,6 +2,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
+import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './uploads.ts';
 
@@ -22,6 +23,7 @@ const TITLES: Readonly<Record<number, string>> = {
 
 export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof SourceLimitReached) return new ApiError('WAF.1001', error.message);
   if (error instanceof StoreUnavailable) {
     return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
   }

@@ -6,14 +6,20 @@ import type { DropReason } from '../event.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../ingest/chunks.ts';
 import { isEmpty } from '../ingest/file.ts';
 import { PushedRequests, RecentRequests } from '../ingest/formats/transactions.ts';
-import { type Drop, FIRST_DROPS_MAX, type Pipeline, type ReadLines } from '../ingest/pipeline.ts';
+import {
+  type Counted,
+  type Drop,
+  FIRST_DROPS_MAX,
+  type Pipeline,
+  type ReadLines,
+} from '../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../ingest/reader.ts';
 import { Recent } from './recent.ts';
 import { Semaphore } from './semaphore.ts';
 import { Turns } from './turns.ts';
 
-/** Full chunks that are being counted at once: as events they take ten times their length. Small ones share a commit. */
-const COUNTING_MAX = 2;
+/** Full chunks that are being counted at once, and share commits: as events they take ten times their length. */
+const COUNTING_MAX = 8;
 /** Sources whose latest requests are remembered, because the lines of one request may come in two pushes. */
 const SOURCES_REMEMBERED_MAX = 1_000;
 
@@ -75,8 +81,9 @@ export class PushCounter {
     }
   }
 
-  /** Resolves when the chunk is read, and its commit has begun: the next chunk is read meanwhile. */
+  /** Resolves when the chunk is read: the next one is read while the store commits it. */
   async #countChunk(chunk: Chunk, counting: CountingPush): Promise<void> {
+    if (counting.hasFailed) await counting.committed;
     const { project, pipeline } = counting.push;
     const weight = Math.max(chunk.bytes / CHUNK_BYTES_MAX, chunk.lineCount / CHUNK_LINES_MAX);
     const release = await this.#counting.acquire(project, weight);
@@ -87,8 +94,6 @@ export class PushCounter {
         pipeline.readInSteps(chunk.lines, counting.reader(), flush),
       );
       if (chunk.isLast) counting.publishState();
-      // In order: of a push that fails, the first chunks are counted, and no other.
-      await counting.committed;
       counting.commit(chunk, read, release);
     } catch (error) {
       release();
@@ -121,8 +126,11 @@ class CountingPush {
   };
   #batches = 0;
   #duplicates = 0;
+  /** The latest chunk has been handed to the store. */
+  #handedOver: Promise<unknown> = Promise.resolve();
   /** All chunks so far are durable. */
-  committed: Promise<void> = Promise.resolve();
+  committed: Promise<unknown> = Promise.resolve();
+  hasFailed = false;
 
   constructor(push: Push, source: SourceState, onCounted: (bytes: number) => void) {
     this.push = push;
@@ -148,22 +156,34 @@ class CountingPush {
     this.#source.readerState = state;
   }
 
+  /**
+   * Chunks are handed to the store in order, because the first new host names are registered; the store commits those
+   * that wait together.
+   */
   commit(chunk: Chunk, read: ReadLines, release: () => void): void {
-    this.committed = this.#append(chunk, read).finally(release);
+    const handedOver = this.#handedOver.then(() => this.#handOver(chunk, read));
+    const committed = handedOver.then(({ counted }) => counted).then((outcome) => this.#add(chunk, outcome));
+    this.#handedOver = handedOver;
+    this.committed = Promise.all([this.committed, committed.finally(release)]);
     // Whoever awaits it gets the error; until then nobody may.
-    this.committed.catch(() => {});
+    this.committed.catch(() => {
+      this.hasFailed = true;
+    });
   }
 
-  async #append({ index, bytes, isLast }: Chunk, read: ReadLines): Promise<void> {
-    if (!isEmpty(read) || (isLast && this.#batches === 0)) {
-      const { project, source, key, pipeline } = this.push;
-      const batch = { project, source, ...(key === undefined ? {} : { id: batchId(key, index) }) };
-      const counted = await pipeline.count(read, batch);
-      if (counted.kind === 'conflict') throw new Error('a chunk of a push is no chunk of a file');
-      this.#batches++;
-      if (counted.kind === 'duplicate') this.#duplicates++;
-      else addOutcome(this.#result, counted.outcome);
-    }
+  /** The result is in an object, so that the next chunk need not wait until this one is durable. */
+  async #handOver({ index, isLast }: Chunk, read: ReadLines): Promise<{ counted: Promise<Counted | null> }> {
+    if (isEmpty(read) && !(isLast && this.#batches === 0)) return { counted: Promise.resolve(null) };
+    this.#batches++;
+    const { project, source, key, pipeline } = this.push;
+    const batch = { project, source, ...(key === undefined ? {} : { id: batchId(key, index) }) };
+    return { counted: pipeline.append(read, await pipeline.resolve(read, project), batch) };
+  }
+
+  #add({ bytes }: Chunk, counted: Counted | null): void {
+    if (counted?.kind === 'conflict') throw new Error('a chunk of a push is no chunk of a file');
+    if (counted?.kind === 'duplicate') this.#duplicates++;
+    if (counted?.kind === 'counted') addOutcome(this.#result, counted.outcome);
     this.#onCounted(bytes);
   }
 

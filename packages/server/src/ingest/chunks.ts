@@ -6,8 +6,8 @@ import { endOfHole, endOfLine, LINE_BYTES_MAX, LineBlock } from './blocks.ts';
 import type { Line } from './pipeline.ts';
 
 export const CHUNK_BYTES_MAX = LINE_BYTES_MAX;
-/** Bounds the time of one transaction: some 100 ms if each line is about another host and another minute. */
-export const CHUNK_LINES_MAX = 4_096;
+/** Bounds the time of one transaction: some 50 ms if each line is about another host and another minute. */
+export const CHUNK_LINES_MAX = 2_048;
 
 const MEMORY_BYTES_MIN = 4_096;
 const NEWLINE = 0x0a;

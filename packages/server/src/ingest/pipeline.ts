@@ -19,7 +19,12 @@ export interface Limits {
   retention_ms: number;
   /** Host names that are registered on first sight, per project; later ones count in the project's total only. */
   hosts_max: number;
+  /** Sources of one project; nothing is counted under a new name beyond it. Absent: no limit. */
+  sourcesMax?: number | undefined;
 }
+
+/** The project has its limit of sources, and the batch is of another one. */
+export class SourceLimitReached extends Error {}
 
 export interface Drop {
   line: number;
@@ -65,6 +70,7 @@ export class Pipeline {
   readonly #store: Store;
   readonly #limits: Limits;
   readonly #now: () => number;
+  readonly #sources = new Map<string, ProjectSources>();
 
   constructor(store: Store, limits: Limits, now: () => number) {
     this.#store = store;
@@ -129,11 +135,42 @@ export class Pipeline {
 
   async append({ outcome }: ReadLines, events: readonly Event[], batch: NewBatch): Promise<Counted> {
     const { name, format } = batch.source;
+    if (!this.#isKnownSource(batch.project, name)) await this.#admitSource(batch.project, name);
     // What was found in them says more than that it was to be found out.
     const found = Object.keys(outcome.formats).sort().join(', ');
     const source = { name, format: format === 'auto' && found !== '' ? found : format };
     const appended = await this.#store.append({ ...batch, source, events, dropped: outcome.dropped });
     return settle(outcome, events.length, appended);
+  }
+
+  #isKnownSource(project: string, name: string): boolean {
+    return this.#limits.sourcesMax === undefined || this.#sources.get(project)?.names.has(name) === true;
+  }
+
+  /** Other processes may add sources at the same moment, so a project can have a few more than the limit. */
+  async #admitSource(project: string, name: string): Promise<void> {
+    const max = this.#limits.sourcesMax ?? Number.POSITIVE_INFINITY;
+    let known = this.#sources.get(project);
+    if (known === undefined || known.listedAt < this.#now() - SOURCES_MS_MAX) {
+      known = { listedAt: this.#now(), names: new Set(), listing: this.#store.sources(project) };
+      if (this.#sources.size >= PROJECTS_MAX) this.#sources.clear();
+      this.#sources.set(project, known);
+    }
+    // Batches that wait for the same list go on in the order in which they came.
+    const { names, listing } = known;
+    try {
+      for (const source of await listing) names.add(source.name);
+    } catch (error) {
+      this.#sources.delete(project);
+      throw error;
+    }
+    if (!names.has(name) && names.size >= max) {
+      throw new SourceLimitReached(
+        `source '${name}' is new, but the project has its limit of ${max} sources: ` +
+          'use one of them, or raise --sources-max',
+      );
+    }
+    names.add(name);
   }
 
   #readLine({ number, text }: Line, reader: LineReader, read: ReadLines, now: number): void {
@@ -227,6 +264,17 @@ export class Pipeline {
     return ids;
   }
 }
+
+/** The sources that a project has, as far as is known here. */
+interface ProjectSources {
+  listedAt: number;
+  names: Set<string>;
+  listing: Promise<readonly { name: string }[]>;
+}
+
+/** How long a list of sources is used for new names: to list them for each would be slow with a thousand sources. */
+const SOURCES_MS_MAX = 10_000;
+const PROJECTS_MAX = 1_000;
 
 /** What is read between two `yield`s: a millisecond, unless one line takes longer. */
 const STEP_LINES_MAX = 256;

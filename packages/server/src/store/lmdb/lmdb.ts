@@ -11,7 +11,7 @@ import {
   type Store,
   StoreUnavailable,
 } from '../store.ts';
-import { appendGroup, linksAfter } from './append.ts';
+import { appendGroup, linksAfter, weighBatch } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
@@ -31,9 +31,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const write = <T>(action: () => T): Promise<T> =>
     available(() => commit(root, action).finally(() => changes.forget()));
 
-  const appends = new GroupCommit<Batch, Appended>(
-    (batch) => batch.events.length,
-    (batches) => write(() => appendGroup(schema, batches, now())),
+  const appends = new GroupCommit<Batch, Appended>(weighBatch, (batches) =>
+    write(() => appendGroup(schema, batches, now())),
   );
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
