@@ -68,7 +68,8 @@ export class UploadBudget {
 
   /** For `Upload` only. */
   take(upload: Upload, owner: Owner): Promise<void> | undefined {
-    if (owner.waiting.length === 0 && this.#admit(upload, owner)) return;
+    const isFirst = owner.waiting.length === 0 || owner.exception === upload;
+    if (isFirst && this.#admit(upload, owner)) return;
     return this.#wait(upload, owner);
   }
 

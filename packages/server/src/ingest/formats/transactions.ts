@@ -149,6 +149,8 @@ export class Transactions {
   }
 
   #finishOpen({ id, format, time, host, judgements, details }: Open): Parsed {
+    // Another reader of the same source may have counted it meanwhile.
+    if (this.#isCounted(id, time)) return { kind: 'dropped', reason: 'same_request', format };
     return this.#finish(id, format, time, host, judgements, details);
   }
 
