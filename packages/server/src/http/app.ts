@@ -68,7 +68,7 @@ export interface AppOptions {
   rate_limit: number;
   /** Connections at once, of one process. */
   max_connections?: number | undefined;
-  timeouts?: { headersMs?: number; stalledMs?: number } | undefined;
+  timeouts?: Partial<Timeouts> | undefined;
   /** Proxies whose forwarding headers are believed. */
   trust_proxy?: string | undefined;
   /** For log lines that come by HTTP. */
@@ -78,10 +78,23 @@ export interface AppOptions {
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
 
+interface Timeouts {
+  headersMs: number;
+  stalledMs: number;
+  requestMs: number;
+  ignoredBodyMs: number;
+}
+
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { store, identity, now, catalog } = options;
   const nextRequestId = requestIds();
-  const timeouts = { headersMs: HEADERS_TIMEOUT_MS, stalledMs: STALLED_MS, ...options.timeouts };
+  const timeouts: Timeouts = {
+    headersMs: HEADERS_TIMEOUT_MS,
+    stalledMs: STALLED_MS,
+    requestMs: REQUEST_TIMEOUT_MS,
+    ignoredBodyMs: IGNORED_BODY_MS,
+    ...options.timeouts,
+  };
   const serverOptions: FastifyServerOptions = {
     logger: options.logger,
     // One line for each answer is written below, instead of Fastify's two.
@@ -151,7 +164,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.addHook(
     'onRequest',
     unawaited((request, reply) => {
-      limitArrival(request, reply, app);
+      limitArrival(request, reply, app, timeouts);
       // Ours to refuse, because Node would do it without a body or a request ID.
       if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
         throw new ApiError('WAF.1001', 'the request has no Host header');
@@ -223,6 +236,7 @@ function limitArrival(
   { raw, routeOptions }: FastifyRequest,
   reply: FastifyReply,
   app: FastifyInstance,
+  { requestMs, ignoredBodyMs }: Timeouts,
 ): void {
   const { headers, socket } = raw;
   if (headers['transfer-encoding'] === undefined && (headers['content-length'] ?? '0') === '0') return;
@@ -236,12 +250,12 @@ function limitArrival(
   };
   if (!routeOptions.config.streamsBody) {
     const error = Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
-    limit(REQUEST_TIMEOUT_MS, () => app.server.emit('clientError', error, socket));
+    limit(requestMs, () => app.server.emit('clientError', error, socket));
   }
   reply.raw.once('finish', () => {
     if (raw.complete) return;
     raw.resume();
-    limit(IGNORED_BODY_MS, () => raw.destroy());
+    limit(ignoredBodyMs, () => raw.destroy());
   });
   raw.once('close', () => clearTimeout(timer));
 }

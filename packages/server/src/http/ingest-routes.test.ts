@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { sign } from '@wafstat/signer';
 import fc from 'fast-check';
@@ -270,6 +270,16 @@ test('the event loop turns many times while a push is read that takes long', asy
   for (; isRunning; turns++) await nextTurn();
   expect((await pushed).body).toMatchObject({ accepted: 0, dropped: { unknown_format: 400_000 } });
   expect(turns).toBeGreaterThan(400_000 / CHUNK_LINES_MAX);
+});
+
+test('a push that takes longer to count than a connection may be silent is counted all the same', async () => {
+  app.server.timeout = 50;
+  const append = store.append;
+  store.append = async (batch) => {
+    await setTimeout(300);
+    return append(batch);
+  };
+  expect((await push(events(3))).body).toMatchObject({ accepted: 3 });
 });
 
 test('a push with more host names than may be registered is counted in the total', async () => {

@@ -103,6 +103,9 @@ export function ingestRoutes({
         const upload = pendingSignature
           ? signedBudget.open(`${networkOf(request.ip)} ${pendingSignature.claim.access}`)
           : budget.open(project);
+        const { socket } = request.raw;
+        // Nothing may move on the connection while a long push is counted; how fast it is sent is checked otherwise.
+        socket.setTimeout?.(0);
         try {
           if (pendingSignature) {
             const body = await verifiedBody(request, upload);
@@ -113,6 +116,7 @@ export function ingestRoutes({
           return await pushes.count(lines, push, (bytes) => upload.counted(bytes));
         } finally {
           upload.close();
+          socket.setTimeout?.(request.server.server.timeout);
         }
       },
     },
