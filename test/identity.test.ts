@@ -261,6 +261,29 @@ describe('an access key', () => {
     expect(JSON.parse((await signed(key, '/v3/projects?name=none')).text).projects).toEqual([]);
   });
 
+  test('lists projects in pages, each with a link to the next', async () => {
+    const key = await newKey('admin');
+    for (let i = 0; i < 5; i++) await sandbox.runJson('project', 'add', `paged-${i}`);
+    type Listed = { projects: { id: string }[]; links: { next: string | null } };
+    const list = async (path: string): Promise<Listed> => JSON.parse((await signed(key, path)).text);
+    const all = await list('/v3/projects');
+    expect(all.links.next).toBeNull();
+    expect(all.projects.length).toBeGreaterThanOrEqual(6);
+    const found: string[] = [];
+    for (let next: string | null = '/v3/projects?limit=2'; next; ) {
+      const page: Listed = await list(next);
+      expect(page.projects.length).toBeLessThanOrEqual(2);
+      found.push(...page.projects.map(({ id }) => id));
+      next = page.links.next && page.links.next.slice(server.address.length);
+    }
+    expect(found).toEqual(all.projects.map(({ id }) => id));
+    const unknown = await signed(key, '/v3/projects?limit=2&marker=none');
+    expect([unknown.status, JSON.parse(unknown.text).error.message]).toEqual([
+      400,
+      "marker is 'none', but no project in the list has this ID",
+    ]);
+  });
+
   test('signs in the scoped variant', async () => {
     await newUser('scoped');
     const key = await newKey('scoped');
