@@ -274,7 +274,7 @@ describe('an access key', () => {
       const page: Listed = await list(next);
       expect(page.projects.length).toBeLessThanOrEqual(2);
       found.push(...page.projects.map(({ id }) => id));
-      next = page.links.next && page.links.next.slice(server.address.length);
+      next = page.links.next?.slice(server.address.length) ?? null;
     }
     expect(found).toEqual(all.projects.map(({ id }) => id));
     const unknown = await signed(key, '/v3/projects?limit=2&marker=none');
