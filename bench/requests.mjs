@@ -28,8 +28,8 @@ export function queries({ measured, sets }) {
   };
 }
 
-export async function token(address, { password }, project) {
-  const user = { name: 'admin', password, domain: { name: 'default' } };
+export async function token(address, { password }, project, name = 'admin') {
+  const user = { name, password, domain: { name: 'default' } };
   const auth = {
     identity: { methods: ['password'], password: { user } },
     scope: { project: { id: project } },

@@ -91,6 +91,15 @@ export async function login(address: string, account: Login, request: Request = 
   return new Api(address, account.project_id, String(headers['x-subject-token']));
 }
 
+/** A caller with a token for the domain, which is what manages access keys. */
+export async function loginToDomain(address: string, account: Login): Promise<Api> {
+  const { auth } = tokenRequest(account);
+  const body = { auth: { ...auth, scope: { domain: { name: account.domain } } } };
+  const { status, headers, text } = await askToken(address, body);
+  if (status !== 201) throw new Error(`no token: ${status} ${text}`);
+  return new Api(address, account.project_id, String(headers['x-subject-token']));
+}
+
 export interface Point {
   time: number;
   num: number;

@@ -192,6 +192,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       }
       expect((await ingest(...store)).stdout).toMatch(/^counted before +2010$/m);
       rmSync(sandbox.path('data/statistics.mdb'));
+      expect((await sandbox.run(['repair', '--data', sandbox.data, '--accept-statistics'])).status).toBe(0);
       expect((await copy('lmdb')).stdout).toMatch(/both stores answer the same/);
       expect((await ingest()).stdout).toMatch(/^counted before +2010$/m);
       const api = await login((await sandbox.serve()).address, installation);

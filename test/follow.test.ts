@@ -1,6 +1,20 @@
 /** Files that are written to while they are counted: killed readers, rotation both ways, and how soon a line is seen. */
-import { appendFileSync, copyFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Api, sum } from './api.ts';
 import { eventually, type Process } from './process.ts';
@@ -128,3 +142,127 @@ test('a rotation while nobody followed is made up for', async () => {
   await expectAllCounted();
   await second.kill();
 });
+
+test('files that were rotated while nobody followed are counted, also those never seen before', async () => {
+  writeFileSync(log, lines(100));
+  const first = follow();
+  await expectAllCounted();
+  await first.kill();
+  rotate('rename');
+  writeFileSync(log, lines(1_000));
+  rotate('rename');
+  writeFileSync(log, lines(60));
+  const second = follow();
+  await expectAllCounted();
+  await second.kill();
+});
+
+test('kill -9 while an older rotated file is being finished: the next run finishes it', async () => {
+  writeFileSync(log, lines(1));
+  const first = follow();
+  await expectAllCounted();
+  await first.kill();
+  appendFileSync(log, lines(300_000));
+  rotate('rename');
+  writeFileSync(log, lines(150));
+  rotate('rename');
+  writeFileSync(log, lines(7));
+  // Rotated an hour ago, so that nobody writes to them any more.
+  const hourAgo = Date.now() / 1_000 - 3_600;
+  for (const [i, file] of ['.2', '.1'].entries()) utimesSync(`${log}${file}`, hourAgo + i, hourAgo + i);
+  for (let i = 0; i < 4; i++) {
+    const before = await requests();
+    const following = follow();
+    await eventually(async () => ((await requests()) > before ? true : undefined), 'some progress');
+    await following.kill();
+  }
+  const last = follow();
+  await expectAllCounted();
+  await last.kill();
+});
+
+const KILLS = 16;
+
+for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as const) {
+  test(`kill -9 and rotation (${kind}) under a live writer: every line counts once`, async () => {
+    const random = new Random(3);
+    writeFileSync(log, lines(1));
+    const first = follow();
+    await expectAllCounted();
+    await first.kill();
+    for (let i = 0; i < KILLS; i++) {
+      const before = await requests();
+      appendFileSync(log, lines(random.integer(1, 500)));
+      const following = follow();
+      // Mostly when it has begun to count, sometimes at any moment before that.
+      if (random.chance(0.8))
+        await eventually(async () => ((await requests()) > before ? true : undefined), 'some progress');
+      for (let steps = random.integer(1, 12); steps > 0; steps--) {
+        const text = lines(random.integer(1, 2_000));
+        const cut = random.integer(0, text.length);
+        appendFileSync(log, text.slice(0, cut));
+        await sleep(random.next() * 40);
+        appendFileSync(log, text.slice(cut));
+        if (random.chance(0.15)) rotate(kind === 'mixed' ? random.pick(ROTATIONS) : kind);
+      }
+      await following.kill();
+      // Sometimes it is away for longer.
+      for (let away = random.integer(0, 2); away > 0; away--) {
+        appendFileSync(log, lines(random.integer(1, 500)));
+        rotate(kind === 'mixed' ? random.pick(ROTATIONS) : kind);
+      }
+    }
+    const last = follow();
+    await expectAllCounted();
+    await last.kill();
+  });
+}
+
+test('files from before the path was followed are named with their size, and left alone', async () => {
+  writeFileSync(`${log}.1`, 'x'.repeat(3_000));
+  writeFileSync(log, lines(10));
+  const first = follow();
+  await expectAllCounted();
+  const { stderr } = await first.kill();
+  expect(stderr).toContain(`${log}.1 (3.0 kB) is left alone`);
+  expect(stderr).toContain(`wafstat ingest ${log}.1`);
+  const second = follow();
+  appendFileSync(log, lines(1));
+  await expectAllCounted();
+  expect((await second.kill()).stderr).not.toContain('left alone');
+});
+
+const ROTATIONS = ['rename', 'copytruncate', 'compress', 'dateext'] as const;
+
+/** What logrotate does, without a line in between. */
+function rotate(kind: (typeof ROTATIONS)[number]): void {
+  if (kind === 'dateext') {
+    let day = 20260701;
+    while (existsSync(`${log}-${day}`)) day++;
+    renameSync(log, `${log}-${day}`);
+  } else {
+    const folder = readdirSync(dirname(log));
+    const numberOf = (name: string) => Number(/\.log\.(\d+)/.exec(name)?.[1] ?? 0);
+    const numbered = folder.filter((name) => name.startsWith(`${basename(log)}.`));
+    for (const name of numbered.sort((a, b) => numberOf(b) - numberOf(a))) {
+      const moved = `${log}.${numberOf(name) + 1}`;
+      if (name.endsWith('.gz')) renameSync(`${log}.${numberOf(name)}.gz`, `${moved}.gz`);
+      else renameSync(`${log}.${numberOf(name)}`, moved);
+    }
+    if (kind === 'copytruncate') {
+      copyFileSync(log, `${log}.1`);
+      truncateSync(log);
+      return;
+    }
+    renameSync(log, `${log}.1`);
+    if (kind === 'compress' && existsSync(`${log}.2`)) compress(`${log}.2`);
+  }
+  writeFileSync(log, '');
+}
+
+function compress(file: string): void {
+  const { atime, mtime } = statSync(file);
+  writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)));
+  utimesSync(`${file}.gz`, atime, mtime);
+  rmSync(file);
+}

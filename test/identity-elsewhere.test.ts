@@ -5,7 +5,16 @@ import { fileURLToPath } from 'node:url';
 import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { type Answer, type Api, askToken, Api as Caller, call, login, tokenRequest } from './api.ts';
+import {
+  type Answer,
+  type Api,
+  askToken,
+  Api as Caller,
+  call,
+  login,
+  loginToDomain,
+  tokenRequest,
+} from './api.ts';
 import { eventually, wholeLines } from './process.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
@@ -227,7 +236,7 @@ describe('an access key', () => {
   });
 
   test('is made and deleted by a client that knows only the process that asks', async () => {
-    const owner = await login(asker.address, await newUser('owner'));
+    const owner = await loginToDomain(asker.address, await newUser('owner'));
     const headers = { 'X-Auth-Token': owner.token, 'Content-Type': 'application/json' };
     const path = '/v3.0/OS-CREDENTIAL/credentials';
     const { id } = JSON.parse(

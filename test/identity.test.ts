@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Answer, type Api, askToken, call, login, tokenRequest } from './api.ts';
+import { type Answer, type Api, askToken, call, login, loginToDomain, tokenRequest } from './api.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const MINUTE_MS = 60_000;
@@ -191,7 +191,8 @@ describe('a token', () => {
 describe('an access key', () => {
   test('is made, listed, disabled and deleted over HTTP; a third one is refused', async () => {
     const { id, account } = await newUser('owner');
-    const owner = await login(server.address, account);
+    await sandbox.run(['user', 'grant', 'owner', '--role', 'reader', '--data', sandbox.data]);
+    const owner = await loginToDomain(server.address, account);
     const credentials = async (method: string, path = '', credential?: object) => {
       const headers = { 'X-Auth-Token': owner.token, 'Content-Type': 'application/json' };
       const body = credential ? { body: JSON.stringify({ credential }) } : {};
@@ -222,6 +223,11 @@ describe('an access key', () => {
     expect((await credentials('DELETE', `/${key.access}`)).status).toBe(204);
     expect((await credentials('GET', `/${key.access}`)).status).toBe(404);
     expect((await credentials('POST', '', { user_id: installation.user_id })).status).toBe(403);
+    const { token } = await login(server.address, account);
+    const refusedToken = await call(server.address, '/v3.0/OS-CREDENTIAL/credentials', {
+      headers: { 'X-Auth-Token': token },
+    });
+    expect([refusedToken.status, refusedToken.text]).toEqual([403, expect.stringContaining('domain')]);
   });
 
   test('from the key file of the command line signs a query', async () => {

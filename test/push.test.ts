@@ -114,6 +114,28 @@ describe('lines by HTTP', () => {
     expect(await requests()).toBe(12);
   });
 
+  test('that a container runtime split are joined across requests, also when one is sent again', async () => {
+    const record = JSON.stringify({ time: START, host: 'a.example.com', attack: 'xss', request: false });
+    const parts = [record.slice(0, 20), record.slice(20, 50), `${record.slice(50)}\n`];
+    const bodies = parts.map((log) =>
+      JSON.stringify({ log, stream: 'stdout', time: '2026-07-01T12:00:00Z' }),
+    );
+    const answers: Pushed[] = [];
+    for (const [i, body] of bodies.entries()) {
+      const headers = { 'Idempotency-Key': `part ${i}` };
+      answers.push((await push(body, '', headers)).json, (await push(body, '', headers)).json);
+    }
+    expect(answers.map(({ accepted, duplicate }) => `${accepted} ${duplicate}`)).toEqual([
+      '0 false',
+      '0 true',
+      '0 false',
+      '0 true',
+      '1 false',
+      '0 true',
+    ]);
+    expect(answers.every(({ dropped }) => Object.keys(dropped).length === 0)).toBe(true);
+  });
+
   test('need the role to send them, by token or by signature', async () => {
     const add = async (name: string, role: string) => {
       const { password } = await sandbox.runJson<{ password: string }>(

@@ -35,6 +35,19 @@ test('with a certificate the address is HTTPS, and everything goes over it', asy
   expect((await api.get('connections', { ca: certificate.cert })).status).toBe(200);
 });
 
+test('the cookie of a session is Secure and bound to this host', async () => {
+  const { user, domain, password } = installation;
+  const answer = await call(server.address, '/console/api/session', {
+    method: 'POST',
+    headers: { 'X-Wafstat-Console': '1', Origin: server.address },
+    body: JSON.stringify({ user, domain, password }),
+    ca: certificate.cert,
+  });
+  const [session, device] = answer.headers['set-cookie'] ?? [];
+  expect(session).toMatch(/^__Host-wafstat_session=.*; Path=\/; .*; Secure$/);
+  expect(device).toMatch(/^__Host-wafstat_device=.*; Path=\/; .*; Secure$/);
+});
+
 test('plain HTTP is not spoken on that port', async () => {
   const plain = call(server.address.replace('https:', 'http:'), '/healthz').then(({ status }) => status);
   await expect(plain.catch(() => 'no answer')).resolves.not.toBe(200);

@@ -14,18 +14,33 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   const { on = {}, ...attributes } = props;
   for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value as Value);
   for (const [name, handler] of Object.entries(on)) element.addEventListener(name, handler as EventListener);
-  element.append(...children.filter(isNode));
+  element.append(...children.filter(isNode).map(visible));
   return element;
 }
 
 /** Puts other children in the place of all there are. */
 export function fill(element: Element, ...children: Child[]): void {
-  element.replaceChildren(...children.filter(isNode));
+  element.replaceChildren(...children.filter(isNode).map(visible));
 }
 
 export function setAttribute(element: Element, name: string, value: Value): void {
   if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else if (typeof value === 'string' && (name === 'title' || name.startsWith('aria-')))
+    element.setAttribute(name, visibleText(value));
   else element.setAttribute(name, value === true ? '' : String(value));
+}
+
+/** Format characters as \\uXXXX: raw, they make one host name look like another, or turn the text after it around. */
+export function visibleText(text: string): string {
+  return text.replace(/\p{Cf}/gu, (character) =>
+    Array.from({ length: character.length }, (_, i) => {
+      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
+    }).join(''),
+  );
+}
+
+function visible(child: Node | string): Node | string {
+  return typeof child === 'string' ? visibleText(child) : child;
 }
 
 /** An ID for labels that belong to something elsewhere in the page. */

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { isLoopback, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from './config.ts';
+import { readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from './config.ts';
+import { isLoopback } from './loopback.ts';
 
 const ALL: SettingName[] = [
   'data',

@@ -8,6 +8,7 @@ import { compilePattern, fitsPattern } from './ingest/formats/pattern.ts';
 import { parseTime } from './ingest/formats/time.ts';
 import { parseZone } from './ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from './ingest/reader.ts';
+import { isLoopback } from './loopback.ts';
 
 interface Setting<T> {
   /** As on the command line; a setting without `<...>` is a switch. The environment has it as WAFSTAT_NAME. */
@@ -29,6 +30,12 @@ export const SETTINGS = {
     'lmdb',
   ),
   copyTo: setting('--to <lmdb|clickhouse>', 'store to copy to', oneOf('lmdb', 'clickhouse')),
+  backupTo: setting('--to <dir>', 'folder to write the backup to; must be empty or not exist yet', text),
+  acceptStatistics: setting(
+    '--accept-statistics',
+    'take the statistics file that is there now, even none, as the one of this data folder',
+    flag,
+  ),
   clickhouseUrl: setting(
     '--clickhouse-url <urls>',
     'HTTP addresses of all ClickHouse servers, with commas; the first one keeps the ledger',
@@ -85,6 +92,17 @@ export const SETTINGS = {
     `what the user may do: ${ROLES.join(', ')} (admin: everything), or ${SYSTEM_ROLE}: tell other services who calls`,
     oneOf(...ROLES, SYSTEM_ROLE),
     'reader',
+  ),
+  since: setting('--since <time>', 'from this time on, like 2026-07-01T12:00:00+08:00', moment),
+  auditUser: setting(
+    '--user <id or name>',
+    'only changes by this user; local:NAME on the command line',
+    text,
+  ),
+  auditAction: setting(
+    '--action <action>',
+    "only this action, like user.add; 'user' selects all actions on users",
+    text,
   ),
   description: setting('--description <text>', 'what the access key is for', anyText, ''),
   csv: setting('--csv <file>', 'write the key file here (CSV, readable by its owner only)', text),
@@ -317,7 +335,7 @@ export function readSettings<N extends SettingName, R extends SettingName>(
 }
 
 /** What goes to a terminal or a journal. */
-function withoutPassword(value: string): string {
+export function withoutPassword(value: string): string {
   return value.replace(/\/\/[^/@]*@/g, '//***@');
 }
 
@@ -360,10 +378,6 @@ function conflicts(values: Record<string, unknown>): string[] {
     problems.push('--identity-url must be https beyond loopback: secret access keys come from there');
   }
   return problems;
-}
-
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
 function setting<T>(flag: string, about: string, parse: (text: string) => T): Omit<Setting<T>, 'default'>;

@@ -14,7 +14,10 @@ export const ERRORS = {
   'WAF.4000': { status: 404, when: 'there is no such path' },
   'WAF.4001': { status: 405, when: 'the path exists, but not with this method; `Allow` lists the methods' },
   'WAF.5000': { status: 500, when: 'the service failed; the log has the cause under the request ID' },
-  'WAF.5001': { status: 503, when: 'the store or the identity service does not answer' },
+  'WAF.5001': {
+    status: 503,
+    when: 'the store or the identity service does not answer, or the service is too busy or cannot write; `Retry-After` says when to try again',
+  },
   'WAF.7001': { status: 413, when: 'the request body is too large' },
   'WAF.9001': { status: 401, when: 'credentials are missing, wrong or expired' },
   'WAF.9002': { status: 403, when: 'the caller is known, but may not do this in this project' },

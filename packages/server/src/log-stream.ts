@@ -1,4 +1,6 @@
 /** Log lines on their way to a file descriptor: buffered, written in the background, and bounded. */
+import { hostname } from 'node:os';
+import { pid } from 'node:process';
 import sonicBoom, { type SonicBoom } from 'sonic-boom';
 
 /** What a slow reader may be behind. Beyond it, access lines are dropped and counted; requests never wait for the log. */
@@ -83,6 +85,9 @@ export class LogStream {
   #reportDropped(): void {
     const msg = `dropped ${this.#dropped} log lines: the reader of the log is too slow`;
     this.#dropped = 0;
-    this.#write(`${JSON.stringify({ level: WARN, time: this.#now(), msg })}\n`, WARN);
+    this.#write(
+      `${JSON.stringify({ level: WARN, time: this.#now(), pid, hostname: hostname(), msg })}\n`,
+      WARN,
+    );
   }
 }

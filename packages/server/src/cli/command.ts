@@ -2,6 +2,7 @@
 import type { Readable, Writable } from 'node:stream';
 import type { Origin, SettingName, Settings } from '../config.ts';
 import type { LogStream } from '../log-stream.ts';
+import { printable } from '../printable.ts';
 
 /** The outside world of a command, so that tests can give it another one. */
 export interface Io {
@@ -43,6 +44,7 @@ export function command<const N extends SettingName, const R extends N>(definiti
 /** Something that the user can put right; the message is one sentence for them. */
 export class UserError extends Error {}
 
+/** Names come from logs and requests: what would change how the line looks is escaped. */
 export function printLine(stream: Writable, line: string): void {
-  stream.write(`${line}\n`);
+  stream.write(`${printable(line)}\n`);
 }

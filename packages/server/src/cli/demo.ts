@@ -107,7 +107,7 @@ async function printWelcome(
   await administration.setPassword(user.id, password);
   const login = await authentication.login(
     { user: { id: user.id }, password, scope: { project: { id: project } } },
-    '',
+    { address: '', via: 'api' },
   );
   if (typeof login === 'string') throw new Error(`the demo cannot log in: ${login}`);
   const now = io.now();

@@ -77,6 +77,12 @@ describe('explain', () => {
     ]);
   });
 
+  test('names the wrapper of a line', async () => {
+    const line = `2026-07-01T10:20:30.123456789Z stdout F ${TRANSACTION}`;
+    expect((await run(['explain'], line)).out).toContain('line 1: attack sqli (modsecurity3-json in cri)\n');
+    expect(JSON.parse((await run(['explain', '--json'], line)).out)).toMatchObject([{ wrapper: 'cri' }]);
+  });
+
   test('says the same as one JSON document, out of a file', async () => {
     const file = join(FOLDER, 'log');
     writeFileSync(file, LINES);

@@ -6,6 +6,7 @@ import type { LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import type { Line } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
+import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import { visible } from './ingest-summary.ts';
 
@@ -73,7 +74,8 @@ function textPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
       const place = line === null ? 'at the end' : `line ${line}`;
-      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format})`);
+      const wrapper = parsed.wrapper === undefined ? '' : ` in ${parsed.wrapper}`;
+      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format}${wrapper})`);
       if (parsed.kind === 'record') {
         const { time, host, hostId } = parsed.record;
         printLine(stdout, `  time  ${isoTime(time)}`);
@@ -142,9 +144,9 @@ function jsonPrinter({ stdout }: Io): Printer {
         parsed.kind === 'record'
           ? recordFields(parsed.record)
           : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}` };
-      const { format, hint, fields } = parsed;
-      const printed = { line, format, ...said, evidence, hint, fields };
-      stdout.write(`${separator}${harmless(JSON.stringify(printed))}`);
+      const { format, wrapper, hint, fields } = parsed;
+      const printed = { line, format, wrapper, ...said, evidence, hint, fields };
+      stdout.write(`${separator}${printable(JSON.stringify(printed))}`);
       separator = ',\n';
     },
     end() {
@@ -156,13 +158,4 @@ function jsonPrinter({ stdout }: Io): Printer {
 /** As in the normal form, with how the category was chosen. */
 function recordFields({ hostId, details, evidence: _, decision, ...record }: LogRecord): object {
   return { ...record, host_id: hostId, ...details, decision };
-}
-
-/** JSON leaves some characters as they are that a terminal acts on. */
-function harmless(json: string): string {
-  return json.replace(/[\u007f-\u009f\p{Cf}\u2028\u2029]/gu, (character) =>
-    Array.from({ length: character.length }, (_, i) => {
-      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
-    }).join(''),
-  );
 }

@@ -25,9 +25,8 @@ export const followCommand = command({
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const followers = files.map((path) => {
         const counted = summary.addOutcome.bind(summary, path);
-        const failed = (file: string, message: string) =>
-          printLine(io.stderr, `wafstat: ${file} cannot be read (${message}); it is left alone`);
-        const options = { path, ingest, store, pipeline, now: io.now, counted, failed };
+        const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
+        const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
         if (!existsSync(path)) printLine(io.stderr, `wafstat: ${path} is not there yet: waiting for it`);
         return followOne(new Follower(options), path, io);
       });
@@ -49,10 +48,6 @@ async function followOne(follower: Follower, path: string, io: Io): Promise<void
       return false;
     }
   };
-  await attempt(async () => {
-    await follower.catchUp();
-    return false;
-  });
   while (!io.stop.aborted) if (!(await attempt(() => follower.look()))) await pause(LOOK_MS, io.stop);
   await follower.close();
 }

@@ -1,3 +1,4 @@
+import { hostAdministration } from '../audit/host-administration.ts';
 import { normalHostname } from '../ingest/hostname.ts';
 import { command, printLine, UserError } from './command.ts';
 import { withInstallation } from './data-folder.ts';
@@ -18,7 +19,9 @@ const add = command({
       if (given.includes('://')) throw new UserError(`'${given}' is an address: give the host name alone`);
       if (hostname === null) throw new UserError(`'${given}' is not a host name`);
       const { id: projectId } = identity.administration.project(project);
-      const added = await store.addHost({ project: projectId, hostname, id, limit: HOSTS_MAX });
+      const administration = hostAdministration(store, identity.audit);
+      const host = { project: projectId, hostname, id, limit: HOSTS_MAX };
+      const added = await administration.add(identity.actor, host);
       if (added.kind === 'full') throw new UserError(`the project has its limit of ${HOSTS_MAX} hosts`);
       if (added.kind === 'id_taken')
         throw new UserError(`the ID ${id} is that of ${added.host.hostname} already`);

@@ -26,8 +26,8 @@ test('a command that is loaded alone says the same of itself as among all', asyn
     ([, name = '']) => name,
   );
   expect(names.join(' ')).toBe(
-    'init serve demo ingest follow explain categories host source domain project user key ' +
-      'timeline types configure horizon migrate copy help',
+    'init serve demo ingest follow explain categories host source domain project user key audit ' +
+      'timeline types configure horizon migrate verify repair backup compact copy help',
   );
   for (const name of names.slice(0, -1)) {
     const alone = await run(name, '--help');

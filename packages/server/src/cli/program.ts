@@ -1,6 +1,7 @@
 /** The command line: every command by name, in one list. */
 import { createRequire } from 'node:module';
 import { Command as Commander, CommanderError } from 'commander';
+import { AuditUnavailable } from '../audit/audit-trail.ts';
 import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
 import { IdentityError } from '../identity/administration.ts';
 import { WrongMasterKey } from '../identity/identity.ts';
@@ -26,11 +27,16 @@ const COMMANDS: ReadonlyMap<string, () => Promise<readonly Command[]>> = new Map
   ['project', async () => (await import('./project.ts')).projectCommands],
   ['user', async () => (await import('./user.ts')).userCommands],
   ['key', async () => (await import('./key.ts')).keyCommands],
+  ['audit', async () => [(await import('./audit.ts')).auditCommand]],
   ['timeline', async () => [(await import('./client/timeline.ts')).timelineCommand]],
   ['types', async () => [(await import('./client/types.ts')).typesCommand]],
   ['configure', async () => [(await import('./client/configure.ts')).configureCommand]],
   ['horizon', async () => [(await import('./horizon.ts')).horizonCommand]],
   ['migrate', async () => [(await import('./migrate.ts')).migrateCommand]],
+  ['verify', async () => [(await import('./verify.ts')).verifyCommand]],
+  ['repair', async () => [(await import('./repair.ts')).repairCommand]],
+  ['backup', async () => [(await import('./backup.ts')).backupCommand]],
+  ['compact', async () => [(await import('./compact.ts')).compactCommand]],
   ['copy', async () => [(await import('./copy.ts')).copyCommand]],
 ]);
 
@@ -129,7 +135,14 @@ function explain(error: unknown, { stderr }: Io): number {
 
 /** What a person can put right; anything else is a bug of ours, and shows where it happened. */
 function isForTheUser(error: unknown): error is Error {
-  const kinds = [UserError, IdentityError, WrongMasterKey, StoreUnavailable, SourceLimitReached];
+  const kinds = [
+    UserError,
+    IdentityError,
+    WrongMasterKey,
+    StoreUnavailable,
+    AuditUnavailable,
+    SourceLimitReached,
+  ];
   if (kinds.some((kind) => error instanceof kind)) return true;
   // The operating system's own: a folder that may not be written to, a disk that is full.
   return error instanceof Error && 'syscall' in error;

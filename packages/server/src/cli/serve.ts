@@ -2,13 +2,16 @@ import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { createSecureContext } from 'node:tls';
-import { type Origin, type SettingName, type Settings, SettingsError } from '../config.ts';
+import type { FastifyBaseLogger } from 'fastify';
+import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
+import { type Origin, type SettingName, type Settings, SettingsError, withoutPassword } from '../config.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
+import { printable } from '../printable.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
-import { FOLDER_REQUIRED, isInitialised, withInstallation, withStore } from './data-folder.ts';
+import { FOLDER_REQUIRED, isInitialised, localActor, withInstallation, withStore } from './data-folder.ts';
 import { firstCheck, IDENTITY_SETTINGS, identityProblems, remoteIdentity } from './identity-elsewhere.ts';
 import { initialise, printMade } from './init.ts';
 import { STORE_SETTINGS } from './store.ts';
@@ -49,6 +52,8 @@ export type ServeSettings = Settings<(typeof SERVE_SETTINGS)[number]>;
 interface Served {
   identity: Identity | RemoteIdentity;
   store: Store;
+  /** Of the audit trail, when identity is elsewhere. */
+  folder?: string | null;
 }
 
 export const serveCommand = command({
@@ -68,13 +73,13 @@ export const serveCommand = command({
     }
     if (!remote) {
       return withInstallation(needed(data), io, settings, (installation) =>
-        serve(installation, settings, io),
+        serve(installation, settings, io, installation.notices),
       );
     }
     const missing = await firstCheck(remote);
     const folder = settings.store === 'lmdb' ? needed(data) : null;
     return withStore(folder, io, settings, (store) =>
-      serve({ identity: remote, store }, settings, io, missing),
+      serve({ identity: remote, store, folder }, settings, io, missing === null ? [] : [missing]),
     );
   },
 });
@@ -92,10 +97,11 @@ function needed(data: string | undefined): string {
 }
 
 /** Until it is told to stop. */
-async function serve(served: Served, settings: ServeSettings, io: Io, warning: string | null = null) {
+async function serve(served: Served, settings: ServeSettings, io: Io, warnings: readonly string[]) {
   const trouble = await storeTrouble(served.store);
   const server = await startServer(served, settings, io);
-  for (const sentence of [warning, trouble]) if (sentence !== null) server.log.warn(sentence);
+  for (const sentence of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(sentence);
+  if (cluster.worker === undefined || cluster.worker.id === 1) recordStart(served, settings, server.log, io);
   const retention = retainFor(served.store, settings.retention, io.now, server.log);
   if (cluster.worker) reportReady(server.address);
   else printListening(io, server.address);
@@ -104,6 +110,33 @@ async function serve(served: Served, settings: ServeSettings, io: Io, warning: s
   await server.close();
   if (served.identity.kind === 'remote') await served.identity.close();
   return 0;
+}
+
+/** Settings have no other history: each start records those it runs with. A full disk must not keep the service down. */
+function recordStart(
+  { identity, folder = null }: Served,
+  settings: ServeSettings,
+  log: FastifyBaseLogger,
+  io: Io,
+): void {
+  const trail = identity.kind === 'own' ? identity.audit : createAuditTrail(folder, io.now);
+  if (identity.kind === 'remote') trail.mirror((record) => log.info({ audit: record }, 'audit'));
+  const { listen, categories } = settings;
+  const shown = Object.entries({
+    ...settings,
+    listen: `${listen.host}:${listen.port}`,
+    categories: categories && [...categories].map(([rule, category]) => `${rule}=${category ?? 'none'}`),
+  })
+    .filter(([, value]) => typeof value !== 'object' || Array.isArray(value))
+    .map(([name, value]) => [name, typeof value === 'string' ? withoutPassword(value) : value] as const);
+  trail.note({
+    id: newAuditId(),
+    ...localActor(),
+    action: 'service.start',
+    object: { type: 'service' },
+    after: Object.fromEntries(shown),
+    outcome: 'done',
+  });
 }
 
 /** One that is away may come back, and is waited for; one that turns us away is for somebody to put right first. */
@@ -142,7 +175,12 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
     max_connections: settings.maxConnections,
     trust_proxy: settings.trustProxy,
     overrides: settings.categories,
-    logger: { level: settings.logLevel, stream: io.log ?? io.stderr },
+    // Names in log lines come from requests.
+    logger: {
+      level: settings.logLevel,
+      stream: io.log ?? io.stderr,
+      hooks: { streamWrite: printable },
+    },
     tls: certificate
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
       : undefined,

@@ -22,8 +22,12 @@ export const STORE_SETTINGS = ['store', ...CLICKHOUSE_SETTINGS, 'clickhouseMigra
 export type ClickHouseSettings = Settings<(typeof CLICKHOUSE_SETTINGS)[number]>;
 export type StoreSettings = { store: 'lmdb' } | Settings<(typeof STORE_SETTINGS)[number]>;
 
+export function isEmbedded(settings: StoreSettings): settings is { store: 'lmdb' } {
+  return !('clickhouseUrl' in settings) || settings.store === 'lmdb';
+}
+
 export async function openStore(settings: StoreSettings, file: string, now: () => number): Promise<Store> {
-  if (!('clickhouseUrl' in settings) || settings.store === 'lmdb') return lmdbStore(file, now);
+  if (isEmbedded(settings)) return lmdbStore(file, now);
   // Loaded here, because those who have one machine have no use for it.
   const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
   const mayMigrate = settings.clickhouseMigrate === 'auto';

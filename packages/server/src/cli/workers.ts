@@ -7,6 +7,8 @@ const RESTART_MS = 1_000;
 const HEARTBEAT_MS = 1_000;
 /** A worker that sends no heartbeat for this long is killed and replaced. No request blocks the event loop as long. */
 const HUNG_MS = 10_000;
+/** Opening a large store on a slow disk takes seconds. */
+const START_MS_MAX = 120_000;
 /** Beyond what draining takes, a worker that is told to stop has this long. */
 const STOP_MS_MAX = 10_000;
 /** How long a worker waits for the others to close their listeners. */
@@ -91,11 +93,19 @@ function watchHeartbeats(
   ready: ReadonlySet<number>,
   warn: (msg: string) => void,
 ): () => void {
+  let lastCheck = performance.now();
   const timer = setInterval(() => {
-    const hung = running().filter(
-      ({ id }) => ready.has(id) && performance.now() - (heartbeats.get(id) ?? 0) > HUNG_MS,
-    );
-    for (const { process } of hung) warn(`worker ${process.pid} has not responded for ${HUNG_MS / 1_000} s`);
+    const now = performance.now();
+    const wasPaused = now - lastCheck > 3 * HEARTBEAT_MS;
+    lastCheck = now;
+    // After a pause of the whole group (SIGSTOP, a frozen container) heartbeats that arrived are not read yet.
+    if (wasPaused) return;
+    const limitMs = (id: number) => (ready.has(id) ? HUNG_MS : START_MS_MAX);
+    const hung = running().filter(({ id }) => now - (heartbeats.get(id) ?? now) > limitMs(id));
+    for (const { id, process } of hung)
+      warn(
+        `worker ${process.pid} has not responded for ${(ready.has(id) ? HUNG_MS : START_MS_MAX) / 1_000} s`,
+      );
     killAll(hung);
   }, HEARTBEAT_MS);
   return () => clearInterval(timer);

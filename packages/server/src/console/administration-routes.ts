@@ -1,10 +1,11 @@
 /** Users and projects, for those who administer their domain, and within it. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { actorOf } from '../http/actor.ts';
 import { at, malformed, parseJson, text } from '../http/login.ts';
 import { callerOf, type Route } from '../http/route.ts';
 import { administersDomain } from '../identity/authentication.ts';
-import type { Identity } from '../identity/identity.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import {
   ACCESS_TYPES,
   type AccessType,
@@ -18,7 +19,7 @@ import { explained } from './explained.ts';
 const USERS = '/console/api/users';
 const PROJECTS = '/console/api/projects';
 
-export function administrationRoutes({ administration }: Identity): Route[] {
+export function administrationRoutes({ administration }: RequestIdentity): Route[] {
   const inDomain = <T extends { domain_id: string }>(records: T[], domainId: string) =>
     records.filter(({ domain_id }) => domain_id === domainId);
 
@@ -84,7 +85,7 @@ export function administrationRoutes({ administration }: Identity): Route[] {
           password: text(fields, 'password'),
           roles: parseRoles(fields, domain_id),
         };
-        const user = await explained(() => administration.addUser(given));
+        const user = await explained(() => administration.as(actorOf(request)).addUser(given));
         return reply.code(201).send(userBody(user));
       },
     },
@@ -99,7 +100,7 @@ export function administrationRoutes({ administration }: Identity): Route[] {
         const enabled = parseEnabled(request.body);
         if (!enabled && id === callerOf(request).user.id)
           throw new ApiError('WAF.1001', 'you cannot disable yourself: another administrator can');
-        await administration.setUserEnabled(id, enabled);
+        await administration.as(actorOf(request)).setUserEnabled(id, enabled);
         return userBody(administration.user(id));
       },
     },
@@ -112,7 +113,7 @@ export function administrationRoutes({ administration }: Identity): Route[] {
       async handler(request, reply) {
         const domainId = administeredDomain(request);
         const name = text(parseJson(request.body), 'name');
-        const project = await explained(() => administration.addProject(domainId, name));
+        const project = await explained(() => administration.as(actorOf(request)).addProject(domainId, name));
         return reply.code(201).send(projectBody(project));
       },
     },
@@ -124,7 +125,7 @@ export function administrationRoutes({ administration }: Identity): Route[] {
       schema: { hide: true },
       async handler(request) {
         const { id } = projectOf(request);
-        await administration.setProjectEnabled(id, parseEnabled(request.body));
+        await administration.as(actorOf(request)).setProjectEnabled(id, parseEnabled(request.body));
         return projectBody(administration.project(id));
       },
     },

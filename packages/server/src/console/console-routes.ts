@@ -1,6 +1,6 @@
 /** What the console needs beyond the API: its files, sessions, and a few calls that manage things. All of it by name. */
-import type { Route } from '../http/route.ts';
-import type { Identity } from '../identity/identity.ts';
+import { notCached, type Route } from '../http/route.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import type { Store } from '../store/store.ts';
 import { administrationRoutes } from './administration-routes.ts';
 import { fileRoutes } from './files.ts';
@@ -8,23 +8,12 @@ import { hostRoutes } from './host-routes.ts';
 import { keyRoutes } from './key-routes.ts';
 import { sessionRoutes } from './session-routes.ts';
 
-export function consoleRoutes(identity: Identity, store: Store, now: () => number): Route[] {
+export function consoleRoutes(identity: RequestIdentity, store: Store, now: () => number): Route[] {
   const api = [
     ...sessionRoutes(identity, now),
     ...keyRoutes(identity),
-    ...hostRoutes(store),
+    ...hostRoutes(store, identity.audit),
     ...administrationRoutes(identity),
   ];
-  return [...fileRoutes(), ...api.map(neverCached)];
-}
-
-/** What a session may see must not outlive it in a cache. */
-function neverCached(route: Route): Route {
-  return {
-    ...route,
-    async handler(request, reply) {
-      reply.header('Cache-Control', 'no-store');
-      return route.handler(request, reply);
-    },
-  };
+  return [...fileRoutes(), ...api.map(notCached)];
 }

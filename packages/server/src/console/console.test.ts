@@ -60,20 +60,40 @@ describe('a session', () => {
   }
 
   async function cookie(): Promise<string> {
-    return String((await signIn()).headers['set-cookie']).split(';')[0] ?? '';
+    return String((await signIn()).headers['set-cookie']?.[0]).split(';')[0] ?? '';
   }
 
   const connections = (headers: Record<string, string>) =>
     app.inject({ url: `/v1/${project}/connections`, headers });
 
-  test('is a cookie that scripts cannot read, secure where the way is', async () => {
-    const plain = String((await signIn()).headers['set-cookie']);
-    expect(plain).toMatch(/^wafstat_session=[\w.-]+; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/);
+  test('is a cookie that scripts cannot read, with the __Host- prefix unless on insecure loopback', async () => {
+    const cookieOf = async (options: Parameters<typeof signIn>[0]) =>
+      String((await signIn(options)).headers['set-cookie']?.[0]);
+    const attributes = 'Path=/; HttpOnly; SameSite=Strict; Max-Age=43200';
+    const plain = new RegExp(`^wafstat_session=[\\w.-]+; ${attributes}$`);
+    const secure = new RegExp(`^__Host-wafstat_session=[\\w.-]+; ${attributes}; Secure$`);
+    for (const host of ['localhost', 'localhost:8080', '127.0.0.1:8080', '[::1]:8080'])
+      expect(await cookieOf({ headers: { host } })).toMatch(plain);
     const forwarded = { 'x-forwarded-proto': 'https' };
-    const proxied = await signIn({ headers: forwarded, remoteAddress: '10.0.0.1' });
-    expect(String(proxied.headers['set-cookie'])).toMatch(/; Secure$/);
-    const claimed = await signIn({ headers: forwarded });
-    expect(String(claimed.headers['set-cookie'])).not.toContain('Secure');
+    expect(await cookieOf({ headers: forwarded, remoteAddress: '10.0.0.1' })).toMatch(secure);
+    // Only a trusted proxy may say so.
+    expect(await cookieOf({ headers: forwarded })).toMatch(plain);
+    expect(await cookieOf({ headers: { host: 'waf.example.com' } })).toMatch(secure);
+  });
+
+  test('is not opened for a browser on plain HTTP beyond loopback, which would drop the cookie', async () => {
+    const host = 'waf.example.com';
+    const answer = await signIn({ headers: { host, origin: `http://${host}` } });
+    expect([answer.statusCode, answer.json().error_msg]).toEqual([403, expect.stringContaining('HTTPS')]);
+    expect((await signIn({ headers: { host, origin: `https://${host}` } })).statusCode).toBe(201);
+  });
+
+  test('under the plain name is none where the cookie is secure: another host could have planted it', async () => {
+    const headers = { host: 'waf.example.com' };
+    const [pair = ''] = String((await signIn({ headers })).headers['set-cookie']?.[0]).split(';');
+    expect((await connections({ ...headers, cookie: pair })).statusCode).toBe(200);
+    const planted = pair.replace('__Host-', '');
+    expect((await connections({ ...headers, cookie: planted })).statusCode).toBe(401);
   });
 
   test('lasts twelve hours, then a 401 says that it has expired', async () => {
@@ -87,6 +107,15 @@ describe('a session', () => {
       error_code: 'WAF.9001',
       error_msg: 'the session has expired: sign in again',
     });
+  });
+
+  test('that began in the future is refused, because the clock was set back', async () => {
+    const headers = { cookie: await cookie() };
+    clock.now -= 60_000;
+    expect((await connections(headers)).statusCode).toBe(200);
+    clock.now -= 1;
+    const answer = await connections(headers);
+    expect([answer.statusCode, answer.json().error_msg]).toEqual([401, expect.stringContaining('set back')]);
   });
 
   test('gives way to credentials that were sent on purpose', async () => {

@@ -1,6 +1,9 @@
 /** Hosts: adding and naming them, and the numbers of all of them at a glance. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { AuditTrail } from '../audit/audit-trail.ts';
+import { hostAdministration } from '../audit/host-administration.ts';
 import { ApiError } from '../errors.ts';
+import { actorOf } from '../http/actor.ts';
 import { parseJson, text } from '../http/login.ts';
 import { parseTimelineQuery, queryOf } from '../http/query.ts';
 import type { Route } from '../http/route.ts';
@@ -16,7 +19,8 @@ const POINTS_MAX = 100;
 /** Some five milliseconds of work; then whoever else waits has a turn. */
 const HOSTS_PER_TURN = 64;
 
-export function hostRoutes(store: Store): Route[] {
+export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
+  const administration = hostAdministration(store, audit);
   return [
     {
       method: 'GET',
@@ -54,7 +58,7 @@ export function hostRoutes(store: Store): Route[] {
       async handler(request, reply) {
         const { project_id: project } = request.params as { project_id: string };
         const hostname = hostnameIn(request.body);
-        const added = await store.addHost({ project, hostname, limit: HOSTS_MAX });
+        const added = await administration.add(actorOf(request), { project, hostname, limit: HOSTS_MAX });
         if (added.kind === 'added') return reply.code(201).send(added.host);
         throw new ApiError(
           'WAF.1001',
@@ -76,7 +80,7 @@ export function hostRoutes(store: Store): Route[] {
           host_id: string;
         };
         const hostname = hostnameIn(request.body);
-        const renamed = await store.renameHost({ project, id, hostname });
+        const renamed = await administration.rename(actorOf(request), { project, id, hostname });
         if (renamed.kind === 'renamed') return renamed.host;
         throw renamed.kind === 'unknown'
           ? new ApiError('WAF.4000', 'the project has no such host')

@@ -1,17 +1,18 @@
 /** The access keys of whoever is signed in. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { actorOf } from '../http/actor.ts';
 import { at, malformed, parseJson } from '../http/login.ts';
 import { callerOf, type Route } from '../http/route.ts';
 import { KEYS_PER_USER_MAX } from '../identity/administration.ts';
-import type { Identity } from '../identity/identity.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import { keyFileCsv } from '../identity/key-file.ts';
 import type { AccessKeyInfo } from '../identity/records.ts';
 import { explained } from './explained.ts';
 
 const PATH = '/console/api/keys';
 
-export function keyRoutes({ administration }: Identity): Route[] {
+export function keyRoutes({ administration }: RequestIdentity): Route[] {
   /** Of the caller; whose else it may be is nobody's business here. */
   function ownKey(request: FastifyRequest): AccessKeyInfo {
     const { access } = request.params as { access: string };
@@ -48,7 +49,7 @@ export function keyRoutes({ administration }: Identity): Route[] {
         }
         const description = at(parseJson(request.body), 'description') ?? '';
         if (typeof description !== 'string') throw malformed('description must be a string');
-        const key = await explained(() => administration.addKey(user.id, description));
+        const key = await explained(() => administration.as(actorOf(request)).addKey(user.id, description));
         return reply
           .code(201)
           .header('Content-Disposition', 'attachment; filename="credentials.csv"')
@@ -67,7 +68,7 @@ export function keyRoutes({ administration }: Identity): Route[] {
         const status = at(parseJson(request.body), 'status');
         if (status !== 'active' && status !== 'inactive')
           throw malformed("status must be 'active' or 'inactive'");
-        return administration.changeKey(access, { status });
+        return administration.as(actorOf(request)).changeKey(access, { status });
       },
     },
     {
@@ -77,7 +78,7 @@ export function keyRoutes({ administration }: Identity): Route[] {
       session: 'only',
       schema: { hide: true },
       async handler(request, reply) {
-        await administration.removeKey(ownKey(request).access);
+        await administration.as(actorOf(request)).removeKey(ownKey(request).access);
         return reply.code(204).send();
       },
     },

@@ -2,13 +2,50 @@
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import type { Authenticator, Caller, SessionRefusal, SignedIn } from '../identity/authenticator.ts';
+import { isLoopback } from '../loopback.ts';
 
-const COOKIE = 'wafstat_session';
+const SESSION = 'wafstat_session';
+/** Outlives the session, and opens nothing. */
+const DEVICE = 'wafstat_device';
+/** Browsers accept the prefix only with Secure, for the whole site, and from this host alone: no sibling host can plant one. */
+const SECURE_PREFIX = '__Host-';
 
 export function sessionCookie(request: FastifyRequest, text: string, valid_ms: number): string {
-  // Behind a trusted proxy `protocol` is what X-Forwarded-Proto says.
-  const secure = request.protocol === 'https' ? '; Secure' : '';
-  return `${COOKIE}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${Math.floor(valid_ms / 1_000)}${secure}`;
+  return setCookie(request, SESSION, text, valid_ms);
+}
+
+export function deviceCookie(request: FastifyRequest, text: string, valid_ms: number): string {
+  return setCookie(request, DEVICE, text, valid_ms);
+}
+
+export function deviceText(request: FastifyRequest): string | undefined {
+  return cookieText(request, DEVICE);
+}
+
+function setCookie(request: FastifyRequest, name: string, text: string, valid_ms: number): string {
+  const [prefix, secure] = isSecure(request) ? [SECURE_PREFIX, '; Secure'] : ['', ''];
+  const maxAgeS = Math.floor(valid_ms / 1_000);
+  return `${prefix}${name}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}${secure}`;
+}
+
+/**
+ * Whether the browser may keep a Secure cookie. Plain HTTP is for loopback; beyond it something in front does TLS
+ * (--insecure-http). Behind a trusted proxy `protocol` and `hostname` are what the proxy says.
+ */
+function isSecure(request: FastifyRequest): boolean {
+  return request.protocol === 'https' || !isLoopback(request.hostname);
+}
+
+/** A browser that is not on HTTPS would drop the cookie without a word. */
+export function checkMayKeepCookie(request: FastifyRequest): void {
+  const { origin } = request.headers;
+  if (isSecure(request) && origin?.startsWith('http:')) {
+    throw new ApiError(
+      'WAF.9002',
+      'signing in needs HTTPS, because the password and the session would travel in the clear: open the console with ' +
+        'https://, or on the machine itself with http://localhost',
+    );
+  }
 }
 
 export function hasSession(request: FastifyRequest): boolean {
@@ -47,15 +84,22 @@ export function checkSentByConsole({ headers, host }: FastifyRequest): void {
   if (!own) throw new ApiError('WAF.9002', 'the request comes from a page of another origin');
 }
 
-function sessionText({ headers }: FastifyRequest): string | undefined {
-  const cookies = headers.cookie?.split(';') ?? [];
-  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(`${COOKIE}=`));
-  return ours?.slice(COOKIE.length + 1) || undefined;
+function sessionText(request: FastifyRequest): string | undefined {
+  return cookieText(request, SESSION);
+}
+
+function cookieText(request: FastifyRequest, name: string): string | undefined {
+  const start = `${isSecure(request) ? SECURE_PREFIX : ''}${name}=`;
+  const cookies = request.headers.cookie?.split(';') ?? [];
+  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(start));
+  return ours?.slice(start.length) || undefined;
 }
 
 const REFUSALS: Readonly<Record<SessionRefusal, string>> = {
   unknown: 'the session is not one of this service',
   expired: 'the session has expired: sign in again',
+  issued_in_future:
+    'the session began in the future, so the clock of the service was set back: sign in again',
   revoked: 'the session has been ended: sign in again',
   user_gone: 'the user of the session has been deleted',
   user_disabled: 'the user of the session is disabled',

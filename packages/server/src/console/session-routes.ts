@@ -1,34 +1,43 @@
 /** Signing in and out, who is signed in, and their password. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { LoginSource } from '../audit/login-refusals.ts';
 import { ApiError } from '../errors.ts';
 import { DROP_REASONS } from '../event.ts';
+import { actorOf, loginSource } from '../http/actor.ts';
 import { parseJson, text } from '../http/login.ts';
 import type { Route } from '../http/route.ts';
-import { administersDomain, rolesIn, type SignInRefusal } from '../identity/authentication.ts';
+import {
+  administersDomain,
+  type NewSession,
+  rolesIn,
+  type SignInRefusal,
+} from '../identity/authentication.ts';
 import type { SignedIn } from '../identity/authenticator.ts';
-import type { Identity } from '../identity/identity.ts';
+import { DEVICE_VALID_MS } from '../identity/devices.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import { explained } from './explained.ts';
-import { checkSentByConsole, sessionCookie, signedIn } from './session-cookie.ts';
+import {
+  checkMayKeepCookie,
+  checkSentByConsole,
+  deviceCookie,
+  deviceText,
+  sessionCookie,
+  signedIn,
+} from './session-cookie.ts';
 
-/** As many password checks at once as identity allows itself, and for the same reason. */
-const SIGN_INS_MAX = 32;
 /** What the console itself asks of a new password; guessing is throttled anyway. */
 const PASSWORD_LENGTH_MIN = 8;
 
-export function sessionRoutes({ authentication, administration }: Identity, now: () => number): Route[] {
-  let signingIn = 0;
-
-  async function limited<T>(check: () => Promise<T>): Promise<T> {
-    if (signingIn >= SIGN_INS_MAX) throw signInError('too_many_attempts');
-    signingIn++;
-    return check().finally(() => {
-      signingIn--;
-    });
-  }
-
-  function begin(request: FastifyRequest, reply: FastifyReply, opened: SignedIn & { text: string }): object {
+export function sessionRoutes(
+  { authentication, administration }: RequestIdentity,
+  now: () => number,
+): Route[] {
+  function begin(request: FastifyRequest, reply: FastifyReply, opened: NewSession): object {
     const valid_ms = opened.session.expires_at - now();
-    reply.header('Set-Cookie', sessionCookie(request, opened.text, valid_ms));
+    reply.header('Set-Cookie', [
+      sessionCookie(request, opened.text, valid_ms),
+      deviceCookie(request, opened.device, DEVICE_VALID_MS),
+    ]);
     return description(opened);
   }
 
@@ -53,9 +62,10 @@ export function sessionRoutes({ authentication, administration }: Identity, now:
       schema: { hide: true },
       async handler(request, reply) {
         checkSentByConsole(request);
+        checkMayKeepCookie(request);
         const fields = parseJson(request.body);
         const user = { name: text(fields, 'user'), domain: { name: text(fields, 'domain') } };
-        const opened = await limited(() => authentication.signIn(user, text(fields, 'password'), request.ip));
+        const opened = await authentication.signIn(user, text(fields, 'password'), fromConsole(request));
         if (typeof opened === 'string') throw signInError(opened);
         return begin(request, reply.code(201), opened);
       },
@@ -98,18 +108,24 @@ export function sessionRoutes({ authentication, administration }: Identity, now:
         if (wanted.length < PASSWORD_LENGTH_MIN) {
           throw new ApiError('WAF.1001', `new_password must have at least ${PASSWORD_LENGTH_MIN} characters`);
         }
-        const check = await limited(() =>
-          authentication.confirmPassword(user, text(fields, 'old_password'), request.ip),
+        const check = await authentication.confirmPassword(
+          user,
+          text(fields, 'old_password'),
+          fromConsole(request),
         );
         if (check === 'wrong_credentials') throw new ApiError('WAF.1001', 'the old password is wrong');
         if (check !== 'right') throw signInError(check);
-        await explained(() => administration.setPassword(user.id, wanted));
+        await explained(() => administration.as(actorOf(request)).setPassword(user.id, wanted));
         const opened = authentication.startSession(administration.user(user.id));
         if (typeof opened === 'string') throw signInError(opened);
         return begin(request, reply, opened);
       },
     },
   ];
+}
+
+function fromConsole(request: FastifyRequest): LoginSource {
+  return { ...loginSource(request), via: 'console', device: deviceText(request) ?? '' };
 }
 
 function signInError(refusal: SignInRefusal): ApiError {
@@ -120,7 +136,5 @@ function signInError(refusal: SignInRefusal): ApiError {
       return new ApiError('WAF.9001', 'this user is disabled');
     case 'programmatic_only':
       return new ApiError('WAF.9002', 'this user only supports programmatic access, not console access');
-    case 'too_many_attempts':
-      return new ApiError('WAF.3004', 'too many attempts at once: try again in 5 s', { 'Retry-After': '5' });
   }
 }

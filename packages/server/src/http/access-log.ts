@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { printable } from '../printable.ts';
 
 /** A line that needs no escaping in JSON. */
 const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
@@ -28,5 +29,5 @@ export function createAccessLog(write: (line: string) => void, now: () => number
 }
 
 function quote(text: string): string {
-  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
+  return PLAIN.test(text) ? `"${text}"` : printable(JSON.stringify(text));
 }

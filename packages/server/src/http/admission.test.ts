@@ -30,6 +30,42 @@ test('the event loop comes round while much work waits', async () => {
   expect(done).toBe(30);
 });
 
+test('work that begins behind an await is spread over turns too', async () => {
+  const admission = newAdmission();
+  let longest = 0;
+  let turnStartedAt = clock;
+  let open = true;
+  const watch = () => {
+    longest = Math.max(longest, clock - turnStartedAt);
+    turnStartedAt = clock;
+    if (open) setImmediate(watch);
+  };
+  setImmediate(watch);
+  const work = async () => {
+    await null;
+    await busy(4);
+  };
+  await Promise.all(Array.from({ length: 30 }, () => admission.run('p', 'u', work)));
+  open = false;
+  expect(longest).toBeLessThan(12);
+});
+
+test('a long turn is followed by short ones, in which connections are accepted', async () => {
+  const admission = newAdmission();
+  const turns: number[] = [];
+  let passed = 0;
+  let open = true;
+  const watch = () => {
+    passed++;
+    if (open) setImmediate(watch);
+  };
+  setImmediate(watch);
+  const work = () => busy(20).then(() => turns.push(passed));
+  await Promise.all(Array.from({ length: 5 }, () => admission.run('p', 'u', work)));
+  open = false;
+  for (const [i, turn] of turns.slice(1).entries()) expect(turn - (turns[i] ?? 0)).toBeGreaterThan(5);
+});
+
 test('projects take turns, however much one of them asks for', async () => {
   const admission = newAdmission();
   const order: string[] = [];
@@ -80,4 +116,27 @@ test('one user has a limited number of queries under way', async () => {
   await admission.run('p', 'another', async () => {});
   await Promise.all(all);
   await admission.run('p', 'u', async () => {});
+});
+
+test('a slot that becomes free is used in the next turn, however slow the store is', async () => {
+  const admission = newAdmission();
+  const slots: (() => void)[] = [];
+  let started = 0;
+  const work = () => {
+    started++;
+    return new Promise<void>((resolve) => slots.push(resolve));
+  };
+  const turns = async (count: number) => {
+    for (let i = 0; i < count; i++) await turn();
+  };
+  const all = Array.from({ length: 40 }, (_, i) => admission.run('p', `u${i}`, work));
+  await turns(40);
+  expect(started).toBe(16);
+  for (let freed = 1; freed <= 24; freed++) {
+    slots.shift()?.();
+    await turns(2);
+    expect(started).toBe(16 + freed);
+  }
+  for (const release of slots) release();
+  await Promise.all(all);
 });

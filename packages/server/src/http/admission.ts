@@ -7,10 +7,12 @@ import { ApiError } from '../errors.ts';
 
 /** The event loop is given free after this much work in one turn, so that health checks never wait for queries. */
 const TURN_MS_MAX = 5;
+/** Node.js accepts one connection per turn of the event loop: without short turns, health checks wait to be accepted. */
+const REST_TURNS = 8;
 /** Queries under way at once: more only compete for memory, and for the connections of a remote store. */
 const RUNNING_MAX = 16;
 const WAIT_MS_MAX = 500;
-/** How often those who wait are looked at while nothing can start. */
+/** How often to check for queries that have waited too long while no slot is free. */
 const REFUSE_MS = 50;
 /** Of one user, waiting or under way: several dashboards at once. */
 const PER_USER_MAX = 64;
@@ -28,6 +30,13 @@ export class Admission {
   readonly #now: () => number;
   #running = 0;
   #turnStartedAt: number | null = null;
+  /** Whether something was started in this turn that is not done yet. */
+  #startedInTurn = false;
+  #lastTurnMs = 0;
+  /** Turns of the event loop to let pass before anything is started. */
+  #restTurns = 0;
+  #restUntil = 0;
+  #refusing: NodeJS.Timeout | undefined;
 
   /** `now`: milliseconds that never go back. */
   constructor(now = () => performance.now()) {
@@ -50,22 +59,31 @@ export class Admission {
 
   /** Also begins a turn, if none has begun: the work of all that starts before the event loop comes round again. */
   #mayStart(): boolean {
+    if (this.#running >= RUNNING_MAX) {
+      // There is nothing to start, only to refuse in time.
+      this.#refusing ??= setTimeout(() => this.#look(), REFUSE_MS);
+      return false;
+    }
     const now = this.#now();
     if (this.#turnStartedAt === null) {
       this.#turnStartedAt = now;
-      // With all places taken there is nothing to start, only to refuse in time.
-      if (this.#running < RUNNING_MAX) setImmediate(() => this.#nextTurn());
-      else setTimeout(() => this.#nextTurn(), REFUSE_MS);
+      setImmediate(() => this.#endTurn());
     }
-    return this.#running < RUNNING_MAX && now - this.#turnStartedAt < TURN_MS_MAX;
+    // Work mostly begins behind an `await`: what it costs shows when it is done, or in the next turn.
+    if (this.#startedInTurn) return false;
+    // What is under way also takes its part of each turn; the one before tells how much.
+    if (this.#running > 0 && this.#lastTurnMs >= TURN_MS_MAX) return false;
+    return this.#restTurns === 0 && now - this.#turnStartedAt < TURN_MS_MAX;
   }
 
   async #start<T>(work: () => Promise<T>): Promise<T> {
     this.#running++;
+    this.#startedInTurn = true;
     try {
       return await work();
     } finally {
       this.#running--;
+      this.#startedInTurn = false;
       this.#startWaiting();
     }
   }
@@ -88,8 +106,25 @@ export class Admission {
     else this.#byUser.set(user, left);
   }
 
-  #nextTurn(): void {
+  #endTurn(): void {
+    const now = this.#now();
+    this.#lastTurnMs = now - (this.#turnStartedAt ?? now);
     this.#turnStartedAt = null;
+    this.#startedInTurn = false;
+    if (this.#restTurns === 0 && this.#lastTurnMs >= TURN_MS_MAX) {
+      // Not after short turns: it would cost a tenth of the throughput.
+      this.#restTurns = REST_TURNS;
+      this.#restUntil = now + this.#lastTurnMs;
+    } else if (this.#restTurns > 0) {
+      // No longer than the work took: under load the other turns are long too.
+      this.#restTurns = now > this.#restUntil ? 0 : this.#restTurns - 1;
+    }
+    this.#look();
+  }
+
+  #look(): void {
+    clearTimeout(this.#refusing);
+    this.#refusing = undefined;
     this.#refuseLate();
     this.#startWaiting();
   }

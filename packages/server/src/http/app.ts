@@ -74,7 +74,9 @@ export interface AppOptions {
   /** For log lines that come by HTTP. */
   limits: Limits;
   overrides?: Overrides | undefined;
-  logger: false | { level: string; stream: LogStream | Writable };
+  logger:
+    | false
+    | { level: string; stream: LogStream | Writable; hooks?: { streamWrite(line: string): string } };
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
 
@@ -143,6 +145,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Parameters are parsed in query.ts, whose errors name what was wrong; the schemas document them.
   app.setValidatorCompiler(() => () => true);
 
+  if (identity.kind === 'own') identity.audit.mirror((record) => app.log.info({ audit: record }, 'audit'));
   const rateLimit = createRateLimit(options.rate_limit, now);
   const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);
@@ -151,16 +154,21 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.decorate('stopping', false);
   // For all replies but those of sendBytes, which come by no hook.
   app.addHook('onSend', (request, reply, payload, done) => {
-    reply.header('X-Request-Id', request.id);
+    reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff');
     if (app.stopping) reply.header('Connection', 'close');
     done(null, payload);
   });
   app.server.on('checkExpectation', (request, response) => {
     request.resume();
     const body = failureBody(new ApiError('WAF.1001', 'Expect must be 100-continue'), false);
-    const headers = { 'Content-Type': 'application/json; charset=utf-8', 'X-Request-Id': nextRequestId() };
+    const headers = {
+      'Content-Type': 'application/json; charset=utf-8',
+      'X-Content-Type-Options': 'nosniff',
+      'X-Request-Id': nextRequestId(),
+    };
     response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
   });
+  const warnOfProxy = proxyWarning(options.trust_proxy);
   app.addHook(
     'onRequest',
     unawaited((request, reply) => {
@@ -169,6 +177,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
         throw new ApiError('WAF.1001', 'the request has no Host header');
       }
+      // Node keeps the first one; a proxy in front may have believed the other.
+      if (hasTwoHosts(request.raw.rawHeaders))
+        throw new ApiError('WAF.1001', 'the request has more than one Host header: send one');
+      warnOfProxy(request);
       return authenticate.onHeaders(request);
     }),
   );
@@ -274,6 +286,31 @@ function limitConnections(app: FastifyInstance, max: number): void {
   });
 }
 
+function hasTwoHosts(rawHeaders: readonly string[]): boolean {
+  let found = false;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? '';
+    if (name.length !== 4 || name.toLowerCase() !== 'host') continue;
+    if (found) return true;
+    found = true;
+  }
+  return false;
+}
+
+/** Warns once: whoever runs a proxy sees it with the first requests, and strangers cannot fill the log with it. */
+function proxyWarning(trustProxy: string | undefined): (request: FastifyRequest) => void {
+  let mayWarn = trustProxy === undefined;
+  return (request) => {
+    if (!mayWarn || request.headers['x-forwarded-for'] === undefined) return;
+    mayWarn = false;
+    const peer = request.socket.remoteAddress ?? 'the peer';
+    request.log.warn(
+      `a request from ${peer} has X-Forwarded-For, but --trust-proxy is not set. If ${peer} is a proxy, all clients ` +
+        `behind it share one login throttle, and failed logins of one delay the others: start with --trust-proxy ${peer}`,
+    );
+  };
+}
+
 /** What is not HTTP, or too long to be parsed, never becomes a request; it gets an answer all the same. */
 function answerBrokenRequest(
   error: Error & { code?: string },
@@ -297,6 +334,7 @@ function answerBrokenRequest(
   socket.once('finish', () => socket.destroy());
   socket.end(
     `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\n` +
+      'X-Content-Type-Options: nosniff\r\n' +
       `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   );
 }

@@ -89,7 +89,7 @@ export function createAuthenticate(
     const { pendingSignature } = request;
     if (pendingSignature === null) throw new Error('the request is not signed');
     const { claim, allow } = pendingSignature;
-    const checked = authentication.checkSignature(requestLine(request), claim, body, request.ip);
+    const checked = authentication.checkSignature(requestLine(request), claim, body);
     return whenKnown(checked, (refusal) => {
       if (refusal !== null) throw signatureError(refusal);
       return authorize(request, allow);
@@ -158,7 +158,7 @@ function signedCaller(
 ): Soon<void> {
   const parsed = parseClaim(requestLine(request), now());
   if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
-  return whenKnown(authentication.admitKey(parsed.claim, request.ip), (caller) => {
+  return whenKnown(authentication.admitKey(parsed.claim), (caller) => {
     if ('reason' in caller) throw signatureError(caller);
     request.caller = caller;
     request.pendingSignature = { claim: parsed.claim, allow };
@@ -172,7 +172,7 @@ async function secretCaller(authentication: Authenticator, request: FastifyReque
   const [, encoded = ''] = (request.headers.authorization ?? '').split(' ');
   const text = Buffer.from(encoded, 'base64').toString('utf8');
   const colon = text.indexOf(':');
-  const caller = await authentication.checkSecret(text.slice(0, colon), text.slice(colon + 1), request.ip);
+  const caller = await authentication.checkSecret(text.slice(0, colon), text.slice(colon + 1));
   if ('reason' in caller) throw signatureError(caller);
   return caller;
 }
@@ -205,6 +205,8 @@ function checkBodyLength(bytes: number, signed: boolean, pushBytesMax: number): 
 const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {
   unknown: 'the token in X-Auth-Token is not one of this service',
   expired: 'the token in X-Auth-Token has expired',
+  issued_in_future:
+    'the token in X-Auth-Token was issued in the future, so the clock of the service was set back: get a new token',
   revoked: 'the token in X-Auth-Token has been revoked',
   user_gone: 'the user of the token in X-Auth-Token has been deleted',
   user_disabled: 'the user of the token in X-Auth-Token is disabled',
@@ -230,8 +232,6 @@ function signatureError(refusal: SignatureRefusal): ApiError {
       return new ApiError('WAF.9002', CONSOLE_ONLY);
     case 'body_differs':
       return new ApiError('WAF.9001', 'X-Sdk-Content-Sha256 is not the hash of the body');
-    case 'too_many_attempts':
-      return new ApiError('WAF.3004', 'too many wrong signatures: try again in 5 s', { 'Retry-After': '5' });
     case 'wrong_signature': {
       const canonical = refusal.canonicalRequest.replaceAll('\n', '|');
       return new ApiError(

@@ -1,21 +1,30 @@
-/** Access keys, as the API family manages them: users their own, administrators those of their domain. */
+/**
+ * Access keys, as the API family manages them: users their own, administrators those of their domain. A key works in all
+ * projects of its user, so a token for one project, or another key, must not be enough to get one (0020).
+ */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { type Administration, IdentityError, KeyLimitError } from '../identity/administration.ts';
+import {
+  type Administration,
+  type AdministrationView,
+  IdentityError,
+  KeyLimitError,
+} from '../identity/administration.ts';
 import { administersDomain } from '../identity/authentication.ts';
-import type { Identity } from '../identity/identity.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import type { AccessKeyInfo, User } from '../identity/records.ts';
+import { actorOf } from './actor.ts';
 import { noContent, underIdentity } from './identity-routes.ts';
 import { CREDENTIAL_ANSWER, CREDENTIAL_REQUEST, CREDENTIALS_ANSWER } from './identity-schemas.ts';
 import { credentialBody } from './keystone.ts';
 import { at, malformed, parseJson, text } from './login.ts';
 import { queryOf } from './query.ts';
-import { callerOf, type Route } from './route.ts';
+import { callerOf, notCached, type Route } from './route.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
 
-export function credentialRoutes({ administration }: Identity): Route[] {
-  const routes: Route[] = [
+export function credentialRoutes({ administration }: RequestIdentity): Route[] {
+  const documented: Route[] = [
     {
       method: 'POST',
       url: PATH,
@@ -23,7 +32,8 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       schema: {
         operationId: 'createAccessKey',
         tags: ['identity'],
-        summary: 'Makes an access key; a user can have two. The secret is in this answer and in no other.',
+        summary:
+          'Create an access key, at most two per user. Only this response holds the secret. Needs a token scoped to the domain.',
         body: CREDENTIAL_REQUEST,
         response: { 201: CREDENTIAL_ANSWER },
       },
@@ -31,7 +41,9 @@ export function credentialRoutes({ administration }: Identity): Route[] {
         const fields = parseJson(request.body);
         const owner = manageable(administration, request, text(fields, 'credential.user_id'));
         const description = at(fields, 'credential.description') === undefined ? '' : descriptionOf(fields);
-        const { secret, ...key } = await explained(() => administration.addKey(owner.id, description));
+        const { secret, ...key } = await explained(() =>
+          administration.as(actorOf(request)).addKey(owner.id, description),
+        );
         reply.code(201);
         return { credential: { ...credentialBody(key), secret } };
       },
@@ -43,16 +55,14 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       schema: {
         operationId: 'accessKeys',
         tags: ['identity'],
-        summary: 'The access keys of a user, of the caller unless `user_id` names another',
+        summary:
+          'List the access keys of a user, by default of the caller. Needs a token scoped to the domain.',
         querystring: { type: 'object', properties: { user_id: { type: 'string' } } },
         response: { 200: CREDENTIALS_ANSWER },
       },
       async handler(request) {
         const { user_id } = queryOf(request);
-        const owner =
-          user_id === undefined
-            ? callerOf(request).user
-            : manageable(administration, request, String(user_id));
+        const owner = manageable(administration, request, String(user_id ?? callerOf(request).user.id));
         return { credentials: administration.keysOf(owner.id).map(credentialBody) };
       },
     },
@@ -63,7 +73,7 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       schema: {
         operationId: 'accessKey',
         tags: ['identity'],
-        summary: 'One access key, without its secret',
+        summary: 'Get an access key without its secret. Needs a token scoped to the domain.',
         response: { 200: CREDENTIAL_ANSWER },
       },
       async handler(request) {
@@ -77,18 +87,20 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       schema: {
         operationId: 'changeAccessKey',
         tags: ['identity'],
-        summary: 'Enables or disables an access key, or describes it anew',
+        summary: 'Change the status or the description of an access key. Needs a token scoped to the domain.',
         body: CREDENTIAL_REQUEST,
         response: { 200: CREDENTIAL_ANSWER },
       },
       async handler(request) {
         const { access } = manageableKey(administration, request);
         const fields = parseJson(request.body);
-        const change: Parameters<typeof administration.changeKey>[1] = {};
+        const change: Parameters<Administration['changeKey']>[1] = {};
         if (at(fields, 'credential.status') !== undefined) change.status = statusOf(fields);
         if (at(fields, 'credential.description') !== undefined) change.description = descriptionOf(fields);
         return {
-          credential: credentialBody(await explained(() => administration.changeKey(access, change))),
+          credential: credentialBody(
+            await explained(() => administration.as(actorOf(request)).changeKey(access, change)),
+          ),
         };
       },
     },
@@ -99,37 +111,53 @@ export function credentialRoutes({ administration }: Identity): Route[] {
       schema: {
         operationId: 'deleteAccessKey',
         tags: ['identity'],
-        summary: 'Deletes an access key',
-        response: { 204: { description: 'It is gone', type: 'null' } },
+        summary: 'Delete an access key. Needs a token scoped to the domain.',
+        response: { 204: { description: 'Access key deleted', type: 'null' } },
       },
       async handler(request, reply) {
-        await administration.removeKey(manageableKey(administration, request).access);
+        await administration.as(actorOf(request)).removeKey(manageableKey(administration, request).access);
         return noContent(reply);
       },
     },
   ];
+  const routes = documented.map(notCached);
   return [...routes, ...routes.map(underIdentity)];
 }
 
 /** The user with this ID, if the caller may manage their keys. Who may not cannot tell whether there is such a user. */
-function manageable(administration: Administration, request: FastifyRequest, userId: string): User {
-  const { user: caller } = callerOf(request);
+function manageable(administration: AdministrationView, request: FastifyRequest, userId: string): User {
+  const mayManage = managerOf(request);
   const owner = administration.users().find(({ id }) => id === userId);
-  if (owner && (owner.id === caller.id || administersDomain(caller, owner.domain_id))) return owner;
+  if (owner && mayManage(owner)) return owner;
   throw new ApiError('WAF.9002', 'the caller may not manage the access keys of this user');
 }
 
-function manageableKey(administration: Administration, request: FastifyRequest): AccessKeyInfo {
+function manageableKey(administration: AdministrationView, request: FastifyRequest): AccessKeyInfo {
   const { access } = request.params as { access: string };
-  const { user: caller } = callerOf(request);
+  const mayManage = managerOf(request);
   try {
     const key = administration.key(access);
-    const owner = administration.user(key.user_id);
-    if (owner.id === caller.id || administersDomain(caller, owner.domain_id)) return key;
+    if (mayManage(administration.user(key.user_id))) return key;
   } catch (error) {
     if (!(error instanceof IdentityError)) throw error;
   }
   throw new ApiError('WAF.4000', 'there is no such access key, or the caller may not manage it');
+}
+
+/** Whose keys the caller may manage; a 403 without a token for a domain. */
+function managerOf(request: FastifyRequest): (owner: User) => boolean {
+  const { user: caller, scope } = callerOf(request);
+  // A project's scope names its domain too.
+  if (typeof scope !== 'object' || 'project' in scope || !('domain' in scope)) {
+    throw new ApiError(
+      'WAF.9002',
+      'access keys are managed with a token scoped to the domain (auth.scope.domain) or in the console, ' +
+        'not with a token scoped to a project or an access key',
+    );
+  }
+  return (owner) =>
+    owner.domain_id === scope.domain.id &&
+    (owner.id === caller.id || administersDomain(caller, owner.domain_id));
 }
 
 function statusOf(fields: unknown): AccessKeyInfo['status'] {

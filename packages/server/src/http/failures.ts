@@ -1,9 +1,11 @@
 /** From anything that can go wrong to the answer that the API family's clients expect. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError } from '../errors.ts';
+import { LoginThrottled } from '../identity/login-throttle.ts';
 import { IdentityUnavailable } from '../identity/unavailable.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
-import { StoreUnavailable } from '../store/store.ts';
+import { StoreDamaged, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './uploads.ts';
 
 /** Of all calls but pushes; far more than any of them needs. */
@@ -24,12 +26,31 @@ const TITLES: Readonly<Record<number, string>> = {
 export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SourceLimitReached) return new ApiError('WAF.1001', error.message);
+  if (error instanceof StoreDamaged) {
+    return new ApiError(
+      'WAF.5001',
+      "stored statistics of this range are damaged; the operator must run 'wafstat verify' (the log says where)",
+    );
+  }
   if (error instanceof StoreUnavailable) {
     return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
   }
   if (error instanceof IdentityUnavailable) {
     return new ApiError('WAF.5001', 'the identity service does not answer, try again later', {
       'Retry-After': '5',
+    });
+  }
+  if (error instanceof AuditUnavailable) {
+    const message =
+      'nothing was changed, because the audit trail cannot be written: free space in the data folder';
+    return new ApiError('WAF.5001', message, { 'Retry-After': '60' });
+  }
+  if (error instanceof ChangesThrottled) {
+    return new ApiError('WAF.3004', error.message, { 'Retry-After': String(error.retryAfterS) });
+  }
+  if (error instanceof LoginThrottled) {
+    return new ApiError(error.limit === 'service' ? 'WAF.5001' : 'WAF.3004', error.message, {
+      'Retry-After': String(error.retryAfterS),
     });
   }
   const { code, statusCode, message } = error as Partial<FastifyError>;
@@ -42,9 +63,17 @@ export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiEr
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const failure = toApiError(error, request.routeOptions.bodyLimit);
-  if (failure.status >= 500) request.log.error({ err: error, reqId: request.id }, 'request failed');
-  reply.code(failure.status).headers(failure.headers).header('X-Request-Id', request.id);
+  if (failure.status >= 500 && !(error instanceof LoginThrottled)) logFailure(error, request);
+  reply.code(failure.status).headers(failure.headers);
+  // No hook adds these to what Fastify refuses before it finds a route.
+  reply.headers({ 'X-Request-Id': request.id, 'X-Content-Type-Options': 'nosniff' });
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
+}
+
+/** What we refuse on purpose, as under overload, is one short line: a stack for each would be more work than the query. */
+function logFailure(error: unknown, { log, id }: FastifyRequest): void {
+  if (error instanceof ApiError && error.status === 503) log.warn({ reqId: id }, error.message);
+  else log.error({ err: error, reqId: id }, 'request failed');
 }
 
 export function failureBody({ code, status, message }: ApiError, identity: boolean): string {

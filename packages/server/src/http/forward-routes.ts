@@ -59,6 +59,8 @@ async function forward(
     identity.authentication.forgetToken(String(request.headers['x-subject-token']));
   // The request ID is ours: it is our log that has it.
   reply.code(answer.statusCode ?? 502).headers(endToEnd(answer.headers, ['x-request-id']));
+  // Tokens and secrets pass through here, and a Keystone does not say so itself.
+  reply.header('Cache-Control', 'no-store');
   const empty = request.method === 'HEAD' || answer.statusCode === 204 || answer.statusCode === 304;
   if (empty) answer.resume();
   return empty ? reply.send() : reply.send(limited(answer));

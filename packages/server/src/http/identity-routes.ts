@@ -8,23 +8,20 @@ import {
   type TokenDescription,
 } from '../identity/authentication.ts';
 import { type Caller, isForSystem } from '../identity/authenticator.ts';
-import type { Identity } from '../identity/identity.ts';
+import type { RequestIdentity } from '../identity/identity.ts';
 import { excerpt } from '../statistics/range.ts';
+import { loginSource } from './actor.ts';
 import { CONSOLE_ONLY } from './authenticate.ts';
 import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './identity-schemas.ts';
 import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
 import { parseLogin } from './login.ts';
 import { parseMarkerPage, queryOf } from './query.ts';
-import { callerOf, type Route } from './route.ts';
-
-/** Each password check costs 19 MB and some 20 ms of a core; more at once would only queue, and hurt the queries. */
-const LOGINS_MAX = 32;
+import { callerOf, notCached, type Route } from './route.ts';
 
 export function identityRoutes(
-  { authentication, administration }: Identity,
+  { authentication, administration }: RequestIdentity,
   { public_url, region }: Catalog,
 ): Route[] {
-  let logins = 0;
   const baseOf = (request: FastifyRequest) => public_url ?? `${request.protocol}://${request.host}`;
   const catalogFor = (request: FastifyRequest) =>
     'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(request), region);
@@ -33,7 +30,7 @@ export function identityRoutes(
     links: { self: `${baseOf(request)}${request.url}`, previous: null, next: null },
   });
 
-  const routes: Route[] = [
+  const documented: Route[] = [
     {
       method: 'GET',
       url: '/v3',
@@ -60,11 +57,7 @@ export function identityRoutes(
       },
       async handler(request, reply) {
         const login = parseLogin(request.body);
-        if (logins >= LOGINS_MAX) throw loginError('too_many_attempts');
-        logins++;
-        const issued = await authentication.login(login, request.ip).finally(() => {
-          logins--;
-        });
+        const issued = await authentication.login(login, loginSource(request));
         if (typeof issued === 'string') throw loginError(issued);
         reply.code(201).header('X-Subject-Token', issued.text);
         return tokenBody(issued.description, catalogFor(request));
@@ -166,6 +159,7 @@ export function identityRoutes(
       },
     },
   ];
+  const routes = documented.map(notCached);
   return [...routes, ...routes.map(underIdentity), versionList(baseOf)];
 }
 
@@ -249,8 +243,6 @@ function loginError(refusal: LoginRefusal): ApiError {
         'WAF.9001',
         'The user has no role in what auth.scope names, or there is no such thing.',
       );
-    case 'too_many_attempts':
-      return new ApiError('WAF.3004', 'Too many logins at once: try again in 5 s.', { 'Retry-After': '5' });
   }
 }
 

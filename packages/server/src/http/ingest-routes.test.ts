@@ -65,7 +65,7 @@ beforeEach(async () => {
       password: 'secret',
       scope: { project: { id: project } },
     },
-    '127.0.0.1',
+    { address: '127.0.0.1', request_id: 'test', via: 'api' },
   );
   if (typeof login === 'string') throw new Error(login);
   token = login.text;

@@ -1,12 +1,12 @@
 /** Log lines by HTTP: received, unpacked and counted as they arrive; durable when the response comes. */
 
 import { createHash } from 'node:crypto';
-import { isIPv6 } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { networkOf } from '../identity/network.ts';
 import type { BodyHash } from '../identity/signature.ts';
 import type { Overrides } from '../ingest/categories/judge.ts';
 import type { Pipeline } from '../ingest/pipeline.ts';
@@ -191,17 +191,6 @@ class Blocks {
   all(): Buffer[] {
     return this.#blocks.map((block) => (block === this.#last ? block.subarray(0, this.#used) : block));
   }
-}
-
-/** One customer has one IPv4 address, or a /64 of IPv6 with as many addresses as they like. */
-function networkOf(address: string): string {
-  if (!isIPv6(address) || address.startsWith('::ffff:')) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head.split(':').filter((group) => group !== '');
-  const missing = tail === undefined ? 0 : 8 - groups.length - tail.split(':').length;
-  return [...groups, ...Array<string>(Math.max(0, missing)).fill('0'), ...(tail ?? '').split(':')]
-    .slice(0, 4)
-    .join(':');
 }
 
 function isGzip({ headers }: FastifyRequest): boolean {

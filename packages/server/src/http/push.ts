@@ -22,6 +22,8 @@ import { Turns } from './turns.ts';
 const COUNTING_MAX = 8;
 /** Sources whose latest requests are remembered, because the lines of one request may come in two pushes. */
 const SOURCES_REMEMBERED_MAX = 1_000;
+/** In characters. Most sources have none, some up to 3 MiB while parts of long lines are missing. */
+const REMEMBERED_LENGTH_MAX = 64 * 1_048_576;
 
 export interface Push {
   project: string;
@@ -45,13 +47,16 @@ export interface PushResult {
 /** What the pushes of a source know of each other. */
 interface SourceState {
   requests: RecentRequests;
-  readerState: string;
+  readerState(): string;
+  setReaderState(state: string): void;
 }
 
 export class PushCounter {
   readonly #turns = new Turns();
   readonly #counting = new Semaphore(COUNTING_MAX);
-  readonly #sources = new Recent<SourceState>(SOURCES_REMEMBERED_MAX);
+  readonly #readerStates = new Recent(SOURCES_REMEMBERED_MAX, REMEMBERED_LENGTH_MAX);
+  /** The source that sent last comes last. */
+  readonly #requests = new Map<string, RecentRequests>();
 
   /** Resolves when all is durable. `onCounted` gets the length of each chunk that is. */
   async count(
@@ -88,7 +93,7 @@ export class PushCounter {
     const weight = Math.max(chunk.bytes / CHUNK_BYTES_MAX, chunk.lineCount / CHUNK_LINES_MAX);
     const release = await this.#counting.acquire(project, weight);
     try {
-      const flush = chunk.isLast ? 'all' : 'nothing';
+      const flush = chunk.isLast ? 'request' : 'nothing';
       const read = await this.#turns.run(
         project,
         pipeline.readInSteps(chunk.lines, counting.reader(), flush),
@@ -103,9 +108,16 @@ export class PushCounter {
 
   #sourceState({ project, source }: Push): SourceState {
     const name = JSON.stringify([project, source.name]);
-    const state = this.#sources.get(name) ?? { requests: new RecentRequests(), readerState: '' };
-    this.#sources.set(name, state);
-    return state;
+    const requests = this.#requests.get(name) ?? new RecentRequests();
+    this.#requests.delete(name);
+    this.#requests.set(name, requests);
+    const [oldest] = this.#requests.keys();
+    if (this.#requests.size > SOURCES_REMEMBERED_MAX && oldest !== undefined) this.#requests.delete(oldest);
+    return {
+      requests,
+      readerState: () => this.#readerStates.get(name) ?? '',
+      setReaderState: (state) => this.#readerStates.set(name, state),
+    };
   }
 }
 
@@ -142,7 +154,7 @@ class CountingPush {
   /** Made for the first chunk, so that it knows of all pushes of the source that were read before. */
   reader(): LineReader {
     if (this.#reader === null) {
-      this.#stateBefore = this.#source.readerState;
+      this.#stateBefore = this.#source.readerState();
       this.#reader = createReader(this.push.reader, this.#stateBefore, this.#requests);
     }
     return this.#reader;
@@ -153,7 +165,7 @@ class CountingPush {
     const state = this.reader().state();
     if (state === this.#stateBefore) return;
     this.#publishedState = state;
-    this.#source.readerState = state;
+    this.#source.setReaderState(state);
   }
 
   /**
@@ -190,13 +202,20 @@ class CountingPush {
   /** The sender will try again, and must not find that its own lines are known. */
   takeBack(): void {
     this.#requests.takeBack();
-    if (this.#publishedState !== null && this.#source.readerState === this.#publishedState) {
-      this.#source.readerState = this.#stateBefore;
+    this.#takeBackState();
+  }
+
+  #takeBackState(): void {
+    if (this.#publishedState !== null && this.#source.readerState() === this.#publishedState) {
+      this.#source.setReaderState(this.#stateBefore);
     }
   }
 
   result(): PushResult {
-    return { ...this.#result, duplicate: this.#batches > 0 && this.#duplicates === this.#batches };
+    const duplicate = this.#batches > 0 && this.#duplicates === this.#batches;
+    // A part of a line that is sent again must not be joined twice.
+    if (duplicate && this.#stateBefore !== '') this.#takeBackState();
+    return { ...this.#result, duplicate };
   }
 }
 

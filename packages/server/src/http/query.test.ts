@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { queryOf } from './query.ts';
+import { parseTimelineQuery, queryOf } from './query.ts';
 
 describe('the query of an address', () => {
   test.each([
@@ -27,5 +27,18 @@ describe('the query of an address', () => {
   test('may name a thousand hosts one by one', () => {
     const url = `/v1?from=1&to=2&${Array.from({ length: 2_000 }, (_, i) => `hosts=${i}`).join('&')}`;
     expect(queryOf({ url }).hosts).toHaveLength(2_000);
+  });
+});
+
+describe('the hosts of a query', () => {
+  const hosts = (count: number) => Array.from({ length: count }, (_, i) => String(i));
+  const parse = (ids: string[]) => parseTimelineQuery({ from: '1', to: '2', hosts: ids }, 2).hosts;
+
+  test('may be a thousand, and the same one again', () => {
+    expect(parse([...hosts(1_000), '7'])).toHaveLength(1_000);
+  });
+
+  test('may not be more', () => {
+    expect(() => parse(hosts(1_001))).toThrow('hosts has 1001 IDs, but at most 1000 are allowed');
   });
 });

@@ -145,8 +145,18 @@ function parseHosts(hosts: string | string[] | undefined): string[] | undefined 
   if (hosts === undefined) return undefined;
   const ids = [hosts].flat().flatMap((value) => value.split(','));
   for (const id of ids) if (!ID_PATTERN.test(id)) throw malformedId('hosts', id);
-  return [...new Set(ids)];
+  const distinct = new Set(ids);
+  if (distinct.size > HOSTS_MAX) {
+    throw new ApiError(
+      'WAF.1001',
+      `hosts has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; split them over several queries`,
+    );
+  }
+  return [...distinct];
 }
+
+/** As many as the interface promises. Work and memory of a query grow with them. */
+export const HOSTS_MAX = 1_000;
 
 function malformedId(name: string, id: string): ApiError {
   const rule = 'an ID is 1 to 64 letters, digits, _ or -';

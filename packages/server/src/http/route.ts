@@ -45,6 +45,17 @@ export function alsoForSessions(routes: readonly Route[]): Route[] {
   return routes.map((route) => ({ ...route, session: 'too' }));
 }
 
+/** For tokens, secrets, and what a session may see: none of it must outlive the caller in a cache. */
+export function notCached(route: Route): Route {
+  return {
+    ...route,
+    async handler(request, reply) {
+      reply.header('Cache-Control', 'no-store');
+      return route.handler(request, reply);
+    },
+  };
+}
+
 /** Who calls, on a route that asks for it. */
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === null) throw new Error('the route does not ask who calls');

@@ -17,7 +17,7 @@ export function sendBytes(
   headers: readonly string[],
   bytes?: Buffer,
 ): void {
-  const sent = ['X-Request-Id', reply.request.id, ...headers];
+  const sent = ['X-Request-Id', reply.request.id, 'X-Content-Type-Options', 'nosniff', ...headers];
   if (reply.server.stopping) sent.push('Connection', 'close');
   if (bytes !== undefined) sent.push('Content-Length', String(bytes.length));
   reply.raw.writeHead(status, sent);

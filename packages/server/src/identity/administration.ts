@@ -1,5 +1,13 @@
 /** Making and changing domains, projects, users and access keys. Mistakes are IdentityErrors, whose message is for people. */
 import { randomBytes } from 'node:crypto';
+import {
+  type Actor,
+  type AuditAction,
+  type AuditEntry,
+  type AuditObject,
+  type AuditTrail,
+  newAuditId,
+} from '../audit/audit-trail.ts';
 import { rolesIn } from './authentication.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import {
@@ -13,7 +21,7 @@ import {
   type User,
 } from './records.ts';
 import type { Secrets } from './secrets.ts';
-import type { IdentityStore } from './store.ts';
+import type { IdentityStore, IdentityWriter } from './store.ts';
 
 /** Names are shown in lists and logs, and are keys: long enough for people, short enough for both. */
 const NAME_LENGTH_MAX = 64;
@@ -37,155 +45,272 @@ export interface NewUser {
   system_role?: typeof SYSTEM_ROLE;
 }
 
+/** What requests get: reading needs nobody's name, but a change has an actor (`as`), so that none goes unattributed. */
+export type AdministrationView = Pick<
+  Administration,
+  | 'as'
+  | 'key'
+  | 'keysOf'
+  | 'domains'
+  | 'domain'
+  | 'onlyDomain'
+  | 'projects'
+  | 'project'
+  | 'projectsOf'
+  | 'users'
+  | 'user'
+>;
+
+/** Makes the change and its line in the audit trail; `entry` can be completed with what is known only then. */
+type Commit = <T>(apply: (write: IdentityWriter, entry: AuditEntry) => T) => Promise<T>;
+
 export class Administration {
   readonly #store: IdentityStore;
   readonly #passwords: Passwords;
   readonly #secrets: Secrets;
   readonly #now: () => number;
+  readonly #audit: AuditTrail;
+  readonly #actor: Actor;
 
-  constructor(store: IdentityStore, passwords: Passwords, secrets: Secrets, now: () => number) {
+  constructor(
+    store: IdentityStore,
+    passwords: Passwords,
+    secrets: Secrets,
+    now: () => number,
+    audit: AuditTrail,
+    actor: Actor,
+  ) {
     this.#store = store;
     this.#passwords = passwords;
     this.#secrets = secrets;
     this.#now = now;
+    this.#audit = audit;
+    this.#actor = actor;
+  }
+
+  /** The same, on behalf of somebody else. */
+  as(actor: Actor): Administration {
+    return new Administration(this.#store, this.#passwords, this.#secrets, this.#now, this.#audit, actor);
   }
 
   /** A domain with one project and one user who administers all of it, at once: the start of every installation. */
   async found(names: { domain: string; project: string; user: string }, password: string) {
-    const domain = newDomain(names.domain);
-    const project = this.#newProject(domain.id, names.project);
-    const roles = { [domain.id]: ['admin' as const] };
-    const user = await this.#newUser({
-      name: names.user,
-      domain_id: domain.id,
-      access: 'both',
-      password,
-      roles,
-    });
-    return this.#store.change((write) => {
-      if (this.#store.domainByName(domain.name))
-        throw new IdentityError(`there is a domain '${domain.name}' already`);
-      write.putDomain(domain);
-      write.putProject(project);
-      write.putUser(user);
-      return { domain, project, user };
+    return this.#change('installation.create', { type: 'installation' }, async (commit) => {
+      const domain = newDomain(names.domain);
+      const project = this.#newProject(domain.id, names.project);
+      const roles = { [domain.id]: ['admin' as const] };
+      const user = await this.#newUser({
+        name: names.user,
+        domain_id: domain.id,
+        access: 'both',
+        password,
+        roles,
+      });
+      return commit((write, entry) => {
+        if (this.#store.domainByName(domain.name))
+          throw new IdentityError(`there is a domain '${domain.name}' already`);
+        write.putDomain(domain);
+        write.putProject(project);
+        write.putUser(user);
+        entry.after = { domain: named(domain), project: named(project), user: named(user) };
+        return { domain, project, user };
+      });
     });
   }
 
   async addDomain(name: string): Promise<Domain> {
-    const domain = newDomain(name);
-    return this.#store.change((write) => {
-      if (this.#store.domainByName(name)) throw new IdentityError(`there is a domain '${name}' already`);
-      write.putDomain(domain);
-      return domain;
+    return this.#change('domain.add', { type: 'domain', name }, async (commit) => {
+      const domain = newDomain(name);
+      return commit((write, entry) => {
+        if (this.#store.domainByName(name)) throw new IdentityError(`there is a domain '${name}' already`);
+        write.putDomain(domain);
+        entry.object.id = domain.id;
+        return domain;
+      });
     });
   }
 
   async addProject(domainId: string, name: string): Promise<Project> {
-    const project = this.#newProject(domainId, name);
-    return this.#store.change((write) => {
-      if (this.#store.projectByName(domainId, name))
-        throw new IdentityError(`there is a project '${name}' already`);
-      write.putProject(project);
-      return project;
+    return this.#change('project.add', { type: 'project', name }, async (commit) => {
+      const project = this.#newProject(domainId, name);
+      return commit((write, entry) => {
+        if (this.#store.projectByName(domainId, name))
+          throw new IdentityError(`there is a project '${name}' already`);
+        write.putProject(project);
+        entry.object.id = project.id;
+        entry.after = { domain_id: domainId };
+        return project;
+      });
     });
   }
 
   async addUser(given: NewUser): Promise<User> {
-    const user = await this.#newUser(given);
-    return this.#store.change((write) => {
-      if (this.#store.userByName(user.domain_id, user.name)) {
-        throw new IdentityError(`there is a user '${user.name}' already`);
-      }
-      write.putUser(user);
-      return user;
+    return this.#change('user.add', { type: 'user', name: given.name }, async (commit) => {
+      const user = await this.#newUser(given);
+      return commit((write, entry) => {
+        if (this.#store.userByName(user.domain_id, user.name)) {
+          throw new IdentityError(`there is a user '${user.name}' already`);
+        }
+        write.putUser(user);
+        const { domain_id, access, roles, system_role } = user;
+        entry.object.id = user.id;
+        entry.after = { domain_id, access, roles, ...(system_role ? { system_role } : {}) };
+        return user;
+      });
     });
   }
 
   async setPassword(id: string, password: string): Promise<void> {
-    const password_hash = await this.#hash(password);
-    await this.#changeUser(id, (user) => ({ ...user, password_hash, token_epoch: user.token_epoch + 1 }));
+    await this.#change('user.set_password', { type: 'user', id }, async (commit) => {
+      const password_hash = await this.#hash(password);
+      // Tokens and sessions of the old password end.
+      await commit((write, entry) => {
+        const user = this.#userIn(entry, id);
+        write.putUser({ ...user, password_hash, token_epoch: user.token_epoch + 1 });
+      });
+    });
   }
 
   async grantRole(userId: string, scopeId: string, role: Role): Promise<void> {
-    await this.#changeUser(userId, (user) => {
-      const held = new Set(user.roles[scopeId] ?? []).add(role);
-      return { ...user, roles: { ...user.roles, [scopeId]: [...held] } };
-    });
+    await this.#changeRoles('role.grant', userId, scopeId, (held) => [...new Set(held).add(role)]);
   }
 
   async revokeRole(userId: string, scopeId: string, role: Role): Promise<void> {
-    await this.#changeUser(userId, (user) => {
-      const left = (user.roles[scopeId] ?? []).filter((held) => held !== role);
-      return { ...user, roles: { ...user.roles, [scopeId]: left } };
-    });
+    await this.#changeRoles('role.revoke', userId, scopeId, (held) => held.filter((one) => one !== role));
+  }
+
+  async #changeRoles(
+    action: AuditAction,
+    userId: string,
+    scopeId: string,
+    change: (held: readonly Role[]) => Role[],
+  ): Promise<void> {
+    await this.#change(action, { type: 'user', id: userId }, (commit) =>
+      commit((write, entry) => {
+        const user = this.#userIn(entry, userId);
+        const before = user.roles[scopeId] ?? [];
+        const after = change(before);
+        write.putUser({ ...user, roles: { ...user.roles, [scopeId]: after } });
+        entry.before = { scope_id: scopeId, roles: before };
+        entry.after = { scope_id: scopeId, roles: after };
+      }),
+    );
   }
 
   async setSystemRole(userId: string, held: boolean): Promise<void> {
-    await this.#changeUser(userId, ({ system_role: _, ...user }) =>
-      held ? { ...user, system_role: SYSTEM_ROLE } : user,
+    await this.#change(held ? 'role.grant' : 'role.revoke', { type: 'user', id: userId }, (commit) =>
+      commit((write, entry) => {
+        const { system_role, ...user } = this.#userIn(entry, userId);
+        write.putUser(held ? { ...user, system_role: SYSTEM_ROLE } : user);
+        entry.before = { system_role: system_role ?? null };
+        entry.after = { system_role: held ? SYSTEM_ROLE : null };
+      }),
     );
   }
 
   async setUserEnabled(id: string, enabled: boolean): Promise<void> {
-    // Tokens that are out die for good, not only until the user is enabled again.
-    await this.#changeUser(id, (user) => ({
-      ...user,
-      enabled,
-      token_epoch: user.token_epoch + (enabled ? 0 : 1),
-    }));
+    await this.#change(enabled ? 'user.enable' : 'user.disable', { type: 'user', id }, (commit) =>
+      commit((write, entry) => {
+        const user = this.#userIn(entry, id);
+        // Existing tokens end for good, not only until the user is enabled again.
+        write.putUser({ ...user, enabled, token_epoch: user.token_epoch + (enabled ? 0 : 1) });
+        entry.before = { enabled: user.enabled };
+        entry.after = { enabled };
+      }),
+    );
   }
 
   async setProjectEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#store.change((write) => write.putProject({ ...this.project(id), enabled }));
+    await this.#change(enabled ? 'project.enable' : 'project.disable', { type: 'project', id }, (commit) =>
+      commit((write, entry) => {
+        const project = this.project(id);
+        write.putProject({ ...project, enabled });
+        entry.object.name = project.name;
+        entry.before = { enabled: project.enabled };
+        entry.after = { enabled };
+      }),
+    );
   }
 
   async setDomainEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#store.change((write) => write.putDomain({ ...this.domain(id), enabled }));
+    await this.#change(enabled ? 'domain.enable' : 'domain.disable', { type: 'domain', id }, (commit) =>
+      commit((write, entry) => {
+        const domain = this.domain(id);
+        write.putDomain({ ...domain, enabled });
+        entry.object.name = domain.name;
+        entry.before = { enabled: domain.enabled };
+        entry.after = { enabled };
+      }),
+    );
   }
 
   async removeUser(id: string): Promise<void> {
-    await this.#store.change((write) => {
-      for (const key of this.#store.keysOf(id)) write.removeKey(key);
-      write.removeUser(this.user(id));
-    });
+    await this.#change('user.delete', { type: 'user', id }, (commit) =>
+      commit((write, entry) => {
+        const keys = this.#store.keysOf(id);
+        for (const key of keys) write.removeKey(key);
+        const user = this.#userIn(entry, id);
+        write.removeUser(user);
+        const { domain_id, access, enabled, roles } = user;
+        entry.before = { domain_id, access, enabled, roles, keys: keys.map((key) => key.access) };
+      }),
+    );
   }
 
   /** Its counts stay until they are as old as all others; without the project nobody can ask for them. */
   async removeProject(id: string): Promise<void> {
-    await this.#store.change((write) => {
-      for (const user of this.#store.users()) {
-        if (user.roles[id] === undefined) continue;
-        const { [id]: _, ...roles } = user.roles;
-        write.putUser({ ...user, roles });
-      }
-      write.removeProject(this.project(id));
-    });
+    await this.#change('project.delete', { type: 'project', id }, (commit) =>
+      commit((write, entry) => {
+        for (const user of this.#store.users()) {
+          if (user.roles[id] === undefined) continue;
+          const { [id]: _, ...roles } = user.roles;
+          write.putUser({ ...user, roles });
+        }
+        const project = this.project(id);
+        write.removeProject(project);
+        entry.object.name = project.name;
+        entry.before = { domain_id: project.domain_id, enabled: project.enabled };
+      }),
+    );
   }
 
   async removeDomain(id: string): Promise<void> {
-    await this.#store.change((write) => {
-      const domain = this.domain(id);
-      const inside = [...this.#store.projects(), ...this.#store.users()].filter(
-        ({ domain_id }) => domain_id === id,
-      );
-      if (inside.length > 0)
-        throw new IdentityError(`the domain '${domain.name}' still has projects or users`);
-      write.removeDomain(domain);
-    });
+    await this.#change('domain.delete', { type: 'domain', id }, (commit) =>
+      commit((write, entry) => {
+        const domain = this.domain(id);
+        entry.object.name = domain.name;
+        const inside = [...this.#store.projects(), ...this.#store.users()].filter(
+          ({ domain_id }) => domain_id === id,
+        );
+        if (inside.length > 0)
+          throw new IdentityError(`the domain '${domain.name}' still has projects or users`);
+        write.removeDomain(domain);
+        entry.before = { enabled: domain.enabled };
+      }),
+    );
   }
 
-  /** The secret is in the answer, and never to be had again by a person. */
+  /** The result holds the secret, which nobody can read again. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
-    checkDescription(description);
-    const access = randomText(20, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789');
-    const secret = randomText(40, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789');
-    return this.#store.change((write) => {
-      const user_id = this.user(userId).id;
-      if (this.#store.keysOf(user_id).length >= KEYS_PER_USER_MAX) throw new KeyLimitError('akSkNumExceed');
-      const key: AccessKeyInfo = { access, user_id, description, status: 'active', created: this.#now() };
-      write.putKey({ ...key, sealed_secret: this.#secrets.seal(access, secret) });
-      return { ...key, secret };
+    return this.#change('key.add', { type: 'key' }, async (commit) => {
+      checkDescription(description);
+      const access = randomText(20, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789');
+      const secret = randomText(40, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789');
+      return commit((write, entry) => {
+        const user = this.user(userId);
+        entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
+        if (this.#store.keysOf(user.id).length >= KEYS_PER_USER_MAX) throw new KeyLimitError('akSkNumExceed');
+        const key: AccessKeyInfo = {
+          access,
+          user_id: user.id,
+          description,
+          status: 'active',
+          created: this.#now(),
+        };
+        write.putKey({ ...key, sealed_secret: this.#secrets.seal(access, secret) });
+        entry.object.id = access;
+        return { ...key, secret };
+      });
     });
   }
 
@@ -193,16 +318,63 @@ export class Administration {
     access: string,
     change: Partial<Pick<AccessKey, 'status' | 'description'>>,
   ): Promise<AccessKeyInfo> {
-    checkDescription(change.description ?? '');
-    return this.#store.change((write) => {
-      const key = { ...this.#key(access), ...change };
-      write.putKey(key);
-      return withoutSecret(key);
+    return this.#change('key.update', { type: 'key', id: access }, async (commit) => {
+      checkDescription(change.description ?? '');
+      return commit((write, entry) => {
+        const before = this.#key(access);
+        const key = { ...before, ...change };
+        write.putKey(key);
+        entry.before = { user_id: before.user_id, description: before.description, status: before.status };
+        entry.after = { description: key.description, status: key.status };
+        return withoutSecret(key);
+      });
     });
   }
 
   async removeKey(access: string): Promise<void> {
-    await this.#store.change((write) => write.removeKey(this.#key(access)));
+    await this.#change('key.delete', { type: 'key', id: access }, (commit) =>
+      commit((write, entry) => {
+        const key = this.#key(access);
+        write.removeKey(key);
+        entry.before = { user_id: key.user_id, description: key.description, status: key.status };
+      }),
+    );
+  }
+
+  /**
+   * Every change goes through here. Its line is written inside the transaction, after all checks and before the commit:
+   * no change is made without its line. If the commit then fails, a second line with the same ID says so.
+   */
+  async #change<T>(
+    action: AuditAction,
+    object: AuditObject,
+    work: (commit: Commit) => Promise<T>,
+  ): Promise<T> {
+    this.#audit.admit(this.#actor);
+    const entry: AuditEntry = { id: newAuditId(), ...this.#actor, action, object, outcome: 'done' };
+    let isWritten = false;
+    try {
+      return await work((apply) =>
+        this.#store.change((write) => {
+          const result = apply(write, entry);
+          this.#audit.append(entry);
+          isWritten = true;
+          return result;
+        }),
+      );
+    } catch (error) {
+      const reason = (error as Error).message;
+      if (isWritten) this.#audit.note({ ...entry, outcome: 'failed', reason });
+      else if (error instanceof IdentityError) this.#audit.note({ ...entry, outcome: 'refused', reason });
+      throw error;
+    }
+  }
+
+  /** The user that a change is about, by name too in its line. */
+  #userIn(entry: AuditEntry, id: string): User {
+    const user = this.user(id);
+    entry.object.name = user.name;
+    return user;
   }
 
   key(access: string): AccessKeyInfo {
@@ -260,10 +432,6 @@ export class Administration {
     return key;
   }
 
-  async #changeUser(id: string, change: (user: User) => User): Promise<void> {
-    await this.#store.change((write) => write.putUser(change(this.user(id))));
-  }
-
   #newProject(domain_id: string, name: string): Project {
     checkName('project', name);
     return { id: newId(), name, domain_id, enabled: true, created: this.#now() };
@@ -289,6 +457,10 @@ function newDomain(name: string): Domain {
   return { id: newId(), name, enabled: true };
 }
 
+function named({ id, name }: { id: string; name: string }): { id: string; name: string } {
+  return { id, name };
+}
+
 function newId(): string {
   return randomBytes(16).toString('hex');
 }
@@ -305,17 +477,17 @@ function randomText(length: number, alphabet: string): string {
 }
 
 function checkName(what: string, name: string): void {
-  if (name.length === 0 || name.length > NAME_LENGTH_MAX || /[\p{Cc}\p{Cs}]/u.test(name)) {
+  if (name.length === 0 || name.length > NAME_LENGTH_MAX || /[\p{Cc}\p{Cf}\p{Cs}]/u.test(name)) {
     throw new IdentityError(
-      `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters and no control characters`,
+      `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters, and no control or format characters`,
     );
   }
 }
 
 function checkDescription(description: string): void {
-  if (description.length > DESCRIPTION_LENGTH_MAX || /[\p{Cc}\p{Cs}]/u.test(description)) {
+  if (description.length > DESCRIPTION_LENGTH_MAX || /[\p{Cc}\p{Cf}\p{Cs}]/u.test(description)) {
     throw new IdentityError(
-      `a description has at most ${DESCRIPTION_LENGTH_MAX} characters and no control characters`,
+      `a description has at most ${DESCRIPTION_LENGTH_MAX} characters, and no control or format characters`,
     );
   }
 }

@@ -1,5 +1,5 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
-import { type Soon, whenKnown } from '../soon.ts';
+import type { LoginSource, RefusedLogin } from '../audit/login-refusals.ts';
 import { WhileUnchanged } from '../while-unchanged.ts';
 import {
   type Authenticator,
@@ -12,6 +12,8 @@ import {
   signatureRefusal,
   type TokenRefusal,
 } from './authenticator.ts';
+import type { Devices } from './devices.ts';
+import { type LoginThrottle, LoginThrottled } from './login-throttle.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
 import type { Secrets } from './secrets.ts';
@@ -25,7 +27,6 @@ import {
   signingKey,
 } from './signature.ts';
 import type { IdentityStore } from './store.ts';
-import type { Throttle } from './throttle.ts';
 import type { Token, TokenScope, Tokens } from './tokens.ts';
 
 export type DomainReference = { id: string } | { name: string };
@@ -55,6 +56,14 @@ export interface TokenDescription {
   roles: readonly (Role | typeof SYSTEM_ROLE)[];
 }
 
+/** A session that has just begun. */
+export interface NewSession extends SignedIn {
+  /** The session, signed. */
+  text: string;
+  /** Tells at the next login that the user has signed in with this browser before. */
+  device: string;
+}
+
 /** A key that may be used, with its secret opened: it would be in memory anyway while a signature is checked. */
 interface KeyInUse {
   caller: Caller;
@@ -63,9 +72,9 @@ interface KeyInUse {
 
 export type LoginRefusal =
   /** The same for an unknown user and a wrong password. */
-  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope' | 'too_many_attempts';
+  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope';
 
-export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only' | 'too_many_attempts';
+export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only';
 
 export class Authentication implements Authenticator {
   readonly #store: IdentityStore;
@@ -73,7 +82,9 @@ export class Authentication implements Authenticator {
   readonly #tokens: Tokens;
   readonly #sessions: Sessions;
   readonly #secrets: Secrets;
-  readonly #throttle: Throttle;
+  readonly #throttle: LoginThrottle;
+  readonly #devices: Devices;
+  readonly #recordRefusal: (refused: RefusedLogin) => void;
   readonly #now: () => number;
   readonly #goodTokens: WhileUnchanged<TokenDescription>;
   readonly #keysInUse: WhileUnchanged<KeyInUse>;
@@ -85,7 +96,9 @@ export class Authentication implements Authenticator {
     tokens: Tokens,
     sessions: Sessions,
     secrets: Secrets,
-    throttle: Throttle,
+    throttle: LoginThrottle,
+    devices: Devices,
+    recordRefusal: (refused: RefusedLogin) => void,
     now: () => number,
   ) {
     this.#store = store;
@@ -94,14 +107,20 @@ export class Authentication implements Authenticator {
     this.#sessions = sessions;
     this.#secrets = secrets;
     this.#throttle = throttle;
+    this.#devices = devices;
+    this.#recordRefusal = recordRefusal;
     this.#now = now;
     this.#goodTokens = new WhileUnchanged(() => store.changes());
     this.#keysInUse = new WhileUnchanged(() => store.changes());
     this.#rolesInProjects = new WhileUnchanged(() => store.changes());
   }
 
-  async login(login: PasswordLogin, address: string): Promise<IssuedToken | LoginRefusal> {
-    const user = await this.#checkPassword(login.user, login.password, address);
+  async login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
+    return this.#recorded(login.user, from, () => this.#login(login, from));
+  }
+
+  async #login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
+    const user = await this.#checkPassword(login.user, login.password, from);
     if (typeof user === 'string') return user;
     if (user.access === 'console') return 'console_only';
     const scope = this.#findScope(login.scope);
@@ -117,19 +136,40 @@ export class Authentication implements Authenticator {
   async signIn(
     user: UserReference,
     password: string,
-    address: string,
-  ): Promise<(SignedIn & { text: string }) | SignInRefusal> {
-    const known = await this.#checkPassword(user, password, address);
-    if (typeof known === 'string') return known;
-    return this.startSession(known);
+    from: LoginSource,
+  ): Promise<NewSession | SignInRefusal> {
+    return this.#recorded(user, from, async () => {
+      const known = await this.#checkPassword(user, password, from);
+      return typeof known === 'string' ? known : this.startSession(known);
+    });
+  }
+
+  /** A refused login leaves a line in the audit trail, whatever it was refused for. */
+  async #recorded<T extends object | string>(
+    reference: UserReference,
+    from: LoginSource,
+    login: () => Promise<T>,
+  ): Promise<T> {
+    const record = (reason: string) => {
+      const user = this.#findUser(reference);
+      this.#recordRefusal({ user: user ? { id: user.id, name: user.name } : null, from, reason });
+    };
+    try {
+      const result = await login();
+      if (typeof result === 'string') record(result);
+      return result;
+    } catch (error) {
+      if (error instanceof LoginThrottled) record('throttled');
+      throw error;
+    }
   }
 
   /** A new session for a user whose password was checked just now. */
-  startSession(user: User): (SignedIn & { text: string }) | SignInRefusal {
+  startSession(user: User): NewSession | SignInRefusal {
     const { text } = this.#sessions.issue(user, this.#now());
     const signedIn = this.checkSession(text);
     if (typeof signedIn === 'string') return signedIn === 'programmatic_only' ? signedIn : 'user_disabled';
-    return { ...signedIn, text };
+    return { ...signedIn, text, device: this.#devices.issue(user, this.#now()) };
   }
 
   /** What a session is worth now: everything it hangs on is looked up afresh. */
@@ -150,35 +190,45 @@ export class Authentication implements Authenticator {
   async confirmPassword(
     user: User,
     password: string,
-    address: string,
-  ): Promise<'right' | 'wrong_credentials' | 'user_disabled' | 'too_many_attempts'> {
-    const checked = await this.#checkPassword({ id: user.id }, password, address);
+    from: LoginSource,
+  ): Promise<'right' | 'wrong_credentials' | 'user_disabled'> {
+    const checked = await this.#recorded({ id: user.id }, from, () =>
+      this.#checkPassword({ id: user.id }, password, from),
+    );
     return typeof checked === 'string' ? checked : 'right';
   }
 
   async #checkPassword(
     reference: UserReference,
     password: string,
-    address: string,
-  ): Promise<User | 'wrong_credentials' | 'user_disabled' | 'too_many_attempts'> {
-    // By what was given, not by whom it names: an unknown user must not be faster, or slower.
-    const account = JSON.stringify(reference);
-    if (!(await this.#throttle.admit(account, address))) return 'too_many_attempts';
+    { address, device = '' }: LoginSource,
+  ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
     const user = this.#findUser(reference);
-    const matches =
-      password.length <= PASSWORD_LENGTH_MAX && (await this.#passwords.verify(user?.password_hash, password));
-    if (user === undefined || !matches) {
-      this.#throttle.failed(account, address);
-      return 'wrong_credentials';
-    }
-    this.#throttle.succeeded(account, address);
+    const known = user ? this.#devices.read(device, user, this.#now()) : null;
+    const matches = await this.#throttle.attempt(
+      user?.id ?? this.#unknownAccount(reference),
+      { address, device: known },
+      async () =>
+        password.length <= PASSWORD_LENGTH_MAX && this.#passwords.verify(user?.password_hash, password),
+    );
+    if (user === undefined || !matches) return 'wrong_credentials';
     return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
+  }
+
+  /**
+   * One account for each user that does not exist, however it is named: if naming the domain by its ID gave an attacker
+   * a second account, the delays would tell which users exist.
+   */
+  #unknownAccount(reference: UserReference): string {
+    if ('id' in reference) return `unknown ${JSON.stringify(reference.id)}`;
+    const domain = this.#findDomain(reference.domain)?.id ?? reference.domain;
+    return `unknown ${JSON.stringify([domain, reference.name])}`;
   }
 
   /** What a token is worth now: everything it hangs on is looked up afresh, unless nothing has changed since. */
   checkToken(text: string): TokenDescription | TokenRefusal {
     const known = this.#goodTokens.get(text);
-    if (known !== undefined && known.token.expires_at > this.#now()) return known;
+    if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
     const token = this.#tokens.read(text);
     const description = token === null ? 'unknown' : this.#describe(token);
     if (typeof description !== 'string') this.#goodTokens.set(text, description);
@@ -197,9 +247,10 @@ export class Authentication implements Authenticator {
 
   /** The user of a token or session that is still good, whatever it is for. */
   #standing(
-    given: Pick<Token, 'id' | 'user_id' | 'epoch' | 'expires_at'>,
+    given: Pick<Token, 'id' | 'user_id' | 'epoch' | 'issued_at' | 'expires_at'>,
   ): { user: User; domain: Domain } | Exclude<SessionRefusal, 'programmatic_only'> {
-    if (given.expires_at <= this.#now()) return 'expired';
+    const refusal = timeRefusal(given, this.#now());
+    if (refusal !== null) return refusal;
     if (this.#store.isRevoked(given.id)) return 'revoked';
     const user = this.#store.user(given.user_id);
     const domain = user && this.#store.domain(user.domain_id);
@@ -213,17 +264,9 @@ export class Authentication implements Authenticator {
   }
 
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  admitKey({ access }: Pick<Claim, 'access'>, address: string): Soon<Caller | SignatureRefusal> {
-    return whenKnown(this.#throttle.admit(access, address), (admitted) =>
-      admitted ? this.#callerOfKey(access, address) : { reason: 'too_many_attempts' },
-    );
-  }
-
-  #callerOfKey(access: string, address: string): Caller | SignatureRefusal {
+  admitKey({ access }: Pick<Claim, 'access'>): Caller | SignatureRefusal {
     const key = this.#key(access);
-    if ('caller' in key) return key.caller;
-    if (key.reason === 'unknown_key') this.#throttle.failed(access, address);
-    return key;
+    return 'caller' in key ? key.caller : key;
   }
 
   #key(access: string): KeyInUse | SignatureRefusal {
@@ -241,30 +284,19 @@ export class Authentication implements Authenticator {
     return inUse;
   }
 
-  /** Second half, with the body. */
-  checkSignature(
-    request: SignedRequest,
-    claim: Claim,
-    body: Uint8Array | BodyHash,
-    address: string,
-  ): SignatureRefusal | null {
+  /** Second half, with the body. Not throttled: an HMAC of a 40-character secret cannot be guessed. */
+  checkSignature(request: SignedRequest, claim: Claim, body: Uint8Array | BodyHash): SignatureRefusal | null {
     // Looked up again: it may have been taken away while the body was on its way.
     const key = this.#key(claim.access);
     if (!('signing' in key)) return key;
-    const refusal = signatureRefusal(checkSignature(request, claim, key.signing, body));
-    this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
-    return refusal;
+    return signatureRefusal(checkSignature(request, claim, key.signing, body));
   }
 
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
-  async checkSecret(access: string, secret: string, address: string): Promise<Caller | SignatureRefusal> {
-    const caller = await this.admitKey({ access }, address);
+  async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
     const key = this.#key(access);
-    if ('reason' in caller) return caller;
     if ('reason' in key) return key;
-    const right = sameSecret(secret, key.signing.secret);
-    this.#throttle[right ? 'succeeded' : 'failed'](access, address);
-    return right ? caller : { reason: 'wrong_secret' };
+    return sameSecret(secret, key.signing.secret) ? key.caller : { reason: 'wrong_secret' };
   }
 
   /** The roles of a caller in a project, however the caller was authenticated. */
@@ -310,6 +342,18 @@ export class Authentication implements Authenticator {
     const domain = this.#findDomain(reference.domain);
     return domain && this.#store.projectByName(domain.id, reference.name);
   }
+}
+
+/** Clocks of several machines differ by less. */
+const CLOCK_SKEW_MS_MAX = 60_000;
+
+/** A token or session lives between its two times; one from the future was issued before the clock was set back. */
+function timeRefusal(
+  { issued_at, expires_at }: Pick<Token, 'issued_at' | 'expires_at'>,
+  now: number,
+): 'expired' | 'issued_in_future' | null {
+  if (expires_at <= now) return 'expired';
+  return issued_at > now + CLOCK_SKEW_MS_MAX ? 'issued_in_future' : null;
 }
 
 /** A role in a domain holds in all its projects. */

@@ -9,16 +9,15 @@ export interface Authenticator {
   checkToken(text: string): Soon<Caller | TokenRefusal>;
   checkSession(text: string): SignedIn | SessionRefusal;
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  admitKey(claim: Pick<Claim, 'access'>, address: string): Soon<Caller | SignatureRefusal>;
+  admitKey(claim: Pick<Claim, 'access'>): Soon<Caller | SignatureRefusal>;
   /** Second half, with the body. */
   checkSignature(
     request: SignedRequest,
     claim: Claim,
     body: Uint8Array | BodyHash,
-    address: string,
   ): Soon<SignatureRefusal | null>;
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
-  checkSecret(access: string, secret: string, address: string): Promise<Caller | SignatureRefusal>;
+  checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal>;
   /** The roles of a caller in a project, however the caller was authenticated. */
   rolesInProject(caller: Caller, projectId: string): Soon<readonly Role[]>;
 }
@@ -45,6 +44,8 @@ export function isForSystem({ scope }: Caller): boolean {
 export type TokenRefusal =
   | 'unknown'
   | 'expired'
+  /** Issued in the future: the clock of the service was set back. */
+  | 'issued_in_future'
   | 'revoked'
   | 'user_gone'
   | 'user_disabled'
@@ -73,8 +74,7 @@ export type SignatureRefusal =
         | 'wrong_secret'
         | 'user_disabled'
         | 'console_only'
-        | 'body_differs'
-        | 'too_many_attempts';
+        | 'body_differs';
     }
   | { reason: 'wrong_signature'; canonicalRequest: string };
 

@@ -8,6 +8,7 @@ import { keyFileCsv } from './key-file.ts';
 import { createSecrets } from './secrets.ts';
 import { createTokens, TOKEN_VALID_MS } from './tokens.ts';
 
+const HERE = { address: 'here', via: 'api' } as const;
 const MASTER_KEY = Buffer.alloc(32, 7);
 const folders: string[] = [];
 const opened: Identity[] = [];
@@ -36,8 +37,7 @@ async function setUp() {
   const login = (
     password = 'hers',
     scope: Parameters<typeof authentication.login>[0]['scope'] = { project: { id: project.id } },
-  ) =>
-    authentication.login({ user: { name: 'alice', domain: { name: 'default' } }, password, scope }, 'here');
+  ) => authentication.login({ user: { name: 'alice', domain: { name: 'default' } }, password, scope }, HERE);
   async function token(): Promise<string> {
     const issued = await login();
     if (typeof issued === 'string') throw new Error(issued);
@@ -185,7 +185,7 @@ describe('a login', () => {
     ];
     for (const [i, reference] of users.entries()) {
       const scope = { project: scopes[i] ?? { id: '' } };
-      expect(await authentication.login({ user: reference, password: 'hers', scope }, 'here')).toMatchObject({
+      expect(await authentication.login({ user: reference, password: 'hers', scope }, HERE)).toMatchObject({
         description: { user: { id: user.id }, scope: { project: { id: project.id } } },
       });
     }
@@ -199,9 +199,9 @@ describe('a login', () => {
       password: 'hers',
       scope: { project: { id: 'x' } },
     };
-    expect(await authentication.login(nobody, 'here')).toBe('wrong_credentials');
+    expect(await authentication.login(nobody, HERE)).toBe('wrong_credentials');
     expect(
-      await authentication.login({ ...nobody, user: { name: 'alice', domain: { name: 'no' } } }, 'here'),
+      await authentication.login({ ...nobody, user: { name: 'alice', domain: { name: 'no' } } }, HERE),
     ).toBe('wrong_credentials');
     expect(await login('hers', { project: { id: 'none' } })).toBe('no_such_scope');
   });
@@ -232,7 +232,7 @@ describe('a login', () => {
           password,
           scope: { project: { id: project.id } },
         },
-        'here',
+        HERE,
       );
     expect(await login('hers')).toBe('console_only');
     expect(await login('wrong')).toBe('wrong_credentials');
@@ -261,7 +261,7 @@ describe('administration', () => {
     );
     expect(() => administration.project('none')).toThrow("there is no project 'none'");
     expect(administration.user('alice').id).toBe(user.id);
-    for (const name of ['', 'x'.repeat(65), 'a\nb']) {
+    for (const name of ['', 'x'.repeat(65), 'a\nb', 'a\u202eb']) {
       await expect(administration.addProject(domain.id, name)).rejects.toThrow('1 to 64 characters');
     }
   });
@@ -295,7 +295,7 @@ describe('administration', () => {
     const { access } = await administration.addKey(user.id, '');
     const admit = async () => {
       await snapshotsEnd();
-      const admitted = await other.authentication.admitKey({ access }, 'here');
+      const admitted = await other.authentication.admitKey({ access });
       return 'reason' in admitted ? admitted.reason : admitted.user.name;
     };
     const roles = async () => {
@@ -317,7 +317,7 @@ describe('administration', () => {
     const { administration, authentication, user, project } = await setUp();
     const { access } = await administration.addKey(user.id, '');
     const admit = async () => {
-      const caller = await authentication.admitKey({ access }, 'here');
+      const caller = await authentication.admitKey({ access });
       if ('reason' in caller) throw new Error(caller.reason);
       return caller;
     };

@@ -1,14 +1,19 @@
 /** Identity as a whole, on its file and under its master key. */
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Administration } from './administration.ts';
+import { dirname } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Actor, type AuditTrail, createAuditTrail } from '../audit/audit-trail.ts';
+import { recordLoginRefusals } from '../audit/login-refusals.ts';
+import { Administration, type AdministrationView } from './administration.ts';
 import { Authentication } from './authentication.ts';
+import { createDevices } from './devices.ts';
 import { createDirectory, type Directory } from './directory.ts';
+import { createKnownLogins } from './known-logins.ts';
+import { createLoginThrottle } from './login-throttle.ts';
 import { deriveKey } from './master-key.ts';
 import { createPasswords } from './passwords.ts';
 import { createSecrets } from './secrets.ts';
 import { createSessions } from './sessions.ts';
 import { openIdentityStore } from './store.ts';
-import { createThrottle } from './throttle.ts';
 import { createTokens } from './tokens.ts';
 
 export class WrongMasterKey extends Error {}
@@ -19,10 +24,31 @@ export interface Identity {
   authentication: Authentication;
   administration: Administration;
   directory: Directory;
+  /** In the folder of the file. */
+  audit: AuditTrail;
+  /** Whoever opened it, and in whose name `administration` acts. */
+  actor: Actor;
+  /** Which statistics file belongs to this identity: its ID, so that a missing or another one is noticed. */
+  statisticsFile: { id(): number | undefined; set(id: number): void };
   close(): Promise<void>;
 }
 
-export async function openIdentity(path: string, masterKey: Buffer, now: () => number): Promise<Identity> {
+/** Identity as requests see it: they change nothing but in the name of their caller. */
+export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
+  administration: AdministrationView;
+};
+
+export interface IdentityOptions {
+  actor?: Actor;
+  sleep?: (ms: number) => Promise<void>;
+}
+
+export async function openIdentity(
+  path: string,
+  masterKey: Buffer,
+  now: () => number,
+  { sleep = delayed, actor = { user: 'local:unknown', via: 'command line' } }: IdentityOptions = {},
+): Promise<Identity> {
   const store = openIdentityStore(path);
   // Under another key every token would be refused and no secret could be opened: better to say so at once.
   if (!store.hasMark(deriveKey(masterKey, 'mark').toString('base64'))) {
@@ -33,12 +59,34 @@ export async function openIdentity(path: string, masterKey: Buffer, now: () => n
   const secrets = createSecrets(deriveKey(masterKey, 'access keys'));
   const tokens = createTokens(deriveKey(masterKey, 'tokens'));
   const sessions = createSessions(deriveKey(masterKey, 'sessions'));
-  const throttle = createThrottle(now, sleep);
+  const devices = createDevices(deriveKey(masterKey, 'devices'));
+  const known = createKnownLogins(store, deriveKey(masterKey, 'known logins'), now);
+  const throttle = createLoginThrottle(known, now, sleep);
+  const audit = createAuditTrail(dirname(path), now);
+  const refused = recordLoginRefusals(audit, now);
   return {
     kind: 'own',
-    authentication: new Authentication(store, passwords, tokens, sessions, secrets, throttle, now),
-    administration: new Administration(store, passwords, secrets, now),
+    authentication: new Authentication(
+      store,
+      passwords,
+      tokens,
+      sessions,
+      secrets,
+      throttle,
+      devices,
+      refused,
+      now,
+    ),
+    administration: new Administration(store, passwords, secrets, now, audit, actor),
     directory: createDirectory(store, secrets),
+    audit,
+    actor,
+    statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
     close: () => store.close(),
   };
+}
+
+/** Does not keep the process from ending: an attempt that waits is not worth it. */
+function delayed(ms: number): Promise<void> {
+  return delay(ms, undefined, { ref: false });
 }

@@ -30,7 +30,7 @@ export function createMasterKey(path: string): void {
 /** A key for one purpose, so that what leaks of one use says nothing about another. */
 export function deriveKey(
   masterKey: Buffer,
-  purpose: 'tokens' | 'sessions' | 'access keys' | 'mark',
+  purpose: 'tokens' | 'sessions' | 'access keys' | 'known logins' | 'devices' | 'mark',
 ): Buffer {
   return Buffer.from(hkdfSync('sha256', masterKey, '', `wafstat ${purpose}`, KEY_BYTES));
 }

@@ -10,6 +10,7 @@ export interface Session {
   user_id: string;
   /** The user's `token_epoch` at the time. */
   epoch: number;
+  issued_at: number;
   expires_at: number;
 }
 
@@ -27,10 +28,15 @@ export function createSessions(key: Buffer): Sessions {
         id: randomUUID(),
         user_id: user.id,
         epoch: user.token_epoch,
+        issued_at: now,
         expires_at: now + SESSION_VALID_MS,
       };
       return { text: signed.write(session), session };
     },
-    read: signed.read,
+    read(text) {
+      const session = signed.read(text);
+      // Cookies of earlier releases hold no issue time.
+      return session && { ...session, issued_at: session.issued_at ?? session.expires_at - SESSION_VALID_MS };
+    },
   };
 }

@@ -1,8 +1,8 @@
 /** Identity at rest: a small LMDB file of its own, so that losing or moving the statistics never touches it. */
 import { createHash } from 'node:crypto';
-import { chmodSync } from 'node:fs';
 import { type Key, open } from 'lmdb';
 import { commit } from '../lmdb-commit.ts';
+import { createPrivateFiles } from '../lmdb-files.ts';
 import { OncePerTurn } from '../while-unchanged.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
@@ -21,8 +21,20 @@ export interface IdentityStore {
   keyByHash(hash: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   isRevoked(tokenId: string): boolean;
+  /** When the user last logged in from a network, given as a hash. */
+  knownLogin(userId: string, hash: string): number | undefined;
+  /** Drops the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
+  putKnownLogin(
+    userId: string,
+    hash: string,
+    time: number,
+    limits: { max: number; before: number },
+  ): Promise<void>;
   /** Remembers the mark the first time; later, whether it is still the same. */
   hasMark(mark: string): boolean;
+  /** The statistics file that belongs to this one, once there is one. */
+  statisticsFileId(): number | undefined;
+  setStatisticsFileId(id: number): void;
   /** How often anything has been changed, by whatever process: what was read before holds as long as it stays. */
   changes(): number;
   /** Runs the changes in one transaction: all of them are durable when it resolves, or none was made. */
@@ -50,11 +62,11 @@ const KEY_LENGTH_MAX = 256;
 const IDENTITY_VERSION = 1;
 
 export function openIdentityStore(path: string): IdentityStore {
-  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
   // It holds password hashes, and the folder may have been made by someone else.
-  chmodSync(path, 0o600);
+  createPrivateFiles(path);
+  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
   const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
-  const meta = table<number | string, 'version' | 'mark' | 'changes'>('meta');
+  const meta = table<number | string, 'version' | 'mark' | 'changes' | 'statistics'>('meta');
   const domains = table<Domain, string>('domains');
   const projects = table<Project, string>('projects');
   const users = table<User, string>('users');
@@ -65,6 +77,7 @@ export function openIdentityStore(path: string): IdentityStore {
   const keyHashes = table<string, string>('key-hashes');
   const revoked = table<number, string>('revoked');
   const revokedUntil = table<true, [expires: number, token: string]>('revoked-until');
+  const knownLogins = table<number, [user: string, hash: string]>('known-logins');
 
   root.transactionSync(() => {
     const version = meta.get('version');
@@ -86,6 +99,10 @@ export function openIdentityStore(path: string): IdentityStore {
     id === undefined || id.length > KEY_LENGTH_MAX ? undefined : from.get(id);
   const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
     [...from.getRange()].map(({ value }) => value);
+
+  const knownLoginsOf = (userId: string) => [
+    ...knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] }),
+  ];
 
   const countChanges = () => Number(meta.get('changes') ?? 0);
   const changes = new OncePerTurn(countChanges);
@@ -114,6 +131,7 @@ export function openIdentityStore(path: string): IdentityStore {
     removeUser(user) {
       users.removeSync(user.id);
       names.removeSync(['user', user.domain_id, user.name]);
+      for (const { key } of knownLoginsOf(user.id)) knownLogins.removeSync(key);
     },
     putKey(key) {
       keys.putSync(key.access, key);
@@ -152,11 +170,26 @@ export function openIdentityStore(path: string): IdentityStore {
         ([, access]) => keys.get(access) ?? [],
       ),
     isRevoked: (tokenId) => revoked.doesExist(tokenId),
+    knownLogin: (userId, hash) =>
+      userId.length > KEY_LENGTH_MAX ? undefined : knownLogins.get([userId, hash]),
+    putKnownLogin: (userId, hash, time, { max, before }) =>
+      commit(root, () => {
+        const byAge = knownLoginsOf(userId).sort((a, b) => b.value - a.value);
+        for (const [i, { key, value }] of byAge.entries())
+          if (i >= max - 1 || value < before) knownLogins.removeSync(key);
+        // The user may have been deleted meanwhile.
+        if (users.doesExist(userId)) knownLogins.putSync([userId, hash], time);
+      }),
     hasMark: (mark) =>
       root.transactionSync(() => {
         if (!meta.doesExist('mark')) meta.putSync('mark', mark);
         return meta.get('mark') === mark;
       }),
+    statisticsFileId: () => {
+      const id = meta.get('statistics');
+      return typeof id === 'number' ? id : undefined;
+    },
+    setStatisticsFileId: (id) => root.transactionSync(() => meta.putSync('statistics', id)),
     changes: () => changes.get(),
     change: (action) =>
       commit(root, () => {

@@ -180,11 +180,42 @@ const accessLine = fc
   );
 
 const realLine = fc.constantFrom(...FIXTURE_LINES);
+/** In front of a line: wrappers that unwrap.ts knows, and what nearly is one. */
+const prefix = fc.constantFrom(
+  '<13>Nov 15 12:02:15 edge nginx[123]: ',
+  '<190>Nov  5 12:02:15 nginx: ',
+  'Nov 15 12:02:15 edge nginx: ',
+  'Nov 5 12:02:15 edge nginx: ',
+  'Nov 15 12-02-15 edge nginx: ',
+  '2026-07-01T12:00:00.123456+02:00 edge nginx: ',
+  '2026-07-01T12:00:00Z edge nginx ',
+  '2026-07-01T12:00:00Z nginx: ',
+  '2026-07-01T12:00:00Z - nginx: ',
+  '<165>1 2026-07-01T12:00:00.000Z - - - - - ',
+  '<165>1 - - - - - [a b="c"] \xef\xbb\xbf',
+  '78 <165>1 - - - - - - ',
+  '7 <13>',
+  '2026-07-01T12:00:00.123456789Z stdout F ',
+  '2026-07-01T12:00:00.123456789Z stdout P ',
+  '2026-07-01T12:00:00.123456789Z stderr F ',
+  'web-1  | ',
+  'web-1 | ',
+  'web.1.x@node    | ',
+  '\x1b[36mweb-1  | \x1b[0m',
+);
+const prefixed = fc
+  .tuple(prefix, fc.option(prefix, { freq: 4 }), fc.oneof(accessLine, realLine))
+  .map(([outer, inner, line]) => Buffer.concat([latin1(outer), latin1(inner ?? ''), line]));
+const inDocker = fc
+  .tuple(accessLine, fc.constantFrom('', '\n'), fc.constantFrom('stdout', 'stderr'))
+  .map(([line, end, stream]) =>
+    Buffer.from(JSON.stringify({ log: `${line.toString()}${end}`, stream, time: '2026-07-01T12:00:00Z' })),
+  );
 const anyBytes = fc.uint8Array({ maxLength: 120 }).map((bytes) => Buffer.from(bytes));
 /** A line with something done to it, mostly in its first hundred bytes, which are those that are looked at. */
 const mutated = fc
   .tuple(
-    fc.oneof(accessLine, realLine),
+    fc.oneof(accessLine, realLine, prefixed),
     fc.oneof(fc.nat(100), fc.nat()),
     fc.nat(12),
     fc.oneof(
@@ -234,8 +265,21 @@ const lineEnding = fc.constantFrom('\n', '\n', '\n', '\r\n', '\n\n', ' \n').map(
 const block = fc
   .tuple(
     fc.array(
-      fc.oneof({ weight: 3, arbitrary: accessLine }, mutated, realLine, half, other, anyBytes, behindHole),
-      { minLength: 1, maxLength: 6 },
+      fc.oneof(
+        { weight: 3, arbitrary: accessLine },
+        mutated,
+        realLine,
+        prefixed,
+        inDocker,
+        half,
+        other,
+        anyBytes,
+        behindHole,
+      ),
+      {
+        minLength: 1,
+        maxLength: 6,
+      },
     ),
     fc.array(fc.tuple(fc.nat(5), lineEnding), { maxLength: 24 }),
     fc.boolean(),
@@ -310,6 +354,20 @@ test('a virtual host before an X-Forwarded-For list is read from the bytes', () 
   const line =
     'shop.example.com:443 192.0.2.7, 192.0.2.8 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200';
   expect(taken(latin1(line))).toBe(1);
+});
+
+test('a prefix in front of an access line is no virtual host', async () => {
+  const line = 'shop.example.com 192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6';
+  for (const front of [
+    'Nov 15 12:02:15 edge nginx: ',
+    '<165>1 2026-07-01T12:00:00.000Z - nginx - - - ',
+    '2026-07-01T12:00:00.123456+02:00 edge nginx: ',
+    '2026-07-01T12:00:00.123456789Z stdout F ',
+    'web-1  | ',
+  ]) {
+    const { hosts } = await everythingOf(latin1(`${front}${line}\n`), GIVEN, 'by bytes');
+    expect(hosts.map(({ hostname }) => hostname)).toEqual(['shop.example.com']);
+  }
 });
 
 test('of hosts with the same hash each counts for itself', async () => {

@@ -1,7 +1,7 @@
 /** Access lines of a block, added up by host and second while they are read: nothing is made for a single line. */
 import { lineEnd } from './blocks.ts';
 import { request } from './formats/access.ts';
-import { AccessBytes } from './formats/access-bytes.ts';
+import { AccessBytes, mayBeHost } from './formats/access-bytes.ts';
 import type { LogRecord } from './formats/format.ts';
 import { Words } from './words.ts';
 
@@ -84,13 +84,18 @@ export class AccessLines {
     return this.#hostless;
   }
 
-  /** Null for a host whose hash another one has: a rare chance, or someone's wish to slow us down. */
+  /**
+   * Null for a host whose hash another one has (a rare chance, or someone's wish to slow us down), or whose name may be
+   * the beginning of a wrapper: checked here, where it costs once for each host and not for each line.
+   */
   #linesOf(start: number, end: number): HostLines | null {
     const hash = this.#words.hash(start, end);
     const known = this.#hosts.get(hash);
     if (known !== undefined) return this.#isAt(known.name, start, end) ? known : null;
     const name = this.#words.bytes.subarray(start, end);
-    const lines = this.#open(new Words(name), name.toString('latin1'));
+    const text = name.toString('latin1');
+    if (!mayBeHost(text)) return null;
+    const lines = this.#open(new Words(name), text);
     this.#hosts.set(hash, lines);
     return lines;
   }

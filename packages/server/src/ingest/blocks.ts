@@ -127,9 +127,14 @@ export function* splitLines(block: Buffer, firstNumber: number): Generator<{ num
   }
 }
 
+/** A part of a long line in a log of Kubernetes: space at its end is in the middle of the line. */
+const CRI_PART = /^\d{4}-\S{15,30} std(?:out|err) P[ :]/;
+
 /** Without a hole in front of the line. */
 export function lineText(block: Buffer, start: number, end: number): string {
-  return block.toString('utf8', endOfHole(block, start, end), end).trim();
+  const text = block.toString('utf8', endOfHole(block, start, end), end);
+  const trimmed = text.trim();
+  return trimmed.length < text.length && CRI_PART.test(text) ? text : trimmed;
 }
 
 /** Lines that stand together in memory: to be read one by one, or many at once (access-lines.ts). */

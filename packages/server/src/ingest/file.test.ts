@@ -76,6 +76,21 @@ test('a file that has grown counts what is new, however often it is given and wh
   );
 });
 
+test('lines that a container runtime split count once, wherever a run was stopped', async () => {
+  const part = (log: string) =>
+    `${JSON.stringify({ log, stream: 'stdout', time: '2026-07-01T00:00:00Z' })}\n`;
+  const lines = Array.from({ length: 40 }, (_, i) => line(i, 100_000));
+  // A piece holds 1 MiB, so most pieces end inside of a line.
+  const content = lines.flatMap((text) => (text.match(/.{1,16384}/gs) ?? []).map(part)).join('');
+  for (const stopAfter of [1, 2, 3]) {
+    const { store, run, requests } = setUp();
+    for (let i = 0; i < 3; i++) await run(content, 7, stopAfter + i);
+    await run(content);
+    expect(await requests()).toBe(lines.length);
+    expect((await store.sources('p'))[0]?.dropped).toEqual({});
+  }
+});
+
 test('a run that was stopped is taken up where it ended, with the piece that was under way', async () => {
   const { run, requests } = setUp();
   const content = Array.from({ length: 400 }, (_, i) => line(i, 10_000)).join('');

@@ -1,5 +1,5 @@
 /** A file or stream, counted once from beginning to end. */
-import type { NewLink, Store } from '../store/store.ts';
+import type { FollowedPath, NewLink, Store } from '../store/store.ts';
 import {
   ByteReader,
   countLineEnds,
@@ -12,7 +12,7 @@ import {
 } from './blocks.ts';
 import type { Counted, Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
-import { type FileSource, PIECE_BYTES_MAX, Trail } from './trail.ts';
+import { Checkpoints, type FileSource, firstLineHash, PIECE_BYTES_MAX } from './trail.ts';
 
 export interface FileIngest extends FileSource {
   reader: ReaderOptions;
@@ -31,6 +31,8 @@ export class FileConflict extends Error {}
 export interface FileOptions {
   /** A rotated file of a log that is followed: only if it was begun, or as a whole; a shorter copy is left alone. */
   rotated?: 'if begun' | 'whole';
+  /** Called when the first line of a file that was not begun before is counted: what to store in the same transaction. */
+  begin?: (firstLineHash: string) => FollowedPath;
   /** When it is aborted, what is under way is counted, and nothing more is read. */
   stop?: AbortSignal;
   /** Count each line as it comes, as from a pipe that is slow, instead of waiting for many. */
@@ -45,7 +47,7 @@ export async function* ingestFile(
   options: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
   const bytes = new ByteReader(stream);
-  const trail = new Trail(store, ingest);
+  const trail = new Checkpoints(store, ingest);
   let reader = createReader(ingest.reader);
   let lines = 0;
 
@@ -58,12 +60,16 @@ export async function* ingestFile(
     const read = pipeline.read(pieceLines, reader, flush);
     if (piece.length === 0 && isEmpty(read)) return null;
     const { id, link } = trail.extend(piece, reader.state());
+    // A hole says nothing about the file.
+    const begins = !begun && endOfHole(piece, 0) < piece.length;
+    const followed = options.begin && begins ? { followed: options.begin(firstLineHash(piece)) } : {};
+    begun ||= begins;
     // Should the append fail, nothing more is read, so it does no harm to go on as if it had succeeded.
     trail.advance(id, piece);
     const ends = countLineEnds(piece);
     lines += ends;
     bytes.take(piece.length);
-    return inOrder(read, id, link).then((counted): FileProgress => {
+    return inOrder(read, { id, link, ...followed }).then((counted): FileProgress => {
       if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
       return { kind: 'counted', bytes: piece.length, lines: ends, outcome: counted.outcome };
     });
@@ -73,8 +79,11 @@ export async function* ingestFile(
    * Resolves the hosts of a batch only when the one before it has been handed to the store, which appends in the order
    * of the calls. A new host name takes longer to resolve than a known one, and the next batch would overtake it.
    */
-  function inOrder(read: ReadLines, id: string, link: NewLink): Promise<Counted> {
-    const batch = { project: ingest.project, source: ingest.source, id, link };
+  function inOrder(
+    read: ReadLines,
+    part: { id: string; link: NewLink; followed?: FollowedPath },
+  ): Promise<Counted> {
+    const batch = { project: ingest.project, source: ingest.source, ...part };
     const appending = appended.then(async () => {
       const events = await pipeline.resolve(read, ingest.project);
       // In an object, so that the next batch need not wait until this one is durable.
@@ -86,10 +95,12 @@ export async function* ingestFile(
 
   /** The latest batch has been handed to the store. */
   let appended: Promise<unknown> = Promise.resolve();
+  /** A rotated file that is still being compressed ends anywhere. The rest comes when it is whole. */
+  const isCutOff = () => options.rotated !== undefined && bytes.failure !== null;
+  let begun = false;
   let counting: Promise<FileProgress> | null = null;
   const peek = (n: number) => bytes.peek(n);
   const peekHead = (n: number) => (options.eager ? bytes.peekLine(n) : bytes.peek(n));
-  let begun = false;
   try {
     for (let known = await trail.known(peek, peekHead); known; known = await trail.known(peek, peekHead)) {
       const ends = countLineEnds(known.bytes);
@@ -114,11 +125,11 @@ export async function* ingestFile(
         options.eager ? await bytes.peekLine(PIECE_BYTES_MAX) : await bytes.peek(PIECE_BYTES_MAX),
         trail.insideLine,
         lines + 1,
-        () => createReader(ingest.reader, reader.state()),
+        isCutOff() ? undefined : () => createReader(ingest.reader, reader.state()),
       );
       const last = piece.bytes.length === 0;
       // One piece is being committed while the next one is read: a third of the time, where the disk is slow.
-      const next = count(piece.bytes, piece.lines, last ? 'all' : 'nothing');
+      const next = count(piece.bytes, piece.lines, last && !isCutOff() ? 'all' : 'nothing');
       next?.catch(() => {});
       if (counting) yield await counting;
       counting = next;

@@ -1,11 +1,21 @@
 import {
   appendFileSync,
+  chmodSync,
+  closeSync,
   copyFileSync,
+  existsSync,
   mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
+  statSync,
+  symlinkSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,6 +34,7 @@ let folder: string;
 let path: string;
 let store: Store;
 let written: number;
+let warnings: string[];
 const clock = { now: NOW };
 
 beforeEach(() => {
@@ -32,6 +43,7 @@ beforeEach(() => {
   clock.now = NOW;
   store = memoryStore(() => clock.now);
   written = 0;
+  warnings = [];
 });
 
 afterEach(() => rmSync(folder, { recursive: true }));
@@ -58,8 +70,9 @@ function follower(): Follower {
     store,
     pipeline: pipeline(),
     now: () => clock.now,
+    stop: new AbortController().signal,
     counted() {},
-    failed() {},
+    warn: (message) => warnings.push(message),
   });
 }
 
@@ -143,7 +156,7 @@ test('rotation by copytruncate takes what was not read yet from the copy', async
   await one.close();
 });
 
-test('a rotation while nobody was looking is caught up with, packed or not', async () => {
+test('a rotation while nobody was looking is caught up with, compressed or not', async () => {
   writeFileSync(path, lines(4));
   const before = follower();
   await lookAll(before);
@@ -153,23 +166,21 @@ test('a rotation while nobody was looking is caught up with, packed or not', asy
   writeFileSync(path, lines(3));
   writeFileSync(`${path}.2.gz`, gzipSync(lines(50)));
   const one = follower();
-  await one.catchUp();
   await lookAll(one);
-  expect(await requests()).toBe(9);
+  expect(await requests()).toBe(59);
   appendFileSync(path, lines(1));
   writeFileSync(`${path}.1.gz`, gzipSync(Buffer.from('')));
   await one.close();
   const again = follower();
-  await again.catchUp();
   await lookAll(again);
-  expect(await requests()).toBe(10);
+  expect(await requests()).toBe(60);
   await again.close();
 });
 
 test('files that came and went between two looks are counted too', async () => {
   const one = follower();
   writeFileSync(`${path}.9`, lines(7));
-  await one.catchUp();
+  await lookAll(one);
   writeFileSync(path, lines(4));
   await lookAll(one);
   renameSync(path, `${path}.1`);
@@ -186,7 +197,6 @@ test('files that came and went between two looks are counted too', async () => {
 
 test('a copy that was made a moment earlier, and one made by hand, count nothing', async () => {
   const one = follower();
-  await one.catchUp();
   writeFileSync(path, lines(5));
   await lookAll(one);
   copyFileSync(path, `${path}.bak`);
@@ -201,23 +211,315 @@ test('a copy that was made a moment earlier, and one made by hand, count nothing
   expect(await requests()).toBe(9);
   await one.close();
   const again = follower();
-  await again.catchUp();
   await lookAll(again);
   expect(await requests()).toBe(9);
   await again.close();
 });
 
-test('a rotated file that is damaged does not keep the log from being followed', async () => {
+test('a file that is still being compressed is read when it is whole', async () => {
   const one = follower();
-  await one.catchUp();
+  writeFileSync(path, lines(1));
+  await lookAll(one);
+  const whole = gzipSync(lines(5_000));
+  for (const part of [40, whole.length / 2]) {
+    writeFileSync(`${path}.2.gz`, whole.subarray(0, part));
+    await lookAll(one);
+  }
+  writeFileSync(`${path}.2.gz`, whole);
+  await expect.poll(() => lookAll(one).then(requests), { timeout: 20_000 }).toBe(5_001);
+  expect(warnings).toEqual([]);
+  await one.close();
+});
+
+test('a rotated file that is damaged is named, and does not keep the others from being counted', async () => {
+  const one = follower();
+  await lookAll(one);
   writeFileSync(path, lines(4));
   await lookAll(one);
-  writeFileSync(`${path}.1.gz`, gzipSync(lines(100)).subarray(0, 40));
+  writeFileSync(`${path}.2.gz`, gzipSync(lines(100)).subarray(0, 40));
   written -= 100;
+  writeFileSync(`${path}.1`, lines(10));
   truncateSync(path);
-  appendFileSync(path, `{"time":${NOW - 1_000},"line":"after"}\n`);
+  appendFileSync(path, lines(1));
   await lookAll(one);
+  expect(await requests()).toBe(15);
+  await expect.poll(() => lookAll(one).then(() => warnings), { timeout: 20_000 }).toHaveLength(2);
+  expect(warnings[0]).toContain(`${path} was truncated, and no copy of it was found`);
+  expect(warnings[1]).toMatch(/\.2\.gz \(40 bytes\) cannot be read to its end \(unexpected end of file\)/);
+  await one.close();
+});
+
+test('files from before the path was followed are named once and left alone, also when they are compressed later', async () => {
+  writeFileSync(`${path}.1`, lines(20));
+  writeFileSync(`${path}-20260630.gz`, gzipSync(lines(30)));
+  writeFileSync(path, lines(3));
+  const one = follower();
+  await lookAll(one);
+  expect(warnings).toHaveLength(2);
+  for (const name of [`${path}.1 (6`, `${path}-20260630.gz (`]) expect(warnings.join()).toContain(`${name}`);
+  expect(warnings.join()).toContain(`'wafstat ingest ${path}.1'`);
+  // A worker of the web server has not reopened its log yet.
+  appendFileSync(`${path}.1`, lines(1));
+  rotate('numbered');
+  writeFileSync(path, lines(2));
+  compress(`${path}.2`, 'keep no time');
+  await lookAll(one);
+  await one.close();
+  const again = follower();
+  await lookAll(again);
   expect(await requests()).toBe(5);
+  expect(warnings).toHaveLength(2);
+  await again.close();
+});
+
+test('an old file that is put beside the log later is named and left alone', async () => {
+  writeFileSync(path, lines(1));
+  const one = follower();
+  await lookAll(one);
+  writeFileSync(`${path}.7`, '{"time":1}\n');
+  utimesSync(`${path}.7`, 1, 1);
+  writeFileSync(`${path}.filtered`, '{"time":2}\n');
+  await lookAll(one);
+  expect(warnings.map((warning) => /^\S*access\.log\.(\w+) \(11 bytes\)/.exec(warning)?.[1])).toEqual([
+    '7',
+    'filtered',
+  ]);
+  expect(await requests()).toBe(1);
+  expect((await store.sources('p'))[0]?.dropped).toEqual({});
+  await one.close();
+});
+
+test('a live file that was rotated before its first line was counted belongs to the path', async () => {
+  writeFileSync(path, lines(3));
+  const hourAgo = Date.now() / 1_000 - 3_600;
+  utimesSync(path, hourAgo, hourAgo);
+  const one = follower();
+  const { append } = store;
+  store.append = () => Promise.reject(new StoreUnavailable('down'));
+  await expect(one.look()).rejects.toThrow('down');
+  store.append = append;
+  await one.close();
+  rotate('numbered');
+  const again = follower();
+  await lookAll(again);
+  expect(await requests()).toBe(3);
+  await again.close();
+});
+
+test('a path that is followed before there is anything to count is known to be followed', async () => {
+  const one = follower();
+  await lookAll(one);
+  await one.close();
+  expect(await store.followedPaths('p')).toMatchObject([{ source: 's', path, begun: null, files: [] }]);
+  writeFileSync(path, lines(3));
+  rotate('dated');
+  const again = follower();
+  await lookAll(again);
+  expect(await requests()).toBe(3);
+  await again.close();
+});
+
+test('when the file that was begun last is gone, a warning says so', async () => {
+  writeFileSync(path, lines(3));
+  const one = follower();
+  await lookAll(one);
+  await one.close();
+  appendFileSync(path, lines(1));
+  rmSync(path);
+  writeFileSync(`${path}.1`, lines(5));
+  writeFileSync(path, lines(1));
+  const again = follower();
+  await lookAll(again);
+  expect(await requests()).toBe(9);
+  expect(warnings).toEqual([expect.stringMatching(/is gone; lines that were written to it .* may be lost/)]);
+  await again.close();
+});
+
+test('what an earlier release has counted is gone on with: files after the last one it began belong to the path', async () => {
+  const files = [lines(2), lines(3), lines(4), lines(5)];
+  for (const [i, text] of files.entries()) {
+    const file = i === 3 ? path : `${path}.${3 - i}`;
+    writeFileSync(file, text);
+    const time = Date.now() / 1_000 - 3_600 * (4 - i);
+    utimesSync(file, time, time);
+  }
+  // It had begun the second of four.
+  const begun = (files[1] ?? '').split('\n').slice(0, 2).join('\n');
+  const stream = (async function* () {
+    yield Buffer.from(`${begun}\n`);
+  })();
+  for await (const _ of ingestFile(stream, ingest, store, pipeline()));
+  const one = follower();
+  await lookAll(one);
+  expect(await requests()).toBe(3 + 4 + 5);
+  expect(warnings).toEqual([expect.stringContaining(`${path}.3 (`)]);
+  await one.close();
+});
+
+test('finished files are not read again, after a restart and after being compressed', async () => {
+  const one = follower();
+  await lookAll(one);
+  for (let i = 0; i < 5; i++) {
+    writeFileSync(path, lines(10));
+    await lookAll(one);
+    rotate('numbered');
+  }
+  await lookAll(one);
+  clock.now += 120_000;
+  await lookAll(one);
+  await one.close();
+  compress(`${path}.3`);
+  let asked = 0;
+  const { batchesAfter } = store;
+  store.batchesAfter = (...args) => {
+    asked++;
+    return batchesAfter(...args);
+  };
+  const again = follower();
+  for (let i = 0; i < 10; i++) await lookAll(again);
+  // Once for the live file.
+  expect(asked).toBe(1);
+  await again.close();
+});
+
+test('a rotated file that may not be read is named, and counted once it may', async () => {
+  const one = follower();
+  await lookAll(one);
+  writeFileSync(`${path}.1`, lines(3));
+  chmodSync(`${path}.1`, 0);
+  // Root may read everything, so somebody else looks.
+  const isRoot = process.geteuid?.() === 0;
+  chmodSync(folder, 0o755);
+  if (isRoot) process.seteuid?.(NOBODY);
+  try {
+    await expect.poll(() => lookAll(one).then(() => warnings.length), { timeout: 20_000 }).toBe(1);
+  } finally {
+    if (isRoot) process.seteuid?.(0);
+  }
+  chmodSync(`${path}.1`, 0o600);
+  await expect.poll(() => lookAll(one).then(requests), { timeout: 20_000 }).toBe(3);
+  await one.close();
+});
+
+const NOBODY = 65_534;
+
+const step = fc.oneof(
+  fc.record({ kind: fc.constant('write' as const), count: fc.integer({ min: 1, max: 5 }) }),
+  fc.record({
+    kind: fc.constant('crash' as const),
+    appends: fc.integer({ min: 0, max: 3 }),
+    isStored: fc.boolean(),
+  }),
+  fc.record({
+    kind: fc.constantFrom(
+      'numbered' as const,
+      'dated' as const,
+      'copytruncate' as const,
+      'compress' as const,
+      'compress and keep no time' as const,
+      'late line' as const,
+      'copy by hand' as const,
+      'age' as const,
+      'retire' as const,
+      'look' as const,
+      'look' as const,
+      'kill' as const,
+      'kill' as const,
+    ),
+  }),
+);
+
+test('any order of writes, rotations, compression, looks and kills counts every line once', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+      for (const name of readdirSync(folder)) rmSync(join(folder, name));
+      store = memoryStore(() => clock.now);
+      written = 0;
+      writeFileSync(path, '');
+      let one = follower();
+      await one.look();
+      await one.close();
+      // For so long that files can be old and nevertheless belong to it.
+      for (const state of await store.followedPaths('p'))
+        await store.putFollowedPath('p', { ...state, since: 0 });
+      one = follower();
+      for (const next of steps) {
+        const plain = rotatedNames().filter((name) => !name.endsWith('.gz'));
+        const [oldest = '', newest = ''] = [plain.at(-1), plain[0]];
+        if (next.kind === 'write') appendFileSync(path, lines(next.count));
+        else if (next.kind === 'look') await one.look();
+        else if (next.kind === 'retire') clock.now += 120_000;
+        else if (next.kind === 'copy by hand') copyFileSync(path, `${path}.bak`);
+        else if (next.kind === 'crash') {
+          await crash(one, next.appends, next.isStored);
+          one = follower();
+        } else if (next.kind === 'kill') {
+          await one.close();
+          one = follower();
+        } else if (next.kind === 'age') {
+          for (const [i, name] of rotatedNames().entries()) {
+            const time = Date.now() / 1_000 - 3_600 - i * 10;
+            utimesSync(join(folder, name), time, time);
+          }
+        } else if (next.kind === 'late line') {
+          if (newest !== '') appendFileSync(join(folder, newest), lines(1));
+        } else if (next.kind === 'compress') {
+          if (oldest !== '') compress(join(folder, oldest));
+        } else if (next.kind === 'compress and keep no time') {
+          if (oldest !== '') compress(join(folder, oldest), 'keep no time');
+        } else rotate(next.kind);
+      }
+      await one.close();
+      one = follower();
+      await lookAll(one);
+      expect(await requests()).toBe(written);
+      clock.now += 120_000;
+      await lookAll(one);
+      expect(await requests()).toBe(written);
+      await one.close();
+    }),
+    { numRuns: 300 },
+  );
+}, 120_000);
+
+test('a path that is a link to the newest of dated files is followed from one to the next', async () => {
+  const dated = (day: number) => join(folder, `access-2026070${day}.log`);
+  writeFileSync(dated(1), lines(2));
+  symlinkSync(dated(1), path);
+  let one = follower();
+  await lookAll(one);
+  appendFileSync(dated(1), lines(1));
+  for (const day of [2, 3]) {
+    writeFileSync(dated(day), lines(day));
+    rmSync(path);
+    symlinkSync(dated(day), path);
+    if (day === 2) await one.close();
+    if (day === 2) one = follower();
+    await lookAll(one);
+    expect(await requests()).toBe(written);
+  }
+  expect(warnings).toEqual([]);
+  await one.close();
+});
+
+test('a copy that is made while the log is written counts nothing twice, however long it takes', async () => {
+  const one = follower();
+  await lookAll(one);
+  // More than one chunk.
+  writeFileSync(path, lines(60_000));
+  await lookAll(one);
+  const whole = readFileSync(path);
+  writeFileSync(`${path}.1`, '');
+  for (let offset = 0; offset < whole.length; offset += 300_001) {
+    appendFileSync(`${path}.1`, whole.subarray(offset, offset + 300_001));
+    await lookAll(one);
+    expect(await requests()).toBe(60_000);
+  }
+  appendFileSync(`${path}.1`, lines(1));
+  truncateSync(path);
+  appendFileSync(path, lines(1));
+  await lookAll(one);
+  expect(await requests()).toBe(60_002);
   await one.close();
 });
 
@@ -273,3 +575,80 @@ test('the trail of a file that grew by many small steps is short', async () => {
   expect(await requests()).toBe(200);
   await one.close();
 });
+
+/** Ends in the middle of a look: after so many appends, the last of which may be in the store or not. */
+async function crash(one: Follower, appends: number, isStored: boolean): Promise<void> {
+  const { append } = store;
+  let left = appends;
+  store.append = async (batch) => {
+    if (left-- > 0) return append(batch);
+    if (isStored) await append(batch);
+    throw new StoreUnavailable('killed');
+  };
+  await lookAll(one).catch((error) => expect(error).toBeInstanceOf(StoreUnavailable));
+  store.append = append;
+  await one.close();
+}
+
+/** Newest first. */
+function rotatedNames(): string[] {
+  const numberOf = (name: string) => Number(/\.(\d+)(\.gz)?$/.exec(name)?.[1] ?? 0);
+  const names = readdirSync(folder).filter((name) => /^access\.log[.-]\d/.test(name));
+  return names.sort((a, b) => numberOf(a) - numberOf(b) || (a < b ? 1 : -1));
+}
+
+function rotate(kind: 'numbered' | 'dated' | 'copytruncate'): void {
+  if (kind === 'dated') {
+    let day = 20260701;
+    while (existsSync(`${path}-${day}`) || existsSync(`${path}-${day}.gz`)) day++;
+    renameSync(path, `${path}-${day}`);
+  } else {
+    for (const name of rotatedNames().reverse()) {
+      const [, number, gz = ''] = /^access\.log\.(\d+)(\.gz)?$/.exec(name) ?? [];
+      if (number !== undefined) renameSync(join(folder, name), `${path}.${Number(number) + 1}${gz}`);
+    }
+    if (kind === 'numbered') renameSync(path, `${path}.1`);
+    else {
+      copyFileSync(path, `${path}.1`);
+      truncateSync(path);
+    }
+  }
+  if (kind !== 'copytruncate') writeFileSync(path, '');
+}
+
+function compress(file: string, time?: 'keep no time'): void {
+  const { atime, mtime } = statSync(file);
+  writeFileSync(`${file}.gz`, gzipSync(readFileSync(file)));
+  if (time === undefined) utimesSync(`${file}.gz`, atime, mtime);
+  rmSync(file);
+}
+
+test.each([5_000, 3_000_000])(
+  'copytruncate under a writer that keeps its offset leaves holes of %i bytes, which cost nothing',
+  async (bytes) => {
+    const fd = openSync(path, 'w');
+    let offset = 0;
+    const write = (count: number) => {
+      offset += writeSync(fd, lines(count), offset);
+    };
+    let one = follower();
+    for (let rotation = 1; rotation <= 4; rotation++) {
+      write(3);
+      if (rotation === 1) offset += writeSync(fd, '\n'.repeat(bytes), offset);
+      await lookAll(one);
+      write(2);
+      copyFileSync(path, `${path}.${rotation}`);
+      truncateSync(path);
+      write(2);
+      if (rotation % 2 === 0) {
+        await one.close();
+        one = follower();
+      }
+      await lookAll(one);
+      expect(await requests()).toBe(written);
+    }
+    await one.close();
+    closeSync(fd);
+    expect(warnings).toEqual([]);
+  },
+);

@@ -1,29 +1,32 @@
 /**
- * A file that is being written to, like `tail -F`: through rotation by rename and by copytruncate, from before it is
- * there, and over restarts of ours. What was counted is known by its content (trail.ts), so a rotated copy is taken
- * up where the file itself was left.
+ * Follows a log like `tail -F`, through rotation and restarts of this process. Every file that is rotated from the path
+ * counts as a whole, whoever was stopped or killed when: files are recognized by their content (trail.ts), and what the
+ * store keeps says which ones need not be read (docs/decisions/0015).
  */
-import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
-import type { Store } from '../store/store.ts';
-import { countLineEnds, LINE_BYTES_MAX } from './blocks.ts';
-import { FileConflict, type FileIngest, ingestFile, isEmpty, nextPiece } from './file.ts';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
+import { FileConflict, type FileIngest, ingestFile } from './file.ts';
+import { type FileVersion, FollowedState, fileEntry } from './followed-state.ts';
 import { openLog } from './open-log.ts';
-import type { Line, Outcome, Pipeline } from './pipeline.ts';
-import { createReader, type LineReader } from './reader.ts';
-import { Trail } from './trail.ts';
-
-/** So many bytes before our place are compared at each look: other ones mean that the file was cut and written anew. */
-const FINGERPRINT_BYTES = 256;
+import type { Outcome, Pipeline } from './pipeline.ts';
+import { ROTATED_FILES_MAX, type RotatedFile, recognize, rotatedFiles } from './rotated-files.ts';
+import { fileId, Tail } from './tail.ts';
 
 /** A web server goes on writing to a renamed file until it is told to reopen its logs, and its last workers longer. */
 const RETIRE_MS = 60_000;
 
-/** File systems tell the time of a change no finer than this; a later one may show the same time. */
-const FOLDER_TIME_MS_MAX = 50;
+/** So many rotated files are kept open for that. When more were modified lately, somebody touched them all. */
+const RETIRING_MAX = 16;
 
-/** Rotated files that are none of ours are passed over, but not without end. */
-const STRANGERS_MAX = 20;
+/** Coarse file systems keep times no finer than this, and show two changes within it as one. */
+const FILE_TIME_MS_MAX = 2_000;
+
+/** A file that cannot be read is tried again once it has not changed for this long: it may be being compressed. */
+const SETTLE_MS = 2_000;
+
+/** A file can be missing in a list that is made while files are renamed. Rotation is over before so many lists. */
+const LIST_ATTEMPTS_MAX = 10;
 
 export interface FollowOptions {
   path: string;
@@ -31,258 +34,395 @@ export interface FollowOptions {
   store: Store;
   pipeline: Pipeline;
   now: () => number;
+  /** When it is aborted, what is under way is counted, and nothing more is read. */
+  stop: AbortSignal;
   counted(outcome: Outcome): void;
-  /** A rotated file could not be read. */
-  failed(path: string, message: string): void;
+  /** A file is left alone, or lines may be lost. */
+  warn(message: string): void;
 }
 
-interface OpenFile extends Place {
-  handle: FileHandle;
-  device: number;
-  inode: number;
+interface RetiringFile {
+  tail: Tail;
   /** When it was last found to have grown. */
-  grown: number;
-}
-
-/** How far a file has been counted. */
-interface Place {
-  position: number;
-  /** The bytes before the position. */
-  fingerprint: Buffer;
-  trail: Trail;
-  reader: LineReader;
-  lines: number;
+  grownAt: number;
 }
 
 export class Follower {
   readonly #options: FollowOptions;
-  #current: OpenFile | null = null;
-  /** Renamed, but perhaps still written to. */
-  #leaving: OpenFile[] = [];
-  /** The rotated files that were there at the last look at the folder; null before the first. */
-  #rotated: Set<string> | null = null;
-  #folderTime = 0;
+  readonly #path: string;
+  #live: Tail | null = null;
+  /** Rotated, but perhaps still written to. */
+  #retiring: RetiringFile[] = [];
+  /** What the store knows about the path; null before the first scan. */
+  #followed: FollowedState | null = null;
+  /** Rotated files with nothing left to count, as they were then, by ID. */
+  #settled = new Map<string, { mtimeMs: number; bytes: number; hash: string }>();
+  /** Rotated files that could not be read, as they were then, by ID. */
+  #failed = new Map<string, { path: string; ctimeMs: number; isFinal: boolean }>();
+  /** Files that were modified before this are from before the path was followed, unless they were begun. */
+  #belongsFromMs = Number.POSITIVE_INFINITY;
+  #folderTimeMs: number | null = null;
+  #mustScan = true;
+  #hasWarnedOfNumber = false;
 
   constructor(options: FollowOptions) {
     this.#options = options;
+    this.#path = resolve(options.path);
   }
 
   /** Counts what is new; to be called again and again. True when there may be more at once. */
   async look(): Promise<boolean> {
-    for (const file of this.#leaving) await this.#lookAtLeaving(file);
-    this.#current ??= await this.#open();
-    const file = this.#current;
-    if (file === null) return false;
-    if (await this.#readOn(file)) return true;
-    const replaced = await this.#wasReplaced(file);
-    if (replaced) {
-      file.grown = this.#options.now();
-      this.#leaving.push(file);
-      this.#current = null;
+    if (this.#mustScan || (await this.#folderChanged()) || (await this.#failureChanged())) await this.#scan();
+    for (const file of [...this.#retiring]) await this.#readRetiring(file);
+    this.#live ??= await this.#openLive();
+    if (this.#live === null) return false;
+    const read = await this.#live.read();
+    if (read === 'more') return true;
+    if (read === 'truncated') {
+      await this.#restartLive(this.#live);
+      return true;
     }
-    // A file may have come and gone, or been copied and cut, without our ever having had it open.
-    if (await this.#folderChanged()) await this.catchUp();
-    return replaced;
-  }
-
-  /**
-   * Finishes rotated files: what was written to them while we were away, or copied before we had read it, and what
-   * came and went between two looks. The newest first: when one of them is done already, so are the older ones.
-   */
-  async catchUp(): Promise<void> {
-    const files = await rotatedFiles(this.#options.path);
-    const before = this.#rotated;
-    this.#rotated = new Set(files.map(({ identity }) => identity));
-    const open = new Set(
-      [...this.#leaving, this.#current].map((file) => file && `${file.device}:${file.inode}`),
-    );
-    let strangers = 0;
-    let done = false;
-    for (const { path, file, identity } of files) {
-      if (open.has(file)) continue;
-      // One that was not there before is ours as a whole, unless it is an old one that was just packed.
-      const whole = before !== null && !before.has(identity) && !path.endsWith('.gz');
-      if (!whole && (done || strangers > STRANGERS_MAX)) continue;
-      const state = await this.#finish(path, whole);
-      if (state === 'stranger') strangers++;
-      if (state === 'done already') done = true;
-    }
+    if (!(await this.#wasReplaced(this.#live))) return false;
+    this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
+    this.#live = null;
+    return true;
   }
 
   async close(): Promise<void> {
-    for (const file of [...this.#leaving, this.#current]) await file?.handle.close();
-    this.#leaving = [];
-    this.#current = null;
+    for (const { tail } of this.#retiring) await tail.close();
+    await this.#live?.close();
+    this.#retiring = [];
+    this.#live = null;
   }
 
-  async #open(): Promise<OpenFile | null> {
-    const handle = await open(this.#options.path, 'r').catch((error: NodeJS.ErrnoException) => {
+  /** Counts what is left in the rotated files, oldest first. Files that have not changed are not opened again. */
+  async #scan(): Promise<void> {
+    // Before the list is made: a file that comes while it is made shows at the next look.
+    const folderTimeMs = await this.#readFolderTime();
+    const files = await rotatedFiles(this.#path);
+    if (files.length === ROTATED_FILES_MAX && !this.#hasWarnedOfNumber) {
+      this.#hasWarnedOfNumber = true;
+      this.#options.warn(
+        `${this.#path} has ${ROTATED_FILES_MAX} rotated files or more; older ones are not read`,
+      );
+    }
+    this.#followed ??= await this.#load(files);
+    this.#belongsFromMs = Math.min(this.#belongsFromMs, this.#followed.current.since - FILE_TIME_MS_MAX);
+    this.#mustScan = false;
+    try {
+      for (const file of files) if (!this.#options.stop.aborted) await this.#readRotated(file);
+    } catch (error) {
+      this.#mustScan = true;
+      throw error;
+    }
+    if (this.#options.stop.aborted) return this.#state().save();
+    const present = new Set(files.map(({ id }) => id));
+    for (const known of [this.#settled, this.#failed])
+      for (const id of known.keys()) if (!present.has(id)) known.delete(id);
+    this.#followed.forgetAllBut([...this.#settled.values()]);
+    await this.#followed.save();
+    this.#folderTimeMs = folderTimeMs;
+  }
+
+  async #load(files: readonly RotatedFile[]): Promise<FollowedState> {
+    const { ingest, store, warn } = this.#options;
+    const known = (await store.followedPaths(ingest.project)).find(
+      ({ source, path }) => source === ingest.source.name && path === this.#path,
+    );
+    if (known) {
+      if (known.begun !== null && !(await this.#isPresent(known.begun.first_line_hash)))
+        warn(
+          `the file that was counted as ${this.#path} since ${new Date(known.begun.at).toISOString()} is gone; ` +
+            'lines that were written to it while nobody followed may be lost',
+        );
+      return new FollowedState(store, ingest.project, known);
+    }
+    const first = await this.#firstState(files, await hashOf(this.#path));
+    await store.putFollowedPath(ingest.project, first);
+    return new FollowedState(store, ingest.project, first);
+  }
+
+  async #isPresent(hash: string): Promise<boolean> {
+    for (let attempt = 0; attempt < LIST_ATTEMPTS_MAX; attempt++) {
+      const folderTimeMs = await this.#readFolderTime();
+      const newestFirst = (await rotatedFiles(this.#path)).reverse();
+      for (const path of [this.#path, ...newestFirst.map((file) => file.path)])
+        if ((await hashOf(path)) === hash) return true;
+      if ((await this.#readFolderTime()) === folderTimeMs) return false;
+    }
+    return true;
+  }
+
+  /**
+   * What is there at the very first start was written before the path was followed. If an earlier release or an ingest
+   * has counted one of the files, those after it belong to the path.
+   */
+  async #firstState(files: readonly RotatedFile[], live: string | null): Promise<FollowedPath> {
+    const { ingest, store } = this.#options;
+    const source = ingest.source.name;
+    const links = await store.batchesAfter(ingest.project, source, '');
+    const known = new Set(links.map(({ head }) => head));
+    const hashes: (string | null)[] = [];
+    for (const { path, id } of files) hashes.push(await hashOf(path, id));
+    const isBegun = (hash: string | null) => hash !== null && known.has(hash);
+    const lastBegun = hashes.findLastIndex(isBegun);
+    const end = isBegun(live) || lastBegun === -1 ? files.length : lastBegun;
+    const leftAlone = files.slice(0, end).flatMap((file, i): FollowedFile[] => {
+      const hash = hashes[i] ?? null;
+      if (hash === null || isBegun(hash) || hash === live || !file.hasRotatedName) return [];
+      this.#warnOfOlder(file);
+      return [fileEntry(hash, 'left_alone', file)];
+    });
+    // Compared with file times, so it comes from the same clock.
+    const since = Math.min(Date.now(), files[end]?.mtimeMs ?? Number.POSITIVE_INFINITY);
+    // The live file belongs to the path from the start, even if it is rotated before its first line is counted.
+    const begun = live === null ? null : { first_line_hash: live, at: since };
+    return { source, path: this.#path, since, begun, files: leftAlone };
+  }
+
+  async #readRotated(file: RotatedFile): Promise<void> {
+    const settled = this.#settled.get(file.id);
+    if (settled?.mtimeMs === file.mtimeMs && settled.bytes === file.bytes) return;
+    const failed = this.#failed.get(file.id);
+    if (failed && (failed.ctimeMs === file.ctimeMs || isRecent(file.ctimeMs, SETTLE_MS))) return;
+    if ([this.#live, ...this.#retiring.map(({ tail }) => tail)].some((tail) => tail?.id === file.id)) return;
+    let handle: FileHandle | null = null;
+    let isKeptOpen = false;
+    try {
+      handle = await open(file.path, 'r');
+      const { dev, ino, mtimeMs, size } = await handle.stat();
+      // If it was renamed since the list was made, the next list has it.
+      if (fileId({ dev, ino }) !== file.id) this.#mustScan = true;
+      else isKeptOpen = await this.#readOpened({ ...file, mtimeMs, bytes: size }, handle);
+      this.#failed.delete(file.id);
+    } catch (error) {
+      this.#fail(file, error);
+    } finally {
+      if (!isKeptOpen) await handle?.close();
+    }
+  }
+
+  /** True when the file is kept open, because somebody may still write to it. */
+  async #readOpened(file: RotatedFile, handle: FileHandle): Promise<boolean> {
+    const { hash, isCompressed } = await recognize(handle);
+    if (hash === null) {
+      // Whether a compressed file is empty or cut off shows when it is read.
+      if (isCompressed) await this.#ingest(file, handle);
+      return false;
+    }
+    const known = this.#state().find(file, hash, isCompressed);
+    if (file.mtimeMs < this.#belongsFromMs && known?.state !== 'left_alone') {
+      if (known === undefined && !(await this.#wasBegun(hash))) {
+        this.#leaveAlone(file, hash);
+        return false;
+      }
+      // What is newer than a file of the path belongs to it too.
+      this.#belongsFromMs = file.mtimeMs;
+    }
+    if (known) {
+      this.#settle(file, hash);
+      return false;
+    }
+    if (!isCompressed && isRecent(file.mtimeMs, RETIRE_MS) && this.#retiring.length < RETIRING_MAX) {
+      const tail = await Tail.open(handle, this.#tailOptions(), true);
+      const belongs = tail.isBegun || file.hasRotatedName;
+      if (belongs) this.#retiring.push({ tail, grownAt: this.#options.now() });
+      else await this.#leaveStranger(file, hash);
+      return belongs;
+    }
+    const state = await this.#ingest(file, handle);
+    const after = await stat(file.path).catch(() => null);
+    const isUnchanged = after !== null && fileId(after) === file.id && after.mtimeMs === file.mtimeMs;
+    if (state === 'interrupted' || !isUnchanged || after.size !== file.bytes) this.#mustScan = true;
+    else if (state === 'nothing known' && !file.hasRotatedName) await this.#leaveStranger(file, hash);
+    else this.#finished(file, hash);
+    return false;
+  }
+
+  async #ingest(
+    file: RotatedFile,
+    handle: FileHandle,
+  ): Promise<'read to its end' | 'nothing known' | 'interrupted'> {
+    const { ingest, store, pipeline, counted, stop } = this.#options;
+    const rotated = file.hasRotatedName ? 'whole' : 'if begun';
+    const { begin } = this.#tailOptions();
+    let isKnown = false;
+    const progress = ingestFile(openLog(handle), ingest, store, pipeline, { rotated, stop, begin });
+    for await (const step of progress) {
+      isKnown = true;
+      if (step.kind === 'counted') counted(step.outcome);
+    }
+    if (stop.aborted) return 'interrupted';
+    return isKnown ? 'read to its end' : 'nothing known';
+  }
+
+  async #readRetiring(file: RetiringFile): Promise<void> {
+    const { now, stop } = this.#options;
+    const { tail } = file;
+    let read = await tail.read();
+    while (read === 'more' && !stop.aborted) {
+      file.grownAt = now();
+      read = await tail.read();
+    }
+    if (read === 'truncated') return tail.locate(true);
+    if (stop.aborted || now() - file.grownAt < RETIRE_MS) return;
+    // Before the last read: what is written after it makes the file look unfinished.
+    const { mtimeMs, size } = await tail.stat();
+    if (!(await tail.finish())) return;
+    const hash = await tail.firstLineHash();
+    if (hash !== null) this.#finished({ id: tail.id, mtimeMs, bytes: size }, hash);
+    await this.#state().save();
+    this.#retiring = this.#retiring.filter((other) => other !== file);
+    await tail.close();
+  }
+
+  async #openLive(): Promise<Tail | null> {
+    const handle = await open(this.#path, 'r').catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return null;
       throw error;
     });
     if (handle === null) return null;
-    const { dev: device, ino: inode } = await handle.stat();
-    return { handle, device, inode, grown: this.#options.now(), ...(await this.#placeIn(handle)) };
-  }
-
-  /** Where the part of a file ends that has been counted. */
-  async #placeIn(handle: FileHandle): Promise<Place> {
-    const { ingest, store } = this.#options;
-    const trail = new Trail(store, ingest);
-    const place: Place = {
-      position: 0,
-      fingerprint: Buffer.alloc(0),
-      trail,
-      reader: createReader(ingest.reader),
-      lines: 0,
-    };
-    const peek = (bytes: number) => readAt(handle, place.position, bytes);
-    for (let known = await trail.known(peek); known; known = await trail.known(peek)) {
-      place.position += known.bytes.length;
-      place.lines += countLineEnds(known.bytes);
-      place.fingerprint = tail(place.fingerprint, known.bytes);
-      place.reader = createReader(ingest.reader, known.carry);
+    try {
+      return await Tail.open(handle, this.#tailOptions(), false);
+    } catch (error) {
+      await handle.close();
+      throw error;
     }
-    return place;
   }
 
-  /** True when there may be more to read at once. */
-  async #readOn(file: OpenFile): Promise<boolean> {
-    // One read for both, so that the file cannot be cut between the check and the use.
-    const { fingerprint, position } = file;
-    const seen = await readAt(
-      file.handle,
-      position - fingerprint.length,
-      fingerprint.length + LINE_BYTES_MAX,
-    );
-    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) {
-      // It was cut and is written anew from its start; what we had not read is in the copy that was made.
-      await this.catchUp();
-      Object.assign(file, await this.#placeIn(file.handle));
-      return true;
-    }
-    const piece = nextPiece(seen.subarray(fingerprint.length), file.trail.insideLine, file.lines + 1);
-    if ((await this.#count(file, piece.bytes, piece.lines, 'aged')) === 'conflict') {
-      // Someone else has counted here: see how far they came.
-      Object.assign(file, await this.#placeIn(file.handle));
-      return true;
-    }
-    if (piece.bytes.length > 0) file.grown = this.#options.now();
-    return piece.bytes.length > 0;
+  /** The live file was truncated: what had not been read yet is in the copy that was made before. */
+  async #restartLive(live: Tail): Promise<void> {
+    const before = live.countedFirstLineHash;
+    await this.#scan();
+    const hashes = [
+      ...[...this.#settled.values()].map(({ hash }) => hash),
+      ...(await Promise.all(this.#retiring.map(({ tail }) => tail.firstLineHash()))),
+    ];
+    if (before !== null && !hashes.includes(before))
+      this.#options.warn(
+        `${this.#path} was truncated, and no copy of it was found; lines written just before that may be lost`,
+      );
+    await live.locate(false);
   }
 
-  async #count(
-    file: OpenFile,
-    bytes: Buffer,
-    lines: Iterable<Line>,
-    flush: 'all' | 'aged',
-  ): Promise<'counted' | 'conflict'> {
-    const { ingest, pipeline, counted } = this.#options;
-    // A copy, so that a failed append leaves nothing half done: the lines are read again at the next look.
-    const reader = createReader(ingest.reader, file.reader.state());
-    const read = pipeline.read(lines, reader, flush);
-    if (bytes.length === 0 && isEmpty(read)) return 'counted';
-    const { id, link } = file.trail.extend(bytes, reader.state());
-    const result = await pipeline.count(read, { project: ingest.project, source: ingest.source, id, link });
-    if (result.kind !== 'counted') return 'conflict';
-    file.trail.advance(id, bytes);
-    file.reader = reader;
-    file.position += bytes.length;
-    file.lines += countLineEnds(bytes);
-    file.fingerprint = tail(file.fingerprint, bytes);
-    counted(result.outcome);
-    return 'counted';
-  }
-
-  async #lookAtLeaving(file: OpenFile): Promise<void> {
-    if (await this.#readOn(file)) return;
-    if (this.#options.now() - file.grown < RETIRE_MS) return;
-    await this.#count(file, Buffer.alloc(0), [], 'all');
-    this.#leaving = this.#leaving.filter((other) => other !== file);
-    await file.handle.close();
+  async #wasReplaced(live: Tail): Promise<boolean> {
+    const now = await stat(this.#path).catch(() => null);
+    return now === null || fileId(now) !== live.id;
   }
 
   async #folderChanged(): Promise<boolean> {
-    const { mtimeMs } = await stat(dirname(this.#options.path));
-    const changed = mtimeMs !== this.#folderTime || Date.now() - mtimeMs < FOLDER_TIME_MS_MAX;
-    this.#folderTime = mtimeMs;
-    return changed;
+    const timeMs = await this.#readFolderTime();
+    return timeMs !== this.#folderTimeMs || (timeMs !== null && isRecent(timeMs, FILE_TIME_MS_MAX));
   }
 
-  async #wasReplaced({ device, inode }: OpenFile): Promise<boolean> {
-    const now = await stat(this.#options.path).catch(() => null);
-    return now === null || now.dev !== device || now.ino !== inode;
+  async #readFolderTime(): Promise<number | null> {
+    return (await stat(dirname(this.#path)).catch(() => null))?.mtimeMs ?? null;
   }
 
-  async #finish(path: string, whole: boolean): Promise<'stranger' | 'done already' | 'done now'> {
-    const { ingest, store, pipeline, counted } = this.#options;
-    let state: 'stranger' | 'done already' | 'done now' = 'stranger';
-    try {
-      for await (const progress of ingestFile(openLog(path), ingest, store, pipeline, {
-        rotated: whole ? 'whole' : 'if begun',
-      })) {
-        if (progress.kind === 'counted') {
-          state = 'done now';
-          counted(progress.outcome);
-        } else if (state === 'stranger') state = 'done already';
-      }
-    } catch (error) {
-      // Then another process is finishing it.
-      if (error instanceof FileConflict) return state;
-      const { code, message } = error as NodeJS.ErrnoException;
-      if (typeof code !== 'string') throw error;
-      // One that is damaged, or not ours to read, must not keep us from the others.
-      this.#options.failed(path, message);
+  /** Whether a file that could not be read has changed since, and does no more. */
+  async #failureChanged(): Promise<boolean> {
+    for (const [id, { path, ctimeMs, isFinal }] of this.#failed) {
+      const now = await stat(path).catch(() => null);
+      if (now === null || isRecent(now.ctimeMs, SETTLE_MS) || (isFinal && now.ctimeMs === ctimeMs)) continue;
+      this.#failed.delete(id);
+      return true;
     }
-    return state;
+    return false;
+  }
+
+  /** A file that is damaged, or not ours to read, must not keep us from the others. */
+  #fail(file: RotatedFile, error: unknown): void {
+    const { code, message } = error as NodeJS.ErrnoException;
+    // Another process counts it, or it was renamed since the list was made: both show in the next list.
+    if (error instanceof FileConflict || code === 'ENOENT') {
+      this.#mustScan = true;
+      return;
+    }
+    if (typeof code !== 'string') throw error;
+    const isFinal = !isRecent(file.ctimeMs, SETTLE_MS);
+    this.#failed.set(file.id, { path: file.path, ctimeMs: file.ctimeMs, isFinal });
+    if (isFinal)
+      this.#options.warn(
+        `${file.path} (${formatBytes(file.bytes)}) cannot be read to its end (${message}); ` +
+          'lines before that are counted, and the file is read again when it changes',
+      );
+  }
+
+  #settle({ id, mtimeMs, bytes }: FileVersion, hash: string): void {
+    this.#settled.set(id, { mtimeMs, bytes, hash });
+  }
+
+  #finished(file: FileVersion, hash: string): void {
+    this.#settle(file, hash);
+    this.#state().record(file, hash, 'finished');
+  }
+
+  /** It was put beside the log later, but is from before the path was followed. */
+  #leaveAlone(file: RotatedFile, hash: string): void {
+    this.#settle(file, hash);
+    this.#warnOfOlder(file);
+    this.#state().record(file, hash, 'left_alone');
+  }
+
+  async #leaveStranger(file: RotatedFile, hash: string): Promise<void> {
+    this.#settle(file, hash);
+    // A copy that is shorter than what was counted is of no interest.
+    if (await this.#wasBegun(hash)) return;
+    this.#warnLeftAlone(file, 'its name is not one that rotation with or without gzip gives');
+  }
+
+  async #wasBegun(hash: string): Promise<boolean> {
+    const { ingest, store } = this.#options;
+    if (hash === this.#state().current.begun?.first_line_hash) return true;
+    const links = await store.batchesAfter(ingest.project, ingest.source.name, '');
+    return links.some(({ head }) => head === hash);
+  }
+
+  #warnOfOlder(file: RotatedFile): void {
+    this.#warnLeftAlone(file, `it is from before ${this.#path} was followed`);
+  }
+
+  #warnLeftAlone({ path, bytes }: RotatedFile, reason: string): void {
+    this.#options.warn(
+      `${path} (${formatBytes(bytes)}) is left alone: ${reason}. ` +
+        `To count it, run 'wafstat ingest ${path}' with the same --project and --source`,
+    );
+  }
+
+  #state(): FollowedState {
+    if (this.#followed === null) throw new Error('the state of the path is loaded before any file is read');
+    return this.#followed;
+  }
+
+  #tailOptions() {
+    return {
+      ...this.#options,
+      begin: (firstLineHash: string) => this.#state().begin(firstLineHash, this.#options.now()),
+    };
   }
 }
 
-interface RotatedFile {
-  path: string;
-  /** Device and inode. */
-  file: string;
-  /** The same with the time of birth, because inodes are used again. */
-  identity: string;
-  modified: number;
-}
-
-/** `access.log.1`, `access.log-20260701.gz`: what logrotate and its like make of `access.log`, newest first. */
-async function rotatedFiles(path: string): Promise<RotatedFile[]> {
-  const folder = dirname(path);
-  const name = basename(path);
-  const names = await readdir(folder).catch(() => []);
-  const rotated = names.filter((other) => other.startsWith(`${name}.`) || other.startsWith(`${name}-`));
-  const files = await Promise.all(
-    rotated.map(async (other) => {
-      const found = await stat(join(folder, other)).catch(() => null);
-      if (!found?.isFile()) return [];
-      const file = `${found.dev}:${found.ino}`;
-      return [
-        {
-          path: join(folder, other),
-          file,
-          identity: `${file}:${found.birthtimeMs}`,
-          modified: found.mtimeMs,
-        },
-      ];
-    }),
-  );
-  return files.flat().sort((a, b) => b.modified - a.modified);
-}
-
-async function readAt(handle: FileHandle, position: number, bytes: number): Promise<Buffer> {
-  const buffer = Buffer.allocUnsafe(bytes);
-  let length = 0;
-  while (length < bytes) {
-    const { bytesRead } = await handle.read(buffer, length, bytes - length, position + length);
-    if (bytesRead === 0) break;
-    length += bytesRead;
+/** Null when the file is empty, cannot be read, or is another one than `id` says, because files were renamed. */
+async function hashOf(path: string, id?: string): Promise<string | null> {
+  const handle = await open(path, 'r').catch(() => null);
+  if (handle === null) return null;
+  try {
+    if (id !== undefined && fileId(await handle.stat()) !== id) return null;
+    return (await recognize(handle)).hash;
+  } catch {
+    return null;
+  } finally {
+    await handle.close();
   }
-  return buffer.subarray(0, length);
 }
 
-function tail(before: Buffer, bytes: Buffer): Buffer {
-  const joined = bytes.length >= FINGERPRINT_BYTES ? bytes : Buffer.concat([before, bytes]);
-  return Buffer.from(joined.subarray(Math.max(0, joined.length - FINGERPRINT_BYTES)));
+/** File times come from the clock of the system, not from the one that is passed in. */
+function isRecent(timeMs: number, withinMs: number): boolean {
+  return Math.abs(Date.now() - timeMs) < withinMs;
+}
+
+function formatBytes(bytes: number): string {
+  const units = ['bytes', 'kB', 'MB', 'GB', 'TB'];
+  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
+  return `${power === 0 ? bytes : (bytes / 1_000 ** power).toFixed(1)} ${units[power]}`;
 }

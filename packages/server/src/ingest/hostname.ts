@@ -7,8 +7,9 @@ const HOSTNAME_LENGTH_MAX = 253;
 export function normalHostname(text: string): string | null {
   const name = withoutPort(text.trim()).toLowerCase().replace(/\.$/, '');
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
-  // Control characters and spaces never stand in a Host header; lone surrogates could not be stored as they are.
-  return /[\p{Cc}\p{Z}\p{Cs}]/u.test(name) ? null : name;
+  // Control characters and spaces never stand in a Host header; lone surrogates could not be stored as they are; format
+  // characters (bidirectional overrides, zero-width ones) make one name look like another, and DNS has none of them.
+  return /[\p{Cc}\p{Cf}\p{Z}\p{Cs}]/u.test(name) ? null : name;
 }
 
 /** `example.com:8080` and `[2001:db8::1]:443`; a bare IPv6 address has more than one colon and no port. */

@@ -1,18 +1,21 @@
-import { open } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 
 /** What one read costs besides does not show at this length. */
 const READ_BYTES = 1_048_576;
 
-/** The bytes of a log file, unpacked when it is gzip, whatever its name says. A chunk is good until the next. */
-export function openLog(path: string): AsyncIterable<Uint8Array> {
-  return unpacked(chunksOf(path));
+/**
+ * The bytes of a log file, unpacked when it is gzip, whatever its name says. A chunk is good until the next. An open
+ * file is read from its start, and closed at the end.
+ */
+export function openLog(file: string | FileHandle): AsyncIterable<Uint8Array> {
+  return unpacked(chunksOf(file));
 }
 
 /** One piece of memory for all chunks: new memory for each would cost more than reading them. */
-async function* chunksOf(path: string): AsyncGenerator<Uint8Array> {
-  const file = await open(path, 'r');
+async function* chunksOf(pathOrFile: string | FileHandle): AsyncGenerator<Uint8Array> {
+  const file = typeof pathOrFile === 'string' ? await open(pathOrFile, 'r') : pathOrFile;
   try {
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
     for (;;) {

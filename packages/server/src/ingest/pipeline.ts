@@ -66,6 +66,9 @@ export interface ReadLines {
   hosts: Map<string, string>;
 }
 
+/** What of the reader is counted although more may come. */
+export type Flush = 'all' | 'aged' | 'request' | 'nothing';
+
 export class Pipeline {
   readonly #store: Store;
   readonly #limits: Limits;
@@ -78,8 +81,11 @@ export class Pipeline {
     this.#now = now;
   }
 
-  /** Reads the lines, and what the reader has open when `flush` says so: all of it, or what is older. */
-  read(lines: Iterable<Line>, reader: LineReader, flush: 'all' | 'aged' | 'nothing'): ReadLines {
+  /**
+   * Reads the lines, and what the reader has open when `flush` says so: all of it, what is older, or (`request`) all
+   * but lines whose rest may come in the next request.
+   */
+  read(lines: Iterable<Line>, reader: LineReader, flush: Flush): ReadLines {
     const steps = this.readInSteps(lines, reader, flush);
     for (;;) {
       const step = steps.next();
@@ -88,17 +94,14 @@ export class Pipeline {
   }
 
   /** The same, with a `yield` after some lines, so that a long text can be read while other work goes on. */
-  *readInSteps(
-    lines: Iterable<Line>,
-    reader: LineReader,
-    flush: 'all' | 'aged' | 'nothing',
-  ): Generator<void, ReadLines> {
+  *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
     const now = this.#now();
     const read: ReadLines = { records: [], outcome: emptyOutcome(), hosts: new Map() };
     if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
     else for (const line of lines) this.#readLine(line, reader, read, now);
     if (flush !== 'nothing') {
-      const open = flush === 'all' ? reader.flush() : reader.flush(now - OPEN_MS_MAX);
+      const before = flush === 'aged' ? now - OPEN_MS_MAX : undefined;
+      const open = reader.flush(before, flush === 'request' ? now : before);
       for (const parsed of open) this.#take(read, parsed, 0, '', now);
     }
     return read;

@@ -23,6 +23,7 @@ import {
 import { nearestFormat } from './formats/nearest.ts';
 import type { Pattern } from './formats/pattern.ts';
 import { type CountedRequests, Transactions, type TransactionsState } from './formats/transactions.ts';
+import { BARE, LAYERS_MAX, type PartsState, Unwrapper, type Wrapper } from './unwrap.ts';
 
 export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
 
@@ -44,8 +45,11 @@ export interface ReaderOptions {
 export interface LineReader {
   /** What this line completes: nothing yet, a record, a drop, or several. */
   read(line: string, now: number): Parsed[];
-  /** What is still open: all of it at the end of a file, or what no line has told of since `before` (by `now`). */
-  flush(before?: number): Parsed[];
+  /**
+   * What is still open: all of it at the end of a file, or what no line has told of since `before` (by `now`).
+   * `partsBefore` is the same for parts of lines, whose rest may come in the next request.
+   */
+  flush(before?: number, partsBefore?: number): Parsed[];
   /** Whether the next line can be told by itself: then one in the form of an access log is a request. */
   takesAccess(): boolean;
   /** The host of lines that name none. */
@@ -54,11 +58,17 @@ export interface LineReader {
   state(): string;
 }
 
-/** Far more than a state ever has; the limits that keep it small are those of transactions and native blocks. */
-export const STATE_LENGTH_MAX = 1_048_576;
+/**
+ * Far more than a state ever has; the limits that keep it small are those of transactions and native blocks, and 1 MiB
+ * for parts of lines, in base64.
+ */
+export const STATE_LENGTH_MAX = 3 * 1_048_576;
 
 /** The lines of a native block are written at once. One that stopped this long before `before` has lost its end. */
 const BLOCK_MS_MAX = 60_000;
+
+/** Native blocks that are open at the same time, in different streams of one log: a container has two. */
+const BLOCKS_MAX = 8;
 
 /** `counted`: the requests that were counted, if other readers are to know them too, instead of those in the state. */
 export function createReader(options: ReaderOptions, state = '', counted?: CountedRequests): LineReader {
@@ -73,9 +83,13 @@ interface OpenBlock {
 /** Only ever read from what `state` wrote. */
 interface State {
   transactions?: TransactionsState | null;
+  /** The block of lines without a wrapper. */
   open?: OpenBlock | null;
   columns?: readonly string[] | null;
   clock?: ClockState | null;
+  /** By origin. */
+  wrapped?: [string, OpenBlock][];
+  parts?: PartsState | null;
 }
 
 const DASH = 0x2d;
@@ -91,7 +105,9 @@ class Reader implements LineReader {
   readonly #access: boolean;
   readonly #explain: ((line: string, parsed: Parsed[]) => Parsed[]) | null;
   readonly #transactions: Transactions;
-  #open: OpenBlock | null;
+  readonly #unwrapper: Unwrapper;
+  /** By origin; the one that was opened last comes last. */
+  readonly #blocks: Map<string, OpenBlock>;
 
   constructor(
     { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
@@ -110,15 +126,41 @@ class Reader implements LineReader {
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
     this.#transactions = new Transactions(overrides, state.transactions ?? undefined, counted);
-    this.#open = state.open ?? null;
+    this.#unwrapper = new Unwrapper(state.parts ?? []);
+    this.#blocks = new Map(state.wrapped);
+    if (state.open) this.#blocks.set(BARE, state.open);
   }
 
   read(line: string, now: number): Parsed[] {
-    if (this.#open !== null) return this.#readBlock(this.#open, line, now);
+    return this.#readWrapped(line, BARE, 0, now);
+  }
+
+  /** A line of this origin, in at most so many wrappers. */
+  #readWrapped(line: string, origin: string, layers: number, now: number): Parsed[] {
+    // First, because clients write the bodies in a block: a line there that looks wrapped is a part of the body.
+    const open = this.#blocks.get(origin);
+    if (open !== undefined) return this.#readBlock(open, line, origin, layers, now);
+    const inner = layers < LAYERS_MAX ? this.#unwrapper.unwrap(line, origin, now) : null;
+    if (inner === null) return this.#readLine(line, origin, now);
+    const parsed: Parsed[] = inner.dropped.map(unknown);
+    for (const text of inner.lines) {
+      if (text !== '') parsed.push(...this.#readWrapped(text, inner.origin, layers + 1, now));
+    }
+    const isEmpty = inner.lines.every((text) => text === '');
+    if (inner.isGuess && parsed.every(hasNoFormat) && (parsed.length > 0 || isEmpty)) {
+      const asItIs = this.#readLine(line, origin, now);
+      // Nothing yet: the line is a part of a record that is still open.
+      if (asItIs.length === 0 || !asItIs.every(hasNoFormat)) return asItIs;
+    }
+    return parsed.map((each) => inWrapper(each, inner.wrapper));
+  }
+
+  #readLine(line: string, origin: string, now: number): Parsed[] {
     const first = line.charCodeAt(0);
     if (first === DASH && this.#native && opensBlock(line)) {
-      this.#open = { block: openBlock(line), touched: now };
-      return [];
+      this.#blocks.set(origin, { block: openBlock(line), touched: now });
+      const [oldest = BARE] = this.#blocks.keys();
+      return this.#blocks.size > BLOCKS_MAX ? this.#closeBlock(oldest, now) : [];
     }
     const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
     const asJson = isJson && this.#jsonFormats.length > 0;
@@ -126,23 +168,37 @@ class Reader implements LineReader {
     return this.#explain === null ? parsed : this.#explain(line, parsed);
   }
 
-  flush(before = Number.POSITIVE_INFINITY): Parsed[] {
-    const isLost = this.#open !== null && this.#open.touched < before - BLOCK_MS_MAX;
-    const block = isLost ? this.#closeBlock(before) : [];
-    return [...block, ...this.#withHost(this.#transactions.flush(before))];
+  flush(before = Number.POSITIVE_INFINITY, partsBefore = before): Parsed[] {
+    const unfinished = this.#unwrapper.flush(partsBefore - BLOCK_MS_MAX);
+    const parsed = Array.from({ length: unfinished }, () => unknown('unfinished_record'));
+    for (const [origin, { touched }] of this.#blocks) {
+      if (touched < before - BLOCK_MS_MAX) parsed.push(...this.#closeBlock(origin, before));
+    }
+    return [...parsed, ...this.#withHost(this.#transactions.flush(before))];
   }
 
   takesAccess(): boolean {
-    return this.#access && this.#open === null;
+    return this.#access && !this.#blocks.has(BARE);
   }
 
   state(): string {
     const transactions = this.#transactions.state();
+    const parts = this.#unwrapper.state();
     const { columns, zone } = this.#context;
     const clock = zone.state?.() ?? null;
-    const state: State = { transactions, open: this.#open, columns, ...(clock === null ? {} : { clock }) };
-    const isEmpty = transactions === null && this.#open === null && columns === null && clock === null;
-    return isEmpty ? '' : JSON.stringify(state);
+    const isEmpty = [transactions, parts, columns, clock].every((each) => each === null);
+    if (isEmpty && this.#blocks.size === 0) return '';
+    const open = this.#blocks.get(BARE) ?? null;
+    const wrapped = [...this.#blocks].filter(([origin]) => origin !== BARE);
+    const state: State = {
+      transactions,
+      open,
+      columns,
+      ...(clock !== null && { clock }),
+      ...(wrapped.length > 0 && { wrapped }),
+      ...(parts !== null && { parts }),
+    };
+    return JSON.stringify(state);
   }
 
   #readText(line: string, now: number): Parsed[] {
@@ -172,18 +228,18 @@ class Reader implements LineReader {
     return [UNKNOWN];
   }
 
-  #readBlock(open: OpenBlock, line: string, now: number): Parsed[] {
+  #readBlock(open: OpenBlock, line: string, origin: string, layers: number, now: number): Parsed[] {
     const step = addLine(open.block, line);
     open.touched = now;
     if (step === 'open') return [];
-    const parsed = this.#closeBlock(now);
-    return step === 'whole' ? parsed : [...parsed, ...this.read(line, now)];
+    const parsed = this.#closeBlock(origin, now);
+    return step === 'whole' ? parsed : [...parsed, ...this.#readWrapped(line, origin, layers, now)];
   }
 
-  #closeBlock(now: number): Parsed[] {
-    const open = this.#open;
-    this.#open = null;
-    return open === null ? [] : this.#settle('modsecurity-native', closeBlock(open.block), now);
+  #closeBlock(origin: string, now: number): Parsed[] {
+    const open = this.#blocks.get(origin);
+    this.#blocks.delete(origin);
+    return open === undefined ? [] : this.#settle('modsecurity-native', closeBlock(open.block), now);
   }
 
   #settle(format: LogFormat, reading: Reading, now: number): Parsed[] {
@@ -241,6 +297,16 @@ function unknown(reason: DropReason): Parsed {
 }
 
 const UNKNOWN = unknown('unknown_format');
+
+function hasNoFormat({ format }: Parsed): boolean {
+  return format === 'none';
+}
+
+/** A copy, because drops without a format are one object. */
+function inWrapper(parsed: Parsed, wrapper: Wrapper | null): Parsed {
+  if (wrapper === null) return parsed;
+  return { ...parsed, wrapper: parsed.wrapper === undefined ? wrapper : `${parsed.wrapper} in ${wrapper}` };
+}
 
 /**
  * JSON, or a line of JSON that is printed over several. A bracket may also begin the error log of Apache, or an

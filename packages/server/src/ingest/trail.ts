@@ -1,5 +1,5 @@
 /**
- * The trail of a file: which of its bytes have been counted. A file is cut into pieces of whole lines; the id of a
+ * The checkpoints of a file: which of its bytes have been counted. A file is cut into pieces of whole lines; the id of a
  * piece is a hash of the id of the piece before it and of its own bytes, and the store keeps it with the counts, in
  * the same transaction. So a file is known by what it says, not by its name: given again, whole or grown, after a
  * crash, renamed, or followed instead of ingested, only what is new is counted.
@@ -8,10 +8,11 @@ import { createHash, type Hash } from 'node:crypto';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
 import { endOfHole, endOfLine, endsInsideLine, endsLine } from './blocks.ts';
 
-/** Small batches of a followed file grow into one piece up to this length, so that a trail stays short. */
+/** Small batches of a followed file grow into one piece up to this length, so that a chain stays short. */
 export const PIECE_BYTES_MAX = 1_048_576;
 
-const HEAD_BYTES_MAX = 4_096;
+/** How much of the first line tells files apart. */
+export const FIRST_LINE_BYTES_MAX = 4_096;
 
 export interface FileSource {
   project: string;
@@ -24,7 +25,7 @@ export interface KnownPiece {
   carry: string;
 }
 
-export class Trail {
+export class Checkpoints {
   readonly #store: Store;
   readonly #file: FileSource;
   /** The id of the piece before the current one, and the ids of all pieces that the store knows behind it. */
@@ -75,7 +76,10 @@ export class Trail {
   isShorterCopy(bytes: Buffer): boolean {
     // Holes are all alike: with nothing behind it, one says nothing about the file, and there is nothing to count.
     if (bytes.length > 0 && endOfHole(bytes, 0) === bytes.length) return false;
-    return this.#links.some((link) => link.bytes > bytes.length && link.head === headOf(bytes));
+    const longer = this.#links.filter((link) => link.bytes > bytes.length);
+    // Inside a file, less than a line tells nothing, but what follows there has been counted.
+    if (this.#after !== '' && endOfLine(bytes) === bytes.length && !endsLine(bytes)) return longer.length > 0;
+    return longer.some((link) => link.head === firstLineHash(bytes));
   }
 
   /** What to append for the bytes that come next: an id, and a link that makes the current piece longer. */
@@ -87,7 +91,7 @@ export class Trail {
     // Without new bytes the id must be another one all the same: what was open has been counted now.
     const id = bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`;
     const { replaces, siblings } = { replaces: this.#id ?? undefined, siblings: this.#siblings };
-    const head = this.#hasHead ? this.#head : headOf(bytes);
+    const head = this.#hasHead ? this.#head : firstLineHash(bytes);
     const link = { after: this.#after, bytes: this.#bytes + bytes.length, head, carry, siblings, replaces };
     return { id, link };
   }
@@ -95,7 +99,7 @@ export class Trail {
   /** The append of what `extend` gave last has succeeded. */
   advance(id: string, bytes: Buffer): void {
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
-    if (!this.#hasHead) this.#head = headOf(bytes);
+    if (!this.#hasHead) this.#head = firstLineHash(bytes);
     this.#hasHead ||= endOfHole(bytes, 0) < bytes.length;
     this.#hash = this.#extended;
     this.#bytes += bytes.length;
@@ -123,29 +127,31 @@ function pieceHash(after: string): Hash {
 
 /** The first line, or as much as a piece can have of it, when a hole stands in front of it. */
 async function peekPastHole(peek: (bytes: number) => Promise<Buffer>): Promise<Buffer> {
-  const bytes = await peek(HEAD_BYTES_MAX);
+  const bytes = await peek(FIRST_LINE_BYTES_MAX);
   return endOfHole(bytes, 0) > 0 ? peek(PIECE_BYTES_MAX) : bytes;
 }
 
 /** The heads of pieces that may begin with these bytes: with a hole in front, also one that ends with the hole. */
 function headsOf(bytes: Buffer): Set<string> {
-  const heads = new Set([headOf(bytes)]);
+  const heads = new Set([firstLineHash(bytes)]);
   if (endOfHole(bytes, 0) > 0) {
     heads.add(hashOf(Buffer.alloc(0)));
     // Earlier releases took the hole for a part of the line.
-    heads.add(firstLineHash(bytes));
+    heads.add(lineHash(bytes));
   }
   return heads;
 }
 
-/** Of the first line without its end, which may be yet to come; a long one is told by its beginning. */
-function headOf(bytes: Buffer): string {
-  return firstLineHash(bytes.subarray(endOfHole(bytes, 0)));
+/** Of the first line behind a hole, without its end, which may be yet to come; a long one is told by its beginning. */
+export function firstLineHash(bytes: Buffer): string {
+  return lineHash(bytes.subarray(endOfHole(bytes, 0)));
 }
 
-function firstLineHash(bytes: Buffer): string {
+function lineHash(bytes: Buffer): string {
   const line = bytes.subarray(0, endOfLine(bytes));
-  return hashOf(line.subarray(0, Math.min(endsLine(line) ? line.length - 1 : line.length, HEAD_BYTES_MAX)));
+  return hashOf(
+    line.subarray(0, Math.min(endsLine(line) ? line.length - 1 : line.length, FIRST_LINE_BYTES_MAX)),
+  );
 }
 
 function hashOf(text: Buffer): string {

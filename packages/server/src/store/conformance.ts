@@ -5,7 +5,14 @@ import { CATEGORIES, type Event } from '../event.ts';
 import { gridEdges } from '../statistics/grid.ts';
 import { copyProject, differences } from './copy.ts';
 import { memoryStore } from './memory.ts';
-import { type Batch, type NewLink, type Store, StoreUnavailable } from './store.ts';
+import {
+  type Batch,
+  compareFollowed,
+  type FollowedPath,
+  type NewLink,
+  type Store,
+  StoreUnavailable,
+} from './store.ts';
 
 export interface StoreUnderTest {
   store: Store;
@@ -301,6 +308,30 @@ export function storeConformance(
       expect([...requests]).toEqual([2]);
     });
 
+    test('the state of a followed path is stored with its batch, or without one, and nowhere else', async () => {
+      const { store } = await fresh();
+      expect(await store.followedPaths('p')).toEqual([]);
+      const first = followed('/logs/a.log', NOW);
+      await store.putFollowedPath('p', first);
+      expect(await store.followedPaths('p')).toEqual([first]);
+      expect(await store.sources('p')).toEqual([]);
+      const second = { ...first, begun: { first_line_hash: 'h', at: NOW } };
+      const one = { ...batch('p', [], [drawnAt(NOW)]), id: 'x', followed: second };
+      await store.append(one);
+      expect(await store.followedPaths('p')).toEqual([second]);
+      const link = { after: 'unknown', bytes: 1, head: '', carry: '', siblings: [] };
+      expect(await store.append({ ...one, followed: first })).toEqual({ kind: 'duplicate' });
+      expect(await store.append({ ...one, id: 'y', link, followed: first })).toEqual({ kind: 'conflict' });
+      expect(await store.followedPaths('p')).toEqual([second]);
+      // Longer than a key may be in some stores.
+      const long = followed(`/${'long/'.repeat(800)}a.log`, NOW);
+      const other = { ...followed('/logs/a.log', 1), source: 'other' };
+      for (const each of [long, other]) await store.putFollowedPath('p', each);
+      await store.prune(NOW + 10 * DAY_MS);
+      expect(await store.followedPaths('p')).toEqual([other, second, long].sort(compareFollowed));
+      expect(await store.followedPaths('q')).toEqual([]);
+    });
+
     test('a host name has one ID, an ID one name, and the limit holds', async () => {
       const { store } = await fresh();
       const add = (hostname: string, id?: string) => store.addHost({ project: 'p', hostname, id, limit: 3 });
@@ -491,7 +522,7 @@ export function storeConformance(
         await each.append({ ...batch('p', ids, drawn), id: 'x' });
         await each.prune(horizon, { freeBefore: freed });
         expect(await each.retention()).toMatchObject({ horizon, freedBefore: freed, note: null });
-        const note = { trustedAt: 1, freeBefore: 2, freeSince: 3 };
+        const note = { trustedAt: 1, passedAt: 2, probationMs: 3, freeBefore: 4, freeSince: 5 };
         await each.noteRetention(note);
         expect((await each.retention()).note).toEqual(note);
         // Forward is not back.
@@ -521,6 +552,8 @@ export function storeConformance(
       const { append, after } = linked(store);
       await append('one', { after: '', bytes: 10, carry: 'c' });
       await append('two', { after: 'one', bytes: 20, head: 'h' });
+      const paths = [followed('/logs/a.log', NOW), { ...followed('/logs/b.log', 7), source: 'nothing yet' }];
+      for (const path of paths) await store.putFollowedPath('p', path);
       const range = { from: NOW - 41 * DAY_MS, to: NOW + 1 };
       const other = memoryStore(() => NOW);
       await copyProject(store, other, 'p');
@@ -534,6 +567,7 @@ export function storeConformance(
       expect(await differences(other, back, 'p', range)).toEqual([]);
       // It goes on there where it stopped here.
       expect(await Promise.all(['', 'one', 'two'].map(linked(back).after))).toEqual(pieces);
+      expect(await back.followedPaths('p')).toEqual(paths.sort(compareFollowed));
       expect(await back.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
       expect(await linked(back).append('three', { after: 'two', bytes: 5 })).toMatchObject({
         kind: 'appended',
@@ -550,6 +584,11 @@ export function storeConformance(
       await expect(store.series({ project: 'p', edges: [0, 1] })).rejects.toThrow(StoreUnavailable);
     });
   });
+}
+
+function followed(path: string, since: number): FollowedPath {
+  const file = { first_line_hash: 'f', state: 'finished' as const, modified_ms: since + 0.5, bytes: 3 };
+  return { source: 'test', path, since, begun: null, files: [file] };
 }
 
 /** Appends single events as pieces of a file. */

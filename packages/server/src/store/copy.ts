@@ -38,6 +38,7 @@ export async function copyProject(
     for await (const batches of from.batches(project, source.name))
       await to.putSource(project, source, batches);
   }
+  for (const followed of await from.followedPaths(project)) await to.putFollowedPath(project, followed);
 }
 
 /** Only what an earlier copy has brought may be there: then it goes on where that ended. */
@@ -81,6 +82,7 @@ export async function differences(
   };
   await compare('the hosts', (store) => store.hosts(project));
   await compare('the sources', (store) => store.sources(project));
+  await compare('the followed paths', (store) => store.followedPaths(project));
   const edges: number[] = [];
   for (let edge = range.from; edge < range.to; edge += DAY_MS + ODD_MS) edges.push(edge);
   edges.push(range.to);

@@ -4,6 +4,8 @@ import { derivedId } from './ids.ts';
 import {
   type Batch,
   type BatchLink,
+  compareFollowed,
+  type FollowedPath,
   type Host,
   linkHolds,
   NO_SOURCE,
@@ -21,6 +23,7 @@ interface Project {
   sources: Source[];
   /** Batch ids and links by source name. */
   batches: Map<string, { id: string; link?: Batch['link'] }[]>;
+  followed: FollowedPath[];
 }
 
 export function memoryStore(now: () => number = Date.now): Store {
@@ -33,7 +36,13 @@ export function memoryStore(now: () => number = Date.now): Store {
 
   function open(id: string): Project {
     if (closed) throw new StoreUnavailable('the store is closed');
-    const project = projects.get(id) ?? { events: [], hosts: [], sources: [], batches: new Map() };
+    const project = projects.get(id) ?? {
+      events: [],
+      hosts: [],
+      sources: [],
+      batches: new Map(),
+      followed: [],
+    };
     projects.set(id, project);
     return project;
   }
@@ -63,6 +72,7 @@ export function memoryStore(now: () => number = Date.now): Store {
         event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
       );
       project.events.push(...placed);
+      if (batch.followed) putFollowed(project, batch.followed);
       changes++;
 
       const { name } = batch.source;
@@ -107,6 +117,14 @@ export function memoryStore(now: () => number = Date.now): Store {
 
     async batchesAfter(project, source, after) {
       return linksAfter(open(project).batches.get(source) ?? [], after);
+    },
+
+    async followedPaths(project) {
+      return structuredClone(open(project).followed);
+    },
+
+    async putFollowedPath(project, followed) {
+      putFollowed(open(project), followed);
     },
 
     async addHost({ project: projectId, hostname, id, limit, created = now() }) {
@@ -214,6 +232,12 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
   };
   return store;
+}
+
+function putFollowed(project: Project, followed: FollowedPath): void {
+  const { source, path } = followed;
+  const others = project.followed.filter((other) => other.source !== source || other.path !== path);
+  project.followed = [...others, structuredClone(followed)].sort(compareFollowed);
 }
 
 function linksAfter(

@@ -75,18 +75,31 @@ describe('a start with the clock in 2040', () => {
     expect(logged[0]).toContain('last used at 2026-11-15T00:00:00.000Z');
   });
 
-  test('is not believed because events of that time come in, nor after a restart', async () => {
+  test('is not believed because events of that time come in, nor because of a restart', async () => {
     for (let restart = 0; restart < 3; restart++) {
       clock.monotonic = 0;
       const one = policy();
       await one.pass();
       await count(clock.now);
-      elapse(20 * HOUR_MS);
+      elapse(7 * HOUR_MS);
       await one.pass();
     }
+    expect(await counted()).toBe(2 + 3);
     clock.now = START + DAY_MS;
     await policy().pass();
     expect(await counted()).toBe(2 + 3);
+  });
+
+  test('is believed after a day in all, however often the service restarts', async () => {
+    for (let restart = 0; restart < 4; restart++) {
+      clock.monotonic = 0;
+      const one = policy();
+      await one.pass();
+      elapse(7 * HOUR_MS);
+      await one.pass();
+    }
+    expect(await counted()).toBe(0);
+    expect(logged.at(-1)).toContain('the horizon moves');
   });
 
   test('is believed after a day, and even then a day is left to set the horizon back', async () => {
@@ -123,4 +136,15 @@ test('data of a source that went silent is removed in time', async () => {
     elapse(DAY_MS);
   }
   expect(await counted()).toBe(0);
+});
+
+test('of several workers one moves the horizon', async () => {
+  const workers = [policy(), policy(), policy()];
+  for (const worker of workers) await worker.pass();
+  logged = [];
+  for (let tick = 0; tick < 5; tick++) {
+    elapse(10 * 60_000);
+    for (const worker of workers) await worker.pass();
+  }
+  expect(logged).toHaveLength(5);
 });

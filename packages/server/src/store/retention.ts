@@ -33,8 +33,7 @@ export class RetentionPolicy {
   readonly #retentionMs: number;
   readonly #clocks: Clocks;
   readonly #log: RetentionLog;
-  /** When the clock was found doubtful, in monotonic time; null while it is trusted. */
-  #doubtfulSince: number | null = null;
+  #isDoubtful = false;
   #lastPass: { now: number; monotonic: number } | null = null;
 
   constructor(store: Store, retentionMs: number, clocks: Clocks, log: RetentionLog) {
@@ -55,43 +54,63 @@ export class RetentionPolicy {
       );
       return;
     }
-    if (!this.#trusts(state, now)) return;
+    const { elapsedMs, isFirst } = this.#checkClock(state, now);
+    // Of several workers one is enough; the first pass of each comes at once, because settings may have changed.
+    const isDone = state.note !== null && Math.abs(now - state.note.passedAt) < PRUNE_EVERY_MS / 2;
+    if (isDone && !isFirst) return;
+    const note = state.note ?? { freeBefore: 0, freeSince: now, trustedAt: now, probationMs: 0 };
+    if (this.#isDoubtful) {
+      const probationMs = note.probationMs + elapsedMs;
+      if (probationMs < PROBATION_MS) {
+        const trustedAt = state.note?.trustedAt ?? state.newestEvent ?? now;
+        return this.#store.noteRetention({ ...note, trustedAt, passedAt: now, probationMs });
+      }
+      this.#isDoubtful = false;
+      this.#log.warn(`the clock (${iso(now)}) is trusted now: the service has run with it for 24 hours`);
+    }
     const horizon = Math.max(state.horizon, now - this.#retentionMs);
     if (horizon > state.horizon) {
       this.#log.info(`the horizon moves from ${iso(state.horizon)} to ${iso(horizon)}`);
     }
-    const due = state.note !== null && now - state.note.freeSince >= FREE_DELAY_MS;
-    const freeBefore = due && state.note ? Math.min(state.note.freeBefore, horizon) : state.freedBefore;
+    const isDue = state.note !== null && now - note.freeSince >= FREE_DELAY_MS;
+    const freeBefore = isDue ? Math.min(note.freeBefore, horizon) : state.freedBefore;
     await this.#store.prune(horizon, { freeBefore, ...(stop && { stop }) });
-    const pending = due || state.note === null ? { freeBefore: horizon, freeSince: now } : state.note;
-    await this.#store.noteRetention({ ...pending, trustedAt: now });
+    const pending = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : note;
+    const { freeBefore: next, freeSince } = pending;
+    await this.#store.noteRetention({
+      trustedAt: now,
+      passedAt: now,
+      probationMs: 0,
+      freeBefore: next,
+      freeSince,
+    });
   }
 
-  #trusts({ note, newestEvent }: Retention, now: number): boolean {
+  /** Warns when the clock becomes doubtful. */
+  #checkClock({ note, newestEvent }: Retention, now: number): { elapsedMs: number; isFirst: boolean } {
     const monotonic = this.#clocks.monotonicNow();
-    const doubt = this.#doubt(note?.trustedAt ?? newestEvent, now, monotonic);
+    const last = this.#lastPass;
     this.#lastPass = { now, monotonic };
+    const elapsedMs = last === null ? 0 : monotonic - last.monotonic;
+    const doubt =
+      last === null
+        ? silenceDoubt(note?.trustedAt ?? newestEvent, now)
+        : jumpDoubt(now - last.now - elapsedMs);
     if (doubt !== null) {
-      this.#doubtfulSince = monotonic;
+      this.#isDoubtful = true;
       this.#log.warn(`${doubt}; no data is removed until the service has run for 24 hours with this clock`);
     }
-    if (this.#doubtfulSince !== null && monotonic - this.#doubtfulSince >= PROBATION_MS) {
-      this.#doubtfulSince = null;
-      this.#log.warn(`the clock (${iso(now)}) is trusted now: the service has run with it for 24 hours`);
-    }
-    return this.#doubtfulSince === null;
+    return { elapsedMs, isFirst: last === null };
   }
+}
 
-  /** A reason not to trust the clock that was not there at the last pass. */
-  #doubt(knownAt: number | null, now: number, monotonic: number): string | null {
-    const last = this.#lastPass;
-    if (last === null) {
-      const silent = knownAt !== null && now - knownAt > SILENCE_MS_MAX;
-      return silent ? `the clock says ${iso(now)}, but this store was last used at ${iso(knownAt)}` : null;
-    }
-    const jump = now - last.now - (monotonic - last.monotonic);
-    return jump > JUMP_MS_MAX ? `the clock jumped ahead by ${Math.round(jump / 60_000)} minutes` : null;
-  }
+function silenceDoubt(knownAt: number | null, now: number): string | null {
+  if (knownAt === null || now - knownAt <= SILENCE_MS_MAX) return null;
+  return `the clock says ${iso(now)}, but this store was last used at ${iso(knownAt)}`;
+}
+
+function jumpDoubt(jumpMs: number): string | null {
+  return jumpMs > JUMP_MS_MAX ? `the clock jumped ahead by ${Math.round(jumpMs / 60_000)} minutes` : null;
 }
 
 /** Runs the policy now and every ten minutes. */
@@ -106,7 +125,7 @@ export function retainFor(
   const policy = new RetentionPolicy(store, retentionMs, clocks, log);
   const pass = () =>
     policy.pass(stopping.signal).catch((error: unknown) => {
-      log.error({ err: error }, 'pruning failed; it is tried again in 10 minutes');
+      log.error({ err: error }, 'pruning failed; retrying in 10 minutes');
     });
   let running = pass();
   const timer = setInterval(() => {

@@ -6,6 +6,9 @@ import type { Event } from '../event.ts';
 import type { Soon } from '../soon.ts';
 
 export interface Store {
+  /** Of a store in a file: sets it apart from another file in its place. */
+  readonly fileId?: number;
+
   /**
    * Counts a batch. When the promise resolves the batch is durable (it survives `kill -9` and power loss) and
    * visible to every later query of any process. All of a batch counts, or none of it. A batch whose `id` was
@@ -28,6 +31,12 @@ export interface Store {
 
   /** The batches that were counted directly after `after` (a batch id, or '' for the start) in their file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
+
+  /** Every path of a project that `follow` has followed, by source and path. */
+  followedPaths(project: string): Promise<FollowedPath[]>;
+
+  /** Stores the state of a followed path without a batch, in place of the earlier one. It is durable like a batch. */
+  putFollowedPath(project: string, followed: FollowedPath): Promise<void>;
 
   /**
    * Registers a host name, or finds it: one name has one ID in a project, and one ID one name. With `limit`
@@ -104,6 +113,10 @@ export interface Retention {
 export interface RetentionNote {
   /** The last time of the system clock that was trusted. */
   trustedAt: number;
+  /** When a process last looked, by the system clock. */
+  passedAt: number;
+  /** How long processes have run with a clock that is not trusted yet. */
+  probationMs: number;
   /** Space before this may be freed once `freeSince` is long enough ago. */
   freeBefore: number;
   freeSince: number;
@@ -131,6 +144,8 @@ export interface Batch {
   id?: string;
   /** Where the batch stands in its file. */
   link?: NewLink;
+  /** New state of the followed path that the file belongs to. It is stored if and only if the batch counts. */
+  followed?: FollowedPath;
   /**
    * A `hostId` here is one that resolveHosts or addHost gave, or `hosts` lists. An unknown one counts as no host. One and the same
    * object may stand here many times, as for the access lines of a host in a second: it counts each time.
@@ -164,6 +179,33 @@ export interface NewLink extends Omit<BatchLink, 'id'> {
   siblings: readonly string[];
   /** The one of them that this batch takes the place of: the same piece, grown. It is forgotten. */
   replaces?: string | undefined;
+}
+
+/** What `follow` knows about a path between restarts. Field names are those on disk; stores do not interpret them. */
+export interface FollowedPath {
+  source: string;
+  /** Absolute. */
+  path: string;
+  /** When the path was followed for the first time, milliseconds since the epoch. */
+  since: number;
+  /** The file whose first line was counted last, and when that was. */
+  begun: { first_line_hash: string; at: number } | null;
+  /** Rotated files beside the path that need not be read again. */
+  files: FollowedFile[];
+}
+
+export interface FollowedFile {
+  first_line_hash: string;
+  /** `left_alone`: the file was there before the path was followed. */
+  state: 'left_alone' | 'finished';
+  modified_ms: number;
+  bytes: number;
+}
+
+/** The order in which stores list followed paths. */
+export function compareFollowed(a: FollowedPath, b: FollowedPath): number {
+  const [one, other] = a.source === b.source ? [a.path, b.path] : [a.source, b.source];
+  return one < other ? -1 : one > other ? 1 : 0;
 }
 
 export type Appended =
@@ -262,6 +304,14 @@ export class StoreMisconfigured extends StoreUnavailable {}
 /** A source that has not counted anything yet. Fields that older records lack are read as they are here. */
 export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
   return { id, name, format, events: 0, without_host: 0, dropped: {}, first_seen: null, last_seen: null };
+}
+
+/** What is stored is not what was written. The message says where; `wafstat verify` lists all of it. */
+export class StoreDamaged extends StoreUnavailable {
+  constructor(where: string, options?: ErrorOptions) {
+    super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data folder`, options);
+    this.name = 'StoreDamaged';
+  }
 }
 
 /** What a batch of this source adds to what is known of it. Shared by the stores, so that all tell the same. */

@@ -11,7 +11,6 @@ import {
 } from '../authenticator.ts';
 import type { Role } from '../records.ts';
 import { type BodyHash, type Claim, checkSignature, type SignedRequest } from '../signature.ts';
-import type { Throttle } from '../throttle.ts';
 import {
   type KnownKey,
   type KnownToken,
@@ -31,7 +30,6 @@ const TOKEN_LENGTH_MAX = 8_000;
 
 export class RemoteAuthentication implements Authenticator {
   readonly #service: IdentityService;
-  readonly #throttle: Throttle;
   readonly #now: () => number;
   readonly #tokens: AnswerCache<KnownToken>;
   readonly #keys: AnswerCache<KnownKey>;
@@ -40,9 +38,8 @@ export class RemoteAuthentication implements Authenticator {
   readonly #domains: AnswerCache<ReturnType<typeof readDomain>>;
   readonly #roles: AnswerCache<Role[]>;
 
-  constructor(service: IdentityService, throttle: Throttle, believed_ms: number, now: () => number) {
+  constructor(service: IdentityService, believed_ms: number, now: () => number) {
     this.#service = service;
-    this.#throttle = throttle;
     this.#now = now;
     const cache = <T>() => createAnswerCache<T>(believed_ms, now);
     this.#tokens = cache();
@@ -77,14 +74,10 @@ export class RemoteAuthentication implements Authenticator {
     return 'unknown';
   }
 
-  async admitKey({ access }: Pick<Claim, 'access'>, address: string): Promise<Caller | SignatureRefusal> {
-    if (!(await this.#throttle.admit(access, address))) return { reason: 'too_many_attempts' };
+  async admitKey({ access }: Pick<Claim, 'access'>): Promise<Caller | SignatureRefusal> {
     const key = await this.#key(access);
     const user = key && (await this.#user(key.user_id));
-    if (key === null || user === null) {
-      this.#throttle.failed(access, address);
-      return { reason: 'unknown_key' };
-    }
+    if (key === null || user === null) return { reason: 'unknown_key' };
     if (key.signing === null) return { reason: 'inactive_key' };
     if (!user.enabled || !(await this.#domain(user.domain_id))?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
@@ -99,23 +92,19 @@ export class RemoteAuthentication implements Authenticator {
     request: SignedRequest,
     claim: Claim,
     body: Uint8Array | BodyHash,
-    address: string,
   ): Promise<SignatureRefusal | null> {
     // Looked up again: it may have been taken away while the body was on its way.
     const key = await this.#key(claim.access);
     if (key === null) return { reason: 'unknown_key' };
     if (key.signing === null) return { reason: 'inactive_key' };
-    const refusal = signatureRefusal(checkSignature(request, claim, key.signing, body));
-    this.#throttle[refusal === null ? 'succeeded' : 'failed'](claim.access, address);
-    return refusal;
+    return signatureRefusal(checkSignature(request, claim, key.signing, body));
   }
 
-  async checkSecret(access: string, secret: string, address: string): Promise<Caller | SignatureRefusal> {
-    const caller = await this.admitKey({ access }, address);
+  async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
+    const caller = await this.admitKey({ access });
     if ('reason' in caller) return caller;
     const key = await this.#key(access);
     const right = key?.signing != null && sameSecret(secret, key.signing.secret);
-    this.#throttle[right ? 'succeeded' : 'failed'](access, address);
     return right ? caller : { reason: 'wrong_secret' };
   }
 

@@ -68,7 +68,7 @@ async function token(): Promise<string> {
     password: 'secret',
     scope: { project },
   };
-  const issued = await identity.authentication.login(login, 'here');
+  const issued = await identity.authentication.login(login, { address: 'here', via: 'api' });
   if (typeof issued === 'string') throw new Error(issued);
   return issued.text;
 }

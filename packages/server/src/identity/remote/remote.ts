@@ -1,14 +1,12 @@
 /** Identity that is kept elsewhere: another wafstat, or a Keystone v3. */
 import type { IncomingMessage } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { createThrottle } from '../throttle.ts';
 import { RemoteAuthentication } from './authentication.ts';
 import { createIdentityService, type ServiceUser } from './service.ts';
 import { type Call, createTransport } from './transport.ts';
 
 /** A lookup takes milliseconds; a caller who waits longer has given up. */
 const LOOKUPS = { call_ms_max: 5_000, calls_max: 256 };
-/** Logins wait up to 5 s when they come after wrong ones, and in line for their turn. Apart, so that none blocks a lookup. */
+/** Logins wait up to 15 s after failed ones. Apart, so that none blocks a lookup. */
 const FORWARDS = { call_ms_max: 30_000, calls_max: 64 };
 
 export interface RemoteIdentity {
@@ -50,7 +48,7 @@ export function openRemoteIdentity({
 
   return {
     kind: 'remote',
-    authentication: new RemoteAuthentication(service, createThrottle(now, sleep), believed_ms, now),
+    authentication: new RemoteAuthentication(service, believed_ms, now),
     check: () => service.check(),
     async forward(call) {
       if (!call.path.startsWith('/identity')) return forwards.send(call);

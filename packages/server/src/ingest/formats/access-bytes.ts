@@ -12,6 +12,8 @@ const TAB = 0x09;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
+const LESS = 0x3c;
+const CAPITAL_T = 0x54;
 const DASH = 0x2d;
 const SLASH = 0x2f;
 const LETTER_T = 0x54;
@@ -67,7 +69,10 @@ export class AccessBytes {
       bytes[closing + 2] === QUOTE;
     if (!isTime || !this.#readTime(opening + 1)) return false;
     // As in access.ts: the dash does not follow the first field but the client, and another field follows it.
-    const isHost = !isList && !isDash(bytes, client) && isDash(bytes, ident) && ident + 2 < opening;
+    const isPlain = isDash(bytes, client);
+    const isHost = !isList && !isPlain && isDash(bytes, ident) && ident + 2 < opening;
+    // No wrapper has a dash in the second place; mayBeHost recognizes those with a dash in the third.
+    if (!isPlain && !isHost && mayBeWrapped(bytes, start, client)) return false;
     this.hostEnd = isHost ? client - 1 : start;
     return true;
   }
@@ -85,9 +90,20 @@ export class AccessBytes {
   }
 }
 
+/** Not of `2026-07-01T12:00:00Z nginx: - ...` or `123 <165>1 - ...`, which unwrap.ts knows. */
+export function mayBeHost(name: string): boolean {
+  return !/^(?:\d+|\d{4}-\d\d-\d\dT.*)$/.test(name);
+}
+
 /** From the digits to the letters, with what names and addresses may begin with between them: `_` and `:`. */
 function beginsField(byte: number): boolean {
-  return byte >= 0x30 && byte <= 0x7a && byte !== OPENING && byte !== CLOSING;
+  return byte >= 0x30 && byte <= 0x7a && byte !== LESS && byte !== OPENING && byte !== CLOSING;
+}
+
+/** `Nov 15 12:02:15 ...`, `web-1  | ...`, `2026-07-01T12:00:00Z ...`, `123 <165>...`: unwrap.ts knows what it is. */
+function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
+  const next = bytes[client];
+  return next === SPACE || next === LESS || bytes[start + 3] === SPACE || bytes[start + 10] === CAPITAL_T;
 }
 
 function isDash(bytes: Buffer, at: number): boolean {

@@ -65,6 +65,8 @@ export type Parsed = (
   fields?: PatternFields['fields'];
   /** For `explain`: why the line did not match. */
   hint?: string | undefined;
+  /** What the line was wrapped in: `docker`, or `syslog in cri`. */
+  wrapper?: string;
 };
 
 /** A request that a firewall wrote down, or a part of it. */

@@ -5,11 +5,15 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { DROP_REASONS } from '../../event.ts';
+import { memoryStore } from '../../store/memory.ts';
+import { LineBlock, splitLines } from '../blocks.ts';
+import { Pipeline } from '../pipeline.ts';
 import { createReader, FORMAT_NAMES, type FormatName, STATE_LENGTH_MAX } from '../reader.ts';
 import { fixtureLines } from './fixtures/read-fixture.ts';
 
 const FIXTURES = readdirSync(new URL('fixtures/', import.meta.url)).filter((name) => name.endsWith('.log'));
 const LINES = FIXTURES.flatMap(fixtureLines);
+const DAY_MS = 86_400_000;
 
 /** Everything that a reader promises for any lines. */
 function check(format: FormatName, lines: readonly string[]): void {
@@ -40,6 +44,28 @@ const mutated = fc
     const from = at % (line.length + 1);
     return line.slice(0, from) + text + line.slice(from + length);
   });
+/** Real lines, and what was done to them, with something around them that unwrap.ts knows, or nearly. */
+const wrapped = fc
+  .tuple(
+    fc.oneof(fc.constantFrom(...LINES), mutated),
+    fc.constantFrom('stdout', 'stderr', 'x'),
+    fc.constantFrom('P', 'F', '\n', ''),
+    fc.constantFrom(
+      (line: string, stream: string, end: string) =>
+        JSON.stringify({ log: `${line}${end}`, stream, time: '' }),
+      (line: string, stream: string, end: string) => `2026-07-01T12:00:00Z ${stream} ${end} ${line}`,
+      (line: string, stream: string) => `${stream}  | ${line}`,
+      (line: string, stream: string) => `<13>Nov 15 12:02:15 ${stream}: ${line}`,
+      (line: string, stream: string) => `${line.length} <13>1 - ${stream} - - - - ${line}`,
+      (line: string, stream: string, end: string) =>
+        JSON.stringify({
+          __REALTIME_TIMESTAMP: 1,
+          MESSAGE: end === '' ? [1e9, -1, 0.5] : line,
+          _PID: stream,
+        }),
+    ),
+  )
+  .map(([line, stream, end, wrap]) => wrap(line, stream, end));
 const half = fc
   .tuple(fc.constantFrom(...LINES), fc.nat())
   .map(([line, at]) => line.slice(0, at % (line.length + 1)));
@@ -130,7 +156,13 @@ function stringify(value: unknown): string {
 
 describe.each(FORMAT_NAMES)('as %s', (format) => {
   test('any text, and anything done to real lines, is records and reasons', () => {
-    const line = fc.oneof(fc.string({ unit: 'binary', maxLength: 300 }), mutated, half, json.map(stringify));
+    const line = fc.oneof(
+      fc.string({ unit: 'binary', maxLength: 300 }),
+      mutated,
+      wrapped,
+      half,
+      json.map(stringify),
+    );
     fc.assert(
       fc.property(fc.array(line, { maxLength: 8 }), (lines) => check(format, lines)),
       { numRuns: 150 },
@@ -142,6 +174,138 @@ describe.each(FORMAT_NAMES)('as %s', (format) => {
     fc.assert(
       fc.property(lines, (some) => check(format, some)),
       { numRuns: 40 },
+    );
+  });
+});
+
+/** The bytes of a log with something done to them, as a broken disk, a hostile client or a torn write does. */
+const HOSTILE_BYTES = [
+  '\0',
+  '\r',
+  '\x1b[2J',
+  '\x7f',
+  '\x80',
+  '\xff\xfe',
+  '\xc0\xaf',
+  '\xed\xa0\x80',
+  '\xef\xbb\xbf',
+  '\xe2\x80\xae',
+  '"',
+  '\\',
+  '\\u0000',
+  '\\x22',
+  '"]',
+  '", "',
+  '{',
+  '}{',
+  '[',
+  ' - - [',
+  '%s%n',
+  '$(x)',
+  '--622ca252-A--\n',
+  '--622ca252-Z--\n',
+  '#Fields: date time\n',
+  '\n',
+];
+const edit = fc.record({
+  kind: fc.constantFrom('flip', 'cut', 'repeat', 'splice', 'insert', 'stretch', 'truncate'),
+  at: fc.nat(),
+  length: fc.nat(60),
+  bytes: fc.constantFrom(...HOSTILE_BYTES),
+});
+type Edit = typeof edit extends fc.Arbitrary<infer T> ? T : never;
+
+function edited(log: Buffer, { kind, at, length, bytes }: Edit): Buffer {
+  const from = at % (log.length + 1);
+  const [before, after] = [log.subarray(0, from), log.subarray(from)];
+  switch (kind) {
+    case 'flip': {
+      const copy = Buffer.from(log);
+      if (from < copy.length) copy[from] = (copy[from] ?? 0) ^ (1 << (length % 8));
+      return copy;
+    }
+    case 'cut':
+      return Buffer.concat([before, after.subarray(length)]);
+    case 'repeat':
+      return Buffer.concat([before, after.subarray(0, length), after]);
+    case 'splice':
+      // The rest of the line that the middle of the log is in.
+      return Buffer.concat([before, log.subarray(log.length >> 1)]);
+    case 'insert':
+      return Buffer.concat([before, Buffer.from(bytes, 'latin1'), after]);
+    case 'stretch':
+      return Buffer.concat([before, Buffer.from(bytes.trim().repeat(200 * length), 'latin1'), after]);
+    case 'truncate':
+      return before;
+  }
+}
+
+const NOW = Date.UTC(2026, 10, 15);
+const LOG_RUNS = 60 * Number(process.env.FUZZ_SCALE ?? 1);
+
+/** Lines of some formats say something only together with others: they give nothing until the last of them. */
+function isHeader(line: string): boolean {
+  return line.startsWith('#Fields: ') || line.startsWith('#Version: ');
+}
+
+describe.each(FIXTURES)('the bytes of %s, damaged,', (fixture) => {
+  const lines = fixtureLines(fixture);
+  const damaged = fc
+    .tuple(fc.nat(), fc.integer({ min: 1, max: 40 }), fc.array(edit, { minLength: 1, maxLength: 4 }))
+    .map(([at, count, edits]) => {
+      const some = lines.slice(at % lines.length).slice(0, count);
+      return edits.reduce(edited, Buffer.from(`${some.join('\n')}\n`));
+    });
+
+  test('are counted or dropped, line by line, and the sums agree', async () => {
+    await fc.assert(
+      fc.asyncProperty(damaged, async (bytes) => {
+        check(
+          'auto',
+          [...splitLines(bytes, 1)].map(({ text }) => text),
+        );
+        for (const { text } of splitLines(bytes, 1)) {
+          const alone = createReader({ format: 'auto' });
+          const parsed = [...alone.read(text, 0), ...alone.flush()];
+          if (!isHeader(text)) expect(parsed.length, text).toBeGreaterThan(0);
+        }
+        const reader = createReader({ format: 'auto' });
+        const parsed = [...splitLines(bytes, 1)].flatMap(({ text }) => reader.read(text, NOW));
+        const results = parsed.length + reader.flush().length;
+        const store = memoryStore(() => NOW);
+        const pipeline = new Pipeline(store, { retention_ms: NOW, hosts_max: 100 }, () => NOW);
+        const read = pipeline.read(new LineBlock(bytes, 1), createReader({ format: 'auto' }), 'all');
+        const sum = read.records.reduce((total, { count }) => total + count, 0);
+        const counted = await pipeline.count(read, { project: 'p', source: { name: 's', format: 'auto' } });
+        if (counted.kind !== 'counted') throw new Error(counted.kind);
+        const { accepted, dropped } = counted.outcome;
+        const drops = Object.values(dropped).reduce((total, n) => total + n, 0);
+        expect(accepted + drops).toBe(results);
+        expect(await store.sources('p')).toMatchObject([{ dropped }]);
+        const { requests, attacks } = await store.series({ project: 'p', edges: [0, NOW + 2 * DAY_MS] });
+        expect(Math.max(requests[0] ?? 0, attacks[0] ?? 0)).toBeLessThanOrEqual(sum);
+        expect((requests[0] ?? 0) + (attacks[0] ?? 0)).toBeGreaterThanOrEqual(sum);
+      }),
+      { numRuns: LOG_RUNS },
+    );
+  });
+
+  test('give the same when another process goes on in the middle', () => {
+    fc.assert(
+      fc.property(damaged, fc.nat(), (bytes, at) => {
+        const texts = [...splitLines(bytes, 1)].map(({ text }) => text);
+        const cut = at % (texts.length + 1);
+        const whole = createReader({ format: 'auto' });
+        const first = createReader({ format: 'auto' });
+        const head = texts.slice(0, cut).flatMap((text) => first.read(text, 0));
+        const second = createReader({ format: 'auto' }, first.state());
+        const tail = texts.slice(cut).flatMap((text) => second.read(text, 0));
+        expect([...head, ...tail, ...second.flush()]).toEqual([
+          ...texts.flatMap((text) => whole.read(text, 0)),
+          ...whole.flush(),
+        ]);
+      }),
+      { numRuns: LOG_RUNS },
     );
   });
 });
@@ -191,6 +355,17 @@ const LONG: Record<string, string> = {
   'names of Azure': `{"time":"2026-07-01T10:20:30Z","category":"FrontDoorWebApplicationFirewallLog","properties":{"trackingReference":"t","action":"Block","ruleName":"${'RuleSet-2.1-'.repeat(80_000)}"}}`,
   'expressions of Cloud Armor': `{"timestamp":"2026-07-01T10:20:30Z","httpRequest":{},"jsonPayload":{"enforcedSecurityPolicy":{"outcome":"DENY","preconfiguredExprIds":[${'"-id1-a",'.repeat(110_000)}"x"]}}}`,
   'an envelope': `{"records":[${'{"time":1},'.repeat(90_000)}{}]}`,
+  'structured data of syslog': `<165>1 - a b c d ${'[a b="\\]"]'.repeat(100_000)}`,
+  'unended structured data': `<165>1 - a b c d [${'"\\"'.repeat(250_000)}`,
+  'names of syslog': `<13>Nov 15 12:02:15 ${'a'.repeat(MEGABYTE - 40)}`,
+  'tags of syslog': `Nov 15 12:02:15 ${'a[b] '.repeat(200_000)}`,
+  'lengths of syslog': '9 <13>a b c'.repeat(90_000),
+  'messages without a length': `1 <1>${'x'.repeat(MEGABYTE - 10)}`,
+  'spaces of compose': `web-1${' '.repeat(MEGABYTE - 10)}|`,
+  'a part of Kubernetes': `2026-07-01T12:00:00Z stdout P ${' '.repeat(MEGABYTE - 60)}x`,
+  'a part of Docker': `{"log":"${'x'.repeat(MEGABYTE - 100)}","stream":"stdout","time":""}`,
+  'lines of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":"${'x\\n'.repeat(300_000)}"}`,
+  'bytes of journald': `{"__REALTIME_TIMESTAMP":"1","MESSAGE":[${'10,'.repeat(340_000)}10]}`,
   'a long name': `{"hostid":"h","category":"attack","time":"2026-07-01T10:20:30Z","attack":"${'a'.repeat(MEGABYTE - 200)}"}`,
 };
 

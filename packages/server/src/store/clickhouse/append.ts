@@ -5,6 +5,7 @@ import { type Appended, type Batch, type BatchLink, linkHolds, newSource, tallyS
 import {
   type BatchValue,
   batchKey,
+  followedKey,
   hostKey,
   type LinksValue,
   linksKey,
@@ -82,6 +83,10 @@ function planBatch(
   const withoutHost = events.filter(({ hostId }) => hostId === null).length;
   const { hosts: _, ...tallied } = tallySource({ ...known, hosts: [] }, batch, inTime, withoutHost);
   writes.set(key, JSON.stringify(tallied));
+  if (batch.followed) {
+    const { source: name, path } = batch.followed;
+    writes.set(followedKey(project, name, path), JSON.stringify(batch.followed));
+  }
   if (id !== undefined) {
     const latest = inTime.reduce((last, { time }) => Math.max(last, time), now);
     const value: BatchValue = { day: Math.floor(latest / DAY_MS), ...(link ? { after: link.after } : {}) };

@@ -3,6 +3,8 @@ import { GroupCommit } from '../group.ts';
 import {
   type Appended,
   type Batch,
+  compareFollowed,
+  type FollowedPath,
   NO_SOURCE,
   newSource,
   type Source,
@@ -14,7 +16,7 @@ import { Attempts } from './attempts.ts';
 import { readSeries, readTotals } from './cells.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
-import { type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
+import { followedKey, type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
 import { Ledger } from './ledger.ts';
 import { freedBefore, pruneLedger, restoreHorizon } from './prune.ts';
 import { type ClickHouseOptions, type Connect, checkTables, dropCellsBefore, openServers } from './schema.ts';
@@ -96,6 +98,19 @@ export function clickhouseStore(
       available(async () => {
         const key = linksKey(project, source, after);
         return parse<LinksValue>((await ledger.read([key])).get(key)) ?? [];
+      }),
+
+    followedPaths: (project) =>
+      available(async () => {
+        const found = await ledger.scan(`followed/${encodeURIComponent(project)}/`);
+        return Array.from(found.values(), (value) => JSON.parse(value) as FollowedPath).sort(compareFollowed);
+      }),
+
+    putFollowedPath: (project, followed) =>
+      available(() => {
+        const key = followedKey(project, followed.source, followed.path);
+        const writes = new Map([[key, JSON.stringify(followed)]]);
+        return ledger.change([], () => ({ result: undefined, writes }));
       }),
 
     addHost: (host) => available(() => addHost(ledger, host, now())),

@@ -1,4 +1,5 @@
 /** What stands under which key of the ledger. Names that come from outside are encoded, so that no name makes a path. */
+import { derivedId } from '../ids.ts';
 import type { BatchLink, Source } from '../store.ts';
 
 export const projectKey = (project: string) => `project/${part(project)}`;
@@ -12,6 +13,8 @@ export const batchKey = (project: string, source: string, id: string) =>
   `batch/${part(project)}/${part(source)}/${part(id)}`;
 export const linksKey = (project: string, source: string, after: string) =>
   `links/${part(project)}/${part(source)}/${part(after)}`;
+export const followedKey = (project: string, source: string, path: string) =>
+  `followed/${part(project)}/${part(source)}/${derivedId('path', source, path)}`;
 
 export interface ProjectValue {
   hosts: number;

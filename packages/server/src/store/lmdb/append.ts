@@ -5,6 +5,7 @@ import {
   type Appended,
   type Batch,
   type BatchLink,
+  type FollowedPath,
   linkHolds,
   newSource,
   type RememberedBatch,
@@ -12,11 +13,13 @@ import {
 } from '../store.ts';
 import { mergeCells, Writer } from './cells.ts';
 import { EXACT } from './levels.ts';
+import { RecordReader } from './records.ts';
 import {
-  CHANGES,
   cellsKey,
-  changesOf,
+  cellsSeed,
   countChange,
+  countChunkChange,
+  metaValue,
   type ProjectRecord,
   type Schema,
   type SourceRecord,
@@ -28,9 +31,10 @@ const DAY_MS = 86_400_000;
 /** Runs inside a write transaction; when it throws, the caller must roll back. */
 export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
   const tally = new Tally();
-  const horizon = schema.meta.get('horizon') ?? 0;
+  const horizon = metaValue(schema, 'horizon');
   const results = batches.map((batch) => appendBatch(schema, batch, tally, horizon, now));
   const writer = new Writer();
+  const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
   const key = Buffer.allocUnsafe(9);
   let [level, chunk] = [-1, -1];
   countChange(schema);
@@ -39,8 +43,10 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
       ({ level, chunk } = additions);
       countChunkChange(schema, level, chunk);
     }
-    cellsKey(additions.level, additions.chunk, additions.scope, key);
-    schema.cells.putSync(key, mergeCells(schema.cells.getBinaryFast(key), additions, writer));
+    // Checked before it is added to: a new checksum over damaged counts would hide them for good.
+    mergeCells(records.read(additions.level, additions.chunk, additions.scope), additions, writer);
+    const sealed = writer.sealed(cellsSeed(additions.level, additions.chunk, additions.scope));
+    schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), sealed);
   }
   return results;
 }
@@ -60,13 +66,6 @@ export function weighBatch({ events }: Batch): number {
     records++;
   }
   return events.length + RECORD_WEIGHT * records;
-}
-
-/** Tells every process that what it has decoded of the chunk is out of date. */
-function countChunkChange({ cells }: Schema, level: number, chunk: number): void {
-  const changes = Buffer.allocUnsafe(8);
-  changes.writeDoubleBE(changesOf(cells, level, chunk) + 1);
-  cells.putSync(cellsKey(level, chunk, CHANGES), changes);
 }
 
 /** Everything of a batch but its cells, which the whole group adds at once. */
@@ -112,6 +111,7 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
   const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
   const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted, withoutHost);
   schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
+  if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
   return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
 }
@@ -128,6 +128,11 @@ function rememberBatch(schema: Schema, source: number, batch: Batch, id: string,
   const { link } = batch;
   if (link?.replaces !== undefined) forgetBatch(schema, source, link.replaces);
   putBatch(schema, source, link ? { id, day, link } : { id, day });
+}
+
+export function putFollowed(schema: Schema, project: ProjectRecord, followed: FollowedPath): void {
+  const { source, path } = followed;
+  schema.followed.putSync([project.scope, source, derivedId('path', source, path)], followed);
 }
 
 export function putBatch(schema: Schema, source: number, { id, day, link }: RememberedBatch): void {
@@ -164,7 +169,7 @@ export function linksAfter({ batchLinks }: Schema, source: number, after: string
 export function openProject(schema: Schema, id: string): ProjectRecord {
   const known = schema.projects.get(id);
   if (known) return known;
-  const project = { scope: nextScope(schema), hosts: 0, latest: 0 };
+  const project = { id, scope: nextScope(schema), hosts: 0, latest: 0 };
   schema.projects.putSync(id, project);
   return project;
 }

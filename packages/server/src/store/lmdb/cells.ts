@@ -5,10 +5,15 @@
  *   section = series length cell*           `length` is that of the cells, in bytes
  *   cell    = gap*2 + (count > 1) [count]   `gap` cells are zero since the one before
  *
+ * A checksum of four bytes stands before it (checksum.ts); functions here take and return records without it.
  * All numbers are variable-length (7 bits a byte, low bits first). A reader skips a series that it does not know,
  * so a new one needs no rewriting of what is stored.
  */
+import { CHECKSUM_BYTES, seal } from './checksum.ts';
 import type { ChunkPlan } from './levels.ts';
+
+/** Storage version 1 has 14 series, of which some may have been added later: no record of it has more than these. */
+const SERIES_MAX = 31;
 
 /** What is to be added to a record: codes (see cellCode) in ascending order, each with its count. */
 export interface Additions {
@@ -115,13 +120,23 @@ export function runningTotals(
   rowCount: number,
   cells: number,
 ): Float64Array {
-  const totals = new Float64Array(rowCount * (cells + 1));
-  accumulate(record, [0, cells, 1, 1], rowOf, cells + 1, totals);
+  const sums = new Float64Array(rowCount * (cells + 1));
+  addCells(record, rowOf, cells, sums);
+  return toRunningTotals(sums, rowCount, cells);
+}
+
+/** Adds each cell of a record to the place behind it, for `toRunningTotals`. */
+export function addCells(record: Uint8Array, rowOf: Int8Array, cells: number, sums: Float64Array): void {
+  accumulate(record, [0, cells, 1, 1], rowOf, cells + 1, sums);
+}
+
+/** In place. */
+export function toRunningTotals(sums: Float64Array, rowCount: number, cells: number): Float64Array {
   for (let row = 0; row < rowCount; row++) {
     const behind = (row + 1) * (cells + 1);
-    for (let i = behind - cells; i < behind; i++) totals[i] = (totals[i] ?? 0) + (totals[i - 1] ?? 0);
+    for (let i = behind - cells; i < behind; i++) sums[i] = (sums[i] ?? 0) + (sums[i - 1] ?? 0);
   }
-  return totals;
+  return sums;
 }
 
 /** The running totals of several records together. Those of a record that is not there are empty. */
@@ -173,6 +188,29 @@ export function* readCells(record: Uint8Array): Generator<[series: number, cell:
       cell += Math.floor(token / 2) + 1;
       yield [series, cell, token % 2 === 1 ? reader.number() : 1];
     }
+  }
+}
+
+/** Whether every byte has a meaning: all that can be checked of a record without a checksum. */
+export function isWellFormed(record: Uint8Array, cellsInChunk: number): boolean {
+  const reader = new Reader(record);
+  try {
+    for (let last = -1; reader.at < record.length; ) {
+      const series = reader.number();
+      const end = reader.number() + reader.at;
+      if (series <= last || series > SERIES_MAX || end > record.length || end === reader.at) return false;
+      last = series;
+      let cell = -1;
+      while (reader.at < end) {
+        const token = reader.number();
+        cell += Math.floor(token / 2) + 1;
+        if (token % 2 === 1 && reader.number() < 2) return false;
+      }
+      if (reader.at !== end || cell >= cellsInChunk) return false;
+    }
+    return record.length > 0;
+  } catch {
+    return false;
   }
 }
 
@@ -272,12 +310,18 @@ export class Writer {
   #buffer = Buffer.allocUnsafe(4_096);
   #length = 0;
 
+  /** Leaves room for the checksum. */
   clear(): void {
-    this.#length = 0;
+    this.#length = CHECKSUM_BYTES;
   }
 
   bytes(): Uint8Array {
-    return this.#buffer.subarray(0, this.#length);
+    return this.#buffer.subarray(CHECKSUM_BYTES, this.#length);
+  }
+
+  /** The same behind its checksum, as it is stored. */
+  sealed(seed: number): Buffer {
+    return seal(this.#buffer.subarray(0, this.#length), seed);
   }
 
   copy(from: Uint8Array, start: number, end: number): void {

@@ -41,15 +41,20 @@ export class DecodedChunks {
     changesOf: () => number,
     make: (scope: number) => Float64Array,
   ): (scope: number) => Float64Array {
+    const { get, keep } = this.open(level, chunk, allChanges, changesOf);
+    return (scope) => get(scope) ?? keep(scope, make(scope));
+  }
+
+  /** The same for those who cannot make the totals in one go. */
+  open(level: number, chunk: number, allChanges: number, changesOf: () => number) {
     const key = level * CHUNKS_MAX + chunk;
     const decoded = this.#current(key, allChanges, changesOf);
-    return (scope) => {
-      let totals = decoded.scopes.get(scope);
-      if (totals === undefined) {
-        totals = make(scope);
+    return {
+      get: (scope: number): Float64Array | undefined => decoded.scopes.get(scope),
+      keep: (scope: number, totals: Float64Array): Float64Array => {
         this.#keep(key, decoded, scope, totals);
-      }
-      return totals;
+        return totals;
+      },
     };
   }
 

@@ -4,7 +4,8 @@ import type { RememberedBatch, Source } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
 import { readCells } from './cells.ts';
 import { EXACT } from './levels.ts';
-import { cellsKey, type Schema } from './schema.ts';
+import { checkedSections } from './records.ts';
+import { cellsKey, metaValue, type Schema } from './schema.ts';
 import { FIRST_CATEGORY } from './tally.ts';
 
 /** Bounds the memory that a part takes, to some megabytes. */
@@ -15,7 +16,7 @@ const BATCHES_PER_PART = 1_000;
 export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: string; events: Event[] }> {
   const project = schema.projects.get(projectId);
   if (project === undefined) return;
-  const horizon = schema.meta.get('horizon') ?? 0;
+  const horizon = metaValue(schema, 'horizon');
   const hosts = new Map<number, string>();
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
     hosts.set(value.scope, value.id);
@@ -38,10 +39,13 @@ export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: 
 
 /** The records of all scopes, a minute at a time. */
 function* minutes(
-  { cells }: Schema,
+  schema: Schema,
   first: number,
 ): Generator<{ minute: number; records: Map<number, Uint8Array> }> {
-  const range = cells.getRange({ start: cellsKey(EXACT.id, first, 0), end: cellsKey(EXACT.id + 1, 0, 0) });
+  const range = schema.cells.getRange({
+    start: cellsKey(EXACT.id, first, 0),
+    end: cellsKey(EXACT.id + 1, 0, 0),
+  });
   let minute = -1;
   let records = new Map<number, Uint8Array>();
   for (const { key, value } of range) {
@@ -50,7 +54,8 @@ function* minutes(
       minute = key.readUInt32BE(1);
       records = new Map();
     }
-    records.set(key.readUInt32BE(5), Uint8Array.from(value));
+    const scope = key.readUInt32BE(5);
+    records.set(scope, Uint8Array.from(checkedSections(schema, EXACT.id, minute, scope, value)));
   }
   if (records.size > 0) yield { minute, records };
 }

@@ -13,9 +13,19 @@ export class Groups {
 
   /** Negative, as no host's is; undefined when the set is asked for the first time. */
   numberOf(scopes: readonly number[]): number | undefined {
-    const name = scopes.toSorted((a, b) => a - b).join();
+    const name = nameOf(scopes);
     const known = this.#numbers.get(name);
-    if (known !== undefined) return known;
+    if (known === undefined) this.#give(name);
+    return known;
+  }
+
+  /** The number of the set, also when it is asked for the first time. */
+  numberFor(scopes: readonly number[]): number {
+    const name = nameOf(scopes);
+    return this.#numbers.get(name) ?? this.#give(name);
+  }
+
+  #give(name: string): number {
     if (this.#characters > CHARACTERS_MAX) {
       this.#numbers.clear();
       this.#characters = 0;
@@ -24,6 +34,10 @@ export class Groups {
     // Never one that another set has had: sums may still be kept under it.
     this.#last--;
     this.#numbers.set(name, this.#last);
-    return undefined;
+    return this.#last;
   }
+}
+
+function nameOf(scopes: readonly number[]): string {
+  return scopes.toSorted((a, b) => a - b).join();
 }

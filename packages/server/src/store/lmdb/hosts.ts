@@ -121,8 +121,8 @@ export function renameHost(schema: Schema, projectId: string, id: string, hostna
   return { kind: 'renamed', host: publicHost(renamed) };
 }
 
-export function publicHost({ scope: _, ...host }: HostRecord): Host {
-  return host;
+export function publicHost({ id, hostname, created }: HostRecord): Host {
+  return { id, hostname, created };
 }
 
 /** What there is to say without adding anything: a full project is told of here, so a flood of names writes nothing. */
@@ -142,6 +142,6 @@ function freeHostId(schema: Schema, project: ProjectRecord, projectId: string, h
 }
 
 function putHost(schema: Schema, { scope }: ProjectRecord, host: Host): void {
-  schema.hosts.putSync([scope, host.id], { ...host, scope: nextScope(schema) });
+  schema.hosts.putSync([scope, host.id], { ...host, scope: nextScope(schema), project: scope });
   schema.hostnames.putSync([scope, host.hostname], host.id);
 }

@@ -1,22 +1,25 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
 import { CommitFailed, commit } from '../../lmdb-commit.ts';
+import { type Soon, whenKnown } from '../../soon.ts';
 import { OncePerTurn } from '../../while-unchanged.ts';
 import { GroupCommit } from '../group.ts';
 import {
   type Appended,
   type Batch,
+  compareFollowed,
   NO_SOURCE,
   newSource,
   type Source,
   type Store,
+  StoreDamaged,
   StoreUnavailable,
 } from '../store.ts';
-import { appendGroup, linksAfter, weighBatch } from './append.ts';
+import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
-import { allChanges, openSchema, type Schema } from './schema.ts';
+import { allChanges, metaValue, openSchema, type Schema } from './schema.ts';
 import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
@@ -26,6 +29,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const distributions = createCounter(schema, DISTRIBUTION_ROWS);
   const changes = new OncePerTurn(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
+  const counting = new Pending();
   let closed = false;
 
   const write = <T>(action: () => T): Promise<T> =>
@@ -54,17 +58,22 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   }
 
   return {
+    fileId: metaValue(schema, 'born'),
+
     append: (batch) =>
       closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
 
     series: ({ project, hosts, edges }) =>
       available(() => {
         const points = edges.length - 1;
-        const counts = timelines(project, hosts, edges);
-        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
+        return whenKnown(counting.track(timelines(project, hosts, edges)), (counts) => ({
+          requests: counts.subarray(0, points),
+          attacks: counts.subarray(points),
+        }));
       }),
 
-    totals: ({ project, hosts, from, to }) => available(() => distributions(project, hosts, [from, to])),
+    totals: ({ project, hosts, from, to }) =>
+      available(() => counting.track(distributions(project, hosts, [from, to]))),
 
     version: ({ from, to }) => availableAtOnce(() => versionOf(from, to)),
 
@@ -73,6 +82,17 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
         const known = sourceNumber(schema, project, source);
         return known === undefined ? [] : linksAfter(schema, known, after);
       }),
+
+    followedPaths: (project) =>
+      available(() => {
+        const known = schema.projects.get(project);
+        if (known === undefined) return [];
+        const range = schema.followed.getRange({ start: [known.scope], end: [known.scope + 1] });
+        return [...range].map(({ value }) => value).sort(compareFollowed);
+      }),
+
+    putFollowedPath: (project, followed) =>
+      write(() => putFollowed(schema, openProject(schema, project), followed)),
 
     addHost: (host) =>
       available(async () => {
@@ -129,18 +149,42 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       if (closed) return;
       await appends.idle();
       closed = true;
+      // They hold a snapshot, which must not be closed under them.
+      await counting.idle();
       await root.close();
     },
   };
 }
 
+/** Queries that take several turns. */
+class Pending {
+  readonly #promises = new Set<Promise<unknown>>();
+
+  track<T>(result: Soon<T>): Soon<T> {
+    if (!(result instanceof Promise)) return result;
+    this.#promises.add(result);
+    const forget = () => this.#promises.delete(result);
+    result.then(forget, forget);
+    return result;
+  }
+
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#promises);
+  }
+}
+
 /** LMDB's own failures carry its error number; ours do not, and are bugs. */
 function asUnavailable(error: unknown): unknown {
   const isItsOwn = error instanceof Error && 'code' in error && typeof error.code === 'number';
-  return isItsOwn || error instanceof CommitFailed
-    ? new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error })
-    : error;
+  if (!isItsOwn && !(error instanceof CommitFailed)) return error;
+  if (isItsOwn && DAMAGE_CODES.includes(error.code as number)) {
+    return new StoreDamaged(`LMDB reports ${error.message}`, { cause: error });
+  }
+  return new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
 }
+
+/** MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_PANIC, MDB_INVALID. */
+const DAMAGE_CODES: readonly number[] = [-30797, -30796, -30795, -30793];
 
 function sourceNumber(schema: Schema, project: string, source: string): number | undefined {
   const known = schema.projects.get(project);

@@ -2,7 +2,7 @@
 import type { Retention } from '../store.ts';
 import { forgetBatch, keepBatch, linksAfter } from './append.ts';
 import { LEVELS } from './levels.ts';
-import { cellsKey, countChange, type Schema } from './schema.ts';
+import { cellsKey, countChange, metaValue, type Schema } from './schema.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -12,12 +12,12 @@ const RECORDS_PER_STEP = 2_000;
 /** The steps of a prune, each to be run in a write transaction of its own. */
 export function* pruneSteps(schema: Schema, before: number, freeBefore: number): Generator<() => void> {
   yield () => {
-    if (before <= (schema.meta.get('horizon') ?? 0)) return;
+    if (before <= metaValue(schema, 'horizon')) return;
     schema.meta.putSync('freed', freedBefore(schema));
     schema.meta.putSync('horizon', before);
     countChange(schema);
   };
-  const freed = Math.min(freeBefore, Math.max(before, schema.meta.get('horizon') ?? 0));
+  const freed = Math.min(freeBefore, Math.max(before, metaValue(schema, 'horizon')));
   // Before anything is freed, so that the horizon is never set back to where something is missing.
   yield () => {
     if (freed > freedBefore(schema)) schema.meta.putSync('freed', freed);
@@ -48,15 +48,15 @@ export function* pruneSteps(schema: Schema, before: number, freeBefore: number):
 }
 
 /** Files from before this was noted have freed everything up to the horizon. */
-export function freedBefore({ meta }: Schema): number {
-  return meta.get('freed') ?? meta.get('horizon') ?? 0;
+export function freedBefore(schema: Schema): number {
+  return schema.meta.get('freed') ?? metaValue(schema, 'horizon');
 }
 
 export function readRetention(schema: Schema): Retention {
   const latest = [...schema.projects.getRange()].map(({ value }) => value.latest);
   const newestEvent = latest.reduce((newest, time) => Math.max(newest, time), 0);
   return {
-    horizon: schema.meta.get('horizon') ?? 0,
+    horizon: metaValue(schema, 'horizon'),
     freedBefore: freedBefore(schema),
     newestEvent: newestEvent === 0 ? null : newestEvent,
     note: schema.notes.get('retention') ?? null,
@@ -64,7 +64,7 @@ export function readRetention(schema: Schema): Retention {
 }
 
 export function restoreHorizon(schema: Schema, to: number): number {
-  const horizon = Math.min(schema.meta.get('horizon') ?? 0, Math.max(to, freedBefore(schema)));
+  const horizon = Math.min(metaValue(schema, 'horizon'), Math.max(to, freedBefore(schema)));
   schema.meta.putSync('freed', freedBefore(schema));
   schema.meta.putSync('horizon', horizon);
   countChange(schema);

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { type OncePerTurn, WhileUnchanged } from '../../while-unchanged.ts';
 import { COUNTERS } from './levels.ts';
-import { changesOf, type Schema } from './schema.ts';
+import { changesOf, metaValue, type Schema } from './schema.ts';
 
 /** Every change is counted at every level, so any level tells. The finer, the less of the time around it matters. */
 const CHUNKS_MAX = 16;
@@ -26,15 +26,15 @@ export function createVersions(
   };
 }
 
-function versionOf({ meta, cells }: Schema, from: number, to: number): string {
+function versionOf(schema: Schema, from: number, to: number): string {
   const chunk_ms = ({ cell_ms, cells_per_chunk }: (typeof COUNTERS)[number]) => cell_ms * cells_per_chunk;
   const level = COUNTERS.findLast((one) => to - from <= CHUNKS_MAX * chunk_ms(one)) ?? COUNTERS[0];
-  const horizon = meta.get('horizon') ?? 0;
-  const hash = createHash('sha256').update(`${meta.get('born')} ${horizon > from ? horizon : ''}`);
+  const horizon = metaValue(schema, 'horizon');
+  const hash = createHash('sha256').update(`${metaValue(schema, 'born')} ${horizon > from ? horizon : ''}`);
   if (level !== undefined) {
     const behind = Math.ceil(to / chunk_ms(level));
     for (let chunk = Math.floor(from / chunk_ms(level)); chunk < behind; chunk++) {
-      hash.update(` ${changesOf(cells, level.id, chunk)}`);
+      hash.update(` ${changesOf(schema.cells, level.id, chunk) ?? 0}`);
     }
   }
   return hash.digest('base64url').slice(0, 22);

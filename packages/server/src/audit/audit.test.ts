@@ -1,0 +1,289 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Identity, openIdentity } from '../identity/identity.ts';
+import { memoryStore } from '../store/memory.ts';
+import {
+  AUDIT_ACTIONS,
+  AUDIT_FILE_BYTES_MAX,
+  type AuditEntry,
+  type AuditRecord,
+  AuditUnavailable,
+  ChangesThrottled,
+  createAuditTrail,
+  readAuditTrail,
+} from './audit-trail.ts';
+import { hostAdministration } from './host-administration.ts';
+import { recordLoginRefusals } from './login-refusals.ts';
+
+const START = Date.UTC(2026, 6, 1);
+const ENTRY: AuditEntry = {
+  id: '1',
+  user: 'admin',
+  via: 'console',
+  action: 'user.add',
+  object: { type: 'user', name: 'alice' },
+  outcome: 'done',
+};
+
+let folder: string;
+const clock = { now: START };
+
+beforeEach(() => {
+  clock.now = START;
+  folder = mkdtempSync(join(tmpdir(), 'wafstat-audit-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const trail = () => createAuditTrail(folder, () => clock.now);
+
+async function records(): Promise<(AuditRecord | 'damaged')[]> {
+  const all: (AuditRecord | 'damaged')[] = [];
+  for await (const record of readAuditTrail(folder)) all.push(record);
+  return all;
+}
+
+describe('the file', () => {
+  test('holds one line for each entry, and is readable by its owner only', async () => {
+    trail().append(ENTRY);
+    trail().append({ ...ENTRY, id: '2' });
+    expect(await records()).toEqual([
+      { time: '2026-07-01T00:00:00.000Z', ...ENTRY },
+      { time: '2026-07-01T00:00:00.000Z', ...ENTRY, id: '2' },
+    ]);
+    expect(statSync(join(folder, 'audit.log')).mode & 0o777).toBe(0o600);
+  });
+
+  test('is rotated at 16 MiB, three older ones stay, and the newest records are all there', async () => {
+    const path = join(folder, 'audit.log');
+    for (let i = 0; i < 6; i++) {
+      trail().append({ ...ENTRY, id: String(i) });
+      writeFileSync(
+        path,
+        `${JSON.stringify({ time: 'x', ...ENTRY, reason: ' '.repeat(AUDIT_FILE_BYTES_MAX) })}\n`,
+        {
+          flag: 'a',
+        },
+      );
+      clock.now += 1_000;
+    }
+    expect(readdirSync(folder)).toHaveLength(4);
+    const ids = (await records()).flatMap((record) => (record === 'damaged' ? [] : [record.id]));
+    expect(ids).toEqual(['2', '1', '3', '1', '4', '1', '5', '1']);
+  });
+
+  test('that ends in the middle of a line keeps the next one whole', async () => {
+    writeFileSync(join(folder, 'audit.log'), '{"time":"2026-07-0');
+    trail().append(ENTRY);
+    expect(await records()).toEqual(['damaged', { time: '2026-07-01T00:00:00.000Z', ...ENTRY }]);
+  });
+
+  test('never holds characters that turn text around, nor lines without end', async () => {
+    const roles = Object.fromEntries(Array.from({ length: 2_000 }, (_, i) => [`project ${i}`, ['reader']]));
+    trail().append({ ...ENTRY, object: { type: 'user', name: 'a\u202eb' }, after: { roles } });
+    trail().append({ ...ENTRY, object: { type: 'user', name: 'x'.repeat(100_000) } });
+    const lines = readFileSync(join(folder, 'audit.log'), 'utf8').trimEnd().split('\n');
+    expect(lines).toHaveLength(2);
+    for (const line of lines) expect(line.length).toBeLessThan(1_000);
+    expect(lines[0]).toContain('a\\u202eb');
+    expect((await records())[0]).toMatchObject({ object: { name: 'a\u202eb' } });
+  });
+
+  test('of any bytes at all is read without a failure', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.uint8Array({ maxLength: 500 }), async (bytes) => {
+        writeFileSync(join(folder, 'audit.log'), bytes);
+        for (const record of await records()) expect(record).toBe('damaged');
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
+
+describe('administration', () => {
+  let identity: Identity;
+  beforeEach(async () => {
+    identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
+  });
+  afterEach(() => identity.close());
+
+  const set = () =>
+    identity.administration.found({ domain: 'default', project: 'default', user: 'admin' }, 'secret-0');
+
+  test('leaves one line for each change, with who and from where, and never a secret', async () => {
+    const { domain, project, user: admin } = await set();
+    const actor = {
+      user: 'admin',
+      user_id: admin.id,
+      via: 'console',
+      address: '192.0.2.1',
+      request_id: 'r1',
+    } as const;
+    const administration = identity.administration.as(actor);
+    const secrets = ['secret-0', 'secret-1', 'secret-2'];
+    const other = await administration.addDomain('other');
+    await administration.setDomainEnabled(other.id, false);
+    await administration.setDomainEnabled(other.id, true);
+    await administration.removeDomain(other.id);
+    const shop = await administration.addProject(domain.id, 'shop');
+    await administration.setProjectEnabled(shop.id, false);
+    await administration.setProjectEnabled(shop.id, true);
+    await administration.removeProject(shop.id);
+    const alice = await administration.addUser({
+      name: 'alice',
+      domain_id: domain.id,
+      access: 'both',
+      password: 'secret-1',
+      roles: {},
+    });
+    await administration.setPassword(alice.id, 'secret-2');
+    await administration.grantRole(alice.id, project.id, 'reader');
+    await administration.revokeRole(alice.id, project.id, 'reader');
+    await administration.setSystemRole(alice.id, true);
+    await administration.setUserEnabled(alice.id, false);
+    await administration.setUserEnabled(alice.id, true);
+    const key = await administration.addKey(alice.id, 'ci');
+    secrets.push(key.secret);
+    await administration.changeKey(key.access, { status: 'inactive' });
+    await administration.removeKey(key.access);
+    await administration.removeUser(alice.id);
+    const hosts = hostAdministration(
+      memoryStore(() => clock.now),
+      identity.audit,
+    );
+    const added = await hosts.add(actor, { project: project.id, hostname: 'a.example', limit: 10 });
+    if (added.kind === 'full') throw new Error(added.kind);
+    await hosts.rename(actor, { project: project.id, id: added.host.id, hostname: 'b.example' });
+
+    const [first, ...rest] = (await records()).filter((record) => record !== 'damaged');
+    expect(first).toMatchObject({
+      user: 'local:unknown',
+      via: 'command line',
+      action: 'installation.create',
+    });
+    for (const record of rest) expect(record).toMatchObject({ ...actor, outcome: 'done' });
+    const actions = rest.map(({ action }) => action);
+    expect(actions).toHaveLength(21);
+    const never = ['installation.create', 'service.start', 'login', 'horizon.set', 'statistics.repair'];
+    expect(new Set(actions)).toEqual(new Set(AUDIT_ACTIONS.filter((action) => !never.includes(action))));
+    expect(rest.find(({ action }) => action === 'role.grant')).toMatchObject({
+      object: { type: 'user', id: alice.id, name: 'alice' },
+      before: { scope_id: project.id, roles: [] },
+      after: { scope_id: project.id, roles: ['reader'] },
+    });
+    const text = readFileSync(join(folder, 'audit.log'), 'utf8');
+    for (const secret of secrets) expect(text).not.toContain(secret);
+    expect(text).not.toMatch(/password_hash|argon2|sealed_secret|token_epoch/);
+  });
+
+  test('records what was refused, with the reason', async () => {
+    const { domain } = await set();
+    await expect(identity.administration.addProject(domain.id, 'default')).rejects.toThrow();
+    expect((await records()).at(-1)).toMatchObject({
+      action: 'project.add',
+      object: { name: 'default' },
+      outcome: 'refused',
+      reason: "there is a project 'default' already",
+    });
+  });
+
+  test('changes nothing when the line cannot be written', async () => {
+    const { domain, user } = await set();
+    rmSync(join(folder, 'audit.log'));
+    mkdirSync(join(folder, 'audit.log'));
+    await expect(identity.administration.addProject(domain.id, 'shop')).rejects.toThrow(AuditUnavailable);
+    await expect(identity.administration.addKey(user.id, '')).rejects.toThrow('nothing was changed');
+    await expect(identity.administration.removeUser(user.id)).rejects.toThrow(AuditUnavailable);
+    expect(identity.administration.projects().map(({ name }) => name)).toEqual(['default']);
+    expect(identity.administration.keysOf(user.id)).toEqual([]);
+    expect(identity.administration.user('admin').id).toBe(user.id);
+    rmSync(join(folder, 'audit.log'), { recursive: true });
+    await identity.administration.addProject(domain.id, 'shop');
+    expect(existsSync(join(folder, 'audit.log'))).toBe(true);
+  });
+
+  test('of hosts adds no host without a line, and says when the store fails after it', async () => {
+    const store = memoryStore(() => clock.now);
+    const hosts = hostAdministration(store, identity.audit);
+    const actor = { user: 'admin', via: 'console' } as const;
+    const host = { project: 'p', hostname: 'a.example', limit: 10 };
+    await hosts.add(actor, host);
+    expect((await hosts.add(actor, host)).kind).toBe('exists');
+    store.addHost = () => Promise.reject(new Error('away'));
+    await expect(hosts.add(actor, { ...host, hostname: 'b.example' })).rejects.toThrow('away');
+    const outcomes = (await records()).map(
+      (record) => record !== 'damaged' && [record.outcome, record.reason],
+    );
+    expect(outcomes).toEqual([
+      ['done', undefined],
+      ['refused', 'exists'],
+      ['done', undefined],
+      ['failed', 'away'],
+    ]);
+  });
+
+  test('records refused logins, but neither what was typed as an unknown user nor a password', async () => {
+    await set();
+    const { authentication } = identity;
+    const from = { address: '192.0.2.9', via: 'api', request_id: 'r2' } as const;
+    const scope = { domain: { name: 'default' } };
+    for (const name of ['admin', 'oops-my-password']) {
+      const user = { name, domain: { name: 'default' } };
+      expect(await authentication.login({ user, password: 'guess-1', scope }, from)).toBe(
+        'wrong_credentials',
+      );
+    }
+    const [, known, unknown] = await records();
+    expect(known).toMatchObject({
+      user: 'admin',
+      ...from,
+      action: 'login',
+      outcome: 'refused',
+      reason: 'wrong_credentials',
+    });
+    expect(unknown).toMatchObject({ user: null, ...from, action: 'login' });
+    expect(readFileSync(join(folder, 'audit.log'), 'utf8')).not.toMatch(/oops|guess/);
+  });
+});
+
+test('refused logins are recorded at a bounded rate, and counted beyond it', () => {
+  const written: AuditEntry[] = [];
+  const note = (entry: AuditEntry) => written.push(entry);
+  const record = recordLoginRefusals({ admit() {}, append: note, note, mirror() {} }, () => clock.now);
+  const refused = { user: null, from: { address: 'x', via: 'api' }, reason: 'wrong_credentials' } as const;
+  for (let i = 0; i < 1_000; i++) record(refused);
+  expect(written).toHaveLength(20);
+  // Those at users that exist have a limit of their own.
+  record({ ...refused, user: { id: 'u', name: 'admin' } });
+  expect(written.at(-1)).toMatchObject({ user: 'admin' });
+  clock.now += 60_000;
+  record(refused);
+  expect(written.at(-1)?.suppressed).toBe(980);
+});
+
+test('a user makes 100 changes at once over HTTP, then one a second; the command line has no limit', () => {
+  const { admit } = trail();
+  const alice = { user: 'alice', user_id: 'a', via: 'api' } as const;
+  for (let i = 0; i < 100; i++) admit(alice);
+  expect(() => admit(alice)).toThrow(ChangesThrottled);
+  admit({ user: 'bob', user_id: 'b', via: 'console' });
+  for (let i = 0; i < 200; i++) admit({ user: 'local:root', via: 'command line' });
+  clock.now += 1_000;
+  admit(alice);
+  expect(() => admit(alice)).toThrow(ChangesThrottled);
+  clock.now -= 3_600_000;
+  expect(() => admit(alice)).toThrow(ChangesThrottled);
+  clock.now += 1_000;
+  admit(alice);
+});

@@ -1,0 +1,73 @@
+/** Hosts as administrators change them, with a line in the audit trail for each change. */
+import type { AddedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
+import { type Actor, type AuditEntry, type AuditTrail, newAuditId } from './audit-trail.ts';
+
+export interface HostAdministration {
+  add(actor: Actor, host: NewHost): Promise<AddedHost>;
+  rename(actor: Actor, host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
+}
+
+export function hostAdministration(store: Store, trail: AuditTrail): HostAdministration {
+  /**
+   * The line comes first, so that no change is without one. The store cannot be asked in the same transaction: should it
+   * refuse what looked possible, or fail, a second line says so.
+   */
+  async function change<R extends { kind: string }>(
+    entry: AuditEntry,
+    refusal: R | null,
+    wanted: R['kind'],
+    work: () => Promise<R>,
+  ): Promise<R> {
+    if (refusal !== null) {
+      trail.note({ ...entry, outcome: 'refused', reason: refusal.kind });
+      return refusal;
+    }
+    trail.append(entry);
+    try {
+      const result = await work();
+      if (result.kind !== wanted) trail.note({ ...entry, outcome: 'refused', reason: result.kind });
+      return result;
+    } catch (error) {
+      trail.note({ ...entry, outcome: 'failed', reason: (error as Error).message });
+      throw error;
+    }
+  }
+
+  return {
+    async add(actor, host) {
+      trail.admit(actor);
+      const { project, hostname, id } = host;
+      const hosts = await store.hosts(project);
+      const entry: AuditEntry = {
+        id: newAuditId(),
+        ...actor,
+        action: 'host.add',
+        object: { type: 'host', name: hostname, ...(id === undefined ? {} : { id }) },
+        after: { project_id: project, hostname },
+        outcome: 'done',
+      };
+      const existing = hosts.find((one) => one.hostname === hostname);
+      const refusal: AddedHost | null = existing ? { kind: 'exists', host: existing } : null;
+      return change(entry, refusal, 'added', () => store.addHost(host));
+    },
+    async rename(actor, host) {
+      trail.admit(actor);
+      const { project, id, hostname } = host;
+      const hosts = await store.hosts(project);
+      const before = hosts.find((one) => one.id === id);
+      const holder = hosts.find((one) => one.hostname === hostname && one.id !== id);
+      const refusal: RenamedHost | null =
+        before === undefined ? { kind: 'unknown' } : holder ? { kind: 'name_taken', host: holder } : null;
+      const entry: AuditEntry = {
+        id: newAuditId(),
+        ...actor,
+        action: 'host.rename',
+        object: { type: 'host', id, name: before?.hostname ?? hostname },
+        ...(before ? { before: { project_id: project, hostname: before.hostname } } : {}),
+        after: { project_id: project, hostname },
+        outcome: 'done',
+      };
+      return change(entry, refusal, 'renamed', () => store.renameHost(host));
+    },
+  };
+}

@@ -1,0 +1,327 @@
+/** What hostile or clumsy clients cannot do: each test is an attack that once worked. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { sign } from '@wafstat/signer';
+import type { FastifyInstance } from 'fastify';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Identity, openIdentity } from '../identity/identity.ts';
+import { memoryStore } from '../store/memory.ts';
+import { createApp } from './app.ts';
+
+const START = Date.UTC(2026, 6, 1);
+const DAY_MS = 86_400_000;
+const OWNER = '192.0.2.1';
+const STRANGER = '198.51.100.66';
+
+let folder: string;
+let identity: Identity;
+let app: FastifyInstance;
+let project: string;
+let domain: string;
+let logged: string;
+let wake: (() => void)[];
+const clock = { now: START };
+
+beforeEach(async () => {
+  clock.now = START;
+  logged = '';
+  wake = [];
+  folder = mkdtempSync(join(tmpdir(), 'wafstat-abuse-'));
+  // Delays last until the test ends them.
+  const sleep = () => new Promise<void>((resolve) => wake.push(resolve));
+  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now, {
+    sleep,
+  });
+  const names = { domain: 'default', project: 'default', user: 'admin' };
+  const made = await identity.administration.found(names, 'secret');
+  project = made.project.id;
+  domain = made.domain.id;
+  app = await appWith();
+});
+
+afterEach(async () => {
+  await app.close();
+  await identity.close();
+  rmSync(folder, { recursive: true });
+});
+
+function appWith(trust_proxy?: string): Promise<FastifyInstance> {
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      logged += chunk;
+      done();
+    },
+  });
+  return createApp({
+    store: memoryStore(() => clock.now),
+    identity,
+    now: () => clock.now,
+    catalog: { public_url: 'https://waf.example.com', region: 'eu' },
+    body_bytes_max: 1_048_576,
+    rate_limit: 0,
+    limits: { retention_ms: 180 * DAY_MS, hosts_max: 1_000 },
+    trust_proxy,
+    logger: { level: 'info', stream },
+  });
+}
+
+interface Attempt {
+  name?: string;
+  password?: string;
+  from?: string;
+  scope?: object;
+}
+
+function login({ name = 'admin', password = 'secret', from = OWNER, scope }: Attempt = {}) {
+  const user = { name, password, domain: { name: 'default' } };
+  const auth = {
+    identity: { methods: ['password'], password: { user } },
+    scope: scope ?? { project: { id: project } },
+  };
+  return app.inject({ method: 'POST', url: '/v3/auth/tokens', payload: { auth }, remoteAddress: from });
+}
+
+async function tokenFor(scope?: object): Promise<string> {
+  const answer = await login(scope ? { scope } : {});
+  expect(answer.statusCode).toBe(201);
+  return String(answer.headers['x-subject-token']);
+}
+
+/** Ends all delays until the attempts are over. */
+async function settled<T>(attempts: readonly PromiseLike<T>[]): Promise<T[]> {
+  let over = false;
+  const all = Promise.all(attempts).finally(() => {
+    over = true;
+  });
+  while (!over) {
+    for (const end of wake.splice(0)) end();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return all;
+}
+
+describe('logins', () => {
+  test('one stranger whose attempts wait does not stop the logins of others', async () => {
+    await settled(
+      Array.from({ length: 51 }, (_, i) => login({ name: `guess ${i}`, password: 'x', from: STRANGER })),
+    );
+    const waiting = Array.from({ length: 64 }, (_, i) =>
+      login({ name: `guess ${i}`, password: 'x', from: STRANGER }),
+    );
+    expect((await login()).statusCode).toBe(201);
+    const answers = await settled(waiting);
+    const refused = answers.filter(({ statusCode }) => statusCode === 429);
+    expect(refused.length).toBeGreaterThan(0);
+    for (const { headers } of refused) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+  });
+
+  test('wrong logins from the same address do not lock out a user who logged in from there before', async () => {
+    expect((await login()).statusCode).toBe(201);
+    const names = Array.from({ length: 60 }, (_, i) => `guess ${i % 20}`);
+    await settled(names.map((name) => login({ name, password: 'x' })));
+    const waiting = names.map((name) => login({ name, password: 'x' }));
+    expect((await login()).statusCode).toBe(201);
+    await settled(waiting);
+  });
+
+  test('guesses at a user from the same address do not lock out the browser that the user signed in with', async () => {
+    const signIn = (cookie = '') =>
+      app.inject({
+        method: 'POST',
+        url: '/console/api/session',
+        headers: { 'x-wafstat-console': '1', cookie },
+        remoteAddress: OWNER,
+        payload: { user: 'admin', domain: 'default', password: 'secret' },
+      });
+    const [, device = ''] = [(await signIn()).headers['set-cookie']]
+      .flat()
+      .map((text) => String(text).split(';')[0]);
+    /** So many wrong attempts that some are refused and the others wait. */
+    async function crowded() {
+      let over = 0;
+      const attempts = Array.from({ length: 30 }, async () => {
+        const { statusCode } = await login({ password: 'x' });
+        over++;
+        return statusCode;
+      });
+      // Known pairs with delays of a second have 15 places.
+      while (over < 15) await new Promise((resolve) => setImmediate(resolve));
+      return attempts;
+    }
+    await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
+    const crowd = await crowded();
+    expect((await signIn()).statusCode).toBe(429);
+    expect((await signIn(device)).statusCode).toBe(201);
+    // It opens nothing by itself.
+    const opened = await app.inject({ url: '/console/api/session', headers: { cookie: device } });
+    expect(opened.statusCode).toBe(401);
+    await settled(crowd);
+    // A changed password ends it.
+    await identity.administration.setPassword(identity.administration.user('admin').id, 'another');
+    await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
+    const again = await crowded();
+    expect((await signIn(device)).statusCode).toBe(429);
+    await settled(again);
+  });
+
+  test('guesses at one account from many addresses do not lock out the owner, who is known', async () => {
+    expect((await login()).statusCode).toBe(201);
+    const guess = (i: number) => login({ password: 'x', from: `198.51.${i >> 8}.${i & 255}` });
+    await settled(Array.from({ length: 22 }, (_, i) => guess(i)));
+    const waiting = Array.from({ length: 30 }, (_, i) => guess(i + 100));
+    expect((await login()).statusCode).toBe(201);
+    await settled(waiting);
+  });
+
+  test('signatures are never throttled: wrong ones do not hinder right ones', async () => {
+    const { access, secret } = await identity.administration.addKey(
+      identity.administration.user('admin').id,
+      '',
+    );
+    const url = `http://localhost:80/v1/${project}/connections`;
+    const call = async (given: { access: string; secret: string }) =>
+      app.inject({
+        url,
+        headers: await sign({ method: 'GET', url }, given, { now: () => clock.now }),
+        remoteAddress: OWNER,
+      });
+    for (let i = 0; i < 120; i++) {
+      const wrong = i % 2 ? { access, secret: 'wrong' } : { access: `NOSUCHKEY${i}`, secret };
+      expect((await call(wrong)).statusCode).toBe(401);
+    }
+    expect((await call({ access, secret })).statusCode).toBe(200);
+    expect(wake).toEqual([]);
+  });
+
+  test('X-Forwarded-For without --trust-proxy is one warning that says what to do', async () => {
+    const forwarded = { 'x-forwarded-for': '203.0.113.9' };
+    for (let i = 0; i < 3; i++)
+      await app.inject({ url: '/healthz', headers: forwarded, remoteAddress: '10.0.0.1' });
+    const warnings = logged.split('\n').filter((line) => line.includes('--trust-proxy'));
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).toContain('10.0.0.1');
+    logged = '';
+    const trusting = await appWith('10.0.0.1');
+    await trusting.inject({ url: '/healthz', headers: forwarded, remoteAddress: '10.0.0.1' });
+    expect(logged).not.toContain('--trust-proxy');
+    await trusting.close();
+  });
+});
+
+describe('access keys', () => {
+  const PATH = '/v3.0/OS-CREDENTIAL/credentials';
+
+  /** Every call that manages keys, with these headers; answers the statuses. */
+  async function manage(
+    headers: (method: 'POST' | 'GET' | 'PUT' | 'DELETE', url: string, body: string) => Promise<object>,
+  ) {
+    const userId = identity.administration.user('admin').id;
+    const { access } = await identity.administration.addKey(userId, 'target');
+    const calls = [
+      ['POST', PATH, JSON.stringify({ credential: { user_id: userId } })],
+      ['GET', PATH, ''],
+      ['GET', `${PATH}/${access}`, ''],
+      ['PUT', `${PATH}/${access}`, JSON.stringify({ credential: { description: 'x' } })],
+      ['DELETE', `${PATH}/${access}`, ''],
+    ] as const;
+    const answers = [];
+    for (const [method, url, payload] of calls)
+      answers.push(
+        await app.inject({ method, url, payload, headers: { ...(await headers(method, url, payload)) } }),
+      );
+    return answers;
+  }
+
+  test('are not managed with a token for a project', async () => {
+    const token = await tokenFor();
+    const answers = await manage(async () => ({ 'x-auth-token': token }));
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
+    expect(answers[0]?.json().error.message).toContain('domain');
+  });
+
+  test('are not managed with an access key', async () => {
+    const own = await identity.administration.addKey(identity.administration.user('admin').id, 'own');
+    const answers = await manage((method, path, body) =>
+      sign({ method, url: `http://localhost:80${path}`, ...(body ? { body: Buffer.from(body) } : {}) }, own, {
+        now: () => clock.now,
+      }),
+    );
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
+  });
+
+  test('are managed with a token for the domain', async () => {
+    const token = await tokenFor({ domain: { id: domain } });
+    const answers = await manage(async () => ({ 'x-auth-token': token }));
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([201, 200, 200, 200, 204]);
+  });
+});
+
+describe('headers', () => {
+  async function raw(request: string): Promise<string> {
+    await app.listen({ host: '127.0.0.1', port: 0 });
+    const bound = app.server.address();
+    const socket = connect(typeof bound === 'object' && bound ? bound.port : 0, '127.0.0.1');
+    socket.write(request);
+    return text(socket);
+  }
+
+  test('a request with two Host headers is a 400', async () => {
+    const answer = await raw('GET /healthz HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n');
+    expect(answer).toMatch(/^HTTP\/1.1 400 /);
+    expect(answer).toContain('Host');
+  });
+
+  test('what is not HTTP at all is answered with nosniff', async () => {
+    expect(await raw('nonsense\r\n\r\n')).toMatch(
+      /^HTTP\/1.1 400 [\s\S]*\r\nX-Content-Type-Options: nosniff\r\n/,
+    );
+  });
+
+  test('every answer has nosniff', async () => {
+    const token = await tokenFor();
+    const range = 'from=0&to=60000';
+    const urls = ['/healthz', '/none', '/v3', `/v1/${project}/waf/event/timeline?${range}`, '/console'];
+    for (const url of urls) {
+      const { headers } = await app.inject({ url, headers: { 'x-auth-token': token } });
+      expect([url, headers['x-content-type-options']]).toEqual([url, 'nosniff']);
+    }
+  });
+
+  test('tokens and secrets are not cached', async () => {
+    const issued = await login({ scope: { domain: { id: domain } } });
+    const headers = { 'x-auth-token': String(issued.headers['x-subject-token']) };
+    const payload = { credential: { user_id: identity.administration.user('admin').id } };
+    const answers = [
+      issued,
+      await app.inject({
+        url: '/v3/auth/tokens',
+        headers: { ...headers, 'x-subject-token': headers['x-auth-token'] },
+      }),
+      await app.inject({ method: 'POST', url: '/v3.0/OS-CREDENTIAL/credentials', headers, payload }),
+    ];
+    for (const answer of answers) expect(answer.headers['cache-control']).toBe('no-store');
+  });
+
+  test('a host name with characters that turn text around is not registered', async () => {
+    const { normalHostname } = await import('../ingest/hostname.ts');
+    for (const name of ['a\u202ecom.b', 'a\u200b.example', 'so\u00adft.example', 'x\u{e0041}.example'])
+      expect(normalHostname(name)).toBe(null);
+  });
+});
+
+test('a token from the future is refused: a clock that was set back leaves none behind', async () => {
+  clock.now = Date.UTC(2040, 0);
+  const token = await tokenFor();
+  const check = () => app.inject({ url: `/v1/${project}/connections`, headers: { 'x-auth-token': token } });
+  expect((await check()).statusCode).toBe(200);
+  clock.now -= 60_000;
+  expect((await check()).statusCode).toBe(200);
+  clock.now -= 1;
+  const answer = await check();
+  expect(answer.statusCode).toBe(401);
+  expect(answer.json().error_msg).toContain('future');
+});

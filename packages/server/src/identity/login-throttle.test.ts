@@ -1,0 +1,214 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { KnownLogins } from './known-logins.ts';
+import { createLoginThrottle } from './login-throttle.ts';
+import { networkOf } from './network.ts';
+
+function setUp() {
+  const clock = { now: 0 };
+  const delays: number[] = [];
+  const pairs = new Set<string>();
+  const known: KnownLogins = {
+    has: (userId, network) => pairs.has(`${userId} ${network}`),
+    add: (userId, network) => pairs.add(`${userId} ${network}`),
+  };
+  const throttle = createLoginThrottle(
+    known,
+    () => clock.now,
+    async (ms) => {
+      delays.push(ms);
+    },
+  );
+  const attempt = (account: string, address: string, right = false) =>
+    throttle.attempt(account, { address }, async () => right);
+  return {
+    clock,
+    throttle,
+    attempt,
+    async fail(times: number, account: string, address: string) {
+      for (let i = 0; i < times; i++) await attempt(account, address);
+    },
+    /** How long the next attempt is delayed, without counting it. */
+    async delayOf(account: string, address: string): Promise<number> {
+      delays.length = 0;
+      const stop = new Error('not counted');
+      await throttle
+        .attempt(account, { address }, () => Promise.reject(stop))
+        .catch((error) => {
+          if (error !== stop) throw error;
+        });
+      return delays.reduce((a, b) => a + b, 0);
+    },
+  };
+}
+
+test('a few wrong attempts are free, then each is delayed twice as long, up to five seconds', async () => {
+  const { fail, delayOf } = setUp();
+  await fail(4, 'alice', 'here');
+  expect(await delayOf('alice', 'here')).toBe(0);
+  const delays = [];
+  for (let i = 0; i < 7; i++) {
+    await fail(1, 'alice', 'here');
+    delays.push(await delayOf('alice', 'here'));
+  }
+  expect(delays).toEqual([250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
+});
+
+test('guesses from many addresses delay each other, but not a user who logged in from there before', async () => {
+  const { attempt, fail, delayOf } = setUp();
+  await attempt('alice', 'home', true);
+  for (let i = 0; i < 30; i++) await fail(1, 'alice', `elsewhere ${i}`);
+  expect(await delayOf('alice', 'home')).toBe(0);
+  expect(await delayOf('alice', 'a third place')).toBe(5_000);
+  expect(await delayOf('bob', 'a third place')).toBe(0);
+});
+
+test('an address that tries many accounts is delayed for all of them, but not for those known there', async () => {
+  const { attempt, fail, delayOf } = setUp();
+  await attempt('alice', 'scanner', true);
+  for (let i = 0; i < 60; i++) await fail(1, `user ${i}`, 'scanner');
+  expect(await delayOf('another', 'scanner')).toBe(5_000);
+  expect(await delayOf('another', 'elsewhere')).toBe(0);
+  expect(await delayOf('alice', 'scanner')).toBe(0);
+});
+
+test('a known pair is delayed by its own failures only, and by a second at most', async () => {
+  const { attempt, fail, delayOf } = setUp();
+  await attempt('alice', 'home', true);
+  await fail(100, 'alice', 'home');
+  expect(await delayOf('alice', 'home')).toBe(1_000);
+});
+
+test('a browser that the user signed in with before is not delayed by others behind the same address', async () => {
+  let delayed = false;
+  const quick = createLoginThrottle(
+    { has: () => true, add: () => {} },
+    () => 0,
+    async () => {
+      delayed = true;
+    },
+  );
+  for (let i = 0; i < 20; i++) await quick.attempt('alice', { address: 'office' }, async () => false);
+  delayed = false;
+  const from = { address: 'office', device: 'laptop' };
+  expect(await quick.attempt('alice', from, async () => true)).toBe(true);
+  expect(delayed).toBe(false);
+  // Its own failures delay it all the same: the cookie may be stolen.
+  for (let i = 0; i < 6; i++) await quick.attempt('alice', from, async () => false);
+  expect(delayed).toBe(true);
+});
+
+test('the right password ends the delays, and so do 15 minutes, and a clock that is set back', async () => {
+  const { clock, attempt, fail, delayOf } = setUp();
+  await fail(10, 'alice', 'here');
+  await attempt('alice', 'here', true);
+  expect(await delayOf('alice', 'here')).toBe(0);
+  await fail(10, 'bob', 'here');
+  clock.now += 15 * 60_000;
+  expect(await delayOf('bob', 'here')).toBe(0);
+  await fail(10, 'bob', 'here');
+  clock.now -= 1;
+  expect(await delayOf('bob', 'here')).toBe(0);
+});
+
+test('attempts at one account run one at a time, from however many addresses', async () => {
+  const { throttle } = setUp();
+  let running = 0;
+  let most = 0;
+  const check = async () => {
+    most = Math.max(most, ++running);
+    await new Promise((resolve) => setImmediate(resolve));
+    running--;
+    return false;
+  };
+  const attempts = Array.from({ length: 20 }, (_, i) =>
+    throttle.attempt('alice', { address: `198.51.100.${i}` }, check),
+  );
+  await Promise.all(attempts);
+  expect(most).toBe(1);
+});
+
+test('an attempt that would wait too long for its turn is refused, and no network takes all places', async () => {
+  const releases: (() => void)[] = [];
+  const known = { has: () => false, add: () => {} };
+  const throttle = createLoginThrottle(
+    known,
+    () => 0,
+    () => new Promise((resolve) => releases.push(resolve)),
+  );
+  for (let i = 0; i < 5; i++) await throttle.attempt('alice', { address: 'here' }, async () => false);
+  // Delays of 250 ms: 60 places, 30 for each network.
+  const outcome = (address: string) =>
+    throttle
+      .attempt('alice', { address }, async () => true)
+      .then(
+        () => 'done',
+        (error) => error.limit,
+      );
+  const attempts = [...Array.from({ length: 40 }, () => outcome('here')), outcome('elsewhere')];
+  let results: string[] | null = null;
+  const all = Promise.all(attempts).then((outcomes) => {
+    results = outcomes;
+  });
+  while (results === null) {
+    for (const release of releases.splice(0)) release();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await all;
+  expect(await Promise.all(attempts)).toEqual([
+    ...Array(30).fill('done'),
+    ...Array(10).fill('account'),
+    'done',
+  ]);
+});
+
+test('more attempts than can wait are refused: 64 of an address, 1,000 in all; a known pair has its own places', async () => {
+  const { attempt, throttle } = setUp();
+  await attempt('alice', 'home', true);
+  let end: () => void = () => {};
+  const ended = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  const hang = async () => {
+    await ended;
+    return false;
+  };
+  const results: string[] = [];
+  const start = (address: string, i: number) =>
+    throttle.attempt(`user ${i}`, { address }, hang).catch((error) => {
+      results.push(error.limit);
+    });
+  const pending = [];
+  for (let i = 0; i < 65; i++) pending.push(start('stranger', i));
+  await Promise.race([...pending]);
+  expect(results).toEqual(['address']);
+  for (let i = 64; i < 1_001; i++) pending.push(start(`stranger ${i}`, i));
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(results).toEqual(['address', 'service']);
+  expect(await attempt('alice', 'home', true)).toBe(true);
+  end();
+  await Promise.all(pending);
+});
+
+test('an IPv6 client is its /64, and IPv4 in IPv6 is the IPv4 address', () => {
+  expect(networkOf('2001:db8:1:2:3:4:5:6')).toBe('2001:db8:1:2::/64');
+  expect(networkOf('2001:db8:1:2::6')).toBe('2001:db8:1:2::/64');
+  expect(networkOf('2001:db8::6')).toBe('2001:db8:0:0::/64');
+  expect(networkOf('::1')).toBe('0:0:0:0::/64');
+  expect(networkOf('fe80::1%eth0')).toBe('fe80:0:0:0::/64');
+  expect(networkOf('::ffff:192.0.2.1')).toBe('192.0.2.1');
+  expect(networkOf('::ffff:c000:201')).toBe('192.0.2.1');
+  expect(networkOf('192.0.2.1')).toBe('192.0.2.1');
+});
+
+test('addresses that share their first 64 bits, and only they, are one network', () => {
+  const group = fc.integer({ min: 0, max: 0xffff }).map((n) => n.toString(16));
+  const half = fc.array(group, { minLength: 4, maxLength: 4 }).map((groups) => groups.join(':'));
+  fc.assert(
+    fc.property(half, half, half, half, (a, b, c, d) => {
+      fc.pre(!a.startsWith('0:0:0:0') && !b.startsWith('0:0:0:0'));
+      expect(networkOf(`${a}:${c}`)).toBe(networkOf(`${a}:${d}`));
+      expect(networkOf(`${a}:${c}`) === networkOf(`${b}:${c}`)).toBe(a === b);
+    }),
+  );
+});

@@ -1,0 +1,50 @@
+import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { kindOf, rotatedFiles } from './rotated-files.ts';
+
+test.each([
+  ['access.log.1', 'rotated'],
+  ['access.log.12.gz', 'rotated'],
+  ['access.log.0', 'rotated'],
+  ['access.log-20260701', 'rotated'],
+  ['access.log-20260701.gz', 'rotated'],
+  ['access.log-2026-07-01_13.gz', 'rotated'],
+  ['access.log-20260701-1783000000', 'rotated'],
+  ['access.log.2026-07-01', 'rotated'],
+  ['access.log.old', 'rotated'],
+  ['access-20260701.log', 'rotated'],
+  ['access-2026-07-01.log.gz', 'rotated'],
+  ['access.log.bak', 'other'],
+  ['access.log.1.xz', 'other'],
+  ['access.log-filtered', 'other'],
+  ['access.log', null],
+  ['access-443.log', null],
+  ['access-admin.log', null],
+  ['access.logs', null],
+  ['error.log.1', null],
+  ['other-access.log.1', null],
+])('%s beside access.log is %s', (name, kind) => {
+  expect(kindOf(name, 'access.log')).toBe(kind);
+});
+
+test('a log without an extension has rotated files too', () => {
+  expect(kindOf('messages.1', 'messages')).toBe('rotated');
+  expect(kindOf('messages-20260701', 'messages')).toBe('rotated');
+  expect(kindOf('messages-admin', 'messages')).toBe('other');
+});
+
+test('rotated files are listed oldest first; of equal times, a higher number and an earlier date are older', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'wafstat-rotated-'));
+  const times = { '.1': 30, '.10.gz': 10, '.9.gz': 10, '.2.gz': 20, '-20260702': 5, '-20260701.gz': 5 };
+  for (const [suffix, time] of Object.entries(times)) {
+    writeFileSync(join(folder, `a.log${suffix}`), 'x');
+    utimesSync(join(folder, `a.log${suffix}`), time, time);
+  }
+  writeFileSync(join(folder, 'a.log'), 'x');
+  const listed = (await rotatedFiles(join(folder, 'a.log'))).map(({ path }) => basename(path).slice(5));
+  expect(listed).toEqual(['-20260701.gz', '-20260702', '.10.gz', '.9.gz', '.2.gz', '.1']);
+  expect(await rotatedFiles(join(folder, 'missing', 'a.log'))).toEqual([]);
+  rmSync(folder, { recursive: true });
+});

@@ -1,0 +1,216 @@
+/** One open file, counted from where its checkpoints in the store end, as far as it goes and whenever it grows. */
+import type { FileHandle } from 'node:fs/promises';
+import type { FollowedPath, Store } from '../store/store.ts';
+import { countLineEnds, endOfHole, LINE_BYTES_MAX } from './blocks.ts';
+import { type FileIngest, isEmpty, nextPiece } from './file.ts';
+import type { Line, Outcome, Pipeline } from './pipeline.ts';
+import { createReader, type LineReader } from './reader.ts';
+import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './trail.ts';
+
+/** So many bytes before the offset are compared at each read: different ones mean that the file was truncated. */
+const FINGERPRINT_BYTES = 256;
+
+export interface TailOptions {
+  ingest: FileIngest;
+  store: Store;
+  pipeline: Pipeline;
+  counted(outcome: Outcome): void;
+  /** Called when the first line of a file is counted: what to store in the same transaction. */
+  begin(firstLineHash: string): FollowedPath;
+}
+
+/** How far a file has been counted. */
+interface Progress {
+  offset: number;
+  /** The bytes before the offset. */
+  fingerprint: Buffer;
+  checkpoints: Checkpoints;
+  reader: LineReader;
+  lines: number;
+  /** Null before anything is counted. */
+  firstLineHash: string | null;
+  /** The file ends inside a chunk that was counted: its length then. A change makes it of interest again. */
+  shorterCopyBytes: number | null;
+}
+
+export class Tail {
+  readonly #options: TailOptions;
+  readonly #handle: FileHandle;
+  #progress: Progress;
+  /** Device and inode, as `fileId` writes them. */
+  readonly id: string;
+
+  private constructor(options: TailOptions, handle: FileHandle, id: string) {
+    this.#options = options;
+    this.#handle = handle;
+    this.id = id;
+    this.#progress = startOf(options);
+  }
+
+  /** `isRotated`: the file may be a copy of another one, made before all of that was counted. */
+  static async open(handle: FileHandle, options: TailOptions, isRotated: boolean): Promise<Tail> {
+    const tail = new Tail(options, handle, fileId(await handle.stat()));
+    await tail.locate(isRotated);
+    return tail;
+  }
+
+  get isBegun(): boolean {
+    return this.#progress.offset > 0;
+  }
+
+  /** Of the lines that were counted, which a truncated file no longer has. */
+  get countedFirstLineHash(): string | null {
+    return this.#progress.firstLineHash;
+  }
+
+  /** Finds out anew how much of the file has been counted. */
+  async locate(isRotated: boolean): Promise<void> {
+    const progress = startOf(this.#options);
+    await this.#skipCounted(progress, isRotated);
+    this.#progress = progress;
+  }
+
+  async #skipCounted(progress: Progress, isRotated: boolean): Promise<void> {
+    const { checkpoints } = progress;
+    const peek = (bytes: number) => readAt(this.#handle, progress.offset, bytes);
+    for (let known = await checkpoints.known(peek); known; known = await checkpoints.known(peek)) {
+      advance(progress, known.bytes);
+      progress.reader = createReader(this.#options.ingest.reader, known.carry);
+    }
+    const rest = isRotated ? await peek(LINE_BYTES_MAX) : null;
+    progress.shorterCopyBytes =
+      rest !== null && checkpoints.isShorterCopy(rest) ? progress.offset + rest.length : null;
+  }
+
+  /** Counts the next chunk. `more`: there may be another one. `truncated`: other bytes are there than were counted. */
+  async read(): Promise<'more' | 'end' | 'truncated'> {
+    if (await this.#isShorterCopy()) return 'end';
+    const { offset, fingerprint, checkpoints, lines } = this.#progress;
+    // One read for both, so that the file cannot be truncated between the check and the use.
+    const seen = await readAt(this.#handle, offset - fingerprint.length, fingerprint.length + LINE_BYTES_MAX);
+    if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return 'truncated';
+    const chunk = nextPiece(seen.subarray(fingerprint.length), checkpoints.insideLine, lines + 1);
+    if (!(await this.#count(chunk.bytes, chunk.lines, 'aged'))) return 'more';
+    return chunk.bytes.length > 0 ? 'more' : 'end';
+  }
+
+  /** Counts what waits for more lines, and a last line without an end. False: something came in between. */
+  async finish(): Promise<boolean> {
+    if (await this.#isShorterCopy()) return true;
+    const { offset, checkpoints, lines, reader } = this.#progress;
+    const chunk = nextPiece(
+      await readAt(this.#handle, offset, LINE_BYTES_MAX),
+      checkpoints.insideLine,
+      lines + 1,
+      () => createReader(this.#options.ingest.reader, reader.state()),
+    );
+    return this.#count(chunk.bytes, chunk.lines, 'all');
+  }
+
+  /** Null when the file is empty. */
+  async firstLineHash(): Promise<string | null> {
+    const start = await readFirstLine(this.#handle);
+    return start.length === 0 ? null : firstLineHash(start);
+  }
+
+  stat() {
+    return this.#handle.stat();
+  }
+
+  close(): Promise<void> {
+    return this.#handle.close();
+  }
+
+  async #isShorterCopy(): Promise<boolean> {
+    const { shorterCopyBytes } = this.#progress;
+    if (shorterCopyBytes === null) return false;
+    const { size } = await this.#handle.stat();
+    // A copy that is still being made is not read from its start each time.
+    if (size > shorterCopyBytes) await this.#skipCounted(this.#progress, true);
+    else if (size < shorterCopyBytes) await this.locate(true);
+    return this.#progress.shorterCopyBytes !== null;
+  }
+
+  /** False: somebody else counts the same lines. Nothing was counted, and the progress is found out anew. */
+  async #count(bytes: Buffer, lines: Iterable<Line>, flush: 'all' | 'aged'): Promise<boolean> {
+    const { ingest, pipeline, counted, begin } = this.#options;
+    const progress = this.#progress;
+    // A copy: if the append fails, the lines are read again at the next look.
+    const reader = createReader(ingest.reader, progress.reader.state());
+    const read = pipeline.read(lines, reader, flush);
+    if (bytes.length === 0 && isEmpty(read)) return true;
+    const { id, link } = progress.checkpoints.extend(bytes, reader.state());
+    const result = await pipeline.count(read, {
+      project: ingest.project,
+      source: ingest.source,
+      id,
+      link,
+      // A hole says nothing about the file.
+      ...(progress.firstLineHash === null && hasContent(bytes)
+        ? { followed: begin(firstLineHash(bytes)) }
+        : {}),
+    });
+    if (result.kind !== 'counted') {
+      // The others may read a copy that has more lines than this file has yet.
+      await this.locate(true);
+      return false;
+    }
+    progress.checkpoints.advance(id, bytes);
+    progress.reader = reader;
+    advance(progress, bytes);
+    counted(result.outcome);
+    return true;
+  }
+}
+
+/** Device and inode, which stay when a file is renamed. */
+export function fileId({ dev, ino }: { dev: number; ino: number }): string {
+  return `${dev}:${ino}`;
+}
+
+export async function readAt(handle: FileHandle, offset: number, bytes: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(bytes);
+  let length = 0;
+  while (length < bytes) {
+    const { bytesRead } = await handle.read(buffer, length, bytes - length, offset + length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
+  }
+  return buffer.subarray(0, length);
+}
+
+/** As much of the first line as identifies the file; a hole in front of it may be long. Empty without a line. */
+export async function readFirstLine(handle: FileHandle): Promise<Buffer> {
+  let offset = 0;
+  for (;;) {
+    const bytes = await readAt(handle, offset, offset === 0 ? FIRST_LINE_BYTES_MAX : LINE_BYTES_MAX);
+    const hole = endOfHole(bytes, 0);
+    if (bytes.length === 0 || hole === 0) return bytes;
+    if (hole < bytes.length) return readAt(handle, offset + hole, FIRST_LINE_BYTES_MAX);
+    offset += bytes.length;
+  }
+}
+
+function hasContent(bytes: Buffer): boolean {
+  return endOfHole(bytes, 0) < bytes.length;
+}
+
+function startOf({ store, ingest }: TailOptions): Progress {
+  return {
+    offset: 0,
+    fingerprint: Buffer.alloc(0),
+    checkpoints: new Checkpoints(store, ingest),
+    reader: createReader(ingest.reader),
+    lines: 0,
+    firstLineHash: null,
+    shorterCopyBytes: null,
+  };
+}
+
+function advance(progress: Progress, bytes: Buffer): void {
+  if (progress.firstLineHash === null && hasContent(bytes)) progress.firstLineHash = firstLineHash(bytes);
+  progress.offset += bytes.length;
+  progress.lines += countLineEnds(bytes);
+  const before = bytes.length >= FINGERPRINT_BYTES ? bytes : Buffer.concat([progress.fingerprint, bytes]);
+  progress.fingerprint = Buffer.from(before.subarray(Math.max(0, before.length - FINGERPRINT_BYTES)));
+}

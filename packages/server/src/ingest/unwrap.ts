@@ -1,0 +1,355 @@
+/** Removes what container runtimes, syslog and journald put around log lines, and joins the lines that they split. */
+import type { DropReason } from '../event.ts';
+import { LINE_BYTES_MAX } from './blocks.ts';
+import { asObject, asText, type JsonObject } from './formats/json-line.ts';
+
+export const WRAPPERS = ['docker', 'cri', 'syslog', 'compose', 'journald'] as const;
+
+export type Wrapper = (typeof WRAPPERS)[number];
+
+/** What one wrapper around a line held. */
+export interface Unwrapped {
+  /** Null for the length in front of a syslog message, which is part of that wrapper. */
+  wrapper: Wrapper | null;
+  /** Names the stream inside the log. Parts of a line and lines of a block belong together within one stream only. */
+  origin: string;
+  /** Trimmed lines. Empty while the rest of a line is missing. */
+  lines: readonly string[];
+  /** What was given up on the way. */
+  dropped: readonly DropReason[];
+  /** Other lines may begin like this wrapper: if no format knows the content, the whole line is read as it is. */
+  isGuess: boolean;
+}
+
+/** The origin of a line without a wrapper. */
+export const BARE = '';
+
+/** A wrapper in a wrapper, and the length in front of a syslog message. */
+export const LAYERS_MAX = 3;
+
+/** Streams with an unfinished line at the same time: a container has two. */
+const STREAMS_MAX = 8;
+
+/** Parts of one line, until the last one arrives. */
+interface Parts {
+  /** Null for a line beyond the length limit: it is counted, and its other parts are skipped. */
+  chunks: Buffer[] | null;
+  bytes: number;
+  /** When the last part was read. */
+  touched: number;
+}
+
+/** Plain data, to continue in another process: origin, time of the last part, the text so far in base64. */
+export type PartsState = [origin: string, touched: number, text: string | null][];
+
+export class Unwrapper {
+  /** The stream that grew last comes last. */
+  readonly #parts = new Map<string, Parts>();
+  /** In all parts together: at most LINE_BYTES_MAX, so that the state stays small. */
+  #bytes = 0;
+
+  constructor(state: PartsState = []) {
+    for (const [origin, touched, text] of state) {
+      const chunk = text === null ? null : Buffer.from(text, 'base64');
+      this.#set(origin, { chunks: chunk && [chunk], bytes: chunk?.length ?? 0, touched });
+    }
+  }
+
+  /** Null for a line that has no wrapper. `outer` is the origin of the line itself. */
+  unwrap(line: string, outer: string, now: number): Unwrapped | null {
+    const frames = octetFrames(line);
+    if (frames !== null) return { wrapper: null, origin: outer, isGuess: true, ...limited(frames) };
+    const wrapped = wrappedLine(line);
+    if (wrapped === null) return null;
+    const { wrapper, stream, text } = wrapped;
+    const origin = `${outer}/${wrapper} ${stream}`;
+    const isGuess = wrapper === 'syslog' || wrapper === 'compose';
+    if (text === null) return { wrapper, origin, lines: [], dropped: ['bad_record'], isGuess };
+    if (!wrapped.isPart && !this.#parts.has(origin)) {
+      return { wrapper, origin, isGuess, ...linesOf(text) };
+    }
+    return { wrapper, origin, isGuess, ...this.#join(origin, text, wrapped.isPart, now) };
+  }
+
+  /** Gives up lines whose last part was read before this time, and returns how many. */
+  flush(before: number): number {
+    let unfinished = 0;
+    for (const [origin, { chunks, touched }] of this.#parts) {
+      if (touched >= before) continue;
+      this.#delete(origin);
+      if (chunks !== null) unfinished++;
+    }
+    return unfinished;
+  }
+
+  state(): PartsState | null {
+    if (this.#parts.size === 0) return null;
+    return [...this.#parts].map(([origin, { chunks, touched }]) => [
+      origin,
+      touched,
+      chunks && Buffer.concat(chunks).toString('base64'),
+    ]);
+  }
+
+  #join(origin: string, text: string, isPart: boolean, now: number): Lines {
+    const before = this.#delete(origin) ?? { chunks: [], bytes: 0 };
+    const chunk = Buffer.from(text);
+    const bytes = before.bytes + chunk.length;
+    if (before.chunks === null || bytes > LINE_BYTES_MAX) {
+      if (isPart) this.#set(origin, { chunks: null, bytes: 0, touched: now });
+      return {
+        lines: [],
+        dropped: [...(before.chunks === null ? [] : (['line_too_long'] as const)), ...this.#evict()],
+      };
+    }
+    const chunks = [...before.chunks, chunk];
+    if (!isPart) return linesOf(Buffer.concat(chunks).toString());
+    // Concatenated now and then, because many tiny parts must not become a list of a million.
+    this.#set(origin, {
+      chunks: chunks.length < CHUNKS_MAX ? chunks : [Buffer.concat(chunks)],
+      bytes,
+      touched: now,
+    });
+    return { lines: [], dropped: this.#evict() };
+  }
+
+  /** Gives up the streams that grew longest ago, until the rest is within the limits. */
+  #evict(): DropReason[] {
+    const dropped: DropReason[] = [];
+    for (const [origin, { chunks }] of this.#parts) {
+      if (this.#parts.size <= STREAMS_MAX && this.#bytes <= LINE_BYTES_MAX) break;
+      this.#delete(origin);
+      if (chunks !== null) dropped.push('unfinished_record');
+    }
+    return dropped;
+  }
+
+  #set(origin: string, parts: Parts): void {
+    this.#parts.set(origin, parts);
+    this.#bytes += parts.bytes;
+  }
+
+  #delete(origin: string): Parts | undefined {
+    const parts = this.#parts.get(origin);
+    if (parts === undefined) return undefined;
+    this.#parts.delete(origin);
+    this.#bytes -= parts.bytes;
+    return parts;
+  }
+}
+
+/** A line of 1 MiB has 64 parts of 16 KiB. */
+const CHUNKS_MAX = 64;
+
+/** As many as records in a line of JSON. */
+const LINES_MAX = 10_000;
+
+type Lines = Pick<Unwrapped, 'lines' | 'dropped'>;
+
+/** A message can hold several lines in journald only; elsewhere a line end is at the end. */
+function linesOf(text: string): Lines {
+  const trimmed = text.trim();
+  if (!trimmed.includes('\n')) return { lines: [trimmed], dropped: [] };
+  return limited(trimmed.split('\n', LINES_MAX + 1).map((line) => line.trim()));
+}
+
+function limited(lines: readonly string[]): Lines {
+  return lines.length > LINES_MAX
+    ? { lines: lines.slice(0, LINES_MAX), dropped: ['too_many_records'] }
+    : { lines, dropped: [] };
+}
+
+interface Wrapped {
+  wrapper: Wrapper;
+  stream: string;
+  /** Null when the wrapper says that it left the text out. */
+  text: string | null;
+  /** The next line of the same stream continues this one. */
+  isPart: boolean;
+}
+
+const SPACE = 0x20;
+const DASH = 0x2d;
+const NINE = 0x39;
+const ZERO = 0x30;
+const LESS = 0x3c;
+const BRACE = 0x7b;
+
+/** By the first characters, because nearly all lines have no wrapper. */
+function wrappedLine(line: string): Wrapped | null {
+  const first = line.charCodeAt(0);
+  if (first === BRACE) return fromJson(line);
+  if (first === LESS) return fromSyslog5424(line) ?? fromSyslog(line);
+  if (line.charCodeAt(4) === DASH && isDigit(first))
+    return fromCri(line) ?? fromSyslog(line) ?? fromCompose(line);
+  if (line.charCodeAt(3) === SPACE) return fromSyslog(line) ?? fromCompose(line);
+  return fromCompose(line);
+}
+
+function isDigit(code: number): boolean {
+  return code >= ZERO && code <= NINE;
+}
+
+/** `2026-07-01T12:00:00.123456789Z stdout F line`: P for a part, F for the last one or a whole line. */
+const CRI =
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([FP])(?::\S{0,64})?(?: |$)/;
+
+function fromCri(line: string): Wrapped | null {
+  const match = CRI.exec(line);
+  if (match === null) return null;
+  const [head, stream = '', tag] = match;
+  return { wrapper: 'cri', stream, text: line.slice(head.length), isPart: tag === 'P' };
+}
+
+/**
+ * `<13>Nov 15 12:02:15 host nginx[123]: line` and, as rsyslog writes files, without the priority or with the time in
+ * ISO 8601. nginx and Docker can leave out the host, and rsyslog the colon of what it received as RFC 5424.
+ */
+const SYSLOG =
+  /^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (?:(?:(?!- )(\S{0,254}[^\s:]) )?([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?):|(?!- )(\S{0,254}[^\s:]) ([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?))(?: |$)/;
+
+function fromSyslog(line: string): Wrapped | null {
+  const match = SYSLOG.exec(line);
+  if (match === null) return null;
+  const [head, host = match[3] ?? '', tag = match[4] ?? ''] = match;
+  return syslog(`${host} ${tag}`, line.slice(head.length));
+}
+
+/** `<165>1 2026-07-01T12:00:00.000Z host app 123 ID47 [structured data] line`, `-` for what is missing. */
+const SYSLOG_5424 =
+  /^<\d{1,3}>\d{1,2} (?:-|\d{4}-\d\d-\d\dT\S{8,21}) (\S{1,255}) (\S{1,128}) (\S{1,128}) \S{1,32} (?=[-[])/;
+
+function fromSyslog5424(line: string): Wrapped | null {
+  const match = SYSLOG_5424.exec(line);
+  if (match === null) return null;
+  const [head, host = '', app = '', process = ''] = match;
+  const end = structuredDataEnd(line, head.length);
+  if (end === -1 || (end < line.length && line.charCodeAt(end) !== SPACE)) return null;
+  return syslog(`${host} ${app} ${process}`, line.slice(end + 1));
+}
+
+/** A loop instead of a regular expression, whose stack would overflow on a megabyte. */
+function structuredDataEnd(line: string, start: number): number {
+  if (line.charCodeAt(start) === DASH) return start + 1;
+  let at = start;
+  while (line[at] === '[') {
+    let inQuotes = false;
+    for (at++; at < line.length && (inQuotes || line[at] !== ']'); at++) {
+      if (line[at] === '\\') at++;
+      else if (line[at] === '"') inQuotes = !inQuotes;
+    }
+    if (at >= line.length) return -1;
+    at++;
+  }
+  return at;
+}
+
+/** rsyslog writes a tab as `#011`. Only where Caddy puts tabs: anywhere else it may be what a client sent. */
+const ESCAPED_TABS = /^(\d{4}\/\d\d\/\d\d [\d:.]{8,18})#011([A-Z]{1,8})#011([\w.]{0,64})#011/;
+
+function syslog(stream: string, text: string): Wrapped {
+  return {
+    wrapper: 'syslog',
+    stream,
+    text: text.trimStart().replace(ESCAPED_TABS, '$1\t$2\t$3\t'),
+    isPart: false,
+  };
+}
+
+/** `123 <165>1 ...`: messages of so many bytes, one after the other (RFC 6587, 3.4.1). */
+const OCTET_COUNT = /^(\d{1,7}) (?=<\d{1,3}>)/;
+
+function octetFrames(line: string): string[] | null {
+  if (!isDigit(line.charCodeAt(0)) || !OCTET_COUNT.test(line)) return null;
+  const frames: string[] = [];
+  let rest = Buffer.from(line);
+  while (rest.length > 0 && frames.length <= LINES_MAX) {
+    const [head = '', count = ''] = OCTET_COUNT.exec(rest.toString('latin1', 0, 16)) ?? [];
+    // What has no length in front is no frame, and is read as a line.
+    const end = head === '' ? rest.length : head.length + Number(count);
+    frames.push(rest.toString('utf8', head.length, end).trim());
+    rest = rest.subarray(end);
+  }
+  return frames;
+}
+
+/**
+ * `web-1  | line`, in colour on a terminal, and with a time of nine decimals if asked for. Compose puts at least two
+ * spaces behind the name, which a separator in somebody's own log format rarely has.
+ */
+const COMPOSE =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with an escape character
+  /^(?:\x1b\[[\d;]{0,16}m)?(\w[\w.@-]{0,127}) {2,128}\|(?:\x1b\[[\d;]{0,16}m)?(?: |$)(?:\x1b\[[\d;]{0,16}m)?(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z )?/;
+
+function fromCompose(line: string): Wrapped | null {
+  const match = COMPOSE.exec(line);
+  if (match === null) return null;
+  const [head, name = ''] = match;
+  return { wrapper: 'compose', stream: name, text: line.slice(head.length), isPart: false };
+}
+
+/** The first key decides whether to parse, because most JSON has no wrapper. Those of journald are upper case. */
+const FIRST_KEY = /^\{"(?:[A-Z_]|log"|source"|container_|partial_)/;
+
+function fromJson(line: string): Wrapped | null {
+  if (!FIRST_KEY.test(line)) return null;
+  const fields = parsedObject(line);
+  return fields && (fromDocker(fields) ?? fromDockerFluentd(fields) ?? fromJournald(fields));
+}
+
+function parsedObject(line: string): JsonObject | null {
+  try {
+    return asObject(JSON.parse(line));
+  } catch {
+    return null;
+  }
+}
+
+const DOCKER_FIELDS = ['log', 'stream', 'attrs', 'time'];
+
+/** Docker's json-file: `{"log":"line\n","stream":"stdout","time":".."}`. Without a line end it is a part. */
+function fromDocker(fields: JsonObject): Wrapped | null {
+  const { log, stream, time } = fields;
+  if (typeof log !== 'string' || typeof time !== 'string' || !isStream(stream)) return null;
+  if (!Object.keys(fields).every((name) => DOCKER_FIELDS.includes(name))) return null;
+  return { wrapper: 'docker', stream, text: log, isPart: !log.endsWith('\n') };
+}
+
+/** What Docker's fluentd driver sends: `{"container_id":"..","container_name":"..","source":"stdout","log":"line"}`. */
+function fromDockerFluentd({
+  log,
+  source,
+  container_id,
+  container_name,
+  partial_message,
+}: JsonObject): Wrapped | null {
+  if (typeof log !== 'string' || typeof container_id !== 'string' || typeof container_name !== 'string')
+    return null;
+  if (!isStream(source)) return null;
+  const stream = `${container_id.slice(0, TEXT_LENGTH_MAX)} ${source}`;
+  return { wrapper: 'docker', stream, text: log, isPart: partial_message === 'true' };
+}
+
+function isStream(value: unknown): value is 'stdout' | 'stderr' {
+  return value === 'stdout' || value === 'stderr';
+}
+
+const TEXT_LENGTH_MAX = 128;
+/** What tells the writers in a journal apart; the priority is what Docker has for standard output and error. */
+const JOURNALD_STREAM = ['_HOSTNAME', 'CONTAINER_ID', '_STREAM_ID', '_PID', 'PRIORITY'];
+
+/** `journalctl -o json`. Docker and journald itself split long lines, and mark the parts. */
+function fromJournald(fields: JsonObject): Wrapped | null {
+  const { MESSAGE, __REALTIME_TIMESTAMP, CONTAINER_PARTIAL_MESSAGE, _LINE_BREAK } = fields;
+  if (MESSAGE === undefined || __REALTIME_TIMESTAMP === undefined) return null;
+  const stream = JOURNALD_STREAM.map((name) => asText(fields[name]).slice(0, TEXT_LENGTH_MAX)).join(' ');
+  const isPart = CONTAINER_PARTIAL_MESSAGE === 'true' || _LINE_BREAK === 'line-max';
+  return { wrapper: 'journald', stream, text: journaldText(MESSAGE), isPart };
+}
+
+/** An array of bytes where the text is not UTF-8; null where it is long and `--all` was not given. */
+function journaldText(message: unknown): string | null {
+  if (typeof message === 'string') return message;
+  if (!Array.isArray(message) || !message.every((byte) => typeof byte === 'number')) return null;
+  return Buffer.from(message).toString();
+}

@@ -1,0 +1,278 @@
+/**
+ * LMDB's own pages, read from the file without mapping it. LMDB trusts them: a file that was cut off ends the process
+ * with SIGBUS, and a damaged page number with SIGSEGV. So a file is looked at here before it is opened, and `verify`
+ * walks all of it. The layout is that of lmdb-js 3 (data version 2), little endian.
+ */
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+
+/** A sentence about a file that must not be opened. */
+export class DamagedFile extends Error {}
+
+export interface PageProblem {
+  table: string;
+  page: number;
+  problem: string;
+}
+
+interface Meta {
+  pageBytes: number;
+  lastPage: number;
+  transaction: number;
+  free: number;
+  main: number;
+}
+
+const MAGIC = 0xbeefc0de;
+const DATA_VERSION = 2;
+const PAGE_HEADER_BYTES = 24;
+const NODE_HEADER_BYTES = 8;
+const BRANCH = 0x01;
+const LEAF = 0x02;
+const OVERFLOW = 0x04;
+const BIG_DATA = 0x01;
+const SUB_DATABASE = 0x02;
+/** The root of an empty tree. */
+const NO_PAGE = 0xffff_ffff_ffff_ffffn;
+
+/** More levels than a tree of 2^48 pages has: a loop of pages ends here. */
+const DEPTH_MAX = 32;
+
+/** Throws DamagedFile for a file that LMDB would not survive. An empty one passes: LMDB makes a new file of it. */
+export function checkDataFile(path: string): void {
+  withFile(path, (fd) => {
+    if (fstatSync(fd).size === 0) return;
+    for (let attempt = 1; ; attempt++) {
+      const meta = readMeta(fd);
+      if (typeof meta === 'string') throw new DamagedFile(`${path} is damaged: ${meta}`);
+      const bytes = (meta.lastPage + 1) * meta.pageBytes;
+      if (meta.fileBytes >= bytes) return;
+      // Pages at the end that were freed before they were written are missing rightly, but those in use are not.
+      if (![...walkTrees(fd, meta)].some(({ problem }) => problem === BEYOND_END)) return;
+      const now = readMeta(fd);
+      const isInUse = typeof now === 'object' && now.transaction !== meta.transaction;
+      // Pages that another process reused meanwhile say nothing.
+      if (isInUse && attempt < ATTEMPTS_MAX) continue;
+      throw new DamagedFile(
+        `${path} is cut off: it has ${meta.fileBytes} bytes, but its pages reach up to ${bytes}`,
+      );
+    }
+  });
+}
+
+const ATTEMPTS_MAX = 5;
+
+/**
+ * Everything that is wrong with the pages of a file. While the file is in use, the caller holds a read transaction: then
+ * no page that was in use when it began is overwritten.
+ */
+export function pageProblems(path: string): { pages: number; problems: PageProblem[] } {
+  return withFile(path, (fd) => {
+    const meta = readMeta(fd);
+    if (typeof meta === 'string') return { pages: 0, problems: [{ table: '', page: 0, problem: meta }] };
+    const problems: PageProblem[] = [];
+    for (const problem of walkTrees(fd, meta)) {
+      problems.push(problem);
+      if (problems.length === PROBLEMS_MAX) break;
+    }
+    return { pages: meta.lastPage + 1, problems };
+  });
+}
+
+/** What is wrong with the first two pages, without which LMDB cannot open the file. */
+export function metaProblem(path: string): string | null {
+  return withFile(path, (fd) => {
+    const meta = readMeta(fd);
+    return typeof meta === 'string' ? meta : null;
+  });
+}
+
+/** The number of the last commit. */
+export function lastTransaction(path: string): number {
+  return withFile(path, (fd) => {
+    const meta = readMeta(fd);
+    if (typeof meta === 'string') throw new DamagedFile(`${path} is damaged: ${meta}`);
+    return meta.transaction;
+  });
+}
+
+/** More say nothing new. */
+const PROBLEMS_MAX = 1_000;
+
+const BEYOND_END = 'lies beyond the end of the file';
+
+function withFile<T>(path: string, action: (fd: number) => T): T {
+  const fd = openSync(path, 'r');
+  try {
+    return action(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** The newer of the two, or a sentence on what is wrong. */
+function readMeta(fd: number): (Meta & { fileBytes: number }) | string {
+  const first = metaAt(fd, 0);
+  const second = metaAt(fd, first?.pageBytes ?? 4_096);
+  if (!first || !second) return 'its first two pages are not those of LMDB';
+  // Taken last: a commit writes its pages before these two, and so the file has them by now.
+  const fileBytes = fstatSync(fd).size;
+  if (fileBytes < 2 * first.pageBytes || first.pageBytes !== second.pageBytes) {
+    return 'it is cut off in its first pages';
+  }
+  return { ...(first.transaction >= second.transaction ? first : second), fileBytes };
+}
+
+function metaAt(fd: number, offset: number): Meta | undefined {
+  const page = Buffer.alloc(160);
+  if (readSync(fd, page, 0, page.length, offset) < page.length) return undefined;
+  if (page.readUInt32LE(24) !== MAGIC || page.readUInt32LE(28) !== DATA_VERSION) return undefined;
+  const pageBytes = page.readUInt32LE(48);
+  if (pageBytes < 256 || pageBytes > 65_536 || (pageBytes & (pageBytes - 1)) !== 0) return undefined;
+  return {
+    pageBytes,
+    free: pageNumber(page, 88),
+    main: pageNumber(page, 136),
+    lastPage: pageNumber(page, 144),
+    transaction: pageNumber(page, 152),
+  };
+}
+
+function pageNumber(bytes: Buffer, offset: number): number {
+  const number = bytes.readBigUInt64LE(offset);
+  return number === NO_PAGE ? -1 : Number(number);
+}
+
+function* walkTrees(fd: number, meta: Meta & { fileBytes: number }): Generator<PageProblem> {
+  const { fileBytes: bytes } = meta;
+  const seen = new Uint8Array(Math.ceil(bytes / meta.pageBytes / 8) + 1);
+  const at = { fd, bytes, meta, seen, table: '' };
+  yield* walk({ ...at, isSorted: false, flags: VALUES }, meta.free, 0, undefined, undefined);
+  yield* walk({ ...at, isSorted: true, flags: [SUB_DATABASE] }, meta.main, 0, undefined, undefined);
+}
+
+interface Walk {
+  fd: number;
+  bytes: number;
+  meta: Meta;
+  /** A bit for each page: one that is in two places would be changed in both. */
+  seen: Uint8Array;
+  table: string;
+  /** The list of free pages has numbers as keys, whose order is another. */
+  isSorted: boolean;
+  /** What an entry can be: the main tree holds the tables, and nothing else. */
+  flags: readonly number[];
+}
+
+const VALUES = [0, BIG_DATA];
+
+/** `from` and `to`: what the branch above says of the keys here. */
+function* walk(
+  at: Walk,
+  page: number,
+  depth: number,
+  from: Buffer | undefined,
+  to: Buffer | undefined,
+): Generator<PageProblem> {
+  if (page === -1) return;
+  const { fd, table, meta, isSorted } = at;
+  const wrong = (problem: string) => ({ table, page, problem });
+  const claimed = claim(at, page, 1);
+  if (claimed !== null) return yield wrong(claimed);
+  const bytes = Buffer.alloc(meta.pageBytes);
+  readSync(fd, bytes, 0, bytes.length, page * meta.pageBytes);
+  const flags = bytes.readUInt16LE(18) & 0xff;
+  const lower = bytes.readUInt16LE(20);
+  const upper = bytes.readUInt16LE(22);
+  const room = meta.pageBytes - PAGE_HEADER_BYTES;
+  if (pageNumber(bytes, 0) !== page || (flags !== BRANCH && flags !== LEAF) || depth > DEPTH_MAX) {
+    return yield wrong('is not the page that belongs there');
+  }
+  if (lower % 2 !== 0 || lower > upper || upper > room || lower === 0)
+    return yield wrong('has a damaged header');
+  let previous: Buffer | undefined;
+  for (let i = 0; i < lower / 2; i++) {
+    const offset = PAGE_HEADER_BYTES + bytes.readUInt16LE(PAGE_HEADER_BYTES + 2 * i);
+    const keyAt = offset + NODE_HEADER_BYTES;
+    const keyEnd = keyAt <= bytes.length ? keyAt + bytes.readUInt16LE(offset + 6) : Number.POSITIVE_INFINITY;
+    if (offset < PAGE_HEADER_BYTES + upper || keyEnd > bytes.length)
+      return yield wrong(`has a damaged entry ${i}`);
+    const key = bytes.subarray(keyAt, keyEnd);
+    const isFirstOfBranch = flags === BRANCH && i === 0;
+    if (isSorted && !isFirstOfBranch) {
+      const isInOrder =
+        (previous === undefined || previous.compare(key) < 0) &&
+        (from === undefined || from.compare(key) <= 0) &&
+        (to === undefined || key.compare(to) < 0);
+      if (!isInOrder) return yield wrong(`has its entry ${i} out of order`);
+      previous = key;
+    }
+    if (flags === BRANCH) {
+      const next = i + 1 < lower / 2 ? keyOf(bytes, i + 1) : to;
+      yield* walk(at, bytes.readUIntLE(offset, 6), depth + 1, isFirstOfBranch ? from : key, next);
+    } else {
+      const problem = yield* walkEntry(at, bytes, offset, keyEnd, key, depth);
+      if (problem !== null) yield wrong(`has a damaged entry ${i}: ${problem}`);
+    }
+  }
+}
+
+/** A value on pages of its own, or the root of a table. */
+function* walkEntry(
+  at: Walk,
+  bytes: Buffer,
+  offset: number,
+  dataAt: number,
+  key: Buffer,
+  depth: number,
+): Generator<PageProblem, string | null> {
+  const flags = bytes.readUInt16LE(offset + 4);
+  const length = bytes.readUInt32LE(offset);
+  if (!at.flags.includes(flags)) return 'its flags are none that it can have';
+  if ((flags & BIG_DATA) !== 0) {
+    if (dataAt + 24 > bytes.length) return 'it ends outside of the page';
+    const first = pageNumber(bytes, dataAt);
+    const pages = pageNumber(bytes, dataAt + 16);
+    const header = Buffer.alloc(PAGE_HEADER_BYTES);
+    const claimed = claim(at, first, pages);
+    if (claimed !== null) return `its value ${claimed}`;
+    readSync(at.fd, header, 0, header.length, first * at.meta.pageBytes);
+    const isRight = pageNumber(header, 0) === first && (header.readUInt16LE(18) & 0xff) === OVERFLOW;
+    const isLong = length <= pages * at.meta.pageBytes - PAGE_HEADER_BYTES;
+    return isRight && isLong ? null : 'its value is not on the page that belongs there';
+  }
+  if (dataAt + length > bytes.length) return 'it ends outside of the page';
+  if ((flags & SUB_DATABASE) !== 0) {
+    if (length !== 48) return 'it is not a table';
+    const table = key.toString('latin1').replace(/\0$/, '');
+    yield* walk(
+      { ...at, table, flags: VALUES },
+      pageNumber(bytes, dataAt + 40),
+      depth + 1,
+      undefined,
+      undefined,
+    );
+  }
+  return null;
+}
+
+/** The key of an entry of a branch, or undefined when that is damaged, which its own turn will tell. */
+function keyOf(bytes: Buffer, i: number): Buffer | undefined {
+  const offset = PAGE_HEADER_BYTES + bytes.readUInt16LE(PAGE_HEADER_BYTES + 2 * i);
+  const keyAt = offset + NODE_HEADER_BYTES;
+  if (keyAt > bytes.length) return undefined;
+  const end = keyAt + bytes.readUInt16LE(offset + 6);
+  return end > bytes.length ? undefined : bytes.subarray(keyAt, end);
+}
+
+/** Marks pages as in use; says what is wrong when that cannot be. */
+function claim({ bytes, meta, seen }: Walk, first: number, count: number): string | null {
+  if (!(first >= 2 && count >= 1 && first + count - 1 <= meta.lastPage))
+    return 'has a page number that cannot be';
+  if ((first + count) * meta.pageBytes > bytes) return BEYOND_END;
+  for (let page = first; page < first + count; page++) {
+    const bit = 1 << (page % 8);
+    if (((seen[page >> 3] ?? 0) & bit) !== 0) return 'is in use twice';
+    seen[page >> 3] = (seen[page >> 3] ?? 0) | bit;
+  }
+  return null;
+}

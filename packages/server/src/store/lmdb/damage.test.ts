@@ -1,0 +1,359 @@
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CATEGORIES, type Event } from '../../event.ts';
+import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb-pages.ts';
+import { StoreDamaged } from '../store.ts';
+import { lmdbStore } from './lmdb.ts';
+import { repairStatistics } from './repair.ts';
+import { openSchemaForRepair } from './schema.ts';
+import { verifyStatistics } from './verify.ts';
+
+const NOW = Date.UTC(2026, 6, 1);
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+const SOURCE = { name: 'test', format: 'events' };
+const TABLES = ['cells', 'meta', 'projects', 'hosts'];
+
+let folder: string;
+let original: string;
+let hosts: string[];
+let queries: { project: string; hosts?: string[]; edges: number[] }[];
+let copies = 0;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'wafstat-damage-'));
+  original = join(folder, 'statistics.mdb');
+  const store = lmdbStore(original, () => NOW);
+  hosts = [];
+  for (const hostname of ['a', 'b', 'c']) {
+    const added = await store.addHost({ project: 'p', hostname, limit: 10 });
+    if ('host' in added) hosts.push(added.host.id);
+  }
+  for (let batch = 0; batch < 3; batch++) {
+    const events = Array.from(
+      { length: 40 },
+      (_, i): Event => ({
+        time: NOW + ((i * 7_919_333 + batch * 1_234_567) % (30 * HOUR_MS)),
+        hostId: hosts[i % 4] ?? null,
+        request: true,
+        attack: CATEGORIES[i % 5] ?? null,
+        count: 1 + (i % 3),
+      }),
+    );
+    await store.append({ project: 'p', source: SOURCE, id: `batch ${batch}`, events, dropped: {} });
+  }
+  await store.close();
+  const edges = [
+    [NOW - HOUR_MS, NOW + 48 * HOUR_MS],
+    Array.from({ length: 30 }, (_, i) => NOW + i * HOUR_MS),
+    Array.from({ length: 12 }, (_, i) => NOW + 1_234 + i * 5_678_901),
+  ];
+  queries = edges.flatMap((one) => [
+    { project: 'p', edges: one },
+    { project: 'p', hosts, edges: one },
+    ...hosts.map((host) => ({ project: 'p', hosts: [host], edges: one })),
+  ]);
+});
+
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe('a damaged record', () => {
+  test('is an error or does not matter: no answer is wrong', async () => {
+    const right = await answers(original);
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...TABLES), fc.nat(), fc.nat(), async (table, record, bit) => {
+        const path = await damaged((entries) => {
+          const { key, value } = entries[record % entries.length] as Entry;
+          const flipped = Buffer.from(value);
+          flip(flipped, bit);
+          return [{ key, value: flipped }];
+        }, table);
+        expectRightOrError(await answers(path), right);
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  test('is an error, too, when its key is damaged and it is no longer found', async () => {
+    const right = await answers(original);
+    const bytes = readFileSync(original);
+    const keys = leafKeys(bytes);
+    await fc.assert(
+      fc.asyncProperty(fc.nat(), fc.nat(71), async (record, bit) => {
+        const flipped = Buffer.from(bytes);
+        const at = keys[record % keys.length] ?? 0;
+        flip(flipped.subarray(at, at + 9), bit);
+        const path = copy();
+        writeFileSync(path, flipped);
+        expectRightOrError(await answers(path), right);
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  test('of a busy minute, which lmdb-js passes in another way, is read like the others', async () => {
+    const path = copy();
+    const store = lmdbStore(path, () => NOW);
+    const times = Array.from({ length: 30_000 }, (_, i) => NOW - HOUR_MS + 2 * i);
+    const events = times.map(
+      (time): Event => ({ time, hostId: null, request: true, attack: null, count: 3 }),
+    );
+    await store.append({ project: 'p', source: SOURCE, events, dropped: {} });
+    const { requests } = await store.series({
+      project: 'p',
+      edges: [NOW - HOUR_MS + 1, NOW - HOUR_MS + 20_001],
+    });
+    expect([...requests]).toEqual([30_000]);
+    await store.append({ project: 'p', source: SOURCE, events, dropped: {} });
+    expect([...(await store.series({ project: 'p', edges: [NOW - HOUR_MS, NOW - 1] })).requests]).toEqual([
+      180_000,
+    ]);
+    await store.close();
+    expect((await verifyStatistics(path)).problems).toBe(0);
+  });
+
+  test('is not added to, and so does not get a valid checksum', async () => {
+    const path = await damaged(
+      (entries) => entries.map(({ key, value }) => ({ key, value: lastByteChanged(value) })),
+      'cells',
+    );
+    const store = lmdbStore(path, () => NOW);
+    const events: Event[] = [{ time: NOW, hostId: null, request: true, attack: null, count: 1 }];
+    await expect(store.append({ project: 'p', source: SOURCE, events, dropped: {} })).rejects.toThrow(
+      StoreDamaged,
+    );
+    await store.close();
+    expect((await answers(path)).every((answer) => answer === 'damaged')).toBe(true);
+  });
+
+  test('is told by verify, with project, host and time', async () => {
+    const path = await damaged(
+      (entries) => entries.slice(-1).map(({ key, value }) => ({ key, value: lastByteChanged(value) })),
+      'cells',
+    );
+    const { problems, findings } = await verifyStatistics(path);
+    expect(problems).toBeGreaterThan(0);
+    const [finding] = findings;
+    expect(finding).toMatchObject({ table: 'cells', project: 'p', problem: 'wrong checksum' });
+    expect((finding?.to ?? 0) - (finding?.from ?? 0)).toBe(MINUTE_MS);
+  });
+});
+
+describe('repair', () => {
+  test('makes counters of any level right again', async () => {
+    const right = await answers(original);
+    await fc.assert(
+      fc.asyncProperty(fc.nat(2), fc.nat(), fc.nat(), async (level, record, bit) => {
+        const path = await damaged((entries) => {
+          const all = entries.filter(({ key }) => (key as Buffer)[0] === level);
+          const { key, value } = all[record % all.length] as Entry;
+          const flipped = Buffer.from(value);
+          flip(flipped, bit);
+          return [{ key, value: flipped }];
+        }, 'cells');
+        const { lost, repaired } = await repairStatistics(path);
+        expect(lost).toEqual([]);
+        expect(repaired).toBeGreaterThanOrEqual(0);
+        expect((await verifyStatistics(path)).findings).toEqual([]);
+        expect(await answers(path)).toEqual(right);
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test('keeps the counts of a minute whose exact times are lost, and says which', async () => {
+    let minute = 0;
+    const path = await damaged((entries) => {
+      const { key, value } = entries.at(-1) as Entry;
+      minute = (key as Buffer).readUInt32BE(1);
+      return [{ key, value: lastByteChanged(value) }];
+    }, 'cells');
+    const { lost } = await repairStatistics(path);
+    expect(lost).toHaveLength(1);
+    expect(lost[0]).toMatchObject({ from: minute * MINUTE_MS, to: (minute + 1) * MINUTE_MS, project: 'p' });
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    const right = await answers(original);
+    const given = await answers(path);
+    // The first ten queries have edges on the minute.
+    expect(given.slice(0, 10)).toEqual(right.slice(0, 10));
+  });
+
+  test('drops a link to a batch that does not exist, and gives a host its name back', async () => {
+    const path = copy();
+    const { root, batchLinks, hostnames } = openSchemaForRepair(path);
+    await batchLinks.put([1, 'gone', 'batch 1'], { bytes: 1, head: '', carry: '' });
+    const [name] = [...hostnames.getKeys()];
+    if (name) await hostnames.remove(name);
+    await root.close();
+    expect((await verifyStatistics(path)).findings.map(({ table }) => table)).toEqual([
+      'hosts',
+      'batch-links',
+      'batch-links',
+    ]);
+    expect((await repairStatistics(path)).repairs.map(({ table }) => table)).toEqual([
+      'hostnames',
+      'batch-links',
+    ]);
+    expect((await verifyStatistics(path)).problems).toBe(0);
+  });
+});
+
+describe('a file of storage version 1, which has no checksums', () => {
+  test('answers the same, is added to, and gets its checksums by repair', async () => {
+    const right = await answers(original);
+    const path = await withoutChecksums();
+    const { problems, without_checksum: records } = await verifyStatistics(path);
+    expect(problems).toBe(0);
+    expect(records).toBeGreaterThan(100);
+    expect(await answers(path)).toEqual(right);
+
+    const store = lmdbStore(path, () => NOW);
+    const events: Event[] = [
+      { time: NOW + 5, hostId: hosts[0] ?? null, request: true, attack: null, count: 1 },
+    ];
+    await store.append({ project: 'p', source: SOURCE, events, dropped: {} });
+    const { requests } = await store.series({ project: 'p', edges: [NOW + 5, NOW + 6] });
+    expect([...requests]).toEqual([1]);
+    await store.close();
+    const some = await verifyStatistics(path);
+    expect(some.problems).toBe(0);
+    expect(some.without_checksum).toBeLessThan(records);
+    expect(some.without_checksum).toBeGreaterThan(0);
+
+    expect((await repairStatistics(path)).lost).toEqual([]);
+    expect(await verifyStatistics(path)).toMatchObject({ problems: 0, without_checksum: 0 });
+  });
+
+  test('is an error where a record cannot be decoded', async () => {
+    const path = await withoutChecksums((value) => value.subarray(0, value.length - 1));
+    expect(new Set(await answers(path))).toEqual(new Set(['damaged']));
+  });
+});
+
+describe('a file that is cut off', () => {
+  test('is refused at any length, before LMDB maps it', () => {
+    const bytes = readFileSync(original).length;
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: bytes - 1 }), (length) => {
+        const path = copy();
+        truncateSync(path, length);
+        try {
+          checkDataFile(path);
+          // What was cut off was not in use.
+          expect(pageProblems(path).problems).toEqual([]);
+        } catch (error) {
+          expect(error).toBeInstanceOf(DamagedFile);
+        }
+        rmSync(path);
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
+
+interface Entry {
+  key: Buffer | string | [number, string];
+  value: Buffer;
+}
+
+/** A copy in which records of a table are replaced, or removed when there is no value. */
+async function damaged(
+  change: (entries: Entry[]) => { key: Entry['key']; value?: Buffer }[],
+  table: string,
+): Promise<string> {
+  const path = copy();
+  const { root } = openSchemaForRepair(path);
+  const raw = root.openDB<Buffer, Entry['key']>(
+    table,
+    table === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' },
+  );
+  // The version has no checksum, and no other version can come of one flipped bit.
+  const entries = [...raw.getRange()].filter(({ key }) => key !== 'version');
+  for (const { key, value } of change(entries)) {
+    if (value === undefined) await raw.remove(key);
+    else await raw.put(key, value);
+  }
+  await root.close();
+  return path;
+}
+
+/** As release 0.1 would have written it. */
+async function withoutChecksums(change = (value: Buffer) => value): Promise<string> {
+  const path = copy();
+  const { root, version, meta } = openSchemaForRepair(path);
+  for (const name of [...root.getKeys()].map(String)) {
+    const options = name === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' };
+    const raw = root.openDB<Buffer>(name, options as { encoding: 'binary' });
+    for (const { key, value } of [...raw.getRange()]) {
+      if (key === 'version') continue;
+      const isCounts = name === 'cells' && !(key as Buffer).subarray(5).equals(Buffer.alloc(4));
+      await raw.put(key, isCounts ? change(value.subarray(4)) : value.subarray(4));
+    }
+  }
+  await meta.remove('unchecked');
+  await version.put('version', 1);
+  await root.close();
+  return path;
+}
+
+function copy(): string {
+  const path = join(folder, `copy-${++copies}.mdb`);
+  copyFileSync(original, path);
+  return path;
+}
+
+/** A JSON text for each query, or 'damaged'. */
+async function answers(path: string): Promise<string[]> {
+  let store: ReturnType<typeof lmdbStore>;
+  try {
+    store = lmdbStore(path, () => NOW);
+  } catch (error) {
+    expect(error).toBeInstanceOf(StoreDamaged);
+    return queries.map(() => 'damaged');
+  }
+  const given: string[] = [];
+  for (const { edges, ...scope } of queries) {
+    try {
+      const { requests, attacks } = await store.series({ ...scope, edges });
+      const totals = await store.totals({ ...scope, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 });
+      given.push(JSON.stringify([[...requests], [...attacks], [...totals]]));
+    } catch (error) {
+      expect(error).toBeInstanceOf(StoreDamaged);
+      given.push('damaged');
+    }
+  }
+  await store.close();
+  return given;
+}
+
+/** Where the keys of `cells` are in the file: nodes with a key of nine bytes and a value. */
+function leafKeys(bytes: Buffer): number[] {
+  const { root, cells } = openSchemaForRepair(original);
+  const keys = [...cells.getKeys()].map((key) => Buffer.from(key));
+  root.close();
+  return keys.flatMap((key) => {
+    const found: number[] = [];
+    for (let at = bytes.indexOf(key); at !== -1; at = bytes.indexOf(key, at + 1)) {
+      if (bytes.readUInt16LE(at - 2) === 9 && bytes.readUInt16LE(at - 4) === 0) found.push(at);
+    }
+    return found;
+  });
+}
+
+function expectRightOrError(given: readonly string[], right: readonly string[]): void {
+  for (const [i, answer] of given.entries()) if (answer !== 'damaged') expect(answer).toBe(right[i]);
+}
+
+function flip(bytes: Buffer, bit: number): void {
+  const at = bit % (bytes.length * 8);
+  bytes[at >> 3] = (bytes[at >> 3] ?? 0) ^ (1 << (at & 7));
+}
+
+function lastByteChanged(value: Buffer): Buffer {
+  const changed = Buffer.from(value);
+  flip(changed, changed.length * 8 - 1);
+  return changed;
+}

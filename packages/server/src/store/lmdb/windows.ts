@@ -1,0 +1,175 @@
+/**
+ * Two neighbouring levels, side by side: what a record should hold by the finer level, and what it holds. Both `verify`
+ * and `repair` go through a file in this way, some hundred scopes of a chunk at a time, so that memory stays bounded.
+ */
+import { cellCode, readCells } from './cells.ts';
+import { EXACT, LEVELS, type Level } from './levels.ts';
+import { checkedSections } from './records.ts';
+import { CHANGES, cellsKey, type Schema } from './schema.ts';
+
+/** Counts by cellCode. */
+export type Cells = Map<number, number>;
+
+export interface Comparison {
+  scope: number;
+  /** What the finer level adds up to. */
+  sums: Cells;
+  /** The record itself; 'damaged' when it cannot be read. */
+  stored: Cells | 'damaged';
+  /** Whether the record is there, and with a checksum. */
+  isSealed: boolean;
+  /** Chunks of the finer level that are there and intact, and those that are damaged. */
+  intact: ReadonlySet<number>;
+  damaged: ReadonlySet<number>;
+}
+
+export interface LevelPair {
+  fine: Level;
+  coarse: Level;
+  /** Chunks of the finer level in one of the coarser. */
+  ratio: number;
+}
+
+/** From fine to coarse, which is the order of repair. */
+export const LEVEL_PAIRS: readonly LevelPair[] = [
+  pair(EXACT, LEVELS[2]),
+  pair(LEVELS[2], LEVELS[1]),
+  pair(LEVELS[1], LEVELS[0]),
+];
+
+function pair(fine: Level, coarse: Level): LevelPair {
+  const ratio = (coarse.cell_ms * coarse.cells_per_chunk) / (fine.cell_ms * fine.cells_per_chunk);
+  return { fine, coarse, ratio };
+}
+
+const SCOPES_AT_ONCE = 256;
+const SCOPES_END = 0xffff_ffff;
+/** No key has more: a damaged one may look as if. */
+const CHUNKS_END = 0xffff_ffff;
+
+/** The chunks of the coarser level that either level has something in. */
+export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
+  const next = (level: Level, chunk: number): number => {
+    const end = cellsKey(level.id + 1, 0, 0);
+    for (const key of cells.getKeys({ start: cellsKey(level.id, chunk, 0), end, limit: 1 })) {
+      return key.readUInt32BE(1);
+    }
+    return Number.POSITIVE_INFINITY;
+  };
+  for (let chunk = 0; ; chunk++) {
+    const nextFine =
+      chunk * ratio <= CHUNKS_END ? Math.floor(next(fine, chunk * ratio) / ratio) : Number.POSITIVE_INFINITY;
+    chunk = Math.min(next(coarse, chunk), nextFine);
+    if (chunk > CHUNKS_END - 1) return;
+    yield chunk;
+  }
+}
+
+/** Ranges of scopes, together all of them, with at most some hundred that have a record in the chunk. */
+export function* scopeRanges(
+  { cells }: Schema,
+  { coarse }: LevelPair,
+  chunk: number,
+): Generator<[from: number, to: number]> {
+  const start = cellsKey(coarse.id, chunk, CHANGES + 1);
+  let from = CHANGES + 1;
+  let count = 0;
+  for (const key of cells.getKeys({ start, end: cellsKey(coarse.id, chunk, SCOPES_END) })) {
+    count++;
+    if (count % SCOPES_AT_ONCE !== 0) continue;
+    const to = key.readUInt32BE(5) + 1;
+    yield [from, to];
+    from = to;
+  }
+  yield [from, SCOPES_END];
+}
+
+export function compareScopes(
+  schema: Schema,
+  { fine, coarse, ratio }: LevelPair,
+  chunk: number,
+  from: number,
+  to: number,
+): Comparison[] {
+  const found = new Map<number, Comparison & { intact: Set<number>; damaged: Set<number> }>();
+  const entry = (scope: number) => {
+    let one = found.get(scope);
+    if (one === undefined) {
+      one = {
+        scope,
+        sums: new Map(),
+        stored: new Map(),
+        isSealed: false,
+        intact: new Set(),
+        damaged: new Set(),
+      };
+      found.set(scope, one);
+    }
+    return one;
+  };
+  for (const { scope, sections, isSealed } of records(schema, coarse, chunk, from, to)) {
+    const one = entry(scope);
+    one.isSealed = isSealed;
+    one.stored = sections === null ? 'damaged' : cellsOf(sections);
+  }
+  const fineEnd = Math.min((chunk + 1) * ratio, CHUNKS_END);
+  for (let fineChunk = chunk * ratio; fineChunk < fineEnd; fineChunk++) {
+    for (const { scope, sections } of records(schema, fine, fineChunk, from, to)) {
+      const one = entry(scope);
+      (sections === null ? one.damaged : one.intact).add(fineChunk);
+      if (sections !== null) addToSums(one.sums, sections, fine, fineChunk, coarse, chunk);
+    }
+  }
+  return [...found.values()].sort((a, b) => a.scope - b.scope);
+}
+
+/** Of one chunk. `sections` null: damaged. */
+export function* records(
+  schema: Schema,
+  level: Level,
+  chunk: number,
+  from: number,
+  to: number,
+): Generator<{ scope: number; sections: Uint8Array | null; isSealed: boolean }> {
+  const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
+  for (const { key, value } of schema.cells.getRange(range)) {
+    const scope = key.readUInt32BE(5);
+    const sections = tryTo(() => checkedSections(schema, level.id, chunk, scope, value));
+    yield { scope, sections, isSealed: sections !== null && sections.length < value.length };
+  }
+}
+
+/** Null when what was read is damaged. */
+export function tryTo<T>(action: () => T): T | null {
+  try {
+    return action();
+  } catch {
+    return null;
+  }
+}
+
+function cellsOf(sections: Uint8Array): Cells {
+  const cells: Cells = new Map();
+  for (const [series, cell, count] of readCells(sections)) cells.set(cellCode(series, cell), count);
+  return cells;
+}
+
+function addToSums(
+  sums: Cells,
+  sections: Uint8Array,
+  fine: Level,
+  fineChunk: number,
+  coarse: Level,
+  chunk: number,
+): void {
+  for (const [series, cell, count] of readCells(sections)) {
+    const time = (fineChunk * fine.cells_per_chunk + cell) * fine.cell_ms;
+    const code = cellCode(series, Math.floor(time / coarse.cell_ms) - chunk * coarse.cells_per_chunk);
+    sums.set(code, (sums.get(code) ?? 0) + count);
+  }
+}
+
+/** Cells before the horizon do not count, and what they are made of may be freed already. */
+export function isComparable(code: number, { coarse }: LevelPair, chunk: number, horizon: number): boolean {
+  return (chunk * coarse.cells_per_chunk + (code % 65_536)) * coarse.cell_ms >= horizon;
+}

@@ -1,0 +1,163 @@
+/** The audit trail from outside: changes by command line, API and console, in the file, in the log and as printed. */
+import { readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { askToken, call, loginToDomain, tokenRequest } from './api.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
+
+const JSON_TYPE = { 'Content-Type': 'application/json' };
+const CONSOLE = { ...JSON_TYPE, 'X-Wafstat-Console': '1' };
+
+interface Record {
+  time: string;
+  user: string | null;
+  user_id?: string;
+  via: string;
+  address?: string;
+  request_id?: string;
+  action: string;
+  object: { type: string; id?: string; name?: string };
+  outcome: string;
+}
+
+const sandbox = new Sandbox();
+let installation: Installation;
+let server: Server;
+const secrets: string[] = [];
+
+beforeAll(async () => {
+  ({ installation, server } = await sandbox.service());
+  secrets.push(installation.password);
+});
+afterAll(() => sandbox.clear());
+
+const audit = (...args: string[]) => sandbox.runJson<Record[]>('audit', ...args);
+const trail = () => readFileSync(join(sandbox.data, 'audit.log'), 'utf8');
+
+describe('a change', () => {
+  test('by the command line is recorded with the user of the operating system', async () => {
+    const user = await sandbox.runJson<{ id: string; password: string }>('user', 'add', 'alice');
+    const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', 'alice');
+    secrets.push(user.password, key.secret);
+    const where = ['--project', 'default'];
+    await sandbox.runJson('host', 'add', 'a.example', ...where);
+    const [added, keyAdded, hostAdded] = (await audit()).slice(-3);
+    const local = { user: expect.stringMatching(/^local:./), via: 'command line', outcome: 'done' };
+    expect(added).toMatchObject({ ...local, action: 'user.add', object: { id: user.id, name: 'alice' } });
+    expect(keyAdded).toMatchObject({ ...local, action: 'key.add', object: { id: key.access } });
+    expect(hostAdded).toMatchObject({ ...local, action: 'host.add', object: { name: 'a.example' } });
+  });
+
+  test('by the API is recorded with user, address and request ID, in the log of the service too', async () => {
+    const admin = await loginToDomain(server.address, installation);
+    const answer = await call(server.address, '/v3.0/OS-CREDENTIAL/credentials', {
+      method: 'POST',
+      headers: { ...JSON_TYPE, 'X-Auth-Token': admin.token },
+      body: JSON.stringify({ credential: { user_id: installation.user_id, description: 'by API' } }),
+    });
+    const { credential } = JSON.parse(answer.text);
+    secrets.push(credential.secret, admin.token);
+    const expected = {
+      user: 'admin',
+      user_id: installation.user_id,
+      via: 'api',
+      address: '127.0.0.1',
+      request_id: answer.headers['x-request-id'],
+      action: 'key.add',
+      object: { type: 'key', id: credential.access },
+      outcome: 'done',
+    };
+    expect((await audit('--user', 'admin')).at(-1)).toMatchObject(expected);
+    const logged = server.process.stderr.split('\n').filter((line) => line.includes(credential.access));
+    expect(JSON.parse(logged[0] ?? '{}').audit).toMatchObject(expected);
+  });
+
+  test('in the console is recorded with the session of the user', async () => {
+    const signIn = await call(server.address, '/console/api/session', {
+      method: 'POST',
+      headers: CONSOLE,
+      body: JSON.stringify({ user: 'admin', domain: 'default', password: installation.password }),
+    });
+    const [cookie = ''] = String(signIn.headers['set-cookie']).split(';');
+    secrets.push(cookie.split('=')[1] ?? '');
+    const send = (method: string, path: string, body: object) =>
+      call(server.address, `/console/api/${path}`, {
+        method,
+        headers: { ...CONSOLE, Cookie: cookie },
+        body: JSON.stringify(body),
+      });
+    const bob = { name: 'bob', password: 'the-password-of-bob', access: 'both', roles: {} };
+    const made = JSON.parse((await send('POST', 'users', bob)).text);
+    await send('PUT', `users/${made.id}`, { enabled: false });
+    const hosts = `projects/${installation.project_id}/hosts`;
+    const host = JSON.parse((await send('POST', hosts, { hostname: 'b.example' })).text);
+    await send('PUT', `${hosts}/${host.id}`, { hostname: 'c.example' });
+    const changed = { old_password: installation.password, new_password: 'a-new-password-of-admin' };
+    expect((await send('PUT', 'password', changed)).status).toBe(200);
+    secrets.push(bob.password, changed.new_password);
+    const records = (await audit('--user', installation.user_id)).slice(-5);
+    expect(records.map(({ action, via }) => [action, via])).toEqual(
+      ['user.add', 'user.disable', 'host.add', 'host.rename', 'user.set_password'].map((action) => [
+        action,
+        'console',
+      ]),
+    );
+    installation.password = changed.new_password;
+  });
+
+  test('is recorded once for each of many processes at work at the same time', async () => {
+    const names = Array.from({ length: 8 }, (_, i) => `project-${i}`);
+    await Promise.all(names.map((name) => sandbox.runJson('project', 'add', name)));
+    const added = (await audit('--action', 'project.add')).map(({ object }) => object.name);
+    expect(added.toSorted()).toEqual(names);
+  });
+
+  test('that is refused is recorded too, and so is a refused login', async () => {
+    expect((await sandbox.run(['user', 'add', 'alice', '--data', sandbox.data])).status).toBe(1);
+    await askToken(server.address, tokenRequest({ ...installation, password: 'a wrong password' }));
+    secrets.push('a wrong password');
+    const [refused, login] = (await audit()).slice(-2);
+    expect(refused).toMatchObject({ action: 'user.add', object: { name: 'alice' }, outcome: 'refused' });
+    expect(login).toMatchObject({ user: 'admin', action: 'login', address: '127.0.0.1', outcome: 'refused' });
+  });
+});
+
+describe('the trail', () => {
+  test('begins with the installation and the settings of each start', async () => {
+    const [created, started] = await audit();
+    expect(created).toMatchObject({ action: 'installation.create', outcome: 'done' });
+    expect(started).toMatchObject({ action: 'service.start', after: { retention: 15_552_000_000 } });
+  });
+
+  test('is printed by time, user and action, and is readable by its owner only', async () => {
+    const all = await audit();
+    const third = all[2]?.time ?? '';
+    expect(await audit('--since', third)).toEqual(all.filter(({ time }) => time >= third));
+    expect(new Set((await audit('--action', 'user')).map(({ object }) => object.type))).toEqual(
+      new Set(['user']),
+    );
+    const { stdout } = await sandbox.run(['audit', '--data', sandbox.data]);
+    expect(stdout.trimEnd().split('\n')).toHaveLength(all.length);
+    expect(stdout).toMatch(/^\S+Z {2}done +local:\S+ +user\.add +user alice +command line/m);
+    expect(statSync(join(sandbox.data, 'audit.log')).mode & 0o777).toBe(0o600);
+  });
+
+  test('holds no secret, nor does the log of the service', async () => {
+    expect(secrets.length).toBeGreaterThan(8);
+    for (const secret of secrets) {
+      expect(trail()).not.toContain(secret);
+      expect(server.process.stderr).not.toContain(secret);
+    }
+    expect(trail()).not.toMatch(/argon2|password_hash|sealed/);
+  });
+});
+
+test('changes of the statistics themselves are recorded too', async () => {
+  const at = ['--data', sandbox.data];
+  expect((await sandbox.run(['horizon', ...at, '--set', '2026-07-01T00:00:00Z'])).status).toBe(0);
+  expect((await sandbox.run(['repair', ...at])).status).toBe(0);
+  const { stdout } = await sandbox.run(['audit', ...at, '--json']);
+  const records = JSON.parse(stdout) as { action: string; user: string }[];
+  expect(records.slice(-2)).toMatchObject([{ action: 'horizon.set' }, { action: 'statistics.repair' }]);
+  for (const { user } of records.slice(-2)) expect(user).toMatch(/^local:/);
+});

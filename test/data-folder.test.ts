@@ -1,0 +1,296 @@
+/** Faults of the data folder: flipped bits, missing files, backups while others write. */
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { login } from './api.ts';
+import { eventually } from './process.ts';
+import { Random } from './random.ts';
+import { KEEP_ALL, ndjson, Sandbox } from './sandbox.ts';
+
+const T = Date.UTC(2026, 6, 1);
+const HOUR_MS = 3_600_000;
+const DIST = fileURLToPath(new URL('../packages/server/dist', import.meta.url));
+const BIT_FLIPS = fileURLToPath(new URL('./bit-flips.mjs', import.meta.url));
+const FLIPS = 300;
+const SEED = Number(process.env.WAFSTAT_TEST_SEED ?? 13);
+
+let sandbox: Sandbox;
+beforeEach(() => {
+  sandbox = new Sandbox();
+});
+afterEach(() => sandbox.clear());
+
+describe('a flipped bit', () => {
+  test('in a record gives the right numbers or an error; verify survives it anywhere', async () => {
+    const random = new Random(SEED);
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, someEvents(random, 1_500), ...KEEP_ALL);
+    // A backup has no free pages.
+    await sandbox.runJson('backup', '--to', sandbox.path('copy'));
+    const file = join(sandbox.path('copy'), 'statistics.mdb');
+    const bytes = readFileSync(file);
+    const flips = Array.from({ length: FLIPS }, () => {
+      const offset = random.integer(0, bytes.length - 1);
+      return { offset, bit: random.integer(0, 7), asks: isInRecord(bytes, offset) };
+    });
+    const hosts = (await sandbox.runJson<{ id: string }[]>('host', 'list', '--project', project)).map(
+      ({ id }) => id,
+    );
+    const grids = [
+      [T - HOUR_MS, T + 100 * HOUR_MS],
+      Array.from({ length: 50 }, (_, i) => T + 1_234 + i * 5_432_109),
+    ];
+    const queries = grids.flatMap((edges) => [
+      { project, edges },
+      { project, hosts, edges },
+      ...hosts.map((id) => ({ project, hosts: [id], edges })),
+    ]);
+    const args = [BIT_FLIPS, DIST, file, JSON.stringify(flips), JSON.stringify(queries)];
+    const { stdout, stderr, status, signal } = spawnSync(process.execPath, args, {
+      encoding: 'utf8',
+      maxBuffer: 1e8,
+    });
+    const where = `seed ${SEED}: ${stderr}`;
+    expect({ status, signal }, where).toEqual({ status: 0, signal: null });
+    const asked = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { index: number; step: string; wrong?: number; errors?: number })
+      .filter(({ step }) => step === 'asked');
+    expect(asked.length).toBeGreaterThan(FLIPS / 4);
+    expect(
+      asked.filter(({ wrong }) => wrong !== 0).map(({ index }) => flips[index]),
+      where,
+    ).toEqual([]);
+    expect(asked.some(({ errors = 0 }) => errors > 0)).toBe(true);
+  });
+
+  test('is a 503 that names verify, verify says where, and repair mends it', async () => {
+    const { project_id: project, ...installation } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T + 5, host: 'a.example', attack: 'sqli' }], ...KEEP_ALL);
+    await sandbox.run(['compact', '--data', sandbox.data]);
+    const file = join(sandbox.data, 'statistics.mdb');
+    const bytes = readFileSync(file);
+    // The hours of the project: level 0, the chunk of 16 days, scope 1.
+    const key = Buffer.alloc(9);
+    key.writeUInt32BE(Math.floor(T / (16 * 24 * HOUR_MS)), 1);
+    key.writeUInt32BE(1, 5);
+    const at = bytes.indexOf(key) + 9 + 4 + 3;
+    bytes[at] = (bytes[at] ?? 0) ^ 1;
+    writeFileSync(file, bytes);
+
+    const server = await sandbox.serve(KEEP_ALL);
+    const api = await login(server.address, { ...installation, project_id: project });
+    const answer = await api.get(`waf/event/attack/type?from=${T}&to=${T + 24 * HOUR_MS}`);
+    expect(answer.status).toBe(503);
+    expect(JSON.parse(answer.text)).toMatchObject({
+      error_code: 'WAF.5001',
+      error_msg: expect.stringContaining('wafstat verify'),
+    });
+
+    const verified = await sandbox.run(['verify', '--data', sandbox.data]);
+    expect(verified.status).toBe(1);
+    expect(verified.stdout).toContain(`project ${project}`);
+    expect(verified.stdout).toContain('wrong checksum');
+    const repaired = await sandbox.run(['repair', '--data', sandbox.data]);
+    expect(repaired.status, repaired.stdout).toBe(0);
+    expect(repaired.stdout).toContain('recomputed from level 1');
+    expect(await api.distribution(`from=${T}&to=${T + 24 * HOUR_MS}`)).toMatchObject({ sqli: 1 });
+    expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
+  });
+});
+
+describe('a data folder in which something is missing', () => {
+  test('is refused with a sentence that says what to do', async () => {
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
+    const file = join(sandbox.data, 'statistics.mdb');
+    const bytes = readFileSync(file);
+    const refusal = async () => {
+      const { status, signal, stderr } = await sandbox.run([
+        'serve',
+        '--data',
+        sandbox.data,
+        '--listen',
+        '127.0.0.1:0',
+      ]);
+      expect({ status, signal }).toEqual({ status: 1, signal: null });
+      return stderr;
+    };
+    truncateSync(file, bytes.length / 2);
+    expect(await refusal()).toContain('statistics.mdb is cut off');
+    truncateSync(file, 0);
+    expect(await refusal()).toContain('statistics.mdb is empty, but it held the statistics');
+    rmSync(file);
+    expect(await refusal()).toContain('repair --data');
+    writeFileSync(file, bytes);
+    const identity = join(sandbox.data, 'identity.mdb');
+    renameSync(identity, sandbox.path('identity.mdb'));
+    expect(await refusal()).toContain('Restore identity.mdb and master.key from the backup');
+    renameSync(sandbox.path('identity.mdb'), identity);
+    expect(await sandbox.runJson('source', 'list', '--project', project)).toHaveLength(1);
+  });
+
+  test('starts over when told to', async () => {
+    const { project_id: project } = await sandbox.init();
+    await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
+    rmSync(join(sandbox.data, 'statistics.mdb'));
+    expect((await sandbox.run(['source', 'list', '--data', sandbox.data, '--project', project])).status).toBe(
+      1,
+    );
+    expect((await sandbox.run(['repair', '--data', sandbox.data, '--accept-statistics'])).status).toBe(0);
+    expect(await sandbox.runJson('source', 'list', '--project', project)).toEqual([]);
+  });
+});
+
+describe('a backup', () => {
+  test('made while events are counted is of one piece, private, and can be served', async () => {
+    const { project_id: project, ...installation } = await sandbox.init();
+    const random = new Random(SEED);
+    const log = sandbox.write('events.ndjson', ndjson(someEvents(random, 60_000)));
+    await sandbox.ingest(project, [{ time: T, host: 'host0.example' }], ...KEEP_ALL);
+    const ingest = sandbox.start([
+      'ingest',
+      '--data',
+      sandbox.data,
+      '--project',
+      project,
+      '--format',
+      'events',
+      ...KEEP_ALL,
+      log,
+    ]);
+    const backups: string[] = [];
+    let isOver = false;
+    ingest.ended.then(() => {
+      isOver = true;
+    });
+    do {
+      const to = sandbox.path(`backup-${backups.length}`);
+      const { status, stderr } = await sandbox.run(['backup', '--data', sandbox.data, '--to', to]);
+      expect(status, stderr).toBe(0);
+      backups.push(to);
+    } while (!isOver);
+    expect((await ingest.ended).status).toBe(0);
+    for (const backup of backups) {
+      expect(readdirSync(backup).sort()).toEqual([
+        'audit.log',
+        'identity.mdb',
+        'master.key',
+        'statistics.mdb',
+      ]);
+      const modes = [backup, ...readdirSync(backup).map((name) => join(backup, name))].map(
+        (path) => statSync(path).mode & 0o777,
+      );
+      expect(modes).toEqual([0o700, 0o600, 0o600, 0o600, 0o600]);
+    }
+    // Requests and attacks of one and the same events: a torn copy would have more of one.
+    const last = backups.at(-1) ?? '';
+    const server = sandbox.start(['serve', '--data', last, '--listen', '127.0.0.1:0', ...KEEP_ALL]);
+    const line = await server.line('wafstat listens on ');
+    const api = await login(line.slice('wafstat listens on '.length), {
+      ...installation,
+      project_id: project,
+    });
+    const { attacks } = await api.timeline(`from=${T - HOUR_MS}&to=${T + 200 * HOUR_MS}`);
+    const counted = attacks.reduce((sum: number, { num }: { num: number }) => sum + num, 0);
+    const types = await api.distribution(`from=${T - HOUR_MS}&to=${T + 200 * HOUR_MS}`);
+    expect(Object.values(types).reduce((sum, num) => sum + num, 0)).toBe(counted);
+  });
+
+  test('is refused where something is, and leaves nothing behind when it fails', async () => {
+    await sandbox.init();
+    mkdirSync(sandbox.path('full'));
+    writeFileSync(sandbox.path('full/x'), '');
+    const { status, stderr } = await sandbox.run([
+      'backup',
+      '--data',
+      sandbox.data,
+      '--to',
+      sandbox.path('full'),
+    ]);
+    expect(status).toBe(1);
+    expect(stderr).toContain('is not empty');
+    const file = join(sandbox.data, 'identity.mdb');
+    const bytes = readFileSync(file);
+    truncateSync(file, bytes.length / 2);
+    expect((await sandbox.run(['backup', '--data', sandbox.data, '--to', sandbox.path('none')])).status).toBe(
+      1,
+    );
+    expect(readdirSync(sandbox.folder).filter((name) => name.startsWith('none'))).toEqual([]);
+  });
+});
+
+describe('compact', () => {
+  test('shrinks the file, refuses while a server runs, and changes no number', async () => {
+    const { project_id: project } = await sandbox.init();
+    const random = new Random(SEED);
+    for (let i = 0; i < 5; i++) await sandbox.ingest(project, someEvents(random, 2_000), ...KEEP_ALL);
+    const before = await sandbox.runJson('source', 'list', '--project', project);
+    const server = await sandbox.serve(KEEP_ALL);
+    const refused = await sandbox.run(['compact', '--data', sandbox.data]);
+    expect(refused.status).toBe(1);
+    expect(refused.stderr).toContain('is in use: stop the server');
+    server.process.signal('SIGTERM');
+    await server.process.end();
+    const { bytes_before, bytes_after } = await sandbox.runJson<{
+      bytes_before: number;
+      bytes_after: number;
+    }>('compact');
+    expect(bytes_after).toBeLessThan(bytes_before);
+    expect(await sandbox.runJson('source', 'list', '--project', project)).toEqual(before);
+    expect((await sandbox.run(['verify', '--data', sandbox.data])).status).toBe(0);
+    expect(readdirSync(sandbox.data).filter((name) => name.includes('compact'))).toEqual([]);
+  });
+});
+
+test('files are made for their owner only, and others are tightened with a line in the log', async () => {
+  const { project_id: project } = await sandbox.init();
+  await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
+  const modes = () =>
+    readdirSync(sandbox.data).map((name) => statSync(join(sandbox.data, name)).mode & 0o777);
+  expect(new Set(modes())).toEqual(new Set([0o600]));
+  for (const name of readdirSync(sandbox.data)) chmodSync(join(sandbox.data, name), 0o644);
+  chmodSync(sandbox.data, 0o755);
+  const server = await sandbox.serve(KEEP_ALL);
+  expect(new Set(modes())).toEqual(new Set([0o600]));
+  expect(statSync(sandbox.data).mode & 0o777).toBe(0o700);
+  await eventually(
+    async () => server.process.stderr.includes('statistics.mdb from 644 to 600') || undefined,
+    'the line in the log',
+  );
+  expect(existsSync(join(sandbox.data, 'statistics.mdb'))).toBe(true);
+});
+
+function someEvents(random: Random, count: number): object[] {
+  return Array.from({ length: count }, () => ({
+    time: T + random.integer(0, 72 * HOUR_MS),
+    host: `host${random.integer(0, 4)}.example`,
+    attack: random.chance(0.5) ? 'sqli' : 'xss',
+  }));
+}
+
+/** Whether the byte is part of a key or a value in a table, and not of the tree around them (docs/storage.md). */
+function isInRecord(bytes: Buffer, offset: number): boolean {
+  const page = bytes.subarray(Math.floor(offset / 4_096) * 4_096).subarray(0, 4_096);
+  const isLeaf = (page.readUInt16LE(18) & 0xff) === 2 && offset >= 8_192;
+  const count = isLeaf ? page.readUInt16LE(20) / 2 : 0;
+  return Array.from({ length: count }, (_, i) => 24 + page.readUInt16LE(24 + 2 * i)).some((node) => {
+    const keyAt = node + 8;
+    const end = keyAt + page.readUInt16LE(node + 6) + page.readUInt32LE(node);
+    return page.readUInt16LE(node + 4) === 0 && offset % 4_096 >= keyAt && offset % 4_096 < end;
+  });
+}

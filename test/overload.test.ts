@@ -1,0 +1,130 @@
+/** One project sends far more queries than the service can compute: the others notice little, and all is well afterwards. */
+import http from 'node:http';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Answer, type Api, call, login } from './api.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
+
+const HOSTS = 1_000;
+/** One user may have 64 queries under way: these are a few more, so that both limits show. */
+const CONNECTIONS_PER_USER = 70;
+const USERS = 6;
+/** Bounds the test: a flood that is refused quickly is over quickly. */
+const REQUESTS_PER_CONNECTION = 5;
+const HOUR_MS = 3_600_000;
+
+const sandbox = new Sandbox();
+const END = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+const RANGE = `from=${END - 3 * HOUR_MS}&to=${END}`;
+let installation: Installation;
+let server: Server;
+let other: Api;
+let floods: Api[];
+let hosts: string;
+
+beforeAll(async () => {
+  installation = await sandbox.init();
+  const { id } = await sandbox.runJson<{ id: string }>('project', 'add', 'flood');
+  const users: { user: string; password: string }[] = [];
+  for (let i = 0; i < USERS; i++) {
+    const user = `user${i}`;
+    const { password } = await sandbox.runJson<{ password: string }>(
+      'user',
+      'add',
+      user,
+      '--project',
+      'flood',
+    );
+    users.push({ user, password });
+  }
+  const names = Array.from({ length: HOSTS }, (_, i) => `www${i}.example.com`);
+  await sandbox.ingest(
+    'flood',
+    names.map((host, i) => ({ time: END - HOUR_MS + i, host, attack: 'xss' })),
+  );
+  await sandbox.ingest(installation.project_id, [{ time: END - HOUR_MS, host: 'a.example.com' }]);
+  server = await sandbox.serve(['--rate-limit', '0', '--log-level', 'error']);
+  other = await login(server.address, installation);
+  floods = [];
+  for (const user of users) {
+    floods.push(await login(server.address, { ...installation, ...user, project_id: id }));
+  }
+  hosts = (await hostIds(floods[0] as Api)).join(',');
+});
+afterAll(() => sandbox.clear());
+
+async function hostIds(api: Api): Promise<string[]> {
+  const ids: string[] = [];
+  while (ids.length < HOSTS) {
+    const page = `waf/instance?limit=100&offset=${ids.length}`;
+    const { items } = await api.getJson<{ items: { id: string }[] }>(page);
+    ids.push(...items.map(({ id }) => id));
+  }
+  return ids;
+}
+
+/** Computed each time, not taken from the response cache. */
+const AFRESH = { headers: { 'Cache-Control': 'no-cache' } };
+
+function expensive(api: Api, agent: http.Agent): Promise<Answer> {
+  // Off the minute, so that single events are read too.
+  const range = `from=${END - 3 * HOUR_MS + 1}&to=${END - 1}`;
+  const headers = { ...AFRESH.headers, 'X-Auth-Token': api.token };
+  return call(server.address, `/v1/${api.project}/waf/event/timeline?${range}&hosts=${hosts}`, {
+    headers,
+    agent,
+  });
+}
+
+function countsOf(answers: readonly Answer[]): Record<number, number> {
+  const counts: Record<number, number> = {};
+  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
+  return counts;
+}
+
+test('a flood of one project is refused in part, and the others are served', async () => {
+  const agent = new http.Agent({ keepAlive: true });
+  const flooded: Answer[] = [];
+  let over = false;
+  const connection = async (api: Api) => {
+    for (let i = 0; i < REQUESTS_PER_CONNECTION; i++) flooded.push(await expensive(api, agent));
+  };
+  const flood = Promise.all(
+    floods.flatMap((api) => Array.from({ length: CONNECTIONS_PER_USER }, () => connection(api))),
+  ).finally(() => {
+    over = true;
+  });
+  const healthy: Answer[] = [];
+  const others: Answer[] = [];
+  while (!over) {
+    healthy.push(await call(server.address, '/healthz'));
+    others.push(await other.get(`waf/event/timeline?${RANGE}`, AFRESH));
+  }
+  await flood;
+  agent.destroy();
+
+  expect(flooded).toHaveLength(USERS * CONNECTIONS_PER_USER * REQUESTS_PER_CONNECTION);
+  const counts = countsOf(flooded);
+  expect(Object.keys(counts).sort()).toEqual(['200', '429', '503']);
+  for (const { status, headers, text } of flooded) {
+    if (status === 200) continue;
+    expect(headers['retry-after']).toBe('1');
+    expect(JSON.parse(text).error_code).toBe(status === 503 ? 'WAF.5001' : 'WAF.3004');
+  }
+  expect(new Set(healthy.map(({ status }) => status))).toEqual(new Set([200]));
+  const served = countsOf(others)[200] ?? 0;
+  expect(served).toBeGreaterThan(0);
+  expect(served / others.length).toBeGreaterThan((counts[200] ?? 0) / flooded.length);
+  for (const { status } of others) expect([200, 503]).toContain(status);
+});
+
+test('after the flood everything is answered again', async () => {
+  const agent = new http.Agent();
+  for (const api of floods) {
+    const { status, text } = await expensive(api, agent);
+    expect(status).toBe(200);
+    const { attacks } = JSON.parse(text) as { attacks: { num: number }[] };
+    expect(attacks.reduce((sum, { num }) => sum + num, 0)).toBe(HOSTS);
+  }
+  expect((await other.timeline(RANGE)).requests.reduce((sum, { num }) => sum + num, 0)).toBe(1);
+  expect((await call(server.address, '/readyz')).status).toBe(200);
+});
