@@ -134,7 +134,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       for (const path of ['/readyz', `/v1/${api.project}/waf/event/timeline?${RANGE}`]) {
         const answer = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
         expect(answer.status).toBe(503);
-        expect(JSON.parse(answer.text).error_msg).toMatch(/the store does not answer, try again later/);
+        expect(JSON.parse(answer.text).error_msg).toMatch(/the store is unavailable; retry later/);
       }
       expect((await call(server.address, '/healthz')).status).toBe(200);
       expect((await push(server, api, 'early')).status).toBe(503);

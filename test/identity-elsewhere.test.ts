@@ -485,7 +485,7 @@ describe('when the identity service is away', () => {
       }, 'not being ready');
       expect([notReady.status, JSON.parse(notReady.text)]).toEqual([
         503,
-        { error_code: 'WAF.5001', error_msg: 'the identity service does not answer, try again later' },
+        { error_code: 'WAF.5001', error_msg: 'the identity service is unavailable; retry later' },
       ]);
       await eventually(async () => ((await both()).join() === '503,503' ? true : undefined), 'two 503');
       const began = Date.now();

@@ -33,7 +33,7 @@ export const SETTINGS = {
   backupTo: setting('--to <dir>', 'folder to write the backup to; must be empty or not exist yet', text),
   acceptStatistics: setting(
     '--accept-statistics',
-    'take the statistics file that is there now, even none, as the one of this data folder',
+    'accept the current statistics file (or its absence) as belonging to this data folder',
     flag,
   ),
   clickhouseUrl: setting(
@@ -93,7 +93,11 @@ export const SETTINGS = {
     oneOf(...ROLES, SYSTEM_ROLE),
     'reader',
   ),
-  since: setting('--since <time>', 'from this time on, like 2026-07-01T12:00:00+08:00', moment),
+  since: setting(
+    '--since <time>',
+    'print entries from this time on, for example 2026-07-01T12:00:00+08:00',
+    moment,
+  ),
   auditUser: setting(
     '--user <id or name>',
     'only changes by this user; local:NAME on the command line',
@@ -185,7 +189,7 @@ export const SETTINGS = {
   ),
   maxConnections: setting(
     '--max-connections <n>',
-    'connections at once for each worker; more are closed',
+    'maximum open connections per worker; further ones are closed',
     integer(1, 1_000_000),
     '10000',
   ),

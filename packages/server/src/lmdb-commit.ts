@@ -1,8 +1,203 @@
-/** LMDB's transactions as they are used here, in both files. */
+/** How both LMDB files are written: one transaction at a time, with a limit on the wait for the write lock. */
 import type { RootDatabase } from 'lmdb';
 
-/** The disk is full, say. Nothing of the transaction was kept. */
-export class CommitFailed extends Error {}
+/** How long a change waits for the write lock, which another process may hold: a stopped one holds it for ever. */
+const LOCK_WAIT_MS_MAX = 5_000;
+/** After a failure, changes are refused for this long, so that a full disk gets one attempt per second. */
+const RETRY_MS = 1_000;
+/** How long closing waits for the write lock. */
+const CLOSE_WAIT_MS_MAX = 500;
+
+const UNKNOWN =
+  'whether the change was made is unknown (a push with an Idempotency-Key can be sent again safely)';
+
+/** Why a change was refused, for those who may not know more. */
+export type WriteTrouble =
+  | 'the disk is full'
+  | 'the disk is full or fails'
+  | 'another process holds the write lock';
+
+/** The transaction was rolled back, unless `outcomeUnknown`. */
+export class CommitFailed extends Error {
+  readonly trouble: WriteTrouble;
+  readonly outcomeUnknown: boolean;
+
+  constructor(
+    message: string,
+    trouble: WriteTrouble,
+    options: ErrorOptions & { outcomeUnknown?: boolean } = {},
+  ) {
+    super(message, options);
+    this.trouble = trouble;
+    this.outcomeUnknown = options.outcomeUnknown ?? false;
+  }
+}
+
+export interface CommitterOptions {
+  path: string;
+  root: () => RootDatabase;
+  /** Opens the file again: after a failed write of its header LMDB refuses even reads. */
+  reopen: () => Promise<void>;
+  /** Any write that changes nothing. It tells whether writes work again. */
+  probe: () => void;
+  lockWaitMsMax?: number;
+}
+
+interface Job {
+  action: () => unknown;
+  resolve(result: unknown): void;
+  reject(error: unknown): void;
+  timer: NodeJS.Timeout;
+  /** `expired` jobs have been rejected: they must change nothing any more. */
+  state: 'waiting' | 'begun' | 'expired';
+}
+
+/**
+ * Runs changes in transactions: all of a change or nothing of it. Only one transaction is handed to LMDB at a time: each
+ * takes a thread of the pool while it waits for the lock. Changes that come meanwhile share the next one.
+ */
+export class Committer {
+  readonly #options: CommitterOptions;
+  #waiting: Job[] = [];
+  #running: Job[] = [];
+  #idle: Promise<void> = Promise.resolve();
+  #failure: { error: CommitFailed; at: number } | null = null;
+  #closed = false;
+
+  constructor(options: CommitterOptions) {
+    this.#options = options;
+  }
+
+  run<T>(action: () => T): Promise<T> {
+    const refusal = this.#refusal();
+    if (refusal !== null) return Promise.reject(refusal);
+    return new Promise<unknown>((resolve, reject) => {
+      const wait = this.#options.lockWaitMsMax ?? LOCK_WAIT_MS_MAX;
+      const job: Job = {
+        action,
+        resolve,
+        reject,
+        timer: setTimeout(() => this.#expire(job), wait),
+        state: 'waiting',
+      };
+      this.#waiting.push(job);
+      if (this.#running.length === 0) this.#idle = this.#runWaiting();
+    }) as Promise<T>; // The queue holds jobs of all types; this one resolves to what its own action returns.
+  }
+
+  /** Resolves when changes work, as far as is known. After a failure it tries one. */
+  async check(): Promise<void> {
+    if (this.#failure === null) return;
+    // Whoever asks for the state must not wait for the lock.
+    if (this.#running.length > 0) throw this.#failure.error;
+    await this.run(this.#options.probe);
+  }
+
+  /** Waits for changes that have begun. A change that waits for the lock of a stopped process is given up with the process. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    const idle = this.#idle.then(() => true);
+    const late = new Promise<false>((resolve) => setTimeout(resolve, CLOSE_WAIT_MS_MAX, false).unref());
+    const isFree = (await Promise.race([idle, late])) || (this.#hasBegun() && (await idle));
+    if (isFree) await this.#options.root().close();
+  }
+
+  #refusal(): Error | null {
+    if (this.#closed) return new Error('the file is closed');
+    if (this.#failure === null || this.#running.length > 0) return null;
+    const { error, at } = this.#failure;
+    if (error.trouble === 'another process holds the write lock' || performance.now() - at >= RETRY_MS)
+      return null;
+    return new CommitFailed(
+      `${error.trouble}: cannot write ${this.#options.path}; nothing was changed`,
+      error.trouble,
+    );
+  }
+
+  async #runWaiting(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      this.#running = this.#waiting;
+      this.#waiting = [];
+      // Started in one turn, so that lmdb-js puts them into one transaction.
+      await Promise.all(this.#running.map((job) => this.#runJob(job)));
+      this.#running = [];
+    }
+  }
+
+  async #runJob(job: Job): Promise<void> {
+    try {
+      const result = await commit(this.#options.root(), () => {
+        // LMDB has the lock now, perhaps long after this change was refused.
+        if (job.state === 'expired') throw new Error('the change was given up');
+        clearTimeout(job.timer);
+        job.state = 'begun';
+        return job.action();
+      });
+      this.#failure = null;
+      job.resolve(result);
+    } catch (error) {
+      clearTimeout(job.timer);
+      if (job.state === 'expired') this.#failure = null;
+      if (job.state !== 'expired' || isLmdbError(error)) job.reject(await this.#failed(error));
+    }
+  }
+
+  #expire(job: Job): void {
+    job.state = 'expired';
+    this.#waiting = this.#waiting.filter((other) => other !== job);
+    const { path, lockWaitMsMax = LOCK_WAIT_MS_MAX } = this.#options;
+    const trouble = 'another process holds the write lock';
+    const error = new CommitFailed(
+      `${trouble} of ${path} for more than ${lockWaitMsMax / 1_000} s (a stopped 'wafstat ingest'?); nothing was changed`,
+      trouble,
+    );
+    this.#failure = { error, at: performance.now() };
+    job.reject(error);
+  }
+
+  /** An error of the action itself is passed on as it is. */
+  async #failed(error: unknown): Promise<unknown> {
+    if (!isLmdbError(error)) return error;
+    const outcomeUnknown = this.#mustReopen();
+    if (outcomeUnknown) await this.#options.reopen();
+    const trouble = isFull(error) ? 'the disk is full' : 'the disk is full or fails';
+    const outcome = outcomeUnknown ? UNKNOWN : 'nothing was changed';
+    const failure = new CommitFailed(
+      `${trouble}: cannot write ${this.#options.path} (${error.message.split(': Attempting', 1)[0]}); ${outcome}`,
+      trouble,
+      { cause: error, outcomeUnknown },
+    );
+    this.#failure = { error: failure, at: performance.now() };
+    return failure;
+  }
+
+  #mustReopen(): boolean {
+    const root = this.#options.root();
+    try {
+      root.resetReadTxn();
+      root.get('version');
+      return false;
+    } catch (error) {
+      // Its number is not always that of the panic.
+      return isLmdbError(error) && error.message.includes('MDB_PANIC');
+    }
+  }
+
+  #hasBegun(): boolean {
+    return this.#running.some(({ state }) => state === 'begun');
+  }
+}
+
+/** LMDB's own failures carry its error number, or that of the operating system. */
+export function isLmdbError(error: unknown): error is Error & { code: number } {
+  return error instanceof Error && 'code' in error && typeof error.code === 'number';
+}
+
+/** ENOSPC, EDQUOT, and EFBIG: a limit on the size of files. */
+function isFull({ code }: { code: number }): boolean {
+  return [28, 122, 27].includes(code);
+}
 
 /** All of it or nothing: a child transaction, because only that is rolled back when the action throws. */
 export async function commit<T>(root: RootDatabase, action: () => T): Promise<T> {
@@ -11,7 +206,6 @@ export async function commit<T>(root: RootDatabase, action: () => T): Promise<T>
   } catch (error) {
     if (!(error instanceof Error && 'commitError' in error)) throw error;
     // The cause comes in a promise of its own, which would end the process if nobody looked at it.
-    const cause = await Promise.resolve(error.commitError).catch((reason: unknown) => reason);
-    throw new CommitFailed(cause instanceof Error ? cause.message : 'the commit failed', { cause });
+    throw await Promise.resolve(error.commitError).catch((reason: unknown) => reason);
   }
 }

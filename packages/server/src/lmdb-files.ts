@@ -1,13 +1,22 @@
-/** Data files and their modes: what is counted, and who may log in, is nobody else's business. */
+/** File modes: data files are readable by their owner only. */
 import { chmodSync, closeSync, lstatSync, openSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
 
-/** LMDB creates its files with the modes of the umask. It takes empty ones as new. */
+/**
+ * LMDB creates its files with the modes of the umask. It takes empty ones as new. Files that exist are not opened: to
+ * close a lock file would release the locks that LMDB has on it in this process.
+ */
 export function createPrivateFiles(path: string): void {
-  for (const file of [path, `${path}-lock`]) closeSync(openSync(file, 'a', FILE_MODE));
+  for (const file of [path, `${path}-lock`]) {
+    try {
+      closeSync(openSync(file, 'wx', FILE_MODE));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
 }
 
 /** Files of a data folder. Others that somebody put beside them are left alone. */

@@ -255,7 +255,7 @@ function* walkEntry(
   return null;
 }
 
-/** The key of an entry of a branch, or undefined when that is damaged, which its own turn will tell. */
+/** The key of a branch entry; undefined if damaged, which is reported when that entry is checked. */
 function keyOf(bytes: Buffer, i: number): Buffer | undefined {
   const offset = PAGE_HEADER_BYTES + bytes.readUInt16LE(PAGE_HEADER_BYTES + 2 * i);
   const keyAt = offset + NODE_HEADER_BYTES;

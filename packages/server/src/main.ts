@@ -4,6 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { runProgram } from './cli/program.ts';
 import { LogStream } from './log-stream.ts';
 
+/** How long the process may take to end once everything is closed. */
+const LAST_MS_MAX = 500;
+
 const log = new LogStream(2, Date.now);
 const stopping = new AbortController();
 // Each time anew: a process group gets a signal from the terminal and another one from its parent.
@@ -40,5 +43,10 @@ const status = await runProgram(process.argv.slice(2), {
 const flushed = log.flush().then(() => true);
 if (!(await Promise.race([flushed, sleep(1_000, false, { ref: false })]))) dieAtOnce();
 process.exitCode = status;
-// A worker's channel to its parent would keep it alive. Everything is closed, so nothing can be waiting.
-if (process.connected) process.exit(status);
+// A worker's channel to its parent would keep it alive.
+process.channel?.unref();
+// A change that waits for the write lock of a stopped process keeps the process alive, and process.exit() would wait too.
+setTimeout(() => {
+  process.removeAllListeners('SIGTERM');
+  process.kill(process.pid, 'SIGTERM');
+}, LAST_MS_MAX).unref();

@@ -6,9 +6,9 @@
 import { randomBytes } from 'node:crypto';
 import {
   closeSync,
+  constants,
   createReadStream,
   existsSync,
-  fchmodSync,
   fchownSync,
   fdatasyncSync,
   fstatSync,
@@ -210,10 +210,9 @@ function appendLine(folder: string, line: string, now: () => number): void {
   const path = join(folder, FILE);
   try {
     rotateIfFull(folder, path, Buffer.byteLength(line), now);
-    const file = openSync(path, 'a+', 0o600);
+    const file = openTrail(path, folder);
     try {
       const { size } = fstatSync(file);
-      if (size === 0) adopt(file, folder);
       const bytes = Buffer.from(size > 0 && !endsWithNewline(file, size) ? `\n${line}` : line);
       const written = writeSync(file, bytes);
       if (written < bytes.length) throw new Error('the disk is full');
@@ -229,9 +228,26 @@ function appendLine(folder: string, line: string, now: () => number): void {
   }
 }
 
+/** Never through a link: whoever owns the folder could have root write to, and give away, any file. */
+function openTrail(path: string, folder: string): number {
+  const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
+  const flags = O_APPEND | O_RDWR | O_NOFOLLOW;
+  try {
+    const created = openSync(path, flags | O_CREAT | O_EXCL, 0o600);
+    adopt(created, folder);
+    return created;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  const file = openSync(path, flags);
+  const stats = fstatSync(file);
+  if (stats.isFile() && stats.nlink === 1) return file;
+  closeSync(file);
+  throw new Error('it is not a plain file');
+}
+
 /** Root may run a command on the folder of the service, which must be able to write the file afterwards. */
 function adopt(file: number, folder: string): void {
-  fchmodSync(file, 0o600);
   const { uid, gid } = statSync(folder);
   if (fstatSync(file).uid !== uid) fchownSync(file, uid, gid);
 }

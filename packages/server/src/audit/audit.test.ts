@@ -1,11 +1,13 @@
 import {
   existsSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -63,6 +65,18 @@ describe('the file', () => {
       { time: '2026-07-01T00:00:00.000Z', ...ENTRY, id: '2' },
     ]);
     expect(statSync(join(folder, 'audit.log')).mode & 0o777).toBe(0o600);
+  });
+
+  test('is never written through a link, which could lead root to any file', async () => {
+    const target = join(folder, 'elsewhere');
+    symlinkSync(target, join(folder, 'audit.log'));
+    expect(() => trail().append(ENTRY)).toThrow(AuditUnavailable);
+    expect(existsSync(target)).toBe(false);
+    rmSync(join(folder, 'audit.log'));
+    writeFileSync(target, '');
+    linkSync(target, join(folder, 'audit.log'));
+    expect(() => trail().append(ENTRY)).toThrow('it is not a plain file');
+    expect(statSync(target).size).toBe(0);
   });
 
   test('is rotated at 16 MiB, three older ones stay, and the newest records are all there', async () => {

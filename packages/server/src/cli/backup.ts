@@ -38,7 +38,7 @@ export const backupCommand = command({
     if (existsSync(target) && (!statSync(target).isDirectory() || readdirSync(target).length > 0)) {
       throw new UserError(`--to ${backupTo} is not empty: name a folder that does not exist yet`);
     }
-    // Under another name until all of it is there and verified: what was interrupted does not pass for a backup.
+    // Under a temporary name until verified, so that an interrupted backup is not mistaken for a complete one.
     const unfinished = join(
       dirname(target),
       `${basename(target)}.unfinished-${randomBytes(4).toString('hex')}`,

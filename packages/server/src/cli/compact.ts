@@ -10,7 +10,7 @@ import { interruptedCompaction, statisticsFile } from './data-folder.ts';
 export const compactCommand = command({
   name: 'compact',
   about:
-    'give the space that pruning has freed back to the file system; stop the server and all other commands first',
+    'return free space in the statistics file to the file system; stop the server and all other commands first',
   settings: ['data', 'json'],
   required: ['data'],
   async run({ data, json }, _operands, io) {
@@ -32,7 +32,7 @@ export const compactCommand = command({
       );
     }
     sync(copy);
-    // From here on nobody can open it. Who did so meanwhile, or wrote, is found before it is replaced.
+    // From here on no process can open the file. One that opened or changed it earlier is detected before the replacement.
     renameSync(file, aside);
     try {
       if (lastTransaction(aside) !== transaction || processesWith(before).length > 0) throw inUse(file);
@@ -94,7 +94,7 @@ function processesWith({ dev, ino }: Stats): string[] {
     });
 }
 
-/** Nothing where we may not look, or where the process has ended. */
+/** Empty if the folder is unreadable or the process has ended. */
 function list(folder: string): string[] {
   try {
     return readdirSync(folder);

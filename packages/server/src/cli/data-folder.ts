@@ -109,8 +109,8 @@ function claimStatisticsFile(folder: string, identity: Identity, fileId: number)
   if (known === undefined) identity.statisticsFile.set(fileId);
   else if (known !== fileId) {
     throw new UserError(
-      `${join(folder, STATISTICS_FILE)} is not the file that belongs to ${IDENTITY_FILE}: it is from another data folder, ` +
-        `or was made anew. Restore the right one from a backup; to keep this one, run ${acceptCommand(folder)}`,
+      `${join(folder, STATISTICS_FILE)} is not the file that belongs to ${IDENTITY_FILE}: it is from another data folder ` +
+        `or was recreated. Restore the right one from a backup; to keep this one, run ${acceptCommand(folder)}`,
     );
   }
 }

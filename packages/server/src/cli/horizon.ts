@@ -1,7 +1,8 @@
+import { existsSync } from 'node:fs';
 import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
 import { SettingsError } from '../config.ts';
-import { command, printLine } from './command.ts';
-import { FOLDER_REQUIRED, localActor, withStore } from './data-folder.ts';
+import { command, printLine, UserError } from './command.ts';
+import { FOLDER_REQUIRED, localActor, statisticsFile, withStore } from './data-folder.ts';
 import { STORE_SETTINGS } from './store.ts';
 
 export const horizonCommand = command({
@@ -11,6 +12,9 @@ export const horizonCommand = command({
   required: [],
   async run({ data, horizonTime, json, ...where }, _operands, io) {
     if (where.store === 'lmdb' && data === undefined) throw new SettingsError([FOLDER_REQUIRED]);
+    if (where.store === 'lmdb' && data !== undefined && !existsSync(statisticsFile(data))) {
+      throw new UserError(`${data} holds no statistics: check --data`);
+    }
     return withStore(data ?? null, io, where, async (store) => {
       if (horizonTime !== undefined) {
         const before = (await store.retention()).horizon;
@@ -30,6 +34,8 @@ export const horizonCommand = command({
         printLine(io.stdout, JSON.stringify({ horizon, freed_before: freedBefore }));
         return 0;
       }
+      const isUnchanged = horizonTime !== undefined && horizon < horizonTime;
+      if (isUnchanged) printLine(io.stderr, 'wafstat: the horizon is already earlier; nothing was changed');
       printLine(io.stdout, `events count from        ${new Date(horizon).toISOString()}`);
       printLine(io.stdout, `can be set back to       ${new Date(freedBefore).toISOString()}`);
       if (horizonTime !== undefined && horizon > horizonTime) {

@@ -12,7 +12,8 @@ export function printList<T>(
     return 0;
   }
   const rows = records.map(columns);
-  const widths = rows[0]?.map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0))) ?? [];
+  const widths =
+    rows[0]?.map((_, i) => rows.reduce((most, row) => Math.max(most, row[i]?.length ?? 0), 0)) ?? [];
   for (const row of rows)
     printLine(
       io.stdout,

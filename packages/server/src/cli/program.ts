@@ -5,7 +5,9 @@ import { AuditUnavailable } from '../audit/audit-trail.ts';
 import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
 import { IdentityError } from '../identity/administration.ts';
 import { WrongMasterKey } from '../identity/identity.ts';
+import { IdentityNotWritable } from '../identity/unavailable.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
+import { CommitFailed } from '../lmdb-commit.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 
@@ -138,8 +140,10 @@ function isForTheUser(error: unknown): error is Error {
   const kinds = [
     UserError,
     IdentityError,
+    IdentityNotWritable,
     WrongMasterKey,
     StoreUnavailable,
+    CommitFailed,
     AuditUnavailable,
     SourceLimitReached,
   ];

@@ -106,8 +106,8 @@ async function serve(served: Served, settings: ServeSettings, io: Io, warnings: 
   if (cluster.worker) reportReady(server.address);
   else printListening(io, server.address);
   await aborted(io.stop);
-  await retention.stop();
-  await server.close();
+  // Together: a prune may be waiting for the write lock.
+  await Promise.all([retention.stop(), server.close()]);
   if (served.identity.kind === 'remote') await served.identity.close();
   return 0;
 }

@@ -70,7 +70,8 @@ export async function runWorkers(count: number, drainDelayMs: number, io: Io): P
       heartbeats.delete(worker.id);
       if (io.stop.aborted || !announced) {
         // A worker that cannot start says why on standard error; the others would not fare better.
-        if (code !== 0) status = 1;
+        // One that waits for the write lock of another process ends by SIGTERM, as it was told.
+        if (code !== 0 && signal !== 'SIGTERM') status = 1;
         tellWhenAllClosed();
         stop();
       } else {

@@ -5,7 +5,7 @@ import type { Authenticator, Caller, SessionRefusal, SignedIn } from '../identit
 import { isLoopback } from '../loopback.ts';
 
 const SESSION = 'wafstat_session';
-/** Outlives the session, and opens nothing. */
+/** Outlives the session; grants no access. */
 const DEVICE = 'wafstat_device';
 /** Browsers accept the prefix only with Secure, for the whole site, and from this host alone: no sibling host can plant one. */
 const SECURE_PREFIX = '__Host-';

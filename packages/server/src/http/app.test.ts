@@ -76,7 +76,7 @@ describe('failures of our own', () => {
     expect(response.statusCode).toBe(503);
     expect(response.json()).toEqual({
       error_code: 'WAF.5001',
-      error_msg: 'the store does not answer, try again later',
+      error_msg: 'the store is unavailable; retry later',
     });
     expect(response.headers['retry-after']).toBe('5');
     const ready = await app.inject({ url: '/readyz' });

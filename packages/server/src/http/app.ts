@@ -221,7 +221,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...consoleRoutes(identity, store, now),
         ]
       : consoleElsewhereRoutes()),
-    ...serviceRoutes(store, identity.kind === 'remote' ? identity : null, () => app.swagger()),
+    ...serviceRoutes(store, identity, () => app.swagger()),
   ]);
   if (identity.kind === 'remote') mountForwarding(app, identity);
   return app;

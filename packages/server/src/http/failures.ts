@@ -2,10 +2,11 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError } from '../errors.ts';
+
 import { LoginThrottled } from '../identity/login-throttle.ts';
-import { IdentityUnavailable } from '../identity/unavailable.ts';
+import { IdentityNotWritable, IdentityUnavailable } from '../identity/unavailable.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
-import { StoreDamaged, StoreUnavailable } from '../store/store.ts';
+import { StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './uploads.ts';
 
 /** Of all calls but pushes; far more than any of them needs. */
@@ -32,11 +33,14 @@ export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiEr
       "stored statistics of this range are damaged; the operator must run 'wafstat verify' (the log says where)",
     );
   }
+  if (isNotWritable(error)) {
+    return new ApiError('WAF.5001', `${error.message}; try again later`, { 'Retry-After': '5' });
+  }
   if (error instanceof StoreUnavailable) {
-    return new ApiError('WAF.5001', 'the store does not answer, try again later', { 'Retry-After': '5' });
+    return new ApiError('WAF.5001', 'the store is unavailable; retry later', { 'Retry-After': '5' });
   }
   if (error instanceof IdentityUnavailable) {
-    return new ApiError('WAF.5001', 'the identity service does not answer, try again later', {
+    return new ApiError('WAF.5001', 'the identity service is unavailable; retry later', {
       'Retry-After': '5',
     });
   }
@@ -70,10 +74,15 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
 }
 
-/** What we refuse on purpose, as under overload, is one short line: a stack for each would be more work than the query. */
+/** Refusals under overload or on a full disk are one short line each: a stack costs more than the query, and fills the disk. */
 function logFailure(error: unknown, { log, id }: FastifyRequest): void {
-  if (error instanceof ApiError && error.status === 503) log.warn({ reqId: id }, error.message);
+  if (isNotWritable(error) || (error instanceof ApiError && error.status === 503))
+    log.warn({ reqId: id }, error.message);
   else log.error({ err: error, reqId: id }, 'request failed');
+}
+
+function isNotWritable(error: unknown): error is StoreNotWritable | IdentityNotWritable {
+  return error instanceof StoreNotWritable || error instanceof IdentityNotWritable;
 }
 
 export function failureBody({ code, status, message }: ApiError, identity: boolean): string {

@@ -13,7 +13,7 @@ export const HOSTS_PARAMETER = {
   type: 'array',
   items: ID,
   description:
-    'Domain IDs, one `hosts=<id>` each, at most 1,000. Without any: the whole project. An ID it does not have counts nothing.',
+    'Domain IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
 } as const;
 
 const ERROR = {

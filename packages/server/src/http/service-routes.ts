@@ -1,11 +1,18 @@
 /** What operators and browsers ask of the process itself. None of it needs authentication, none of it tells anything. */
 import { ApiError } from '../errors.ts';
+import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
-import type { Store } from '../store/store.ts';
+import { IdentityNotWritable } from '../identity/unavailable.ts';
+import { type Store, StoreNotWritable } from '../store/store.ts';
 import type { Route } from './route.ts';
 
-/** With `remote` identity is kept elsewhere, and the console with it. */
-export function serviceRoutes(store: Store, remote: RemoteIdentity | null, openapi: () => object): Route[] {
+/** With a remote `identity`, the console is on the other service too. */
+export function serviceRoutes(
+  store: Store,
+  identity: Identity | RemoteIdentity,
+  openapi: () => object,
+): Route[] {
+  const remote = identity.kind === 'remote' ? identity : null;
   const STATUS = { type: 'object', properties: { status: { type: 'string' } } } as const;
   return [
     {
@@ -27,12 +34,12 @@ export function serviceRoutes(store: Store, remote: RemoteIdentity | null, opena
       schema: {
         operationId: 'readyz',
         tags: ['service'],
-        summary: 'The service can answer queries',
+        summary: 'The service can answer queries and count events',
         response: {
-          200: { description: 'It can', ...STATUS },
+          200: { description: 'The service is ready', ...STATUS },
           503: {
             description:
-              'The service is shutting down, or the store or the identity service does not respond',
+              'The service is shutting down, the store or the identity service does not respond, or writes fail (a full disk, for example) while queries are still answered',
           },
         },
       },
@@ -41,6 +48,7 @@ export function serviceRoutes(store: Store, remote: RemoteIdentity | null, opena
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
         await remote?.check();
+        await checkWrites(store, identity.kind === 'own' ? identity : null);
         return { status: 'ready' };
       },
     },
@@ -65,6 +73,19 @@ export function serviceRoutes(store: Store, remote: RemoteIdentity | null, opena
       },
     },
   ];
+}
+
+/** Anyone may ask for readiness: the reason goes out without paths, and whole into the log. */
+async function checkWrites(store: Store, identity: Identity | null): Promise<void> {
+  try {
+    await store.checkWrites();
+    await identity?.checkWrites();
+  } catch (error) {
+    if (!(error instanceof StoreNotWritable || error instanceof IdentityNotWritable)) throw error;
+    throw new ApiError('WAF.5001', `writes fail, queries are answered: ${error.trouble}`, {
+      'Retry-After': '5',
+    });
+  }
 }
 
 /** Instead of the console, where identity is kept elsewhere: its sessions and what it manages are there. */

@@ -45,7 +45,7 @@ export interface NewUser {
   system_role?: typeof SYSTEM_ROLE;
 }
 
-/** What requests get: reading needs nobody's name, but a change has an actor (`as`), so that none goes unattributed. */
+/** The view for request handlers: reads need no actor; every change goes through `as(actor)`. */
 export type AdministrationView = Pick<
   Administration,
   | 'as'

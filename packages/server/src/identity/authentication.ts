@@ -172,7 +172,7 @@ export class Authentication implements Authenticator {
     return { ...signedIn, text, device: this.#devices.issue(user, this.#now()) };
   }
 
-  /** What a session is worth now: everything it hangs on is looked up afresh. */
+  /** Checks a session against the current user, domain and roles. */
   checkSession(text: string): SignedIn | SessionRefusal {
     const session = this.#sessions.read(text);
     if (session === null) return 'unknown';
@@ -181,7 +181,7 @@ export class Authentication implements Authenticator {
     return user.user.access === 'programmatic' ? 'programmatic_only' : { session, ...user };
   }
 
-  /** Void at once, wherever it was copied to. */
+  /** Revokes the session; copies of the cookie stop working too. */
   endSession(session: Session): Promise<void> {
     return this.#store.change((write) => write.revoke(session, this.#now()));
   }
@@ -225,7 +225,7 @@ export class Authentication implements Authenticator {
     return `unknown ${JSON.stringify([domain, reference.name])}`;
   }
 
-  /** What a token is worth now: everything it hangs on is looked up afresh, unless nothing has changed since. */
+  /** Checks a token against the current user, domain and roles; cached while nothing changes. */
   checkToken(text: string): TokenDescription | TokenRefusal {
     const known = this.#goodTokens.get(text);
     if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;

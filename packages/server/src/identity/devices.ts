@@ -1,6 +1,6 @@
 /**
  * A browser that a user signed in with before. It tells the user from an attacker behind the same address, so that
- * guesses of the one do not delay the other. It opens nothing: the password is needed all the same.
+ * guesses of the one do not delay the other. It grants no access: the password is still required.
  */
 import { randomUUID } from 'node:crypto';
 import type { User } from './records.ts';

@@ -30,10 +30,12 @@ export interface Identity {
   actor: Actor;
   /** Which statistics file belongs to this identity: its ID, so that a missing or another one is noticed. */
   statisticsFile: { id(): number | undefined; set(id: number): void };
+  /** Rejects with IdentityNotWritable while changes fail. */
+  checkWrites(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Identity as requests see it: they change nothing but in the name of their caller. */
+/** Identity for request handlers: changes require an actor. */
 export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
   administration: AdministrationView;
 };
@@ -82,6 +84,7 @@ export async function openIdentity(
     audit,
     actor,
     statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
+    checkWrites: () => store.checkWrites(),
     close: () => store.close(),
   };
 }

@@ -1,10 +1,13 @@
 /** Identity at rest: a small LMDB file of its own, so that losing or moving the statistics never touches it. */
 import { createHash } from 'node:crypto';
-import { type Key, open } from 'lmdb';
-import { commit } from '../lmdb-commit.ts';
+import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
+import type { Key, RootDatabase } from 'lmdb';
+import { CommitFailed, Committer } from '../lmdb-commit.ts';
 import { createPrivateFiles } from '../lmdb-files.ts';
+import { openLmdb, writeAtOnce } from '../lmdb-open.ts';
 import { OncePerTurn } from '../while-unchanged.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
+import { IdentityNotWritable } from './unavailable.ts';
 
 export interface IdentityStore {
   domain(id: string): Domain | undefined;
@@ -37,8 +40,13 @@ export interface IdentityStore {
   setStatisticsFileId(id: number): void;
   /** How often anything has been changed, by whatever process: what was read before holds as long as it stays. */
   changes(): number;
-  /** Runs the changes in one transaction: all of them are durable when it resolves, or none was made. */
+  /**
+   * Runs the changes in one transaction: all of them are durable when it resolves, or none was made. Rejects with
+   * IdentityNotWritable when the disk is full, or another process holds the write lock too long.
+   */
   change<T>(action: (write: IdentityWriter) => T): Promise<T>;
+  /** Rejects with IdentityNotWritable while changes fail. */
+  checkWrites(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -62,34 +70,32 @@ const KEY_LENGTH_MAX = 256;
 const IDENTITY_VERSION = 1;
 
 export function openIdentityStore(path: string): IdentityStore {
-  // It holds password hashes, and the folder may have been made by someone else.
-  createPrivateFiles(path);
-  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
-  const table = <V, K extends Key>(name: string) => root.openDB<V, K>(name, { encoding: 'json' });
-  const meta = table<number | string, 'version' | 'mark' | 'changes' | 'statistics'>('meta');
-  const domains = table<Domain, string>('domains');
-  const projects = table<Project, string>('projects');
-  const users = table<User, string>('users');
-  // Names are unique: those of domains everywhere, those of projects and users in their domain.
-  const names = table<string, [kind: 'domain' | 'project' | 'user', domain: string, name: string]>('names');
-  const keys = table<AccessKey, string>('keys');
-  const userKeys = table<true, [user: string, access: string]>('user-keys');
-  const keyHashes = table<string, string>('key-hashes');
-  const revoked = table<number, string>('revoked');
-  const revokedUntil = table<true, [expires: number, token: string]>('revoked-until');
-  const knownLogins = table<number, [user: string, hash: string]>('known-logins');
-
-  root.transactionSync(() => {
-    const version = meta.get('version');
-    if (version === undefined) meta.putSync('version', IDENTITY_VERSION);
-    else if (version !== IDENTITY_VERSION) {
-      throw new Error(`${path} has version ${version}, but this release reads version ${IDENTITY_VERSION}`);
-    }
-    // Files of earlier days have keys without hashes.
-    if (keyHashes.getCount() !== keys.getCount()) {
+  // Assigned again when the file has to be opened again.
+  let {
+    root,
+    meta,
+    domains,
+    projects,
+    users,
+    names,
+    keys,
+    userKeys,
+    keyHashes,
+    revoked,
+    revokedUntil,
+    knownLogins,
+  } = openTables(path);
+  const version = meta.get('version') ?? IDENTITY_VERSION;
+  if (version !== IDENTITY_VERSION) {
+    throw new Error(`${path} has version ${version}, but this release reads version ${IDENTITY_VERSION}`);
+  }
+  // Files of earlier days have keys without hashes. Otherwise opening needs no lock, which another process may hold.
+  if (!meta.doesExist('version') || keyHashes.getCount() !== keys.getCount()) {
+    writeAtOnce(path, root, () => {
+      meta.putSync('version', IDENTITY_VERSION);
       for (const access of [...keys.getKeys()]) keyHashes.putSync(hashOf(access), access);
-    }
-  });
+    });
+  }
 
   const named = (kind: 'domain' | 'project' | 'user', domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
@@ -153,6 +159,29 @@ export function openIdentityStore(path: string): IdentityStore {
     },
   };
 
+  const committer = new Committer({
+    path,
+    root: () => root,
+    async reopen() {
+      await root.close();
+      ({
+        root,
+        meta,
+        domains,
+        projects,
+        users,
+        names,
+        keys,
+        userKeys,
+        keyHashes,
+        revoked,
+        revokedUntil,
+        knownLogins,
+      } = openTables(path));
+    },
+    probe: () => meta.putSync('version', IDENTITY_VERSION),
+  });
+
   return {
     domain: (id) => found(domains, id),
     domainByName: (name) => found(domains, named('domain', '', name)),
@@ -173,31 +202,87 @@ export function openIdentityStore(path: string): IdentityStore {
     knownLogin: (userId, hash) =>
       userId.length > KEY_LENGTH_MAX ? undefined : knownLogins.get([userId, hash]),
     putKnownLogin: (userId, hash, time, { max, before }) =>
-      commit(root, () => {
-        const byAge = knownLoginsOf(userId).sort((a, b) => b.value - a.value);
-        for (const [i, { key, value }] of byAge.entries())
-          if (i >= max - 1 || value < before) knownLogins.removeSync(key);
-        // The user may have been deleted meanwhile.
-        if (users.doesExist(userId)) knownLogins.putSync([userId, hash], time);
-      }),
-    hasMark: (mark) =>
-      root.transactionSync(() => {
-        if (!meta.doesExist('mark')) meta.putSync('mark', mark);
-        return meta.get('mark') === mark;
-      }),
+      committer
+        .run(() => {
+          const byAge = knownLoginsOf(userId).sort((a, b) => b.value - a.value);
+          for (const [i, { key, value }] of byAge.entries())
+            if (i >= max - 1 || value < before) knownLogins.removeSync(key);
+          // The user may have been deleted meanwhile.
+          if (users.doesExist(userId)) knownLogins.putSync([userId, hash], time);
+        })
+        .catch(rethrow),
+    hasMark(mark) {
+      if (!meta.doesExist('mark')) {
+        writeAtOnce(path, root, () => meta.doesExist('mark') || meta.putSync('mark', mark));
+      }
+      return meta.get('mark') === mark;
+    },
     statisticsFileId: () => {
       const id = meta.get('statistics');
       return typeof id === 'number' ? id : undefined;
     },
-    setStatisticsFileId: (id) => root.transactionSync(() => meta.putSync('statistics', id)),
+    setStatisticsFileId: (id) => writeAtOnce(path, root, () => void meta.putSync('statistics', id)),
     changes: () => changes.get(),
     change: (action) =>
-      commit(root, () => {
-        meta.putSync('changes', countChanges() + 1);
-        return action(writer);
-      }).finally(() => changes.forget()),
-    close: () => root.close(),
+      committer
+        .run(() => {
+          meta.putSync('changes', countChanges() + 1);
+          const result = action(writer);
+          reserveSpace(path, root);
+          return result;
+        })
+        .catch(rethrow)
+        .finally(() => changes.forget()),
+    checkWrites: () => committer.check().catch(rethrow),
+    close: () => committer.close(),
   };
+}
+
+function openTables(path: string) {
+  // It holds password hashes, and the folder may have been made by someone else.
+  createPrivateFiles(path);
+  const { root, table: openTable } = openLmdb(path);
+  const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
+  return {
+    root,
+    meta: table<number | string, 'version' | 'mark' | 'changes' | 'statistics'>('meta'),
+    domains: table<Domain, string>('domains'),
+    projects: table<Project, string>('projects'),
+    users: table<User, string>('users'),
+    // Names are unique: those of domains everywhere, those of projects and users in their domain.
+    names: table<string, [kind: 'domain' | 'project' | 'user', domain: string, name: string]>('names'),
+    keys: table<AccessKey, string>('keys'),
+    userKeys: table<true, [user: string, access: string]>('user-keys'),
+    keyHashes: table<string, string>('key-hashes'),
+    revoked: table<number, string>('revoked'),
+    revokedUntil: table<true, [expires: number, token: string]>('revoked-until'),
+    knownLogins: table<number, [user: string, hash: string]>('known-logins'),
+  };
+}
+
+/** Of the file, beyond the last page in use: on a full disk there is room for some 5,000 more revocations. */
+const RESERVED_BYTES = 1_048_576;
+
+/** Makes the file longer than it need be. Only in a transaction: no other process writes there meanwhile. */
+function reserveSpace(path: string, root: RootDatabase): void {
+  // What lmdb-js returns, but does not declare.
+  const { lastPageNumber, pageSize } = root.getStats() as { lastPageNumber: number; pageSize: number };
+  const end = (lastPageNumber + 1) * pageSize + RESERVED_BYTES;
+  const file = openSync(path, 'r+');
+  try {
+    const { size } = fstatSync(file);
+    // In large steps, not with each change.
+    if (end - size > RESERVED_BYTES / 2) writeSync(file, Buffer.alloc(end - size), 0, end - size, size);
+  } catch {
+    // No room to reserve is no reason to refuse the change itself.
+  } finally {
+    closeSync(file);
+  }
+}
+
+function rethrow(error: unknown): never {
+  if (error instanceof CommitFailed) throw new IdentityNotWritable(error);
+  throw error;
 }
 
 function hashOf(access: string): string {

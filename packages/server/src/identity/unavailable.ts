@@ -1,3 +1,5 @@
+import type { CommitFailed, WriteTrouble } from '../lmdb-commit.ts';
+
 /** The identity service that we ask does not answer, or not so that it can be understood. The message is for our log. */
 export class IdentityUnavailable extends Error {}
 
@@ -9,3 +11,14 @@ export class IdentityBusy extends IdentityUnavailable {}
 
 /** It answers, but not so that it can be understood: that may be for what a stranger sent, and the next is none. */
 export class IdentityNotUnderstood extends IdentityUnavailable {}
+
+/** The identity of our own cannot be changed now. Logins and queries go on. */
+export class IdentityNotWritable extends IdentityUnavailable {
+  readonly trouble: WriteTrouble;
+
+  constructor(cause: CommitFailed) {
+    super(cause.message, { cause });
+    this.name = 'IdentityNotWritable';
+    this.trouble = cause.trouble;
+  }
+}

@@ -223,6 +223,7 @@ export function memoryStore(now: () => number = Date.now): Store {
       return horizon;
     },
 
+    async checkWrites() {},
     async ping() {
       if (closed) throw new StoreUnavailable('the store is closed');
     },

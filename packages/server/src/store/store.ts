@@ -91,6 +91,9 @@ export interface Store {
   /** Rejects with StoreUnavailable when the store cannot answer. */
   ping(): Promise<void>;
 
+  /** Rejects with StoreUnavailable while appends fail or would be refused: a full disk, for example. */
+  checkWrites(): Promise<void>;
+
   /** Waits for the appends under way, then lets go of everything. */
   close(): Promise<void>;
 }
@@ -295,6 +298,18 @@ export class StoreUnavailable extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = 'StoreUnavailable';
+  }
+}
+
+/** The store answers queries but takes no changes now. The message says why, and that nothing was changed. */
+export class StoreNotWritable extends StoreUnavailable {
+  /** The same in a few words, without paths. */
+  readonly trouble: string;
+
+  constructor(message: string, trouble: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'StoreNotWritable';
+    this.trouble = trouble;
   }
 }
 

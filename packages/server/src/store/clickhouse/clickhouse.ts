@@ -156,6 +156,8 @@ export function clickhouseStore(
     restoreHorizon: (to) => available(() => restoreHorizon(ledger, to)),
 
     ping: () => available(async () => void (await ledger.read([], PING_MS_MAX))),
+    // Whether its disks are full is for its own monitoring to say.
+    async checkWrites() {},
 
     async close() {
       if (closed) return;

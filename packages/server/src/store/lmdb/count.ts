@@ -65,8 +65,7 @@ const SLICE_MS = 3;
 /** Records between two looks at the clock. */
 const RECORDS_PER_LOOK = 16;
 
-export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counter {
-  const { cells, root } = schema;
+export function createCounter(schema: Schema, { rowOf, rowCount }: Rows, sliceMs = SLICE_MS): Counter {
   const decoded = new DecodedChunks();
   const groups = new Groups();
   const absences = new KnownAbsences();
@@ -76,7 +75,7 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
 
   /** Undefined: no counters. A count of changes that is there no more would pass for that. */
   function changes(records: RecordReader, level: number, chunk: number, read?: ReadOptions): number {
-    const found = changesOf(cells, level, chunk, key, read);
+    const found = changesOf(schema.cells, level, chunk, key, read);
     if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
     return found ?? 0;
   }
@@ -119,8 +118,8 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows): Counte
     planIn: (read: ReadOptions) => readonly ChunkPlan[],
   ): Promise<Float64Array> {
     const out = new Float64Array(rowCount * points);
-    const read = { transaction: root.useReadTransaction() };
-    const slices = new Slices();
+    const read = { transaction: schema.root.useReadTransaction() };
+    const slices = new Slices(sliceMs);
     try {
       const everything = allChanges(schema, read);
       const records = new RecordReader(schema, { read, known: { absences, changes: everything } });
@@ -184,13 +183,18 @@ function cellsIn(level: number): number {
 
 /** Turns of work of bounded length. */
 class Slices {
+  readonly #lengthMs: number;
   #records = 0;
   #start = performance.now();
+
+  constructor(lengthMs: number) {
+    this.#lengthMs = lengthMs;
+  }
 
   /** Asked after each record. */
   isOver(): boolean {
     this.#records++;
-    return this.#records % RECORDS_PER_LOOK === 0 && performance.now() - this.#start > SLICE_MS;
+    return this.#records % RECORDS_PER_LOOK === 0 && performance.now() - this.#start > this.#lengthMs;
   }
 
   async next(): Promise<void> {

@@ -45,7 +45,7 @@ export class DecodedChunks {
     return (scope) => get(scope) ?? keep(scope, make(scope));
   }
 
-  /** The same for those who cannot make the totals in one go. */
+  /** The same, for callers that compute totals in several turns. */
   open(level: number, chunk: number, allChanges: number, changesOf: () => number) {
     const key = level * CHUNKS_MAX + chunk;
     const decoded = this.#current(key, allChanges, changesOf);

@@ -1,6 +1,8 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
-import { CommitFailed, commit } from '../../lmdb-commit.ts';
+import { dirname } from 'node:path';
+import { CommitFailed, Committer, isLmdbError } from '../../lmdb-commit.ts';
 import { type Soon, whenKnown } from '../../soon.ts';
+
 import { OncePerTurn } from '../../while-unchanged.ts';
 import { GroupCommit } from '../group.ts';
 import {
@@ -12,19 +14,22 @@ import {
   type Source,
   type Store,
   StoreDamaged,
+  StoreNotWritable,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
+import { FreeSpace } from './free-space.ts';
 import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
-import { allChanges, metaValue, openSchema, type Schema } from './schema.ts';
+
+import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
+
 import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
-  const { root } = schema;
   const timelines = createCounter(schema, TIMELINE_ROWS);
   const distributions = createCounter(schema, DISTRIBUTION_ROWS);
   const changes = new OncePerTurn(() => allChanges(schema));
@@ -32,11 +37,27 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const counting = new Pending();
   let closed = false;
 
-  const write = <T>(action: () => T): Promise<T> =>
-    available(() => commit(root, action).finally(() => changes.forget()));
+  const committer = new Committer({
+    path,
+    root: () => schema.root,
+    async reopen() {
+      // Queries in slices hold a snapshot of the file as it is open now.
+      await counting.idle();
+      await reopenSchema(schema, path);
+    },
+    probe: () => schema.version.putSync('version', STORAGE_VERSION),
+  });
+  const space = new FreeSpace(dirname(path));
 
-  const appends = new GroupCommit<Batch, Appended>(weighBatch, (batches) =>
-    write(() => appendGroup(schema, batches, now())),
+  const write = <T>(action: () => T): Promise<T> =>
+    available(() => committer.run(action).finally(() => changes.forget()));
+  /** For what makes the file larger. */
+  const grow = <T>(action: () => T): Promise<T> => space.check().then(() => write(action));
+
+  const appends = new GroupCommit<Batch, Appended>(
+    weighBatch,
+    (batches) => grow(() => appendGroup(schema, batches, now())),
+    (error) => error instanceof StoreNotWritable,
   );
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
@@ -98,12 +119,12 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       available(async () => {
         const project = schema.projects.get(host.project);
         const found = project && findHost(schema, project, host);
-        return found ?? (await write(() => addHost(schema, host, now())));
+        return found ?? (await grow(() => addHost(schema, host, now())));
       }),
 
     resolveHosts: (query) =>
       available(() =>
-        resolveHosts(schema, query, (names) => write(() => addHosts(schema, query, names, now()))),
+        resolveHosts(schema, query, (names) => grow(() => addHosts(schema, query, names, now()))),
       ),
 
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
@@ -129,7 +150,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       if (number !== undefined) yield* dumpBatches(schema, number);
     },
 
-    putSource: (project, source, batches) => write(() => putSource(schema, project, source, batches)),
+    putSource: (project, source, batches) => grow(() => putSource(schema, project, source, batches)),
 
     prune: (before, { freeBefore = before, stop } = {}) =>
       available(async () => {
@@ -143,6 +164,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     noteRetention: (note) => write(() => schema.notes.putSync('retention', note)).then(() => {}),
     restoreHorizon: (to) => write(() => restoreHorizon(schema, to)),
 
+    checkWrites: () => available(() => committer.check().then(() => space.check())),
+
     ping: () => available(() => void schema.meta.get('version')),
 
     async close() {
@@ -151,7 +174,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       closed = true;
       // They hold a snapshot, which must not be closed under them.
       await counting.idle();
-      await root.close();
+      await committer.close();
     },
   };
 }
@@ -173,18 +196,19 @@ class Pending {
   }
 }
 
-/** LMDB's own failures carry its error number; ours do not, and are bugs. */
+/** Errors that are not LMDB's are bugs of ours. */
 function asUnavailable(error: unknown): unknown {
-  const isItsOwn = error instanceof Error && 'code' in error && typeof error.code === 'number';
-  if (!isItsOwn && !(error instanceof CommitFailed)) return error;
-  if (isItsOwn && DAMAGE_CODES.includes(error.code as number)) {
+  if (error instanceof CommitFailed)
+    return new StoreNotWritable(error.message, error.trouble, { cause: error });
+  if (!isLmdbError(error)) return error;
+  if (DAMAGE_CODES.includes(error.code)) {
     return new StoreDamaged(`LMDB reports ${error.message}`, { cause: error });
   }
   return new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
 }
 
-/** MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_PANIC, MDB_INVALID. */
-const DAMAGE_CODES: readonly number[] = [-30797, -30796, -30795, -30793];
+/** MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_INVALID. After MDB_PANIC the committer opens the file again. */
+const DAMAGE_CODES: readonly number[] = [-30797, -30796, -30793];
 
 function sourceNumber(schema: Schema, project: string, source: string): number | undefined {
   const known = schema.projects.get(project);

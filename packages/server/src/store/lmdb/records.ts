@@ -21,7 +21,7 @@ import { SCOPES_MAX } from './tally.ts';
 interface Options {
   /** The snapshot to read; without one, the latest commit. */
   read?: ReadOptions | undefined;
-  /** Whether a record that is not found is made sure of. Takes some ten microseconds. */
+  /** Whether to verify that a missing record was never written (about 10 us). */
   checksAbsence?(level: number): boolean;
   /** What is known to be absent already, and at which count of changes. */
   known?: { absences: KnownAbsences; changes: number } | undefined;

@@ -1,6 +1,7 @@
 /** What stands where in the file: docs/storage.md describes each of these in prose. */
-import { type Database, type DatabaseOptions, type Key, open, type Transaction } from 'lmdb';
+import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { createPrivateFiles } from '../../lmdb-files.ts';
+import { openLmdb, openReadOnly, writeAtOnce } from '../../lmdb-open.ts';
 import {
   type BatchLink,
   type FollowedPath,
@@ -80,6 +81,12 @@ export function openSchema(path: string): Schema {
   return schema;
 }
 
+/** Opens the file again. The record stays the same object, with new tables. */
+export async function reopenSchema(schema: Schema, path: string): Promise<void> {
+  await schema.root.close();
+  Object.assign(schema, openTables(path, false));
+}
+
 /** Changes nothing in the file. Files of both versions can be opened so. */
 export function openSchemaReadOnly(path: string): Schema {
   return openTables(path, true);
@@ -91,25 +98,17 @@ export function openSchemaForRepair(path: string): Schema {
 }
 
 function openTables(path: string, readOnly: boolean) {
-  const root = open({
-    path,
-    noSubdir: true,
-    maxDbs: 16,
-    // Plain LMDB commits: when one has returned, it is on disk. The alternative (overlapping sync) gains
-    // nothing here, where concurrent appends already share a commit.
-    overlappingSync: false,
-    readOnly,
-  });
+  const { root, table: openTable } = readOnly ? openReadOnly(path) : openLmdb(path);
   const table = <V, K extends Key>(name: string) =>
-    root.openDB<V, K>(name, { encoder: checkedJson(name) } as DatabaseOptions);
+    openTable<V, K>(name, { encoder: checkedJson(name) } as DatabaseOptions);
   return {
     root,
     meta: table<number, MetaKey>('meta'),
     /** The version alone has no checksum: releases that know of none must be able to read and refuse it. */
-    version: root.openDB<number, 'version'>('meta', { encoding: 'json' }),
+    version: openTable<number, 'version'>('meta', { encoding: 'json' }),
     notes: table<RetentionNote, 'retention'>('notes'),
     /** Level, chunk, scope: 1, 4 and 4 bytes, big endian. Time before scope, so that live traffic writes in one place. */
-    cells: root.openDB<Buffer, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }) as CellsTable,
+    cells: openTable<Buffer, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }) as CellsTable,
     projects: table<ProjectRecord, string>('projects'),
     hosts: table<HostRecord, [project: number, id: string]>('hosts'),
     hostnames: table<string, [project: number, hostname: string]>('hostnames'),
@@ -125,17 +124,20 @@ function openTables(path: string, readOnly: boolean) {
 
 function checkVersion(schema: Schema, path: string): void {
   const { root, meta } = schema;
-  root.transactionSync(() => {
-    const version = schema.version.get('version');
-    if (version === STORAGE_VERSION) {
-      for (const key of META_KEYS) metaValue(schema, key);
-      return;
-    }
-    if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) {
-      throw new StoreUnavailable(
-        `${path} has storage version ${version}, but this release reads versions up to ${STORAGE_VERSION}`,
-      );
-    }
+  const version = schema.version.get('version');
+  if (version === STORAGE_VERSION) {
+    for (const key of META_KEYS) metaValue(schema, key);
+    return;
+  }
+  if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) {
+    throw new StoreUnavailable(
+      `${path} has storage version ${version}, but this release reads versions up to ${STORAGE_VERSION}`,
+    );
+  }
+  // Only a new file, or one of the version before, is written to: another process may hold the write lock, and be stopped.
+  writeAtOnce(path, root, () => {
+    // Another process may have been first.
+    if (schema.version.get('version') === STORAGE_VERSION) return;
     // Sets this file apart from another one that may have stood in its place.
     meta.putSync('born', meta.get('born') ?? Date.now());
     meta.putSync('unchecked', version === undefined ? 0 : 1);

@@ -1,0 +1,297 @@
+/** Full disks, failing disks and stopped processes: queries go on, changes are refused with a reason, and totals stay exact. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Answer, type Api, call, login, sum } from './api.ts';
+import { eventually, PROGRAM, type Process } from './process.ts';
+import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
+
+const START = Date.now() - 3_600_000;
+const PUSHERS = 8;
+const FAULTS = 4;
+
+let sandbox: Sandbox;
+beforeEach(() => {
+  sandbox = new Sandbox();
+});
+afterEach(() => sandbox.clear());
+
+interface Service {
+  installation: Installation;
+  server: Server;
+  api: Api;
+}
+
+/** Writes beyond this part of any file fail with EFBIG, which a store must treat like a full disk. */
+function limitFileSize({ pid }: Process, bytes: number | 'unlimited'): void {
+  execFileSync('prlimit', ['--pid', String(pid), `--fsize=${bytes}:`]);
+}
+
+function push({ api }: Service, events: readonly object[], key?: string): Promise<Answer> {
+  return call(api.address, `/ingest/v1/${api.project}`, {
+    method: 'POST',
+    headers: { 'X-Auth-Token': api.token, ...(key && { 'Idempotency-Key': key }) },
+    body: ndjson(events),
+  });
+}
+
+function logout({ api }: Service, token: string): Promise<Answer> {
+  const headers = { 'X-Auth-Token': api.token, 'X-Subject-Token': token };
+  return call(api.address, '/v3/auth/tokens', { method: 'DELETE', headers });
+}
+
+const ready = async ({ server }: Service) => (await call(server.address, '/readyz')).status;
+const isReady = (service: Service) => async () => (await ready(service)) === 200 || undefined;
+const counted = async ({ api }: Service) =>
+  sum((await api.timeline(`from=${START}&to=${START + 3_600_000}`)).requests);
+const events = (count: number) =>
+  Array.from({ length: count }, (_, i) => ({ time: START + i, host: `${i % 7}.example` }));
+
+function expectRefused(answer: Answer, reason: string): void {
+  expect(answer.text).toContain(reason);
+  expect(answer.status).toBe(503);
+  expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
+}
+
+describe('a disk that takes no more writes', () => {
+  test('changes are refused, queries are answered, and everything works again when there is room', async () => {
+    const service = await sandbox.service();
+    const { server, installation } = service;
+    const { token } = await login(server.address, installation);
+    expect((await push(service, events(100))).status).toBe(200);
+    const full = /the disk is full: cannot write .*statistics\.mdb .*; nothing was changed; try again later/;
+
+    limitFileSize(server.process, 4_096);
+    const refused = await push(service, events(50), 'batch 1');
+    expectRefused(refused, 'the disk is full');
+    expect(refused.text).toMatch(full);
+    expectRefused(await logout(service, token), 'the disk is full');
+    expectRefused(
+      await call(server.address, '/readyz'),
+      'writes fail, queries are answered: the disk is full',
+    );
+    expect((await call(server.address, '/healthz')).status).toBe(200);
+    expect(await counted(service)).toBe(100);
+    // A login writes nothing, and the token is still good because the logout was refused.
+    await login(server.address, installation);
+    expect((await logout({ ...service, api: { ...service.api, token } as Api }, 'x')).status).not.toBe(401);
+
+    limitFileSize(server.process, 'unlimited');
+    await eventually(isReady(service), 'the service to be ready again');
+    expect(JSON.parse((await push(service, events(50), 'batch 1')).text)).toMatchObject({ accepted: 50 });
+    expect(JSON.parse((await push(service, events(50), 'batch 1')).text)).toMatchObject({ duplicate: true });
+    expect((await logout(service, token)).status).toBe(204);
+    expect(await counted(service)).toBe(150);
+    server.process.signal('SIGTERM');
+    expect((await server.process.end()).status).toBe(0);
+  });
+
+  test('pushes that are sent again until they are counted are counted once', async () => {
+    const service = await sandbox.service();
+    const { server } = service;
+    let acknowledged = 0;
+    let refused = 0;
+    let over = false;
+    const pushers = Array.from({ length: PUSHERS }, async (_, pusher) => {
+      for (let batch = 0; !over; batch++) {
+        for (;;) {
+          const { status, text } = await push(service, events(20), `${pusher} ${batch}`);
+          if (status === 200) break;
+          expect(`${status} ${text}`).toMatch(/^503 .*the disk is full/);
+          refused++;
+        }
+        acknowledged += 20;
+      }
+    });
+    for (let fault = 0; fault < FAULTS; fault++) {
+      const [before, refusedBefore] = [acknowledged, refused];
+      await eventually(() => acknowledged > before + 200 || undefined, 'pushes to be counted');
+      // Anywhere: before the last pages of the file, or after the first.
+      limitFileSize(server.process, 4_096 * (2 + fault * 20));
+      await eventually(() => refused > refusedBefore + 20 || undefined, 'pushes to be refused');
+      limitFileSize(server.process, 'unlimited');
+    }
+    over = true;
+    await Promise.all(pushers);
+    expect(await counted(service)).toBe(acknowledged);
+  });
+
+  test('commands end with a sentence, and follow goes on where it was', async () => {
+    const service = await sandbox.service();
+    const { installation } = service;
+    const log = sandbox.write('access.ndjson', ndjson(events(500)));
+    const where = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
+    const limited = (...args: string[]) =>
+      spawnSync('prlimit', ['--fsize=8192:', process.execPath, PROGRAM, ...args], { encoding: 'utf8' });
+
+    const ingest = limited('ingest', ...where, log);
+    expect(ingest.stderr).toMatch(/^wafstat: the disk is full: cannot write .*; nothing was changed$/m);
+    expect(ingest.status).toBe(1);
+    const user = limited('user', 'add', 'ann', '--data', sandbox.data, '--role', 'reader');
+    expect(user.stderr).toMatch(/^wafstat: the disk is full/m);
+    expect(user.status).toBe(1);
+
+    const follow = sandbox.start(['follow', ...where, log]);
+    limitFileSize(follow, 8_192);
+    await eventually(() => follow.stderr.includes('the disk is full') || undefined, 'follow to fail');
+    expect(await counted(service)).toBe(0);
+    limitFileSize(follow, 'unlimited');
+    await eventually(async () => (await counted(service)) === 500 || undefined, 'follow to go on');
+  });
+});
+
+/** Needs the right to mount a file system. */
+const mounted: string[] = [];
+function mountSmall(folder: string, bytes: number): boolean {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes},mode=700`, 'tmpfs', folder]).status !== 0)
+    return false;
+  mounted.push(folder);
+  return true;
+}
+
+describe('a file system that fills up', () => {
+  afterEach(async () => {
+    await sandbox.clear().catch(() => {});
+    for (const folder of mounted.splice(0)) spawnSync('umount', [folder]);
+  });
+
+  test('room is kept for revocations, and those still work when nothing is left', async (context) => {
+    if (!mountSmall(sandbox.data, 32 * 1_048_576)) {
+      if (process.env.CI === 'true') throw new Error('tmpfs cannot be mounted');
+      context.skip('tmpfs cannot be mounted');
+    }
+    const service = await sandbox.service();
+    const { server, installation } = service;
+    expect((await push(service, events(100))).status).toBe(200);
+    const ballast = join(sandbox.data, 'ballast');
+    const free = () => {
+      const { bavail, bsize } = statfsSync(sandbox.data);
+      return bavail * bsize;
+    };
+
+    writeFileSync(ballast, Buffer.alloc(free() - 1_048_576));
+    const refused = await eventually(async () => {
+      const answer = await push(service, events(1));
+      return answer.status === 200 ? undefined : answer;
+    }, 'the watermark to be noticed');
+    expectRefused(refused, `${sandbox.data} has ${free()} bytes free, less than the`);
+    expectRefused(await call(server.address, '/readyz'), 'the disk is full');
+    const before = await counted(service);
+
+    writeFileSync(ballast, Buffer.alloc(free()), { flag: 'a' });
+    expect(free()).toBe(0);
+    for (let i = 0; i < 20; i++) {
+      const { token } = await login(server.address, installation);
+      expect((await logout(service, token)).status).toBe(204);
+    }
+    expect(await counted(service)).toBe(before);
+
+    // The next process starts and answers on the full disk.
+    server.process.signal('SIGTERM');
+    expect((await server.process.end()).status).toBe(0);
+    const next = await sandbox.serve();
+    const restarted = { installation, server: next, api: await login(next.address, installation) };
+    expect(await counted(restarted)).toBe(before);
+
+    rmSync(ballast);
+    await eventually(isReady(restarted), 'the service to be ready again');
+    expect((await push(restarted, events(10))).status).toBe(200);
+    expect(await counted(restarted)).toBe(before + 10);
+  });
+});
+
+describe('a stopped process that holds the write lock', () => {
+  const LINES = 100_000;
+  const STOPS_MAX = 1_000;
+
+  /** Stops an ingest in the middle of a transaction: pushes are not answered as long as it holds the lock. */
+  async function stopInTransaction(
+    service: Service,
+  ): Promise<{ ingest: Process; blocked: Promise<Answer>; pushed: number }> {
+    const log = sandbox.write('events.ndjson', ndjson(events(LINES)));
+    const where = [
+      '--data',
+      sandbox.data,
+      '--project',
+      service.installation.project_id,
+      '--format',
+      'events',
+    ];
+    const ingest = sandbox.start(['ingest', ...where, log]);
+    await eventually(async () => (await counted(service)) > 0 || undefined, 'the ingest to count');
+    for (let pushed = 0; ; pushed++) {
+      ingest.signal('SIGSTOP');
+      const blocked = push(service, events(1), `blocked ${pushed}`);
+      const waited = new Promise<'blocked'>((resolve) => setTimeout(resolve, 300, 'blocked'));
+      if ((await Promise.race([blocked, waited])) === 'blocked') return { ingest, blocked, pushed };
+      if (pushed === STOPS_MAX) throw new Error(`the ingest held no lock in ${STOPS_MAX} stops`);
+      ingest.signal('SIGCONT');
+      // At another moment of a transaction each time.
+      await new Promise((resolve) => setTimeout(resolve, pushed % 7));
+    }
+  }
+
+  test('pushes are refused after 5 s, queries go on, and when it continues everything is counted once', async () => {
+    const service = await sandbox.service();
+    const { server } = service;
+    const { ingest, blocked, pushed } = await stopInTransaction(service);
+    const others = Array.from({ length: PUSHERS }, () => push(service, events(10), 'same'));
+    const before = await counted(service);
+    const message = 'another process holds the write lock';
+    expectRefused(await blocked, message);
+    for (const other of await Promise.all(others)) expectRefused(other, message);
+    expectRefused(await call(server.address, '/readyz'), message);
+    // More of them than the pool has threads: logins and queries must still find one.
+    await Promise.all(Array.from({ length: 6 }, () => push(service, events(10), 'same')));
+    await login(server.address, service.installation);
+    expect(await counted(service)).toBe(before);
+
+    ingest.signal('SIGCONT');
+    expect((await ingest.end()).status).toBe(0);
+    await eventually(isReady(service), 'the service to be ready again');
+    expect(await counted(service)).toBe(LINES + pushed);
+    expect(JSON.parse((await push(service, events(10), 'same')).text)).toMatchObject({ accepted: 10 });
+    expect(JSON.parse((await push(service, events(10), 'same')).text)).toMatchObject({ duplicate: true });
+    expect(await counted(service)).toBe(LINES + pushed + 10);
+  });
+
+  test('the service stops and starts, with one process or several', async () => {
+    const service = await sandbox.service();
+    const { ingest, blocked } = await stopInTransaction(service);
+    service.server.process.signal('SIGTERM');
+    await Promise.allSettled([blocked]);
+    expect(await service.server.process.end(15_000)).toMatchObject({ status: null, signal: 'SIGTERM' });
+
+    for (const args of [[], ['--workers', '2']]) {
+      const server = await sandbox.serve(args);
+      const next = { ...service, server, api: await login(server.address, service.installation) };
+      expect(await counted(next)).toBeGreaterThan(0);
+      expectRefused(await push(next, events(10)), 'another process holds the write lock');
+      server.process.signal('SIGTERM');
+      const { status, signal } = await server.process.end(15_000);
+      expect(signal ?? status).toBe(args.length > 0 ? 0 : 'SIGTERM');
+    }
+    ingest.signal('SIGCONT');
+    expect((await ingest.end()).status).toBe(0);
+  });
+
+  test('a command ends with a sentence', async () => {
+    const service = await sandbox.service();
+    const { ingest } = await stopInTransaction(service);
+    const host = await sandbox.run([
+      'host',
+      'add',
+      'new.example',
+      '--data',
+      sandbox.data,
+      '--project',
+      'default',
+    ]);
+    expect(host.stderr).toMatch(/^wafstat: another process holds the write lock of .*statistics\.mdb/m);
+    expect(host.signal).toBe('SIGTERM');
+    ingest.signal('SIGCONT');
+    expect((await ingest.end()).status).toBe(0);
+  });
+});
