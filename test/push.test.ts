@@ -34,6 +34,7 @@ interface Pushed {
   accepted: number;
   dropped: Record<string, number>;
   first_drops: { line: number; reason: string; text: string }[];
+  without_host: number;
   duplicate: boolean;
 }
 
@@ -232,31 +233,126 @@ describe('lines by HTTP', () => {
     expect(JSON.parse(text).error_msg).toMatch(message);
   });
 
-  test('beyond what the service can hold are turned away, and accepted when there is room again', async () => {
-    const held = await Promise.all(Array.from({ length: 5 }, () => announce(12_500_000)));
-    const body = ndjson(events(120_000));
-    const refused = await push(body);
-    expect([refused.status, refused.headers['retry-after']]).toEqual([429, '1']);
-    expect(JSON.parse(refused.text).error_code).toBe('WAF.3004');
-    for (const socket of held) socket.destroy();
-    const accepted = await eventually(async () => {
-      const answer = await push(body);
-      return answer.status === 200 ? answer : undefined;
-    }, 'room for another body');
-    expect(accepted.json.accepted).toBe(120_000);
-    expect(await requests()).toBe(120_000);
+  test('of other projects are counted while one project has many slow uploads', async () => {
+    const slow = await Promise.all(Array.from({ length: 20 }, () => announce(500_000_000)));
+    for (const socket of slow) socket.write('x'.repeat(100_000));
+    const other = await sandbox.runJson<{ id: string }>('project', 'add', `p${++projects}`);
+    const otherApi = await login(server.address, { ...installation, project_id: other.id });
+    const body = ndjson(events(50_000));
+    const answer = await call(server.address, `/ingest/v1/${other.id}`, {
+      method: 'POST',
+      headers: { 'X-Auth-Token': otherApi.token },
+      body,
+    });
+    expect([answer.status, JSON.parse(answer.text).accepted]).toEqual([200, 50_000]);
+    // Announced bytes take no room, so the project itself can go on too.
+    expect((await push(body)).json.accepted).toBe(50_000);
+    for (const socket of slow) socket.destroy();
+  });
+
+  test('that come 20 at once, with no length given, are all counted', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => push(ndjson(events(1)), '', { 'Transfer-Encoding': 'chunked' })),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    expect(await requests()).toBe(20);
+  });
+
+  test('of many megabytes count once, and sent again with their key they are a duplicate', async () => {
+    const body = ndjson(events(300_000));
+    const headers = { 'Idempotency-Key': 'large' };
+    const first = await push(body, '', headers);
+    expect(first.json).toMatchObject({ accepted: 300_000, dropped: {}, without_host: 0, duplicate: false });
+    expect((await push(body, '', headers)).json).toMatchObject({ accepted: 0, duplicate: true });
+    const packed = await push(gzipSync(body), '', { ...headers, 'Content-Encoding': 'gzip' });
+    expect(packed.json).toMatchObject({ accepted: 0, duplicate: true });
+    expect(await requests()).toBe(300_000);
+  });
+
+  test('whose upload breaks are completed by a retry with the same key', async () => {
+    const body = ndjson(events(100_000));
+    for (const part of [0.2, 0.9]) {
+      const socket = await announce(body.length, 'Idempotency-Key: broken\r\n');
+      await new Promise<void>((resolve) => socket.write(body.slice(0, body.length * part), () => resolve()));
+      await eventually(
+        async () => ((await requests()) > 50_000 * part ? true : undefined),
+        'a part of it is counted',
+      );
+      socket.destroy();
+    }
+    const retried = await push(body, '', { 'Idempotency-Key': 'broken' });
+    expect(retried.json.duplicate).toBe(false);
+    expect(retried.json.accepted).toBeLessThan(50_000);
+    expect(await requests()).toBe(100_000);
+  });
+
+  test('with a signature may have 12 MiB, and not a byte more', async () => {
+    const user = `large${projects}`;
+    await sandbox.runJson('user', 'add', user, '--role', 'ingest', '--project', project.id);
+    const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', user);
+    const path = `/ingest/v1/${project.id}`;
+    const send = async (bytes: number) => {
+      const body = Buffer.alloc(bytes, ' ');
+      body.write(ndjson(events(1)));
+      const signed = await sign({ method: 'POST', url: `${server.address}${path}`, body }, key);
+      return call(server.address, path, { method: 'POST', headers: { ...signed }, body });
+    };
+    const fitting = await send(12 * 1_048_576);
+    expect([fitting.status, JSON.parse(fitting.text).accepted]).toEqual([200, 1]);
+    const large = await send(12 * 1_048_576 + 1);
+    expect(large.status).toBe(413);
+    expect(JSON.parse(large.text).error_msg).toBe(
+      'request body exceeds 12 MiB, the limit of signed requests: send it with a token',
+    );
+  });
+
+  test('of new sources beyond the limit are refused, also by the command line', async () => {
+    const own = new Sandbox();
+    try {
+      const { api: caller } = await own.service('--sources-max', '2');
+      const send = (source: string) =>
+        call(caller.address, `/ingest/v1/${caller.project}?source=${source}`, {
+          method: 'POST',
+          headers: { 'X-Auth-Token': caller.token },
+          body: ndjson(events(1)),
+        });
+      for (const source of ['a', 'b', 'a']) expect((await send(source)).status).toBe(200);
+      const refused = await send('c');
+      expect(refused.status).toBe(400);
+      expect(JSON.parse(refused.text).error_msg).toBe(
+        "source 'c' is new, but the project has its limit of 2 sources: use one of them, or raise --sources-max",
+      );
+      expect((await send('b')).status).toBe(200);
+      const file = own.write('events.ndjson', ndjson(events(1)));
+      const ingest = (...more: string[]) =>
+        own.run(['ingest', '--data', own.data, '--project', 'default', '--source', 'd', ...more, file]);
+      const ended = await ingest('--sources-max', '2');
+      expect([ended.status, ended.stderr]).toEqual([
+        1,
+        expect.stringContaining("wafstat: source 'd' is new"),
+      ]);
+      expect((await ingest()).status).toBe(0);
+      const page = await caller.getJson<{ total: number; items: { name: string }[] }>(
+        'connections?offset=1&limit=1',
+      );
+      expect([page.total, page.items.map(({ name }) => name)]).toEqual([3, ['b']]);
+      expect((await caller.getJson<{ items: object[] }>('connections')).items).toHaveLength(3);
+    } finally {
+      await own.clear();
+    }
   });
 });
 
 /** A sender that says how much is to come, and sends next to nothing of it. */
-async function announce(bytes: number): Promise<Socket> {
+async function announce(bytes: number, headers = ''): Promise<Socket> {
   const { hostname, port } = new URL(server.address);
   const socket = connect(Number(port), hostname);
+  socket.on('error', () => {});
   await once(socket, 'connect');
   socket.write(
     `POST /ingest/v1/${project.id} HTTP/1.1\r\nHost: ${hostname}\r\nX-Auth-Token: ${api.token}\r\n`,
   );
-  socket.write(`Expect: 100-continue\r\nContent-Length: ${bytes}\r\n\r\n`);
+  socket.write(`${headers}Expect: 100-continue\r\nContent-Length: ${bytes}\r\n\r\n`);
   // The server says that it goes on when it has read the headers.
   await once(socket, 'data');
   return socket;

@@ -91,10 +91,12 @@ describe('queries', () => {
     expect(await client.hosts({ offset: 10, limit: 5, hostname: 'a b+c' })).toEqual({ total: 0, items: [] });
     await client.hosts();
     expect(await client.connections()).toEqual({ total: 0, items: [] });
+    await client.connections({ offset: 20, limit: 10 });
     expect(requests.map(({ url }) => url)).toEqual([
       '/v1/p1/waf/instance?offset=10&limit=5&hostname=a%20b%2Bc',
       '/v1/p1/waf/instance',
       '/v1/p1/connections',
+      '/v1/p1/connections?offset=20&limit=10',
     ]);
   });
 

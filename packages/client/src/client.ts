@@ -20,8 +20,8 @@ export interface Client {
   attackTypes(query: AttackTypesQuery): Promise<AttackTypes>;
   /** The protected domains, by name. */
   hosts(query?: HostsQuery): Promise<List<Host>>;
-  /** The log sources. */
-  connections(query?: Abortable): Promise<List<Connection>>;
+  /** The log sources, by name. */
+  connections(query?: PageQuery): Promise<List<Connection>>;
 }
 
 export interface ClientOptions {
@@ -59,9 +59,14 @@ export type TimelineQuery = Range & ByHosts & Abortable & { timezone?: string | 
 
 export type AttackTypesQuery = Range & ByHosts & Abortable;
 
-export interface HostsQuery extends Abortable {
+/** One page of a list; without `limit` as many items as the service lists at most. */
+export interface PageQuery extends Abortable {
+  /** Items to leave out. */
   offset?: number | undefined;
   limit?: number | undefined;
+}
+
+export interface HostsQuery extends PageQuery {
   /** Part of the name. */
   hostname?: string | undefined;
 }
@@ -105,8 +110,8 @@ export function createClient(options: ClientOptions): Client {
       ),
     hosts: async ({ offset, limit, hostname, signal } = {}) =>
       get<List<Host>>('/waf/instance', ['total', 'items'], { offset, limit, hostname }, signal),
-    connections: async ({ signal } = {}) =>
-      get<List<Connection>>('/connections', ['total', 'items'], {}, signal),
+    connections: async ({ offset, limit, signal } = {}) =>
+      get<List<Connection>>('/connections', ['total', 'items'], { offset, limit }, signal),
   };
 }
 

@@ -6,6 +6,7 @@ export {
   type ClientOptions,
   createClient,
   type HostsQuery,
+  type PageQuery,
   type Range,
   type Recent,
   type TimelineQuery,

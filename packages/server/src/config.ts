@@ -153,6 +153,12 @@ export const SETTINGS = {
     integer(0, 100_000),
     '1000',
   ),
+  sourcesMax: setting(
+    '--sources-max <n>',
+    'log sources of one project; lines of a new source beyond it are refused',
+    integer(1, 100_000),
+    '1000',
+  ),
   retention: setting('--retention <time>', 'how long events are kept, like 180d or 36h', duration, '180d'),
   listen: setting(
     '--listen <host:port>',
@@ -172,9 +178,9 @@ export const SETTINGS = {
   region: setting('--region <name>', 'region name in the catalog', text, 'default'),
   bodyLimit: setting(
     '--body-limit <bytes>',
-    'largest request body',
-    integer(1_024, 1_073_741_824),
-    '12582912',
+    'largest push with a token; signed pushes have 12 MiB, other requests 64 KiB',
+    integer(1_024, 1_099_511_627_776),
+    '1073741824',
   ),
   trustProxy: setting(
     '--trust-proxy <addresses>',

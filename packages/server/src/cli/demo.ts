@@ -19,6 +19,7 @@ const DEMO_SETTINGS = ['listen', 'tlsCert', 'tlsKey', 'insecureHttp', 'publicUrl
 const FIXED = {
   retention: 180 * 86_400_000,
   hostsMax: 1_000,
+  sourcesMax: 1_000,
   bodyLimit: 12 * 1_048_576,
   rateLimit: 0,
   maxConnections: 10_000,

@@ -22,6 +22,7 @@ export const SOURCE_SETTINGS = [
   'categories',
   'retention',
   'hostsMax',
+  'sourcesMax',
 ] as const satisfies readonly SettingName[];
 
 /** Two runs over one file at once disagree a few times at most: each time one of them has got further. */
@@ -61,8 +62,8 @@ export function logSource(
   settings: Settings<(typeof SOURCE_SETTINGS)[number], 'project'>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, pattern, hostOfLogs, timezone, hosts, categories, retention, hostsMax } =
-    settings;
+  const { project, source, format, pattern, hostOfLogs, timezone, hosts, categories } = settings;
+  const { retention, hostsMax, sourcesMax } = settings;
   return {
     ingest: {
       project,
@@ -71,7 +72,7 @@ export function logSource(
     },
     pipeline: new Pipeline(
       store,
-      { retention_ms: retention, hosts_max: hosts === 'registered' ? 0 : hostsMax },
+      { retention_ms: retention, hosts_max: hosts === 'registered' ? 0 : hostsMax, sourcesMax },
       io.now,
     ),
   };

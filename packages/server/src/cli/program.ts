@@ -6,6 +6,7 @@ import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, vari
 import { IdentityError } from '../identity/administration.ts';
 import { WrongMasterKey } from '../identity/identity.ts';
 import { IdentityNotWritable } from '../identity/unavailable.ts';
+import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { CommitFailed } from '../lmdb-commit.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
@@ -144,6 +145,7 @@ function isForTheUser(error: unknown): error is Error {
     StoreUnavailable,
     CommitFailed,
     AuditUnavailable,
+    SourceLimitReached,
   ];
   if (kinds.some((kind) => error instanceof kind)) return true;
   // The operating system's own: a folder that may not be written to, a disk that is full.

@@ -21,10 +21,10 @@ import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { LogStream } from '../log-stream.ts';
 import type { Store } from '../store/store.ts';
 import { createAccessLog } from './access-log.ts';
-import { createAuthenticate, SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
+import { createAuthenticate } from './authenticate.ts';
 import { credentialRoutes } from './credential-routes.ts';
 import { directoryRoutes } from './directory-routes.ts';
-import { failureBody, sendFailure } from './failures.ts';
+import { BODY_BYTES_MAX, failureBody, sendFailure } from './failures.ts';
 import { mountForwarding } from './forward-routes.ts';
 import { identityRoutes } from './identity-routes.ts';
 import { ingestRoutes } from './ingest-routes.ts';
@@ -39,8 +39,10 @@ import { statisticsRoutes } from './statistics-routes.ts';
 
 /** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
 const HEADER_BYTES_MAX = 262_144;
-/** The longest a client may take to send a request. */
+/** The longest a client may take to send a request, unless it is a push (uploads.ts). */
 const REQUEST_TIMEOUT_MS = 60_000;
+/** How long the rest of a push is read, and ignored, once the response is sent: the client may read it only then. */
+const IGNORED_BODY_MS = 5_000;
 /** The longest a client may take to send the headers. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 1_000;
@@ -60,13 +62,13 @@ export interface AppOptions {
   identity: Identity | RemoteIdentity;
   now: () => number;
   catalog: Catalog;
-  /** The largest body with a token; signed requests have a limit of their own. */
+  /** The largest push with a token; signed requests, and all other calls, have limits of their own. */
   body_bytes_max: number;
   /** Requests per second for each user, 0 for no limit. */
   rate_limit: number;
   /** Connections at once, of one process. */
   max_connections?: number | undefined;
-  timeouts?: { headersMs?: number; stalledMs?: number } | undefined;
+  timeouts?: Partial<Timeouts> | undefined;
   /** Proxies whose forwarding headers are believed. */
   trust_proxy?: string | undefined;
   /** For log lines that come by HTTP. */
@@ -78,10 +80,23 @@ export interface AppOptions {
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
 
+interface Timeouts {
+  headersMs: number;
+  stalledMs: number;
+  requestMs: number;
+  ignoredBodyMs: number;
+}
+
 export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const { store, identity, now, catalog } = options;
   const nextRequestId = requestIds();
-  const timeouts = { headersMs: HEADERS_TIMEOUT_MS, stalledMs: STALLED_MS, ...options.timeouts };
+  const timeouts: Timeouts = {
+    headersMs: HEADERS_TIMEOUT_MS,
+    stalledMs: STALLED_MS,
+    requestMs: REQUEST_TIMEOUT_MS,
+    ignoredBodyMs: IGNORED_BODY_MS,
+    ...options.timeouts,
+  };
   const serverOptions: FastifyServerOptions = {
     logger: options.logger,
     // One line for each answer is written below, instead of Fastify's two.
@@ -89,12 +104,12 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     genReqId: nextRequestId,
     // None for each request (0012): our own lines, one for each answer and each failure, name the request themselves.
     childLoggerFactory: (logger) => logger,
-    // The larger of the two limits; which of them holds depends on how the caller authenticates.
-    bodyLimit: Math.max(options.body_bytes_max, SIGNED_BODY_BYTES_MAX),
+    bodyLimit: BODY_BYTES_MAX,
     trustProxy: options.trust_proxy ?? false,
     // A request that comes while the service stops is answered like any other; its connection is the last to close.
     return503OnClosing: false,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    // A push may take longer: see `limitArrival`.
+    requestTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
     connectionTimeout: timeouts.stalledMs,
     // A path segment may be as long as a request; whether it is an ID is for the route to say.
@@ -134,7 +149,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const rateLimit = createRateLimit(options.rate_limit, now);
   const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
   app.decorateRequest('caller', null);
-  app.decorateRequest('claimed', null);
+  app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
   app.decorate('stopping', false);
   // For all replies but those of sendBytes, which come by no hook.
@@ -156,7 +171,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const warnOfProxy = proxyWarning(options.trust_proxy);
   app.addHook(
     'onRequest',
-    unawaited((request) => {
+    unawaited((request, reply) => {
+      limitArrival(request, reply, app, timeouts);
       // Ours to refuse, because Node would do it without a body or a request ID.
       if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
         throw new ApiError('WAF.1001', 'the request has no Host header');
@@ -184,9 +200,19 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     auto: new Pipeline(store, options.limits, now),
     registered: new Pipeline(store, { ...options.limits, hosts_max: 0 }, now),
   };
+  mount(app, alsoForSessions([...statisticsRoutes(store, now), ...inventoryRoutes(store)]));
+  await app.register(async (scope) => {
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
+    const routes = ingestRoutes({
+      pipelines,
+      overrides: options.overrides,
+      bodyBytesMax: options.body_bytes_max,
+      verifySignature: async (request, body) => authenticate.verifySignature(request, body),
+    });
+    mount(scope, routes);
+  });
   mount(app, [
-    ...alsoForSessions([...statisticsRoutes(store, now), ...inventoryRoutes(store)]),
-    ...ingestRoutes({ pipelines, overrides: options.overrides }),
     ...(identity.kind === 'own'
       ? [
           ...identityRoutes(identity, catalog),
@@ -215,6 +241,35 @@ function unawaited(action: (request: FastifyRequest, reply: FastifyReply) => voi
     if (pending === undefined) done();
     else pending.then(() => done(), done);
   };
+}
+
+/** A request that is not a push must arrive in time, and the rest of a body after its response. */
+function limitArrival(
+  { raw, routeOptions }: FastifyRequest,
+  reply: FastifyReply,
+  app: FastifyInstance,
+  { requestMs, ignoredBodyMs }: Timeouts,
+): void {
+  const { headers, socket } = raw;
+  if (headers['transfer-encoding'] === undefined && (headers['content-length'] ?? '0') === '0') return;
+  let timer: NodeJS.Timeout | undefined;
+  const limit = (timeoutMs: number, end: () => void) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (!raw.complete) end();
+    }, timeoutMs);
+    timer.unref();
+  };
+  if (!routeOptions.config.streamsBody) {
+    const error = Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
+    limit(requestMs, () => app.server.emit('clientError', error, socket));
+  }
+  reply.raw.once('finish', () => {
+    if (raw.complete) return;
+    raw.resume();
+    limit(ignoredBodyMs, () => raw.destroy());
+  });
+  raw.once('close', () => clearTimeout(timer));
 }
 
 /** Connections over the limit are closed at once, which costs less than anything that could be said on them. */

@@ -10,11 +10,12 @@ import {
   type TokenRefusal,
 } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
-import { type Claim, parseClaim } from '../identity/signature.ts';
+import { type BodyHash, type Claim, parseClaim } from '../identity/signature.ts';
 import { type Soon, whenKnown } from '../soon.ts';
 import { checkProjectId } from './query.ts';
 import type { RateLimit } from './rate-limit.ts';
 import { callerOf } from './route.ts';
+import { sizeText, tooLarge } from './uploads.ts';
 
 /** The interface specification's limit for signed requests; larger bodies come with a token. */
 export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
@@ -28,7 +29,7 @@ declare module 'fastify' {
     /** Set on every route that asks for a role, and on those of identity that ask for anyone. */
     caller: Caller | null;
     /** What a signed request claims, and who may call, until its body is there to check it. */
-    claimed: { claim: Claim; allow: Allow } | null;
+    pendingSignature: { claim: Claim; allow: Allow } | null;
   }
   interface FastifyContextConfig {
     /** Who may call: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
@@ -37,6 +38,8 @@ declare module 'fastify' {
     session?: 'too' | 'only';
     /** Whether an access key may come as user and password, for log shippers that can sign nothing. */
     basic?: boolean;
+    /** The handler receives the body itself, and then calls `verifySignature`. */
+    streamsBody?: boolean;
   }
 }
 
@@ -45,24 +48,24 @@ export interface Authenticate {
   onHeaders(request: FastifyRequest): Soon<void>;
   /** When the body is there too. */
   onBody(request: FastifyRequest): Soon<void>;
+  /** Checks the pending signature of a request, now that its body is known. */
+  verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): Soon<void>;
 }
 
 export function createAuthenticate(
   authentication: Authenticator,
   rateLimit: RateLimit,
-  token_body_bytes_max: number,
+  pushBytesMax: number,
   now: () => number,
 ): Authenticate {
   return {
+    verifySignature,
     onHeaders(request): Soon<void> {
-      const { allow, session, basic = false } = request.routeOptions.config;
+      const { allow, session, basic = false, streamsBody = false } = request.routeOptions.config;
       const withSecret = basic && /^Basic /i.test(request.headers.authorization ?? '');
       const signed = session !== 'only' && !withSecret && isSigned(request);
-      checkBodyLength(
-        Number(request.headers['content-length'] ?? 0),
-        signed && allow !== undefined,
-        token_body_bytes_max,
-      );
+      // Of other routes Fastify knows the limit.
+      if (streamsBody) checkBodyLength(Number(request.headers['content-length'] ?? 0), signed, pushBytesMax);
       if (allow === undefined) return;
       if (signed) return signedCaller(authentication, request, allow, now);
       const caller = withSecret
@@ -77,19 +80,21 @@ export function createAuthenticate(
       });
     },
     onBody(request): Soon<void> {
-      const { claimed } = request;
-      const body = Buffer.isBuffer(request.body) ? request.body : NO_BODY;
-      // Once more, for bodies that did not say how long they are.
-      checkBodyLength(body.length, claimed !== null, token_body_bytes_max);
-      if (claimed === null) return;
-      const { claim, allow } = claimed;
-      const checked = authentication.checkSignature(requestLine(request), claim, body);
-      return whenKnown(checked, (refusal) => {
-        if (refusal !== null) throw signatureError(refusal);
-        return authorize(request, allow);
-      });
+      if (request.pendingSignature === null || request.routeOptions.config.streamsBody) return;
+      return verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
     },
   };
+
+  function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): Soon<void> {
+    const { pendingSignature } = request;
+    if (pendingSignature === null) throw new Error('the request is not signed');
+    const { claim, allow } = pendingSignature;
+    const checked = authentication.checkSignature(requestLine(request), claim, body);
+    return whenKnown(checked, (refusal) => {
+      if (refusal !== null) throw signatureError(refusal);
+      return authorize(request, allow);
+    });
+  }
 
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
   function authorize(request: FastifyRequest, allow: Allow): Soon<void> {
@@ -156,7 +161,10 @@ function signedCaller(
   return whenKnown(authentication.admitKey(parsed.claim), (caller) => {
     if ('reason' in caller) throw signatureError(caller);
     request.caller = caller;
-    request.claimed = { claim: parsed.claim, allow };
+    request.pendingSignature = { claim: parsed.claim, allow };
+    // A large body is received only for a key that could send it.
+    if (request.routeOptions.config.streamsBody && allow !== 'anyone known')
+      return checkRole(authentication, caller, request, allow);
   });
 }
 
@@ -184,16 +192,14 @@ function requestLine({ method, raw, headers }: FastifyRequest) {
   return { method, url: raw.url ?? '', headers };
 }
 
-function checkBodyLength(bytes: number, signed: boolean, token_body_bytes_max: number): void {
+function checkBodyLength(bytes: number, signed: boolean, pushBytesMax: number): void {
   if (signed && bytes > SIGNED_BODY_BYTES_MAX) {
     throw new ApiError(
       'WAF.7001',
-      'the body of a signed request may have 12 MB: send a larger one with a token',
+      `request body exceeds ${sizeText(SIGNED_BODY_BYTES_MAX)}, the limit of signed requests: send it with a token`,
     );
   }
-  if (!signed && bytes > token_body_bytes_max) {
-    throw new ApiError('WAF.7001', `the request body may have ${token_body_bytes_max} bytes`);
-  }
+  if (!signed && bytes > pushBytesMax) throw tooLarge(pushBytesMax);
 }
 
 const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {

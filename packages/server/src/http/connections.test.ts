@@ -35,7 +35,7 @@ beforeEach(async () => {
     rate_limit: 0,
     limits: { retention_ms: 86_400_000, hosts_max: 10 },
     max_connections: 3,
-    timeouts: { headersMs: 200, stalledMs: 3_000 },
+    timeouts: { headersMs: 200, stalledMs: 3_000, requestMs: 300, ignoredBodyMs: 100 },
     logger: { level: 'warn', stream },
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
@@ -93,4 +93,26 @@ test('a client that does not read its responses loses the connection', async () 
   socket.write(requests);
   await once(serverSide, 'close');
   expect(serverSide.destroyed).toBe(true);
+});
+
+test('a client that does not finish the body of a small request is told so, and its descriptor is freed', async () => {
+  const serving = served();
+  const socket = await open();
+  const serverSide = await serving;
+  socket.write('POST /v3/auth/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{');
+  const [answer] = await once(socket, 'data');
+  expect(String(answer)).toContain('the request took too long to arrive');
+  if (!serverSide.destroyed) await once(serverSide, 'close');
+});
+
+test('a client that goes on sending a body that was refused loses the connection', async () => {
+  const serving = served();
+  const socket = await open();
+  const serverSide = await serving;
+  socket.write(`POST /ingest/v1/p HTTP/1.1\r\nHost: x\r\nX-Auth-Token: x\r\nContent-Length: 1000000\r\n\r\n`);
+  const sending = setInterval(() => socket.write('x'), 10);
+  const [answer] = await once(socket, 'data');
+  expect(String(answer)).toContain('HTTP/1.1 401');
+  if (!serverSide.destroyed) await once(serverSide, 'close');
+  clearInterval(sending);
 });

@@ -5,7 +5,12 @@ import { ApiError } from '../errors.ts';
 
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { IdentityNotWritable, IdentityUnavailable } from '../identity/unavailable.ts';
+import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
+import { tooLarge } from './uploads.ts';
+
+/** Of all calls but pushes; far more than any of them needs. */
+export const BODY_BYTES_MAX = 65_536;
 
 const TITLES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
@@ -19,8 +24,9 @@ const TITLES: Readonly<Record<number, string>> = {
   503: 'Service Unavailable',
 };
 
-export function toApiError(error: unknown): ApiError {
+export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof SourceLimitReached) return new ApiError('WAF.1001', error.message);
   if (error instanceof StoreDamaged) {
     return new ApiError(
       'WAF.5001',
@@ -52,8 +58,7 @@ export function toApiError(error: unknown): ApiError {
     });
   }
   const { code, statusCode, message } = error as Partial<FastifyError>;
-  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
-    return new ApiError('WAF.7001', 'the request body is over the limit');
+  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return tooLarge(bodyBytesMax);
   // What Fastify refuses on its own (a bad Content-Length, say) is the caller's mistake, and its message says which.
   if (statusCode !== undefined && statusCode < 500)
     return new ApiError('WAF.1001', message ?? 'malformed request');
@@ -61,7 +66,7 @@ export function toApiError(error: unknown): ApiError {
 }
 
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const failure = toApiError(error);
+  const failure = toApiError(error, request.routeOptions.bodyLimit);
   if (failure.status >= 500 && !(error instanceof LoginThrottled)) logFailure(error, request);
   reply.code(failure.status).headers(failure.headers);
   // No hook adds these to what Fastify refuses before it finds a route.

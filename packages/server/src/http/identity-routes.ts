@@ -9,12 +9,13 @@ import {
 } from '../identity/authentication.ts';
 import { type Caller, isForSystem } from '../identity/authenticator.ts';
 import type { RequestIdentity } from '../identity/identity.ts';
+import { excerpt } from '../statistics/range.ts';
 import { loginSource } from './actor.ts';
 import { CONSOLE_ONLY } from './authenticate.ts';
 import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './identity-schemas.ts';
 import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
 import { parseLogin } from './login.ts';
-import { queryOf } from './query.ts';
+import { parseMarkerPage, queryOf } from './query.ts';
 import { callerOf, notCached, type Route } from './route.ts';
 
 export function identityRoutes(
@@ -118,17 +119,26 @@ export function identityRoutes(
           summary: 'The projects in which the caller has a role',
           querystring: {
             type: 'object',
-            properties: { name: { type: 'string' }, domain_id: { type: 'string' } },
+            properties: {
+              name: { type: 'string' },
+              domain_id: { type: 'string' },
+              limit: { type: 'integer', minimum: 1, maximum: 1_000, description: 'How many to list' },
+              marker: { type: 'string', description: 'ID of the last project of the page before' },
+            },
           },
           response: { 200: LIST_OF('projects') },
         },
         async handler(request) {
-          const { name, domain_id } = queryOf(request);
+          const query = queryOf(request);
+          const { name, domain_id } = query;
+          const { limit, marker } = parseMarkerPage(query);
           const projects = administration
             .projectsOf(callerOf(request).user)
             .filter((project) => name === undefined || project.name === name)
             .filter((project) => domain_id === undefined || project.domain_id === domain_id);
-          return list('projects', projects.map(projectBody), request);
+          const page = pageAfter(projects, marker, limit);
+          const listed = list('projects', page.items.map(projectBody), request);
+          return page.last === undefined ? listed : withNextLink(listed, request, page.last.id);
         },
       }),
     ),
@@ -156,6 +166,32 @@ export function identityRoutes(
 /** The same routes under `/identity`, which is where the catalog points; documented once. */
 export function underIdentity(route: Route): Route {
   return { ...route, url: `/identity${route.url}`, schema: { hide: true } };
+}
+
+/** The items after the one with the ID of `marker`; `last` is that of a page with more behind it. */
+function pageAfter<T extends { id: string }>(
+  items: readonly T[],
+  marker: string | undefined,
+  limit = items.length,
+): { items: readonly T[]; last: T | undefined } {
+  const start = marker === undefined ? 0 : items.findIndex(({ id }) => id === marker) + 1;
+  if (marker !== undefined && start === 0) {
+    throw new ApiError('WAF.1001', `marker is '${excerpt(marker)}', but no project in the list has this ID`);
+  }
+  const end = start + limit;
+  return { items: items.slice(start, end), last: end < items.length ? items[end - 1] : undefined };
+}
+
+function withNextLink<T extends { links: { self: string } }>(
+  listed: T,
+  { url }: FastifyRequest,
+  marker: string,
+) {
+  const [path = '', query = ''] = url.split('?', 2);
+  const parameters = new URLSearchParams(query);
+  parameters.set('marker', marker);
+  const base = listed.links.self.slice(0, -url.length);
+  return { ...listed, links: { ...listed.links, next: `${base}${path}?${parameters}` } };
 }
 
 function versionList(baseOf: (request: FastifyRequest) => string): Route {

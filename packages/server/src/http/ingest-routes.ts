@@ -1,38 +1,33 @@
-/** Log lines by HTTP: counted and durable when the answer comes. */
+/** Log lines by HTTP: received, unpacked and counted as they arrive; durable when the response comes. */
 
-import { promisify } from 'node:util';
-import { gunzip } from 'node:zlib';
+import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { LINE_BYTES_MAX, LineBlock, lineEnd, splitLines } from '../ingest/blocks.ts';
+import { networkOf } from '../identity/network.ts';
+import type { BodyHash } from '../identity/signature.ts';
 import type { Overrides } from '../ingest/categories/judge.ts';
-import type { Counted, Line, Pipeline } from '../ingest/pipeline.ts';
-import { createReader } from '../ingest/reader.ts';
-import { Gate } from './gate.ts';
+import type { Pipeline } from '../ingest/pipeline.ts';
+import { SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
 import { INGEST_PARAMETERS } from './ingest-schemas.ts';
+import { PushCounter } from './push.ts';
 import { parseIngestQuery, queryOf } from './query.ts';
-import { Recent } from './recent.ts';
 import type { Route } from './route.ts';
 import { PROJECT_PATH, withErrors } from './schemas.ts';
+import { READ_BYTES, receive, sizeText, type Upload, UploadBudget } from './uploads.ts';
 
+/** Bytes that are received and not yet counted, of all projects. The exceptions are chunks of 1 MiB. */
+const BUDGET = { bytesMax: 64 * 1_048_576, exceptionsMax: 32, waitMsMax: 20_000 } as const;
 /**
- * Bodies that are being received or counted at once. When the store is slower than the senders, the next one is
- * told to come back, and memory stays where it is.
+ * Signed bodies, which are held until their signature is checked: a stranger who knows the ID of an access key can send
+ * some too. Shared between addresses and access keys; the exceptions are bodies of 12 MiB.
  */
-const BUFFER_BYTES_MAX = 64 * 1_048_576;
-/** Of which signed bodies that are not all there yet: two full ones. */
-const UNPROVEN_BYTES_MAX = 2 * 12 * 1_048_576;
-/**
- * Bodies that are being counted at once; as events they take ten times their length. Small ones go together, so that
- * they share a commit; a large one goes alone.
- */
-const COUNTING_BYTES_MAX = 1_048_576;
-/** Sources whose latest requests are remembered, because the lines of one request may come in two bodies. */
-const SOURCES_REMEMBERED_MAX = 1_000;
-/** In characters. One source has some kilobytes, or up to 3 MiB while parts of long lines are missing. */
-const REMEMBERED_LENGTH_MAX = 64 * 1_048_576;
-/** What a packed body may unpack to: logs pack ten to one, bombs a thousand to one. */
-const UNPACKED_BYTES_MAX = 64 * 1_048_576;
+const SIGNED_BUDGET = { bytesMax: 64 * 1_048_576, exceptionsMax: 4, waitMsMax: 20_000 } as const;
+/** Logs unpack to ten or twenty times their length, bombs to a thousand times. What is below the minimum does no harm. */
+const UNPACKED_RATIO_MAX = 100;
+const UNPACKED_BYTES_MIN = 64 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
 
 export interface IngestServices {
@@ -40,25 +35,44 @@ export interface IngestServices {
   pipelines: Record<'auto' | 'registered', Pipeline>;
   /** Categories of single rules, where the table does not suit. */
   overrides: Overrides | undefined;
+  /** The longest body of a push that is not signed. */
+  bodyBytesMax: number;
+  /** Checks the signature of a request whose body the route has received. */
+  verifySignature(request: FastifyRequest, body: BodyHash): Promise<void>;
 }
 
-const unpack = promisify(gunzip) as (body: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
+export function ingestRoutes({
+  pipelines,
+  overrides,
+  bodyBytesMax,
+  verifySignature,
+}: IngestServices): Route[] {
+  const budget = new UploadBudget(BUDGET);
+  const signedBudget = new UploadBudget(SIGNED_BUDGET);
+  const pushes = new PushCounter();
 
-export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] {
-  const proven = { bytes: 0, bytes_max: BUFFER_BYTES_MAX };
-  const unproven = { bytes: 0, bytes_max: UNPROVEN_BYTES_MAX };
-  const counting = new Gate(COUNTING_BYTES_MAX);
-  const told = new Recent(SOURCES_REMEMBERED_MAX, REMEMBERED_LENGTH_MAX);
+  async function verifiedBody(request: FastifyRequest, upload: Upload): Promise<Readable> {
+    const hash = createHash('sha256');
+    const blocks = new Blocks();
+    for await (const bytes of withRoom(receive(request.raw, SIGNED_BODY_BYTES_MAX), upload)) {
+      hash.update(bytes);
+      blocks.add(bytes);
+    }
+    await verifySignature(request, { sha256: hash.digest('hex') });
+    return Readable.from(blocks.all());
+  }
+
   return [
     {
       method: 'POST',
       url: '/ingest/v1/:project_id',
       allow: 'ingest',
       basic: true,
+      streamsBody: true,
       schema: {
         operationId: 'ingest',
         tags: ['ingest'],
-        summary: 'Counts log lines; answers when they are durable',
+        summary: 'Counts log lines; responds when they are durable',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: INGEST_PARAMETERS },
         headers: {
@@ -66,101 +80,123 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
           properties: {
             'idempotency-key': {
               type: 'string',
-              description: 'Sent again with the same key, the lines count once',
+              description:
+                'Sent again with the same key, the lines count once: also those of a push that failed halfway',
             },
             'content-encoding': { type: 'string', enum: ['gzip', 'identity'] },
           },
         },
-        response: withErrors(ANSWER),
-      },
-      /** Before the body is received. A body that does not say how long it is counts as a full one. */
-      async reserve(request) {
-        const bytes = Number(request.headers['content-length'] ?? request.routeOptions.bodyLimit);
-        // A signature can be checked only when the body is there: who is not proven yet has little room, and a
-        // stranger with somebody's access key ID cannot take that of others.
-        const room = request.claimed === null ? proven : unproven;
-        if (room.bytes + bytes > room.bytes_max && room.bytes > 0) {
-          throw new ApiError('WAF.3004', 'the service is busy counting: try again in 1 s', {
-            'Retry-After': '1',
-          });
-        }
-        room.bytes += bytes;
-        return () => {
-          room.bytes -= bytes;
-        };
+        response: withErrors(PUSH_RESULT),
       },
       async handler(request) {
         const { project_id: project } = request.params as { project_id: string };
         const { source, format, pattern, host, zone, hosts } = parseIngestQuery(queryOf(request));
-        const id = idempotencyKey(request);
-        const pipeline = pipelines[hosts];
-        return counting.through(weightOf(request), async () => {
-          const body = await bodyOf(request);
-          // From here to `told.set` nothing is awaited: two bodies of one source must not both be the first.
-          const key = JSON.stringify([project, source]);
-          const before = told.get(key) ?? '';
-          const reader = createReader({ format, pattern, host, zone, overrides }, before);
-          const read = pipeline.read(linesOf(body), reader, 'request');
-          const state = reader.state();
-          told.set(key, state);
-          const batch = { project, source: { name: source, format }, ...(id === undefined ? {} : { id }) };
-          try {
-            const counted = await pipeline.count(read, batch);
-            // A part of a line that is sent again must not be joined twice.
-            const isKnown = counted.kind === 'duplicate' && before !== '';
-            if (isKnown && told.get(key) === state) told.set(key, before);
-            return answerOf(counted);
-          } catch (error) {
-            // Nothing was counted, so the sender's next attempt must not find its own lines told before.
-            told.set(key, before);
-            throw error;
+        const push = {
+          project,
+          source: { name: source, format },
+          key: idempotencyKey(request),
+          pipeline: pipelines[hosts],
+          reader: { format, pattern, host, zone, overrides },
+        };
+        const isPacked = isGzip(request);
+        const { pendingSignature } = request;
+        const upload = pendingSignature
+          ? signedBudget.open(`${networkOf(request.ip)} ${pendingSignature.claim.access}`)
+          : budget.open(project);
+        const { socket } = request.raw;
+        // Nothing may move on the connection while a long push is counted; how fast it is sent is checked otherwise.
+        socket.setTimeout?.(0);
+        try {
+          if (pendingSignature) {
+            const body = await verifiedBody(request, upload);
+            return await pushes.count(isPacked ? unpack(body) : body, push, () => {});
           }
-        });
+          const body = receive(request.raw, bodyBytesMax);
+          const lines = withRoom(isPacked ? unpack(body) : body, upload);
+          return await pushes.count(lines, push, (bytes) => upload.counted(bytes));
+        } finally {
+          upload.close();
+          socket.setTimeout?.(request.server.server.timeout);
+        }
       },
     },
   ];
 }
 
-/** A packed body is as heavy as it may become: only one is unpacked at a time. */
-function weightOf({ body, headers }: FastifyRequest): number {
-  if (headers['content-encoding'] === 'gzip') return COUNTING_BYTES_MAX;
-  return Buffer.isBuffer(body) ? body.length : 0;
-}
-
-async function bodyOf(request: FastifyRequest): Promise<Buffer> {
-  const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-  const encoding = request.headers['content-encoding'] ?? 'identity';
-  if (encoding === 'identity') return body;
-  if (encoding !== 'gzip')
-    throw new ApiError('WAF.1001', `Content-Encoding is '${encoding}', but must be gzip or absent`);
+/** Reads no faster than there is room. */
+async function* withRoom(body: AsyncIterable<Buffer>, upload: Upload): AsyncGenerator<Buffer> {
+  const chunks = body[Symbol.asyncIterator]();
   try {
-    return await unpack(body, { maxOutputLength: UNPACKED_BYTES_MAX });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
-      throw new ApiError('WAF.7001', `the body unpacks to more than ${UNPACKED_BYTES_MAX} bytes`);
+    for (;;) {
+      await upload.room();
+      const next = await chunks.next();
+      upload.received(next.done ? 0 : next.value.length);
+      if (next.done) return;
+      yield next.value;
     }
+  } finally {
+    await chunks.return?.();
+  }
+}
+
+async function* unpack(packed: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let packedBytes = 0;
+  let bytes = 0;
+  const gunzip = createGunzip({ chunkSize: READ_BYTES });
+  async function* counted() {
+    for await (const chunk of packed) {
+      packedBytes += chunk.length;
+      yield chunk;
+    }
+  }
+  // Its failure is that of `gunzip`.
+  pipeline(Readable.from(counted()), gunzip).catch(() => {});
+  try {
+    for await (const chunk of gunzip) {
+      bytes += chunk.length;
+      if (bytes > Math.max(UNPACKED_BYTES_MIN, UNPACKED_RATIO_MAX * packedBytes)) {
+        const limit = `${sizeText(UNPACKED_BYTES_MIN)} and more than ${UNPACKED_RATIO_MAX} times its size`;
+        throw new ApiError('WAF.7001', `request body unpacks to more than ${limit}`);
+      }
+      yield chunk;
+    }
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (!String(code).startsWith('Z_')) throw error;
     throw new ApiError('WAF.1001', 'the body is not gzip, as Content-Encoding says');
+  } finally {
+    gunzip.destroy();
   }
 }
 
-/** As a block, of which access lines are counted without a look at each, unless a line is too long to be one. */
-function linesOf(body: Buffer): Iterable<Line> {
-  return hasLongLine(body) ? checkedLines(body) : new LineBlock(body, 1);
+/** Bytes that came in parts of any length, in blocks of one length: a million parts of one byte would take 100 MB. */
+class Blocks {
+  readonly #blocks: Buffer[] = [];
+  #last = Buffer.alloc(0);
+  #used = 0;
+
+  add(bytes: Buffer): void {
+    for (let start = 0; start < bytes.length; ) {
+      if (this.#used === this.#last.length) {
+        this.#last = Buffer.allocUnsafeSlow(READ_BYTES);
+        this.#blocks.push(this.#last);
+        this.#used = 0;
+      }
+      const copied = bytes.copy(this.#last, this.#used, start);
+      start += copied;
+      this.#used += copied;
+    }
+  }
+
+  all(): Buffer[] {
+    return this.#blocks.map((block) => (block === this.#last ? block.subarray(0, this.#used) : block));
+  }
 }
 
-function hasLongLine(body: Buffer): boolean {
-  for (let start = 0; start + LINE_BYTES_MAX < body.length; ) {
-    const end = lineEnd(body, start);
-    if (end - start > LINE_BYTES_MAX) return true;
-    start = end + 1;
-  }
-  return false;
-}
-
-function* checkedLines(body: Buffer): Generator<Line> {
-  for (const { number, text } of splitLines(body, 1)) {
-    yield { number, text: text.length > LINE_BYTES_MAX ? null : text };
-  }
+function isGzip({ headers }: FastifyRequest): boolean {
+  const encoding = headers['content-encoding'] ?? 'identity';
+  if (encoding === 'gzip' || encoding === 'identity') return encoding === 'gzip';
+  throw new ApiError('WAF.1001', `Content-Encoding is '${encoding}', but must be gzip or absent`);
 }
 
 function idempotencyKey({ headers }: FastifyRequest): string | undefined {
@@ -172,16 +208,9 @@ function idempotencyKey({ headers }: FastifyRequest): string | undefined {
   return key;
 }
 
-function answerOf(counted: Counted) {
-  if (counted.kind === 'conflict') throw new Error('a request is no piece of a file');
-  if (counted.kind === 'duplicate') return { accepted: 0, dropped: {}, first_drops: [], duplicate: true };
-  const { accepted, dropped, first_drops } = counted.outcome;
-  return { accepted, dropped, first_drops, duplicate: false };
-}
-
-const ANSWER = {
+const PUSH_RESULT = {
   type: 'object',
-  required: ['accepted', 'dropped', 'first_drops', 'duplicate'],
+  required: ['accepted', 'dropped', 'first_drops', 'without_host', 'duplicate'],
   properties: {
     accepted: { type: 'integer', description: 'Records counted' },
     dropped: {
@@ -191,15 +220,20 @@ const ANSWER = {
     },
     first_drops: {
       type: 'array',
-      description: 'The first of them, to look at',
+      description: 'The first dropped lines, with line number and reason',
       items: {
         type: 'object',
         properties: { line: { type: 'integer' }, reason: { type: 'string' }, text: { type: 'string' } },
       },
     },
+    without_host: {
+      type: 'integer',
+      description:
+        'Records among `accepted` without a registered host: they count in the total of the project only',
+    },
     duplicate: {
       type: 'boolean',
-      description: 'The Idempotency-Key was seen before: nothing was counted now',
+      description: 'All of it was counted before under the same Idempotency-Key: nothing was counted now',
     },
   },
 } as const;

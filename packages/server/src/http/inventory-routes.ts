@@ -1,12 +1,17 @@
 /** What a project has: the hosts whose IDs the queries take, and the log sources that report to it. */
 import type { Store } from '../store/store.ts';
-import { parseHostListQuery, queryOf } from './query.ts';
+import { parseHostListQuery, parsePage, queryOf } from './query.ts';
 import type { Route } from './route.ts';
 import { PROJECT_PATH, withErrors } from './schemas.ts';
 
 const TOTAL = {
   type: 'integer',
   description: 'How many there are, whatever part of them is listed',
+} as const;
+
+const PAGE_PARAMETERS = {
+  offset: { type: 'integer', minimum: 0, default: 0, description: 'How many to leave out' },
+  limit: { type: 'integer', minimum: 1, maximum: 1_000, default: 1_000, description: 'How many to list' },
 } as const;
 
 export function inventoryRoutes(store: Store): Route[] {
@@ -23,14 +28,7 @@ export function inventoryRoutes(store: Store): Route[] {
         querystring: {
           type: 'object',
           properties: {
-            offset: { type: 'integer', minimum: 0, default: 0, description: 'How many to leave out' },
-            limit: {
-              type: 'integer',
-              minimum: 1,
-              maximum: 1_000,
-              default: 1_000,
-              description: 'How many to list',
-            },
+            ...PAGE_PARAMETERS,
             hostname: { type: 'string', description: 'Only those whose name contains it' },
           },
         },
@@ -78,6 +76,7 @@ export function inventoryRoutes(store: Store): Route[] {
         tags: ['inventory'],
         summary: 'The log sources connected to the project: what each has sent, and since when it is silent',
         params: PROJECT_PATH,
+        querystring: { type: 'object', properties: PAGE_PARAMETERS },
         response: withErrors({
           type: 'object',
           required: ['total', 'items'],
@@ -86,8 +85,9 @@ export function inventoryRoutes(store: Store): Route[] {
       },
       async handler(request) {
         const { project_id } = request.params as { project_id: string };
-        const items = await store.sources(project_id);
-        return { total: items.length, items };
+        const { offset, limit } = parsePage(queryOf(request));
+        const sources = await store.sources(project_id);
+        return { total: sources.length, items: sources.slice(offset, offset + limit) };
       },
     },
   ];

@@ -34,20 +34,37 @@ export function parseDistributionQuery(query: RawQuery, now: number): Omit<Timel
   return { ...parseRange(range, offset_ms, now), hosts: parseHosts(query.hosts) };
 }
 
-export interface HostListQuery {
-  offset: number;
-  limit: number;
+export interface HostListQuery extends Page {
   /** A part of the name. */
   hostname: string;
 }
 
-/** More than most projects have hosts, and a bound on the size of an answer. */
-const HOST_LIST_LIMIT_MAX = 1_000;
+/** More than most projects have hosts or sources, and a bound on the size of a response. */
+const LIST_LIMIT_MAX = 1_000;
+
+export interface Page {
+  /** Items to leave out. */
+  offset: number;
+  /** Items to list at most. */
+  limit: number;
+}
+
+export function parsePage(query: RawQuery): Page {
+  return {
+    offset: parseWhole(query, 'offset', 0, 0, Number.MAX_SAFE_INTEGER),
+    limit: parseWhole(query, 'limit', LIST_LIMIT_MAX, 1, LIST_LIMIT_MAX),
+  };
+}
+
+/** Pages of Keystone: `marker` is the ID of the last item of the page before. Without `limit` all are listed. */
+export function parseMarkerPage(query: RawQuery): { limit: number | undefined; marker: string | undefined } {
+  const limit = parseWhole(query, 'limit', 0, 1, LIST_LIMIT_MAX);
+  return { limit: limit === 0 ? undefined : limit, marker: single(query, 'marker', 'WAF.1001') };
+}
 
 export function parseHostListQuery(query: RawQuery): HostListQuery {
   return {
-    offset: parseWhole(query, 'offset', 0, 0, Number.MAX_SAFE_INTEGER),
-    limit: parseWhole(query, 'limit', HOST_LIST_LIMIT_MAX, 1, HOST_LIST_LIMIT_MAX),
+    ...parsePage(query),
     hostname: single(query, 'hostname', 'WAF.1001') ?? '',
   };
 }

@@ -16,26 +16,25 @@ export interface Route {
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
   /** Whether an access key may come as user and password. */
   basic?: boolean;
-  /** Called before the body is received; may refuse. What it answers is called when the request is over. */
-  reserve?(request: FastifyRequest): Promise<() => void>;
+  /** The handler receives the body itself, as it arrives, and checks its signature. */
+  streamsBody?: boolean;
   handler(request: FastifyRequest, reply: FastifyReply): Soon<unknown>;
 }
 
-/** Far more than a login takes. */
-const OPEN_BODY_BYTES_MAX = 65_536;
-
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
-  for (const { method, url, allow, session, basic, schema, reserve, handler } of routes) {
+  for (const { method, url, allow, session, basic, streamsBody, schema, handler } of routes) {
     app.route({
       method,
       url,
       // In the OpenAPI file every path asks for a token unless it says otherwise.
       schema: allow ? schema : { security: [], ...schema },
       handler,
-      // Before it is known who calls, nobody gets to fill the memory.
-      ...(allow ? {} : { bodyLimit: OPEN_BODY_BYTES_MAX }),
-      ...(reserve ? { onRequest: reserving(reserve) } : {}),
-      config: { ...(allow ? { allow } : {}), ...(session ? { session } : {}), ...(basic ? { basic } : {}) },
+      config: {
+        ...(allow ? { allow } : {}),
+        ...(session ? { session } : {}),
+        ...(basic ? { basic } : {}),
+        ...(streamsBody ? { streamsBody } : {}),
+      },
     });
   }
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
@@ -54,14 +53,6 @@ export function notCached(route: Route): Route {
       reply.header('Cache-Control', 'no-store');
       return route.handler(request, reply);
     },
-  };
-}
-
-/** Whatever becomes of the request, what was reserved for it is given back once. */
-function reserving(reserve: NonNullable<Route['reserve']>) {
-  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const release = await reserve(request);
-    reply.raw.once('close', release);
   };
 }
 

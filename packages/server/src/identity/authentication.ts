@@ -18,7 +18,14 @@ import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
 import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
 import type { Secrets } from './secrets.ts';
 import type { Session, Sessions } from './sessions.ts';
-import { type Claim, checkSignature, type SignedRequest, type SigningKey, signingKey } from './signature.ts';
+import {
+  type BodyHash,
+  type Claim,
+  checkSignature,
+  type SignedRequest,
+  type SigningKey,
+  signingKey,
+} from './signature.ts';
 import type { IdentityStore } from './store.ts';
 import type { Token, TokenScope, Tokens } from './tokens.ts';
 
@@ -278,7 +285,7 @@ export class Authentication implements Authenticator {
   }
 
   /** Second half, with the body. Not throttled: an HMAC of a 40-character secret cannot be guessed. */
-  checkSignature(request: SignedRequest, claim: Claim, body: Uint8Array): SignatureRefusal | null {
+  checkSignature(request: SignedRequest, claim: Claim, body: Uint8Array | BodyHash): SignatureRefusal | null {
     // Looked up again: it may have been taken away while the body was on its way.
     const key = this.#key(claim.access);
     if (!('signing' in key)) return key;

@@ -3,7 +3,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Soon } from '../soon.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Session } from './sessions.ts';
-import type { Claim, SignatureCheck, SignedRequest } from './signature.ts';
+import type { BodyHash, Claim, SignatureCheck, SignedRequest } from './signature.ts';
 
 export interface Authenticator {
   checkToken(text: string): Soon<Caller | TokenRefusal>;
@@ -11,7 +11,11 @@ export interface Authenticator {
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
   admitKey(claim: Pick<Claim, 'access'>): Soon<Caller | SignatureRefusal>;
   /** Second half, with the body. */
-  checkSignature(request: SignedRequest, claim: Claim, body: Uint8Array): Soon<SignatureRefusal | null>;
+  checkSignature(
+    request: SignedRequest,
+    claim: Claim,
+    body: Uint8Array | BodyHash,
+  ): Soon<SignatureRefusal | null>;
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
   checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal>;
   /** The roles of a caller in a project, however the caller was authenticated. */

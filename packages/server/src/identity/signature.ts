@@ -76,13 +76,19 @@ export function signingKey(secret: string): SigningKey {
   return { secret, hmac: hmacUnder(secret) };
 }
 
+/** Of a body that is too long to be hashed at once. */
+export interface BodyHash {
+  /** In hexadecimal digits. */
+  sha256: string;
+}
+
 export function checkSignature(
   request: SignedRequest,
   claim: Claim,
   key: SigningKey,
-  body: Uint8Array,
+  body: Uint8Array | BodyHash,
 ): SignatureCheck {
-  const bodyHash = body.length === 0 ? EMPTY_BODY_HASH : sha256(body);
+  const bodyHash = 'sha256' in body ? body.sha256 : body.length === 0 ? EMPTY_BODY_HASH : sha256(body);
   const announced = request.headers['x-sdk-content-sha256'];
   if (announced !== undefined && announced !== 'UNSIGNED-PAYLOAD' && announced !== bodyHash) {
     return { kind: 'body_differs' };

@@ -19,7 +19,12 @@ export interface Limits {
   retention_ms: number;
   /** Host names that are registered on first sight, per project; later ones count in the project's total only. */
   hosts_max: number;
+  /** Sources of one project; nothing is counted under a new name beyond it. Absent: no limit. */
+  sourcesMax?: number | undefined;
 }
+
+/** The project has its limit of sources, and the batch is of another one. */
+export class SourceLimitReached extends Error {}
 
 export interface Drop {
   line: number;
@@ -61,10 +66,14 @@ export interface ReadLines {
   hosts: Map<string, string>;
 }
 
+/** What of the reader is counted although more may come. */
+export type Flush = 'all' | 'aged' | 'request' | 'nothing';
+
 export class Pipeline {
   readonly #store: Store;
   readonly #limits: Limits;
   readonly #now: () => number;
+  readonly #sources = new Map<string, ProjectSources>();
 
   constructor(store: Store, limits: Limits, now: () => number) {
     this.#store = store;
@@ -76,10 +85,19 @@ export class Pipeline {
    * Reads the lines, and what the reader has open when `flush` says so: all of it, what is older, or (`request`) all
    * but lines whose rest may come in the next request.
    */
-  read(lines: Iterable<Line>, reader: LineReader, flush: 'all' | 'aged' | 'request' | 'nothing'): ReadLines {
+  read(lines: Iterable<Line>, reader: LineReader, flush: Flush): ReadLines {
+    const steps = this.readInSteps(lines, reader, flush);
+    for (;;) {
+      const step = steps.next();
+      if (step.done) return step.value;
+    }
+  }
+
+  /** The same, with a `yield` after some lines, so that a long text can be read while other work goes on. */
+  *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
     const now = this.#now();
     const read: ReadLines = { records: [], outcome: emptyOutcome(), hosts: new Map() };
-    if (lines instanceof LineBlock) this.#readBlock(lines, reader, read, now);
+    if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
     else for (const line of lines) this.#readLine(line, reader, read, now);
     if (flush !== 'nothing') {
       const before = flush === 'aged' ? now - OPEN_MS_MAX : undefined;
@@ -120,11 +138,42 @@ export class Pipeline {
 
   async append({ outcome }: ReadLines, events: readonly Event[], batch: NewBatch): Promise<Counted> {
     const { name, format } = batch.source;
+    if (!this.#isKnownSource(batch.project, name)) await this.#admitSource(batch.project, name);
     // What was found in them says more than that it was to be found out.
     const found = Object.keys(outcome.formats).sort().join(', ');
     const source = { name, format: format === 'auto' && found !== '' ? found : format };
     const appended = await this.#store.append({ ...batch, source, events, dropped: outcome.dropped });
     return settle(outcome, events.length, appended);
+  }
+
+  #isKnownSource(project: string, name: string): boolean {
+    return this.#limits.sourcesMax === undefined || this.#sources.get(project)?.names.has(name) === true;
+  }
+
+  /** Other processes may add sources at the same moment, so a project can have a few more than the limit. */
+  async #admitSource(project: string, name: string): Promise<void> {
+    const max = this.#limits.sourcesMax ?? Number.POSITIVE_INFINITY;
+    let known = this.#sources.get(project);
+    if (known === undefined || known.listedAt < this.#now() - SOURCES_MS_MAX) {
+      known = { listedAt: this.#now(), names: new Set(), listing: this.#store.sources(project) };
+      if (this.#sources.size >= PROJECTS_MAX) this.#sources.clear();
+      this.#sources.set(project, known);
+    }
+    // Batches that wait for the same list go on in the order in which they came.
+    const { names, listing } = known;
+    try {
+      for (const source of await listing) names.add(source.name);
+    } catch (error) {
+      this.#sources.delete(project);
+      throw error;
+    }
+    if (!names.has(name) && names.size >= max) {
+      throw new SourceLimitReached(
+        `source '${name}' is new, but the project has its limit of ${max} sources: ` +
+          'use one of them, or raise --sources-max',
+      );
+    }
+    names.add(name);
   }
 
   #readLine({ number, text }: Line, reader: LineReader, read: ReadLines, now: number): void {
@@ -133,7 +182,12 @@ export class Pipeline {
   }
 
   /** The same as line by line, but for the time it takes: access lines are counted without a look at each. */
-  #readBlock({ bytes, first }: LineBlock, reader: LineReader, read: ReadLines, now: number): void {
+  *#readBlock(
+    { bytes, first }: LineBlock,
+    reader: LineReader,
+    read: ReadLines,
+    now: number,
+  ): Generator<void, void> {
     const { records, outcome, hosts } = read;
     const access = new AccessLines(bytes, records, {
       earliest: now - this.#limits.retention_ms,
@@ -146,7 +200,14 @@ export class Pipeline {
       },
     });
     let others = 0;
+    let stepLines = 0;
+    let stepStart = 0;
     for (let start = 0; start < bytes.length; ) {
+      if (++stepLines > STEP_LINES_MAX || start - stepStart > STEP_BYTES_MAX) {
+        stepLines = 0;
+        stepStart = start;
+        yield;
+      }
       if (reader.takesAccess()) start = access.take(start);
       if (start >= bytes.length) break;
       const end = lineEnd(bytes, start);
@@ -206,6 +267,21 @@ export class Pipeline {
     return ids;
   }
 }
+
+/** The sources that a project has, as far as is known here. */
+interface ProjectSources {
+  listedAt: number;
+  names: Set<string>;
+  listing: Promise<readonly { name: string }[]>;
+}
+
+/** How long a list of sources is used for new names: to list them for each would be slow with a thousand sources. */
+const SOURCES_MS_MAX = 10_000;
+const PROJECTS_MAX = 1_000;
+
+/** What is read between two `yield`s: a millisecond, unless one line takes longer. */
+const STEP_LINES_MAX = 256;
+const STEP_BYTES_MAX = 16_384;
 
 /** What is done before other work gets a turn, so that a batch of a million hosts delays nobody: some milliseconds. */
 const RECORDS_PER_TURN = 20_000;

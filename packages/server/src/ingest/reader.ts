@@ -22,7 +22,7 @@ import {
 } from './formats/modsecurity-native.ts';
 import { nearestFormat } from './formats/nearest.ts';
 import type { Pattern } from './formats/pattern.ts';
-import { Transactions, type TransactionsState } from './formats/transactions.ts';
+import { type CountedRequests, Transactions, type TransactionsState } from './formats/transactions.ts';
 import { BARE, LAYERS_MAX, type PartsState, Unwrapper, type Wrapper } from './unwrap.ts';
 
 export const FORMAT_NAMES = ['auto', ...LOG_FORMATS] as const;
@@ -70,8 +70,9 @@ const BLOCK_MS_MAX = 60_000;
 /** Native blocks that are open at the same time, in different streams of one log: a container has two. */
 const BLOCKS_MAX = 8;
 
-export function createReader(options: ReaderOptions, state = ''): LineReader {
-  return new Reader(options, state === '' ? {} : (JSON.parse(state) as State));
+/** `counted`: the requests that were counted, if other readers are to know them too, instead of those in the state. */
+export function createReader(options: ReaderOptions, state = '', counted?: CountedRequests): LineReader {
+  return new Reader(options, state === '' ? {} : (JSON.parse(state) as State), counted);
 }
 
 interface OpenBlock {
@@ -111,6 +112,7 @@ class Reader implements LineReader {
   constructor(
     { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
     state: State,
+    counted: CountedRequests | undefined,
   ) {
     const isWanted = ({ name }: { name: LogFormat }) =>
       pattern === undefined && (format === 'auto' || name === format);
@@ -123,7 +125,7 @@ class Reader implements LineReader {
     this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
     this.#access = isWanted({ name: 'access' });
-    this.#transactions = new Transactions(overrides, state.transactions ?? undefined);
+    this.#transactions = new Transactions(overrides, state.transactions ?? undefined, counted);
     this.#unwrapper = new Unwrapper(state.parts ?? []);
     this.#blocks = new Map(state.wrapped);
     if (state.open) this.#blocks.set(BARE, state.open);

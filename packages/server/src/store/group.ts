@@ -1,7 +1,7 @@
 /** Group commit: while one group is being written, the callers that come form the next. */
 
 /** Bounds how long one transaction keeps the event loop and the write lock. */
-const GROUP_WEIGHT_MAX = 100_000;
+const GROUP_WEIGHT_MAX = 50_000;
 
 interface Waiting<Item, Result> {
   item: Item;

@@ -10,7 +10,7 @@ import {
   type TokenRefusal,
 } from '../authenticator.ts';
 import type { Role } from '../records.ts';
-import { type Claim, checkSignature, type SignedRequest } from '../signature.ts';
+import { type BodyHash, type Claim, checkSignature, type SignedRequest } from '../signature.ts';
 import {
   type KnownKey,
   type KnownToken,
@@ -91,7 +91,7 @@ export class RemoteAuthentication implements Authenticator {
   async checkSignature(
     request: SignedRequest,
     claim: Claim,
-    body: Uint8Array,
+    body: Uint8Array | BodyHash,
   ): Promise<SignatureRefusal | null> {
     // Looked up again: it may have been taken away while the body was on its way.
     const key = await this.#key(claim.access);

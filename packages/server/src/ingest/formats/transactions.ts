@@ -47,12 +47,16 @@ export class Transactions {
   readonly #overrides: Overrides;
   /** The one that was touched last comes last. */
   readonly #open = new Map<string, Open>();
-  readonly #counted: Map<string, number>;
+  readonly #counted: CountedRequests;
 
-  constructor(overrides: Overrides, state?: TransactionsState) {
+  constructor(
+    overrides: Overrides,
+    state?: TransactionsState,
+    counted: CountedRequests = new RecentRequests(state?.counted),
+  ) {
     this.#overrides = overrides;
     for (const open of state?.open ?? []) this.#open.set(keyOf(open), open);
-    this.#counted = new Map(state?.counted);
+    this.#counted = counted;
   }
 
   /** Adds a request of which one record tells everything. */
@@ -128,8 +132,9 @@ export class Transactions {
   }
 
   state(): TransactionsState | null {
-    if (this.#open.size === 0 && this.#counted.size === 0) return null;
-    return { open: [...this.#open.values()], counted: [...this.#counted] };
+    const counted = this.#counted.entries();
+    if (this.#open.size === 0 && counted.length === 0) return null;
+    return { open: [...this.#open.values()], counted };
   }
 
   /** From the one that was touched longest ago. */
@@ -144,6 +149,8 @@ export class Transactions {
   }
 
   #finishOpen({ id, format, time, host, judgements, details }: Open): Parsed {
+    // Another reader of the same source may have counted it meanwhile.
+    if (this.#isCounted(id, time)) return { kind: 'dropped', reason: 'same_request', format };
     return this.#finish(id, format, time, host, judgements, details);
   }
 
@@ -195,12 +202,73 @@ export class Transactions {
   }
 
   #remember(id: string, time: number): void {
-    if (id === '') return;
-    this.#counted.set(own(id), time);
-    for (const [oldest, counted] of this.#counted) {
-      if (this.#counted.size <= COUNTED_MAX && counted >= time - SAME_MS_MAX) break;
-      this.#counted.delete(oldest);
+    if (id !== '') this.#counted.add(own(id), time);
+  }
+}
+
+/** The requests that were counted, by ID, with their time in the log. */
+export interface CountedRequests {
+  get(id: string): number | undefined;
+  add(id: string, time: number): void;
+  entries(): [id: string, time: number][];
+}
+
+export class RecentRequests implements CountedRequests {
+  readonly #times: Map<string, number>;
+
+  constructor(entries: readonly [id: string, time: number][] = []) {
+    this.#times = new Map(entries);
+  }
+
+  get(id: string): number | undefined {
+    return this.#times.get(id);
+  }
+
+  add(id: string, time: number): void {
+    this.#times.set(id, time);
+    for (const [oldest, counted] of this.#times) {
+      if (this.#times.size <= COUNTED_MAX && counted >= time - SAME_MS_MAX) break;
+      this.#times.delete(oldest);
     }
+  }
+
+  /** Unless it was counted again since. */
+  forget(id: string, time: number): void {
+    if (this.#times.get(id) === time) this.#times.delete(id);
+  }
+
+  entries(): [id: string, time: number][] {
+    return [...this.#times];
+  }
+}
+
+/** What one push adds to the requests that all pushes of its source know; taken back if the push fails. */
+export class PushedRequests implements CountedRequests {
+  readonly #all: RecentRequests;
+  readonly #added: [id: string, time: number][] = [];
+
+  constructor(all: RecentRequests) {
+    this.#all = all;
+  }
+
+  get(id: string): number | undefined {
+    return this.#all.get(id);
+  }
+
+  add(id: string, time: number): void {
+    this.#all.add(id, time);
+    this.#added.push([id, time]);
+    // The others are not remembered any more.
+    if (this.#added.length >= 2 * COUNTED_MAX) this.#added.splice(0, COUNTED_MAX);
+  }
+
+  takeBack(): void {
+    for (const [id, time] of this.#added.splice(0)) this.#all.forget(id, time);
+  }
+
+  /** They are not part of the state of a reader: the other readers know them already. */
+  entries(): [id: string, time: number][] {
+    return [];
   }
 }
 

@@ -17,8 +17,7 @@ import {
   StoreNotWritable,
   StoreUnavailable,
 } from '../store.ts';
-
-import { appendGroup, linksAfter, openProject, putFollowed } from './append.ts';
+import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { FreeSpace } from './free-space.ts';
@@ -56,7 +55,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const grow = <T>(action: () => T): Promise<T> => space.check().then(() => write(action));
 
   const appends = new GroupCommit<Batch, Appended>(
-    (batch) => batch.events.length,
+    weighBatch,
     (batches) => grow(() => appendGroup(schema, batches, now())),
     (error) => error instanceof StoreNotWritable,
   );

@@ -1,0 +1,192 @@
+/**
+ * What a push costs: throughput, processor time and memory of the service, and how long others wait meanwhile.
+ *
+ *   npm run build && node bench/push.mjs [name of a body...]
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+
+const MB = 1_000_000;
+const CLOCK_TICKS_PER_S = 100;
+const root = process.env.WAFSTAT_ROOT ?? fileURLToPath(new URL('..', import.meta.url));
+const wafstat = join(root, 'packages/server/bin/wafstat.js');
+
+const BODIES = {
+  'access lines, 200 MB': () => ({ body: accessLines(200 * MB) }),
+  'access lines, 200 MB, gzip': () => ({ body: gzipSync(accessLines(200 * MB)), gzip: true }),
+  'JSON events, 50 MB': () => ({ body: repeat(eventLine, 50 * MB) }),
+  'bomb of x lines, 64 MB in 64 KB': () => ({ body: gzipSync(Buffer.alloc(64 * MB, 'x\n')), gzip: true }),
+  'bomb of equal events, 64 MB': () => ({
+    body: gzipSync(Buffer.alloc(64 * MB, `{"time":${Date.now()}}\n`)),
+    gzip: true,
+  }),
+  'events of 180 days, 16 MB': () => ({ body: repeat(scatteredEvent, 16 * MB) }),
+  '317,000 host names': () => ({ body: gzipSync(hostLines(317_000)), gzip: true }),
+  '1,760,000 host names': () => ({ body: gzipSync(hostLines(1_760_000)), gzip: true }),
+};
+
+async function main() {
+  const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(BODIES);
+  for (const name of names) {
+    const { body, gzip } = BODIES[name]();
+    await measure(name, body, gzip);
+  }
+}
+
+/** A service of its own for each body, so that its memory is known. */
+async function measure(name, body, gzip) {
+  const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
+  const data = join(folder, 'data');
+  const { project_id, domain, user, password } = JSON.parse(
+    execFileSync('node', [wafstat, 'init', '--data', data, '--json']),
+  );
+  const server = spawn(
+    'node',
+    [
+      wafstat,
+      'serve',
+      '--data',
+      data,
+      '--listen',
+      '127.0.0.1:0',
+      '--body-limit',
+      '1073741824',
+      '--log-level',
+      'error',
+    ],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  try {
+    const [line] = await once(server.stdout, 'data');
+    const base = /http:\/\/\S+/.exec(String(line))[0];
+    const token = await login(base, { project_id, domain, user, password });
+    const idle = await probe(base, sleep(1_000));
+    const cpuBefore = cpuSeconds(server.pid);
+    const memoryBefore = peakMemory(server.pid);
+    const started = performance.now();
+    const pushing = post(base, `/ingest/v1/${project_id}`, body, {
+      'X-Auth-Token': token,
+      'Idempotency-Key': 'bench',
+      ...(gzip ? { 'Content-Encoding': 'gzip' } : {}),
+    });
+    const waits = await probe(
+      base,
+      pushing.catch(() => {}),
+    );
+    const answer = await pushing.catch((error) => ({ status: error.message, text: '' }));
+    const seconds = (performance.now() - started) / 1_000;
+    const cpu = cpuSeconds(server.pid) - cpuBefore;
+    console.log(
+      `${name}: ${answer.status} ${answer.text.slice(0, 60)}\n  ${seconds.toFixed(1)} s, ${cpu.toFixed(1)} s of processor time, ` +
+        `memory ${memoryBefore} -> ${peakMemory(server.pid)} MB at most, /healthz waited ${waits.max.toFixed(0)} ms at most, ` +
+        `${waits.p99.toFixed(0)} ms p99 of ${waits.count} (idle: ${idle.max.toFixed(0)} ms)`,
+    );
+  } finally {
+    server.kill('SIGKILL');
+    await once(server, 'exit').catch(() => {});
+    rmSync(folder, { recursive: true });
+  }
+}
+
+async function probe(base, until) {
+  let running = true;
+  const end = until.finally(() => {
+    running = false;
+  });
+  const waits = [];
+  while (running) {
+    const started = performance.now();
+    await fetch(`${base}/healthz`).then(
+      (response) => response.text(),
+      () => {},
+    );
+    waits.push(performance.now() - started);
+    await sleep(5);
+  }
+  await end;
+  waits.sort((a, b) => a - b);
+  return { max: waits.at(-1) ?? 0, p99: waits[Math.floor(waits.length * 0.99)] ?? 0, count: waits.length };
+}
+
+async function login(base, { project_id, domain, user, password }) {
+  const identity = {
+    methods: ['password'],
+    password: { user: { name: user, password, domain: { name: domain } } },
+  };
+  const response = await fetch(`${base}/v3/auth/tokens`, {
+    method: 'POST',
+    body: JSON.stringify({ auth: { identity, scope: { project: { id: project_id } } } }),
+  });
+  return response.headers.get('x-subject-token');
+}
+
+function post(base, path, body, headers) {
+  return new Promise((resolve, reject) => {
+    const sent = request(`${base}${path}`, {
+      method: 'POST',
+      headers: { ...headers, 'Content-Length': body.length },
+    });
+    sent.on('error', reject);
+    sent.on('response', async (response) => {
+      let text = '';
+      for await (const part of response) text += part;
+      resolve({ status: response.statusCode, text });
+    });
+    sent.end(body);
+  });
+}
+
+function cpuSeconds(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / CLOCK_TICKS_PER_S;
+}
+
+function peakMemory(pid) {
+  return Math.round(Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1_024);
+}
+
+function repeat(lineOf, bytes) {
+  const lines = [];
+  for (let i = 0, length = 0; length < bytes; i++) {
+    const line = lineOf(i);
+    lines.push(line);
+    length += line.length;
+  }
+  return Buffer.from(lines.join(''));
+}
+
+const START = Date.now() - 3_600_000;
+
+function accessLines(bytes) {
+  return repeat(
+    (i) =>
+      `host${i % 10}.example.com 192.0.2.${i % 256} - - ${stamp(START + i)} "GET /path/${i % 1_000}?q=${i} HTTP/1.1" 200 ${i % 5_000} "-" "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"\n`,
+    bytes,
+  );
+}
+
+const eventLine = (i) => `{"time":${START + i},"host":"host${i % 10}.example.com"}\n`;
+
+/** Each in a minute of its own. */
+const scatteredEvent = (i) => `{"time":${Date.now() - ((i * 7_919) % 250_000) * 60_000}}\n`;
+
+function hostLines(count) {
+  const time = stamp(START);
+  const lines = [];
+  for (let i = 0; i < count; i++) lines.push(`h${i}.x 1.1.1.1 - - ${time} "GET / HTTP/1.1" 200 1\n`);
+  return Buffer.from(lines.join(''));
+}
+
+function stamp(time) {
+  const text = new Date(time).toUTCString();
+  return `[${text.slice(5, 7)}/${text.slice(8, 11)}/${text.slice(12, 16)}:${text.slice(17, 25)} +0000]`;
+}
+
+await main();
