@@ -127,6 +127,12 @@ export class Transactions {
     return this.#close(({ touched }) => touched < before);
   }
 
+  /** Whether `flush` returns something. The first is the one that was touched longest ago. */
+  hasPending(before: number): boolean {
+    const [oldest] = this.#open.values();
+    return oldest !== undefined && oldest.touched < before;
+  }
+
   state(): TransactionsState | null {
     if (this.#open.size === 0 && this.#counted.size === 0) return null;
     return { open: [...this.#open.values()], counted: [...this.#counted] };
