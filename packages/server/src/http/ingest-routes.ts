@@ -10,7 +10,7 @@ import type { Counted, Line, Pipeline } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
 import { Gate } from './gate.ts';
 import { INGEST_PARAMETERS } from './ingest-schemas.ts';
-import { parseIngestQuery, queryOf } from './query.ts';
+import { ingestQueryParser, queryOf } from './query.ts';
 import { Recent } from './recent.ts';
 import type { Route } from './route.ts';
 import { PROJECT_PATH, withErrors } from './schemas.ts';
@@ -48,6 +48,7 @@ export function ingestRoutes({ pipelines, overrides }: IngestServices): Route[] 
   const proven = { bytes: 0, bytes_max: BUFFER_BYTES_MAX };
   const unproven = { bytes: 0, bytes_max: UNPROVEN_BYTES_MAX };
   const counting = new Gate(COUNTING_BYTES_MAX);
+  const parseIngestQuery = ingestQueryParser();
   const told = new Recent(SOURCES_REMEMBERED_MAX, REMEMBERED_LENGTH_MAX);
   return [
     {
