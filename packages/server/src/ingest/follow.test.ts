@@ -573,6 +573,7 @@ test('any order of writes, rotations, compression, looks and kills counts every 
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), header, async (steps, header) => {
       const start = () => (statSync(path).size === 0 ? header : '');
       for (const name of readdirSync(folder)) rmSync(join(folder, name));
+      clock.now = NOW;
       store = memoryStore(() => clock.now);
       written = 0;
       writeFileSync(path, '');

@@ -281,7 +281,7 @@ class Reader implements LineReader {
 }
 
 function patternFormat({ parse }: Pattern): TextFormat {
-  return { name: 'access', about: 'access log with --pattern', recognizes: () => true, parse };
+  return { name: 'access', about: 'access log with --pattern', traits: [], recognizes: () => true, parse };
 }
 
 function explained(
@@ -294,12 +294,21 @@ function explained(
     const { fields, mismatch } = pattern.explain(line);
     return parsed.map((each) => ({ ...each, fields, hint: mismatch }));
   }
-  const isUnknown = (each: Parsed) => each.kind === 'dropped' && each.reason === 'unknown_format';
+  // With a format given, its parser may refuse the line for another reason.
+  const reasons: readonly DropReason[] = format === 'auto' ? ['unknown_format'] : REFUSALS;
+  const isUnknown = (each: Parsed) => each.kind === 'dropped' && reasons.includes(each.reason);
   // Once for the line: an array can hold thousands of records.
   const nearest = parsed.some(isUnknown) ? nearestFormat(line, format) : undefined;
   if (nearest === undefined) return parsed;
-  return parsed.map((each) => (isUnknown(each) ? { ...each, hint: `nearest: ${nearest}` } : each));
+  return parsed.map((each) => {
+    if (each.kind !== 'dropped' || !isUnknown(each)) return each;
+    const isTime = each.reason === 'unknown_format' || each.reason === 'bad_time';
+    const lacks = nearest.lacks ?? (isTime ? 'valid date or time of day in it' : undefined);
+    return lacks === undefined ? each : { ...each, hint: `nearest: ${nearest.name} (no ${lacks})` };
+  });
 }
+
+const REFUSALS = ['unknown_format', 'bad_record', 'bad_time', 'not_json'] as const;
 
 function unknown(reason: DropReason): Parsed {
   return { kind: 'dropped', reason, format: 'none' };
