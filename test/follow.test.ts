@@ -218,18 +218,30 @@ for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as
   });
 }
 
-test('files from before the path was followed are named with their size, and left alone', async () => {
+test('the first record without a host is reported when it is counted, and once', async () => {
+  const following = follow();
+  for (let line = 0; line < 3; line++) {
+    appendFileSync(log, `{"time":${START + line}}\n`);
+    await eventually(async () => (await requests()) === line + 1 || undefined, `${line + 1} requests`);
+  }
+  const sentence = `${log}: records name no host, so they count in the project's total only. Name the host in the log`;
+  await eventually(() => following.stderr.includes(sentence) || undefined, 'a warning');
+  const { stderr } = await following.kill();
+  expect(stderr.split(sentence)).toHaveLength(2);
+});
+
+test('files older than the first follow are named with their size, and skipped', async () => {
   writeFileSync(`${log}.1`, 'x'.repeat(3_000));
   writeFileSync(log, lines(10));
   const first = follow();
   await expectAllCounted();
   const { stderr } = await first.kill();
-  expect(stderr).toContain(`${log}.1 (3.0 kB) is left alone`);
+  expect(stderr).toContain(`${log}.1 (3.0 kB) is skipped: it is older than the first follow of ${log}`);
   expect(stderr).toContain(`wafstat ingest ${log}.1`);
   const second = follow();
   appendFileSync(log, lines(1));
   await expectAllCounted();
-  expect((await second.kill()).stderr).not.toContain('left alone');
+  expect((await second.kill()).stderr).not.toContain('is skipped');
 });
 
 const ROTATIONS = ['rename', 'copytruncate', 'compress', 'dateext'] as const;

@@ -32,7 +32,7 @@ export function categoryNumber(name: string): number | undefined {
 export interface Event {
   /** Milliseconds since the epoch, a whole number. */
   time: number;
-  /** The registered host, or null for traffic of no known host (it counts in the project's total only). */
+  /** The registered host, or null for traffic without a registered host (it counts in the project's total only). */
   hostId: string | null;
   request: boolean;
   attack: Category | null;

@@ -4,6 +4,7 @@ import { printable } from './printable.ts';
 
 test('characters that turn text around, have no width or steer a terminal are written as what they are', () => {
   expect(printable('a\u202eb\u009bc\u2028d')).toBe('a\\u202eb\\u009bc\\u2028d');
+  expect(printable('a\u001b[2J\tb\r\nc\ud800')).toBe('a\\u001b[2J\\u0009b\\u000d\\u000ac\\ud800');
   expect(printable('x\u{e0041}')).toBe('x\\udb40\\udc41');
   expect(printable('münchen.example 漢字')).toBe('münchen.example 漢字');
 });
@@ -12,7 +13,7 @@ test('JSON means the same afterwards', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => {
       const json = printable(JSON.stringify({ text }));
-      expect(json).not.toMatch(/[\p{Cf}\u2028\u2029]/u);
+      expect(json).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/u);
       expect(JSON.parse(json)).toEqual({ text });
     }),
   );

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterAll, describe, expect, test } from 'vitest';
+import { LOG_FORMATS, type LogFormat } from '../ingest/formats/format.ts';
 import { runProgram } from './program.ts';
 
 const FOLDER = mkdtempSync(join(tmpdir(), 'explain-'));
@@ -140,6 +141,49 @@ describe('explain', () => {
     expect((await run(['explain'], 'nonsense')).out).not.toContain('nearest');
     const given = await run(['explain', '--format', 'access'], '{"time": 1}');
     expect(given.out).toContain('nearest: access (no ');
+  });
+
+  const NEAR_MISSES: Record<LogFormat, string> = {
+    access: '192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] GET / 200',
+    'access-json': '{"status":200,"host":"shop.example.com"}',
+    'nginx-proxy-manager':
+      '[10/Dec/2025:09:25:32 +0000] - 200 200 GET https shop.example.com "/" [Client 192.0.2.7]',
+    'modsecurity3-json': '{"transaction":{"client_ip":"192.0.2.7"}}',
+    'modsecurity2-json': '{"transaction":{},"audit_data":{}}',
+    'modsecurity-native': '--622ca252-B--',
+    'nginx-error': '2026/07/01 10:20:30 error 1#1: x',
+    'apache-error': '01.07.2026 10:20:30 [security2:error] ModSecurity: Warning.',
+    caddy: '2026/07/01 10:20:30.123 ERROR http.handlers.waf [client 192.0.2.7] Coraza: Warning.',
+    'coraza-json': '{"transaction":{},"messages":[]}',
+    lts: '{"hostid":"x","category":"other"}',
+    'aws-waf': '{"httpRequest":{},"action":"BLOCK"}',
+    'aws-alb':
+      'https 2026-07-01 app/lb 192.0.2.7:1 - 0 0 0 200 200 1 1 "GET https://a.example.com/ HTTP/1.1"',
+    cloudfront: '01.07.2026\t10:20:30\tFRA50\t512\t192.0.2.7\tGET',
+    cloudflare: '{"RayID":"x","ClientRequestHost":"a.example.com"}',
+    'azure-waf':
+      '{"time":"2026-07-01T10:20:30Z","category":"ApplicationGatewayPerformanceLog","properties":{}}',
+    'cloud-armor': '{"httpRequest":{},"jsonPayload":{}}',
+    envoy: '{"authority":"a.example.com","path":"/","response_flags":"-"}',
+    traefik: '{"RequestHost":"a.example.com","RequestPath":"/"}',
+    haproxy:
+      '192.0.2.7:1 [06/Feb/2026:12:14:14] web web/a 0/0/0/1/2 200 5 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"',
+    naxsi: '26/07/01 10:20:30 [error] 34#34: *8 NAXSI_FMT: ip=192.0.2.7',
+    events: '{"host":"a.example.com"}',
+  };
+
+  test.each(LOG_FORMATS)('names the format that a line nearly is: %s', async (format) => {
+    for (const argv of [['explain'], ['explain', '--format', format]]) {
+      const { out } = await run(argv, NEAR_MISSES[format]);
+      expect(out).toContain('not counted');
+      expect(out).toContain(`nearest: ${format} (no `);
+      expect(out).not.toContain('valid date');
+    }
+  });
+
+  test('says that a line is not JSON if the format is', async () => {
+    const { out } = await run(['explain', '--format', 'cloudflare'], 'nonsense');
+    expect(out).toContain('nearest: cloudflare (no JSON object)');
   });
 
   test('shows each variable of a pattern with its value', async () => {

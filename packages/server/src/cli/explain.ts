@@ -8,7 +8,6 @@ import type { Line } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
-import { visible } from './ingest-summary.ts';
 
 export const explainCommand = command({
   name: 'explain [file]',
@@ -79,23 +78,22 @@ function textPrinter({ stdout }: Io): Printer {
       if (parsed.kind === 'record') {
         const { time, host, hostId } = parsed.record;
         printLine(stdout, `  time  ${isoTime(time)}`);
-        printLine(stdout, `  host  ${visible([host, hostId].filter(Boolean).join(', ') || 'not said')}`);
+        printLine(stdout, `  host  ${[host, hostId].filter(Boolean).join(', ') || 'none'}`);
       }
       const { fields = [] } = parsed;
       const width = Math.max(...fields.map(([name]) => name.length));
-      for (const [name, value] of fields) printLine(stdout, `  ${name.padEnd(width)}  ${visible(value)}`);
-      if (parsed.hint !== undefined) printLine(stdout, `  ${visible(parsed.hint)}`);
+      for (const [name, value] of fields) printLine(stdout, `  ${name.padEnd(width)}  ${value}`);
+      if (parsed.hint !== undefined) printLine(stdout, `  ${parsed.hint}`);
       if (parsed.kind === 'dropped') printLine(stdout, `  see   ${DROPS_PAGE}#${parsed.reason}`);
-      for (const judgement of evidenceOf(parsed))
-        printLine(stdout, `  rule  ${visible(sentence(judgement))}`);
+      for (const judgement of evidenceOf(parsed)) printLine(stdout, `  rule  ${sentence(judgement)}`);
       if (parsed.kind !== 'record') return;
       const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
       if (decision !== undefined) printLine(stdout, `  why   ${decision.reason} (step: ${decision.step})`);
       if (attack === null) return;
-      if (rule !== undefined) printLine(stdout, `  decided by rule ${visible(rule)}`);
+      if (rule !== undefined) printLine(stdout, `  decided by rule ${rule}`);
       for (const [name, value] of Object.entries(details)) {
         const text = typeof value === 'boolean' ? (value ? 'yes' : 'no') : value;
-        printLine(stdout, `  ${name.padEnd('blocked'.length)}  ${visible(text)}`);
+        printLine(stdout, `  ${name.padEnd('blocked'.length)}  ${text}`);
       }
     },
     end() {},

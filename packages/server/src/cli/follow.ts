@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Follower } from '../ingest/follow.ts';
+import type { Outcome } from '../ingest/pipeline.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine } from './command.ts';
 import { withProject } from './data-folder.ts';
 import { logSource, SOURCE_SETTINGS } from './ingest.ts';
-import { IngestSummary } from './ingest-summary.ts';
+import { hostWarnings, IngestSummary } from './ingest-summary.ts';
 import { STORE_SETTINGS } from './store.ts';
 
 /** A line is visible in queries within a second of being written: this, a commit, and room to spare. */
@@ -24,8 +25,12 @@ export const followCommand = command({
       const summary = new IngestSummary(io);
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
       const followers = files.map((path) => {
-        const counted = summary.addOutcome.bind(summary, path);
         const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
+        const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
+        const counted = (outcome: Outcome) => {
+          summary.addOutcome(path, outcome);
+          warnOfHosts(outcome);
+        };
         const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
         if (!existsSync(path)) printLine(io.stderr, `wafstat: ${path} is not there yet: waiting for it`);
         return followOne(new Follower(options), path, io);

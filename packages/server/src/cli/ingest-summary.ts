@@ -48,7 +48,7 @@ export class IngestSummary {
   print(): void {
     const { stdout, stderr, now } = this.#io;
     for (const { file, line, reason, text } of this.#firstDrops) {
-      printLine(stderr, `${file}, line ${line}: ${DROP_REASONS[reason]}: ${visible(text)}`);
+      printLine(stderr, `${file}, line ${line}: ${DROP_REASONS[reason]}: ${text}`);
     }
     for (const place of this.#unfinished) printLine(stderr, `${place}: unfinished, left for the next run`);
     const seconds = Math.max(now() - this.#started, 1) / 1_000;
@@ -88,19 +88,14 @@ export class IngestSummary {
   #printWithoutHost(row: (name: string, n: number) => void): void {
     if (this.#withoutHost === 0) return;
     const unnamed = this.#withoutHost - this.#unregisteredHost;
-    const onlyInTotal = "so they count in the project's total only";
     row('without a host', this.#withoutHost);
     if (unnamed > 0) {
       row('  not named', unnamed);
-      printLine(this.#io.stderr, `${unnamed} records name no host, ${onlyInTotal}. ${NAME_THE_HOST}`);
+      printLine(this.#io.stderr, `${unnamed} ${NO_HOST}`);
     }
     if (this.#unregisteredHost > 0) {
       row('  not registered', this.#unregisteredHost);
-      printLine(
-        this.#io.stderr,
-        `${this.#unregisteredHost} records name a host that is not registered, ${onlyInTotal}. ` +
-          "Register it with 'wafstat host add', or raise --hosts-max if the project is at that limit.",
-      );
+      printLine(this.#io.stderr, `${this.#unregisteredHost} ${UNREGISTERED_HOST}`);
     }
   }
 }
@@ -109,9 +104,24 @@ export class IngestSummary {
 export const NAME_THE_HOST =
   'Name the host in the log (nginx: log_format with $host, Apache: %v), or pass --host NAME.';
 
-/** A log line is attacker input: nothing in it may act on the terminal. */
-export function visible(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
+const ONLY_IN_TOTAL = "so they count in the project's total only";
+const NO_HOST = `records name no host, ${ONLY_IN_TOTAL}. ${NAME_THE_HOST}`;
+const UNREGISTERED_HOST =
+  `records name a host that is not registered, ${ONLY_IN_TOTAL}. ` +
+  "Register it with 'wafstat host add', or raise --hosts-max if the project is at that limit.";
+
+/** Warns of the first records of a log without a host, once for each cause: a follower may run for months. */
+export function hostWarnings(warn: (message: string) => void): (outcome: Outcome) => void {
+  const warned = new Set<string>();
+  const warnOnce = (message: string) => {
+    if (warned.has(message)) return;
+    warned.add(message);
+    warn(message);
+  };
+  return ({ without_host, unregistered_host }) => {
+    if (without_host > unregistered_host) warnOnce(NO_HOST);
+    if (unregistered_host > 0) warnOnce(UNREGISTERED_HOST);
+  };
 }
 
 function addAll(to: Map<string, number>, counts: Readonly<Record<string, number>>): void {

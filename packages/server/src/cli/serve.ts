@@ -179,7 +179,7 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
     logger: {
       level: settings.logLevel,
       stream: io.log ?? io.stderr,
-      hooks: { streamWrite: printable },
+      hooks: { streamWrite: (line) => `${printable(line.trimEnd())}\n` },
     },
     tls: certificate
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }

@@ -13,7 +13,7 @@ import type { Pipeline } from '../ingest/pipeline.ts';
 import { SIGNED_BODY_BYTES_MAX } from './authenticate.ts';
 import { INGEST_PARAMETERS } from './ingest-schemas.ts';
 import { PushCounter } from './push.ts';
-import { parseIngestQuery, queryOf } from './query.ts';
+import { ingestQueryParser, queryOf } from './query.ts';
 import type { Route } from './route.ts';
 import { PROJECT_PATH, withErrors } from './schemas.ts';
 import { READ_BYTES, receive, sizeText, type Upload, UploadBudget } from './uploads.ts';
@@ -62,6 +62,7 @@ export function ingestRoutes({
     return Readable.from(blocks.all());
   }
 
+  const parseIngestQuery = ingestQueryParser();
   return [
     {
       method: 'POST',

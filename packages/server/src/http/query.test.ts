@@ -1,5 +1,6 @@
-import { describe, expect, test } from 'vitest';
-import { parseTimelineQuery, queryOf } from './query.ts';
+import { describe, expect, test, vi } from 'vitest';
+import { createReader } from '../ingest/reader.ts';
+import { ingestQueryParser, parseTimelineQuery, queryOf } from './query.ts';
 
 describe('the query of an address', () => {
   test.each([
@@ -40,5 +41,46 @@ describe('the hosts of a query', () => {
 
   test('may not be more', () => {
     expect(() => parse(hosts(1_001))).toThrow('hosts has 1001 IDs, but at most 1000 are allowed');
+  });
+});
+
+describe('the zone and pattern of pushed logs', () => {
+  const pattern = '$host [$time_local] $status';
+
+  test('are parsed once for many requests, and a limited number is remembered', () => {
+    const parse = ingestQueryParser();
+    const formatter = vi.spyOn(Intl, 'DateTimeFormat');
+    const first = parse({ timezone: 'Europe/Berlin', pattern });
+    const built = formatter.mock.calls.length;
+    for (let i = 0; i < 10; i++) {
+      const next = parse({ timezone: 'Europe/Berlin', pattern });
+      expect([next.zone, next.pattern]).toEqual([first.zone, first.pattern]);
+    }
+    expect(formatter.mock.calls.length).toBe(built);
+    for (let i = 0; i < 60; i++) parse({ timezone: `+00:${String(i).padStart(2, '0')}` });
+    parse({ timezone: 'Europe/Berlin' });
+    expect(formatter.mock.calls.length).toBeGreaterThan(built);
+    formatter.mockRestore();
+  });
+
+  test('that are wrong are refused each time', () => {
+    const parse = ingestQueryParser();
+    for (let i = 0; i < 2; i++) {
+      expect(() => parse({ timezone: 'Nowhere' })).toThrow("timezone is 'Nowhere'");
+      expect(() => parse({ pattern: '$host' })).toThrow("pattern is '$host'");
+    }
+  });
+
+  test('share nothing between two logs in the hour that the clock shows twice', () => {
+    const parse = ingestQueryParser();
+    const timeOf = (clock: string, reader: ReturnType<typeof createReader>) =>
+      reader.read(`{"time":"2026-10-25T${clock}","status":200}`, 0);
+    const reader = () =>
+      createReader({ format: 'access-json', zone: parse({ timezone: 'Europe/Berlin' }).zone });
+    const [one, other] = [reader(), reader()];
+    timeOf('02:50:00', one);
+    // Local time jumped back in the first log only.
+    expect(timeOf('02:10:00', one)).toMatchObject([{ record: { time: Date.UTC(2026, 9, 25, 1, 10) } }]);
+    expect(timeOf('02:10:00', other)).toMatchObject([{ record: { time: Date.UTC(2026, 9, 25, 0, 10) } }]);
   });
 });

@@ -81,7 +81,34 @@ export interface IngestQuery {
 /** A source name is a key in the store and stands in lists. */
 const SOURCE_NAME = /^[^\p{Cc}\p{Cs}]{1,128}$/u;
 
-export function parseIngestQuery(query: RawQuery): IngestQuery {
+/** Zones and patterns that a parser remembers: a zone takes 0.4 ms to set up, and up to 200 kB for its days. */
+const PARSED_MAX = 32;
+
+/** Remembers zones and patterns by their text. Neither has the state of a log: a reader starts its own. */
+export function ingestQueryParser(): (query: RawQuery) => IngestQuery {
+  const zoneOf = remembered(parseZone);
+  const patternOf = remembered(compilePattern);
+  return (query) => parseIngestQuery(query, zoneOf, patternOf);
+}
+
+function remembered<T>(parse: (text: string) => T): (text: string) => T {
+  const known = new Map<string, T>();
+  return (text) => {
+    const value = known.get(text) ?? parse(text);
+    // The one that was used last comes last.
+    known.delete(text);
+    known.set(text, value);
+    const [oldest = ''] = known.keys();
+    if (known.size > PARSED_MAX) known.delete(oldest);
+    return value;
+  };
+}
+
+function parseIngestQuery(
+  query: RawQuery,
+  zoneOf: (text: string) => LocalZone,
+  patternOf: (text: string) => Pattern,
+): IngestQuery {
   const source = single(query, 'source', 'WAF.1001') ?? 'default';
   if (!SOURCE_NAME.test(source)) {
     throw new ApiError('WAF.1001', 'source must have 1 to 128 characters and no control characters');
@@ -90,28 +117,32 @@ export function parseIngestQuery(query: RawQuery): IngestQuery {
   return {
     source,
     format,
-    pattern: parseLogPattern(single(query, 'pattern', 'WAF.1001'), format),
+    pattern: parseLogPattern(single(query, 'pattern', 'WAF.1001'), format, patternOf),
     host: single(query, 'host', 'WAF.1001'),
-    zone: parseLogZone(single(query, 'timezone', 'WAF.1001') ?? '+00:00'),
+    zone: parseLogZone(single(query, 'timezone', 'WAF.1001') ?? '+00:00', zoneOf),
     hosts: parseOneOf(query, 'hosts', ['auto', 'registered'] as const),
   };
 }
 
-function parseLogPattern(text: string | undefined, format: FormatName): Pattern | undefined {
+function parseLogPattern(
+  text: string | undefined,
+  format: FormatName,
+  patternOf: (text: string) => Pattern,
+): Pattern | undefined {
   if (text === undefined) return undefined;
   if (!fitsPattern(format))
     throw new ApiError('WAF.1001', `pattern is for access logs, but format is ${format}`);
   try {
-    return compilePattern(text);
+    return patternOf(text);
   } catch (error) {
     throw new ApiError('WAF.1001', `pattern is '${excerpt(text)}', but ${(error as Error).message}`);
   }
 }
 
 /** A `+` that the client did not percent-encode arrives as a space. */
-function parseLogZone(text: string): LocalZone {
+function parseLogZone(text: string, zoneOf: (text: string) => LocalZone): LocalZone {
   try {
-    return parseZone(text.replaceAll(' ', '+'));
+    return zoneOf(text.replaceAll(' ', '+'));
   } catch (error) {
     throw new ApiError('WAF.1001', `timezone is '${excerpt(text)}', but ${(error as Error).message}`);
   }

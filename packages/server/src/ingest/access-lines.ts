@@ -11,7 +11,7 @@ export interface AccessLinesOptions {
   latest: number;
   /** Of lines that name none. */
   host: string | undefined;
-  /** Told when the first line of a host is taken. */
+  /** Called at the first line of a host. */
   found(host: string | undefined): void;
 }
 

@@ -22,7 +22,7 @@ export function attackDetails(raw: RawDetails): AttackDetails | undefined {
   if (source !== undefined) details.source = source;
   const url = urlPath(raw.url);
   if (url !== undefined) details.url = url;
-  if (raw.rule) details.rule = cutBytes(visible(raw.rule.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
+  if (raw.rule) details.rule = cutBytes(percentEncoded(raw.rule.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
   if (raw.country && /^[A-Za-z]{2}$/.test(raw.country)) details.country = raw.country.toUpperCase();
   return Object.keys(details).length === 0 ? undefined : details;
 }
@@ -47,11 +47,11 @@ function urlPath(text: string | undefined): string | undefined {
   // More than is kept even when every character has four bytes.
   const start = text.slice(0, 4 * URL_BYTES_MAX);
   const path = start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '') || '/';
-  return cutBytes(visible(path), URL_BYTES_MAX);
+  return cutBytes(percentEncoded(path), URL_BYTES_MAX);
 }
 
 /** Control characters, characters that change the direction of text and lone surrogates, as %XX of UTF-8. */
-function visible(text: string): string {
+function percentEncoded(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
     [...Buffer.from(character)]
       .map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)

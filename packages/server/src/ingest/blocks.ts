@@ -5,6 +5,8 @@ export const LINE_BYTES_MAX = 1_048_576;
 
 const NEWLINE = 0x0a;
 const NUL = 0x00;
+const CARRIAGE_RETURN = 0x0d;
+const HASH_SIGN = 0x23;
 
 /** More than is ever looked at, so that what is left of one look rarely has to be moved for the next. */
 const BUFFER_BYTES = 4 * LINE_BYTES_MAX;
@@ -101,6 +103,33 @@ export function endOfHole(bytes: Buffer, from: number, end = bytes.length): numb
 }
 
 const ZEROS = Buffer.alloc(16_384);
+
+/** A header line is shorter than this: the column names of CloudFront take some 500 bytes. */
+const HEADER_LINE_BYTES_MAX = 4_096;
+
+/**
+ * Where the first line that tells files apart begins: behind holes, blank lines and header lines like `#Version: 1.0`,
+ * with which every file of a log can begin. A header line without an end is not passed: `hasContent` is false then.
+ */
+export function contentStart(bytes: Buffer): number {
+  let at = 0;
+  for (;;) {
+    at = endOfHole(bytes, at);
+    if (bytes[at] === NEWLINE || bytes[at] === CARRIAGE_RETURN) at++;
+    else if (bytes[at] !== HASH_SIGN) return at;
+    else {
+      const newline = bytes.subarray(at, at + HEADER_LINE_BYTES_MAX).indexOf(NEWLINE);
+      if (newline === -1) return at;
+      at += newline + 1;
+    }
+  }
+}
+
+/** Whether there is a line that tells files apart, or the beginning of one. */
+export function hasContent(bytes: Buffer): boolean {
+  const rest = bytes.subarray(contentStart(bytes));
+  return rest.length > 0 && (rest[0] !== HASH_SIGN || rest.length >= HEADER_LINE_BYTES_MAX);
+}
 
 /** Whether bytes that follow stand inside a line: `before` says whether these did. A hole begins no line. */
 export function endsInsideLine(bytes: Buffer, before: boolean): boolean {

@@ -5,6 +5,7 @@ import {
   countLineEnds,
   endOfHole,
   endOfLine,
+  hasContent,
   LINE_BYTES_MAX,
   LineBlock,
   lineText,
@@ -60,8 +61,8 @@ export async function* ingestFile(
     const read = pipeline.read(pieceLines, reader, flush);
     if (piece.length === 0 && isEmpty(read)) return null;
     const { id, link } = trail.extend(piece, reader.state());
-    // A hole says nothing about the file.
-    const begins = !begun && endOfHole(piece, 0) < piece.length;
+    // Holes and headers say nothing about the file.
+    const begins = !begun && hasContent(piece);
     const followed = options.begin && begins ? { followed: options.begin(firstLineHash(piece)) } : {};
     begun ||= begins;
     // Should the append fail, nothing more is read, so it does no harm to go on as if it had succeeded.
@@ -107,7 +108,7 @@ export async function* ingestFile(
       lines += ends;
       bytes.take(known.bytes.length);
       reader = createReader(ingest.reader, known.carry);
-      begun = true;
+      begun ||= hasContent(known.bytes);
       yield { kind: 'seen', bytes: known.bytes.length, lines: ends };
     }
     if (options.rotated === 'if begun' && !begun) return;

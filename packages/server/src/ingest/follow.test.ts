@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   appendFileSync,
   chmodSync,
@@ -21,7 +22,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { ingestFile } from './file.ts';
@@ -260,9 +261,10 @@ test('files from before the path was followed are named once and left alone, als
   expect(warnings.join()).toContain(`'wafstat ingest ${path}.1'`);
   // A worker of the web server has not reopened its log yet.
   appendFileSync(`${path}.1`, lines(1));
+  await lookAll(one);
   rotate('numbered');
   writeFileSync(path, lines(2));
-  compress(`${path}.2`, 'keep no time');
+  compress(`${path}.2`);
   await lookAll(one);
   await one.close();
   const again = follower();
@@ -270,6 +272,115 @@ test('files from before the path was followed are named once and left alone, als
   expect(await requests()).toBe(5);
   expect(warnings).toHaveLength(2);
   await again.close();
+});
+
+test('an older file that was compressed without its time is skipped, but never silently', async () => {
+  writeFileSync(`${path}.1`, lines(20));
+  const hourAgo = Date.now() / 1_000 - 3_600;
+  utimesSync(`${path}.1`, hourAgo, hourAgo);
+  for (const expected of [1, 2, 2]) {
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    expect(warnings).toHaveLength(expected);
+    if (existsSync(`${path}.1`)) compress(`${path}.1`, 'keep no time');
+  }
+  expect(warnings[1]).toMatch(
+    /\.1\.gz \(.*\) is skipped: it begins like a file that is older .*'wafstat ingest /,
+  );
+  expect(await requests()).toBe(0);
+});
+
+describe('files that all begin with the same header', () => {
+  const HEADER = '#Version: 1.0\n#Fields: date time x-edge-location\n';
+
+  test('are told apart, like the text logs of CloudFront', async () => {
+    writeFileSync(path, '');
+    writeFileSync(`${path}.1`, `${HEADER}${lines(5)}`);
+    let one = follower();
+    await lookAll(one);
+    await one.close();
+    expect(warnings).toHaveLength(1);
+    for (const [count, expected] of [
+      [3, 3],
+      [3, 6],
+    ] as const) {
+      appendFileSync(path, `${HEADER}${lines(count)}`);
+      rotate('numbered');
+      one = follower();
+      await lookAll(one);
+      expect(await requests()).toBe(expected);
+      await one.close();
+    }
+    expect(warnings).toHaveLength(1);
+  });
+
+  test('are no shorter copies of each other', async () => {
+    const one = follower();
+    writeFileSync(path, `${HEADER}${lines(5)}`);
+    await lookAll(one);
+    rotate('numbered');
+    writeFileSync(path, `${HEADER}${lines(1)}`);
+    rotate('numbered');
+    await lookAll(one);
+    expect(await requests()).toBe(6);
+    await one.close();
+  });
+
+  test('count nothing before their first line', async () => {
+    const one = follower();
+    writeFileSync(path, HEADER.slice(0, 20));
+    await lookAll(one);
+    appendFileSync(path, HEADER.slice(20));
+    await lookAll(one);
+    writeFileSync(`${path}.bak`, `${HEADER}${lines(2)}`);
+    await lookAll(one);
+    expect(await requests()).toBe(0);
+    expect(warnings).toEqual([expect.stringContaining('its name does not look rotated')]);
+    appendFileSync(path, lines(2));
+    await lookAll(one);
+    expect(await requests()).toBe(2);
+    await one.close();
+  });
+
+  test('are recognized in data of earlier releases, which took the header for the first line', async () => {
+    const text = `${HEADER}${lines(3)}`;
+    const headerHash = createHash('sha256').update('#Version: 1.0').digest('hex').slice(0, 16);
+    const id = createHash('sha256').update('').update(text).digest('hex');
+    await store.append({
+      project: 'p',
+      source: { name: 's', format: 'events' },
+      events: [],
+      dropped: {},
+      id,
+      link: { after: '', bytes: text.length, head: headerHash, carry: '', siblings: [] },
+    });
+    await store.putFollowedPath('p', {
+      source: 's',
+      path,
+      since: 0,
+      begun: { first_line_hash: headerHash, at: 0 },
+      files: [],
+    });
+    writeFileSync(`${path}.1`, text);
+    writeFileSync(path, `${text}${lines(1)}`);
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+    for await (const _ of ingestFile(openLog(`${path}.1`), ingest, store, pipeline(), { eager: true }));
+    expect(await requests()).toBe(1);
+    expect(warnings).toEqual([]);
+  });
+
+  test('are recognized line by line in a pipe', async () => {
+    const text = `${HEADER}${lines(3)}`;
+    const pipe = async function* () {
+      for (const line of text.split(/(?<=\n)/)) yield Buffer.from(line);
+    };
+    for (let run = 0; run < 2; run++)
+      for await (const _ of ingestFile(pipe(), ingest, store, pipeline(), { eager: true }));
+    expect(await requests()).toBe(3);
+  });
 });
 
 test('an old file that is put beside the log later is named and left alone', async () => {
@@ -286,6 +397,32 @@ test('an old file that is put beside the log later is named and left alone', asy
   ]);
   expect(await requests()).toBe(1);
   expect((await store.sources('p'))[0]?.dropped).toEqual({});
+  await one.close();
+});
+
+test('a file whose name does not look rotated is named once, and again when it has changed', async () => {
+  writeFileSync(path, lines(1));
+  const other = `${path}.1.xz`;
+  for (const change of [() => writeFileSync(other, 'xz'), () => {}, () => appendFileSync(other, 'xz')]) {
+    change();
+    const one = follower();
+    await lookAll(one);
+    await one.close();
+  }
+  const remedy = `To count it, decompress it first, then run 'wafstat ingest ${path}.1'`;
+  expect(warnings).toEqual(
+    [2, 4].map((bytes) =>
+      expect.stringContaining(
+        `${other} (${bytes} bytes) is skipped: its name does not look rotated. ${remedy}`,
+      ),
+    ),
+  );
+  // A rotated file that begins like it is counted all the same.
+  writeFileSync(`${path}.2`, lines(1));
+  copyFileSync(`${path}.2`, `${path}.copy`);
+  const one = follower();
+  await lookAll(one);
+  expect(await requests()).toBe(2);
   await one.close();
 });
 
@@ -418,6 +555,7 @@ const step = fc.oneof(
       'compress' as const,
       'compress and keep no time' as const,
       'late line' as const,
+      'header' as const,
       'copy by hand' as const,
       'age' as const,
       'retire' as const,
@@ -430,9 +568,12 @@ const step = fc.oneof(
 );
 
 test('any order of writes, rotations, compression, looks and kills counts every line once', async () => {
+  const header = fc.constantFrom('', '#Version: 1.0\n', '#Version: 1.0\n\n#Fields: date time\n');
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+    fc.asyncProperty(fc.array(step, { maxLength: 40 }), header, async (steps, header) => {
+      const start = () => (statSync(path).size === 0 ? header : '');
       for (const name of readdirSync(folder)) rmSync(join(folder, name));
+      clock.now = NOW;
       store = memoryStore(() => clock.now);
       written = 0;
       writeFileSync(path, '');
@@ -446,7 +587,8 @@ test('any order of writes, rotations, compression, looks and kills counts every 
       for (const next of steps) {
         const plain = rotatedNames().filter((name) => !name.endsWith('.gz'));
         const [oldest = '', newest = ''] = [plain.at(-1), plain[0]];
-        if (next.kind === 'write') appendFileSync(path, lines(next.count));
+        if (next.kind === 'write') appendFileSync(path, start() + lines(next.count));
+        else if (next.kind === 'header') appendFileSync(path, start());
         else if (next.kind === 'look') await one.look();
         else if (next.kind === 'retire') clock.now += 120_000;
         else if (next.kind === 'copy by hand') copyFileSync(path, `${path}.bak`);
@@ -499,6 +641,57 @@ test('a path that is a link to the newest of dated files is followed from one to
     expect(await requests()).toBe(written);
   }
   expect(warnings).toEqual([]);
+  await one.close();
+});
+
+test.each(['numbered', 'compressed'])(
+  'a link is followed to where its target is rotated (%s)',
+  async (kind) => {
+    // As kubelet does it.
+    const pods = mkdtempSync(join(folder, 'pods-'));
+    const target = join(pods, '0.log');
+    const rotated = (time: number) => {
+      renameSync(target, `${target}.20260701-${time}`);
+      if (kind === 'compressed') compress(`${target}.20260701-${time}`);
+    };
+    writeFileSync(target, lines(2));
+    symlinkSync(target, path);
+    let one = follower();
+    await lookAll(one);
+    await one.close();
+    for (const time of [120000, 130000]) {
+      appendFileSync(target, lines(3));
+      rotated(time);
+      writeFileSync(target, lines(1));
+    }
+    one = follower();
+    await lookAll(one);
+    expect(await requests()).toBe(written);
+    appendFileSync(target, lines(1));
+    rotated(140000);
+    writeFileSync(target, lines(1));
+    await lookAll(one);
+    expect(await requests()).toBe(written);
+    expect(warnings).toEqual([]);
+    await one.close();
+    rmSync(path);
+    rmSync(pods, { recursive: true });
+  },
+);
+
+test('a look at a file that has not grown copies no pending parts of lines', async () => {
+  const part = (text: string) => `2026-07-01T00:00:00Z stdout P ${text}\n`;
+  writeFileSync(path, part('{"time":'));
+  const one = follower();
+  await lookAll(one);
+  const readState = vi.spyOn(JSON, 'parse');
+  for (let i = 0; i < 5; i++) await lookAll(one);
+  expect(readState).not.toHaveBeenCalled();
+  readState.mockRestore();
+  // They are given up after a minute.
+  clock.now += 120_000;
+  await lookAll(one);
+  expect((await store.sources('p'))[0]?.dropped).toEqual({ unfinished_record: 1 });
   await one.close();
 });
 

@@ -1,7 +1,7 @@
 /**
- * Follows a log like `tail -F`, through rotation and restarts of this process. Every file that is rotated from the path
- * counts as a whole, whoever was stopped or killed when: files are recognized by their content (trail.ts), and what the
- * store keeps says which ones need not be read (docs/decisions/0015).
+ * Follows a log like `tail -F`, through rotation and restarts. Every file rotated from the path is counted completely,
+ * even if `follow` was stopped or killed in between. Files are recognized by content (trail.ts); the stored state says
+ * which need no reading (docs/decisions/0015).
  */
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
@@ -10,13 +10,20 @@ import { FileConflict, type FileIngest, ingestFile } from './file.ts';
 import { type FileVersion, FollowedState, fileEntry } from './followed-state.ts';
 import { openLog } from './open-log.ts';
 import type { Outcome, Pipeline } from './pipeline.ts';
-import { ROTATED_FILES_MAX, type RotatedFile, recognize, rotatedFiles } from './rotated-files.ts';
+import {
+  type Identity,
+  namesOf,
+  ROTATED_FILES_MAX,
+  type RotatedFile,
+  recognize,
+  rotatedFiles,
+} from './rotated-files.ts';
 import { fileId, Tail } from './tail.ts';
 
 /** A web server goes on writing to a renamed file until it is told to reopen its logs, and its last workers longer. */
 const RETIRE_MS = 60_000;
 
-/** So many rotated files are kept open for that. When more were modified lately, somebody touched them all. */
+/** Rotated files kept open at once. More recent ones than this mean that something touched them all. */
 const RETIRING_MAX = 16;
 
 /** Coarse file systems keep times no finer than this, and show two changes within it as one. */
@@ -61,7 +68,8 @@ export class Follower {
   #failed = new Map<string, { path: string; ctimeMs: number; isFinal: boolean }>();
   /** Files that were modified before this are from before the path was followed, unless they were begun. */
   #belongsFromMs = Number.POSITIVE_INFINITY;
-  #folderTimeMs: number | null = null;
+  /** Of the folders that rotated files are in; null before the first scan. */
+  #folderTimesMs: readonly number[] | null = null;
   #mustScan = true;
   #hasWarnedOfNumber = false;
 
@@ -98,7 +106,7 @@ export class Follower {
   /** Counts what is left in the rotated files, oldest first. Files that have not changed are not opened again. */
   async #scan(): Promise<void> {
     // Before the list is made: a file that comes while it is made shows at the next look.
-    const folderTimeMs = await this.#readFolderTime();
+    const folderTimesMs = await this.#readFolderTimes();
     const files = await rotatedFiles(this.#path);
     if (files.length === ROTATED_FILES_MAX && !this.#hasWarnedOfNumber) {
       this.#hasWarnedOfNumber = true;
@@ -121,7 +129,7 @@ export class Follower {
       for (const id of known.keys()) if (!present.has(id)) known.delete(id);
     this.#followed.forgetAllBut([...this.#settled.values()]);
     await this.#followed.save();
-    this.#folderTimeMs = folderTimeMs;
+    this.#folderTimesMs = folderTimesMs;
   }
 
   async #load(files: readonly RotatedFile[]): Promise<FollowedState> {
@@ -137,18 +145,20 @@ export class Follower {
         );
       return new FollowedState(store, ingest.project, known);
     }
-    const first = await this.#firstState(files, await hashOf(this.#path));
+    const first = await this.#firstState(files, await identityOf(this.#path));
     await store.putFollowedPath(ingest.project, first);
     return new FollowedState(store, ingest.project, first);
   }
 
   async #isPresent(hash: string): Promise<boolean> {
     for (let attempt = 0; attempt < LIST_ATTEMPTS_MAX; attempt++) {
-      const folderTimeMs = await this.#readFolderTime();
+      const folderTimesMs = await this.#readFolderTimes();
       const newestFirst = (await rotatedFiles(this.#path)).reverse();
-      for (const path of [this.#path, ...newestFirst.map((file) => file.path)])
-        if ((await hashOf(path)) === hash) return true;
-      if ((await this.#readFolderTime()) === folderTimeMs) return false;
+      for (const path of [this.#path, ...newestFirst.map((file) => file.path)]) {
+        const identity = await identityOf(path);
+        if (identity?.hash === hash || identity?.earlierHash === hash) return true;
+      }
+      if (areEqual(await this.#readFolderTimes(), folderTimesMs)) return false;
     }
     return true;
   }
@@ -157,26 +167,28 @@ export class Follower {
    * What is there at the very first start was written before the path was followed. If an earlier release or an ingest
    * has counted one of the files, those after it belong to the path.
    */
-  async #firstState(files: readonly RotatedFile[], live: string | null): Promise<FollowedPath> {
+  async #firstState(files: readonly RotatedFile[], live: Identity | null): Promise<FollowedPath> {
     const { ingest, store } = this.#options;
     const source = ingest.source.name;
     const links = await store.batchesAfter(ingest.project, source, '');
     const known = new Set(links.map(({ head }) => head));
-    const hashes: (string | null)[] = [];
-    for (const { path, id } of files) hashes.push(await hashOf(path, id));
-    const isBegun = (hash: string | null) => hash !== null && known.has(hash);
-    const lastBegun = hashes.findLastIndex(isBegun);
+    const identities: (Identity | null)[] = [];
+    for (const { path, id } of files) identities.push(await identityOf(path, id));
+    const isBegun = (identity: Identity | null) =>
+      identity !== null && (known.has(identity.hash) || known.has(identity.earlierHash));
+    const lastBegun = identities.findLastIndex(isBegun);
     const end = isBegun(live) || lastBegun === -1 ? files.length : lastBegun;
     const leftAlone = files.slice(0, end).flatMap((file, i): FollowedFile[] => {
-      const hash = hashes[i] ?? null;
-      if (hash === null || isBegun(hash) || hash === live || !file.hasRotatedName) return [];
+      const identity = identities[i] ?? null;
+      if (identity === null || isBegun(identity) || identity.hash === live?.hash || !file.hasRotatedName)
+        return [];
       this.#warnOfOlder(file);
-      return [fileEntry(hash, 'left_alone', file)];
+      return [fileEntry(identity.hash, 'left_alone', file)];
     });
     // Compared with file times, so it comes from the same clock.
     const since = Math.min(Date.now(), files[end]?.mtimeMs ?? Number.POSITIVE_INFINITY);
     // The live file belongs to the path from the start, even if it is rotated before its first line is counted.
-    const begun = live === null ? null : { first_line_hash: live, at: since };
+    const begun = live === null ? null : { first_line_hash: live.hash, at: since };
     return { source, path: this.#path, since, begun, files: leftAlone };
   }
 
@@ -204,15 +216,17 @@ export class Follower {
 
   /** True when the file is kept open, because somebody may still write to it. */
   async #readOpened(file: RotatedFile, handle: FileHandle): Promise<boolean> {
-    const { hash, isCompressed } = await recognize(handle);
-    if (hash === null) {
-      // Whether a compressed file is empty or cut off shows when it is read.
+    const { identity, isCompressed } = await recognize(handle);
+    if (identity === null) {
+      // Only reading a compressed file shows whether it is empty or truncated.
       if (isCompressed) await this.#ingest(file, handle);
       return false;
     }
-    const known = this.#state().find(file, hash, isCompressed);
-    if (file.mtimeMs < this.#belongsFromMs && known?.state !== 'left_alone') {
-      if (known === undefined && !(await this.#wasBegun(hash))) {
+    const { hash } = identity;
+    const known = this.#state().find(file, identity, isCompressed);
+    if (known === undefined && this.#isOlder(file, identity, isCompressed)) return false;
+    if (file.mtimeMs < this.#belongsFromMs && (known === undefined || known.state === 'finished')) {
+      if (known === undefined && !(await this.#wasBegun(identity))) {
         this.#leaveAlone(file, hash);
         return false;
       }
@@ -227,14 +241,14 @@ export class Follower {
       const tail = await Tail.open(handle, this.#tailOptions(), true);
       const belongs = tail.isBegun || file.hasRotatedName;
       if (belongs) this.#retiring.push({ tail, grownAt: this.#options.now() });
-      else await this.#leaveStranger(file, hash);
+      else await this.#leaveOther(file, identity);
       return belongs;
     }
     const state = await this.#ingest(file, handle);
     const after = await stat(file.path).catch(() => null);
     const isUnchanged = after !== null && fileId(after) === file.id && after.mtimeMs === file.mtimeMs;
     if (state === 'interrupted' || !isUnchanged || after.size !== file.bytes) this.#mustScan = true;
-    else if (state === 'nothing known' && !file.hasRotatedName) await this.#leaveStranger(file, hash);
+    else if (state === 'nothing known' && !file.hasRotatedName) await this.#leaveOther(file, identity);
     else this.#finished(file, hash);
     return false;
   }
@@ -311,12 +325,16 @@ export class Follower {
   }
 
   async #folderChanged(): Promise<boolean> {
-    const timeMs = await this.#readFolderTime();
-    return timeMs !== this.#folderTimeMs || (timeMs !== null && isRecent(timeMs, FILE_TIME_MS_MAX));
+    const timesMs = await this.#readFolderTimes();
+    if (this.#folderTimesMs === null || !areEqual(timesMs, this.#folderTimesMs)) return true;
+    return timesMs.some((timeMs) => isRecent(timeMs, FILE_TIME_MS_MAX));
   }
 
-  async #readFolderTime(): Promise<number | null> {
-    return (await stat(dirname(this.#path)).catch(() => null))?.mtimeMs ?? null;
+  async #readFolderTimes(): Promise<number[]> {
+    const folders = new Set((await namesOf(this.#path)).map((name) => dirname(name)));
+    const timesMs: number[] = [];
+    for (const folder of folders) timesMs.push((await stat(folder).catch(() => null))?.mtimeMs ?? 0);
+    return timesMs;
   }
 
   /** Whether a file that could not be read has changed since, and does no more. */
@@ -330,7 +348,7 @@ export class Follower {
     return false;
   }
 
-  /** A file that is damaged, or not ours to read, must not keep us from the others. */
+  /** A damaged or unreadable file must not block the others. */
   #fail(file: RotatedFile, error: unknown): void {
     const { code, message } = error as NodeJS.ErrnoException;
     // Another process counts it, or it was renamed since the list was made: both show in the next list.
@@ -348,11 +366,11 @@ export class Follower {
       );
   }
 
-  #settle({ id, mtimeMs, bytes }: FileVersion, hash: string): void {
+  #settle({ id, mtimeMs, bytes }: Omit<FileVersion, 'hasRotatedName'>, hash: string): void {
     this.#settled.set(id, { mtimeMs, bytes, hash });
   }
 
-  #finished(file: FileVersion, hash: string): void {
+  #finished(file: Omit<FileVersion, 'hasRotatedName'>, hash: string): void {
     this.#settle(file, hash);
     this.#state().record(file, hash, 'finished');
   }
@@ -364,28 +382,49 @@ export class Follower {
     this.#state().record(file, hash, 'left_alone');
   }
 
-  async #leaveStranger(file: RotatedFile, hash: string): Promise<void> {
-    this.#settle(file, hash);
-    // A copy that is shorter than what was counted is of no interest.
-    if (await this.#wasBegun(hash)) return;
-    this.#warnLeftAlone(file, 'its name is not one that rotation with or without gzip gives');
+  /**
+   * Whether the file begins like one that was left alone, with another time: compression did not keep it, or a line was
+   * added. If this process did not see the change, it may be another file, so a warning names it.
+   */
+  #isOlder(file: RotatedFile, identity: Identity, isCompressed: boolean): boolean {
+    const older = this.#state().findOlder(file, identity, isCompressed);
+    if (older === undefined) return false;
+    const isSame = this.#settled.get(file.id)?.hash === identity.hash;
+    if (!isSame)
+      this.#warnSkipped(file, `it begins like a file that is older than the first follow of ${this.#path}`);
+    this.#settle(file, identity.hash);
+    this.#state().forget(older);
+    this.#state().record(file, identity.hash, 'left_alone');
+    return true;
   }
 
-  async #wasBegun(hash: string): Promise<boolean> {
+  async #leaveOther(file: RotatedFile, identity: Identity): Promise<void> {
+    this.#settle(file, identity.hash);
+    // A copy that is shorter than what was counted is of no interest.
+    if (await this.#wasBegun(identity)) return;
+    this.#warnSkipped(file, 'its name does not look rotated');
+    this.#state().record(file, identity.hash, 'other_name');
+  }
+
+  async #wasBegun({ hash, earlierHash }: Identity): Promise<boolean> {
     const { ingest, store } = this.#options;
-    if (hash === this.#state().current.begun?.first_line_hash) return true;
+    const last = this.#state().current.begun?.first_line_hash;
+    if (last === hash || last === earlierHash) return true;
     const links = await store.batchesAfter(ingest.project, ingest.source.name, '');
-    return links.some(({ head }) => head === hash);
+    return links.some(({ head }) => head === hash || head === earlierHash);
   }
 
   #warnOfOlder(file: RotatedFile): void {
-    this.#warnLeftAlone(file, `it is from before ${this.#path} was followed`);
+    this.#warnSkipped(file, `it is older than the first follow of ${this.#path}`);
   }
 
-  #warnLeftAlone({ path, bytes }: RotatedFile, reason: string): void {
+  #warnSkipped({ path, bytes }: RotatedFile, reason: string): void {
+    const [extension] = UNREADABLE.exec(path) ?? [];
+    const file = path.slice(0, path.length - (extension?.length ?? 0));
+    const how = extension === undefined ? 'To count it,' : 'To count it, decompress it first, then';
     this.#options.warn(
-      `${path} (${formatBytes(bytes)}) is left alone: ${reason}. ` +
-        `To count it, run 'wafstat ingest ${path}' with the same --project and --source`,
+      `${path} (${formatBytes(bytes)}) is skipped: ${reason}. ` +
+        `${how} run 'wafstat ingest ${file}' with the same --project and --source`,
     );
   }
 
@@ -402,18 +441,25 @@ export class Follower {
   }
 }
 
+/** Of compressed files that only other programs can read. */
+const UNREADABLE = /\.(?:xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
+
 /** Null when the file is empty, cannot be read, or is another one than `id` says, because files were renamed. */
-async function hashOf(path: string, id?: string): Promise<string | null> {
+async function identityOf(path: string, id?: string): Promise<Identity | null> {
   const handle = await open(path, 'r').catch(() => null);
   if (handle === null) return null;
   try {
     if (id !== undefined && fileId(await handle.stat()) !== id) return null;
-    return (await recognize(handle)).hash;
+    return (await recognize(handle)).identity;
   } catch {
     return null;
   } finally {
     await handle.close();
   }
+}
+
+function areEqual(one: readonly number[], other: readonly number[]): boolean {
+  return one.length === other.length && one.every((value, i) => value === other[i]);
 }
 
 /** File times come from the clock of the system, not from the one that is passed in. */

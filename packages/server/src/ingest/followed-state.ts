@@ -1,8 +1,8 @@
 /** What the store keeps about a followed path, and what of it is not stored yet. */
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
-import type { RotatedFile } from './rotated-files.ts';
+import type { Identity, RotatedFile } from './rotated-files.ts';
 
-export type FileVersion = Pick<RotatedFile, 'id' | 'mtimeMs' | 'bytes'>;
+export type FileVersion = Pick<RotatedFile, 'id' | 'mtimeMs' | 'bytes' | 'hasRotatedName'>;
 
 export class FollowedState {
   readonly #store: Store;
@@ -18,17 +18,31 @@ export class FollowedState {
   }
 
   /** What is known about a file that need not be read. */
-  find({ mtimeMs, bytes }: FileVersion, hash: string, isCompressed: boolean): FollowedFile | undefined {
+  find(file: FileVersion, { hash, earlierHash }: Identity, isCompressed: boolean): FollowedFile | undefined {
     return this.current.files.find((known) => {
-      if (known.first_line_hash !== hash) return false;
-      if (known.state === 'left_alone') return true;
+      if (known.first_line_hash !== hash && known.first_line_hash !== earlierHash) return false;
+      // Anything but rotation can have made it: only the very same file is meant.
+      if (known.state === 'other_name' && file.hasRotatedName) return false;
+      const isSameTime = seconds(known.modified_ms) === seconds(file.mtimeMs);
       // Compression keeps the time, but not always the part of a second, and changes the length.
-      if (isCompressed) return seconds(known.modified_ms) === seconds(mtimeMs);
-      return known.modified_ms === mtimeMs && known.bytes === bytes;
+      if (isCompressed || known.state === 'left_alone') return isSameTime;
+      return known.modified_ms === file.mtimeMs && known.bytes === file.bytes;
     });
   }
 
-  record(file: FileVersion, hash: string, state: FollowedFile['state']): void {
+  /** A file that was left alone and may be this one: something was added, or compression did not keep the time. */
+  findOlder(file: FileVersion, { hash }: Identity, isCompressed: boolean): FollowedFile | undefined {
+    return this.current.files.find(
+      ({ first_line_hash, state, bytes }) =>
+        first_line_hash === hash && state === 'left_alone' && (isCompressed || file.bytes >= bytes),
+    );
+  }
+
+  forget(file: FollowedFile): void {
+    this.current = { ...this.current, files: this.current.files.filter((other) => other !== file) };
+  }
+
+  record(file: Pick<FileVersion, 'mtimeMs' | 'bytes'>, hash: string, state: FollowedFile['state']): void {
     const others = this.current.files.filter(
       ({ first_line_hash, modified_ms }) => first_line_hash !== hash || modified_ms !== file.mtimeMs,
     );

@@ -3,7 +3,7 @@
 /** The longest name DNS allows. */
 const HOSTNAME_LENGTH_MAX = 253;
 
-/** The name under which a host is registered, or null for what cannot be one: such traffic is of no known host. */
+/** The name under which a host is registered, or null for what cannot be one: such traffic is without a registered host. */
 export function normalHostname(text: string): string | null {
   const name = withoutPort(text.trim()).toLowerCase().replace(/\.$/, '');
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;

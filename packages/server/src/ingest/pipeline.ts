@@ -107,6 +107,11 @@ export class Pipeline {
     return read;
   }
 
+  /** Whether `read` with `aged` returns something without new lines. */
+  hasAged(reader: LineReader): boolean {
+    return reader.hasPending(this.#now() - OPEN_MS_MAX);
+  }
+
   async count(read: ReadLines, batch: NewBatch): Promise<Counted> {
     return this.append(read, await this.resolve(read, batch.project), batch);
   }

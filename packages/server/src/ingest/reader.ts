@@ -1,4 +1,4 @@
-/** Log lines in, records out. Each line is held against the formats by itself, because one stream may mix them. */
+/** Reads log lines into records. Detects the format of each line, because one stream may mix formats. */
 import type { DropReason } from '../event.ts';
 import type { Overrides } from './categories/judge.ts';
 import {
@@ -38,7 +38,7 @@ export interface ReaderOptions {
   overrides?: Overrides | undefined;
   /** The format of access lines, as the configuration of the server has it: no other line is read. */
   pattern?: Pattern | undefined;
-  /** Says more about each line than counting needs. */
+  /** Adds hints and field values for `explain`. */
   explain?: boolean | undefined;
 }
 
@@ -46,11 +46,13 @@ export interface LineReader {
   /** What this line completes: nothing yet, a record, a drop, or several. */
   read(line: string, now: number): Parsed[];
   /**
-   * What is still open: all of it at the end of a file, or what no line has told of since `before` (by `now`).
+   * Returns pending records: all of them at the end of a file, or those that got no line since `before`.
    * `partsBefore` is the same for parts of lines, whose rest may come in the next request.
    */
   flush(before?: number, partsBefore?: number): Parsed[];
-  /** Whether the next line can be told by itself: then one in the form of an access log is a request. */
+  /** Whether `flush` returns something. */
+  hasPending(before: number): boolean;
+  /** False while a native block is open: the next line may belong to it. */
   takesAccess(): boolean;
   /** The host of lines that name none. */
   readonly host: string | undefined;
@@ -177,6 +179,15 @@ class Reader implements LineReader {
     return [...parsed, ...this.#withHost(this.#transactions.flush(before))];
   }
 
+  hasPending(before: number): boolean {
+    const blockBefore = before - BLOCK_MS_MAX;
+    return (
+      this.#transactions.hasPending(before) ||
+      this.#unwrapper.hasPending(blockBefore) ||
+      [...this.#blocks.values()].some(({ touched }) => touched < blockBefore)
+    );
+  }
+
   takesAccess(): boolean {
     return this.#access && !this.#blocks.has(BARE);
   }
@@ -272,7 +283,7 @@ class Reader implements LineReader {
 }
 
 function patternFormat({ parse }: Pattern): TextFormat {
-  return { name: 'access', about: 'access log with --pattern', recognizes: () => true, parse };
+  return { name: 'access', about: 'access log with --pattern', traits: [], recognizes: () => true, parse };
 }
 
 function explained(
@@ -285,12 +296,21 @@ function explained(
     const { fields, mismatch } = pattern.explain(line);
     return parsed.map((each) => ({ ...each, fields, hint: mismatch }));
   }
-  const isUnknown = (each: Parsed) => each.kind === 'dropped' && each.reason === 'unknown_format';
+  // With a format given, its parser may refuse the line for another reason.
+  const reasons: readonly DropReason[] = format === 'auto' ? ['unknown_format'] : REFUSALS;
+  const isUnknown = (each: Parsed) => each.kind === 'dropped' && reasons.includes(each.reason);
   // Once for the line: an array can hold thousands of records.
   const nearest = parsed.some(isUnknown) ? nearestFormat(line, format) : undefined;
   if (nearest === undefined) return parsed;
-  return parsed.map((each) => (isUnknown(each) ? { ...each, hint: `nearest: ${nearest}` } : each));
+  return parsed.map((each) => {
+    if (each.kind !== 'dropped' || !isUnknown(each)) return each;
+    const isTime = each.reason === 'unknown_format' || each.reason === 'bad_time';
+    const lacks = nearest.lacks ?? (isTime ? 'valid date or time of day in it' : undefined);
+    return lacks === undefined ? each : { ...each, hint: `nearest: ${nearest.name} (no ${lacks})` };
+  });
 }
+
+const REFUSALS = ['unknown_format', 'bad_record', 'bad_time', 'not_json'] as const;
 
 function unknown(reason: DropReason): Parsed {
   return { kind: 'dropped', reason, format: 'none' };

@@ -1,10 +1,10 @@
-/** The rotated files of a log: what logrotate, newsyslog and the like make of `access.log`, in the same folder. */
-import { type FileHandle, readdir, stat } from 'node:fs/promises';
+/** The rotated files of a log: what logrotate, newsyslog, kubelet and the like make of `access.log`, in the same folder. */
+import { type FileHandle, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, extname, join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
-import { endOfHole } from './blocks.ts';
+import { hasContent } from './blocks.ts';
 import { fileId, readAt, readFirstLine } from './tail.ts';
-import { FIRST_LINE_BYTES_MAX, firstLineHash } from './trail.ts';
+import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './trail.ts';
 
 /** Hourly rotation for a month. What is known about each file is stored, some 100 bytes. */
 export const ROTATED_FILES_MAX = 1_000;
@@ -26,17 +26,36 @@ export interface RotatedFile {
 
 /** Oldest first, and at most the newest ROTATED_FILES_MAX. */
 export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
+  // The path may be a link to the newest of the files, as cronolog and rotatelogs make it.
+  const live = await stat(path).catch(() => null);
+  const files = new Map<string, RotatedFile>();
+  for (const log of await namesOf(path)) {
+    for (const file of await filesBeside(log)) {
+      const known = files.get(file.id);
+      const isLive = live !== null && fileId(live) === file.id;
+      if (!isLive && (known === undefined || (file.hasRotatedName && !known.hasRotatedName)))
+        files.set(file.id, file);
+    }
+  }
+  return [...files.values()].sort(oldestFirst).slice(-ROTATED_FILES_MAX);
+}
+
+/** The path and, if it is a link, the file behind it: links in /var/log/containers are not rotated, their targets are. */
+export async function namesOf(path: string): Promise<string[]> {
+  const target = await realpath(path).catch(() => path);
+  return [...new Set([path, target])];
+}
+
+async function filesBeside(path: string): Promise<RotatedFile[]> {
   const folder = dirname(path);
   const name = basename(path);
   const names = await readdir(folder).catch(() => []);
-  // The path may be a link to the newest of the files, as cronolog and rotatelogs make it.
-  const live = await stat(path).catch(() => null);
   const files = await Promise.all(
     names.map(async (other): Promise<RotatedFile[]> => {
       const kind = kindOf(other, name);
       if (kind === null) return [];
       const found = await stat(join(folder, other)).catch(() => null);
-      if (!found?.isFile() || (live && fileId(live) === fileId(found))) return [];
+      if (!found?.isFile()) return [];
       const { mtimeMs, ctimeMs, size } = found;
       const hasRotatedName = kind === 'rotated';
       return [
@@ -44,7 +63,7 @@ export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
       ];
     }),
   );
-  return files.flat().sort(oldestFirst).slice(-ROTATED_FILES_MAX);
+  return files.flat();
 }
 
 /** `.1`, `.2.gz`, `-20260701`, `-2026-07-01-13.gz`, `.old`. */
@@ -73,13 +92,24 @@ function oldestFirst(a: RotatedFile, b: RotatedFile): number {
   return a.path < b.path ? -1 : 1;
 }
 
-/** By what a file is recognized under another name, compressed or not. Null: nothing of it can be read. */
-export async function recognize(handle: FileHandle): Promise<{ hash: string | null; isCompressed: boolean }> {
+/** What a file is recognized by under another name, compressed or not. */
+export interface Identity {
+  hash: string;
+  /** As earlier releases stored it. */
+  earlierHash: string;
+}
+
+/** `identity` is null when nothing can be read that tells the file from others. */
+export async function recognize(
+  handle: FileHandle,
+): Promise<{ identity: Identity | null; isCompressed: boolean }> {
   const bytes = await readAt(handle, 0, COMPRESSED_BYTES);
   const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  const start = isCompressed
-    ? gunzipSync(bytes, { finishFlush: constants.Z_SYNC_FLUSH })
-    : await readFirstLine(handle);
-  const isHole = endOfHole(start, 0) === start.length;
-  return { hash: isHole ? null : firstLineHash(start), isCompressed };
+  const start = isCompressed ? gunzipSync(bytes, { finishFlush: constants.Z_SYNC_FLUSH }) : bytes;
+  const line = isCompressed ? start : await readFirstLine(handle);
+  if (!hasContent(line)) return { identity: null, isCompressed };
+  return {
+    identity: { hash: firstLineHash(line), earlierHash: earlierFirstLineHash(start) },
+    isCompressed,
+  };
 }

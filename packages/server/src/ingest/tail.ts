@@ -1,7 +1,7 @@
 /** One open file, counted from where its checkpoints in the store end, as far as it goes and whenever it grows. */
 import type { FileHandle } from 'node:fs/promises';
 import type { FollowedPath, Store } from '../store/store.ts';
-import { countLineEnds, endOfHole, LINE_BYTES_MAX } from './blocks.ts';
+import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './blocks.ts';
 import { type FileIngest, isEmpty, nextPiece } from './file.ts';
 import type { Line, Outcome, Pipeline } from './pipeline.ts';
 import { createReader, type LineReader } from './reader.ts';
@@ -55,7 +55,7 @@ export class Tail {
   }
 
   get isBegun(): boolean {
-    return this.#progress.offset > 0;
+    return this.#progress.firstLineHash !== null;
   }
 
   /** Of the lines that were counted, which a truncated file no longer has. */
@@ -63,7 +63,7 @@ export class Tail {
     return this.#progress.firstLineHash;
   }
 
-  /** Finds out anew how much of the file has been counted. */
+  /** Determines again how much of the file has been counted. */
   async locate(isRotated: boolean): Promise<void> {
     const progress = startOf(this.#options);
     await this.#skipCounted(progress, isRotated);
@@ -131,10 +131,13 @@ export class Tail {
     return this.#progress.shorterCopyBytes !== null;
   }
 
-  /** False: somebody else counts the same lines. Nothing was counted, and the progress is found out anew. */
+  /**
+   * False: another process counted these lines first. Nothing was counted; the position is determined again.
+   */
   async #count(bytes: Buffer, lines: Iterable<Line>, flush: 'all' | 'aged'): Promise<boolean> {
     const { ingest, pipeline, counted, begin } = this.#options;
     const progress = this.#progress;
+    if (bytes.length === 0 && flush === 'aged' && !pipeline.hasAged(progress.reader)) return true;
     // A copy: if the append fails, the lines are read again at the next look.
     const reader = createReader(ingest.reader, progress.reader.state());
     const read = pipeline.read(lines, reader, flush);
@@ -145,7 +148,7 @@ export class Tail {
       source: ingest.source,
       id,
       link,
-      // A hole says nothing about the file.
+      // Holes and headers say nothing about the file.
       ...(progress.firstLineHash === null && hasContent(bytes)
         ? { followed: begin(firstLineHash(bytes)) }
         : {}),
@@ -179,20 +182,18 @@ export async function readAt(handle: FileHandle, offset: number, bytes: number):
   return buffer.subarray(0, length);
 }
 
-/** As much of the first line as identifies the file; a hole in front of it may be long. Empty without a line. */
+/** As much of the first line behind holes and headers as identifies the file. Empty without such a line. */
 export async function readFirstLine(handle: FileHandle): Promise<Buffer> {
   let offset = 0;
   for (;;) {
-    const bytes = await readAt(handle, offset, offset === 0 ? FIRST_LINE_BYTES_MAX : LINE_BYTES_MAX);
-    const hole = endOfHole(bytes, 0);
-    if (bytes.length === 0 || hole === 0) return bytes;
-    if (hole < bytes.length) return readAt(handle, offset + hole, FIRST_LINE_BYTES_MAX);
-    offset += bytes.length;
+    const wanted = offset === 0 ? FIRST_LINE_BYTES_MAX : LINE_BYTES_MAX;
+    const bytes = await readAt(handle, offset, wanted);
+    const start = contentStart(bytes);
+    if (hasContent(bytes))
+      return offset + start === 0 ? bytes : readAt(handle, offset + start, FIRST_LINE_BYTES_MAX);
+    if (bytes.length < wanted) return Buffer.alloc(0);
+    offset += start;
   }
-}
-
-function hasContent(bytes: Buffer): boolean {
-  return endOfHole(bytes, 0) < bytes.length;
 }
 
 function startOf({ store, ingest }: TailOptions): Progress {

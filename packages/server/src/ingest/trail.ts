@@ -1,17 +1,17 @@
 /**
  * The checkpoints of a file: which of its bytes have been counted. A file is cut into pieces of whole lines; the id of a
  * piece is a hash of the id of the piece before it and of its own bytes, and the store keeps it with the counts, in
- * the same transaction. So a file is known by what it says, not by its name: given again, whole or grown, after a
- * crash, renamed, or followed instead of ingested, only what is new is counted.
+ * the same transaction. So content identifies a file, not its name: if it is ingested again, has grown, was renamed,
+ * or the process crashed, only new bytes are counted.
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
-import { endOfHole, endOfLine, endsInsideLine, endsLine } from './blocks.ts';
+import { contentStart, endOfHole, endOfLine, endsInsideLine, endsLine, hasContent } from './blocks.ts';
 
 /** Small batches of a followed file grow into one piece up to this length, so that a chain stays short. */
 export const PIECE_BYTES_MAX = 1_048_576;
 
-/** How much of the first line tells files apart. */
+/** How much of the first line behind holes and headers tells files apart. */
 export const FIRST_LINE_BYTES_MAX = 4_096;
 
 export interface FileSource {
@@ -19,7 +19,7 @@ export interface FileSource {
   source: { name: string; format: string };
 }
 
-/** What was counted before of the bytes that come next. */
+/** A chunk at this position that was already counted. */
 export interface KnownPiece {
   bytes: Buffer;
   carry: string;
@@ -38,7 +38,7 @@ export class Checkpoints {
   #bytes = 0;
   #id: string | null = null;
   #head = '';
-  /** False as long as the piece is nothing but a hole: the first line behind it makes the head. */
+  /** False as long as the piece is nothing but holes and headers: the first line behind them makes the head. */
   #hasHead = false;
   #flushes = 0;
   /** The last line so far has no end: what comes up to the next line end belongs to it. */
@@ -59,7 +59,7 @@ export class Checkpoints {
     this.#siblings = links.map(({ id }) => id);
     if (links.length === 0) return null;
     // Nearly all other files are told apart by their first line, and need not be hashed.
-    const heads = headsOf(await peekPastHole(peekHead));
+    const heads = headsOf(await peekContent(peek, peekHead));
     const candidates = links.filter((link) => link.bytes === 0 || heads.has(link.head));
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
@@ -74,8 +74,8 @@ export class Checkpoints {
 
   /** Whether what comes next is only the beginning of something that was counted: a copy that was made earlier. */
   isShorterCopy(bytes: Buffer): boolean {
-    // Holes are all alike: with nothing behind it, one says nothing about the file, and there is nothing to count.
-    if (bytes.length > 0 && endOfHole(bytes, 0) === bytes.length) return false;
+    // Holes and headers are all alike: with nothing behind them, there is nothing to count.
+    if (bytes.length > 0 && !hasContent(bytes)) return false;
     const longer = this.#links.filter((link) => link.bytes > bytes.length);
     // Inside a file, less than a line tells nothing, but what follows there has been counted.
     if (this.#after !== '' && endOfLine(bytes) === bytes.length && !endsLine(bytes)) return longer.length > 0;
@@ -100,7 +100,7 @@ export class Checkpoints {
   advance(id: string, bytes: Buffer): void {
     this.#siblings = [...this.#siblings.filter((sibling) => sibling !== this.#id), id];
     if (!this.#hasHead) this.#head = firstLineHash(bytes);
-    this.#hasHead ||= endOfHole(bytes, 0) < bytes.length;
+    this.#hasHead ||= hasContent(bytes);
     this.#hash = this.#extended;
     this.#bytes += bytes.length;
     this.#flushes = bytes.length > 0 ? 0 : this.#flushes + 1;
@@ -125,25 +125,45 @@ function pieceHash(after: string): Hash {
   return createHash('sha256').update(after);
 }
 
-/** The first line, or as much as a piece can have of it, when a hole stands in front of it. */
-async function peekPastHole(peek: (bytes: number) => Promise<Buffer>): Promise<Buffer> {
-  const bytes = await peek(FIRST_LINE_BYTES_MAX);
-  return endOfHole(bytes, 0) > 0 ? peek(PIECE_BYTES_MAX) : bytes;
+/** Up to the end of the first line behind holes and headers, or as much of it as tells files apart. */
+async function peekContent(
+  peek: (bytes: number) => Promise<Buffer>,
+  peekHead: (bytes: number) => Promise<Buffer>,
+): Promise<Buffer> {
+  let bytes = await peekHead(FIRST_LINE_BYTES_MAX);
+  for (;;) {
+    const content = bytes.subarray(contentStart(bytes));
+    if (content.length >= FIRST_LINE_BYTES_MAX || endOfLine(content) < content.length || endsLine(content))
+      return bytes;
+    // A pipe shows what it has, line by line. A longer hole may be of any length.
+    const more = await peek(bytes.length < FIRST_LINE_BYTES_MAX ? bytes.length + 1 : PIECE_BYTES_MAX);
+    if (more.length <= bytes.length || more.length >= PIECE_BYTES_MAX) return more;
+    bytes = more;
+  }
 }
 
-/** The heads of pieces that may begin with these bytes: with a hole in front, also one that ends with the hole. */
+/** The heads of pieces that may begin with these bytes: also of one that ends before the first line of content. */
 function headsOf(bytes: Buffer): Set<string> {
   const heads = new Set([firstLineHash(bytes)]);
-  if (endOfHole(bytes, 0) > 0) {
+  if (contentStart(bytes) > 0 || !hasContent(bytes)) {
     heads.add(hashOf(Buffer.alloc(0)));
-    // Earlier releases took the hole for a part of the line.
+    // Earlier releases took a header for the first line, and still earlier ones a hole for a part of the line.
+    heads.add(earlierFirstLineHash(bytes));
     heads.add(lineHash(bytes));
   }
   return heads;
 }
 
-/** Of the first line behind a hole, without its end, which may be yet to come; a long one is told by its beginning. */
+/**
+ * Of the first line behind holes and headers, without its end, which may be yet to come; a long one is told by its
+ * beginning.
+ */
 export function firstLineHash(bytes: Buffer): string {
+  return lineHash(hasContent(bytes) ? bytes.subarray(contentStart(bytes)) : Buffer.alloc(0));
+}
+
+/** As earlier releases stored it: a header line is the first line too. */
+export function earlierFirstLineHash(bytes: Buffer): string {
   return lineHash(bytes.subarray(endOfHole(bytes, 0)));
 }
 

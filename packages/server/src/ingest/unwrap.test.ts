@@ -1,7 +1,7 @@
 /** What is wrapped counts as if it were not, and what is not wrapped is left alone. */
 import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { LINE_BYTES_MAX, LineBlock } from './blocks.ts';
 import { fixtureLines, outcomes, readLines } from './formats/fixtures/read-fixture.ts';
 import type { Parsed } from './formats/format.ts';
@@ -43,6 +43,18 @@ const WRAPS: Record<string, Wrap> = {
       stream,
       attrs: { tag: 'x' },
       time: '2026-07-01T12:00:00Z',
+    }),
+  ),
+  'docker in another order, with spaces': parts(
+    (part, stream, isLast) =>
+      `{ "time": "2026-07-01T12:00:00Z", "stream": "${stream}", "log": ${JSON.stringify(isLast ? `${part}\n` : part)} }`,
+  ),
+  'docker with attributes first': parts((part, stream, isLast) =>
+    JSON.stringify({
+      attrs: { tag: 'x' },
+      stream,
+      time: '2026-07-01T12:00:00Z',
+      log: isLast ? `${part}\n` : part,
     }),
   ),
   'docker by fluentd': parts((log, source, isLast) =>
@@ -224,6 +236,9 @@ describe('a line without a wrapper', () => {
   test.each([
     ACCESS,
     '{"time":1782900000000,"log":"x"}',
+    '{"time":1782900000000,"host":"a.example.com","log":"x","stream":"y"}',
+    '{"time":"2026-07-01T12:00:00Z","stream":"stdout","log":"x\\n","request":true}',
+    '{"stream":"stdout","time":"2026-07-01T12:00:00Z","message":"\\"log\\""}',
     '{"log":"GET / 200\\n","stream":"stdout","time":"2026-07-01T12:00:00Z","host":"a.example.com"}',
     '{"log":"x","time":"2026-07-01T12:00:00Z"}',
     '{"log":{"a":1},"stream":"stdout","time":"2026-07-01T12:00:00Z"}',
@@ -325,10 +340,15 @@ describe('parts', () => {
     expect(dropped + reader.flush().length).toBe(200);
   });
 
-  test('of a single character do not add up to more than their text', () => {
+  test('of a single character are copied as often as a line that doubles', () => {
     const reader = createReader({ format: 'auto' });
+    const copied = vi.spyOn(Buffer.prototype, 'copy');
+    const joined = vi.spyOn(Buffer, 'concat');
     for (let i = 0; i < 20_000; i++) reader.read(part('x'), 0);
     expect(outcomes(reader.read(part(` ${ACCESS}\n`), 0))).toEqual(['request']);
+    expect(copied.mock.calls.length + joined.mock.calls.length).toBeLessThan(30);
+    copied.mockRestore();
+    joined.mockRestore();
   });
 
   test('and blocks of an earlier version are continued', () => {
@@ -359,6 +379,33 @@ describe('the content', () => {
     expect(outcomes(readLines([`${frame}${frame}${frame}`]))).toEqual(['request', 'request', 'request']);
     expect(outcomes(readLines([`9999 ${message}`]))).toEqual(['request']);
     expect(outcomes(readLines([`${frame}nonsense`]))).toEqual(['request', 'unknown_format']);
+  });
+
+  test('of syslog with lengths can be text that is not UTF-8', () => {
+    const head = Buffer.from('<13>Nov 15 12:02:15 edge nginx: ');
+    // One byte, half of two characters, a character as it is, and the one that stands for what is no character.
+    const texts = ['\xff', '\xe2\x82\xff', 'x', '\xef\xbf\xbd'].map((text) => Buffer.from(text, 'latin1'));
+    fc.assert(
+      fc.property(
+        fc.array(fc.array(fc.constantFrom(...texts), { maxLength: 9 }), { maxLength: 5 }),
+        (messages) => {
+          const frames = messages.map((some) => {
+            const message = Buffer.concat([head, Buffer.from(`${ACCESS} "`), ...some, Buffer.from('"')]);
+            return Buffer.concat([Buffer.from(`${message.length} `), message]);
+          });
+          const line = Buffer.concat(frames).toString();
+          expect(outcomes(line === '' ? [] : readLines([line]))).toEqual(messages.map(() => 'request'));
+        },
+      ),
+    );
+  });
+
+  test('of syslog with lengths cannot pose as the next message', () => {
+    const forged = '9 <13>nonsense';
+    const message = `<13>Nov 15 12:02:15 edge nginx: ${ACCESS} ${'\ufffd'.repeat(forged.length)}${forged}`;
+    // Each replacement character was one byte.
+    const frame = `${Buffer.byteLength(message) - 2 * forged.length} ${message}`;
+    expect(outcomes(readLines([`${frame}${frame}`]))).toEqual(['request', 'request']);
   });
 
   test('of syslog has the tabs back that rsyslog escaped, and only those of Caddy', () => {

@@ -32,8 +32,9 @@ const STREAMS_MAX = 8;
 
 /** Parts of one line, until the last one arrives. */
 interface Parts {
-  /** Null for a line beyond the length limit: it is counted, and its other parts are skipped. */
-  chunks: Buffer[] | null;
+  /** With room for more. Null for a line beyond the length limit: it is counted, and its other parts are skipped. */
+  text: Buffer | null;
+  /** Used bytes of the text. */
   bytes: number;
   /** When the last part was read. */
   touched: number;
@@ -50,8 +51,8 @@ export class Unwrapper {
 
   constructor(state: PartsState = []) {
     for (const [origin, touched, text] of state) {
-      const chunk = text === null ? null : Buffer.from(text, 'base64');
-      this.#set(origin, { chunks: chunk && [chunk], bytes: chunk?.length ?? 0, touched });
+      const bytes = text === null ? null : Buffer.from(text, 'base64');
+      this.#set(origin, { text: bytes, bytes: bytes?.length ?? 0, touched });
     }
   }
 
@@ -74,52 +75,52 @@ export class Unwrapper {
   /** Gives up lines whose last part was read before this time, and returns how many. */
   flush(before: number): number {
     let unfinished = 0;
-    for (const [origin, { chunks, touched }] of this.#parts) {
+    for (const [origin, { text, touched }] of this.#parts) {
       if (touched >= before) continue;
       this.#delete(origin);
-      if (chunks !== null) unfinished++;
+      if (text !== null) unfinished++;
     }
     return unfinished;
   }
 
+  /** Whether `flush` gives something up. */
+  hasPending(before: number): boolean {
+    return [...this.#parts.values()].some(({ text, touched }) => text !== null && touched < before);
+  }
+
   state(): PartsState | null {
     if (this.#parts.size === 0) return null;
-    return [...this.#parts].map(([origin, { chunks, touched }]) => [
+    return [...this.#parts].map(([origin, { text, bytes, touched }]) => [
       origin,
       touched,
-      chunks && Buffer.concat(chunks).toString('base64'),
+      text?.toString('base64', 0, bytes) ?? null,
     ]);
   }
 
   #join(origin: string, text: string, isPart: boolean, now: number): Lines {
-    const before = this.#delete(origin) ?? { chunks: [], bytes: 0 };
-    const chunk = Buffer.from(text);
-    const bytes = before.bytes + chunk.length;
-    if (before.chunks === null || bytes > LINE_BYTES_MAX) {
-      if (isPart) this.#set(origin, { chunks: null, bytes: 0, touched: now });
+    const before = this.#delete(origin) ?? { text: Buffer.alloc(0), bytes: 0 };
+    const bytes = before.bytes + Buffer.byteLength(text);
+    if (before.text === null || bytes > LINE_BYTES_MAX) {
+      if (isPart) this.#set(origin, { text: null, bytes: 0, touched: now });
       return {
         lines: [],
-        dropped: [...(before.chunks === null ? [] : (['line_too_long'] as const)), ...this.#evict()],
+        dropped: [...(before.text === null ? [] : (['line_too_long'] as const)), ...this.#evict()],
       };
     }
-    const chunks = [...before.chunks, chunk];
-    if (!isPart) return linesOf(Buffer.concat(chunks).toString());
-    // Concatenated now and then, because many tiny parts must not become a list of a million.
-    this.#set(origin, {
-      chunks: chunks.length < CHUNKS_MAX ? chunks : [Buffer.concat(chunks)],
-      bytes,
-      touched: now,
-    });
+    const joined = withRoom(before.text, before.bytes, bytes);
+    joined.write(text, before.bytes);
+    if (!isPart) return linesOf(joined.toString('utf8', 0, bytes));
+    this.#set(origin, { text: joined, bytes, touched: now });
     return { lines: [], dropped: this.#evict() };
   }
 
   /** Gives up the streams that grew longest ago, until the rest is within the limits. */
   #evict(): DropReason[] {
     const dropped: DropReason[] = [];
-    for (const [origin, { chunks }] of this.#parts) {
+    for (const [origin, { text }] of this.#parts) {
       if (this.#parts.size <= STREAMS_MAX && this.#bytes <= LINE_BYTES_MAX) break;
       this.#delete(origin);
-      if (chunks !== null) dropped.push('unfinished_record');
+      if (text !== null) dropped.push('unfinished_record');
     }
     return dropped;
   }
@@ -138,8 +139,13 @@ export class Unwrapper {
   }
 }
 
-/** A line of 1 MiB has 64 parts of 16 KiB. */
-const CHUNKS_MAX = 64;
+/** The room doubles, so that a line of a million tiny parts takes linear time. */
+function withRoom(text: Buffer, used: number, wanted: number): Buffer {
+  if (wanted <= text.length) return text;
+  const larger = Buffer.allocUnsafe(Math.max(wanted, Math.min(2 * text.length, LINE_BYTES_MAX)));
+  text.copy(larger, 0, 0, used);
+  return larger;
+}
 
 /** As many as records in a line of JSON. */
 const LINES_MAX = 10_000;
@@ -262,15 +268,65 @@ const OCTET_COUNT = /^(\d{1,7}) (?=<\d{1,3}>)/;
 function octetFrames(line: string): string[] | null {
   if (!isDigit(line.charCodeAt(0)) || !OCTET_COUNT.test(line)) return null;
   const frames: string[] = [];
-  let rest = Buffer.from(line);
-  while (rest.length > 0 && frames.length <= LINES_MAX) {
-    const [head = '', count = ''] = OCTET_COUNT.exec(rest.toString('latin1', 0, 16)) ?? [];
+  const bytes = Buffer.from(line);
+  for (let start = 0; start < bytes.length && frames.length <= LINES_MAX; ) {
+    const [head = '', count = ''] = frameHead(bytes, start) ?? [];
+    const from = start + head.length;
     // What has no length in front is no frame, and is read as a line.
-    const end = head === '' ? rest.length : head.length + Number(count);
-    frames.push(rest.toString('utf8', head.length, end).trim());
-    rest = rest.subarray(end);
+    const end = head === '' ? bytes.length : frameEnd(bytes, from, from + Number(count));
+    frames.push(bytes.toString('utf8', from, end).trim());
+    start = end;
   }
   return frames;
+}
+
+function frameHead(bytes: Buffer, at: number): RegExpExecArray | null {
+  return isDigit(bytes[at] ?? 0) ? OCTET_COUNT.exec(bytes.toString('latin1', at, at + 16)) : null;
+}
+
+const REPLACEMENT = Buffer.from('\ufffd');
+
+/** Bound the time for a line that somebody made for it. */
+const REPLACEMENTS_MAX = 1_000;
+const HEADS_TRIED_MAX = 16;
+
+/**
+ * The length counts bytes that are gone where the text was not UTF-8: a replacement character has three, and stands for
+ * one to three. The end is where the next frame begins, and the last such place if there are several, because a client
+ * can write what looks like a frame into its message.
+ */
+function frameEnd(bytes: Buffer, from: number, shortest: number): number {
+  if (shortest >= bytes.length) return bytes.length;
+  const longest = longestEnd(bytes, from, shortest);
+  let heads = 0;
+  for (let end = Math.min(longest, bytes.length); end >= shortest && heads < HEADS_TRIED_MAX; end--) {
+    if (end === bytes.length && end === longest) return end;
+    const head = frameHead(bytes, end);
+    if (head === null) continue;
+    heads++;
+    if (endsBeforeFrame(bytes, end, head)) return end;
+  }
+  return longest >= bytes.length && frameHead(bytes, shortest) === null ? bytes.length : shortest;
+}
+
+/** If each replacement character stands for one byte. */
+function longestEnd(bytes: Buffer, from: number, shortest: number): number {
+  let end = shortest;
+  let at = bytes.indexOf(REPLACEMENT, from);
+  for (let found = 0; at !== -1 && at < end && found < REPLACEMENTS_MAX; found++) {
+    end += REPLACEMENT.length - 1;
+    at = bytes.indexOf(REPLACEMENT, at + REPLACEMENT.length);
+  }
+  return end;
+}
+
+/** Whether the frame that begins here can end at another one: behind `1` of `123 <13>`, the length does not fit. */
+function endsBeforeFrame(bytes: Buffer, at: number, [head, count]: RegExpExecArray): boolean {
+  const from = at + head.length;
+  const longest = longestEnd(bytes, from, from + Number(count));
+  for (let end = from + Number(count); end <= longest; end++)
+    if (end >= bytes.length || frameHead(bytes, end) !== null) return true;
+  return false;
 }
 
 /**
@@ -289,10 +345,15 @@ function fromCompose(line: string): Wrapped | null {
 }
 
 /** The first key decides whether to parse, because most JSON has no wrapper. Those of journald are upper case. */
-const FIRST_KEY = /^\{"(?:[A-Z_]|log"|source"|container_|partial_)/;
+const JOURNALD_KEY = /^\{\s*"[A-Z_]/;
+const DOCKER_KEY = /^\{\s*"(?:log|stream|attrs|time"\s*:\s*"|source|container_|partial_)/;
 
 function fromJson(line: string): Wrapped | null {
-  if (!FIRST_KEY.test(line)) return null;
+  // Many other logs have such keys. To search for one that must be there takes a fraction of the time of parsing.
+  const mayBeWrapped = DOCKER_KEY.test(line)
+    ? line.includes('log"')
+    : JOURNALD_KEY.test(line) && line.includes('"__REALTIME_TIMESTAMP"');
+  if (!mayBeWrapped) return null;
   const fields = parsedObject(line);
   return fields && (fromDocker(fields) ?? fromDockerFluentd(fields) ?? fromJournald(fields));
 }

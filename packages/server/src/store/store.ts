@@ -199,8 +199,8 @@ export interface FollowedPath {
 
 export interface FollowedFile {
   first_line_hash: string;
-  /** `left_alone`: the file was there before the path was followed. */
-  state: 'left_alone' | 'finished';
+  /** `left_alone`: older than the first follow of the path. `other_name`: its name does not look rotated. */
+  state: 'left_alone' | 'other_name' | 'finished';
   modified_ms: number;
   bytes: number;
 }

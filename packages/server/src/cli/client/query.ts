@@ -55,7 +55,8 @@ export async function runQuery<T>(
       for (const line of forms.table(answer.result)) printLine(stdout, line);
       break;
     case 'plot':
-      for (const line of forms.plot(answer.result, range, terminalOf(io))) printLine(stdout, line);
+      // Not escaped, because of the colours: a plot has numbers and our own words only.
+      for (const line of forms.plot(answer.result, range, terminalOf(io))) stdout.write(`${line}\n`);
   }
   return 0;
 }

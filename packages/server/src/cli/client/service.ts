@@ -8,6 +8,7 @@ import {
   WafstatError,
 } from '@wafstat/client';
 import { sign } from '@wafstat/signer';
+import { printable } from '../../printable.ts';
 import { type Io, UserError } from '../command.ts';
 import type { Connection } from './connection.ts';
 
@@ -59,6 +60,6 @@ function authorizerOf({ url, project, credentials }: Connection, now: () => numb
 function sentenceOf({ message, errorCode, requestId }: WafstatError): string {
   const origin = [errorCode, requestId && `request ID ${requestId}`].filter(Boolean).join(', ');
   // Words from the network must not act on the terminal.
-  const words = message.replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '\ufffd');
+  const words = printable(message);
   return origin === '' ? words : `${words.replace(/\.$/, '')} (${origin})`;
 }

@@ -84,7 +84,7 @@ export function judge(rule: Rule, overrides: Overrides): Judgement {
   if (rule.denied) judgement.denied = true;
   if (category === null) {
     if (because === OVERRIDE) return judgement;
-    const isVerdict = isCrs && VERDICTS.has(id.slice(0, -3));
+    const isVerdict = isCrs && isVerdictRule(id);
     // What the client may have written proves nothing: neither that there was no attack, nor which sum is highest.
     if (id === '' || (rule.doubtful && !isVerdict)) return { ...judgement, ...UNREADABLE };
     if (isVerdict) judgement.verdict = true;
@@ -248,6 +248,10 @@ function levelIn({ level = 1 }: Judgement): number {
 
 function lowestLevel(rules: readonly Judgement[]): number {
   return Math.min(...rules.map(levelIn));
+}
+
+export function isVerdictRule(id: string): boolean {
+  return id.length === 6 && VERDICTS.has(id.slice(0, -3));
 }
 
 interface Evidence {

@@ -190,7 +190,7 @@ export const PAYLOAD_CATEGORIES: ReadonlySet<Category> = new Set([
 /** They win against payload rules of a higher paranoia level. `illegal` does not: its rules match too much. */
 export const SPECIFIC_CONTEXT: ReadonlySet<Category> = new Set(['vuln', 'robot']);
 
-/** In a tie, the worst wins: who can run code can do all the rest, and commands name files, URLs and markup. */
+/** In a tie the most severe wins: code execution includes everything else. */
 export const TIE_WINNERS: readonly Category[] = ['webshell', 'cmdi'];
 
 /** Rules that count special characters ("Restricted SQL Character Anomaly"), whatever they mean. */

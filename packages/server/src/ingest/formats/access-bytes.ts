@@ -13,7 +13,6 @@ const SPACE = 0x20;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const LESS = 0x3c;
-const CAPITAL_T = 0x54;
 const DASH = 0x2d;
 const SLASH = 0x2f;
 const LETTER_T = 0x54;
@@ -103,7 +102,7 @@ function beginsField(byte: number): boolean {
 /** `Nov 15 12:02:15 ...`, `web-1  | ...`, `2026-07-01T12:00:00Z ...`, `123 <165>...`: unwrap.ts knows what it is. */
 function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
   const next = bytes[client];
-  return next === SPACE || next === LESS || bytes[start + 3] === SPACE || bytes[start + 10] === CAPITAL_T;
+  return next === SPACE || next === LESS || bytes[start + 3] === SPACE || bytes[start + 10] === LETTER_T;
 }
 
 function isDash(bytes: Buffer, at: number): boolean {

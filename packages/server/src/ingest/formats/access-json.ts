@@ -1,15 +1,8 @@
 /** Access logs as JSON, with the names that people give the variables of nginx, Apache and Caddy, and those of ECS. */
 import { request } from './access.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
-import { asObject, type JsonObject } from './json-line.ts';
-import { parseAnyTime } from './log-time.ts';
-
-export const accessJson: JsonFormat = {
-  name: 'access-json',
-  about: 'access log of nginx, Apache or Caddy as JSON, with the usual names of fields',
-  recognizes: isAccess,
-  parse: parseAccessJson,
-};
+import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { asObject, asText, type JsonObject } from './json-line.ts';
+import { type LocalZone, parseAnyTime } from './log-time.ts';
 
 /** The first that is there counts; the most exact come first. */
 const TIMES = [
@@ -37,6 +30,21 @@ const MARKS = [
   'http.response.status_code',
 ];
 
+export const accessJson: JsonFormat = {
+  name: 'access-json',
+  about: 'access log of nginx, Apache or Caddy as JSON, with the usual names of fields',
+  traits: [
+    anyOf('time', TIMES),
+    [
+      `request: request, ${MARKS.join(', ')} or http`,
+      (fields) => fields.request !== undefined || MARKS.some((name) => name in fields) || isEcs(fields),
+    ],
+    anyOf('host', HOSTS),
+  ],
+  recognizes: isAccess,
+  parse: parseAccessJson,
+};
+
 function isAccess(fields: JsonObject): boolean {
   // An event of the normal form may carry any further field.
   if (typeof fields.request === 'boolean' || 'attack' in fields || 'host_id' in fields) return false;
@@ -46,8 +54,7 @@ function isAccess(fields: JsonObject): boolean {
 }
 
 function parseAccessJson(fields: JsonObject, { zone }: Context): Reading {
-  const named = TIMES.find((name) => name in fields);
-  const time = named === undefined ? null : parseAnyTime(fields[named], zone);
+  const time = firstTime(fields, TIMES, zone);
   return time === null ? dropped('bad_time') : { kind: 'record', record: request(time, hostOf(fields)) };
 }
 
@@ -74,6 +81,12 @@ export function firstText(fields: JsonObject, names: readonly string[]): string 
     if (typeof value === 'string' && value !== '' && value !== '-') return value;
   }
   return undefined;
+}
+
+/** Of several names for the time, the first that says something. */
+export function firstTime(fields: JsonObject, names: readonly string[], zone: LocalZone): number | null {
+  const name = names.find((each) => asText(fields[each]) !== '');
+  return name === undefined ? null : parseAnyTime(fields[name], zone);
 }
 
 function caddyHost(fields: JsonObject): string | undefined {

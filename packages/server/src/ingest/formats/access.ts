@@ -1,9 +1,21 @@
 /** Access logs of nginx and Apache: common, combined, what stands behind, and the virtual host in front. */
-import { type Context, dropped, type LogRecord, type Reading, type TextFormat } from './format.ts';
+import {
+  COMMON_TIME,
+  type Context,
+  dropped,
+  type LogRecord,
+  type Reading,
+  type TextFormat,
+} from './format.ts';
 
 export const access: TextFormat = {
   name: 'access',
   about: 'access log of nginx or Apache: common, combined, or with the virtual host in front',
+  traits: [
+    ['client in front of the time', (line) => /^[^\s[{]+ /.test(line)],
+    ['time in [dd/Mon/yyyy:HH:MM:SS +zone] form', (line) => COMMON_TIME.test(line)],
+    ['quoted request behind the time', (line) => /\] "/.test(line)],
+  ],
   recognizes: () => true,
   parse: parseAccess,
 };
@@ -37,7 +49,7 @@ const COMMA = 0x2c;
 const UNKNOWN = dropped('unknown_format');
 
 /**
- * The second field is nearly always `-` (who still asks identd?). When instead a `-` follows the second field, and
+ * The second field is nearly always `-`, because identd is unused. When instead a `-` follows the second field, and
  * another field follows it, the line begins with the virtual host. The client may be a list out of X-Forwarded-For:
  * `a, b - - [` names no host, `host a, b - - [` does.
  */

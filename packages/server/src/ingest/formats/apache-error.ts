@@ -3,12 +3,23 @@ import { attackDetails } from '../attack-details.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
 import { fixedZone, type LocalZone, parseAsctime, parseLocalTime } from './log-time.ts';
 import { clientOf, isRuleMessage } from './nginx-error.ts';
-import { parseRuleText } from './rule-text.ts';
+import { CUT_BYTES_MIN, parseRuleText } from './rule-text.ts';
 import { parseTime } from './time.ts';
 
 export const apacheError: TextFormat = {
   name: 'apache-error',
   about: 'error log of Apache: rules of ModSecurity or Coraza',
+  traits: [
+    [
+      'time like [Wed Jul 01 12:00:00.123456 2026] or [2026-07-01 12:00:00.123456] at its start',
+      (line) => /^\[?(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|\d{4}-\d{2}-\d{2}[T ]\d)/.test(line),
+    ],
+    [
+      'module and level like [security2:error]',
+      (line) => /\[[a-z0-9_]*:?(?:emerg|alert|crit|error|warn|notice|info|debug)\] /.test(line),
+    ],
+    ['message of ModSecurity or Coraza', (line) => / (?:ModSecurity|Coraza): /.test(line)],
+  ],
   recognizes: (line) => (line.startsWith('[') && line.charCodeAt(4) === SPACE) || isIsoLayout(line),
   parse: parseApacheError,
 };
@@ -40,9 +51,6 @@ function parseApacheError(line: string, { zone }: Context): Reading {
     hit: { id: uniqueId, time, host, rules: [rule], details, written: time, connection: process },
   };
 }
-
-/** Apache cuts at 8,192 bytes, syslog may do so at 1,024. */
-const CUT_BYTES_MIN = 1_000;
 
 const ISO_TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?(?= )/;
 

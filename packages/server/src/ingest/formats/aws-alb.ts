@@ -9,6 +9,11 @@ import { parseTime } from './time.ts';
 export const awsAlb: TextFormat = {
   name: 'aws-alb',
   about: 'access log of AWS Application Load Balancers',
+  traits: [
+    ['type like https or h2 at its start', (line) => /^(?:https?|h2|grpcs|wss?) /.test(line)],
+    ['time in ISO 8601 as its second field', (line) => /^\S+ \d{4}-\d{2}-\d{2}T\S+Z /.test(line)],
+    ['quoted request with the whole URL', (line) => / "[A-Z-]+ \w+:\/\//.test(line)],
+  ],
   recognizes: (line) => /^(?:https?|h2|grpcs|wss?) \d{4}-\d{2}-\d{2}T/.test(line),
   parse: parseAlb,
 };

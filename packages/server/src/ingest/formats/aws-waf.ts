@@ -1,13 +1,19 @@
 /** AWS WAF: a JSON object is a request with its verdict, so it gives the request and, if there was one, the attack. */
 import { attackDetails } from '../attack-details.ts';
 import { judgeAws } from './aws-evidence.ts';
-import { dropped, type JsonFormat, type Reading } from './format.ts';
+import { anyOf, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseEpoch } from './log-time.ts';
 
 export const awsWaf: JsonFormat = {
   name: 'aws-waf',
   about: 'AWS WAF, JSON: one object a line, or many',
+  traits: [
+    objectField('httpRequest'),
+    anyOf('action', ['action']),
+    anyOf('webaclId', ['webaclId']),
+    anyOf('timestamp', ['timestamp']),
+  ],
   recognizes: (fields) => fields.webaclId !== undefined && fields.httpRequest !== undefined,
   parse: parseAwsWaf,
 };

@@ -8,23 +8,29 @@ import { categoryOfName } from '../categories/names.ts';
 import { OWN_RULE } from '../categories/table.ts';
 import { AZURE_GROUPS, AZURE_MANAGED_RULE, AZURE_RATE_LIMIT } from '../categories/vendor-tables.ts';
 import { request } from './access.ts';
-import { firstText } from './access-json.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { firstText, firstTime } from './access-json.ts';
+import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asObject, asText, type JsonObject } from './json-line.ts';
-import { parseAnyTime } from './log-time.ts';
 import { hostOfUrl } from './request-url.ts';
 import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
+
+const TIMES = ['time', 'timeStamp', 'TimeGenerated'];
 
 export const azureWaf: JsonFormat = {
   name: 'azure-waf',
   about: 'Azure Application Gateway and Front Door: firewall and access logs',
+  traits: [
+    objectField('properties'),
+    anyOf('time', TIMES),
+    ['category of a firewall or access log', (fields) => kindOf(fields) !== null],
+  ],
   recognizes: (fields) => asObject(fields.properties) !== null && kindOf(fields) !== null,
   parse: parseAzure,
 };
 
 type Kind = 'gateway rule' | 'front door rule' | 'request';
 
-/** By the category in the envelope; exports that leave it out are told by their fields. */
+/** Kind of record, by `category`; exports without it are recognized by their fields. */
 function kindOf(fields: JsonObject): Kind | null {
   const category = asText(fields.category).slice(0, CATEGORY_LENGTH_MAX).toLowerCase();
   if (category === 'applicationgatewayfirewalllog') return 'gateway rule';
@@ -37,14 +43,12 @@ function kindOf(fields: JsonObject): Kind | null {
 }
 
 const CATEGORY_LENGTH_MAX = 64;
-const TIMES = ['time', 'timeStamp', 'TimeGenerated'];
 
 function parseAzure(fields: JsonObject, { zone }: Context): Reading {
   const properties = asObject(fields.properties);
   const kind = kindOf(fields);
   if (properties === null || kind === null) return dropped('bad_record');
-  const named = TIMES.find((name) => asText(fields[name]) !== '');
-  const time = named === undefined ? null : parseAnyTime(fields[named], zone);
+  const time = firstTime(fields, TIMES, zone);
   if (time === null) return dropped('bad_time');
   switch (kind) {
     case 'gateway rule':

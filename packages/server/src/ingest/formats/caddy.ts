@@ -1,6 +1,6 @@
 /** The log of Caddy: lines of Coraza about matched rules. (Caddy's access log is `access-json`.) */
 import { attackDetails } from '../attack-details.ts';
-import { type Context, dropped, type JsonFormat, type Reading, type TextFormat } from './format.ts';
+import { anyOf, type Context, dropped, type JsonFormat, type Reading, type TextFormat } from './format.ts';
 import { asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime, parseLocalTime } from './log-time.ts';
 import { clientOf, isRuleMessage } from './nginx-error.ts';
@@ -13,6 +13,12 @@ const about = 'log of Caddy: rules of Coraza';
 export const caddyJson: JsonFormat = {
   name: 'caddy',
   about,
+  traits: [
+    anyOf('logger', ['logger']),
+    anyOf('level', ['level']),
+    anyOf('msg', ['msg']),
+    anyOf('ts', ['ts']),
+  ],
   recognizes: ({ logger, level, msg, request }) =>
     typeof logger === 'string' &&
     typeof level === 'string' &&
@@ -25,6 +31,14 @@ export const caddyJson: JsonFormat = {
 export const caddyText: TextFormat = {
   name: 'caddy',
   about,
+  traits: [
+    [
+      'time in yyyy/mm/dd HH:MM:SS.mmm form at its start',
+      (line) => /^\d{4}\/\d{2}\/\d{2} [\d:.]+/.test(line),
+    ],
+    ['tab between time, level and logger', (line) => line.includes('\t')],
+    ['level like ERROR behind the time', (line) => /^\S+ \S+\s+[A-Z]+\s/.test(line)],
+  ],
   recognizes: (line) => line.charCodeAt(4) === SLASH && /^\d{4}\/\d{2}\/\d{2} [\d:.]{8,18}\t/.test(line),
   parse: parseCaddyText,
 };

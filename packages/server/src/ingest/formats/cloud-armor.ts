@@ -9,7 +9,7 @@ import {
   CLOUD_ARMOR_MATCHES,
 } from '../categories/vendor-tables.ts';
 import { firstText } from './access-json.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime } from './log-time.ts';
 import { hostOfUrl } from './request-url.ts';
@@ -18,6 +18,12 @@ import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
 export const cloudArmor: JsonFormat = {
   name: 'cloud-armor',
   about: 'load balancers of Google Cloud, with Cloud Armor',
+  traits: [
+    objectField('httpRequest'),
+    objectField('jsonPayload'),
+    anyOf('timestamp', ['timestamp']),
+    ['resource.type of a load balancer, or security policy', isLoadBalancer],
+  ],
   recognizes: isLoadBalancer,
   parse: parseCloudArmor,
 };

@@ -12,15 +12,22 @@ import {
   CLOUDFLARE_SCORES,
   CLOUDFLARE_SOURCES,
 } from '../categories/vendor-tables.ts';
-import { firstText } from './access-json.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { firstText, firstTime } from './access-json.ts';
+import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';
 import { asArray, asText, type JsonObject } from './json-line.ts';
-import { parseAnyTime } from './log-time.ts';
 import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
+
+const TIMES = ['EdgeStartTimestamp', 'Datetime', 'EdgeEndTimestamp', 'Timestamp'];
 
 export const cloudflare: JsonFormat = {
   name: 'cloudflare',
   about: 'Cloudflare Logpush: http_requests and firewall_events',
+  traits: [
+    anyOf('RayID', ['RayID']),
+    anyOf('ClientRequestHost', ['ClientRequestHost']),
+    anyOf('time', TIMES),
+    anyOf('action', ['Action', 'SecurityAction', 'SecurityActions']),
+  ],
   recognizes: (fields) =>
     'EdgeStartTimestamp' in fields ||
     'EdgeEndTimestamp' in fields ||
@@ -28,11 +35,8 @@ export const cloudflare: JsonFormat = {
   parse: parseCloudflare,
 };
 
-const TIMES = ['EdgeStartTimestamp', 'Datetime', 'EdgeEndTimestamp', 'Timestamp'];
-
 function parseCloudflare(fields: JsonObject, { zone }: Context): Reading {
-  const named = TIMES.find((name) => asText(fields[name]) !== '');
-  const time = named === undefined ? null : parseAnyTime(fields[named], zone);
+  const time = firstTime(fields, TIMES, zone);
   if (time === null) return dropped('bad_time');
   const isEvent = 'Action' in fields && !('EdgeStartTimestamp' in fields);
   const matches = (isEvent ? [eventMatch(fields)] : requestMatches(fields)).filter(isAttack);

@@ -1,6 +1,6 @@
 /** Standard access log of AWS CloudFront: columns with tabs between them, named by a `#Fields:` line, or JSON. */
 import { request } from './access.ts';
-import { type Context, dropped, type JsonFormat, type Reading, type TextFormat } from './format.ts';
+import { anyOf, type Context, dropped, type JsonFormat, type Reading, type TextFormat } from './format.ts';
 import { asText } from './json-line.ts';
 import { parseEpoch } from './log-time.ts';
 import { parseTime } from './time.ts';
@@ -10,6 +10,10 @@ const about = 'standard access log of AWS CloudFront, text or JSON';
 export const cloudfrontText: TextFormat = {
   name: 'cloudfront',
   about,
+  traits: [
+    ['tab between the columns', (line) => line.includes('\t')],
+    ['date or timestamp as its first column', (line) => STARTS.test(line)],
+  ],
   recognizes: (line) => line.startsWith('#Fields: ') || line.startsWith('#Version: ') || STARTS.test(line),
   parse: parseText,
 };
@@ -17,6 +21,10 @@ export const cloudfrontText: TextFormat = {
 export const cloudfrontJson: JsonFormat = {
   name: 'cloudfront',
   about,
+  traits: [
+    anyOf('request', ['x-edge-request-id', 'x-edge-result-type']),
+    anyOf('time', ['date', 'timestamp(ms)', 'timestamp']),
+  ],
   recognizes: (fields) => 'x-edge-request-id' in fields || 'x-edge-result-type' in fields,
   parse: (fields) => recordOf((name) => asText(fields[name])),
 };

@@ -1,15 +1,20 @@
 /** The audit log of Coraza as JSON: a line is a transaction. */
 import { attackDetails } from '../attack-details.ts';
 import type { Rule } from '../categories/judge.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime, parseEpoch } from './log-time.ts';
-import { hostHeader, markDenied, ruleOf } from './modsecurity3-json.ts';
+import { hostHeader, markDenied, ruleOf, transactionField } from './modsecurity3-json.ts';
 import { parseRuleText } from './rule-text.ts';
 
 export const corazaJson: JsonFormat = {
   name: 'coraza-json',
   about: 'audit log of Coraza, JSON',
+  traits: [
+    objectField('transaction'),
+    anyOf('messages array', ['messages']),
+    transactionField('unix_timestamp'),
+  ],
   recognizes: (fields) => asObject(fields.transaction)?.unix_timestamp !== undefined,
   parse: parseCoraza,
 };

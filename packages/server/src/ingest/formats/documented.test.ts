@@ -120,6 +120,13 @@ test('objects without a line end between them are counted up to where the line w
   expect(outcomes(readLines([`[${event},${event},5]`]))).toEqual(['request', 'request', 'not_an_object']);
 });
 
+test('an object is an envelope only if it has nothing but records', () => {
+  const records = [{ time: 1 }, { time: 2 }];
+  expect(outcomes(readLines([JSON.stringify({ records })]))).toEqual(['request', 'request']);
+  // Else it is a record that has such a field.
+  expect(outcomes(readLines([JSON.stringify({ time: 1, host: 'a', records })]))).toEqual(['request']);
+});
+
 test('a line that is nothing but records has a limit', () => {
   for (const line of ['{}'.repeat(20_000), `[${'{},'.repeat(20_000)}{}]`]) {
     const parsed = outcomes(readLines([line]));

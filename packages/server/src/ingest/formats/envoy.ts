@@ -2,13 +2,20 @@
 import { attackDetails } from '../attack-details.ts';
 import { request } from './access.ts';
 import { firstText } from './access-json.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';
 import { asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime } from './log-time.ts';
 
 export const envoy: JsonFormat = {
   name: 'envoy',
   about: 'access log of Envoy or Istio as JSON',
+  traits: [
+    anyOf('start_time', ['start_time']),
+    [
+      'response_flags, or authority and path',
+      (fields) => 'response_flags' in fields || ('authority' in fields && 'path' in fields),
+    ],
+  ],
   recognizes: (fields) =>
     'start_time' in fields && ('response_flags' in fields || ('authority' in fields && 'path' in fields)),
   parse: parseEnvoy,

@@ -1,13 +1,17 @@
 /** The normal form as NDJSON: `{"time": ..., "host": ..., "request": true, "attack": "sqli", "count": 1}`. */
 import { type AttackDetails, CATEGORIES, categoryNumber, EVENT_COUNT_MAX, ID_PATTERN } from '../../event.ts';
 import { attackDetails } from '../attack-details.ts';
-import { dropped, type JsonFormat, type Reading } from './format.ts';
+import { anyOf, dropped, type JsonFormat, type Reading } from './format.ts';
 import type { JsonObject } from './json-line.ts';
 import { parseTime } from './time.ts';
 
 export const events: JsonFormat = {
   name: 'events',
   about: "wafstat's own form, one JSON object a line",
+  traits: [
+    anyOf('time', ['time']),
+    anyOf('field of the normal form beside the time', ['host', 'host_id', 'request', 'attack', 'count']),
+  ],
   recognizes: isEvent,
   parse: parseEvent,
 };

@@ -1,7 +1,7 @@
 /** What a log format is: a pure function from text to what it says, which can be counted, or the reason why not. */
 import type { AttackDetails, Category, DropReason } from '../../event.ts';
 import type { Decision, Judgement, Rule } from '../categories/judge.ts';
-import type { JsonObject } from './json-line.ts';
+import { asObject, type JsonObject } from './json-line.ts';
 import type { LogClock } from './log-clock.ts';
 import type { LocalZone } from './log-time.ts';
 import type { PatternFields } from './pattern.ts';
@@ -109,18 +109,22 @@ export interface Context {
   columns: readonly string[] | null;
 }
 
-interface Named {
+/** What the lines of a format have, in the order in which `explain` says what a line lacks. */
+export type Traits<T> = readonly (readonly [about: string, test: (value: T) => boolean])[];
+
+interface Named<T> {
   name: LogFormat;
   about: string;
+  traits: Traits<T>;
 }
 
-export interface TextFormat extends Named {
+export interface TextFormat extends Named<string> {
   /** A cheap look: the parser may still refuse the line. */
   recognizes(line: string): boolean;
   parse(line: string, context: Context): Reading;
 }
 
-export interface JsonFormat extends Named {
+export interface JsonFormat extends Named<JsonObject> {
   recognizes(fields: JsonObject): boolean;
   parse(fields: JsonObject, context: Context): Reading;
 }
@@ -128,3 +132,17 @@ export interface JsonFormat extends Named {
 export function dropped(reason: DropReason): Reading {
   return { kind: 'dropped', reason };
 }
+
+/** A trait of JSON: one of these fields. */
+export function anyOf(about: string, names: readonly string[]): Traits<JsonObject>[number] {
+  const list = names.length === 1 ? '' : `: ${names.slice(0, -1).join(', ')} or ${names.at(-1)}`;
+  return [`${about}${list}`, (fields) => names.some((name) => fields[name] !== undefined)];
+}
+
+/** A trait of JSON: this field, which is an object. */
+export function objectField(name: string): Traits<JsonObject>[number] {
+  return [`${name} object`, (fields) => asObject(fields[name]) !== null];
+}
+
+/** `[10/Dec/2025:09:25:32 +0000]` */
+export const COMMON_TIME = /\[\d{2}\/[A-Z][a-z]{2}\/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4}\]/;

@@ -7,6 +7,14 @@ import { hostOfUrl } from './request-url.ts';
 export const haproxy: TextFormat = {
   name: 'haproxy',
   about: 'HTTP log of HAProxy',
+  traits: [
+    ['client with its port at its start', (line) => /^\S+:\d+ /.test(line)],
+    [
+      'time in [dd/Mon/yyyy:HH:MM:SS.mmm] form behind the client',
+      (line) => STAMP.test(line.slice(line.indexOf(' ') + 1)),
+    ],
+    ['timers like 0/0/0/1/2', (line) => / [+-]?\d+(?:\/[+-]?\d+){4} /.test(line)],
+  ],
   recognizes: (line) => {
     const space = line.indexOf(' ');
     return line.charCodeAt(space + 1) === OPENING && STAMP.test(line.slice(space + 1, space + 28));

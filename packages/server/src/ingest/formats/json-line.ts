@@ -23,10 +23,11 @@ export function parseJsonLine(line: string): JsonLine {
   );
 }
 
-/** The records of an array, or of `{"records": [...]}`, in which Azure wraps them. */
+/** The records of an array, or of `{"records": [...]}`, in which Azure wraps them: with nothing beside it. */
 function recordsOf(value: unknown): readonly unknown[] | null {
   const records = Array.isArray(value) ? value : asObject(value)?.records;
-  return Array.isArray(records) && records.length > 0 ? records : null;
+  if (!Array.isArray(records) || records.length === 0) return null;
+  return records === value || Object.keys(asObject(value) ?? {}).length === 1 ? records : null;
 }
 
 function bounded(values: readonly unknown[], broken: DropReason | null): JsonLine {

@@ -3,14 +3,20 @@ import { CATEGORIES, type Category, categoryNumber, ID_PATTERN } from '../../eve
 import { attackDetails } from '../attack-details.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
-import { firstText } from './access-json.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { firstText, firstTime } from './access-json.ts';
+import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';
 import { asText, type JsonObject } from './json-line.ts';
-import { parseAnyTime } from './log-time.ts';
+
+const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
 
 export const lts: JsonFormat = {
   name: 'lts',
   about: "the vendor's access and attack logs out of LTS, JSON",
+  traits: [
+    anyOf('hostid', ['hostid']),
+    anyOf('category', ['category']),
+    anyOf('time', ['waf-time', 'attack-time']),
+  ],
   recognizes: (fields) =>
     fields.hostid !== undefined &&
     (fields.category === 'access' ||
@@ -20,11 +26,8 @@ export const lts: JsonFormat = {
   parse: parseLts,
 };
 
-const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
-
 function parseLts(fields: JsonObject, { zone }: Context): Reading {
-  const named = TIMES.find((name) => asText(fields[name]) !== '');
-  const time = named === undefined ? null : parseAnyTime(fields[named], zone);
+  const time = firstTime(fields, TIMES, zone);
   if (time === null) return dropped('bad_time');
   const name = asText(fields.attack);
   const isAttackLog = fields.category === 'attack' || 'attack-time' in fields;

@@ -1,7 +1,7 @@
 /** The native audit log of ModSecurity 2 and 3: a record is a block of lines in parts, from A to Z. */
 import { attackDetails } from '../attack-details.ts';
 import type { Rule } from '../categories/judge.ts';
-import { dropped, type Reading } from './format.ts';
+import { dropped, type Reading, type Traits } from './format.ts';
 import { parseCommonTime } from './log-time.ts';
 import { pathOfRequestLine } from './modsecurity2-json.ts';
 import { parseRuleText } from './rule-text.ts';
@@ -36,6 +36,12 @@ const RULES_MAX = 32;
 
 /** What clients and servers send, line for line: anything can stand there, even the boundary of another block. */
 const BODY_PARTS = 'CDEGIJ';
+
+/** Only a line that opens a block, or is in one, is recognized. */
+export const NATIVE_TRAITS: Traits<string> = [
+  ['boundary like --622ca252-A--', (line) => /^--+[A-Za-z0-9]+-+[A-Z]--$/.test(line)],
+  ['part A before it', () => false],
+];
 
 export function opensBlock(line: string): boolean {
   return BOUNDARY.exec(line)?.[2] === 'A';

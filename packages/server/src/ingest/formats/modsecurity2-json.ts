@@ -1,14 +1,15 @@
 /** The audit log of ModSecurity 2 as JSON: a line is a transaction, its rules are text. */
 import { attackDetails } from '../attack-details.ts';
-import { dropped, type JsonFormat, type Reading } from './format.ts';
+import { dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseCommonTime } from './log-time.ts';
-import { hostHeader } from './modsecurity3-json.ts';
+import { hostHeader, transactionField } from './modsecurity3-json.ts';
 import { parseRuleText } from './rule-text.ts';
 
 export const modsecurity2Json: JsonFormat = {
   name: 'modsecurity2-json',
   about: 'audit log of ModSecurity 2, JSON',
+  traits: [objectField('transaction'), objectField('audit_data'), transactionField('time')],
   recognizes: (fields) => asObject(fields.transaction)?.time !== undefined,
   parse: parseModsecurity2,
 };

@@ -1,7 +1,7 @@
 /** The audit log of ModSecurity 3 as JSON: a line is a transaction. */
 import { attackDetails } from '../attack-details.ts';
-import { categoryOfSums, type Rule } from '../categories/judge.ts';
-import { type Context, dropped, type JsonFormat, type Reading } from './format.ts';
+import { categoryOfSums, isVerdictRule, type Rule } from '../categories/judge.ts';
+import { type Context, dropped, type JsonFormat, objectField, type Reading, type Traits } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAsctime } from './log-time.ts';
 import { timeOfId } from './modsecurity-id.ts';
@@ -9,9 +9,15 @@ import { timeOfId } from './modsecurity-id.ts';
 export const modsecurity3Json: JsonFormat = {
   name: 'modsecurity3-json',
   about: 'audit log of ModSecurity 3, JSON',
+  traits: [objectField('transaction'), transactionField('time_stamp')],
   recognizes: (fields) => asObject(fields.transaction)?.time_stamp !== undefined,
   parse: parseModsecurity3,
 };
+
+/** A trait: this field of `transaction`. */
+export function transactionField(name: string): Traits<JsonObject>[number] {
+  return [`transaction.${name}`, (fields) => asObject(fields.transaction)?.[name] !== undefined];
+}
 
 function parseModsecurity3(fields: JsonObject, { zone }: Context): Reading {
   const transaction = asObject(fields.transaction);
@@ -60,7 +66,7 @@ function lastRule(rules: readonly Rule[]): Rule | undefined {
 }
 
 function isVerdict({ id }: Rule): boolean {
-  return /^9[45]9\d{3}$/.test(id);
+  return isVerdictRule(id);
 }
 
 /** `Host`, in whatever case the client wrote it. */

@@ -11,6 +11,17 @@ import { parseLocalTime } from './log-time.ts';
 export const naxsi: TextFormat = {
   name: 'naxsi',
   about: 'NAXSI in the error log of nginx',
+  traits: [
+    [
+      'time in yyyy/mm/dd HH:MM:SS form at its start',
+      (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
+    ],
+    ['process like [error] 34#34: *8', (line) => / \[\w+\] \d+#\d+: /.test(line)],
+    [
+      'NAXSI_FMT or {"ip": at the start of the message',
+      (line) => /: (?:\*\d+ )?(?:NAXSI_|\{"ip":)/.test(line),
+    ],
+  ],
   // At the beginning of the message only: elsewhere, clients could write it.
   recognizes: (line) => line.charCodeAt(4) === SLASH && MESSAGE.test(line.slice(0, HEAD_LENGTH)),
   parse: parseNaxsi,

@@ -4,11 +4,18 @@ import { type Context, dropped, type Reading, type TextFormat } from './format.t
 import { parseLocalTime } from './log-time.ts';
 import { timeOfId } from './modsecurity-id.ts';
 import { pathOfRequestLine } from './modsecurity2-json.ts';
-import { parseRuleText } from './rule-text.ts';
+import { CUT_BYTES_MIN, parseRuleText } from './rule-text.ts';
 
 export const nginxError: TextFormat = {
   name: 'nginx-error',
   about: 'error log of nginx: rules of ModSecurity or Coraza, and `limiting requests`',
+  traits: [
+    [
+      'time in yyyy/mm/dd HH:MM:SS form at its start',
+      (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
+    ],
+    ['level like [error] behind the time', (line) => /^\S+ \S+ \[[a-z]+\] /.test(line)],
+  ],
   recognizes: (line) => line.charCodeAt(4) === SLASH && line.charCodeAt(7) === SLASH,
   parse: parseNginxError,
 };
@@ -16,8 +23,6 @@ export const nginxError: TextFormat = {
 const SLASH = 0x2f;
 /** `2025/12/10 09:25:32` */
 const TIME_LENGTH = 19;
-/** nginx cuts lines at 2,048 bytes, with the id at their end; syslog can cut them at 1,024. */
-const CUT_BYTES_MIN = 1_000;
 
 /** `2025/12/10 09:25:32 [error] 34#34: *8 message, client: .., server: .., request: "..", host: ".."` */
 function parseNginxError(line: string, { zone }: Context): Reading {

@@ -5,6 +5,9 @@
  */
 import { categoryOfSums, RULE_ID_PATTERN, type Rule } from '../categories/judge.ts';
 
+/** A shorter line was not cut: nginx cuts at 2,048 bytes, Apache at 8,192, syslog may do so at 1,024. */
+export const CUT_BYTES_MIN = 1_000;
+
 export interface RuleText {
   /** Its id is '' when the message was cut before it. */
   rule: Rule;

@@ -131,6 +131,12 @@ export class Transactions {
     return this.#close(({ touched }) => touched < before);
   }
 
+  /** Whether `flush` returns something. The first is the one that was touched longest ago. */
+  hasPending(before: number): boolean {
+    const [oldest] = this.#open.values();
+    return oldest !== undefined && oldest.touched < before;
+  }
+
   state(): TransactionsState | null {
     const counted = this.#counted.entries();
     if (this.#open.size === 0 && counted.length === 0) return null;
