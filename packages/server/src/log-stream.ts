@@ -1,16 +1,17 @@
 /** Log lines on their way to a file descriptor: buffered, written in the background, and bounded. */
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
 import sonicBoom, { type SonicBoom } from 'sonic-boom';
 
 /** What a slow reader may be behind. Beyond it, access lines are dropped and counted; requests never wait for the log. */
 const ACCESS_BYTES_MAX = 4 * 1_048_576;
 /** The same for warnings and errors: years of them, unless the disk that takes the log is full. */
 const BUFFER_BYTES_MAX = 16 * 1_048_576;
-/** One system call for some 20 access lines. */
-const WRITE_BYTES_MIN = 3_072;
-/** A pipe takes this much at once (PIPE_BUF), so that lines of several workers never mix. */
-const WRITE_BYTES_MAX = 4_096;
+/** Lines are written together: one system call for some 80 of them. */
+const BATCH_CHARACTERS = 16_384;
+/** A pipe takes this much at once (PIPE_BUF): in batches of this size, lines of several processes never mix. */
+const SHARED_BATCH_CHARACTERS = 3_500;
 /** How long a line may wait for others. */
 const FLUSH_MS = 100;
 /** pino's number for `warn`: lines from this level on are kept however slow the reader is. */
@@ -24,20 +25,20 @@ export class LogStream {
   lastLevel = 0;
   readonly #destination: SonicBoom;
   readonly #now: () => number;
+  readonly #batchCharacters: number;
+  #batch: string[] = [];
+  #batchLength = 0;
+  /** Handed to the destination, and not written yet. */
   #pendingBytes = 0;
   #dropped = 0;
   /** The last write failed. */
   #failed = false;
 
-  constructor(fd: number, now: () => number) {
+  /** `isShared`: other processes write to the same descriptor. */
+  constructor(fd: number, now: () => number, isShared = false) {
     this.#now = now;
-    this.#destination = new sonicBoom.SonicBoom({
-      fd,
-      sync: false,
-      minLength: WRITE_BYTES_MIN,
-      maxWrite: WRITE_BYTES_MAX,
-      periodicFlush: FLUSH_MS,
-    });
+    this.#batchCharacters = isShared ? SHARED_BATCH_CHARACTERS : BATCH_CHARACTERS;
+    this.#destination = new sonicBoom.SonicBoom({ fd, sync: false, maxWrite: this.#batchCharacters });
     this.#destination.on('write', (bytes: number) => {
       this.#failed = false;
       this.#pendingBytes -= bytes;
@@ -47,6 +48,7 @@ export class LogStream {
     this.#destination.on('error', () => {
       this.#failed = true;
     });
+    setInterval(() => this.#handOver(), FLUSH_MS).unref();
   }
 
   /** A line of pino's, of the level in `lastLevel`. */
@@ -61,15 +63,14 @@ export class LogStream {
 
   /** Writes all that is pending before it returns: for the end of the process. */
   flushSync(): void {
+    this.#handOver();
     this.#destination.flushSync();
   }
 
   /** Resolves when all that is pending is written, or cannot be. */
   async flush(): Promise<void> {
-    // A flush during a write ends with that write, so what came later needs another one.
-    while (this.#pendingBytes > 0 && !this.#failed) {
-      await new Promise<void>((resolve) => this.#destination.flush(() => resolve()));
-    }
+    this.#handOver();
+    while (this.#pendingBytes > 0 && !this.#failed) await sleep(1);
   }
 
   #write(line: string, level: number): void {
@@ -77,9 +78,18 @@ export class LogStream {
       this.#dropped++;
       return;
     }
-    this.#pendingBytes += Buffer.byteLength(line);
-    this.#destination.write(line);
-    if (level >= WARN) this.#destination.flush();
+    this.#batch.push(line);
+    this.#batchLength += line.length;
+    if (level >= WARN || this.#batchLength >= this.#batchCharacters) this.#handOver();
+  }
+
+  #handOver(): void {
+    if (this.#batch.length === 0) return;
+    const text = this.#batch.join('');
+    this.#batch = [];
+    this.#batchLength = 0;
+    this.#pendingBytes += Buffer.byteLength(text);
+    this.#destination.write(text);
   }
 
   #reportDropped(): void {

@@ -1,4 +1,5 @@
 /** The only file that knows the process: what it was called with, how it is told to stop, how it ends. */
+import cluster from 'node:cluster';
 import { writeSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { runProgram } from './cli/program.ts';
@@ -7,7 +8,7 @@ import { LogStream } from './log-stream.ts';
 /** How long the process may take to end once everything is closed. */
 const LAST_MS_MAX = 500;
 
-const log = new LogStream(2, Date.now);
+const log = new LogStream(2, Date.now, cluster.isWorker);
 const stopping = new AbortController();
 // Each time anew: a process group gets a signal from the terminal and another one from its parent.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopping.abort());

@@ -104,11 +104,21 @@ function remembered<T>(parse: (text: string) => T): (text: string) => T {
   };
 }
 
+/** A misspelt name must not count lines under another source, or shift their times. */
+const INGEST_NAMES = ['source', 'format', 'pattern', 'host', 'timezone', 'hosts'];
+
 function parseIngestQuery(
   query: RawQuery,
   zoneOf: (text: string) => LocalZone,
   patternOf: (text: string) => Pattern,
 ): IngestQuery {
+  const unknown = Object.keys(query).find((name) => !INGEST_NAMES.includes(name));
+  if (unknown !== undefined) {
+    throw new ApiError(
+      'WAF.1001',
+      `there is no parameter '${excerpt(unknown)}': use ${INGEST_NAMES.join(', ')}`,
+    );
+  }
   const source = single(query, 'source', 'WAF.1001') ?? 'default';
   if (!SOURCE_NAME.test(source)) {
     throw new ApiError('WAF.1001', 'source must have 1 to 128 characters and no control characters');
