@@ -70,165 +70,138 @@ const KEY_LENGTH_MAX = 256;
 const IDENTITY_VERSION = 1;
 
 export function openIdentityStore(path: string): IdentityStore {
-  // Assigned again when the file has to be opened again.
-  let {
-    root,
-    meta,
-    domains,
-    projects,
-    users,
-    names,
-    keys,
-    userKeys,
-    keyHashes,
-    revoked,
-    revokedUntil,
-    knownLogins,
-  } = openTables(path);
-  const version = meta.get('version') ?? IDENTITY_VERSION;
+  const db = openTables(path);
+  const version = db.meta.get('version') ?? IDENTITY_VERSION;
   if (version !== IDENTITY_VERSION) {
     throw new Error(`${path} has version ${version}, but this release reads version ${IDENTITY_VERSION}`);
   }
   // Files of earlier days have keys without hashes. Otherwise opening needs no lock, which another process may hold.
-  if (!meta.doesExist('version') || keyHashes.getCount() !== keys.getCount()) {
-    writeAtOnce(path, root, () => {
-      meta.putSync('version', IDENTITY_VERSION);
-      for (const access of [...keys.getKeys()]) keyHashes.putSync(hashOf(access), access);
+  if (!db.meta.doesExist('version') || db.keyHashes.getCount() !== db.keys.getCount()) {
+    writeAtOnce(path, db.root, () => {
+      db.meta.putSync('version', IDENTITY_VERSION);
+      for (const access of [...db.keys.getKeys()]) db.keyHashes.putSync(hashOf(access), access);
     });
   }
 
   const named = (kind: 'domain' | 'project' | 'user', domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
       ? undefined
-      : names.get([kind, domain, name]);
+      : db.names.get([kind, domain, name]);
   const found = <V>(from: { get(id: string): V | undefined }, id: string | undefined) =>
     id === undefined || id.length > KEY_LENGTH_MAX ? undefined : from.get(id);
   const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
     [...from.getRange()].map(({ value }) => value);
 
   const knownLoginsOf = (userId: string) => [
-    ...knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] }),
+    ...db.knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] }),
   ];
 
-  const countChanges = () => Number(meta.get('changes') ?? 0);
+  const countChanges = () => Number(db.meta.get('changes') ?? 0);
   const changes = new OncePerTurn(countChanges);
 
   const writer: IdentityWriter = {
     putDomain(domain) {
-      domains.putSync(domain.id, domain);
-      names.putSync(['domain', '', domain.name], domain.id);
+      db.domains.putSync(domain.id, domain);
+      db.names.putSync(['domain', '', domain.name], domain.id);
     },
     removeDomain(domain) {
-      domains.removeSync(domain.id);
-      names.removeSync(['domain', '', domain.name]);
+      db.domains.removeSync(domain.id);
+      db.names.removeSync(['domain', '', domain.name]);
     },
     putProject(project) {
-      projects.putSync(project.id, project);
-      names.putSync(['project', project.domain_id, project.name], project.id);
+      db.projects.putSync(project.id, project);
+      db.names.putSync(['project', project.domain_id, project.name], project.id);
     },
     removeProject(project) {
-      projects.removeSync(project.id);
-      names.removeSync(['project', project.domain_id, project.name]);
+      db.projects.removeSync(project.id);
+      db.names.removeSync(['project', project.domain_id, project.name]);
     },
     putUser(user) {
-      users.putSync(user.id, user);
-      names.putSync(['user', user.domain_id, user.name], user.id);
+      db.users.putSync(user.id, user);
+      db.names.putSync(['user', user.domain_id, user.name], user.id);
     },
     removeUser(user) {
-      users.removeSync(user.id);
-      names.removeSync(['user', user.domain_id, user.name]);
-      for (const { key } of knownLoginsOf(user.id)) knownLogins.removeSync(key);
+      db.users.removeSync(user.id);
+      db.names.removeSync(['user', user.domain_id, user.name]);
+      for (const { key } of knownLoginsOf(user.id)) db.knownLogins.removeSync(key);
     },
     putKey(key) {
-      keys.putSync(key.access, key);
-      userKeys.putSync([key.user_id, key.access], true);
-      keyHashes.putSync(hashOf(key.access), key.access);
+      db.keys.putSync(key.access, key);
+      db.userKeys.putSync([key.user_id, key.access], true);
+      db.keyHashes.putSync(hashOf(key.access), key.access);
     },
     removeKey(key) {
-      keys.removeSync(key.access);
-      userKeys.removeSync([key.user_id, key.access]);
-      keyHashes.removeSync(hashOf(key.access));
+      db.keys.removeSync(key.access);
+      db.userKeys.removeSync([key.user_id, key.access]);
+      db.keyHashes.removeSync(hashOf(key.access));
     },
     revoke(token, now) {
-      revoked.putSync(token.id, token.expires_at);
-      revokedUntil.putSync([token.expires_at, token.id], true);
-      for (const [expires, id] of [...revokedUntil.getKeys({ end: [now], limit: 1_000 })]) {
-        revoked.removeSync(id);
-        revokedUntil.removeSync([expires, id]);
+      db.revoked.putSync(token.id, token.expires_at);
+      db.revokedUntil.putSync([token.expires_at, token.id], true);
+      for (const [expires, id] of [...db.revokedUntil.getKeys({ end: [now], limit: 1_000 })]) {
+        db.revoked.removeSync(id);
+        db.revokedUntil.removeSync([expires, id]);
       }
     },
   };
 
   const committer = new Committer({
     path,
-    root: () => root,
+    root: () => db.root,
     async reopen() {
-      await root.close();
-      ({
-        root,
-        meta,
-        domains,
-        projects,
-        users,
-        names,
-        keys,
-        userKeys,
-        keyHashes,
-        revoked,
-        revokedUntil,
-        knownLogins,
-      } = openTables(path));
+      await db.root.close();
+      Object.assign(db, openTables(path));
     },
-    probe: () => meta.putSync('version', IDENTITY_VERSION),
+    probe: () => db.meta.putSync('version', IDENTITY_VERSION),
   });
 
   return {
-    domain: (id) => found(domains, id),
-    domainByName: (name) => found(domains, named('domain', '', name)),
-    domains: () => all(domains),
-    project: (id) => found(projects, id),
-    projectByName: (domainId, name) => found(projects, named('project', domainId, name)),
-    projects: () => all(projects),
-    user: (id) => found(users, id),
-    userByName: (domainId, name) => found(users, named('user', domainId, name)),
-    users: () => all(users),
-    key: (access) => found(keys, access),
-    keyByHash: (hash) => found(keys, found(keyHashes, hash)),
+    domain: (id) => found(db.domains, id),
+    domainByName: (name) => found(db.domains, named('domain', '', name)),
+    domains: () => all(db.domains),
+    project: (id) => found(db.projects, id),
+    projectByName: (domainId, name) => found(db.projects, named('project', domainId, name)),
+    projects: () => all(db.projects),
+    user: (id) => found(db.users, id),
+    userByName: (domainId, name) => found(db.users, named('user', domainId, name)),
+    users: () => all(db.users),
+    key: (access) => found(db.keys, access),
+    keyByHash: (hash) => found(db.keys, found(db.keyHashes, hash)),
     keysOf: (userId) =>
-      [...userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
-        ([, access]) => keys.get(access) ?? [],
+      [...db.userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
+        ([, access]) => db.keys.get(access) ?? [],
       ),
-    isRevoked: (tokenId) => revoked.doesExist(tokenId),
+    isRevoked: (tokenId) => db.revoked.doesExist(tokenId),
     knownLogin: (userId, hash) =>
-      userId.length > KEY_LENGTH_MAX ? undefined : knownLogins.get([userId, hash]),
+      userId.length > KEY_LENGTH_MAX ? undefined : db.knownLogins.get([userId, hash]),
     putKnownLogin: (userId, hash, time, { max, before }) =>
       committer
         .run(() => {
           const byAge = knownLoginsOf(userId).sort((a, b) => b.value - a.value);
           for (const [i, { key, value }] of byAge.entries())
-            if (i >= max - 1 || value < before) knownLogins.removeSync(key);
+            if (i >= max - 1 || value < before) db.knownLogins.removeSync(key);
           // The user may have been deleted meanwhile.
-          if (users.doesExist(userId)) knownLogins.putSync([userId, hash], time);
+          if (db.users.doesExist(userId)) db.knownLogins.putSync([userId, hash], time);
         })
         .catch(rethrow),
     hasMark(mark) {
-      if (!meta.doesExist('mark')) {
-        writeAtOnce(path, root, () => meta.doesExist('mark') || meta.putSync('mark', mark));
+      if (!db.meta.doesExist('mark')) {
+        writeAtOnce(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', mark));
       }
-      return meta.get('mark') === mark;
+      return db.meta.get('mark') === mark;
     },
     statisticsFileId: () => {
-      const id = meta.get('statistics');
+      const id = db.meta.get('statistics');
       return typeof id === 'number' ? id : undefined;
     },
-    setStatisticsFileId: (id) => writeAtOnce(path, root, () => void meta.putSync('statistics', id)),
+    setStatisticsFileId: (id) => writeAtOnce(path, db.root, () => void db.meta.putSync('statistics', id)),
     changes: () => changes.get(),
     change: (action) =>
       committer
         .run(() => {
-          meta.putSync('changes', countChanges() + 1);
+          db.meta.putSync('changes', countChanges() + 1);
           const result = action(writer);
-          reserveSpace(path, root);
+          reserveSpace(path, db.root);
           return result;
         })
         .catch(rethrow)
