@@ -1,5 +1,5 @@
 /** The folder that holds an installation: identity, statistics, and the master key. */
-import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Actor } from '../audit/audit-trail.ts';
@@ -206,7 +206,9 @@ export async function withIdentity<T>(
 ): Promise<T> {
   if (!isInitialised(folder)) {
     throw new UserError(
-      `${folder} is not a wafstat data folder: make one with 'wafstat init --data ${folder}'`,
+      isForbidden(folder)
+        ? `no permission to read ${folder}: run this as the user that the server runs as`
+        : `${folder} is not a wafstat data folder: make one with 'wafstat init --data ${folder}'`,
     );
   }
   checkFile(join(folder, IDENTITY_FILE));
@@ -244,5 +246,15 @@ function masterKey(folder: string, { env }: World): Buffer {
     return given === undefined ? readMasterKey(file) : parseMasterKey(given, MASTER_KEY_VARIABLE);
   } catch (error) {
     throw new UserError((error as Error).message);
+  }
+}
+
+/** A folder that may not be looked into seems to be empty. */
+function isForbidden(folder: string): boolean {
+  try {
+    accessSync(folder, constants.R_OK | constants.X_OK);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EACCES';
   }
 }

@@ -32,7 +32,8 @@ export const explainCommand = command({
       }
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      throw code === undefined ? error : new UserError(`${file} cannot be read: ${code}`);
+      if (code === undefined) throw error;
+      throw new UserError(code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read: ${code}`);
     }
     for (const each of reader.flush()) printer.print(null, each);
     printer.end();

@@ -111,7 +111,7 @@ function group(program: Commander, name: string, io: Io): Commander {
 function frame(commander: Commander, { stdout, stderr }: Io): Commander {
   return commander
     .exitOverride()
-    .showHelpAfterError('(--help lists what there is)')
+    .showHelpAfterError("(run 'wafstat COMMAND --help' for the options)")
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) });
 }
 
@@ -129,10 +129,21 @@ function explain(error: unknown, { stderr }: Io): number {
     return 2;
   }
   if (isForTheUser(error)) {
-    printLine(stderr, `wafstat: ${error.message}`);
+    printLine(stderr, `wafstat: ${systemSentence(error) ?? error.message}`);
     return 1;
   }
   throw error;
+}
+
+/** What the operating system says, in words. */
+function systemSentence(error: unknown): string | null {
+  const { code, path } = error as NodeJS.ErrnoException;
+  if (code === undefined || path === undefined) return null;
+  if (code === 'EACCES' || code === 'EPERM')
+    return `no permission for ${path}: run this as the user that the server runs as`;
+  if (code === 'ENOENT') return `there is no ${path}`;
+  if (code === 'EEXIST' || code === 'ENOTDIR') return `${path} is a file, or inside one: name a folder`;
+  return null;
 }
 
 /** What a person can put right; anything else is a bug of ours, and shows where it happened. */

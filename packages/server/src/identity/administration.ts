@@ -494,7 +494,8 @@ function checkDescription(description: string): void {
 
 function only<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {
   const [one, another] = all.filter((candidate) => candidate.name === name);
-  if (one === undefined) throw new IdentityError(`there is no ${what} '${name}'`);
+  if (one === undefined)
+    throw new IdentityError(`there is no ${what} '${name}' ('wafstat ${what} list' shows them)`);
   if (another) throw new IdentityError(`'${name}' is a ${what} in more than one domain: give its ID`);
   return one;
 }
