@@ -14,7 +14,7 @@ describe('a reader without a format', () => {
       ACCESS,
       '2026/07/01 10:20:30 [notice] 1#1: start worker processes',
       ...fixtureLines('modsecurity2-native.log').slice(0, 3),
-      // A line of another log inside an open block belongs to the block.
+      // The stream holds an error log, so a block may be text that a client brought into it: no line is lost in it.
       ACCESS,
       ...fixtureLines('modsecurity2-native.log').slice(3),
       'something else',
@@ -23,7 +23,10 @@ describe('a reader without a format', () => {
     const parsed = readLines(lines);
     expect(parsed.slice(0, 3).map(({ format }) => format)).toEqual(['events', 'access', 'nginx-error']);
     expect(outcomes(parsed).slice(-2)).toEqual(['unknown_format', 'request']);
-    expect(parsed.filter(({ format }) => format === 'access')).toHaveLength(2);
+    expect(parsed.filter(({ format }) => format === 'access')).toHaveLength(3);
+    // Without one, a line of another log inside an open block belongs to the block.
+    const withoutErrorLog = readLines(lines.toSpliced(2, 1));
+    expect(withoutErrorLog.filter(({ format }) => format === 'access')).toHaveLength(2);
   });
 
   test('says which format each record and each drop came in', () => {

@@ -70,6 +70,12 @@ const BLOCK_MS_MAX = 60_000;
 /** Native blocks that are open at the same time, in different streams of one log: a container has two. */
 const BLOCKS_MAX = 8;
 
+/** Native blocks inside others, in a mixed stream. A real one ends before the next begins. */
+const INNER_BLOCKS_MAX = 4;
+
+/** Logs into which nginx and Apache copy what a backend writes to its standard error, line ends included. */
+const ERROR_LOGS: ReadonlySet<LogFormat> = new Set(['nginx-error', 'apache-error', 'naxsi', 'caddy']);
+
 export function createReader(options: ReaderOptions, state = ''): LineReader {
   return new Reader(options, state === '' ? {} : (JSON.parse(state) as State));
 }
@@ -86,8 +92,10 @@ interface State {
   open?: OpenBlock | null;
   columns?: readonly string[] | null;
   clock?: ClockState | null;
-  /** By origin. */
+  /** By key. */
   wrapped?: [string, OpenBlock][];
+  /** Missing in states that older versions wrote. */
+  mixed?: boolean;
   parts?: PartsState | null;
 }
 
@@ -105,8 +113,10 @@ class Reader implements LineReader {
   readonly #explain: ((line: string, parsed: Parsed[]) => Parsed[]) | null;
   readonly #transactions: Transactions;
   readonly #unwrapper: Unwrapper;
-  /** By origin; the one that was opened last comes last. */
+  /** The one that was opened last comes last. The key is the origin, of a block inside another one also its boundary. */
   readonly #blocks: Map<string, OpenBlock>;
+  /** The stream also holds an error log, into which clients can write whole lines: a boundary there proves nothing. */
+  #mixed: boolean;
 
   constructor(
     { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
@@ -127,6 +137,7 @@ class Reader implements LineReader {
     this.#unwrapper = new Unwrapper(state.parts ?? []);
     this.#blocks = new Map(state.wrapped);
     if (state.open) this.#blocks.set(BARE, state.open);
+    this.#mixed = state.mixed ?? false;
   }
 
   read(line: string, now: number): Parsed[] {
@@ -136,8 +147,11 @@ class Reader implements LineReader {
   /** A line of this origin, in at most so many wrappers. */
   #readWrapped(line: string, origin: string, layers: number, now: number): Parsed[] {
     // First, because clients write the bodies in a block: a line there that looks wrapped is a part of the body.
-    const open = this.#blocks.get(origin);
-    if (open !== undefined) return this.#readBlock(open, line, origin, layers, now);
+    if (this.#blocks.has(origin)) return this.#readBlock(line, origin, layers, now);
+    return this.#readUnwrapped(line, origin, layers, now);
+  }
+
+  #readUnwrapped(line: string, origin: string, layers: number, now: number): Parsed[] {
     const inner = layers < LAYERS_MAX ? this.#unwrapper.unwrap(line, origin, now) : null;
     if (inner === null) return this.#readLine(line, origin, now);
     const parsed: Parsed[] = inner.dropped.map(unknown);
@@ -156,9 +170,7 @@ class Reader implements LineReader {
   #readLine(line: string, origin: string, now: number): Parsed[] {
     const first = line.charCodeAt(0);
     if (first === DASH && this.#native && opensBlock(line)) {
-      this.#blocks.set(origin, { block: openBlock(line), touched: now });
-      const [oldest = BARE] = this.#blocks.keys();
-      return this.#blocks.size > BLOCKS_MAX ? this.#closeBlock(oldest, now) : [];
+      return this.#openBlock(line, origin, now);
     }
     const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
     const asJson = isJson && this.#jsonFormats.length > 0;
@@ -185,7 +197,7 @@ class Reader implements LineReader {
     const { columns, zone } = this.#context;
     const clock = zone.state?.() ?? null;
     const isEmpty = [transactions, parts, columns, clock].every((each) => each === null);
-    if (isEmpty && this.#blocks.size === 0) return '';
+    if (isEmpty && this.#blocks.size === 0 && !this.#mixed) return '';
     const open = this.#blocks.get(BARE) ?? null;
     const wrapped = [...this.#blocks].filter(([origin]) => origin !== BARE);
     const state: State = {
@@ -195,6 +207,7 @@ class Reader implements LineReader {
       ...(clock !== null && { clock }),
       ...(wrapped.length > 0 && { wrapped }),
       ...(parts !== null && { parts }),
+      ...(this.#mixed && { mixed: true }),
     };
     return JSON.stringify(state);
   }
@@ -226,22 +239,52 @@ class Reader implements LineReader {
     return [UNKNOWN];
   }
 
-  #readBlock(open: OpenBlock, line: string, origin: string, layers: number, now: number): Parsed[] {
-    const step = addLine(open.block, line);
-    open.touched = now;
-    if (step === 'open') return [];
-    const parsed = this.#closeBlock(origin, now);
-    return step === 'whole' ? parsed : [...parsed, ...this.#readWrapped(line, origin, layers, now)];
+  /** The line belongs to the open blocks of its origin. In a mixed stream it may still be a line of another log. */
+  #readBlock(line: string, origin: string, layers: number, now: number): Parsed[] {
+    const parsed: Parsed[] = [];
+    let isTaken = false;
+    let isBoundary = false;
+    for (const [key, open] of this.#blocks) {
+      if (key !== origin && !isNested(key, origin)) continue;
+      const { part } = open.block;
+      const step = addLine(open.block, line);
+      open.touched = now;
+      if (step !== 'open') parsed.push(...this.#closeBlock(key, now));
+      if (step !== 'lost') isTaken = true;
+      if (step === 'whole' || open.block.part !== part) isBoundary = true;
+    }
+    if (!isTaken) return [...parsed, ...this.#readWrapped(line, origin, layers, now)];
+    if (!this.#mixed || isBoundary) return parsed;
+    const asItIs = this.#readUnwrapped(line, origin, layers, now);
+    return [...parsed, ...asItIs.filter((each) => !hasNoFormat(each))];
   }
 
-  #closeBlock(origin: string, now: number): Parsed[] {
-    const open = this.#blocks.get(origin);
-    this.#blocks.delete(origin);
+  #openBlock(line: string, origin: string, now: number): Parsed[] {
+    const block = openBlock(line);
+    const isInner = this.#blocks.has(origin);
+    this.#blocks.set(isInner ? `${origin}\n${block.boundary}` : origin, { block, touched: now });
+    // Inner blocks do not displace outer ones: a client that writes boundaries into its body must not end its own block.
+    const keys = [...this.#blocks.keys()].filter((key) => key.includes('\n') === isInner);
+    const [oldest = BARE] = keys;
+    return keys.length > (isInner ? INNER_BLOCKS_MAX : BLOCKS_MAX) ? this.#closeBlock(oldest, now) : [];
+  }
+
+  /** An inner block takes the place of an outer one that ends. */
+  #closeBlock(key: string, now: number): Parsed[] {
+    const open = this.#blocks.get(key);
+    this.#blocks.delete(key);
+    const inner = [...this.#blocks.keys()].find((each) => isNested(each, key));
+    const promoted = inner === undefined ? undefined : this.#blocks.get(inner);
+    if (inner !== undefined && promoted !== undefined) {
+      this.#blocks.delete(inner);
+      this.#blocks.set(key, promoted);
+    }
     return open === undefined ? [] : this.#settle('modsecurity-native', closeBlock(open.block), now);
   }
 
   #settle(format: LogFormat, reading: Reading, now: number): Parsed[] {
     if (reading.kind === 'dropped' && reading.reason === 'unknown_format') return [UNKNOWN];
+    if (this.#native && !this.#mixed) this.#mixed = ERROR_LOGS.has(format);
     return this.#withHost(this.#parsed(format, reading, now));
   }
 
@@ -295,6 +338,11 @@ function unknown(reason: DropReason): Parsed {
 }
 
 const UNKNOWN = unknown('unknown_format');
+
+/** Whether the block with this key is inside another one of the origin. */
+function isNested(key: string, origin: string): boolean {
+  return key.length > origin.length && key.startsWith(origin) && key[origin.length] === '\n';
+}
 
 function hasNoFormat({ format }: Parsed): boolean {
   return format === 'none';
