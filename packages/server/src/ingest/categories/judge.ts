@@ -28,6 +28,8 @@ export interface Rule {
   denied?: boolean | undefined;
   /** The message was cut, or may hold fields that the client wrote: it cannot prove that there was no attack. */
   doubtful?: boolean | undefined;
+  /** The message names two rules, of which a client wrote one: it cannot prove that the operator excluded the match. */
+  ambiguous?: boolean | undefined;
   /** Of 980130 and 980170: the category with the highest sum (categoryOfSums). */
   sums?: Category | undefined;
   /** What a vendor's own name for the rule says. Wins over the tables of CRS, not over the operator. */
@@ -277,7 +279,8 @@ const CUT: Evidence = { category: null, because: UNREADABLE.because, isCrs: fals
 
 function evidence(rule: Rule, overrides: Overrides): Evidence {
   const chosen = overrides.get(rule.id);
-  if (chosen !== undefined) return { category: chosen, because: OVERRIDE, isCrs: isNamedCrs(rule) };
+  if (chosen !== undefined && (chosen !== null || !rule.ambiguous))
+    return { category: chosen, because: OVERRIDE, isCrs: isNamedCrs(rule) };
   if (rule.named !== undefined) return { ...rule.named, isCrs: false };
   const byRule = BY_RULE.get(rule.id) ?? BY_THOUSAND.get(rule.id.slice(0, -3));
   if (byRule !== undefined && isCrs(rule, byRule)) return byRule;

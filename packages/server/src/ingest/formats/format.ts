@@ -98,6 +98,8 @@ export interface RuleHit extends Transaction {
   written: number;
   /** Tells requests apart when the id was cut off; '' when the log does not say it. */
   connection: string;
+  /** Where `id` is '' because a client may have written what the line names: all ids in it, maybe the real one too. */
+  claimedIds?: readonly string[];
 }
 
 /** What a format must know beside the text. */

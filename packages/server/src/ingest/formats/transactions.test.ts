@@ -97,7 +97,26 @@ describe('one request in two logs of the same stream', () => {
     const { read, flush } = reading();
     expect(read(audit('a', '941100'), hit('a', '942100'))).toEqual(['xss']);
     expect(flush()).toEqual([]);
-    expect(read(audit('a', '941100'))).toEqual(['same_request']);
+  });
+
+  test('counts once when the lines of the error log were counted before the audit log came', () => {
+    const { read, flush } = reading();
+    read(hit('a', '942100'));
+    expect(flush()).toEqual(['sqli']);
+    expect(read(audit('a', '942100'))).toEqual(['same_request']);
+  });
+
+  test('is another request when the same log tells of the same id again: clients may choose the id', () => {
+    const { read, flush } = reading();
+    const lines = Array.from({ length: 100 }, () => audit('a', '941100'));
+    expect(read(...lines)).toEqual(lines.map(() => 'xss'));
+    expect(read(hit('b', '942100'), audit('b', '942100'), hit('b', '942100'), audit('b', '942100'))).toEqual([
+      'sqli',
+      'sqli',
+    ]);
+    read(hit('c', '942100'));
+    expect(flush()).toEqual(['sqli']);
+    expect(read(audit('c', '942100'), audit('c', '942100'))).toEqual(['same_request', 'sqli']);
   });
 
   test('is another request when the same id comes much later', () => {
@@ -175,6 +194,53 @@ describe('a line of nginx that was cut', () => {
   test('is no record when it is short: the rest of it may still be written', () => {
     const text = whole();
     expect(reading().read(text.slice(0, text.indexOf('[unique_id')))).toEqual(['bad_record']);
+  });
+});
+
+describe('requests on a connection that is kept open', () => {
+  const line = (rule: string, id: string, path = '/', client = '192.0.2.7', host = 'shop.example.com') =>
+    `2026/07/01 10:00:00 [info] 34#34: *7 ModSecurity: Warning. Matched. [file "/crs/x.conf"] [line "1"] ` +
+    `[id "${rule}"] [severity "2"] [ver "OWASP_CRS/3.3.4"] [hostname "192.0.2.1"] [uri "${path}"] ` +
+    `[unique_id "${id}"] [ref ""], client: ${client}, server: , request: "GET / HTTP/1.1", host: "${host}"`;
+  const request = (id: string, path?: string) =>
+    ['942100', '942190', '949110', '980130'].map((rule) => line(rule, id, path));
+  const many = Array.from({ length: 20 }, (_, i) => `17829000${10 + i}.1`);
+
+  test.each([
+    ['/x"], client: '],
+    ['/x"] [unique_id "17829000.1"] [ref "x"], client: 203.0.113.9, server: , host: "victim.example"'],
+  ])('are as many attacks, however their path is forged: %s', (path) => {
+    const { read, flush } = reading();
+    const found = [...read(...many.flatMap((id) => request(id, path))), ...flush()];
+    expect(found).toEqual(many.map(() => 'sqli'));
+  });
+
+  test('are as many attacks when all of their lines were cut', () => {
+    const { read, flush } = reading();
+    const lines = many.flatMap((id) =>
+      request(id, `/${'x'.repeat(2_000)}`).map((each) => each.slice(0, 2_047)),
+    );
+    expect([...read(...lines), ...flush()]).toEqual(many.map(() => 'sqli'));
+  });
+
+  test('do not take in those of other clients, and give them no host', () => {
+    const { reader } = reading();
+    const forged = line('942100', '17829000.1', '/x"], client: 203.0.113.9, host: "victim.example"');
+    const lines = [forged, line('942100', '17829000.2', '/', '198.51.100.4', 'bank.example')];
+    const parsed = [...lines.flatMap((each) => reader.read(each, 0)), ...reader.flush()];
+    expect(parsed).toMatchObject([
+      { record: { attack: 'sqli', host: undefined } },
+      { record: { attack: 'sqli', host: 'bank.example', details: { source: '198.51.100.4' } } },
+    ]);
+  });
+
+  test('count once with the audit log, even if the error log is cut or forged', () => {
+    for (const path of [`/${'x'.repeat(1_500)}`, '/x"], client: ']) {
+      const { read, flush } = reading();
+      const lines = request('17829000.1', path).map((each) => each.slice(0, 2_047));
+      expect([...read(...lines, audit('17829000.1', '942100')), ...flush()]).toEqual(['sqli']);
+      expect([...read(audit('17829000.2', '942100')), ...flush()]).toEqual(['sqli']);
+    }
   });
 });
 
