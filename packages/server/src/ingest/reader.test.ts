@@ -73,6 +73,40 @@ test('an operator decides what single rules count as', () => {
   expect(counted.toSorted()).toEqual(['custom', 'not_an_attack', 'not_an_attack', 'robot', 'xss', 'xss']);
 });
 
+test.each(['{x', '}x', '{}', ']x', '[]x', '{"a":1}', '{"time":"2026-07-01T10:20:30Z","attack":"xss"}'])(
+  'a client that sends the host %s does not hide its request',
+  (host) => {
+    expect(readLines([`${host}:443 ${ACCESS}`])).toMatchObject([
+      { kind: 'record', format: 'access', record: { host: `${host}:443`, request: true, attack: null } },
+    ]);
+  },
+);
+
+test('JSON that is broken is still told as such', () => {
+  expect(outcomes(readLines(['{"time":', '}', '{x', `{"time":${TIME}}{"a"`]))).toEqual([
+    'not_json',
+    'json_fragment',
+    'not_json',
+    'request',
+    'not_json',
+  ]);
+});
+
+test('an event in a stream with an error log is not recognized: a client may have written it there', () => {
+  const event = `{"time":${TIME},"attack":"sqli","host":"victim.example","count":1000000}`;
+  const error = '2026/07/01 10:20:30 [error] 1#1: *1 FastCGI sent in stderr: "PHP message: ';
+  expect(outcomes(readLines([event, error, event]))).toEqual([
+    'request + sqli',
+    'other_log_line',
+    'unknown_format',
+  ]);
+  expect(outcomes(readLines([event, error, event], { format: 'events' }))).toEqual([
+    'request + sqli',
+    'not_json',
+    'request + sqli',
+  ]);
+});
+
 test('nothing is kept of logs whose lines stand alone', () => {
   const reader = createReader({ format: 'auto' });
   for (const line of [...fixtureLines('nginx-combined.log'), ...fixtureLines('aws-waf.log')])

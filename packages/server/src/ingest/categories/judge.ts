@@ -32,6 +32,8 @@ export interface Rule {
   ambiguous?: boolean | undefined;
   /** Of 980130 and 980170: the category with the highest sum (categoryOfSums). */
   sums?: Category | undefined;
+  /** Of 980130 and its neighbours: the message says that a score exceeded its limit, as 949 does. */
+  exceeded?: boolean | undefined;
   /** What a vendor's own name for the rule says. Wins over the tables of CRS, not over the operator. */
   named?: { category: Category; because: string };
 }
@@ -89,7 +91,7 @@ export function judge(rule: Rule, overrides: Overrides): Judgement {
     const isVerdict = isCrs && VERDICTS.has(id.slice(0, -3));
     // What the client may have written proves nothing: neither that there was no attack, nor which sum is highest.
     if (id === '' || (rule.doubtful && !isVerdict)) return { ...judgement, ...UNREADABLE };
-    if (isVerdict) judgement.verdict = true;
+    if (isVerdict || (isCrs && rule.exceeded)) judgement.verdict = true;
     if (isCrs && rule.sums !== undefined) judgement.sums = rule.sums;
     return judgement;
   }
@@ -124,6 +126,11 @@ export function decide(distinct: readonly Judgement[], blocked = false): Decisio
 
 function isNotOutscored(own: Candidate, candidates: readonly Candidate[], { category }: Decision): boolean {
   return category === OWN_RULE || own.points >= sumOf(candidates, category);
+}
+
+/** What the message of a rule 980xxx says of the request. */
+export function scoresOf(message: string): Pick<Rule, 'sums' | 'exceeded'> {
+  return { sums: categoryOfSums(message), ...(message.includes('Score Exceeded') && { exceeded: true }) };
 }
 
 /** The highest sum in the message of 980130 (`SQLI=5,XSS=0,..`) or 980170 (`SQLI=5, XSS=0, ..`). */

@@ -3,7 +3,7 @@
  * `... [file ".."] [line ".."] [id ".."] [msg ".."] [data ".."] [severity ".."] [ver ".."] [tag ".."]* [hostname ".."]
  * [uri ".."] [unique_id ".."]`.
  */
-import { categoryOfSums, RULE_ID_PATTERN, type Rule } from '../categories/judge.ts';
+import { RULE_ID_PATTERN, type Rule, scoresOf } from '../categories/judge.ts';
 
 export interface RuleText {
   /** Its id is '' when the message was cut before it. */
@@ -112,7 +112,7 @@ function take(found: Found, name: string, value: string): void {
   if (name === 'file') rule.file = value.slice(-VALUE_LENGTH_MAX);
   else if (name === 'id') rule.id = RULE_ID_PATTERN.test(value) ? value : '';
   else if (name === 'severity' || name === 'ver') rule[name] = value.slice(0, VALUE_LENGTH_MAX);
-  else if (name === 'msg' && rule.id.startsWith('980')) rule.sums = categoryOfSums(value);
+  else if (name === 'msg' && rule.id.startsWith('980')) Object.assign(rule, scoresOf(value));
   else if (name === 'tag' && rule.tags.length < TAGS_MAX) rule.tags.push(value.slice(0, VALUE_LENGTH_MAX));
   else if (name === 'hostname') found.hostname = value;
 }

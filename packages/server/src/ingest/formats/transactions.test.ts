@@ -309,6 +309,31 @@ test('an own rule that denied the request wins over a protocol rule, in an error
   expect(read(JSON.stringify(record))).toEqual(['illegal']);
 });
 
+describe('a rule 980130 that says that the score was exceeded', () => {
+  const scores = (
+    id: string,
+    message = 'Inbound Anomaly Score Exceeded (Total Inbound Score: 20 - SQLI=0,XSS=20)',
+  ) => hit(id, '980130').replace('[severity', `[msg "${message}"] [severity`);
+
+  test('is an attack of the kind that its sums name, if it stands alone', () => {
+    const { read, flush } = reading();
+    read(scores('a'), scores('b', 'Inbound Anomaly Score (Total Inbound Score: 3 - SQLI=0,XSS=3)'));
+    expect(flush()).toEqual(['xss', 'not_an_attack']);
+    const record = JSON.parse(audit('c', '980130'));
+    record.transaction.messages[0].message =
+      'Inbound Anomaly Score Exceeded (Total Inbound Score: 5 - SQLI=5,XSS=0)';
+    expect(read(JSON.stringify(record))).toEqual(['sqli']);
+  });
+
+  test('is no second attack beside the verdict and the rules of its request', () => {
+    const { read, flush } = reading();
+    read(hit('a', '949110'), scores('a'), hit('b', '942100'), hit('b', '949110'), scores('b'));
+    expect(flush()).toEqual(['xss', 'sqli']);
+    read(scores('a'), scores('b'));
+    expect(flush()).toEqual([]);
+  });
+});
+
 test('a set-up rule that denies every request is no attack, in an error log and in an audit log', () => {
   const { read, flush } = reading();
   read(hit('a', '901001').replace('Warning.', 'Access denied with code 500 (phase 1).'));
