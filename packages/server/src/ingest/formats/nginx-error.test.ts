@@ -39,3 +39,15 @@ test('a request that limit_req refused has no host when a client wrote a second 
     { record: { attack: 'cc', host: undefined } },
   ]);
 });
+
+test('a line that was cut behind the id has the time of the id, which needs no zone', () => {
+  const at = (time: string) =>
+    line(`/${'x'.repeat(1_500)}`)
+      .replace('02:20:43', time)
+      .slice(0, 2_047);
+  for (const time of ['02:20:43', '04:20:43']) {
+    expect(readLines([at(time)])).toMatchObject([{ record: { time: Date.UTC(2026, 10, 15, 2, 20, 43) } }]);
+  }
+  const other = at('02:20:43').replace('17947092439.491909', '17829000000.491909');
+  expect(readLines([other])).toMatchObject([{ record: { time: Date.UTC(2026, 10, 15, 2, 20, 43) } }]);
+});

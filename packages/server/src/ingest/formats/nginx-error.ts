@@ -84,7 +84,7 @@ function hit(message: string, connection: string, local: number): Reading {
     kind: 'hit',
     hit: {
       id: uniqueId,
-      time: timeOfId(uniqueId) ?? local,
+      time: timeOfRequest(isForged ? '' : found.uniqueId, local),
       host: isUncertain ? undefined : (host ?? (hostname || undefined)),
       rules: [rule],
       details,
@@ -96,6 +96,14 @@ function hit(message: string, connection: string, local: number): Reading {
 }
 
 const SUFFIX = '"], client: ';
+
+/** The log names no zone, but the id does not need one. What is further away than any zone is no id of this request. */
+function timeOfRequest(uniqueId: string, local: number): number {
+  const time = timeOfId(uniqueId);
+  return time !== null && Math.abs(time - local) <= ZONE_MS_MAX ? time : local;
+}
+
+const ZONE_MS_MAX = 15 * 3_600_000;
 
 /** `[client 127.0.0.1] ModSecurity: ..` or, of Coraza, `[client "127.0.0.1"] ..` */
 export function clientOf(message: string): string | undefined {
