@@ -3,6 +3,7 @@ import type { DropReason } from '../event.ts';
 import type { Overrides } from './categories/judge.ts';
 import {
   type Context,
+  type LineRange,
   LOG_FORMATS,
   type LogFormat,
   type Parsed,
@@ -43,8 +44,8 @@ export interface ReaderOptions {
 }
 
 export interface LineReader {
-  /** What this line completes: nothing yet, a record, a drop, or several. */
-  read(line: string, now: number): Parsed[];
+  /** What this line completes: nothing yet, a record, a drop, or several. `number` is for `explain`. */
+  read(line: string, now: number, number?: number): Parsed[];
   /**
    * What is still open: all of it at the end of a file, or what no line has told of since `before` (by `now`).
    * `partsBefore` is the same for parts of lines, whose rest may come in the next request.
@@ -83,6 +84,8 @@ export function createReader(options: ReaderOptions, state = ''): LineReader {
 interface OpenBlock {
   block: NativeBlock;
   touched: number;
+  /** For `explain`. */
+  lines?: LineRange;
 }
 
 /** Only ever read from what `state` wrote. */
@@ -117,6 +120,8 @@ class Reader implements LineReader {
   readonly #blocks: Map<string, OpenBlock>;
   /** The stream also holds an error log, into which clients can write whole lines: a boundary there proves nothing. */
   #mixed: boolean;
+  /** Of the line that is read, for `explain`. */
+  #number: number | undefined;
 
   constructor(
     { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
@@ -140,7 +145,8 @@ class Reader implements LineReader {
     this.#mixed = state.mixed ?? false;
   }
 
-  read(line: string, now: number): Parsed[] {
+  read(line: string, now: number, number?: number): Parsed[] {
+    this.#number = number;
     return this.#readWrapped(line, BARE, 0, now);
   }
 
@@ -256,6 +262,8 @@ class Reader implements LineReader {
       const { part } = open.block;
       const step = addLine(open.block, line);
       open.touched = now;
+      if (open.lines && this.#number !== undefined && step !== 'lost')
+        open.lines = [open.lines[0], this.#number];
       if (step !== 'open') parsed.push(...this.#closeBlock(key, now));
       if (step !== 'lost') isTaken = true;
       if (step === 'whole' || open.block.part !== part) isBoundary = true;
@@ -269,7 +277,11 @@ class Reader implements LineReader {
   #openBlock(line: string, origin: string, now: number): Parsed[] {
     const block = openBlock(line);
     const isInner = this.#blocks.has(origin);
-    this.#blocks.set(isInner ? `${origin}\n${block.boundary}` : origin, { block, touched: now });
+    this.#blocks.set(isInner ? `${origin}\n${block.boundary}` : origin, {
+      block,
+      touched: now,
+      ...(this.#number !== undefined && { lines: [this.#number, this.#number] }),
+    });
     // Inner blocks do not displace outer ones: a client that writes boundaries into its body must not end its own block.
     const keys = [...this.#blocks.keys()].filter((key) => key.includes('\n') === isInner);
     const [oldest = BARE] = keys;
@@ -286,7 +298,9 @@ class Reader implements LineReader {
       this.#blocks.delete(inner);
       this.#blocks.set(key, promoted);
     }
-    return open === undefined ? [] : this.#settle('modsecurity-native', closeBlock(open.block), now);
+    if (open === undefined) return [];
+    const parsed = this.#settle('modsecurity-native', closeBlock(open.block), now);
+    return open.lines === undefined ? parsed : parsed.map((each) => ({ ...each, lines: open.lines }));
   }
 
   #settle(format: LogFormat, reading: Reading, now: number): Parsed[] {
@@ -314,7 +328,7 @@ class Reader implements LineReader {
       case 'transaction':
         return [this.#transactions.addComplete(format, reading.transaction)];
       case 'hit':
-        return this.#transactions.addMatch(format, reading.hit, now);
+        return this.#transactions.addMatch(format, reading.hit, now, this.#number);
     }
   }
 }

@@ -67,7 +67,11 @@ export type Parsed = (
   hint?: string | undefined;
   /** What the line was wrapped in: `docker`, or `syslog in cri`. */
   wrapper?: string;
+  /** For `explain`: the first and the last line of a record that has several. */
+  lines?: LineRange | undefined;
 };
+
+export type LineRange = readonly [first: number, last: number];
 
 /** A request that a firewall wrote down, or a part of it. */
 export interface Transaction {

@@ -6,7 +6,7 @@
 import type { AttackDetails } from '../../event.ts';
 import { attackDetails } from '../attack-details.ts';
 import { decide, type Judgement, judge, type Overrides } from '../categories/judge.ts';
-import type { LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
+import type { LineRange, LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
 
 /** Requests whose rules are still coming in. Servers write those of one request within milliseconds of each other. */
 const OPEN_MAX = 128;
@@ -41,6 +41,8 @@ interface Open {
   begun?: number;
   /** Where `id` is '': the ids that its lines name, which a client may have written. */
   claimedIds?: readonly string[];
+  /** For `explain`. */
+  lines?: LineRange;
 }
 
 /** A request that was counted, and the formats that have told of all of it. */
@@ -104,7 +106,7 @@ export class Transactions {
   }
 
   /** Adds a matched rule of a request. Returns the requests that no further line can belong to. */
-  addMatch(format: LogFormat, hit: RuleHit, now: number): Parsed[] {
+  addMatch(format: LogFormat, hit: RuleHit, now: number, line?: number): Parsed[] {
     const { time, written, host, rules } = hit;
     const id = short(hit.id);
     const connection = short(hit.connection);
@@ -133,6 +135,7 @@ export class Transactions {
     if (host !== undefined) open.host ??= own(short(host));
     open.written = written;
     open.touched = now;
+    if (line !== undefined) open.lines = [open.lines?.[0] ?? line, line];
     open.details = mergeDetails(open.details, hit.details);
     for (const rule of rules) {
       const judgement = judge(rule, this.#overrides);
@@ -166,8 +169,9 @@ export class Transactions {
     return parsed;
   }
 
-  #finishOpen({ id, format, time, host, judgements, details }: Open): Parsed {
-    return this.#finish(id, format, time, host, judgements, details);
+  #finishOpen({ id, format, time, host, judgements, details, lines }: Open): Parsed {
+    const parsed = this.#finish(id, format, time, host, judgements, details);
+    return lines === undefined ? parsed : { ...parsed, lines };
   }
 
   /** By its id; or the one whose lines may have been forged, but name this id among others. */
