@@ -66,7 +66,7 @@ describe('explain', () => {
       '  host  other.example.com',
       'line 5: not counted, unknown_format: the line is in no known format, or not in the one that was given (none)',
       '  see   docs/log-formats.md#unknown_format',
-      'at the end: attack custom (apache-error)',
+      'line 3: attack custom (apache-error)',
       '  time  2026-07-01T02:20:30.000Z',
       '  host  h',
       '  rule  10001: custom, 0 points, a rule that is none of CRS',
@@ -82,6 +82,25 @@ describe('explain', () => {
     const line = `2026-07-01T10:20:30.123456789Z stdout F ${TRANSACTION}`;
     expect((await run(['explain'], line)).out).toContain('line 1: attack sqli (modsecurity3-json in cri)\n');
     expect(JSON.parse((await run(['explain', '--json'], line)).out)).toMatchObject([{ wrapper: 'cri' }]);
+  });
+
+  test('names all lines of a record, not the line that completed it', async () => {
+    const hit = (id: string, rule: string, second: number) =>
+      `[Wed Jul 01 10:00:${second} 2026] [security2:error] [pid 1] [client 192.0.2.7:1] ModSecurity: Warning. Matched. ` +
+      `[file "/crs/x.conf"] [line "1"] [id "${rule}"] [ver "OWASP_CRS/3.3.4"] [hostname "h"] [uri "/"] [unique_id "${id}"]`;
+    const block = ['A--', 'B--', 'H--', 'Z--'].map((part) => `--622ca252-${part}`);
+    const head = '[01/Jul/2026:10:00:00 +0000] c 192.0.2.7 22387 192.0.2.1 80';
+    const message = 'Message: Warning. Matched. [file "/crs/x.conf"] [id "941100"] [ver "OWASP_CRS/3.3.4"]';
+    const lines = [hit('a', '942100', 10), hit('a', '942190', 10), hit('b', '941100', 50)];
+    lines.push(...block.toSpliced(3, 0, message).toSpliced(1, 0, head));
+    const { out } = await run(['explain'], `${lines.join('\n')}\n`);
+    expect(out.split('\n').filter((each) => /^\S/.test(each))).toEqual([
+      'lines 1-2: attack sqli (apache-error)',
+      'lines 4-9: attack xss (modsecurity-native)',
+      'line 3: attack xss (apache-error)',
+    ]);
+    const printed = JSON.parse((await run(['explain', '--json'], `${lines.join('\n')}\n`)).out);
+    expect(printed[0]).toMatchObject({ line: 3, lines: [1, 2] });
   });
 
   test('says the same as one JSON document, out of a file', async () => {

@@ -2,7 +2,7 @@ import { DROP_REASONS } from '../event.ts';
 import { ByteReader, countLineEnds, endsLine, LINE_BYTES_MAX } from '../ingest/blocks.ts';
 import type { Judgement } from '../ingest/categories/judge.ts';
 import { nextPiece } from '../ingest/file.ts';
-import type { LogRecord, Parsed } from '../ingest/formats/format.ts';
+import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import type { Line } from '../ingest/pipeline.ts';
 import { createReader } from '../ingest/reader.ts';
@@ -26,7 +26,7 @@ export const explainCommand = command({
     const printer = json ? jsonPrinter(io) : textPrinter(io);
     try {
       for await (const { number, text } of linesOf(file === '-' ? unpacked(io.stdin) : openLog(file))) {
-        const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now());
+        const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now(), number);
         for (const each of parsed) printer.print(number, each);
         if (io.stop.aborted) break;
       }
@@ -73,7 +73,7 @@ interface Printer {
 function textPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
-      const place = line === null ? 'at the end' : `line ${line}`;
+      const place = placeOf(line, parsed.lines);
       const wrapper = parsed.wrapper === undefined ? '' : ` in ${parsed.wrapper}`;
       printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format}${wrapper})`);
       if (parsed.kind === 'record') {
@@ -99,6 +99,13 @@ function textPrinter({ stdout }: Io): Printer {
     },
     end() {},
   };
+}
+
+/** The lines that the record is in, which may be long before the line that completed it. */
+function placeOf(line: number | null, lines: LineRange | undefined): string {
+  const [first, last] = lines ?? [line, line];
+  if (first === null) return 'at the end';
+  return first === last ? `line ${first}` : `lines ${first}-${last}`;
 }
 
 const DROPS_PAGE = 'docs/log-formats.md';
@@ -143,8 +150,8 @@ function jsonPrinter({ stdout }: Io): Printer {
         parsed.kind === 'record'
           ? recordFields(parsed.record)
           : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}` };
-      const { format, wrapper, hint, fields } = parsed;
-      const printed = { line, format, wrapper, ...said, evidence, hint, fields };
+      const { format, wrapper, hint, fields, lines } = parsed;
+      const printed = { line, lines, format, wrapper, ...said, evidence, hint, fields };
       stdout.write(`${separator}${printable(JSON.stringify(printed))}`);
       separator = ',\n';
     },

@@ -370,6 +370,15 @@ test('a prefix in front of an access line is no virtual host', async () => {
   }
 });
 
+test.each(['{x', '}x', '{}', ']x', '"x', '[]x', '{"time":1}'])(
+  'the host %j counts the same',
+  async (host) => {
+    await expectTheSame(
+      latin1(`${host}:80 192.0.2.7 - - [15/Nov/2026:02:20:44 +0000] "GET / HTTP/1.1" 200 6\n`),
+    );
+  },
+);
+
 test('of hosts with the same hash each counts for itself', async () => {
   const hosts = ['aaaaaaay', 'aaabaaaZ'];
   const [one, two] = hosts.map((name) => new Words(latin1(name)).hash(0, name.length));

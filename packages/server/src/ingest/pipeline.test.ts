@@ -117,6 +117,11 @@ test.each([
   ['münchen.example', 'münchen.example'],
   ['', null],
   [':80', null],
+  // What is behind the colon is neither a port nor part of an IPv6 address.
+  ['shop.example.com:80-', null],
+  ['shop.example.com:http', null],
+  ['shop.example.com:80:80', null],
+  ['[shop:example]', null],
   ['a b', null],
   ['a\u0000b', null],
   ['\ud800', null],

@@ -14,7 +14,7 @@ describe('a reader without a format', () => {
       ACCESS,
       '2026/07/01 10:20:30 [notice] 1#1: start worker processes',
       ...fixtureLines('modsecurity2-native.log').slice(0, 3),
-      // A line of another log inside an open block belongs to the block.
+      // The stream holds an error log, so a block may be text that a client brought into it: no line is lost in it.
       ACCESS,
       ...fixtureLines('modsecurity2-native.log').slice(3),
       'something else',
@@ -23,7 +23,10 @@ describe('a reader without a format', () => {
     const parsed = readLines(lines);
     expect(parsed.slice(0, 3).map(({ format }) => format)).toEqual(['events', 'access', 'nginx-error']);
     expect(outcomes(parsed).slice(-2)).toEqual(['unknown_format', 'request']);
-    expect(parsed.filter(({ format }) => format === 'access')).toHaveLength(2);
+    expect(parsed.filter(({ format }) => format === 'access')).toHaveLength(3);
+    // Without one, a line of another log inside an open block belongs to the block.
+    const withoutErrorLog = readLines(lines.toSpliced(2, 1));
+    expect(withoutErrorLog.filter(({ format }) => format === 'access')).toHaveLength(2);
   });
 
   test('says which format each record and each drop came in', () => {
@@ -68,6 +71,40 @@ test('an operator decides what single rules count as', () => {
   ]);
   const counted = outcomes(readFixture('modsecurity2-json.log', { overrides }));
   expect(counted.toSorted()).toEqual(['custom', 'not_an_attack', 'not_an_attack', 'robot', 'xss', 'xss']);
+});
+
+test.each(['{x', '}x', '{}', ']x', '[]x', '{"a":1}', '{"time":"2026-07-01T10:20:30Z","attack":"xss"}'])(
+  'a client that sends the host %s does not hide its request',
+  (host) => {
+    expect(readLines([`${host}:443 ${ACCESS}`])).toMatchObject([
+      { kind: 'record', format: 'access', record: { host: `${host}:443`, request: true, attack: null } },
+    ]);
+  },
+);
+
+test('JSON that is broken is still told as such', () => {
+  expect(outcomes(readLines(['{"time":', '}', '{x', `{"time":${TIME}}{"a"`]))).toEqual([
+    'not_json',
+    'json_fragment',
+    'not_json',
+    'request',
+    'not_json',
+  ]);
+});
+
+test('an event in a stream with an error log is not recognized: a client may have written it there', () => {
+  const event = `{"time":${TIME},"attack":"sqli","host":"victim.example","count":1000000}`;
+  const error = '2026/07/01 10:20:30 [error] 1#1: *1 FastCGI sent in stderr: "PHP message: ';
+  expect(outcomes(readLines([event, error, event]))).toEqual([
+    'request + sqli',
+    'other_log_line',
+    'unknown_format',
+  ]);
+  expect(outcomes(readLines([event, error, event], { format: 'events' }))).toEqual([
+    'request + sqli',
+    'not_json',
+    'request + sqli',
+  ]);
 });
 
 test('nothing is kept of logs whose lines stand alone', () => {

@@ -3,6 +3,7 @@ import type { DropReason } from '../event.ts';
 import type { Overrides } from './categories/judge.ts';
 import {
   type Context,
+  type LineRange,
   LOG_FORMATS,
   type LogFormat,
   type Parsed,
@@ -43,8 +44,8 @@ export interface ReaderOptions {
 }
 
 export interface LineReader {
-  /** What this line completes: nothing yet, a record, a drop, or several. */
-  read(line: string, now: number): Parsed[];
+  /** What this line completes: nothing yet, a record, a drop, or several. `number` is for `explain`. */
+  read(line: string, now: number, number?: number): Parsed[];
   /**
    * Returns pending records: all of them at the end of a file, or those that got no line since `before`.
    * `partsBefore` is the same for parts of lines, whose rest may come in the next request.
@@ -72,6 +73,12 @@ const BLOCK_MS_MAX = 60_000;
 /** Native blocks that are open at the same time, in different streams of one log: a container has two. */
 const BLOCKS_MAX = 8;
 
+/** Native blocks inside others, in a mixed stream. A real one ends before the next begins. */
+const INNER_BLOCKS_MAX = 4;
+
+/** Logs into which nginx and Apache copy what a backend writes to its standard error, line ends included. */
+const ERROR_LOGS: ReadonlySet<LogFormat> = new Set(['nginx-error', 'apache-error', 'naxsi', 'caddy']);
+
 /** `counted`: the requests that were counted, if other readers are to know them too, instead of those in the state. */
 export function createReader(options: ReaderOptions, state = '', counted?: CountedRequests): LineReader {
   return new Reader(options, state === '' ? {} : (JSON.parse(state) as State), counted);
@@ -80,6 +87,8 @@ export function createReader(options: ReaderOptions, state = '', counted?: Count
 interface OpenBlock {
   block: NativeBlock;
   touched: number;
+  /** For `explain`. */
+  lines?: LineRange;
 }
 
 /** Only ever read from what `state` wrote. */
@@ -89,8 +98,10 @@ interface State {
   open?: OpenBlock | null;
   columns?: readonly string[] | null;
   clock?: ClockState | null;
-  /** By origin. */
+  /** By key. */
   wrapped?: [string, OpenBlock][];
+  /** Missing in states that older versions wrote. */
+  mixed?: boolean;
   parts?: PartsState | null;
 }
 
@@ -108,8 +119,12 @@ class Reader implements LineReader {
   readonly #explain: ((line: string, parsed: Parsed[]) => Parsed[]) | null;
   readonly #transactions: Transactions;
   readonly #unwrapper: Unwrapper;
-  /** By origin; the one that was opened last comes last. */
+  /** The one that was opened last comes last. The key is the origin, of a block inside another one also its boundary. */
   readonly #blocks: Map<string, OpenBlock>;
+  /** The stream also holds an error log, into which clients can write whole lines: a boundary there proves nothing. */
+  #mixed: boolean;
+  /** Of the line that is read, for `explain`. */
+  #number: number | undefined;
 
   constructor(
     { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
@@ -131,17 +146,22 @@ class Reader implements LineReader {
     this.#unwrapper = new Unwrapper(state.parts ?? []);
     this.#blocks = new Map(state.wrapped);
     if (state.open) this.#blocks.set(BARE, state.open);
+    this.#mixed = state.mixed ?? false;
   }
 
-  read(line: string, now: number): Parsed[] {
+  read(line: string, now: number, number?: number): Parsed[] {
+    this.#number = number;
     return this.#readWrapped(line, BARE, 0, now);
   }
 
   /** A line of this origin, in at most so many wrappers. */
   #readWrapped(line: string, origin: string, layers: number, now: number): Parsed[] {
     // First, because clients write the bodies in a block: a line there that looks wrapped is a part of the body.
-    const open = this.#blocks.get(origin);
-    if (open !== undefined) return this.#readBlock(open, line, origin, layers, now);
+    if (this.#blocks.has(origin)) return this.#readBlock(line, origin, layers, now);
+    return this.#readUnwrapped(line, origin, layers, now);
+  }
+
+  #readUnwrapped(line: string, origin: string, layers: number, now: number): Parsed[] {
     const inner = layers < LAYERS_MAX ? this.#unwrapper.unwrap(line, origin, now) : null;
     if (inner === null) return this.#readLine(line, origin, now);
     const parsed: Parsed[] = inner.dropped.map(unknown);
@@ -160,9 +180,7 @@ class Reader implements LineReader {
   #readLine(line: string, origin: string, now: number): Parsed[] {
     const first = line.charCodeAt(0);
     if (first === DASH && this.#native && opensBlock(line)) {
-      this.#blocks.set(origin, { block: openBlock(line), touched: now });
-      const [oldest = BARE] = this.#blocks.keys();
-      return this.#blocks.size > BLOCKS_MAX ? this.#closeBlock(oldest, now) : [];
+      return this.#openBlock(line, origin, now);
     }
     const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
     const asJson = isJson && this.#jsonFormats.length > 0;
@@ -198,7 +216,7 @@ class Reader implements LineReader {
     const { columns, zone } = this.#context;
     const clock = zone.state?.() ?? null;
     const isEmpty = [transactions, parts, columns, clock].every((each) => each === null);
-    if (isEmpty && this.#blocks.size === 0) return '';
+    if (isEmpty && this.#blocks.size === 0 && !this.#mixed) return '';
     const open = this.#blocks.get(BARE) ?? null;
     const wrapped = [...this.#blocks].filter(([origin]) => origin !== BARE);
     const state: State = {
@@ -208,6 +226,7 @@ class Reader implements LineReader {
       ...(clock !== null && { clock }),
       ...(wrapped.length > 0 && { wrapped }),
       ...(parts !== null && { parts }),
+      ...(this.#mixed && { mixed: true }),
     };
     return JSON.stringify(state);
   }
@@ -223,6 +242,11 @@ class Reader implements LineReader {
 
   #readJson(line: string, now: number): Parsed[] {
     const { values, broken } = parseJsonLine(line);
+    if (broken !== null && !line.startsWith('"')) {
+      // A virtual host in front of an access line is the client's to choose, a brace in it too. Servers escape quotes.
+      const asText = this.#readText(line, now);
+      if (!asText.every(hasNoFormat)) return asText;
+    }
     if (broken === null && values.length === 1) return this.#readValue(values[0], now);
     const parsed = values.flatMap((value) => this.#readValue(value, now));
     return broken === null ? parsed : [...parsed, unknown(broken)];
@@ -232,6 +256,8 @@ class Reader implements LineReader {
     const fields = asObject(value);
     if (fields === null) return [unknown('not_an_object')];
     for (const format of this.#jsonFormats) {
+      // Whoever can write a line into an error log must not be able to count a million attacks with it.
+      if (this.#recognize && this.#mixed && format.name === 'events') continue;
       if (!this.#recognize || format.recognizes(fields)) {
         return this.#settle(format.name, format.parse(fields, this.#context), now);
       }
@@ -239,22 +265,60 @@ class Reader implements LineReader {
     return [UNKNOWN];
   }
 
-  #readBlock(open: OpenBlock, line: string, origin: string, layers: number, now: number): Parsed[] {
-    const step = addLine(open.block, line);
-    open.touched = now;
-    if (step === 'open') return [];
-    const parsed = this.#closeBlock(origin, now);
-    return step === 'whole' ? parsed : [...parsed, ...this.#readWrapped(line, origin, layers, now)];
+  /** The line belongs to the open blocks of its origin. In a mixed stream it may still be a line of another log. */
+  #readBlock(line: string, origin: string, layers: number, now: number): Parsed[] {
+    const parsed: Parsed[] = [];
+    let isTaken = false;
+    let isBoundary = false;
+    for (const [key, open] of this.#blocks) {
+      if (key !== origin && !isNested(key, origin)) continue;
+      const { part } = open.block;
+      const step = addLine(open.block, line);
+      open.touched = now;
+      if (open.lines && this.#number !== undefined && step !== 'lost')
+        open.lines = [open.lines[0], this.#number];
+      if (step !== 'open') parsed.push(...this.#closeBlock(key, now));
+      if (step !== 'lost') isTaken = true;
+      if (step === 'whole' || open.block.part !== part) isBoundary = true;
+    }
+    if (!isTaken) return [...parsed, ...this.#readWrapped(line, origin, layers, now)];
+    if (!this.#mixed || isBoundary) return parsed;
+    const asItIs = this.#readUnwrapped(line, origin, layers, now);
+    return [...parsed, ...asItIs.filter((each) => !hasNoFormat(each))];
   }
 
-  #closeBlock(origin: string, now: number): Parsed[] {
-    const open = this.#blocks.get(origin);
-    this.#blocks.delete(origin);
-    return open === undefined ? [] : this.#settle('modsecurity-native', closeBlock(open.block), now);
+  #openBlock(line: string, origin: string, now: number): Parsed[] {
+    const block = openBlock(line);
+    const isInner = this.#blocks.has(origin);
+    this.#blocks.set(isInner ? `${origin}\n${block.boundary}` : origin, {
+      block,
+      touched: now,
+      ...(this.#number !== undefined && { lines: [this.#number, this.#number] }),
+    });
+    // Inner blocks do not displace outer ones: a client that writes boundaries into its body must not end its own block.
+    const keys = [...this.#blocks.keys()].filter((key) => key.includes('\n') === isInner);
+    const [oldest = BARE] = keys;
+    return keys.length > (isInner ? INNER_BLOCKS_MAX : BLOCKS_MAX) ? this.#closeBlock(oldest, now) : [];
+  }
+
+  /** An inner block takes the place of an outer one that ends. */
+  #closeBlock(key: string, now: number): Parsed[] {
+    const open = this.#blocks.get(key);
+    this.#blocks.delete(key);
+    const inner = [...this.#blocks.keys()].find((each) => isNested(each, key));
+    const promoted = inner === undefined ? undefined : this.#blocks.get(inner);
+    if (inner !== undefined && promoted !== undefined) {
+      this.#blocks.delete(inner);
+      this.#blocks.set(key, promoted);
+    }
+    if (open === undefined) return [];
+    const parsed = this.#settle('modsecurity-native', closeBlock(open.block), now);
+    return open.lines === undefined ? parsed : parsed.map((each) => ({ ...each, lines: open.lines }));
   }
 
   #settle(format: LogFormat, reading: Reading, now: number): Parsed[] {
     if (reading.kind === 'dropped' && reading.reason === 'unknown_format') return [UNKNOWN];
+    if (this.#native && !this.#mixed) this.#mixed = ERROR_LOGS.has(format);
     return this.#withHost(this.#parsed(format, reading, now));
   }
 
@@ -277,7 +341,7 @@ class Reader implements LineReader {
       case 'transaction':
         return [this.#transactions.addComplete(format, reading.transaction)];
       case 'hit':
-        return this.#transactions.addMatch(format, reading.hit, now);
+        return this.#transactions.addMatch(format, reading.hit, now, this.#number);
     }
   }
 }
@@ -317,6 +381,11 @@ function unknown(reason: DropReason): Parsed {
 }
 
 const UNKNOWN = unknown('unknown_format');
+
+/** Whether the block with this key is inside another one of the origin. */
+function isNested(key: string, origin: string): boolean {
+  return key.length > origin.length && key.startsWith(origin) && key[origin.length] === '\n';
+}
 
 function hasNoFormat({ format }: Parsed): boolean {
   return format === 'none';

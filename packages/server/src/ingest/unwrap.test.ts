@@ -430,3 +430,24 @@ describe('the content', () => {
     expect(outcomes(readLines([line]))).toEqual(['unknown_format']);
   });
 });
+
+describe('a time in front of an access line with a virtual host', () => {
+  const rest = '- - [15/Nov/2026:09:25:32 +0000] "GET / HTTP/1.1" 200 6';
+
+  test.each([
+    ['shop.example.com 192.0.2.7', 'shop.example.com'],
+    ['shop.example.com:443 192.0.2.7', 'shop.example.com:443'],
+    ['shop.example.com 2001:db8::7', 'shop.example.com'],
+    ['shop.example.com 192.0.2.7, 198.51.100.4', 'shop.example.com'],
+    // Without a virtual host, or with a tag of syslog.
+    ['192.0.2.7', undefined],
+    ['web nginx: 192.0.2.7', undefined],
+    ['web nginx[12]: shop.example.com 192.0.2.7', 'shop.example.com'],
+  ])('%s', (front, host) => {
+    for (const time of ['2026-11-15T12:00:00.123456789Z', '2026-11-15T12:00:00+01:00']) {
+      expect(readLines([`${time} ${front} ${rest}`])).toMatchObject([
+        { kind: 'record', format: 'access', record: { host, request: true } },
+      ]);
+    }
+  });
+});

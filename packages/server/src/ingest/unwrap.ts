@@ -187,7 +187,7 @@ function wrappedLine(line: string): Wrapped | null {
   if (first === BRACE) return fromJson(line);
   if (first === LESS) return fromSyslog5424(line) ?? fromSyslog(line);
   if (line.charCodeAt(4) === DASH && isDigit(first))
-    return fromCri(line) ?? fromSyslog(line) ?? fromCompose(line);
+    return fromCri(line) ?? fromTimestamp(line) ?? fromSyslog(line) ?? fromCompose(line);
   if (line.charCodeAt(3) === SPACE) return fromSyslog(line) ?? fromCompose(line);
   return fromCompose(line);
 }
@@ -205,6 +205,20 @@ function fromCri(line: string): Wrapped | null {
   if (match === null) return null;
   const [head, stream = '', tag] = match;
   return { wrapper: 'cri', stream, text: line.slice(head.length), isPart: tag === 'P' };
+}
+
+/**
+ * `2026-07-01T12:00:00.123456789Z shop.example.com 192.0.2.7 - - [`: `docker logs -t` puts a time in front of an access
+ * line, which may begin with a virtual host. No program of syslog has an address for its name.
+ */
+const TIMESTAMP =
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?=(?:\S{1,261} )?(?:[\da-fA-F:.]{3,45}, ){0,16}(?:[\d.]{7,15}|[\da-fA-F:.]{0,44}:[\da-fA-F:.]{0,44}) - \S{1,256} \[)/;
+
+function fromTimestamp(line: string): Wrapped | null {
+  const head = TIMESTAMP.exec(line)?.[0];
+  return head === undefined
+    ? null
+    : { wrapper: 'docker', stream: 'stdout', text: line.slice(head.length), isPart: false };
 }
 
 /**

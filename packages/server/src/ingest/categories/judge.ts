@@ -28,8 +28,12 @@ export interface Rule {
   denied?: boolean | undefined;
   /** The message was cut, or may hold fields that the client wrote: it cannot prove that there was no attack. */
   doubtful?: boolean | undefined;
+  /** The message names two rules, of which a client wrote one: it cannot prove that the operator excluded the match. */
+  ambiguous?: boolean | undefined;
   /** Of 980130 and 980170: the category with the highest sum (categoryOfSums). */
   sums?: Category | undefined;
+  /** Of 980130 and its neighbours: the message says that a score exceeded its limit, as 949 does. */
+  exceeded?: boolean | undefined;
   /** What a vendor's own name for the rule says. Wins over the tables of CRS, not over the operator. */
   named?: { category: Category; because: string };
 }
@@ -87,7 +91,7 @@ export function judge(rule: Rule, overrides: Overrides): Judgement {
     const isVerdict = isCrs && isVerdictRule(id);
     // What the client may have written proves nothing: neither that there was no attack, nor which sum is highest.
     if (id === '' || (rule.doubtful && !isVerdict)) return { ...judgement, ...UNREADABLE };
-    if (isVerdict) judgement.verdict = true;
+    if (isVerdict || (isCrs && rule.exceeded)) judgement.verdict = true;
     if (isCrs && rule.sums !== undefined) judgement.sums = rule.sums;
     return judgement;
   }
@@ -122,6 +126,11 @@ export function decide(distinct: readonly Judgement[], blocked = false): Decisio
 
 function isNotOutscored(own: Candidate, candidates: readonly Candidate[], { category }: Decision): boolean {
   return category === OWN_RULE || own.points >= sumOf(candidates, category);
+}
+
+/** What the message of a rule 980xxx says of the request. */
+export function scoresOf(message: string): Pick<Rule, 'sums' | 'exceeded'> {
+  return { sums: categoryOfSums(message), ...(message.includes('Score Exceeded') && { exceeded: true }) };
 }
 
 /** The highest sum in the message of 980130 (`SQLI=5,XSS=0,..`) or 980170 (`SQLI=5, XSS=0, ..`). */
@@ -281,7 +290,8 @@ const CUT: Evidence = { category: null, because: UNREADABLE.because, isCrs: fals
 
 function evidence(rule: Rule, overrides: Overrides): Evidence {
   const chosen = overrides.get(rule.id);
-  if (chosen !== undefined) return { category: chosen, because: OVERRIDE, isCrs: isNamedCrs(rule) };
+  if (chosen !== undefined && (chosen !== null || !rule.ambiguous))
+    return { category: chosen, because: OVERRIDE, isCrs: isNamedCrs(rule) };
   if (rule.named !== undefined) return { ...rule.named, isCrs: false };
   const byRule = BY_RULE.get(rule.id) ?? BY_THOUSAND.get(rule.id.slice(0, -3));
   if (byRule !== undefined && isCrs(rule, byRule)) return byRule;

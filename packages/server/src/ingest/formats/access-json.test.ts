@@ -31,6 +31,10 @@ test.each([
     'c.example.com',
   ],
   [{ start_time: '2026-07-01T10:20:30.456Z', authority: 'd.example.com', method: 'GET' }, 'd.example.com'],
+  [
+    { start_time: '2026-07-01T10:20:30.456Z', ':authority': 'd.example.com', response_code: 200 },
+    'd.example.com',
+  ],
   [{ StartUTC: '2026-07-01T10:20:30.456Z', domain: 'd.example.com', RequestMethod: 'GET' }, 'd.example.com'],
   [{ timestamp: 1782901230456, RequestHost: 'd.example.com', status: 200 }, 'd.example.com'],
   [

@@ -16,7 +16,16 @@ const TIMES = [
   'time_local',
   'time',
 ];
-const HOSTS = ['host', 'http_host', 'server_name', 'vhost', 'authority', 'RequestHost', 'domain'];
+const HOSTS = [
+  'host',
+  'http_host',
+  'server_name',
+  'vhost',
+  'authority',
+  ':authority',
+  'RequestHost',
+  'domain',
+];
 const MARKS = [
   'status',
   'request_uri',

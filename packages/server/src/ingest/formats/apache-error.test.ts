@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { outcomes, readLines } from './fixtures/read-fixture.ts';
 import { fixedZone } from './log-time.ts';
 
@@ -74,4 +74,40 @@ test('a line of any length takes linear time', () => {
       expect(readLines([front + part.repeat(1_000_000 / part.length)])).toHaveLength(1);
     }
   }
+});
+
+describe('a referer that a client forged', () => {
+  const line = (name: string, id: string, referer = '') =>
+    `[Wed Jul 01 12:00:00.123456 2026] [security2:error] [pid 16:tid 14] ${CLIENT}ModSecurity: Warning. Pattern match ` +
+    `"evil" at ARGS_NAMES:${name}. [file "/etc/waf/own.conf"] [line "7"] [id "10001"] [hostname "shop.example.com"] ` +
+    `[uri "/"] [unique_id "${id}"]${referer}`;
+  const record = { attack: 'custom', details: { source: '192.0.2.7' } };
+
+  test('in an argument does not hide the attack', () => {
+    const lines = Array.from({ length: 10 }, (_, i) => line('evil"], referer: x', `a${i}`));
+    expect(readLines(lines)).toMatchObject(
+      lines.map(() => ({ record: { ...record, host: 'shop.example.com' } })),
+    );
+    const withReferer = lines.map((each) => `${each}, referer: http://shop.example.com/`);
+    expect(readLines(withReferer)).toHaveLength(10);
+  });
+
+  test.each([
+    ['evil"] [unique_id "z"], referer: x', ''],
+    ['evil', ', referer: x"] [hostname "victim.example"] [uri "/"] [unique_id "z"], referer: y'],
+    ['evil', ', referer: x"] [hostname "victim.example"] [uri "/"] [unique_id "z"]'],
+  ])('with an id does not make all attacks one, nor those of another host: %s %s', (name, referer) => {
+    const lines = Array.from({ length: 10 }, (_, i) => line(name, `a${i}`, referer));
+    expect(readLines(lines)).toMatchObject(lines.map(() => ({ record: { ...record, host: undefined } })));
+    expect(outcomes(readLines([lines[0] ?? '', lines[0] ?? '']))).toEqual(['custom']);
+  });
+
+  test('in front of an id that Apache cut off is not believed', () => {
+    const cut = (i: number) =>
+      line(`evil"] [unique_id "z"], referer: ${'x'.repeat(i)}`, 'a')
+        .replace('[uri "/"]', `[uri "/${'x'.repeat(8_100)}"]`)
+        .slice(0, 8_191);
+    const [first] = readLines([cut(1)]);
+    expect(first).toMatchObject({ record: { host: undefined } });
+  });
 });

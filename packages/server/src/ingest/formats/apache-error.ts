@@ -3,7 +3,7 @@ import { attackDetails } from '../attack-details.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
 import { fixedZone, type LocalZone, parseAsctime, parseLocalTime } from './log-time.ts';
 import { clientOf, isRuleMessage } from './nginx-error.ts';
-import { CUT_BYTES_MIN, parseRuleText } from './rule-text.ts';
+import { CUT_BYTES_MIN, parseRuleText, requestIds } from './rule-text.ts';
 import { parseTime } from './time.ts';
 
 export const apacheError: TextFormat = {
@@ -31,26 +31,44 @@ const SPACE = 0x20;
  * another ErrorLogFormat that begins with the time: `[2021-02-21 22:27:04.221889] ..` for `%{cu}t`.
  */
 function parseApacheError(line: string, { zone }: Context): Reading {
-  const { time: text, end } = timeField(line);
-  const time = parseErrorTime(text, zone);
+  const field = timeField(line);
+  const { end } = field;
+  const time = parseErrorTime(field.time, zone);
   if (time === null) return dropped('unknown_format');
   const messageStart = messageAt(line, end);
   const message = line.slice(messageStart);
   if (!isRuleMessage(message)) return dropped('other_log_line');
-  const found = parseRuleText(message.slice(0, textEnd(message)));
+  const referer = refererOf(message);
+  const text = message.slice(0, referer.at);
+  const found = parseRuleText(text);
   if (found === null) return dropped('other_log_line');
-  const { rule, uniqueId, hostname, uri } = found;
+  const { rule, uri } = found;
+  const bytes = Buffer.byteLength(line);
   // Apache cuts a line at 8,192 bytes, behind a long path. A short line without an id is half a line.
-  if (uniqueId === '' && Buffer.byteLength(line) < CUT_BYTES_MIN) return dropped('bad_record');
-  const host = hostname || undefined;
+  if (found.uniqueId === '' && bytes < CUT_BYTES_MIN) return dropped('bad_record');
+  const isUncertain = referer.isForged || (bytes >= LONG_BYTES && !text.endsWith('"]'));
+  const uniqueId = isUncertain ? '' : found.uniqueId;
+  const host = isUncertain ? undefined : found.hostname || hostnameBehind(text) || undefined;
   const process = line.slice(end, messageStart);
   const source = clientOf(process.slice(Math.max(process.indexOf('[client '), 0)));
   const details = attackDetails({ blocked: rule.denied === true, source, url: uri });
   return {
     kind: 'hit',
-    hit: { id: uniqueId, time, host, rules: [rule], details, written: time, connection: process },
+    hit: {
+      id: uniqueId,
+      time,
+      host,
+      rules: [rule],
+      details,
+      written: time,
+      connection: process,
+      ...(isUncertain && { claimedIds: requestIds(message) }),
+    },
   };
 }
+
+/** A line of about 8,192 bytes may have lost its id, and what looks like one is what a client wrote in front of it. */
+const LONG_BYTES = 8_000;
 
 const ISO_TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?(?= )/;
 
@@ -109,10 +127,30 @@ function plainFieldLength(line: string, at: number): number {
   return PLAIN_FIELD.exec(line.slice(at, at + PLAIN_FIELD_LENGTH_MAX))?.[0].length ?? 0;
 }
 
-/** Apache adds where the client said it came from. A quote that the client sent has a backslash in front. */
-function textEnd(message: string): number {
-  const suffix = '"], referer: ';
-  let at = message.indexOf(suffix);
-  while (at !== -1 && message[at - 1] === '\\') at = message.indexOf(suffix, at + 1);
-  return at === -1 ? message.length : at + 2;
+/**
+ * Apache adds where the client said it came from, behind the id of the request. Clients write arguments in front of
+ * that id and the referer behind it, and quotes are escaped in neither: if an id follows a referer, nobody can tell
+ * which ones are real.
+ */
+function refererOf(message: string): { at: number; isForged: boolean } {
+  const lastId = message.lastIndexOf(UNIQUE_ID);
+  let at = message.length;
+  let isForged = false;
+  for (let id = message.indexOf(UNIQUE_ID); id !== -1; id = message.indexOf(UNIQUE_ID, id + 1)) {
+    const end = message.indexOf('"', id + UNIQUE_ID.length);
+    if (end === -1 || !message.startsWith('"], referer: ', end)) continue;
+    at = end + 2;
+    if (id < lastId) isForged = true;
+  }
+  return { at: isForged ? message.length : at, isForged };
+}
+
+const UNIQUE_ID = '"] [unique_id "';
+
+/** ModSecurity 2 writes host and path behind all that a client can write without a backslash in front of a quote. */
+function hostnameBehind(text: string): string {
+  const end = text.lastIndexOf('"] [uri "');
+  const opening = ' [hostname "';
+  const at = end === -1 ? -1 : text.lastIndexOf(opening, end);
+  return at === -1 ? '' : text.slice(at + opening.length, end);
 }

@@ -33,8 +33,10 @@ function parseAlb(line: string): Reading {
   const written = parseTime(fields[TIME]);
   if (written === null) return dropped('unknown_format');
   const rest = line.slice(fields.reduce((length, field) => length + field.length + 1, 0));
-  const [method, url] = rest.split(' ', 2);
-  if (!method?.startsWith('"') || !url) return dropped('bad_record');
+  const [method, target] = rest.split(' ', 2);
+  if (!method?.startsWith('"') || !target) return dropped('bad_record');
+  // A request that is no HTTP: `"- http://shop.example.com:80- -"`.
+  const url = method === '"-' && target.endsWith('-') ? target.slice(0, -1) : target;
   const [, domain, created, actions = ''] = ACTIONS.exec(rest) ?? [];
   // As in other logs: when the request came. The first time in the line is that of the response.
   const time = parseTime(created) ?? written;

@@ -67,7 +67,11 @@ export type Parsed = (
   hint?: string | undefined;
   /** What the line was wrapped in: `docker`, or `syslog in cri`. */
   wrapper?: string;
+  /** For `explain`: the first and the last line of a record that has several. */
+  lines?: LineRange | undefined;
 };
+
+export type LineRange = readonly [first: number, last: number];
 
 /** A request that a firewall wrote down, or a part of it. */
 export interface Transaction {
@@ -98,6 +102,8 @@ export interface RuleHit extends Transaction {
   written: number;
   /** Tells requests apart when the id was cut off; '' when the log does not say it. */
   connection: string;
+  /** Where `id` is '' because a client may have written what the line names: all ids in it, maybe the real one too. */
+  claimedIds?: readonly string[];
 }
 
 /** What a format must know beside the text. */

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { createReader } from '../reader.ts';
 import { outcomes, readLines } from './fixtures/read-fixture.ts';
 
@@ -94,4 +94,48 @@ test('a body without end is given up, and what follows counts', () => {
   const drops = Array.from({ length: 17 }, () => reader.read('x'.repeat(1_048_575), 0)).flat();
   expect(outcomes(drops)).toEqual(['unfinished_record', 'unknown_format', 'unknown_format']);
   expect(outcomes(block('722ca252', 'b').flatMap((line) => reader.read(line, 0)))).toEqual(['sqli']);
+});
+
+describe('boundaries that a client brought into an error log', () => {
+  const fastcgi =
+    '2026/11/15 02:20:43 [error] 15255#15255: *1 FastCGI sent in stderr: "PHP message: unknown user ' + "'";
+  const end = '\' in /srv/www/login.php" while reading response header from upstream, client: 192.0.2.9';
+  const attack = (i: number) =>
+    `2026/11/15 02:20:43 [error] 15255#15255: *${i} [client 192.0.2.7] ModSecurity: Access denied with code 403 ` +
+    '(phase 2). Matched "x" [file "/crs/REQUEST-949-BLOCKING-EVALUATION.conf"] [line "81"] [id "949110"] ' +
+    `[ver "OWASP_CRS/3.3.4"] [hostname "192.0.2.1"] [uri "/"] [unique_id "17947092${i}.1"] [ref ""], ` +
+    'client: 192.0.2.7, server: , request: "GET / HTTP/1.1", host: "shop.example.com"';
+  const attacks = Array.from({ length: 10 }, (_, i) => attack(100 + i));
+  const access = '192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6';
+  const head = '[15/Nov/2026:02:20:44 +0000] 1.2 192.0.2.9 33148 192.0.2.1 80';
+  const counted = (lines: readonly string[]) =>
+    outcomes(readLines(lines)).filter((each) => ['vuln', 'sqli', 'request'].includes(each));
+
+  test.each(['A', 'B', 'C', 'E', 'F', 'H', 'Z'])('hide no line when part %s follows', (part) => {
+    for (const front of [['---AAAAAAAA---A--'], ['---AAAAAAAA---A--', head]]) {
+      const injected = [fastcgi, ...front, `---AAAAAAAA---${part}--`, end];
+      expect(counted([...injected, ...attacks, access])).toHaveLength(11);
+      // The client may also write the end of its block.
+      expect(counted([...injected, ...attacks, access, '---AAAAAAAA---Z--'])).toHaveLength(11);
+      expect(counted([...injected, ...block('622ca252', 'a', 'q=1'), access])).toEqual(['sqli', 'request']);
+    }
+  });
+
+  test('are known as such in the next run too', () => {
+    const lines = [fastcgi, '---AAAAAAAA---A--', head, '---AAAAAAAA---C--', end, ...attacks, access];
+    for (let cut = 0; cut <= lines.length; cut++) {
+      const first = createReader({ format: 'auto' });
+      const before = lines.slice(0, cut).flatMap((line) => first.read(line, 0));
+      const second = createReader({ format: 'auto' }, first.state());
+      const after = lines.slice(cut).flatMap((line) => second.read(line, 0));
+      const found = outcomes([...before, ...after, ...second.flush()]);
+      expect(found.filter((each) => each === 'vuln' || each === 'request')).toHaveLength(11);
+    }
+  });
+
+  test('do not end the block of a request whose body holds many of them', () => {
+    const body = Array.from({ length: 50 }, (_, i) => [`--deadbe${i + 10}-A--`, head]).flat();
+    const found = counted([fastcgi, ...block('622ca252', 'a', ...body), access]);
+    expect(found).toEqual(['sqli', 'request']);
+  });
 });

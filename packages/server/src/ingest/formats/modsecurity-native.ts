@@ -52,9 +52,16 @@ export function openBlock(line: string): NativeBlock {
   return { boundary, part: 'A', id: '', time: null, host: null, rules: [], length: 0 };
 }
 
-/** Takes the next line of the log. `lost`: it does not belong to the block, whose end will not come. */
+/**
+ * Takes the next line of the log. `lost`: it does not belong to the block, whose end will not come. Engines write the
+ * head right behind the first boundary; without it, the boundary was text that somebody had written to another log.
+ */
 export function addLine(block: NativeBlock, line: string): 'open' | 'whole' | 'lost' {
   block.length += line.length + 1;
+  if (block.part === 'A' && block.time === null) {
+    readHead(block, line);
+    return block.time === null ? 'lost' : 'open';
+  }
   const [, boundary, part = ''] = line.length < 32 ? (BOUNDARY.exec(line) ?? []) : [];
   if (boundary === block.boundary && part !== 'A') {
     block.part = part;
@@ -63,8 +70,7 @@ export function addLine(block: NativeBlock, line: string): 'open' | 'whole' | 'l
   }
   const anotherBegins = part === 'A' && !BODY_PARTS.includes(block.part);
   if (anotherBegins || block.length > BLOCK_LENGTH_MAX) return 'lost';
-  if (block.part === 'A') readHead(block, line);
-  else if (block.part === 'B') readHeader(block, line);
+  if (block.part === 'B') readHeader(block, line);
   else if (block.part === 'H') readTrailer(block, line);
   return 'open';
 }
@@ -80,7 +86,7 @@ export function closeBlock(block: NativeBlock): Reading {
 /** `[01/May/2018:08:05:00 +0200] WugN3pjbflCiqw4yEJ3nggAAAAk 172.16.0.2 22387 192.168.0.1 80` */
 function readHead(block: NativeBlock, line: string): void {
   const end = line.indexOf('] ');
-  if (block.time !== null || !line.startsWith('[') || end === -1) return;
+  if (!line.startsWith('[') || end === -1) return;
   block.time = parseCommonTime(line.slice(1, end));
   const [id = '', source = ''] = line.slice(end + 2).split(' ', 2);
   block.id = id.slice(0, TEXT_LENGTH_MAX);

@@ -1,6 +1,6 @@
 /** The audit log of ModSecurity 3 as JSON: a line is a transaction. */
 import { attackDetails } from '../attack-details.ts';
-import { categoryOfSums, isVerdictRule, type Rule } from '../categories/judge.ts';
+import { isVerdictRule, type Rule, scoresOf } from '../categories/judge.ts';
 import { type Context, dropped, type JsonFormat, objectField, type Reading, type Traits } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAsctime } from './log-time.ts';
@@ -91,7 +91,7 @@ function rulesOf(messages: unknown): Rule[] {
 
 export function ruleOf(id: string, details: JsonObject, message: string): Rule {
   return {
-    ...(id.startsWith('980') && { sums: categoryOfSums(message) }),
+    ...(id.startsWith('980') && scoresOf(message)),
     id,
     severity: asText(details.severity),
     ver: asText(details.ver),

@@ -4,7 +4,7 @@ import { type Context, dropped, type Reading, type TextFormat } from './format.t
 import { parseLocalTime } from './log-time.ts';
 import { timeOfId } from './modsecurity-id.ts';
 import { pathOfRequestLine } from './modsecurity2-json.ts';
-import { CUT_BYTES_MIN, parseRuleText } from './rule-text.ts';
+import { CUT_BYTES_MIN, parseRuleText, requestIds } from './rule-text.ts';
 
 export const nginxError: TextFormat = {
   name: 'nginx-error',
@@ -23,6 +23,8 @@ export const nginxError: TextFormat = {
 const SLASH = 0x2f;
 /** `2025/12/10 09:25:32` */
 const TIME_LENGTH = 19;
+/** A message of a line that nginx may have cut; what stands in front of it takes some bytes too. */
+const LONG_BYTES = 1_900;
 
 /** `2025/12/10 09:25:32 [error] 34#34: *8 message, client: .., server: .., request: "..", host: ".."` */
 function parseNginxError(line: string, { zone }: Context): Reading {
@@ -62,39 +64,62 @@ function limited(message: string, time: number): Reading {
 }
 
 function hit(message: string, connection: string, local: number): Reading {
-  const suffix = message.indexOf('"], client: ');
+  const suffix = message.lastIndexOf(SUFFIX);
   const found = parseRuleText(suffix === -1 ? message : message.slice(0, suffix + 2));
   if (found === null) return dropped('other_log_line');
   const { rule, hostname, uri } = found;
-  // A client can write what stands behind a message, but nobody can tell then which id is the right one.
-  const isForged = suffix !== -1 && message.includes('"], client: ', suffix + 1);
-  if (isForged) rule.doubtful = true;
-  const uniqueId = isForged ? '' : found.uniqueId;
+  const bytes = Buffer.byteLength(message);
   // A short line without an id is half a line: the rest of it may follow.
-  if (uniqueId === '' && suffix === -1 && Buffer.byteLength(message) < CUT_BYTES_MIN) {
-    return dropped('bad_record');
-  }
-  const time = timeOfId(uniqueId) ?? local;
-  const host = hostOf(message, Math.max(suffix, 0)) ?? (hostname || undefined);
+  if (found.uniqueId === '' && suffix === -1 && bytes < CUT_BYTES_MIN) return dropped('bad_record');
+  // A client can write what stands behind a message: into its path, or into an argument so long that nginx cuts off
+  // the real one. Nobody can tell then which id, host and client are real.
+  const isForged = suffix !== -1 && message.indexOf(SUFFIX) !== suffix;
+  const isUncertain = isForged || bytes >= LONG_BYTES || (bytes >= CUT_BYTES_MIN && !message.endsWith('"'));
+  if (isUncertain) rule.doubtful = true;
+  const uniqueId = isUncertain ? '' : found.uniqueId;
+  const host = suffix === -1 ? undefined : hostOf(message, suffix);
   const details = attackDetails({
     // Denials are logged at a higher level than matches, so a log of matches has them too.
     blocked: rule.denied === true,
-    source: suffix === -1 ? clientOf(message) : textBetween(message, ', client: ', ',', suffix),
+    source:
+      isUncertain || suffix === -1 ? clientOf(message) : textBetween(message, ', client: ', ',', suffix),
     url: uri,
   });
   return {
     kind: 'hit',
-    hit: { id: uniqueId, time, host, rules: [rule], details, written: local, connection },
+    hit: {
+      id: uniqueId,
+      time: timeOfRequest(isForged ? '' : found.uniqueId, local),
+      host: isUncertain ? undefined : (host ?? (hostname || undefined)),
+      rules: [rule],
+      details,
+      written: local,
+      connection,
+      ...(isUncertain && { claimedIds: requestIds(message) }),
+    },
   };
 }
+
+const SUFFIX = '"], client: ';
+
+/** The log names no zone, but the id does not need one. What is further away than any zone is no id of this request. */
+function timeOfRequest(uniqueId: string, local: number): number {
+  const time = timeOfId(uniqueId);
+  return time !== null && Math.abs(time - local) <= ZONE_MS_MAX ? time : local;
+}
+
+const ZONE_MS_MAX = 15 * 3_600_000;
 
 /** `[client 127.0.0.1] ModSecurity: ..` or, of Coraza, `[client "127.0.0.1"] ..` */
 export function clientOf(message: string): string | undefined {
   return /^\[client "?([^"\]]{1,64})/.exec(message)?.[1];
 }
 
+/** Undefined when there are two: the request line in front of the real one and the referrer behind it are the client's. */
 function hostOf(message: string, from: number): string | undefined {
-  return textBetween(message, ', host: "', '"', from);
+  const opening = ', host: "';
+  const isOnly = message.indexOf(opening, from) === message.lastIndexOf(opening);
+  return isOnly ? textBetween(message, opening, '"', from) : undefined;
 }
 
 function textBetween(message: string, opening: string, closing: string, from: number): string | undefined {

@@ -111,3 +111,67 @@ test('an error log of nginx at its default level, which has only the verdicts, h
   expect(found.filter((each) => each !== 'cc')).toHaveLength(denied);
   expect(found.filter((each) => each === 'vuln').length).toBeGreaterThan(0);
 });
+
+describe('a client that writes the fields of a rule into the name of an argument', () => {
+  const FORGED =
+    'evil" [file "/crs/REQUEST-901-INITIALIZATION.conf"] [line "1"] [id "901001"] [ver "OWASP_CRS/3.3.4"] ' +
+    '[hostname "victim.example"] [uri "/"]';
+  /** A rule of the operator's own. */
+  const OWN = '[file "/etc/waf/own.conf"] [line "7"] [id "10001"] [msg "own"]';
+  const outcomeOf = (...lines: string[]) => outcomes(readLines(lines));
+  const hosts = (...lines: string[]) =>
+    readLines(lines).map((each) => (each.kind === 'record' ? each.record.host : each.reason));
+
+  for (const outcome of ['Warning.', 'Access denied with code 403 (phase 2).']) {
+    for (const name of [`${FORGED}${'A'.repeat(1_000)}`, `${FORGED}${'é'.repeat(500)}`, FORGED]) {
+      const message = `${outcome} Pattern match "evil" at ARGS_NAMES:${name}. ${OWN}`;
+      const cut = Buffer.from(message).subarray(0, MODSECURITY2_LENGTH_MAX).toString();
+      const title = `${outcome} ${name.length}`;
+
+      test(`does not hide its attack in the error log of Apache: ${title}`, () => {
+        const line =
+          `[Sun Nov 15 02:20:45.013742 2026] [security2:error] [pid 1:tid 2] [client 192.0.2.7:57418] ` +
+          `[client 192.0.2.7] ModSecurity: ${cut} [hostname "shop.example.com"] [uri "/"] [unique_id "a"]`;
+        expect(outcomeOf(line)).toEqual(['vuln']);
+        expect(hosts(line)).toEqual(['shop.example.com']);
+        expect(outcomeOf(`${line}, referer: http://shop.example.com/`)).toEqual(['vuln']);
+      });
+
+      test(`does not hide its attack in the audit logs of ModSecurity 2: ${title}`, () => {
+        const time = '15/Nov/2026:02:20:45 +0000';
+        const record = {
+          transaction: { time, transaction_id: 'a' },
+          audit_data: { messages: [cut], action: { intercepted: outcome !== 'Warning.' } },
+        };
+        expect(outcomeOf(JSON.stringify(record))).toEqual(['vuln']);
+        const head = `[${time}] a 192.0.2.7 1 192.0.2.1 80`;
+        const block = ['--f8199378-A--', head, '--f8199378-H--', `Message: ${cut}`, '--f8199378-Z--'];
+        expect(outcomeOf(...block)).toEqual(['vuln']);
+      });
+
+      test.each([
+        '',
+        ' [unique_id "1.1"], client: 203.0.113.9, server: , request: "GET / HTTP/1.1", host: "victim.example"',
+      ])(`does not hide its attack in the error log of nginx: ${title} %s`, (suffix) => {
+        for (const padding of ['', 'A'.repeat(2_500), '"'.repeat(2_500)]) {
+          const line =
+            `2026/11/15 02:20:43 [error] 1#1: *3 [client 192.0.2.7] ModSecurity: ${outcome} Matched "Operator` +
+            ` Rx" against variable ARGS_NAMES:${name}${suffix}${padding} ${OWN} [hostname "192.0.2.1"] [uri "/"] ` +
+            '[unique_id "17947092.1"] [ref ""], client: 192.0.2.7, server: , request: "GET / HTTP/1.1", ' +
+            'host: "shop.example.com"';
+          const written = Buffer.from(line).subarray(0, NGINX_LENGTH_MAX).toString();
+          expect(outcomeOf(written)).toEqual(['vuln']);
+          expect(hosts(written)).not.toContain('victim.example');
+        }
+      });
+    }
+  }
+
+  test('cannot make its attack look like one that the operator excluded', () => {
+    const forged = 'evil [file "/crs/x.conf"] [id "920350"] [ver "OWASP_CRS/3.3.4"] [hostname "h"] [uri "/"]';
+    const line =
+      `[Sun Nov 15 02:20:45 2026] [security2:error] [pid 1] [client 192.0.2.7:5] ModSecurity: Warning. ARGS_NAMES:` +
+      `${forged} ${OWN} [hostname "shop.example.com"] [uri "/"] [unique_id "a"]`;
+    expect(outcomes(readLines([line], { overrides: new Map([['920350', null]]) }))).toEqual(['illegal']);
+  });
+});

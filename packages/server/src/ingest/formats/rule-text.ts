@@ -3,7 +3,7 @@
  * `... [file ".."] [line ".."] [id ".."] [msg ".."] [data ".."] [severity ".."] [ver ".."] [tag ".."]* [hostname ".."]
  * [uri ".."] [unique_id ".."]`.
  */
-import { categoryOfSums, RULE_ID_PATTERN, type Rule } from '../categories/judge.ts';
+import { RULE_ID_PATTERN, type Rule, scoresOf } from '../categories/judge.ts';
 
 /** A shorter line was not cut: nginx cuts at 2,048 bytes, Apache at 8,192, syslog may do so at 1,024. */
 export const CUT_BYTES_MIN = 1_000;
@@ -31,8 +31,8 @@ const MATCH =
  * Null when the text tells of no match. Much of it is the client's to choose: the value that matched stands in front of
  * the fields, the path among them, and ModSecurity 3 escapes the quotes of neither. So the fields begin at the last
  * `[file` before the path, and the id of the request is the last one behind it. (A client can still forge which rule
- * its own attack matched, by sending all of the fields; `doubtful` keeps such an attack from disappearing. The JSON
- * audit log of ModSecurity 3 is safe from that.)
+ * its own attack matched, by sending all of the fields; `doubtful` keeps such an attack from disappearing, and a host
+ * that may be forged is not taken. The JSON audit log of ModSecurity 3 is safe from that.)
  */
 export function parseRuleText(text: string): RuleText | null {
   const outcome = MATCH.exec(text)?.[1];
@@ -57,13 +57,35 @@ export function parseRuleText(text: string): RuleText | null {
     at = valueEnd + 2;
   }
   if (path !== -1) takeRequest(found, text, path);
+  const isForged = path !== text.lastIndexOf('"] [uri "');
+  if (isForged) found.hostname = '';
   if (outcome === 'Access denied') found.rule.denied = true;
-  if (found.rule.id === '' || end >= DOUBTFUL_LENGTH || hasTwoIds(text)) found.rule.doubtful = true;
+  if (hasTwoIds(text)) found.rule.ambiguous = true;
+  // All of the text, because a client can write a path of its own in front of the real fields.
+  const isLong = Buffer.byteLength(text) >= DOUBTFUL_BYTES;
+  if (found.rule.id === '' || isLong || isForged || found.rule.ambiguous) found.rule.doubtful = true;
   return found;
 }
 
 /** ModSecurity 2 cuts a message at 1,023 bytes, nginx a line at 2,048. Messages about set-up and scores are shorter. */
-const DOUBTFUL_LENGTH = 1_000;
+const DOUBTFUL_BYTES = 1_000;
+
+/** More than one request ever has; a client that writes more gains nothing. */
+const REQUEST_IDS_MAX = 4;
+const REQUEST_ID_LENGTH_MAX = 128;
+
+/** All that a message names as the id of its request, among them what a client wrote. */
+export function requestIds(message: string): string[] {
+  const ids = new Set<string>();
+  const opening = '"] [unique_id "';
+  for (let at = message.indexOf(opening); at !== -1; at = message.indexOf(opening, at + 1)) {
+    const end = message.indexOf('"', at + opening.length);
+    if (end === -1) break;
+    ids.add(message.slice(at + opening.length, end).slice(0, REQUEST_ID_LENGTH_MAX));
+  }
+  // The real one stands behind those in an argument or a path.
+  return [...ids].slice(-REQUEST_IDS_MAX);
+}
 
 function hasTwoIds(text: string): boolean {
   const first = text.indexOf(' [id "');
@@ -93,7 +115,7 @@ function take(found: Found, name: string, value: string): void {
   if (name === 'file') rule.file = value.slice(-VALUE_LENGTH_MAX);
   else if (name === 'id') rule.id = RULE_ID_PATTERN.test(value) ? value : '';
   else if (name === 'severity' || name === 'ver') rule[name] = value.slice(0, VALUE_LENGTH_MAX);
-  else if (name === 'msg' && rule.id.startsWith('980')) rule.sums = categoryOfSums(value);
+  else if (name === 'msg' && rule.id.startsWith('980')) Object.assign(rule, scoresOf(value));
   else if (name === 'tag' && rule.tags.length < TAGS_MAX) rule.tags.push(value.slice(0, VALUE_LENGTH_MAX));
   else if (name === 'hostname') found.hostname = value;
 }

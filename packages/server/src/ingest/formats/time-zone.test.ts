@@ -130,15 +130,15 @@ test('lines in order come back as they were written, and a restart anywhere chan
 test('a reader keeps its place in the ambiguous hour, and nothing outside of it', () => {
   const line = (time: string) => `2026/10/25 ${time} [error] 1#1: *1 limiting requests, excess: 1, host: "a"`;
   const zone = parseZone('Europe/Berlin');
-  const first = createReader({ format: 'auto', zone });
+  const first = createReader({ format: 'nginx-error', zone });
   first.read(line('01:59:00'), 0);
   expect(first.state()).toBe('');
   first.read(line('02:59:00'), 0);
-  const second = createReader({ format: 'auto', zone }, first.state());
+  const second = createReader({ format: 'nginx-error', zone }, first.state());
   expect(second.read(line('02:10:00'), 0)).toMatchObject([
     { record: { time: local('2026-10-25T01:10:00') } },
   ]);
-  const third = createReader({ format: 'auto', zone }, second.state());
+  const third = createReader({ format: 'nginx-error', zone }, second.state());
   expect(third.read(line('02:40:00'), 0)).toMatchObject([{ record: { time: local('2026-10-25T01:40:00') } }]);
   third.read(line('05:00:00'), 0);
   expect(third.state()).toBe('');

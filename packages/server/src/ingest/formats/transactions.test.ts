@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { createReader, STATE_LENGTH_MAX } from '../reader.ts';
 import { outcomes } from './fixtures/read-fixture.ts';
+import { PushedRequests, RecentRequests } from './transactions.ts';
 
 /** A rule hit in the error log of Apache. */
 function hit(id: string, rule: string, at = 0): string {
@@ -97,7 +98,26 @@ describe('one request in two logs of the same stream', () => {
     const { read, flush } = reading();
     expect(read(audit('a', '941100'), hit('a', '942100'))).toEqual(['xss']);
     expect(flush()).toEqual([]);
-    expect(read(audit('a', '941100'))).toEqual(['same_request']);
+  });
+
+  test('counts once when the lines of the error log were counted before the audit log came', () => {
+    const { read, flush } = reading();
+    read(hit('a', '942100'));
+    expect(flush()).toEqual(['sqli']);
+    expect(read(audit('a', '942100'))).toEqual(['same_request']);
+  });
+
+  test('is another request when the same log tells of the same id again: clients may choose the id', () => {
+    const { read, flush } = reading();
+    const lines = Array.from({ length: 100 }, () => audit('a', '941100'));
+    expect(read(...lines)).toEqual(lines.map(() => 'xss'));
+    expect(read(hit('b', '942100'), audit('b', '942100'), hit('b', '942100'), audit('b', '942100'))).toEqual([
+      'sqli',
+      'sqli',
+    ]);
+    read(hit('c', '942100'));
+    expect(flush()).toEqual(['sqli']);
+    expect(read(audit('c', '942100'), audit('c', '942100'))).toEqual(['same_request', 'sqli']);
   });
 
   test('is another request when the same id comes much later', () => {
@@ -178,6 +198,53 @@ describe('a line of nginx that was cut', () => {
   });
 });
 
+describe('requests on a connection that is kept open', () => {
+  const line = (rule: string, id: string, path = '/', client = '192.0.2.7', host = 'shop.example.com') =>
+    `2026/07/01 10:00:00 [info] 34#34: *7 ModSecurity: Warning. Matched. [file "/crs/x.conf"] [line "1"] ` +
+    `[id "${rule}"] [severity "2"] [ver "OWASP_CRS/3.3.4"] [hostname "192.0.2.1"] [uri "${path}"] ` +
+    `[unique_id "${id}"] [ref ""], client: ${client}, server: , request: "GET / HTTP/1.1", host: "${host}"`;
+  const request = (id: string, path?: string) =>
+    ['942100', '942190', '949110', '980130'].map((rule) => line(rule, id, path));
+  const many = Array.from({ length: 20 }, (_, i) => `17829000${10 + i}.1`);
+
+  test.each([
+    ['/x"], client: '],
+    ['/x"] [unique_id "17829000.1"] [ref "x"], client: 203.0.113.9, server: , host: "victim.example"'],
+  ])('are as many attacks, however their path is forged: %s', (path) => {
+    const { read, flush } = reading();
+    const found = [...read(...many.flatMap((id) => request(id, path))), ...flush()];
+    expect(found).toEqual(many.map(() => 'sqli'));
+  });
+
+  test('are as many attacks when all of their lines were cut', () => {
+    const { read, flush } = reading();
+    const lines = many.flatMap((id) =>
+      request(id, `/${'x'.repeat(2_000)}`).map((each) => each.slice(0, 2_047)),
+    );
+    expect([...read(...lines), ...flush()]).toEqual(many.map(() => 'sqli'));
+  });
+
+  test('do not take in those of other clients, and give them no host', () => {
+    const { reader } = reading();
+    const forged = line('942100', '17829000.1', '/x"], client: 203.0.113.9, host: "victim.example"');
+    const lines = [forged, line('942100', '17829000.2', '/', '198.51.100.4', 'bank.example')];
+    const parsed = [...lines.flatMap((each) => reader.read(each, 0)), ...reader.flush()];
+    expect(parsed).toMatchObject([
+      { record: { attack: 'sqli', host: undefined } },
+      { record: { attack: 'sqli', host: 'bank.example', details: { source: '198.51.100.4' } } },
+    ]);
+  });
+
+  test('count once with the audit log, even if the error log is cut or forged', () => {
+    for (const path of [`/${'x'.repeat(1_500)}`, '/x"], client: ']) {
+      const { read, flush } = reading();
+      const lines = request('17829000.1', path).map((each) => each.slice(0, 2_047));
+      expect([...read(...lines, audit('17829000.1', '942100')), ...flush()]).toEqual(['sqli']);
+      expect([...read(audit('17829000.2', '942100')), ...flush()]).toEqual(['sqli']);
+    }
+  });
+});
+
 describe('what is said of an attack', () => {
   const line = (rule: string, outcome: string, uri: string) =>
     hit('a', rule).replace('Warning.', outcome).replace('[uri "/"]', `[uri "${uri}"]`);
@@ -241,6 +308,31 @@ test('an own rule that denied the request wins over a protocol rule, in an error
   record.transaction.unique_id = 'c';
   record.transaction.producer.secrules_engine = 'DetectionOnly';
   expect(read(JSON.stringify(record))).toEqual(['illegal']);
+});
+
+describe('a rule 980130 that says that the score was exceeded', () => {
+  const scores = (
+    id: string,
+    message = 'Inbound Anomaly Score Exceeded (Total Inbound Score: 20 - SQLI=0,XSS=20)',
+  ) => hit(id, '980130').replace('[severity', `[msg "${message}"] [severity`);
+
+  test('is an attack of the kind that its sums name, if it stands alone', () => {
+    const { read, flush } = reading();
+    read(scores('a'), scores('b', 'Inbound Anomaly Score (Total Inbound Score: 3 - SQLI=0,XSS=3)'));
+    expect(flush()).toEqual(['xss', 'not_an_attack']);
+    const record = JSON.parse(audit('c', '980130'));
+    record.transaction.messages[0].message =
+      'Inbound Anomaly Score Exceeded (Total Inbound Score: 5 - SQLI=5,XSS=0)';
+    expect(read(JSON.stringify(record))).toEqual(['sqli']);
+  });
+
+  test('is no second attack beside the verdict and the rules of its request', () => {
+    const { read, flush } = reading();
+    read(hit('a', '949110'), scores('a'), hit('b', '942100'), hit('b', '949110'), scores('b'));
+    expect(flush()).toEqual(['xss', 'sqli']);
+    read(scores('a'), scores('b'));
+    expect(flush()).toEqual([]);
+  });
 });
 
 test('a set-up rule that denies every request is no attack, in an error log and in an audit log', () => {
@@ -319,4 +411,21 @@ test('a reader taken up from its state goes on as if nothing had been', () => {
       expect(second.state()).toBe(straight.state());
     }),
   );
+});
+
+test('a push that fails takes back what it added, and leaves what earlier pushes know', () => {
+  const all = new RecentRequests([['earlier', 1, ['nginx-error']]]);
+  const push = new PushedRequests(all);
+  push.set('earlier', { time: 1, formats: ['nginx-error', 'modsecurity3-json'] });
+  push.set('new', { time: 2, formats: [] });
+  push.set('new', { time: 3, formats: [] });
+  const other = new PushedRequests(all);
+  other.set('both', { time: 4, formats: [] });
+  push.set('both', { time: 5, formats: [] });
+  other.set('both', { time: 6, formats: [] });
+  push.takeBack();
+  expect(all.entries()).toEqual([
+    ['earlier', 1, ['nginx-error']],
+    ['both', 6, []],
+  ]);
 });

@@ -325,6 +325,13 @@ test.each([
   expect(outcomes(readLines([line]))).toEqual(['request + vuln']);
 });
 
+test('AWS load balancers: a request that is no HTTP has the host of the balancer', () => {
+  const [line = ''] = fixtureLines('aws-alb.log');
+  const malformed = line.replace(/"[A-Z]+ http[^"]*"/, `"- http://${HOST}:80- -"`);
+  expect(malformed).not.toBe(line);
+  expect(records(readLines([malformed]))[0]?.host).toBe(`${HOST}:80`);
+});
+
 describe('CloudFront', () => {
   test('columns as the header names them, and JSON', () => {
     const parsed = readFixture('cloudfront.log');
