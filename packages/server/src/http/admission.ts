@@ -5,7 +5,7 @@
  */
 import { ApiError } from '../errors.ts';
 
-/** The event loop is given free after this much work in one turn, so that health checks never wait for queries. */
+/** The event loop is given free after this much work in one turn, so that health checks wait little for queries. */
 const TURN_MS_MAX = 5;
 /** Node.js accepts one connection per turn of the event loop: without short turns, health checks wait to be accepted. */
 const REST_TURNS = 8;
