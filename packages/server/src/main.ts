@@ -24,9 +24,13 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
  */
 const dieAtOnce = () => process.kill(process.pid, 'SIGKILL');
 process.on('uncaughtException', (error) => {
-  log.flushSync();
-  writeSync(2, `${error.stack}\n`);
-  dieAtOnce();
+  try {
+    log.flushSync();
+    writeSync(2, `${error.stack}\n`);
+  } finally {
+    // Also when the log cannot be written.
+    dieAtOnce();
+  }
 });
 // A worker whose parent has gone; the cluster module would call process.exit().
 process.prependListener('disconnect', dieAtOnce);

@@ -21,7 +21,7 @@ export type LoginSource = { address: string } & Pick<Actor, 'request_id'> & {
   };
 
 export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refused: RefusedLogin) => void {
-  // Apart, so that guesses at made-up names do not hide those at real users.
+  // Counted separately, so that guesses at invented names do not hide those at real users.
   const budgets = { known: newBudget(now()), unknown: newBudget(now()) };
   return ({ user, from: { via, address, request_id }, reason }) => {
     const budget = user ? budgets.known : budgets.unknown;

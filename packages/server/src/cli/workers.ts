@@ -9,7 +9,7 @@ const HEARTBEAT_MS = 1_000;
 const HUNG_MS = 10_000;
 /** Opening a large store on a slow disk takes seconds. */
 const START_MS_MAX = 120_000;
-/** Beyond what draining takes, a worker that is told to stop has this long. */
+/** The time that a worker has to stop, in addition to draining. */
 const STOP_MS_MAX = 10_000;
 /** How long a worker waits for the others to close their listeners. */
 const OTHERS_MS_MAX = 1_000;

@@ -70,7 +70,7 @@ export function createLoginThrottle(
   const failures = new Map<string, { count: number; at: number }>();
   const lanes = new Map<string, Lane>();
   const delayedByAddress = new Map<string, number>();
-  // Apart, so that strangers cannot take the slots of users who are known.
+  // Separate slots, so that strangers cannot take those of known users.
   const groups = { known: new Group(), unknown: new Group() };
 
   function failuresOf(key: string): number {

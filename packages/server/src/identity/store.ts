@@ -236,7 +236,7 @@ function openTables(path: string) {
 /** Of the file, beyond the last page in use: on a full disk there is room for some 5,000 more revocations. */
 const RESERVED_BYTES = 1_048_576;
 
-/** Makes the file longer than it need be. Only in a transaction: no other process writes there meanwhile. */
+/** Reserves space at the end of the file. Only in a transaction, because no other process writes there then. */
 function reserveSpace(path: string, root: RootDatabase): void {
   // What lmdb-js returns, but does not declare.
   const { lastPageNumber, pageSize } = root.getStats() as { lastPageNumber: number; pageSize: number };
