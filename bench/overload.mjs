@@ -22,6 +22,7 @@ const TIMES = 10;
 /** One user has 64 queries under way at most, so that a flood of one user is refused before it waits. */
 const USERS = 8;
 const PROBE_MS = 20;
+const HEALTH_LISTEN = '127.0.0.1:18081';
 /** How long a query waits before it is refused; so many connections are busy with it. */
 const WAIT_S = 0.5;
 /** A limit for the load generator: more connections than this tell nothing new. */
@@ -49,8 +50,10 @@ async function main() {
     };
     const otherToken = await token(address, other.user, other.id);
     const probes = {
-      '/healthz': { path: '/healthz', headers: {} },
+      '/healthz': { address, path: '/healthz', headers: {} },
+      '/healthz on --health-listen': { address: `http://${HEALTH_LISTEN}`, path: '/healthz', headers: {} },
       'query of another project': {
+        address,
         path: `/v1/${other.id}/waf/event/timeline?${range}`,
         headers: { 'X-Auth-Token': otherToken, 'Cache-Control': 'no-cache' },
       },
@@ -58,14 +61,14 @@ async function main() {
     const capacity = await generate({ ...expensive, seconds: 3, connections: 16 });
     const perSecond = capacity.statuses[200] / capacity.seconds;
     console.log(`served at most: ${perSecond.toFixed(0)} queries with ${HOSTS} hosts per second`);
-    const before = await probe(address, probes, seconds);
+    const before = await probe(probes, seconds);
     const connections = Math.min(CONNECTIONS_MAX, Math.ceil(TIMES * perSecond * WAIT_S));
     const periodMs = (connections / (TIMES * perSecond)) * 1_000;
     // A second for every thousand connections, until all are open.
     const ramp = 1 + connections / 1_000;
     const flooding = generate({ ...expensive, seconds: seconds + ramp, connections, periodMs });
     await new Promise((resolve) => setTimeout(resolve, ramp * 1_000));
-    const during = await probe(address, probes, seconds);
+    const during = await probe(probes, seconds);
     const { statuses, sent, seconds: took } = await flooding;
     console.log(
       `${connections} connections sent ${(sent / took).toFixed(0)} per second, statuses ${JSON.stringify(statuses)}`,
@@ -105,7 +108,7 @@ async function prepare(folder, processes) {
     writeFileSync(file, lines.join(''));
     execFileSync('node', [wafstat, 'ingest', '--data', data, '--project', project, file]);
   }
-  const listen = ['--listen', '127.0.0.1:0', '--rate-limit', '0'];
+  const listen = ['--listen', '127.0.0.1:0', '--health-listen', HEALTH_LISTEN, '--rate-limit', '0'];
   return {
     flood: { id, users },
     other: { id: project_id, user: { password }, end },
@@ -125,12 +128,12 @@ async function hostIds(address, { id, users: [user] }) {
 }
 
 /** One request of each kind every few milliseconds, whether or not the one before was answered. */
-async function probe(address, probes, seconds) {
+async function probe(probes, seconds) {
   const agent = new http.Agent({ keepAlive: true });
   const results = Object.fromEntries(Object.keys(probes).map((name) => [name, []]));
   const pending = [];
   for (const until = performance.now() + seconds * 1_000; performance.now() < until; ) {
-    for (const [name, { path, headers }] of Object.entries(probes)) {
+    for (const [name, { address, path, headers }] of Object.entries(probes)) {
       const started = performance.now();
       pending.push(
         get(address, path, headers, agent).then((status) =>
@@ -166,7 +169,7 @@ function report(name, before, during) {
     return `${label} ${quiet.toFixed(1)} -> ${flooded.toFixed(1)} ms (x ${(flooded / quiet).toFixed(1)})`;
   });
   const served = during.filter(({ status }) => status === 200).length;
-  console.log(`${name.padEnd(26)} ${line.join(', ')}; served ${served} of ${during.length}`);
+  console.log(`${name.padEnd(28)} ${line.join(', ')}; served ${served} of ${during.length}`);
 }
 
 /** In a thread of its own, so that the load does not delay the probes. */

@@ -5,6 +5,7 @@ import { askToken, call, login, tokenRequest } from './api.ts';
 import { beginTokenRequest, Connection, stopsListening } from './connection.ts';
 import { eventually, wholeLines } from './process.ts';
 import { Sandbox } from './sandbox.ts';
+import { freePort } from './web-server.ts';
 
 let sandbox: Sandbox;
 const connections: Connection[] = [];
@@ -115,6 +116,31 @@ describe('on SIGTERM', () => {
     expect(await status('/healthz')).toBe(200);
     await stopsListening(server.address);
     expect((await server.process.end()).status).toBe(0);
+  });
+
+  test('--health-listen serves health checks, and nothing else, until the end', async () => {
+    const health = `http://127.0.0.1:${await freePort()}`;
+    const server = await sandbox.serve(['--drain-delay', '3', '--health-listen', new URL(health).host]);
+    const status = async (path: string) => (await call(health, path)).status;
+    expect(await status('/healthz')).toBe(200);
+    expect(await status('/readyz')).toBe(200);
+    expect(await status('/openapi.json')).toBe(404);
+    expect(await status('/v3/auth/tokens')).toBe(404);
+    server.process.signal('SIGTERM');
+    await eventually(async () => (await status('/readyz')) === 503 || undefined, 'a 503 of /readyz');
+    expect(await status('/healthz')).toBe(200);
+    expect((await server.process.end()).status).toBe(0);
+  });
+
+  test('an address of --health-listen that is taken ends the start with a sentence', async () => {
+    const { server } = await sandbox.service();
+    const taken = new URL(server.address).host;
+    const args = ['serve', '--data', sandbox.data, '--listen', '127.0.0.1:0', '--health-listen', taken];
+    const second = await sandbox.run(args);
+    expect(second.status).toBe(1);
+    expect(second.stderr).toContain(
+      `cannot listen on ${taken} (--health-listen): another program listens there`,
+    );
   });
 
   test.each([

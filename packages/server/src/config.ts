@@ -166,6 +166,11 @@ export const SETTINGS = {
     address,
     '127.0.0.1:8080',
   ),
+  healthListen: setting(
+    '--health-listen <host:port>',
+    'also serve /healthz and /readyz here, over plain HTTP; probes then do not wait behind the connections of clients',
+    address,
+  ),
   tlsCert: setting('--tls-cert <file>', 'certificate (PEM, with its chain): serve HTTPS', file),
   tlsKey: setting('--tls-key <file>', 'private key of the certificate (PEM)', file),
   insecureHttp: setting('--insecure-http', 'plain HTTP beyond loopback: something in front does TLS', flag),

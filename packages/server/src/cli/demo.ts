@@ -39,7 +39,7 @@ export const demoCommand = command({
       await traffic.fill();
       const server = await startServer(
         installation,
-        { ...settings, ...FIXED, trustProxy: undefined, categories: undefined },
+        { ...settings, ...FIXED, healthListen: undefined, trustProxy: undefined, categories: undefined },
         io,
       );
       await printWelcome(installation, traffic.project, server.address, io);

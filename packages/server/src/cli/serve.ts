@@ -1,10 +1,18 @@
 import cluster from 'node:cluster';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import { createSecureContext } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
 import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
-import { type Origin, type SettingName, type Settings, SettingsError, withoutPassword } from '../config.ts';
+import {
+  type Address,
+  type Origin,
+  type SettingName,
+  type Settings,
+  SettingsError,
+  withoutPassword,
+} from '../config.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
 import { printable } from '../printable.ts';
@@ -19,8 +27,8 @@ import { reloadCertificate } from './tls.ts';
 import { othersHaveClosed, printListening, reportReady, runWorkers } from './workers.ts';
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there; choose another address with --listen',
-  EACCES: 'it may not be used by this user; choose a port from 1024 on with --listen',
+  EADDRINUSE: 'another program listens there; choose another address',
+  EACCES: 'this user may not use it; choose a port from 1024 on',
   EADDRNOTAVAIL: 'this machine has no such address',
 };
 
@@ -29,6 +37,7 @@ const STOP_MS_MAX = 5_000;
 
 export const SERVE_SETTINGS = [
   'listen',
+  'healthListen',
   'tlsCert',
   'tlsKey',
   'insecureHttp',
@@ -121,10 +130,11 @@ function recordStart(
 ): void {
   const trail = identity.kind === 'own' ? identity.audit : createAuditTrail(folder, io.now);
   if (identity.kind === 'remote') trail.mirror((record) => log.info({ audit: record }, 'audit'));
-  const { listen, categories } = settings;
+  const { listen, healthListen, categories } = settings;
   const shown = Object.entries({
     ...settings,
     listen: `${listen.host}:${listen.port}`,
+    healthListen: healthListen && `${healthListen.host}:${healthListen.port}`,
     categories: categories && [...categories].map(([rule, category]) => `${rule}=${category ?? 'none'}`),
   })
     .filter(([, value]) => typeof value !== 'object' || Array.isArray(value))
@@ -152,13 +162,14 @@ async function storeTrouble(store: Store): Promise<string | null> {
 
 /** Answers when the server is ready to be called. */
 export async function startServer({ identity, store }: Served, settings: ServeSettings, io: Io) {
-  const { tlsCert, tlsKey, listen } = settings;
+  const { tlsCert, tlsKey, listen, healthListen } = settings;
   const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
   if (certificate) checkCertificate(certificate);
   // Loaded here, because it takes longer than most commands that have no use for it.
-  const [{ createApp }, { drain }] = await Promise.all([
+  const [{ createApp }, { drain }, { createHealthServer }] = await Promise.all([
     import('../http/app.ts'),
     import('../http/drain.ts'),
+    import('../http/health-server.ts'),
   ]);
   const app = await createApp({
     store,
@@ -185,11 +196,14 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
       ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
       : undefined,
   });
-  await app.listen({ host: listen.host, port: listen.port }).catch((error) => {
-    throw new UserError(
-      `cannot listen on ${listen.host}:${listen.port}: ${LISTEN_ERRORS[error.code] ?? error.message}`,
-    );
-  });
+  await app.listen(listen).catch((error) => cannotListen('--listen', listen, error));
+  const health = healthListen ? createHealthServer(app) : null;
+  if (health && healthListen) {
+    await once(health.listen(healthListen), 'listening').catch(async (error) => {
+      await app.close();
+      cannotListen('--health-listen', healthListen, error);
+    });
+  }
   const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
   return {
     address: addressOf(app.server, listen.host, certificate !== null),
@@ -201,8 +215,16 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
       const patience = setTimeout(() => app.server.closeAllConnections(), STOP_MS_MAX);
       await app.close();
       clearTimeout(patience);
+      // Last, so that probes see the service as shutting down, not as gone.
+      health?.close();
+      health?.closeAllConnections();
     },
   };
+}
+
+function cannotListen(option: string, { host, port }: Address, error: NodeJS.ErrnoException): never {
+  const reason = LISTEN_ERRORS[error.code ?? ''] ?? error.message;
+  throw new UserError(`cannot listen on ${host}:${port} (${option}): ${reason}`);
 }
 
 function checkCertificate({ cert, key }: { cert: string; key: string }): void {
