@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { type ClickHouseClient, createClient } from '@clickhouse/client';
 import { describe } from 'vitest';
 import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
-import { durableStoreConformance } from '../packages/server/src/store/conformance.ts';
 import { CHDB } from './clickhouse-server.ts';
+import { durableStoreConformance } from './store-conformance.ts';
 
 /** As for the other servers. */
 const SHARE = 0.2;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
-import { durableStoreConformance } from '../packages/server/src/store/conformance.ts';
 import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
+import { durableStoreConformance } from './store-conformance.ts';
 
 /** A batch takes some 50 ms here, a thousandth of that in the embedded store: fewer random cases. */
 const SHARE = 0.2;

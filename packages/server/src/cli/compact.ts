@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readlinkSync, renameSync, rmSync, type Stats, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { open } from 'lmdb';
-import { lastTransaction } from '../lmdb-pages.ts';
+import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { copyDataFile, sync } from './backup.ts';
 import { command, printLine, UserError } from './command.ts';

@@ -7,7 +7,7 @@ import { IdentityError } from '../identity/administration.ts';
 import { WrongMasterKey } from '../identity/identity.ts';
 import { IdentityNotWritable } from '../identity/unavailable.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
-import { CommitFailed } from '../lmdb-commit.ts';
+import { CommitFailed } from '../lmdb/commit.ts';
 import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 

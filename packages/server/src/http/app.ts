@@ -12,7 +12,6 @@ import {
   fastify,
   LogController,
 } from 'fastify';
-import { consoleRoutes } from '../console/console-routes.ts';
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
@@ -21,21 +20,22 @@ import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { LogStream } from '../log-stream.ts';
 import type { Store } from '../store/store.ts';
 import { createAccessLog } from './access-log.ts';
-import { createAuthenticate } from './authenticate.ts';
-import { credentialRoutes } from './credential-routes.ts';
-import { directoryRoutes } from './directory-routes.ts';
+import { createAuthenticate } from './auth/guard.ts';
+import { createRateLimit } from './auth/rate-limit.ts';
+import { consoleRoutes } from './console/console-routes.ts';
 import { BODY_BYTES_MAX, failureBody, sendFailure } from './failures.ts';
-import { mountForwarding } from './forward-routes.ts';
-import { identityRoutes } from './identity-routes.ts';
-import { ingestRoutes } from './ingest-routes.ts';
-import { inventoryRoutes } from './inventory-routes.ts';
-import type { Catalog } from './keystone.ts';
+import { ingestRoutes } from './ingest/routes.ts';
+import { credentialRoutes } from './keystone/access-key-routes.ts';
+import { mountForwarding } from './keystone/forward-routes.ts';
+import type { Catalog } from './keystone/keystone.ts';
+import { directoryRoutes } from './keystone/lookup-routes.ts';
+import { identityRoutes } from './keystone/token-routes.ts';
 import { OPENAPI } from './openapi.ts';
-import { createRateLimit } from './rate-limit.ts';
 import { requestIds } from './request-ids.ts';
 import { alsoForSessions, mount } from './route.ts';
 import { consoleElsewhereRoutes, serviceRoutes } from './service-routes.ts';
-import { statisticsRoutes } from './statistics-routes.ts';
+import { inventoryRoutes } from './statistics/inventory.ts';
+import { statisticsRoutes } from './statistics/routes.ts';
 
 /** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
 const HEADER_BYTES_MAX = 262_144;

@@ -7,7 +7,7 @@ import { LoginThrottled } from '../identity/login-throttle.ts';
 import { IdentityNotWritable, IdentityUnavailable } from '../identity/unavailable.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
-import { tooLarge } from './uploads.ts';
+import { tooLarge } from './ingest/uploads.ts';
 
 /** Of all calls but pushes; far more than any of them needs. */
 export const BODY_BYTES_MAX = 65_536;

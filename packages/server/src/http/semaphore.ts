@@ -1,5 +1,5 @@
 /** A weighted semaphore: work starts fairly between owners, while the weight of all that runs stays within a limit. */
-import { FairQueue } from './fair-queue.ts';
+import { FairQueue } from './ingest/fair-queue.ts';
 
 export class Semaphore {
   readonly #weightMax: number;

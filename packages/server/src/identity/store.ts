@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Key, RootDatabase } from 'lmdb';
-import { CommitFailed, Committer } from '../lmdb-commit.ts';
-import { createPrivateFiles } from '../lmdb-files.ts';
-import { openLmdb, writeAtOnce } from '../lmdb-open.ts';
+import { CommitFailed, Committer } from '../lmdb/commit.ts';
+import { createPrivateFiles } from '../lmdb/files.ts';
+import { openLmdb, writeAtOnce } from '../lmdb/open.ts';
 import { OncePerTurn } from '../while-unchanged.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 import { IdentityNotWritable } from './unavailable.ts';

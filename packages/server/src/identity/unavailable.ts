@@ -1,4 +1,4 @@
-import type { CommitFailed, WriteTrouble } from '../lmdb-commit.ts';
+import type { CommitFailed, WriteTrouble } from '../lmdb/commit.ts';
 
 /** The identity service that we ask does not answer, or not so that it can be understood. The message is for our log. */
 export class IdentityUnavailable extends Error {}

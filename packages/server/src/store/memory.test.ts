@@ -1,4 +1,4 @@
-import { storeConformance } from './conformance.ts';
+import { storeConformance } from '../../../../test/store-conformance.ts';
 import { memoryStore } from './memory.ts';
 
 storeConformance('the memory store', async (now) => {

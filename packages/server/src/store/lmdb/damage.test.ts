@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../../event.ts';
-import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb-pages.ts';
+import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
 import { StoreDamaged } from '../store.ts';
 import { lmdbStore } from './lmdb.ts';
 import { repairStatistics } from './repair.ts';

@@ -1,6 +1,6 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
 import { dirname } from 'node:path';
-import { CommitFailed, Committer, isLmdbError } from '../../lmdb-commit.ts';
+import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { type Soon, whenKnown } from '../../soon.ts';
 
 import { OncePerTurn } from '../../while-unchanged.ts';

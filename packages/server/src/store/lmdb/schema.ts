@@ -1,7 +1,7 @@
 /** What stands where in the file: docs/storage.md describes each of these in prose. */
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
-import { createPrivateFiles } from '../../lmdb-files.ts';
-import { openLmdb, openReadOnly, writeAtOnce } from '../../lmdb-open.ts';
+import { createPrivateFiles } from '../../lmdb/files.ts';
+import { openLmdb, openReadOnly, writeAtOnce } from '../../lmdb/open.ts';
 import {
   type BatchLink,
   type FollowedPath,

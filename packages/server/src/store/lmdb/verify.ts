@@ -2,7 +2,7 @@
 import { inspect } from 'node:util';
 import { open } from 'lmdb';
 import { CATEGORIES } from '../../event.ts';
-import { metaProblem, pageProblems } from '../../lmdb-pages.ts';
+import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
 import { readCells, seriesOf } from './cells.ts';
 import { checkedJson, hasChecksum } from './checksum.ts';
 import { LEVELS } from './levels.ts';

@@ -1,0 +1,236 @@
+/**
+ * Receives request bodies of any length: no faster than they are counted, no slower than a minimum rate, and with a
+ * limit on the memory of all together that is shared fairly between owners.
+ */
+import type { Readable } from 'node:stream';
+import { ApiError } from '../../errors.ts';
+
+/** What one read of a body brings, at most: an upload has room for that much before it reads. */
+export const READ_BYTES = 65_536;
+/** An upload may be slower at first, and pause for as long as it was faster before. */
+const RATE_BYTES_PER_S_MIN = 16_384;
+const SLOW_MS_AT_FIRST = 10_000;
+const SLOW_MS_MAX = 30_000;
+
+export interface BudgetOptions {
+  /** Of all uploads together. */
+  bytesMax: number;
+  /** Owners that may go on with one upload although their share is used up: each takes as much as is counted at once. */
+  exceptionsMax: number;
+  /** How long an upload waits for room before it is refused. */
+  waitMsMax: number;
+}
+
+interface Waiting {
+  upload: Upload;
+  start(): void;
+}
+
+interface Owner {
+  name: string;
+  bytes: number;
+  uploads: number;
+  /**
+   * The upload that may go on without room. Without it, uploads that together fill the share of their owner would wait
+   * for each other without end, because none has enough for a chunk that can be counted.
+   */
+  exception: Upload | null;
+  waiting: Waiting[];
+}
+
+/**
+ * Memory for bytes that were received and are not yet counted. An owner may have as much as is left for others: alone
+ * half of the budget, two owners a third each. So there is always room for the next owner, however much the others send.
+ */
+export class UploadBudget {
+  readonly #options: BudgetOptions;
+  /** The owner that got room last comes last. */
+  readonly #owners = new Map<string, Owner>();
+  #bytes = 0;
+  #exceptions = 0;
+
+  constructor(options: BudgetOptions) {
+    this.#options = options;
+  }
+
+  /** Bytes in use now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The upload must be closed, however it ends. */
+  open(name: string): Upload {
+    const owner = this.#owners.get(name) ?? { name, bytes: 0, uploads: 0, exception: null, waiting: [] };
+    this.#owners.set(name, owner);
+    owner.uploads++;
+    return new Upload(this, owner);
+  }
+
+  /** For `Upload` only. */
+  take(upload: Upload, owner: Owner): Promise<void> | undefined {
+    const isFirst = owner.waiting.length === 0 || owner.exception === upload;
+    if (isFirst && this.#admit(upload, owner)) return;
+    return this.#wait(upload, owner);
+  }
+
+  /** For `Upload` only. */
+  change(owner: Owner, bytes: number): void {
+    owner.bytes += bytes;
+    this.#bytes += bytes;
+  }
+
+  /** For `Upload` only: the upload has let go of some bytes. */
+  release(upload: Upload, owner: Owner, bytes: number): void {
+    this.change(owner, -bytes);
+    if (owner.exception === upload) {
+      owner.exception = null;
+      this.#exceptions--;
+    }
+    this.#startWaiting();
+  }
+
+  /** For `Upload` only. */
+  close(owner: Owner): void {
+    if (--owner.uploads === 0) this.#owners.delete(owner.name);
+  }
+
+  #admit(upload: Upload, owner: Owner): boolean {
+    const left = this.#options.bytesMax - this.#bytes;
+    const hasRoom = READ_BYTES <= left && owner.bytes + READ_BYTES <= left;
+    if (!hasRoom && owner.exception !== upload) {
+      if (owner.exception !== null || this.#exceptions >= this.#options.exceptionsMax) return false;
+      owner.exception = upload;
+      this.#exceptions++;
+    }
+    this.change(owner, READ_BYTES);
+    return true;
+  }
+
+  #wait(upload: Upload, owner: Owner): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const waiting = {
+        upload,
+        start() {
+          clearTimeout(timer);
+          resolve();
+        },
+      };
+      const timer = setTimeout(() => {
+        owner.waiting.splice(owner.waiting.indexOf(waiting), 1);
+        const seconds = this.#options.waitMsMax / 1_000;
+        const message = `the service is busy counting: the upload waited ${seconds} s for its turn`;
+        reject(new ApiError('WAF.5001', message, { 'Retry-After': '5' }));
+      }, this.#options.waitMsMax);
+      owner.waiting.push(waiting);
+    });
+  }
+
+  #startWaiting(): void {
+    for (const owner of [...this.#owners.values()]) {
+      for (let next = owner.waiting[0]; next && this.#admit(next.upload, owner); next = owner.waiting[0]) {
+        owner.waiting.shift();
+        this.#owners.delete(owner.name);
+        this.#owners.set(owner.name, owner);
+        next.start();
+      }
+    }
+  }
+}
+
+/** One upload, and the bytes of it that are in memory. */
+export class Upload {
+  readonly #budget: UploadBudget;
+  readonly #owner: Owner;
+  #bytes = 0;
+  #reserved = 0;
+  #isClosed = false;
+
+  constructor(budget: UploadBudget, owner: Owner) {
+    this.#budget = budget;
+    this.#owner = owner;
+  }
+
+  /** To be awaited before each read. Throws ApiError when there was no room for too long. */
+  async room(): Promise<void> {
+    await this.#budget.take(this, this.#owner);
+    this.#reserved = READ_BYTES;
+  }
+
+  /** What the read has brought. */
+  received(bytes: number): void {
+    this.#budget.change(this.#owner, bytes - this.#reserved);
+    this.#reserved = 0;
+    this.#bytes += bytes;
+  }
+
+  /** So many bytes are out of memory. */
+  counted(bytes: number): void {
+    this.#bytes -= bytes;
+    this.#budget.release(this, this.#owner, bytes);
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#budget.close(this.#owner);
+    this.#budget.release(this, this.#owner, this.#bytes + this.#reserved);
+  }
+}
+
+/** The bytes of a body as they arrive. Throws ApiError when they are too many or too slow, or the client goes away. */
+export async function* receive(body: Readable, bytesMax: number): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  let slowMs = SLOW_MS_AT_FIRST;
+  for (;;) {
+    const chunk: Buffer | null = body.read();
+    if (chunk === null) {
+      if (body.readableEnded) return;
+      if (body.destroyed) throw new ApiError('WAF.1001', 'the client closed the connection');
+      const startedAt = performance.now();
+      if ((await nextEvent(body, slowMs)) === 'timeout') throw tooSlow();
+      slowMs -= performance.now() - startedAt;
+      continue;
+    }
+    bytes += chunk.length;
+    if (bytes > bytesMax) throw tooLarge(bytesMax);
+    slowMs = Math.min(SLOW_MS_MAX, slowMs + (chunk.length / RATE_BYTES_PER_S_MIN) * 1_000);
+    yield chunk;
+  }
+}
+
+/** Resolves when there may be something to read, when nothing more will come, or after the timeout. */
+function nextEvent(body: Readable, timeoutMs: number): Promise<'event' | 'timeout'> {
+  return new Promise((resolve) => {
+    const end = (result: 'event' | 'timeout') => {
+      clearTimeout(timer);
+      for (const name of BODY_EVENTS) body.off(name, onEvent);
+      resolve(result);
+    };
+    const onEvent = () => end('event');
+    const timer = setTimeout(end, Math.max(0, timeoutMs), 'timeout');
+    for (const name of BODY_EVENTS) body.on(name, onEvent);
+  });
+}
+
+const BODY_EVENTS = ['readable', 'end', 'error', 'close'] as const;
+
+function tooSlow(): ApiError {
+  const rate = `${RATE_BYTES_PER_S_MIN / 1_024} KiB/s`;
+  return new ApiError('WAF.1001', `the upload is too slow: send at least ${rate}, or less at once`);
+}
+
+export function tooLarge(bytesMax: number): ApiError {
+  return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}`);
+}
+
+/** `65536` is `64 KiB`; what is no whole number of a unit stays bytes. */
+export function sizeText(bytes: number): string {
+  for (const [unit, name] of UNITS) if (bytes >= unit && bytes % unit === 0) return `${bytes / unit} ${name}`;
+  return `${bytes} bytes`;
+}
+
+const UNITS = [
+  [1_073_741_824, 'GiB'],
+  [1_048_576, 'MiB'],
+  [1_024, 'KiB'],
+] as const;

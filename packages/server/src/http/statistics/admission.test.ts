@@ -1,0 +1,142 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { ApiError } from '../../errors.ts';
+import { Admission } from './admission.ts';
+
+let clock = 0;
+const newAdmission = () => new Admission(() => clock);
+
+/** Work that occupies the event loop, as a query of the embedded store does. */
+async function busy(ms: number): Promise<void> {
+  clock += ms;
+}
+
+test('work starts at once when there is nothing else', () => {
+  let started = false;
+  void newAdmission().run('p', 'u', async () => {
+    started = true;
+  });
+  expect(started).toBe(true);
+});
+
+test('the event loop comes round while much work waits', async () => {
+  const admission = newAdmission();
+  let done = 0;
+  const all = Array.from({ length: 30 }, () => admission.run('p', 'u', () => busy(2)).then(() => done++));
+  await turn();
+  const afterOneTurn = done;
+  await Promise.all(all);
+  expect(afterOneTurn).toBeLessThan(30);
+  expect(done).toBe(30);
+});
+
+test('work that begins behind an await is spread over turns too', async () => {
+  const admission = newAdmission();
+  let longest = 0;
+  let turnStartedAt = clock;
+  let open = true;
+  const watch = () => {
+    longest = Math.max(longest, clock - turnStartedAt);
+    turnStartedAt = clock;
+    if (open) setImmediate(watch);
+  };
+  setImmediate(watch);
+  const work = async () => {
+    await null;
+    await busy(4);
+  };
+  await Promise.all(Array.from({ length: 30 }, () => admission.run('p', 'u', work)));
+  open = false;
+  expect(longest).toBeLessThan(12);
+});
+
+test('a long turn is followed by short ones, in which connections are accepted', async () => {
+  const admission = newAdmission();
+  const turns: number[] = [];
+  let passed = 0;
+  let open = true;
+  const watch = () => {
+    passed++;
+    if (open) setImmediate(watch);
+  };
+  setImmediate(watch);
+  const work = () => busy(20).then(() => turns.push(passed));
+  await Promise.all(Array.from({ length: 5 }, () => admission.run('p', 'u', work)));
+  open = false;
+  for (const [i, turn] of turns.slice(1).entries()) expect(turn - (turns[i] ?? 0)).toBeGreaterThan(5);
+});
+
+test('projects take turns, however much one of them asks for', async () => {
+  const admission = newAdmission();
+  const order: string[] = [];
+  const ask = (project: string) =>
+    admission.run(project, project, () => busy(6).then(() => order.push(project)));
+  await Promise.all([...Array.from({ length: 20 }, () => ask('flood')), ask('other')]);
+  expect(order.indexOf('other')).toBeLessThan(4);
+});
+
+test('work that waited too long is refused with 503 and Retry-After', async () => {
+  const admission = newAdmission();
+  const results = await Promise.allSettled(
+    Array.from({ length: 60 }, () => admission.run('p', 'u', () => busy(20))),
+  );
+  const refused = results.flatMap((result) =>
+    result.status === 'rejected' ? [result.reason as ApiError] : [],
+  );
+  expect(refused.length).toBeGreaterThan(0);
+  expect(refused[0]).toMatchObject({ status: 503, headers: { 'Retry-After': '1' } });
+  // What is admitted afterwards starts at once again.
+  await admission.run('p', 'u', async () => {});
+});
+
+test('a store that hangs makes queries wait, then refuses them; nothing is started twice', async () => {
+  // By the real clock, because only time passes here.
+  const admission = new Admission();
+  let release = () => {};
+  const hanging = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  let started = 0;
+  const work = () => {
+    started++;
+    return hanging;
+  };
+  const results = Promise.allSettled(Array.from({ length: 40 }, (_, i) => admission.run('p', `u${i}`, work)));
+  await expect(admission.run('p', 'late', work)).rejects.toBeInstanceOf(ApiError);
+  release();
+  const states = (await results).map(({ status }) => status);
+  expect(states.filter((status) => status === 'fulfilled')).toHaveLength(16);
+  expect(started).toBe(16);
+});
+
+test('one user has a limited number of queries under way', async () => {
+  const admission = newAdmission();
+  const all = Array.from({ length: 64 }, () => admission.run('p', 'u', async () => {}));
+  expect(() => admission.run('p', 'u', async () => {})).toThrow('64 queries under way');
+  await admission.run('p', 'another', async () => {});
+  await Promise.all(all);
+  await admission.run('p', 'u', async () => {});
+});
+
+test('a slot that becomes free is used in the next turn, however slow the store is', async () => {
+  const admission = newAdmission();
+  const slots: (() => void)[] = [];
+  let started = 0;
+  const work = () => {
+    started++;
+    return new Promise<void>((resolve) => slots.push(resolve));
+  };
+  const turns = async (count: number) => {
+    for (let i = 0; i < count; i++) await turn();
+  };
+  const all = Array.from({ length: 40 }, (_, i) => admission.run('p', `u${i}`, work));
+  await turns(40);
+  expect(started).toBe(16);
+  for (let freed = 1; freed <= 24; freed++) {
+    slots.shift()?.();
+    await turns(2);
+    expect(started).toBe(16 + freed);
+  }
+  for (const release of slots) release();
+  await Promise.all(all);
+});

@@ -1,0 +1,140 @@
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { type FastifyInstance, fastify } from 'fastify';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { memoryStore } from '../../store/memory.ts';
+import type { Store } from '../../store/store.ts';
+import { mount } from '../route.ts';
+import type {} from '../send-bytes.ts';
+import { statisticsRoutes } from './routes.ts';
+
+const NOW = Date.UTC(2026, 6, 1, 12);
+const DAY_MS = 86_400_000;
+const DAY = `/v1/p/waf/event/timeline?from=${NOW - DAY_MS}&to=${NOW}`;
+const TYPES = `/v1/p/waf/event/attack/type?from=${NOW - DAY_MS}&to=${NOW}`;
+
+let app: FastifyInstance;
+let store: Store;
+const clock = { now: NOW };
+
+beforeEach(() => {
+  clock.now = NOW;
+  store = memoryStore(() => clock.now);
+  app = fastify();
+  app.setValidatorCompiler(() => () => true);
+  app.decorate('stopping', false);
+  mount(
+    app,
+    statisticsRoutes(store, () => clock.now),
+  );
+});
+
+async function count(time: number, events = 1): Promise<void> {
+  const one = { time, hostId: null, request: true, attack: 'sqli', count: 1 } as const;
+  const source = { name: 'test', format: 'events' };
+  await store.append({ project: 'p', source, events: Array(events).fill(one), dropped: {} });
+}
+
+function get(url: string, headers: Record<string, string> = {}) {
+  return app.inject({ url, headers });
+}
+
+describe('an answer', () => {
+  test('that has not changed is not sent again', async () => {
+    const first = await get(DAY);
+    expect(first.headers).toMatchObject({
+      'cache-control': 'private, no-cache',
+      vary: 'Accept-Encoding',
+      'content-type': 'application/json; charset=utf-8',
+    });
+    const etag = String(first.headers.etag);
+    for (const mark of [etag, `"other", ${etag}`, '*']) {
+      const again = await get(DAY, { 'if-none-match': mark });
+      expect([again.statusCode, again.body]).toEqual([304, '']);
+      expect(again.headers.etag).toBe(etag);
+    }
+    await count(NOW - 1);
+    const changed = await get(DAY, { 'if-none-match': etag });
+    expect(changed.statusCode).toBe(200);
+    expect(changed.headers.etag).not.toBe(etag);
+    expect(changed.json().requests.at(-1)).toEqual({ time: NOW, num: 1 });
+  });
+
+  test('is packed for who can unpack it, and the same unpacked, however often it is asked for', async () => {
+    await count(NOW - 1, 20);
+    const plain = await get(DAY);
+    expect(plain.headers['content-encoding']).toBeUndefined();
+    for (let time = 0; time < 4; time++) {
+      const br = await get(DAY, { 'accept-encoding': 'gzip, br' });
+      expect(br.headers['content-encoding']).toBe('br');
+      expect(brotliDecompressSync(br.rawPayload).equals(plain.rawPayload)).toBe(true);
+      const gzip = await get(DAY, { 'accept-encoding': 'br;q=0, gzip;q=0.5' });
+      expect(gzip.headers['content-encoding']).toBe('gzip');
+      expect(gunzipSync(gzip.rawPayload).equals(plain.rawPayload)).toBe(true);
+    }
+  });
+
+  test('to HEAD is its headers alone', async () => {
+    const whole = await get(DAY);
+    for (let time = 0; time < 3; time++) {
+      const { statusCode, headers, body } = await app.inject({ method: 'HEAD', url: DAY });
+      expect([statusCode, body]).toEqual([200, '']);
+      expect(Number(headers['content-length'])).toBe(whole.body.length);
+      expect(headers.etag).toBe(whole.headers.etag);
+    }
+  });
+
+  test('has an ID, and says that the connection ends when the service stops', async () => {
+    const ids = new Set<unknown>();
+    for (let time = 0; time < 3; time++) {
+      const { headers } = await get(DAY);
+      expect(headers.connection).not.toBe('close');
+      ids.add(headers['x-request-id']);
+    }
+    expect(ids.size).toBe(3);
+    app.stopping = true;
+    expect((await get(DAY)).headers.connection).toBe('close');
+    expect((await get(DAY, { 'cache-control': 'no-cache' })).headers.connection).toBe('close');
+  });
+
+  test.each(['identity', 'gzip;q=0', 'br;q=0.0, gzip; q=0', 'x-gzip', ''])(
+    'is sent as it is to who accepts %j',
+    async (accepted) => {
+      const { headers, body } = await get(DAY, { 'accept-encoding': accepted });
+      expect(headers['content-encoding']).toBeUndefined();
+      expect(Number(headers['content-length'])).toBe(body.length);
+    },
+  );
+
+  test('that fits into a packet is not packed', async () => {
+    const { headers } = await get(TYPES, { 'accept-encoding': 'br' });
+    expect(headers['content-encoding']).toBeUndefined();
+  });
+
+  test('about a span that moves is not remembered, however it is spelled', async () => {
+    const url = '/v1/p/waf/event/timeline?%72ecent=today';
+    for (let time = 0; time < 3; time++) {
+      clock.now += 60_000;
+      expect((await get(url)).json().requests.at(-1).time).toBe(clock.now);
+    }
+  });
+
+  test('is always the one that would be computed now', async () => {
+    const step = fc.record({
+      count: fc.option(fc.integer({ min: NOW - 2 * DAY_MS, max: NOW + DAY_MS })),
+      url: fc.constantFrom(DAY, TYPES, `${DAY}&hosts=a`, `${DAY}&timezone=%2B05:45`),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
+        for (const { count: time, url } of steps) {
+          if (time !== null) await count(time);
+          const remembered = await get(url);
+          const computed = await get(url, { 'cache-control': 'no-cache' });
+          expect(remembered.body).toBe(computed.body);
+          expect(remembered.headers.etag).toBe(computed.headers.etag);
+        }
+      }),
+      { numRuns: 30 },
+    );
+  });
+});

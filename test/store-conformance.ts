@@ -1,0 +1,783 @@
+/** One suite for every store. The laws are checked against the plain memory store, on random events and questions. */
+import fc from 'fast-check';
+import { afterEach, describe, expect, test } from 'vitest';
+import { CATEGORIES, type Event } from '../packages/server/src/event.ts';
+import { gridEdges } from '../packages/server/src/statistics/grid.ts';
+import { copyProject, differences } from '../packages/server/src/store/copy.ts';
+import { memoryStore } from '../packages/server/src/store/memory.ts';
+import {
+  type Batch,
+  compareFollowed,
+  type FollowedPath,
+  type NewLink,
+  type Store,
+  StoreUnavailable,
+} from '../packages/server/src/store/store.ts';
+
+export interface StoreUnderTest {
+  store: Store;
+  destroy(): Promise<void>;
+}
+
+export interface DurableStoreUnderTest extends StoreUnderTest {
+  /** What another process has: a second store on the same data, open at the same time. */
+  another(): Store;
+  /** Closes the store and opens what it left behind. */
+  reopen(): Promise<Store>;
+}
+
+const DAY_MS = 86_400_000;
+const NOW = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
+const HOSTNAMES = ['a.example', 'b.example', 'c.example', 'd.example'];
+
+/** Moments near enough to each other that cells, chunks and edges meet: some random, some on and around boundaries. */
+const moment = fc.oneof(
+  fc.integer({ min: NOW - 40 * DAY_MS, max: NOW }),
+  fc.integer({ min: NOW - 90_000, max: NOW }),
+  fc
+    .tuple(fc.integer({ min: 0, max: 40 * 24 * 4 }), fc.integer({ min: -1, max: 1 }))
+    .map(([quarters, off]) => Math.floor(NOW / 900_000 - quarters) * 900_000 + off),
+);
+
+interface Drawn extends Omit<Event, 'hostId'> {
+  host: number | null;
+}
+
+const event: fc.Arbitrary<Drawn> = fc.record({
+  time: moment,
+  host: fc.option(fc.integer({ min: 0, max: HOSTNAMES.length - 1 })),
+  request: fc.boolean(),
+  attack: fc.option(fc.constantFrom(...CATEGORIES)),
+  count: fc.oneof({ weight: 5, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 1_000_000 })),
+});
+
+const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });
+const hostSet = fc.option(fc.uniqueArray(fc.integer({ min: 0, max: HOSTNAMES.length }), { maxLength: 5 }));
+const edges = fc.oneof(
+  fc.uniqueArray(moment, { minLength: 2, maxLength: 12 }).map((times) => times.sort((a, b) => a - b)),
+  fc
+    .tuple(moment, moment, fc.integer({ min: -12 * 4, max: 14 * 4 }))
+    .filter(([a, b]) => a !== b)
+    .map(([a, b, quarters]) => gridEdges(Math.min(a, b), Math.max(a, b), quarters * 900_000)),
+);
+const question = fc.record({ hosts: hostSet, edges });
+
+/** `share`: how many of the random cases are tried, for stores that take long. */
+export function storeConformance(
+  name: string,
+  create: (now: () => number) => Promise<StoreUnderTest>,
+  share = 1,
+): void {
+  describe(`${name} keeps the contract of a store`, () => {
+    const opened: StoreUnderTest[] = [];
+    async function fresh(): Promise<StoreUnderTest> {
+      const created = await create(() => NOW);
+      opened.push(created);
+      return created;
+    }
+    afterEach(async () => {
+      for (const { destroy } of opened.splice(0)) await destroy();
+    });
+
+    test('equals the oracle for any events, hosts and edges', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(
+          batches,
+          fc.array(question, { minLength: 1, maxLength: 5 }),
+          async (drawn, questions) => {
+            const project = `p${run++}`;
+            const oracle = memoryStore(() => NOW);
+            const ids = await addHosts(store, project);
+            expect(await addHosts(oracle, project)).toEqual(ids);
+            for (const events of drawn) {
+              expect(await store.append(batch(project, ids, events))).toEqual(
+                await oracle.append(batch(project, ids, events)),
+              );
+            }
+            await expectSameAnswers(store, oracle, project, ids, questions);
+            const [source] = await store.sources(project);
+            expect([source]).toEqual(await oracle.sources(project));
+            const counted = drawn.flat();
+            expect(source).toMatchObject({
+              events: counted.length,
+              without_host: counted.filter(({ host }) => host === null).length,
+            });
+          },
+        ),
+        { numRuns: Math.ceil(150 * share) },
+      );
+    });
+
+    test('as long as the version of a range is the same, so are all answers about it', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      const step = fc.oneof(
+        { weight: 4, arbitrary: fc.array(event, { maxLength: 5 }) },
+        fc.constant('prune'),
+      );
+      // From before the first event on, slowly: some of the runs see it pass.
+      let horizon = NOW - 41 * DAY_MS;
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { maxLength: 8 }), question, async (steps, { hosts: set, edges }) => {
+          const project = `p${run++}`;
+          const ids = await addHosts(store, project);
+          const range = { from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+          const known = new Map<string, unknown>();
+          for (const next of [[], ...steps]) {
+            if (next === 'prune') {
+              horizon += DAY_MS / 50;
+              await store.prune(horizon);
+            } else await store.append(batch(project, ids, next));
+            const version = await store.version(range);
+            if (version === null) continue;
+            const query = { project, hosts: pick(ids, set) };
+            const answers = [
+              await store.series({ ...query, edges }),
+              await store.totals({ ...query, ...range }),
+            ];
+            expect(answers).toEqual(known.get(version) ?? answers);
+            known.set(version, answers);
+          }
+        }),
+        { numRuns: Math.ceil(100 * share) },
+      );
+    });
+
+    test('the order and the size of batches do not matter', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(event, { maxLength: 40 }),
+          fc.nat(),
+          question,
+          async (events, seed, asked) => {
+            const [one, other] = [`one${run}`, `other${run++}`];
+            const oneIds = await addHosts(store, one);
+            const otherIds = await addHosts(store, other);
+            await store.append(batch(one, oneIds, events));
+            const shuffled = events.toSorted(
+              (a, b) => ((a.time * 31 + seed) % 101) - ((b.time * 31 + seed) % 101),
+            );
+            await Promise.all(shuffled.map((single) => store.append(batch(other, otherIds, [single]))));
+            const ask = (project: string, ids: string[]) =>
+              store.series({ project, hosts: pick(ids, asked.hosts), edges: asked.edges });
+            expect(await ask(other, otherIds)).toEqual(await ask(one, oneIds));
+          },
+        ),
+        { numRuns: Math.ceil(40 * share) },
+      );
+    });
+
+    test('adjacent ranges add up, and the distribution adds up to the attacks', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 2_000, seed: 7 });
+      await store.append(batch('p', ids, drawn));
+      await fc.assert(
+        fc.asyncProperty(moment, moment, moment, hostSet, async (x, y, z, set) => {
+          const [a = 0, b = 0, c = 0] = [x, y, z].sort((m, n) => m - n);
+          const hosts = pick(ids, set);
+          const totals = (from: number, to: number) => store.totals({ project: 'p', hosts, from, to });
+          const whole = await totals(a, c);
+          const left = await totals(a, b);
+          const right = await totals(b, c);
+          expect(whole).toEqual(left.map((n, i) => n + (right[i] ?? 0)));
+          const series = await store.series({ project: 'p', hosts, edges: [a, b, c] });
+          expect(sum(series.attacks)).toBe(sum(whole));
+        }),
+        { numRuns: Math.ceil(100 * share) },
+      );
+    });
+
+    test('an event at an edge belongs to what begins there', async () => {
+      const { store } = await fresh();
+      await store.append(batch('p', [], [drawnAt(NOW)]));
+      const { requests } = await store.series({ project: 'p', edges: [NOW - 1, NOW, NOW + 1, NOW + 2] });
+      expect([...requests]).toEqual([0, 1, 0]);
+    });
+
+    test('counts far beyond 2^32 are exact', async () => {
+      const { store } = await fresh();
+      const events = Array.from({ length: 9_001 }, () => ({ ...drawnAt(NOW), count: 1_000_000 }));
+      await store.append(batch('p', [], events));
+      await store.append(batch('p', [], [drawnAt(NOW)]));
+      const { requests } = await store.series({ project: 'p', edges: [NOW - DAY_MS, NOW + 1] });
+      expect(requests[0]).toBe(9_001_000_001);
+    });
+
+    test('an event that stands many times in a batch counts each time', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const many = { ...drawnAt(NOW), hostId: ids[0] ?? '', attack: 'sqli' as const, count: 700_000 };
+      const others = [drawnAt(NOW), { ...drawnAt(NOW - 1), hostId: 'unknown' }];
+      const repeated = [
+        ...Array(9).fill(many),
+        ...Array(7).fill(others[0]),
+        ...Array(5).fill(others[1]),
+        many,
+      ];
+      const events: Event[] = repeated.map((each: Event) => each);
+      expect(await store.append({ ...batch('p', ids, []), events })).toEqual({
+        kind: 'appended',
+        beforeHorizon: 0,
+        withoutHost: 12,
+        unknownHosts: 5,
+      });
+      const ask = (hosts?: string[]) => store.series({ project: 'p', hosts, edges: [NOW - 1, NOW, NOW + 1] });
+      expect([...(await ask()).requests]).toEqual([5, 7_000_007]);
+      expect([...(await ask([ids[0] ?? ''])).attacks]).toEqual([0, 7_000_000]);
+      await store.prune(NOW);
+      expect(await store.append({ ...batch('p', ids, []), events })).toMatchObject({ beforeHorizon: 5 });
+      expect((await store.sources('p'))[0]).toMatchObject({
+        events: 22 + 17,
+        without_host: 12 + 7,
+        dropped: { too_old: 5 },
+      });
+    });
+
+    test('a batch id seen before under the same source changes nothing', async () => {
+      const { store } = await fresh();
+      const first = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };
+      expect(await store.append(first)).toMatchObject({ kind: 'appended' });
+      expect(await store.append(first)).toEqual({ kind: 'duplicate' });
+      expect(await store.append({ ...first, source: { name: 'another', format: 'events' } })).toMatchObject({
+        kind: 'appended',
+      });
+      expect(await store.append({ ...first, project: 'q' })).toMatchObject({ kind: 'appended' });
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([2]);
+      expect((await store.sources('p')).map(({ events }) => events)).toEqual([1, 1]);
+    });
+
+    test('the same batch sent many times at once counts once', async () => {
+      const { store } = await fresh();
+      const same = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };
+      const kinds = (await Promise.all(Array.from({ length: 20 }, () => store.append(same)))).map(
+        ({ kind }) => kind,
+      );
+      expect(kinds.filter((kind) => kind === 'appended')).toHaveLength(1);
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([1]);
+    });
+
+    test('pieces of a file are found by the one before them', async () => {
+      const { store } = await fresh();
+      const { append, linksAfter } = linked(store);
+      await append('one', { after: '', bytes: 10, carry: 'c' });
+      await append('another', { after: '', bytes: 20, siblings: ['one'] });
+      await append('two', { after: 'one', bytes: 30 });
+      expect(await linksAfter('')).toEqual([
+        { id: 'another', bytes: 20, head: '', carry: '' },
+        { id: 'one', bytes: 10, head: '', carry: 'c' },
+      ]);
+      expect(await linksAfter('one')).toEqual([{ id: 'two', bytes: 30, head: '', carry: '' }]);
+      expect(await linksAfter('two')).toEqual([]);
+      expect(await store.batchesAfter('p', 'nobody', '')).toEqual([]);
+      expect(await store.batchesAfter('q', 'test', '')).toEqual([]);
+    });
+
+    test('a piece that has grown takes the place of what it was', async () => {
+      const { store } = await fresh();
+      const { append, linksAfter } = linked(store);
+      await append('one', { after: '', bytes: 10 });
+      await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' });
+      expect(await linksAfter('')).toEqual([{ id: 'grown', bytes: 15, head: '', carry: '' }]);
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([2]);
+    });
+
+    test('who did not see what another has counted of the same file counts nothing', async () => {
+      const { store } = await fresh();
+      const { append, linksAfter } = linked(store);
+      await append('one', { after: '', bytes: 10 });
+      expect(await append('longer', { after: '', bytes: 12 })).toEqual({ kind: 'conflict' });
+      expect(await append('x', { after: '', bytes: 12, siblings: ['gone'], replaces: 'gone' })).toEqual({
+        kind: 'conflict',
+      });
+      expect(await append('lost', { after: 'gone', bytes: 12 })).toEqual({ kind: 'conflict' });
+      expect(await append('one', { after: '', bytes: 10 })).toEqual({ kind: 'duplicate' });
+      expect(await linksAfter('')).toEqual([{ id: 'one', bytes: 10, head: '', carry: '' }]);
+      await append('two', { after: 'one', bytes: 5 });
+      expect(await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' })).toEqual({
+        kind: 'conflict',
+      });
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([2]);
+    });
+
+    test('the state of a followed path is stored with its batch, or without one, and nowhere else', async () => {
+      const { store } = await fresh();
+      expect(await store.followedPaths('p')).toEqual([]);
+      const first = followed('/logs/a.log', NOW);
+      await store.putFollowedPath('p', first);
+      expect(await store.followedPaths('p')).toEqual([first]);
+      expect(await store.sources('p')).toEqual([]);
+      const second = { ...first, begun: { first_line_hash: 'h', at: NOW } };
+      const one = { ...batch('p', [], [drawnAt(NOW)]), id: 'x', followed: second };
+      await store.append(one);
+      expect(await store.followedPaths('p')).toEqual([second]);
+      const link = { after: 'unknown', bytes: 1, head: '', carry: '', siblings: [] };
+      expect(await store.append({ ...one, followed: first })).toEqual({ kind: 'duplicate' });
+      expect(await store.append({ ...one, id: 'y', link, followed: first })).toEqual({ kind: 'conflict' });
+      expect(await store.followedPaths('p')).toEqual([second]);
+      // Longer than a key may be in some stores.
+      const long = followed(`/${'long/'.repeat(800)}a.log`, NOW);
+      const other = { ...followed('/logs/a.log', 1), source: 'other' };
+      for (const each of [long, other]) await store.putFollowedPath('p', each);
+      await store.prune(NOW + 10 * DAY_MS);
+      expect(await store.followedPaths('p')).toEqual([other, second, long].sort(compareFollowed));
+      expect(await store.followedPaths('q')).toEqual([]);
+    });
+
+    test('a host name has one ID, an ID one name, and the limit holds', async () => {
+      const { store } = await fresh();
+      const add = (hostname: string, id?: string) => store.addHost({ project: 'p', hostname, id, limit: 3 });
+      const added = await add('b.example');
+      expect(added).toMatchObject({ kind: 'added', host: { hostname: 'b.example', created: NOW } });
+      expect(added.kind === 'added' && added.host.id).toMatch(/^[0-9a-f]{32}$/);
+      expect(await add('b.example', 'other')).toEqual({ ...added, kind: 'exists' });
+      expect(await add('a.example', 'chosen')).toMatchObject({ kind: 'added', host: { id: 'chosen' } });
+      expect(await add('c.example', 'chosen')).toMatchObject({
+        kind: 'id_taken',
+        host: { hostname: 'a.example' },
+      });
+      expect(await add('d.example')).toMatchObject({ kind: 'added' });
+      expect(await add('e.example')).toEqual({ kind: 'full' });
+      expect(await add('a.example')).toMatchObject({ kind: 'exists' });
+      expect((await store.hosts('p')).map(({ hostname }) => hostname)).toEqual([
+        'a.example',
+        'b.example',
+        'd.example',
+      ]);
+      expect(await store.hosts('q')).toEqual([]);
+    });
+
+    test('a renamed host keeps its ID and its counts, and its old name is free', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const [id = '', otherId = ''] = ids;
+      const [old = '', other = ''] = HOSTNAMES;
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), host: 0 }]));
+      const rename = (hostId: string, hostname: string) =>
+        store.renameHost({ project: 'p', id: hostId, hostname });
+      const renamed = { kind: 'renamed', host: { id, hostname: 'new.example', created: NOW } };
+      expect(await rename(id, 'new.example')).toEqual(renamed);
+      expect(await rename(id, 'new.example')).toEqual(renamed);
+      expect(await rename(id, other)).toMatchObject({ kind: 'name_taken', host: { id: otherId } });
+      expect(await rename('unknown', 'x.example')).toEqual({ kind: 'unknown' });
+      expect(await store.renameHost({ project: 'q', id, hostname: 'x.example' })).toEqual({
+        kind: 'unknown',
+      });
+      const again = await store.addHost({ project: 'p', hostname: old, limit: 1_000 });
+      expect(again).toMatchObject({ kind: 'added', host: { hostname: old } });
+      expect('host' in again && again.host.id).not.toBe(id);
+      expect(await store.addHost({ project: 'p', hostname: 'new.example', limit: 0 })).toMatchObject({
+        kind: 'exists',
+        host: { id },
+      });
+      expect(await store.hosts('p')).toHaveLength(HOSTNAMES.length + 1);
+      const { requests } = await store.series({ project: 'p', hosts: [id], edges: [NOW, NOW + 1] });
+      expect([...requests]).toEqual([1]);
+    });
+
+    test('callers that add the same host at once get the same ID', async () => {
+      const { store } = await fresh();
+      const added = await Promise.all(
+        Array.from({ length: 10 }, () => store.addHost({ project: 'p', hostname: 'a.example', limit: 10 })),
+      );
+      expect(new Set(added.map((one) => 'host' in one && one.host.id)).size).toBe(1);
+      expect(await store.hosts('p')).toHaveLength(1);
+    });
+
+    test('names are resolved together like one by one, also after renames and at the limit', async () => {
+      const { store } = await fresh();
+      const names = fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f', 'ü/%.example', 'A');
+      const step = fc.oneof(
+        fc.record({
+          kind: fc.constant('resolve' as const),
+          names: fc.array(names, { maxLength: 8 }),
+          limit: fc.nat(9),
+        }),
+        fc.record({ kind: fc.constant('rename' as const), from: names, to: names }),
+        fc.record({
+          kind: fc.constant('add' as const),
+          name: names,
+          id: fc.constantFrom(undefined, 'x', 'y'),
+        }),
+      );
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 8 }), async (steps) => {
+          const project = `p${run++}`;
+          const oracle = memoryStore(() => NOW);
+          for (const next of steps) {
+            const [got, want] = await Promise.all(
+              [store, oracle].map(async (each) => {
+                if (next.kind === 'resolve')
+                  return each.resolveHosts({ project, hostnames: next.names, limit: next.limit });
+                if (next.kind === 'add')
+                  return each.addHost({ project, hostname: next.name, id: next.id, limit: 9 });
+                const host = (await each.hosts(project)).find(({ hostname }) => hostname === next.from);
+                return each.renameHost({ project, id: host?.id ?? 'none', hostname: next.to });
+              }),
+            );
+            expect(got).toEqual(want);
+            expect(await store.hosts(project)).toEqual(await oracle.hosts(project));
+          }
+        }),
+        { numRuns: Math.ceil(100 * share) },
+      );
+    });
+
+    test('callers that resolve the same new names at once get the same IDs, and the limit holds', async () => {
+      const { store } = await fresh();
+      const hostnames = Array.from({ length: 30 }, (_, i) => `${i}.example`);
+      const resolved = await Promise.all(
+        Array.from({ length: 5 }, () => store.resolveHosts({ project: 'p', hostnames, limit: 20 })),
+      );
+      const hosts = new Map((await store.hosts('p')).map(({ hostname, id }) => [hostname, id]));
+      expect([...hosts.keys()].sort()).toEqual(hostnames.slice(0, 20).sort());
+      for (const ids of resolved) expect(ids).toEqual(hostnames.map((name) => hosts.get(name) ?? null));
+    });
+
+    test('projects and unknown hosts are apart', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), host: 0 }]));
+      const unknown = { ...batch('p', [], []), events: [{ ...drawnAt(NOW), hostId: 'unknown' }] };
+      expect(await store.append(unknown)).toMatchObject({ withoutHost: 1, unknownHosts: 1 });
+      const ask = async (project: string, hosts?: string[]) =>
+        (await store.series({ project, hosts, edges: [0, NOW + 1] })).requests[0];
+      expect(await ask('p')).toBe(2);
+      expect(await ask('p', [ids[0] ?? ''])).toBe(1);
+      expect(await ask('p', [ids[0] ?? '', ids[0] ?? ''])).toBe(1);
+      expect(await ask('p', ['unknown'])).toBe(0);
+      expect(await ask('p', [])).toBe(0);
+      expect(await ask('q')).toBe(0);
+    });
+
+    test('a source tells what it sent, what was dropped, and its first and last event', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      await store.append({
+        ...batch('p', ids, [{ ...drawnAt(NOW - 5), host: 1 }]),
+        dropped: { bad_time: 2 },
+      });
+      await store.append({
+        ...batch('p', ids, [{ ...drawnAt(NOW - 9), host: 0 }]),
+        dropped: { bad_time: 1 },
+      });
+      await store.append({
+        ...batch('p', ids, []),
+        source: { name: 'empty', format: 'f' },
+        dropped: { not_json: 1 },
+      });
+      const [empty, test] = await store.sources('p');
+      expect(empty).toMatchObject({ name: 'empty', events: 0, first_seen: null, last_seen: null, hosts: [] });
+      expect(test).toEqual({
+        id: expect.stringMatching(/^[0-9a-f]{32}$/),
+        name: 'test',
+        format: 'events',
+        hosts: [ids[0], ids[1]].sort(),
+        events: 2,
+        without_host: 0,
+        dropped: { bad_time: 3 },
+        first_seen: NOW - 9,
+        last_seen: NOW - 5,
+      });
+      expect(await store.sources('q')).toEqual([]);
+    });
+
+    test('after a prune nothing before the horizon counts, to the millisecond, and late events are refused', async () => {
+      const { store } = await fresh();
+      const oracle = memoryStore(() => NOW);
+      const ids = await addHosts(store, 'p');
+      await addHosts(oracle, 'p');
+      const drawn = fc.sample(event, { numRuns: 500, seed: 11 });
+      for (const each of [store, oracle]) await each.append(batch('p', ids, drawn));
+      for (const before of [NOW - 20 * DAY_MS + 12_345, NOW - 30_001, NOW - 50_000]) {
+        await store.prune(before);
+        await oracle.prune(before);
+        await fc.assert(
+          fc.asyncProperty(question, (asked) => expectSameAnswers(store, oracle, 'p', ids, [asked])),
+          { numRuns: Math.ceil(50 * share) },
+        );
+      }
+      const late = batch('p', ids, [drawnAt(NOW - 30_002), drawnAt(NOW - 30_001)]);
+      expect(await store.append(late)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
+      expect((await store.sources('p'))[0]?.dropped).toEqual({ too_old: 1 });
+    });
+
+    test('the horizon can be set back to where nothing has been freed', async () => {
+      const { store } = await fresh();
+      const oracle = memoryStore(() => NOW);
+      const ids = await addHosts(store, 'p');
+      await addHosts(oracle, 'p');
+      const drawn = fc.sample(event, { numRuns: 300, seed: 12 });
+      const [freed, horizon] = [NOW - 25 * DAY_MS + 777, NOW - 5 * DAY_MS];
+      for (const each of [store, oracle]) {
+        await each.append({ ...batch('p', ids, drawn), id: 'x' });
+        await each.prune(horizon, { freeBefore: freed });
+        expect(await each.retention()).toMatchObject({ horizon, freedBefore: freed, note: null });
+        const note = { trustedAt: 1, passedAt: 2, probationMs: 3, freeBefore: 4, freeSince: 5 };
+        await each.noteRetention(note);
+        expect((await each.retention()).note).toEqual(note);
+        // Forward is not back.
+        expect(await each.restoreHorizon(NOW)).toBe(horizon);
+      }
+      const expectSame = () =>
+        fc.assert(
+          fc.asyncProperty(question, (asked) => expectSameAnswers(store, oracle, 'p', ids, [asked])),
+          { numRuns: Math.ceil(30 * share) },
+        );
+      await expectSame();
+      for (const to of [NOW - 10 * DAY_MS, 0]) {
+        for (const each of [store, oracle]) expect(await each.restoreHorizon(to)).toBe(Math.max(to, freed));
+        await expectSame();
+      }
+      expect(await store.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+    });
+
+    test('a project goes to another store and comes back as it was', async () => {
+      const { store, destroy } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 300, seed: 5 });
+      await store.prune(NOW - 39 * DAY_MS + 12_345);
+      await store.append({ ...batch('p', ids, drawn), id: 'x', dropped: { bad_time: 2, not_json: 1 } });
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+      await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
+      const { append, linksAfter } = linked(store);
+      await append('one', { after: '', bytes: 10, carry: 'c' });
+      await append('two', { after: 'one', bytes: 20, head: 'h' });
+      const paths = [followed('/logs/a.log', NOW), { ...followed('/logs/b.log', 7), source: 'nothing yet' }];
+      for (const path of paths) await store.putFollowedPath('p', path);
+      const range = { from: NOW - 41 * DAY_MS, to: NOW + 1 };
+      const other = memoryStore(() => NOW);
+      await copyProject(store, other, 'p');
+      expect(await differences(store, other, 'p', range)).toEqual([]);
+      const pieces = await Promise.all(['', 'one', 'two'].map(linksAfter));
+      // An engine within the process has room for one at a time.
+      opened.pop();
+      await destroy();
+      const { store: back } = await fresh();
+      for (let i = 0; i < 2; i++) await copyProject(other, back, 'p');
+      expect(await differences(other, back, 'p', range)).toEqual([]);
+      // It goes on there where it stopped here.
+      expect(await Promise.all(['', 'one', 'two'].map(linked(back).linksAfter))).toEqual(pieces);
+      expect(await back.followedPaths('p')).toEqual(paths.sort(compareFollowed));
+      expect(await back.append({ ...batch('p', ids, drawn), id: 'x' })).toEqual({ kind: 'duplicate' });
+      expect(await linked(back).append('three', { after: 'two', bytes: 5 })).toMatchObject({
+        kind: 'appended',
+      });
+      expect(await differences(other, back, 'p', range)).toContain('the sources are not the same');
+    });
+
+    test('a closed store says so', async () => {
+      const { store } = await fresh();
+      await store.close();
+      await expect(store.ping()).rejects.toThrow(StoreUnavailable);
+      await expect(store.append(batch('p', [], []))).rejects.toThrow(StoreUnavailable);
+      await expect(store.totals({ project: 'p', from: 0, to: 1 })).rejects.toThrow(StoreUnavailable);
+      await expect(store.series({ project: 'p', edges: [0, 1] })).rejects.toThrow(StoreUnavailable);
+    });
+  });
+}
+
+function followed(path: string, since: number): FollowedPath {
+  const file = { first_line_hash: 'f', state: 'finished' as const, modified_ms: since + 0.5, bytes: 3 };
+  return { source: 'test', path, since, begun: null, files: [file] };
+}
+
+/** Appends single events as pieces of a file. */
+function linked(store: Store) {
+  return {
+    append: (id: string, link: Partial<NewLink> & Pick<NewLink, 'after' | 'bytes'>) =>
+      store.append({
+        ...batch('p', [], [drawnAt(NOW)]),
+        id,
+        link: { head: '', carry: '', siblings: [], ...link },
+      }),
+    linksAfter: async (id: string) =>
+      (await store.batchesAfter('p', 'test', id)).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+  };
+}
+
+/** What a store that outlives its process keeps besides. */
+export function durableStoreConformance(
+  name: string,
+  create: (now: () => number) => Promise<DurableStoreUnderTest>,
+  share = 1,
+): void {
+  storeConformance(name, create, share);
+  describe(`${name} is durable`, () => {
+    test('what one process counts, another one answers, whatever it was asked before', async () => {
+      const { store, another, destroy } = await create(() => NOW);
+      const other = another();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(batches, question, async (drawn, asked) => {
+          const project = `p${run++}`;
+          const oracle = memoryStore(() => NOW);
+          const ids = await addHosts(store, project);
+          await addHosts(oracle, project);
+          for (const [i, events] of drawn.entries()) {
+            await (i % 3 === 0 ? other : store).append(batch(project, ids, events));
+            await oracle.append(batch(project, ids, events));
+            await snapshotsEnd();
+            await expectSameAnswers(other, oracle, project, ids, [asked]);
+            await expectSameAnswers(store, oracle, project, ids, [asked]);
+          }
+        }),
+        { numRuns: Math.ceil(60 * share) },
+      );
+      await other.close();
+      await destroy();
+    });
+
+    test('a flood of names against a full project finds the known ones, and leaves other work its turns', async () => {
+      const { store, another, destroy } = await create(() => NOW);
+      const [id = null] = await store.resolveHosts({ project: 'p', hostnames: ['known'], limit: 1 });
+      const hostnames = Array.from({ length: 60_000 }, (_, i) => (i % 20_000 === 7 ? 'known' : `${i}.flood`));
+      let turns = 0;
+      let timer = setImmediate(function count() {
+        turns++;
+        timer = setImmediate(count);
+      });
+      const ids = await store.resolveHosts({ project: 'p', hostnames, limit: 1 });
+      clearImmediate(timer);
+      expect(ids.flatMap((found, i) => (found === null ? [] : [[i, found]]))).toEqual([
+        [7, id],
+        [20_007, id],
+        [40_007, id],
+      ]);
+      expect(turns).toBeGreaterThanOrEqual(10);
+      expect(await store.hosts('p')).toHaveLength(1);
+      const other = another();
+      expect(await other.resolveHosts({ project: 'p', hostnames: ['0.flood', 'known'], limit: 1 })).toEqual([
+        null,
+        id,
+      ]);
+      await other.close();
+      await destroy();
+    });
+
+    test('opening again changes nothing', async () => {
+      const { store, reopen, destroy } = await create(() => NOW);
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 300, seed: 3 });
+      const first = {
+        ...batch('p', ids, drawn),
+        id: 'x',
+        link: { after: '', bytes: 5, head: '', carry: '', siblings: [] },
+      };
+      await store.append(first);
+      await store.prune(NOW - 35 * DAY_MS);
+      const query = {
+        project: 'p',
+        hosts: ids.slice(0, 2),
+        edges: gridEdges(NOW - 39 * DAY_MS, NOW, 20_700_000),
+      };
+      const before = [await store.series(query), await store.hosts('p'), await store.sources('p')];
+      const again = await reopen();
+      expect([await again.series(query), await again.hosts('p'), await again.sources('p')]).toEqual(before);
+      expect(await again.append(first)).toEqual({ kind: 'duplicate' });
+      await destroy();
+    });
+
+    /** Batches are remembered by the day. */
+    const MIDNIGHT = Date.UTC(2026, 6, 1);
+    const piece = {
+      ...batch('p', [], [drawnAt(MIDNIGHT)]),
+      id: 'x',
+      link: { after: '', bytes: 1, head: '', carry: '', siblings: [] },
+    };
+
+    test('forgets a batch when all its events lie before the horizon', async () => {
+      const { store, destroy } = await create(() => MIDNIGHT);
+      await store.append(piece);
+      await store.prune(MIDNIGHT + DAY_MS - 1);
+      expect(await store.append(piece)).toEqual({ kind: 'duplicate' });
+      await store.prune(MIDNIGHT + 2 * DAY_MS);
+      expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
+      expect(await store.append(piece)).toMatchObject({ kind: 'appended', beforeHorizon: 1 });
+      await destroy();
+    });
+
+    test('keeps the beginning of a file as long as something behind it is remembered', async () => {
+      let now = MIDNIGHT;
+      const { store, destroy } = await create(() => now);
+      await store.append(piece);
+      now += 10 * DAY_MS;
+      const later = { ...piece.link, after: 'x', bytes: 2 };
+      await store.append({
+        ...piece,
+        id: 'y',
+        link: later,
+        events: piece.events.map((event) => ({ ...event, time: now })),
+      });
+      await store.prune(MIDNIGHT + 5 * DAY_MS);
+      expect((await store.batchesAfter('p', 'test', '')).map(({ id }) => id)).toEqual(['x']);
+      expect((await store.batchesAfter('p', 'test', 'x')).map(({ id }) => id)).toEqual(['y']);
+      for (const days of [20, 21, 22]) await store.prune(MIDNIGHT + days * DAY_MS);
+      expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
+      await destroy();
+    });
+  });
+}
+
+/** A process may go on reading what it began to read, until the timers of its turn are due. */
+function snapshotsEnd(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+async function addHosts(store: Store, project: string): Promise<string[]> {
+  const added = await Promise.all(
+    HOSTNAMES.map((hostname) => store.addHost({ project, hostname, limit: 1_000 })),
+  );
+  return added.map((one) => ('host' in one ? one.host.id : ''));
+}
+
+function batch(project: string, ids: readonly string[], events: readonly Drawn[]): Batch {
+  return {
+    project,
+    source: { name: 'test', format: 'events' },
+    events: events.map(({ host, ...rest }) => ({
+      ...rest,
+      hostId: host === null ? null : (ids[host] ?? null),
+    })),
+    dropped: {},
+  };
+}
+
+function drawnAt(time: number): Drawn & { hostId: null } {
+  return { time, host: null, hostId: null, request: true, attack: null, count: 1 };
+}
+
+/** A number beyond the hosts stands for an ID that the project does not have. */
+function pick(ids: readonly string[], set: readonly number[] | null): string[] | undefined {
+  return set?.map((number) => ids[number] ?? 'none');
+}
+
+async function expectSameAnswers(
+  store: Store,
+  oracle: Store,
+  project: string,
+  ids: readonly string[],
+  questions: readonly { hosts: number[] | null; edges: number[] }[],
+): Promise<void> {
+  for (const { hosts: set, edges } of questions) {
+    const hosts = pick(ids, set);
+    expect(await store.series({ project, hosts, edges })).toEqual(
+      await oracle.series({ project, hosts, edges }),
+    );
+    const range = { project, hosts, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+    expect(await store.totals(range)).toEqual(await oracle.totals(range));
+  }
+}
+
+function sum(counts: Float64Array): number {
+  return counts.reduce((total, n) => total + n, 0);
+}
