@@ -32,8 +32,7 @@ function run(command, ...args) {
 }
 
 try {
-  // Not `npm ci`: it wants every platform's optional packages in the lock file, and not every registry has them all.
-  if (!isInstalled()) run('npm', 'install', '--no-save', '--loglevel=error');
+  if (!isInstalled()) run('npm', 'ci', '--loglevel=error');
   run('node_modules/.bin/tsc', '-b');
   if (!isConsoleBuilt()) run('node_modules/.bin/vite', 'build', 'packages/console', '--logLevel', 'warn');
 } catch (error) {

@@ -96,22 +96,19 @@ describe('the range', () => {
 
 describe('the points of a timeline', () => {
   const ROWS = [
-    { upTo: '24 hours', range_ms: DAY_MS, interval_ms: MINUTE_MS, longer_ms: 5 * MINUTE_MS },
-    { upTo: '3 days', range_ms: 3 * DAY_MS, interval_ms: 5 * MINUTE_MS, longer_ms: 10 * MINUTE_MS },
-    { upTo: '7 days', range_ms: 7 * DAY_MS, interval_ms: 10 * MINUTE_MS, longer_ms: HOUR_MS },
-    { upTo: '31 days', range_ms: 31 * DAY_MS, interval_ms: HOUR_MS, longer_ms: DAY_MS },
+    { upTo: '24 hours', range_ms: DAY_MS, intervalMs: MINUTE_MS, longer_ms: 5 * MINUTE_MS },
+    { upTo: '3 days', range_ms: 3 * DAY_MS, intervalMs: 5 * MINUTE_MS, longer_ms: 10 * MINUTE_MS },
+    { upTo: '7 days', range_ms: 7 * DAY_MS, intervalMs: 10 * MINUTE_MS, longer_ms: HOUR_MS },
+    { upTo: '31 days', range_ms: 31 * DAY_MS, intervalMs: HOUR_MS, longer_ms: DAY_MS },
   ];
   const MIDNIGHT = Date.UTC(2025, 2, 1);
 
   test.each(ROWS)(
-    'up to $upTo they are $interval_ms ms long, and one millisecond more makes them $longer_ms',
+    'up to $upTo they are $intervalMs ms long, and one millisecond more makes them $longer_ms',
     async (row) => {
       const exact = await api.timeline(`from=${MIDNIGHT}&to=${MIDNIGHT + row.range_ms}`);
       expect(exact.requests.map(({ time }) => time)).toEqual(
-        Array.from(
-          { length: row.range_ms / row.interval_ms },
-          (_, i) => MIDNIGHT + (i + 1) * row.interval_ms,
-        ),
+        Array.from({ length: row.range_ms / row.intervalMs }, (_, i) => MIDNIGHT + (i + 1) * row.intervalMs),
       );
       const to = MIDNIGHT + row.range_ms + 1;
       const longer = await api.timeline(`from=${MIDNIGHT}&to=${to}`);

@@ -27,7 +27,7 @@ describe.skipIf(!CHDB.isThere() && process.env.CI !== 'true')(`with chdb (${CHDB
         database: 'default',
         user: 'default',
         password: '',
-        timeout_ms: 30_000,
+        timeoutMs: 30_000,
         replicated: false,
       };
       await migrate(options, connect);

@@ -29,7 +29,7 @@ describe.skipIf((!CLICKHOUSE.isThere() || !ZOOKEEPER.isThere()) && process.env.C
         database: 'replicated',
         user: 'default',
         password: '',
-        timeout_ms: 10_000,
+        timeoutMs: 10_000,
         replicated: true,
       };
       for (let i = 0; i < 2; i++) await migrate(options);

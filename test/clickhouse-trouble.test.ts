@@ -32,7 +32,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         database: `trouble_${++databases}`,
         user: 'default',
         password: '',
-        timeout_ms: 5_000,
+        timeoutMs: 5_000,
         replicated: false,
       };
       await migrate(options);
@@ -42,8 +42,8 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         options,
         server,
         ledger: new Ledger(server, options),
-        open: (urls = options.urls, timeout_ms = options.timeout_ms): Store =>
-          clickhouseStore({ ...options, urls, timeout_ms }, () => NOW),
+        open: (urls = options.urls, timeoutMs = options.timeoutMs): Store =>
+          clickhouseStore({ ...options, urls, timeoutMs }, () => NOW),
         async head(): Promise<Head> {
           return (await new Ledger(server, options).read([])).head;
         },
@@ -221,7 +221,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       const batches = Array.from({ length: 2_500 }, (_, i) => ({
         id: `${i}`,
         day,
-        link: { after: i === 0 ? '' : `${i - 1}`, bytes: 1, head: '', carry: '' },
+        link: { after: i === 0 ? '' : `${i - 1}`, bytes: 1, firstLineHash: '', readerState: '' },
       }));
       await store.putSource('p', { ...source, first_seen: null, last_seen: null }, batches);
       const found: typeof batches = [];

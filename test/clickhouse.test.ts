@@ -30,7 +30,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
               database: `test_${++databases}`,
               user: 'default',
               password: '',
-              timeout_ms: 30_000,
+              timeoutMs: 30_000,
               replicated: false,
             };
             await migrate(options);

@@ -98,11 +98,11 @@ export function pointEnds({
   offset_minutes,
 }: Pick<Question, 'from' | 'to' | 'offset_minutes'>): number[] {
   if (from === to) return [];
-  const interval_ms = intervalOf(to - from);
+  const intervalMs = intervalOf(to - from);
   const clock_ms = from + offset_minutes * MINUTE_MS;
-  const sinceBoundary_ms = ((clock_ms % interval_ms) + interval_ms) % interval_ms;
+  const sinceBoundary_ms = ((clock_ms % intervalMs) + intervalMs) % intervalMs;
   const ends: number[] = [];
-  for (let end = from - sinceBoundary_ms + interval_ms; end < to; end += interval_ms) ends.push(end);
+  for (let end = from - sinceBoundary_ms + intervalMs; end < to; end += intervalMs) ends.push(end);
   return [...ends, to];
 }
 

@@ -19,11 +19,11 @@ const today =
 const timezone = `timezone=${encodeURIComponent(timezoneText(offset_minutes))}`;
 
 const SPANS = [
-  { recent: 'today', from: today, interval_ms: MINUTE_MS },
-  { recent: 'yesterday', from: today - DAY_MS, to: today, interval_ms: MINUTE_MS },
-  { recent: '3days', from: today - 2 * DAY_MS, interval_ms: 5 * MINUTE_MS },
-  { recent: '1week', from: today - 6 * DAY_MS, interval_ms: 10 * MINUTE_MS },
-  { recent: '1month', from: today - 29 * DAY_MS, interval_ms: HOUR_MS },
+  { recent: 'today', from: today, intervalMs: MINUTE_MS },
+  { recent: 'yesterday', from: today - DAY_MS, to: today, intervalMs: MINUTE_MS },
+  { recent: '3days', from: today - 2 * DAY_MS, intervalMs: 5 * MINUTE_MS },
+  { recent: '1week', from: today - 6 * DAY_MS, intervalMs: 10 * MINUTE_MS },
+  { recent: '1month', from: today - 29 * DAY_MS, intervalMs: HOUR_MS },
 ];
 
 const sandbox = new Sandbox();
@@ -42,7 +42,7 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-test.each(SPANS)('$recent is a span of local days', async ({ recent, from, to, interval_ms }) => {
+test.each(SPANS)('$recent is a span of local days', async ({ recent, from, to, intervalMs }) => {
   const before = Date.now();
   const { requests } = await api.timeline(`recent=${recent}&${timezone}`);
   const after = Date.now();
@@ -51,8 +51,8 @@ test.each(SPANS)('$recent is a span of local days', async ({ recent, from, to, i
   else expect(end).toBe(to);
   expect(requests.map(({ time }) => time)).toEqual([
     ...Array.from(
-      { length: Math.ceil((end - from) / interval_ms) - 1 },
-      (_, i) => from + (i + 1) * interval_ms,
+      { length: Math.ceil((end - from) / intervalMs) - 1 },
+      (_, i) => from + (i + 1) * intervalMs,
     ),
     end,
   ]);

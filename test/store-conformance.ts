@@ -266,14 +266,14 @@ export function storeConformance(
     test('pieces of a file are found by the one before them', async () => {
       const { store } = await fresh();
       const { append, linksAfter } = linked(store);
-      await append('one', { after: '', bytes: 10, carry: 'c' });
+      await append('one', { after: '', bytes: 10, readerState: 'c' });
       await append('another', { after: '', bytes: 20, siblings: ['one'] });
       await append('two', { after: 'one', bytes: 30 });
       expect(await linksAfter('')).toEqual([
-        { id: 'another', bytes: 20, head: '', carry: '' },
-        { id: 'one', bytes: 10, head: '', carry: 'c' },
+        { id: 'another', bytes: 20, firstLineHash: '', readerState: '' },
+        { id: 'one', bytes: 10, firstLineHash: '', readerState: 'c' },
       ]);
-      expect(await linksAfter('one')).toEqual([{ id: 'two', bytes: 30, head: '', carry: '' }]);
+      expect(await linksAfter('one')).toEqual([{ id: 'two', bytes: 30, firstLineHash: '', readerState: '' }]);
       expect(await linksAfter('two')).toEqual([]);
       expect(await store.batchesAfter('p', 'nobody', '')).toEqual([]);
       expect(await store.batchesAfter('q', 'test', '')).toEqual([]);
@@ -284,7 +284,7 @@ export function storeConformance(
       const { append, linksAfter } = linked(store);
       await append('one', { after: '', bytes: 10 });
       await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' });
-      expect(await linksAfter('')).toEqual([{ id: 'grown', bytes: 15, head: '', carry: '' }]);
+      expect(await linksAfter('')).toEqual([{ id: 'grown', bytes: 15, firstLineHash: '', readerState: '' }]);
       const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
       expect([...requests]).toEqual([2]);
     });
@@ -299,7 +299,7 @@ export function storeConformance(
       });
       expect(await append('lost', { after: 'gone', bytes: 12 })).toEqual({ kind: 'conflict' });
       expect(await append('one', { after: '', bytes: 10 })).toEqual({ kind: 'duplicate' });
-      expect(await linksAfter('')).toEqual([{ id: 'one', bytes: 10, head: '', carry: '' }]);
+      expect(await linksAfter('')).toEqual([{ id: 'one', bytes: 10, firstLineHash: '', readerState: '' }]);
       await append('two', { after: 'one', bytes: 5 });
       expect(await append('grown', { after: '', bytes: 15, siblings: ['one'], replaces: 'one' })).toEqual({
         kind: 'conflict',
@@ -319,7 +319,7 @@ export function storeConformance(
       const one = { ...batch('p', [], [drawnAt(NOW)]), id: 'x', followed: second };
       await store.append(one);
       expect(await store.followedPaths('p')).toEqual([second]);
-      const link = { after: 'unknown', bytes: 1, head: '', carry: '', siblings: [] };
+      const link = { after: 'unknown', bytes: 1, firstLineHash: '', readerState: '', siblings: [] };
       expect(await store.append({ ...one, followed: first })).toEqual({ kind: 'duplicate' });
       expect(await store.append({ ...one, id: 'y', link, followed: first })).toEqual({ kind: 'conflict' });
       expect(await store.followedPaths('p')).toEqual([second]);
@@ -550,8 +550,8 @@ export function storeConformance(
       await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
       await store.append(batch('p', ids, [{ ...drawnAt(NOW), count: 999_999 }]));
       const { append, linksAfter } = linked(store);
-      await append('one', { after: '', bytes: 10, carry: 'c' });
-      await append('two', { after: 'one', bytes: 20, head: 'h' });
+      await append('one', { after: '', bytes: 10, readerState: 'c' });
+      await append('two', { after: 'one', bytes: 20, firstLineHash: 'h' });
       const paths = [followed('/logs/a.log', NOW), { ...followed('/logs/b.log', 7), source: 'nothing yet' }];
       for (const path of paths) await store.putFollowedPath('p', path);
       const range = { from: NOW - 41 * DAY_MS, to: NOW + 1 };
@@ -598,7 +598,7 @@ function linked(store: Store) {
       store.append({
         ...batch('p', [], [drawnAt(NOW)]),
         id,
-        link: { head: '', carry: '', siblings: [], ...link },
+        link: { firstLineHash: '', readerState: '', siblings: [], ...link },
       }),
     linksAfter: async (id: string) =>
       (await store.batchesAfter('p', 'test', id)).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
@@ -671,7 +671,7 @@ export function durableStoreConformance(
       const first = {
         ...batch('p', ids, drawn),
         id: 'x',
-        link: { after: '', bytes: 5, head: '', carry: '', siblings: [] },
+        link: { after: '', bytes: 5, firstLineHash: '', readerState: '', siblings: [] },
       };
       await store.append(first);
       await store.prune(NOW - 35 * DAY_MS);
@@ -692,7 +692,7 @@ export function durableStoreConformance(
     const piece = {
       ...batch('p', [], [drawnAt(MIDNIGHT)]),
       id: 'x',
-      link: { after: '', bytes: 1, head: '', carry: '', siblings: [] },
+      link: { after: '', bytes: 1, firstLineHash: '', readerState: '', siblings: [] },
     };
 
     test('forgets a batch when all its events lie before the horizon', async () => {

@@ -12,7 +12,7 @@ export interface App {
   /** Shows another view; the old one is a step back, unless it is only a refinement of it. */
   go(change: Partial<View>, how?: 'step' | 'refine'): void;
   /** Milliseconds east of UTC, as chosen. */
-  offset_ms(): number;
+  offsetMs(): number;
   timezone(): string;
   /** By the clock of the service. */
   now(): number;

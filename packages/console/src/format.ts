@@ -54,34 +54,34 @@ function signed(n: number): string {
   return `${n < 0 ? '−' : '+'}${ONE_DIGIT.format(Math.abs(n))}`;
 }
 
-export function clock(time: number, offset_ms: number): string {
-  return new Date(time + offset_ms).toISOString().slice(11, 16);
+export function clock(time: number, offsetMs: number): string {
+  return new Date(time + offsetMs).toISOString().slice(11, 16);
 }
 
-export function day(time: number, offset_ms: number): string {
-  const date = new Date(time + offset_ms);
+export function day(time: number, offsetMs: number): string {
+  const date = new Date(time + offsetMs);
   return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
 }
 
-export function weekday(time: number, offset_ms: number): string {
-  return WEEKDAYS[new Date(time + offset_ms).getUTCDay()] ?? '';
+export function weekday(time: number, offsetMs: number): string {
+  return WEEKDAYS[new Date(time + offsetMs).getUTCDay()] ?? '';
 }
 
 /** `14 Nov 2026, 10:05`; seconds and milliseconds only where there are any. */
-export function moment(time: number, offset_ms: number): string {
-  const text = new Date(time + offset_ms).toISOString();
+export function moment(time: number, offsetMs: number): string {
+  const text = new Date(time + offsetMs).toISOString();
   const seconds = text.slice(17, 23) === '00.000' ? '' : text.slice(16, 19);
-  return `${day(time, offset_ms)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
+  return `${day(time, offsetMs)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
 }
 
 /** `14 Nov, 10:05 – 10:10`, as much of it as is needed to know when it was. */
-export function stretch(from: number, to: number, offset_ms: number): string {
-  const wholeDays = (from + offset_ms) % DAY_MS === 0 && (to + offset_ms) % DAY_MS === 0;
-  if (wholeDays && to - from === DAY_MS) return `${weekday(from, offset_ms)}, ${day(from, offset_ms)}`;
-  if (wholeDays && to > from) return `${day(from, offset_ms)} – ${day(to - 1, offset_ms)}`;
-  const start = `${day(from, offset_ms)}, ${clock(from, offset_ms)}`;
-  const sameDay = day(from, offset_ms) === day(to, offset_ms) && to - from < DAY_MS;
-  return `${start} – ${sameDay ? '' : `${day(to, offset_ms)}, `}${clock(to, offset_ms)}`;
+export function stretch(from: number, to: number, offsetMs: number): string {
+  const wholeDays = (from + offsetMs) % DAY_MS === 0 && (to + offsetMs) % DAY_MS === 0;
+  if (wholeDays && to - from === DAY_MS) return `${weekday(from, offsetMs)}, ${day(from, offsetMs)}`;
+  if (wholeDays && to > from) return `${day(from, offsetMs)} – ${day(to - 1, offsetMs)}`;
+  const start = `${day(from, offsetMs)}, ${clock(from, offsetMs)}`;
+  const sameDay = day(from, offsetMs) === day(to, offsetMs) && to - from < DAY_MS;
+  return `${start} – ${sameDay ? '' : `${day(to, offsetMs)}, `}${clock(to, offsetMs)}`;
 }
 
 /** `5 min`, `2 h`, `1 day`. */

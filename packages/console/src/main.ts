@@ -82,7 +82,7 @@ function enter(session: Session): void {
     view: () => view,
     go,
     timezone,
-    offset_ms: () => parseOffset(timezone()) ?? 0,
+    offsetMs: () => parseOffset(timezone()) ?? 0,
     now,
     restart: start,
     ended: (failure) => {

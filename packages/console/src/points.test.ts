@@ -35,8 +35,8 @@ test('no count is lost, whatever the width and the clock', () => {
   const counts = fc.array(fc.nat(1_000), { minLength: 1, maxLength: 500 });
   const offset = fc.integer({ min: -720, max: 840 }).map((n) => n * MINUTE_MS);
   fc.assert(
-    fc.property(counts, offset, fc.integer({ min: 40, max: 400 }), (given, offset_ms, points_max) => {
-      const points = drawnPoints(timeline(minutes(given.length), given), FROM, offset_ms, points_max);
+    fc.property(counts, offset, fc.integer({ min: 40, max: 400 }), (given, offsetMs, points_max) => {
+      const points = drawnPoints(timeline(minutes(given.length), given), FROM, offsetMs, points_max);
       expect(total(points.requests)).toBe(total(given));
       expect(total(points.attacks)).toBe(given.length);
       expect(points.edges).toHaveLength(points.requests.length + 1);

@@ -17,7 +17,7 @@ const STEPS_MS = [
 ];
 
 /** Adds up neighbours until there are at most `points_max`; no count is lost or split. */
-export function drawnPoints(timeline: Timeline, from: number, offset_ms: number, points_max: number): Points {
+export function drawnPoints(timeline: Timeline, from: number, offsetMs: number, points_max: number): Points {
   const ends = timeline.requests.map(({ time }) => time);
   const to = ends.at(-1) ?? from;
   const step_ms = STEPS_MS.find((step) => (to - from) / step <= points_max) ?? 364 * DAY_MS;
@@ -25,7 +25,7 @@ export function drawnPoints(timeline: Timeline, from: number, offset_ms: number,
   const points: Points = { edges: [from], requests: [], attacks: [] };
   let bucket = Number.NaN;
   for (const [i, end] of ends.entries()) {
-    const bucketOfEnd = merge ? Math.ceil((end + offset_ms) / step_ms) : i;
+    const bucketOfEnd = merge ? Math.ceil((end + offsetMs) / step_ms) : i;
     if (bucketOfEnd === bucket) points.edges.pop();
     else {
       points.requests.push(0);

@@ -10,15 +10,15 @@ const STEPS_MS = [
   ...[1, 2, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_MS),
 ];
 
-export function timeTicks(from: number, to: number, offset_ms: number, ticks_max: number): number[] {
+export function timeTicks(from: number, to: number, offsetMs: number, ticks_max: number): number[] {
   const step_ms = STEPS_MS.find((step) => (to - from) / step <= ticks_max) ?? STEPS_MS.at(-1) ?? DAY_MS;
   const ticks: number[] = [];
-  const first = Math.ceil((from + offset_ms) / step_ms) * step_ms - offset_ms;
+  const first = Math.ceil((from + offsetMs) / step_ms) * step_ms - offsetMs;
   for (let tick = first; tick <= to; tick += step_ms) ticks.push(tick);
   return ticks;
 }
 
 /** Midnight is told by its day. */
-export function tickLabel(tick: number, offset_ms: number): string {
-  return (tick + offset_ms) % DAY_MS === 0 ? day(tick, offset_ms) : clock(tick, offset_ms);
+export function tickLabel(tick: number, offsetMs: number): string {
+  return (tick + offsetMs) % DAY_MS === 0 ? day(tick, offsetMs) : clock(tick, offsetMs);
 }

@@ -23,11 +23,11 @@ export interface Range {
 
 export type Span = { preset: PresetName } | Range;
 
-export function rangeOf(span: Span, offset_ms: number, now: number): Range {
+export function rangeOf(span: Span, offsetMs: number, now: number): Range {
   if (!('preset' in span)) return span;
   const preset = PRESETS[span.preset];
   if ('length_ms' in preset) return { from: now - preset.length_ms, to: now };
-  const midnight = Math.floor((now + offset_ms) / DAY_MS) * DAY_MS - offset_ms;
+  const midnight = Math.floor((now + offsetMs) / DAY_MS) * DAY_MS - offsetMs;
   if (span.preset === 'yesterday') return { from: midnight - DAY_MS, to: midnight };
   return { from: midnight - (preset.days - 1) * DAY_MS, to: now };
 }

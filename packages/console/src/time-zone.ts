@@ -7,9 +7,9 @@ export function parseOffset(text: string): number | null {
   return minutes >= -720 && minutes <= 840 ? minutes * 60_000 : null;
 }
 
-export function formatOffset(offset_ms: number): string {
-  const minutes = Math.abs(offset_ms) / 60_000;
-  return `${offset_ms < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
+export function formatOffset(offsetMs: number): string {
+  const minutes = Math.abs(offsetMs) / 60_000;
+  return `${offsetMs < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
 /** What the clock of the browser shows now. Summer time of the past is not told apart. */

@@ -464,8 +464,8 @@ function believed(value: string): number {
 function proxies(value: string): string {
   for (const item of value.split(',')) {
     const [address = '', bits, ...more] = item.trim().split('/');
-    const bits_max = isIP(address) === 4 ? 32 : 128;
-    const fits = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bits_max);
+    const bitsMax = isIP(address) === 4 ? 32 : 128;
+    const fits = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax);
     if (!isIP(address) || !fits || more.length > 0) {
       throw new Error('must be IP addresses or ranges like 10.0.0.0/8, separated by commas');
     }
@@ -486,8 +486,8 @@ function offset(value: string): number {
 
 function span(value: string): number {
   const match = /^(\d{1,7})([mhd])$/.exec(value);
-  const unit_ms = { m: 60_000, h: DAY_MS / 24, d: DAY_MS }[match?.[2] ?? ''] ?? Number.NaN;
-  const ms = Number(match?.[1]) * unit_ms;
+  const unitMs = { m: 60_000, h: DAY_MS / 24, d: DAY_MS }[match?.[2] ?? ''] ?? Number.NaN;
+  const ms = Number(match?.[1]) * unitMs;
   if (!(ms > 0 && ms <= 3_653 * DAY_MS)) throw new Error('must be a time like 24h, 7d or 90m, up to 3653d');
   return ms;
 }
@@ -507,11 +507,11 @@ function moment(value: string): number {
 
 export interface Timezone {
   text: string;
-  offset_ms: number;
+  offsetMs: number;
 }
 
 function timezone(value: string): Timezone {
-  return { text: value, offset_ms: offset(value) * 60_000 };
+  return { text: value, offsetMs: offset(value) * 60_000 };
 }
 
 /** A flag that was repeated arrives with commas, as does a list in the environment. */

@@ -79,7 +79,7 @@ export function administrationPage(app: App): Page {
         {},
         held.map(([scope, list]) => `${list.join(', ')} in ${scopeName(scope)}`).join('; ') || 'no role',
       ),
-      day(created, app.offset_ms()),
+      day(created, app.offsetMs()),
       state(enabled),
       self
         ? h('span', { class: 'faint' }, 'you')
@@ -91,7 +91,7 @@ export function administrationPage(app: App): Page {
     return [
       h('strong', { class: 'cut' }, name),
       h('code', {}, id),
-      day(created, app.offset_ms()),
+      day(created, app.offsetMs()),
       state(enabled),
       switchButton(name, enabled, () => app.api.setProjectEnabled(id, !enabled)),
     ];

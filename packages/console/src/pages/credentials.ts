@@ -104,7 +104,7 @@ export function credentialsPage(app: App): Page {
       h('code', {}, key.access),
       key.description || h('span', { class: 'faint' }, '–'),
       h('span', { class: `state ${active ? 'active' : 'off'}` }, active ? 'Active' : 'Disabled'),
-      moment(Math.floor(key.created / 60_000) * 60_000, app.offset_ms()),
+      moment(Math.floor(key.created / 60_000) * 60_000, app.offsetMs()),
       h(
         'div',
         { class: 'buttons' },

@@ -39,7 +39,7 @@ export function dashboardPage(app: App): Page {
     aborter = new AbortController();
     const { signal } = aborter;
     const { span, hosts } = app.view();
-    const range = rangeOf(span, app.offset_ms(), app.now());
+    const range = rangeOf(span, app.offsetMs(), app.now());
     const before = rangeBefore(span, range);
     const filter = hosts.length === 0 ? {} : { hosts };
     try {
@@ -62,7 +62,7 @@ export function dashboardPage(app: App): Page {
       figures.show(
         { requests, attacks, hosts: now.items },
         { requests: total(past.requests), attacks: total(past.attacks), hosts: past.items },
-        { name: nameOfBefore(span), range: stretch(before.from, before.to, app.offset_ms()) },
+        { name: nameOfBefore(span), range: stretch(before.from, before.to, app.offsetMs()) },
       );
       timeline.show(series, range);
       distribution.show(types, range);

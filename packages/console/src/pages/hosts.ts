@@ -63,7 +63,7 @@ export function hostsPage(app: App): Page {
     aborter = new AbortController();
     const { signal } = aborter;
     const { span, order: by, search: wanted, offset } = app.view();
-    const range = rangeOf(span, app.offset_ms(), app.now());
+    const range = rangeOf(span, app.offsetMs(), app.now());
     try {
       const { items } = await app.api.figures(app.project.id, { ...range, signal });
       const found = items.filter(({ hostname }) => hostname.includes(wanted.trim().toLowerCase()));

@@ -44,8 +44,8 @@ export function sourcesPage(app: App): Page {
       h('span', { class: `state ${silent ? 'silent' : 'active'}` }, silent ? 'Silent' : 'Reporting'),
       last_seen === null
         ? 'never'
-        : h('span', { title: moment(last_seen, app.offset_ms()) }, ago(last_seen, now)),
-      first_seen === null ? 'never' : moment(first_seen, app.offset_ms()),
+        : h('span', { title: moment(last_seen, app.offsetMs()) }, ago(last_seen, now)),
+      first_seen === null ? 'never' : moment(first_seen, app.offsetMs()),
       h('code', {}, format),
       exact(hosts.length),
       exact(events),

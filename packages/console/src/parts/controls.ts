@@ -63,7 +63,7 @@ function rangePicker(app: App): Controls {
       const { span } = app.view();
       const preset = 'preset' in span ? span.preset : null;
       for (const { name, button } of presets) button.setAttribute('aria-pressed', String(name === preset));
-      own.label(preset === null && 'from' in span ? stretch(span.from, span.to, app.offset_ms()) : null);
+      own.label(preset === null && 'from' in span ? stretch(span.from, span.to, app.offsetMs()) : null);
       segments.classList.toggle('own', preset === null);
       back.hidden = preset !== null;
     },

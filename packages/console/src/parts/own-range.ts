@@ -30,16 +30,16 @@ export function ownRange(app: App): OwnRange {
   );
   const button = h('button', { type: 'button', 'aria-label': 'Own range' }, 'Own');
   const panel = popover(button, 'Own range', form, () => {
-    const range = rangeOf(app.view().span, app.offset_ms(), app.now());
-    from.input.value = toLocal(range.from, app.offset_ms());
-    to.input.value = toLocal(range.to, app.offset_ms());
+    const range = rangeOf(app.view().span, app.offsetMs(), app.now());
+    from.input.value = toLocal(range.from, app.offsetMs());
+    to.input.value = toLocal(range.to, app.offsetMs());
     problem.textContent = '';
   });
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     const range = {
-      from: toTime(from.input.value, app.offset_ms()),
-      to: toTime(to.input.value, app.offset_ms()),
+      from: toTime(from.input.value, app.offsetMs()),
+      to: toTime(to.input.value, app.offsetMs()),
     };
     if (!(range.from < range.to)) {
       problem.textContent = 'The start must be before the end.';
@@ -60,10 +60,10 @@ export function ownRange(app: App): OwnRange {
 }
 
 /** As an input of dates and times holds it. */
-export function toLocal(time: number, offset_ms: number): string {
-  return new Date(time + offset_ms).toISOString().slice(0, 16);
+export function toLocal(time: number, offsetMs: number): string {
+  return new Date(time + offsetMs).toISOString().slice(0, 16);
 }
 
-export function toTime(local: string, offset_ms: number): number {
-  return Date.parse(`${local}Z`) - offset_ms;
+export function toTime(local: string, offsetMs: number): number {
+  return Date.parse(`${local}Z`) - offsetMs;
 }

@@ -11,7 +11,7 @@ import { axisWidth, plotData, scalesOf, WHOLE_STEPS } from './timeline-scales.ts
 export interface Drawing {
   points: Points;
   hidden: readonly SeriesName[];
-  offset_ms: number;
+  offsetMs: number;
 }
 
 export interface TimelineChart {
@@ -123,8 +123,8 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
           grid: { show: false },
           ticks: { stroke: colour('line'), size: 5 },
           splits: (u, _, min, max) =>
-            timeTicks(min, max, drawing?.offset_ms ?? 0, u.width / (TICK_WIDTH_REM * rem)),
-          values: (_, splits) => splits.map((tick) => tickLabel(tick, drawing?.offset_ms ?? 0)),
+            timeTicks(min, max, drawing?.offsetMs ?? 0, u.width / (TICK_WIDTH_REM * rem)),
+          values: (_, splits) => splits.map((tick) => tickLabel(tick, drawing?.offsetMs ?? 0)),
         },
         { ...counts, scale: shown('requests') ? 'requests' : 'attacks', grid, size: axisWidth },
         ...(two
@@ -156,14 +156,14 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     tooltip.hidden = off;
     band.hidden = off;
     if (off) return;
-    const { points, hidden, offset_ms } = drawing as Drawing;
+    const { points, hidden, offsetMs } = drawing as Drawing;
     const [from = 0, to = 0] = points.edges.slice(idx, idx + 2);
     const start = u.valToPos(from, 'x');
     band.style.left = `${start}px`;
     band.style.width = `${Math.max(1, u.valToPos(to, 'x') - start)}px`;
     fill(
       tooltip,
-      h('strong', {}, stretch(from, to, offset_ms)),
+      h('strong', {}, stretch(from, to, offsetMs)),
       ...(['requests', 'attacks'] as const)
         .filter((name) => !hidden.includes(name))
         .map((name) =>

@@ -63,8 +63,8 @@ export function timelinePanel(app: App): TimelinePanel {
     const canvas = chart.canvas();
     if (!canvas || !shown) return;
     const { range } = shown;
-    const offset_ms = app.offset_ms();
-    const caption = `${moment(range.from, offset_ms)} – ${moment(range.to, offset_ms)}, UTC${app.timezone()}`;
+    const offsetMs = app.offsetMs();
+    const caption = `${moment(range.from, offsetMs)} – ${moment(range.to, offsetMs)}, UTC${app.timezone()}`;
     download('timeline.png', picture(canvas, app.project.name, caption, shown.points));
   });
   addDrawer('code', 'curl', curl.element);
@@ -79,7 +79,7 @@ export function timelinePanel(app: App): TimelinePanel {
       { title: 'Attacks', number: true },
     ];
     const cells = requests.map((n, i) => [
-      stretch(edges[i] ?? 0, edges[i + 1] ?? 0, app.offset_ms()),
+      stretch(edges[i] ?? 0, edges[i + 1] ?? 0, app.offsetMs()),
       exact(n),
       exact(attacks[i] ?? 0),
     ]);
@@ -89,7 +89,7 @@ export function timelinePanel(app: App): TimelinePanel {
   function draw(): void {
     if (shown === null) return;
     const { hidden } = app.view();
-    chart.draw({ points: shown.points, hidden, offset_ms: app.offset_ms() });
+    chart.draw({ points: shown.points, hidden, offsetMs: app.offsetMs() });
     for (const { name, button, count } of switches) {
       button.setAttribute('aria-pressed', String(!hidden.includes(name)));
       count.textContent = exact(total(shown.points[name]));
@@ -104,7 +104,7 @@ export function timelinePanel(app: App): TimelinePanel {
     show(timeline, range) {
       const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
       const points_max = Math.max(40, chart.element.clientWidth / (POINT_WIDTH_REM * rem));
-      shown = { timeline, range, points: drawnPoints(timeline, range.from, app.offset_ms(), points_max) };
+      shown = { timeline, range, points: drawnPoints(timeline, range.from, app.offsetMs(), points_max) };
       const { hosts } = app.view();
       curl.set(
         timelineCurl({ ...range, origin: location.origin, project: app.project.id, hosts }, app.timezone()),

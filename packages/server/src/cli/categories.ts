@@ -79,7 +79,7 @@ const TABLE = {
   },
   azure: {
     groups: AZURE_GROUPS,
-    rate_limit: { category: AZURE_RATE_LIMIT.category, name: AZURE_RATE_LIMIT.name.source },
+    rateLimit: { category: AZURE_RATE_LIMIT.category, name: AZURE_RATE_LIMIT.name.source },
     managed_rule: AZURE_MANAGED_RULE,
     own_rule: OWN_RULE,
   },

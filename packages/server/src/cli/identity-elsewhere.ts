@@ -47,7 +47,7 @@ export function remoteIdentity(settings: IdentitySettings, { env, now }: Io): Re
     // Where clients of Keystone are told its address, the version is often part of it.
     address: identityUrl.replace(/\/v3$/, ''),
     user: { name: identityUser, domain: identityDomain, password },
-    believed_ms: identityCache,
+    cacheTtlMs: identityCache,
     now,
   });
 }

@@ -72,7 +72,7 @@ export function logSource(
     },
     pipeline: new Pipeline(
       store,
-      { retention_ms: retention, hosts_max: hosts === 'registered' ? 0 : hostsMax, sourcesMax },
+      { retentionMs: retention, hostsMax: hosts === 'registered' ? 0 : hostsMax, sourcesMax },
       io.now,
     ),
   };

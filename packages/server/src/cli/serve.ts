@@ -175,16 +175,16 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
     store,
     identity,
     now: io.now,
-    catalog: { public_url: settings.publicUrl ?? null, region: settings.region },
-    body_bytes_max: settings.bodyLimit,
-    rate_limit: settings.rateLimit,
+    catalog: { publicUrl: settings.publicUrl ?? null, region: settings.region },
+    bodyBytesMax: settings.bodyLimit,
+    rateLimit: settings.rateLimit,
     limits: {
-      retention_ms: settings.retention,
-      hosts_max: settings.hostsMax,
+      retentionMs: settings.retention,
+      hostsMax: settings.hostsMax,
       sourcesMax: settings.sourcesMax,
     },
-    max_connections: settings.maxConnections,
-    trust_proxy: settings.trustProxy,
+    maxConnections: settings.maxConnections,
+    trustProxy: settings.trustProxy,
     overrides: settings.categories,
     // Names in log lines come from requests.
     logger: {

@@ -47,6 +47,6 @@ export function clickhouseOptions(settings: ClickHouseSettings): ClickHouseOptio
     password: password ?? '',
     cluster: settings.clickhouseCluster,
     replicated: settings.clickhouseReplicated ?? false,
-    timeout_ms: settings.clickhouseTimeout * 1_000,
+    timeoutMs: settings.clickhouseTimeout * 1_000,
   };
 }

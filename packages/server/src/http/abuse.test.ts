@@ -49,7 +49,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-function appWith(trust_proxy?: string): Promise<FastifyInstance> {
+function appWith(trustProxy?: string): Promise<FastifyInstance> {
   const stream = new Writable({
     write(chunk, _encoding, done) {
       logged += chunk;
@@ -60,11 +60,11 @@ function appWith(trust_proxy?: string): Promise<FastifyInstance> {
     store: memoryStore(() => clock.now),
     identity,
     now: () => clock.now,
-    catalog: { public_url: 'https://waf.example.com', region: 'eu' },
-    body_bytes_max: 1_048_576,
-    rate_limit: 0,
-    limits: { retention_ms: 180 * DAY_MS, hosts_max: 1_000 },
-    trust_proxy,
+    catalog: { publicUrl: 'https://waf.example.com', region: 'eu' },
+    bodyBytesMax: 1_048_576,
+    rateLimit: 0,
+    limits: { retentionMs: 180 * DAY_MS, hostsMax: 1_000 },
+    trustProxy,
     logger: { level: 'info', stream },
   });
 }

@@ -39,10 +39,10 @@ beforeEach(async () => {
     store,
     identity,
     now: () => clock.now,
-    catalog: { public_url: 'https://waf.example.com', region: 'eu' },
-    body_bytes_max: 20 * 1_048_576,
-    rate_limit: 0,
-    limits: { retention_ms: 180 * 24 * HOUR_MS, hosts_max: 1_000 },
+    catalog: { publicUrl: 'https://waf.example.com', region: 'eu' },
+    bodyBytesMax: 20 * 1_048_576,
+    rateLimit: 0,
+    limits: { retentionMs: 180 * 24 * HOUR_MS, hostsMax: 1_000 },
     logger: { level: 'info', stream },
   });
 });

@@ -63,14 +63,14 @@ export interface AppOptions {
   now: () => number;
   catalog: Catalog;
   /** The largest push with a token; signed requests, and all other calls, have limits of their own. */
-  body_bytes_max: number;
+  bodyBytesMax: number;
   /** Requests per second for each user, 0 for no limit. */
-  rate_limit: number;
+  rateLimit: number;
   /** Connections at once, of one process. */
-  max_connections?: number | undefined;
+  maxConnections?: number | undefined;
   timeouts?: Partial<Timeouts> | undefined;
   /** Proxies whose forwarding headers are believed. */
-  trust_proxy?: string | undefined;
+  trustProxy?: string | undefined;
   /** For log lines that come by HTTP. */
   limits: Limits;
   overrides?: Overrides | undefined;
@@ -105,7 +105,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     // None for each request (0012): our own lines, one for each answer and each failure, name the request themselves.
     childLoggerFactory: (logger) => logger,
     bodyLimit: BODY_BYTES_MAX,
-    trustProxy: options.trust_proxy ?? false,
+    trustProxy: options.trustProxy ?? false,
     // A request that comes while the service stops is answered like any other; its connection is the last to close.
     return503OnClosing: false,
     // A push may take longer: see `limitArrival`.
@@ -134,7 +134,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       ? { https: { ...options.tls, ...httpOptions, minVersion: 'TLSv1.2' } }
       : { http: httpOptions }),
   }) as FastifyInstance;
-  limitConnections(app, options.max_connections ?? CONNECTIONS_MAX);
+  limitConnections(app, options.maxConnections ?? CONNECTIONS_MAX);
 
   // Bodies reach the routes as they came: a signature covers the bytes, and GET may have a body too.
   app.removeAllContentTypeParsers();
@@ -146,8 +146,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.setValidatorCompiler(() => () => true);
 
   if (identity.kind === 'own') identity.audit.mirror((record) => app.log.info({ audit: record }, 'audit'));
-  const rateLimit = createRateLimit(options.rate_limit, now);
-  const authenticate = createAuthenticate(identity.authentication, rateLimit, options.body_bytes_max, now);
+  const rateLimit = createRateLimit(options.rateLimit, now);
+  const authenticate = createAuthenticate(identity.authentication, rateLimit, options.bodyBytesMax, now);
   app.decorateRequest('caller', null);
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
@@ -168,7 +168,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     };
     response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
   });
-  const warnOfProxy = proxyWarning(options.trust_proxy);
+  const warnOfProxy = proxyWarning(options.trustProxy);
   app.addHook(
     'onRequest',
     unawaited((request, reply) => {
@@ -198,7 +198,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(swagger, OPENAPI);
   const pipelines = {
     auto: new Pipeline(store, options.limits, now),
-    registered: new Pipeline(store, { ...options.limits, hosts_max: 0 }, now),
+    registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
   };
   mount(app, alsoForSessions([...statisticsRoutes(store, now), ...inventoryRoutes(store)]));
   await app.register(async (scope) => {
@@ -207,7 +207,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     const routes = ingestRoutes({
       pipelines,
       overrides: options.overrides,
-      bodyBytesMax: options.body_bytes_max,
+      bodyBytesMax: options.bodyBytesMax,
       verifySignature: async (request, body) => authenticate.verifySignature(request, body),
     });
     mount(scope, routes);

@@ -18,20 +18,20 @@ export function queryOf({ url }: Pick<FastifyRequest, 'url'>): RawQuery {
 }
 
 export interface TimelineQuery extends Range {
-  offset_ms: number;
+  offsetMs: number;
   hosts: string[] | undefined;
 }
 
 export function parseTimelineQuery(query: RawQuery, now: number): TimelineQuery {
-  const offset_ms = parseTimezone(single(query, 'timezone', 'WAF.1001'));
-  return { ...parseRange(rangeParameters(query), offset_ms, now), offset_ms, hosts: parseHosts(query.hosts) };
+  const offsetMs = parseTimezone(single(query, 'timezone', 'WAF.1001'));
+  return { ...parseRange(rangeParameters(query), offsetMs, now), offsetMs, hosts: parseHosts(query.hosts) };
 }
 
 /** This call has no `timezone` of its own; where `recent` asks for local days, one may still come along. */
-export function parseDistributionQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'offset_ms'> {
+export function parseDistributionQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'offsetMs'> {
   const range = rangeParameters(query);
-  const offset_ms = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone', 'WAF.1001'));
-  return { ...parseRange(range, offset_ms, now), hosts: parseHosts(query.hosts) };
+  const offsetMs = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone', 'WAF.1001'));
+  return { ...parseRange(range, offsetMs, now), hosts: parseHosts(query.hosts) };
 }
 
 export interface HostListQuery extends Page {

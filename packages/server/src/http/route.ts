@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } fro
 import { ApiError } from '../errors.ts';
 import type { Caller } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
-import type { Soon } from '../soon.ts';
+import type { MaybePromise } from '../maybe-promise.ts';
 
 export interface Route {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -18,7 +18,7 @@ export interface Route {
   basic?: boolean;
   /** The handler receives the body itself, as it arrives, and checks its signature. */
   streamsBody?: boolean;
-  handler(request: FastifyRequest, reply: FastifyReply): Soon<unknown>;
+  handler(request: FastifyRequest, reply: FastifyReply): MaybePromise<unknown>;
 }
 
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {

@@ -1,6 +1,6 @@
 /** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
 import type { LoginSource, RefusedLogin } from '../audit/login-refusals.ts';
-import { WhileUnchanged } from '../while-unchanged.ts';
+import { VersionedCache } from '../cache.ts';
 import {
   type Authenticator,
   type Caller,
@@ -86,9 +86,9 @@ export class Authentication implements Authenticator {
   readonly #devices: Devices;
   readonly #recordRefusal: (refused: RefusedLogin) => void;
   readonly #now: () => number;
-  readonly #goodTokens: WhileUnchanged<TokenDescription>;
-  readonly #keysInUse: WhileUnchanged<KeyInUse>;
-  readonly #rolesInProjects: WhileUnchanged<readonly Role[]>;
+  readonly #goodTokens: VersionedCache<string, TokenDescription>;
+  readonly #keysInUse: VersionedCache<string, KeyInUse>;
+  readonly #rolesInProjects: VersionedCache<string, readonly Role[]>;
 
   constructor(
     store: IdentityStore,
@@ -110,9 +110,9 @@ export class Authentication implements Authenticator {
     this.#devices = devices;
     this.#recordRefusal = recordRefusal;
     this.#now = now;
-    this.#goodTokens = new WhileUnchanged(() => store.changes());
-    this.#keysInUse = new WhileUnchanged(() => store.changes());
-    this.#rolesInProjects = new WhileUnchanged(() => store.changes());
+    this.#goodTokens = new VersionedCache(() => store.changes());
+    this.#keysInUse = new VersionedCache(() => store.changes());
+    this.#rolesInProjects = new VersionedCache(() => store.changes());
   }
 
   async login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {

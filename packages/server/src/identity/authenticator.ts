@@ -1,25 +1,25 @@
 /** What the HTTP side asks about a request. Answered from our own file, or by the identity service that we ask (remote/). */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { Soon } from '../soon.ts';
+import type { MaybePromise } from '../maybe-promise.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { Session } from './sessions.ts';
 import type { BodyHash, Claim, SignatureCheck, SignedRequest } from './signature.ts';
 
 export interface Authenticator {
-  checkToken(text: string): Soon<Caller | TokenRefusal>;
+  checkToken(text: string): MaybePromise<Caller | TokenRefusal>;
   checkSession(text: string): SignedIn | SessionRefusal;
   /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  admitKey(claim: Pick<Claim, 'access'>): Soon<Caller | SignatureRefusal>;
+  admitKey(claim: Pick<Claim, 'access'>): MaybePromise<Caller | SignatureRefusal>;
   /** Second half, with the body. */
   checkSignature(
     request: SignedRequest,
     claim: Claim,
     body: Uint8Array | BodyHash,
-  ): Soon<SignatureRefusal | null>;
+  ): MaybePromise<SignatureRefusal | null>;
   /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
   checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal>;
   /** The roles of a caller in a project, however the caller was authenticated. */
-  rolesInProject(caller: Caller, projectId: string): Soon<readonly Role[]>;
+  rolesInProject(caller: Caller, projectId: string): MaybePromise<readonly Role[]>;
 }
 
 /** What is known of a user wherever the user is kept. */

@@ -2,10 +2,10 @@
 import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Key, RootDatabase } from 'lmdb';
+import { PerTurnMemo } from '../cache.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
 import { createPrivateFiles } from '../lmdb/files.ts';
 import { openLmdb, writeAtOnce } from '../lmdb/open.ts';
-import { OncePerTurn } from '../while-unchanged.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 import { IdentityNotWritable } from './unavailable.ts';
 
@@ -97,7 +97,7 @@ export function openIdentityStore(path: string): IdentityStore {
   ];
 
   const countChanges = () => Number(db.meta.get('changes') ?? 0);
-  const changes = new OncePerTurn(countChanges);
+  const changes = new PerTurnMemo(countChanges);
 
   const writer: IdentityWriter = {
     putDomain(domain) {

@@ -35,16 +35,16 @@ function latin1(text: string): Buffer {
 
 interface Given {
   reader: ReaderOptions;
-  retention_ms: number;
-  hosts_max: number;
+  retentionMs: number;
+  hostsMax: number;
   first: number;
   flush: 'all' | 'aged' | 'nothing';
 }
 
 const GIVEN: Given = {
   reader: { format: 'auto' },
-  retention_ms: 180 * DAY_MS,
-  hosts_max: 100,
+  retentionMs: 180 * DAY_MS,
+  hostsMax: 100,
   first: 1,
   flush: 'all',
 };
@@ -303,8 +303,8 @@ const given: fc.Arbitrary<Given> = fc.record({
     host: fc.constantFrom(undefined, undefined, 'other.example.com', 'shop.example.com', ''),
     zone: fc.constantFrom(0, 330).map(fixedZone),
   }),
-  retention_ms: fc.constantFrom(3_600_000, 180 * DAY_MS, 100 * 365 * DAY_MS),
-  hosts_max: fc.constantFrom(0, 2, 100),
+  retentionMs: fc.constantFrom(3_600_000, 180 * DAY_MS, 100 * 365 * DAY_MS),
+  hostsMax: fc.constantFrom(0, 2, 100),
   first: fc.constantFrom(1, 1_000),
   flush: fc.constantFrom('all', 'aged', 'nothing'),
 });

@@ -15,7 +15,7 @@ const NOW = Date.UTC(2026, 6, 1);
 
 function setUp() {
   const store = memoryStore(() => NOW);
-  const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => NOW);
+  const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => NOW);
   const ingest = {
     project: 'p',
     source: { name: 's', format: 'events' },
@@ -215,7 +215,7 @@ test('a rotated file that begins with a hole is not taken for the beginning of a
   const { store, run, requests } = setUp();
   await run(Buffer.concat([hole(500_000), Buffer.from(line(1) + line(2))]));
   const other = Buffer.concat([hole(10_000), Buffer.from(line(3))]);
-  const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => NOW);
+  const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => NOW);
   const ingest = {
     project: 'p',
     source: { name: 's', format: 'events' },
@@ -234,7 +234,7 @@ test('a rotated file that begins with a hole is not taken for the beginning of a
 test('the same text under another source name is another file', async () => {
   const { store, run, requests } = setUp();
   await run(line(1));
-  const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => NOW);
+  const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => NOW);
   const ingest = {
     project: 'p',
     source: { name: 'other', format: 'events' },
@@ -249,7 +249,7 @@ test.each([true, false])(
   async (eager) => {
     const folder = mkdtempSync(join(tmpdir(), 'wafstat-file-'));
     const store = lmdbStore(join(folder, 'statistics.mdb'), () => NOW);
-    const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 1_000 }, () => NOW);
+    const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 1_000 }, () => NOW);
     const ingest = {
       project: 'p',
       source: { name: 's', format: 'events' },
@@ -293,7 +293,7 @@ test('a file that grows in the hour that the clock shows twice counts in the rig
   const edges = [23, 24, 25, 26, 27].map((hour) => Date.UTC(2026, 9, 24, hour));
   for (let cut = 0; cut <= lines.length; cut++) {
     const store = memoryStore(() => now);
-    const pipeline = new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => now);
+    const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => now);
     const reader = { format: 'auto' as const, zone: ianaZone('Europe/Berlin') };
     const ingest = { project: 'p', source: { name: 's', format: 'auto' }, reader };
     for (const part of [lines.slice(0, cut), lines]) {

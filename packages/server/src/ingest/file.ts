@@ -11,9 +11,9 @@ import {
   lineText,
   wholeLines,
 } from './blocks.ts';
+import { CHUNK_BYTES_MAX, Checkpoints, type FileSource, firstLineHash } from './checkpoints.ts';
 import type { Counted, Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
-import { Checkpoints, type FileSource, firstLineHash, PIECE_BYTES_MAX } from './trail.ts';
 
 export interface FileIngest extends FileSource {
   reader: ReaderOptions;
@@ -101,20 +101,24 @@ export async function* ingestFile(
   let begun = false;
   let counting: Promise<FileProgress> | null = null;
   const peek = (n: number) => bytes.peek(n);
-  const peekHead = (n: number) => (options.eager ? bytes.peekLine(n) : bytes.peek(n));
+  const peekFirstLine = (n: number) => (options.eager ? bytes.peekLine(n) : bytes.peek(n));
   try {
-    for (let known = await trail.known(peek, peekHead); known; known = await trail.known(peek, peekHead)) {
+    for (
+      let known = await trail.known(peek, peekFirstLine);
+      known;
+      known = await trail.known(peek, peekFirstLine)
+    ) {
       const ends = countLineEnds(known.bytes);
       lines += ends;
       bytes.take(known.bytes.length);
-      reader = createReader(ingest.reader, known.carry);
+      reader = createReader(ingest.reader, known.readerState);
       begun ||= hasContent(known.bytes);
       yield { kind: 'seen', bytes: known.bytes.length, lines: ends };
     }
     if (options.rotated === 'if begun' && !begun) return;
     if (
       options.rotated &&
-      trail.isShorterCopy((await bytes.peek(PIECE_BYTES_MAX)).subarray(0, PIECE_BYTES_MAX))
+      trail.isShorterCopy((await bytes.peek(CHUNK_BYTES_MAX)).subarray(0, CHUNK_BYTES_MAX))
     )
       return;
     for (;;) {
@@ -123,7 +127,7 @@ export async function* ingestFile(
         return;
       }
       const piece = nextPiece(
-        options.eager ? await bytes.peekLine(PIECE_BYTES_MAX) : await bytes.peek(PIECE_BYTES_MAX),
+        options.eager ? await bytes.peekLine(CHUNK_BYTES_MAX) : await bytes.peek(CHUNK_BYTES_MAX),
         trail.insideLine,
         lines + 1,
         isCutOff() ? undefined : () => createReader(ingest.reader, reader.state()),

@@ -61,7 +61,7 @@ const ingest = {
 };
 
 function pipeline() {
-  return new Pipeline(store, { retention_ms: 86_400_000, hosts_max: 10 }, () => clock.now);
+  return new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => clock.now);
 }
 
 function follower(): Follower {
@@ -353,7 +353,7 @@ describe('files that all begin with the same header', () => {
       events: [],
       dropped: {},
       id,
-      link: { after: '', bytes: text.length, head: headerHash, carry: '', siblings: [] },
+      link: { after: '', bytes: text.length, firstLineHash: headerHash, readerState: '', siblings: [] },
     });
     await store.putFollowedPath('p', {
       source: 's',

@@ -171,7 +171,7 @@ export class Follower {
     const { ingest, store } = this.#options;
     const source = ingest.source.name;
     const links = await store.batchesAfter(ingest.project, source, '');
-    const known = new Set(links.map(({ head }) => head));
+    const known = new Set(links.map(({ firstLineHash }) => firstLineHash));
     const identities: (Identity | null)[] = [];
     for (const { path, id } of files) identities.push(await identityOf(path, id));
     const isBegun = (identity: Identity | null) =>
@@ -411,7 +411,7 @@ export class Follower {
     const last = this.#state().current.begun?.first_line_hash;
     if (last === hash || last === earlierHash) return true;
     const links = await store.batchesAfter(ingest.project, ingest.source.name, '');
-    return links.some(({ head }) => head === hash || head === earlierHash);
+    return links.some(({ firstLineHash }) => firstLineHash === hash || firstLineHash === earlierHash);
   }
 
   #warnOfOlder(file: RotatedFile): void {

@@ -7,9 +7,9 @@ import { createReader } from './reader.ts';
 const NOW = Date.UTC(2026, 6, 1);
 const DAY_MS = 86_400_000;
 
-function setUp(hosts_max = 2) {
+function setUp(hostsMax = 2) {
   const store = memoryStore(() => NOW);
-  const pipeline = new Pipeline(store, { retention_ms: 180 * DAY_MS, hosts_max }, () => NOW);
+  const pipeline = new Pipeline(store, { retentionMs: 180 * DAY_MS, hostsMax }, () => NOW);
   const batch = { project: 'p', source: { name: 's', format: 'events' } };
   return {
     store,
@@ -78,7 +78,7 @@ test('a flood of host names is one call to the store, and leaves other work its 
     calls.push(hostnames.length);
     return hostnames.map(() => null);
   };
-  const limits = { retention_ms: DAY_MS, hosts_max: 1_000 };
+  const limits = { retentionMs: DAY_MS, hostsMax: 1_000 };
   const pipeline = new Pipeline({ ...store, resolveHosts }, limits, () => NOW);
   const lines = Array.from({ length: 60_000 }, (_, i) => ({
     number: i + 1,

@@ -16,9 +16,9 @@ export const FIRST_DROPS_MAX = 10;
 const DROP_EXCERPT_LENGTH_MAX = 200;
 
 export interface Limits {
-  retention_ms: number;
+  retentionMs: number;
   /** Host names that are registered on first sight, per project; later ones count in the project's total only. */
-  hosts_max: number;
+  hostsMax: number;
   /** Sources of one project; nothing is counted under a new name beyond it. Absent: no limit. */
   sourcesMax?: number | undefined;
 }
@@ -195,7 +195,7 @@ export class Pipeline {
   ): Generator<void, void> {
     const { records, outcome, hosts } = read;
     const access = new AccessLines(bytes, records, {
-      earliest: now - this.#limits.retention_ms,
+      earliest: now - this.#limits.retentionMs,
       latest: now + FUTURE_MS_MAX,
       host: reader.host,
       found(host) {
@@ -245,7 +245,7 @@ export class Pipeline {
   }
 
   #timeReason(time: number, now: number): 'too_old' | 'in_future' | null {
-    if (time < now - this.#limits.retention_ms) return 'too_old';
+    if (time < now - this.#limits.retentionMs) return 'too_old';
     return time > now + FUTURE_MS_MAX ? 'in_future' : null;
   }
 
@@ -263,7 +263,7 @@ export class Pipeline {
       spellings.push(spelling);
       hostnames.push(hostname);
     }
-    const limit = this.#limits.hosts_max;
+    const limit = this.#limits.hostsMax;
     const resolved = await this.#store.resolveHosts({ project, hostnames, limit });
     for (const [i, id] of resolved.entries()) {
       if (i % RECORDS_PER_TURN === RECORDS_PER_TURN - 1) await nextTurn();

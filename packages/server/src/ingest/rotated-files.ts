@@ -3,8 +3,8 @@ import { type FileHandle, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, extname, join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
 import { hasContent } from './blocks.ts';
+import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
 import { fileId, readAt, readFirstLine } from './tail.ts';
-import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './trail.ts';
 
 /** Hourly rotation for a month. What is known about each file is stored, some 100 bytes. */
 export const ROTATED_FILES_MAX = 1_000;

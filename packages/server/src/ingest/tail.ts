@@ -2,10 +2,10 @@
 import type { FileHandle } from 'node:fs/promises';
 import type { FollowedPath, Store } from '../store/store.ts';
 import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './blocks.ts';
+import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
 import { type FileIngest, isEmpty, nextPiece } from './file.ts';
 import type { Line, Outcome, Pipeline } from './pipeline.ts';
 import { createReader, type LineReader } from './reader.ts';
-import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './trail.ts';
 
 /** So many bytes before the offset are compared at each read: different ones mean that the file was truncated. */
 const FINGERPRINT_BYTES = 256;
@@ -75,7 +75,7 @@ export class Tail {
     const peek = (bytes: number) => readAt(this.#handle, progress.offset, bytes);
     for (let known = await checkpoints.known(peek); known; known = await checkpoints.known(peek)) {
       advance(progress, known.bytes);
-      progress.reader = createReader(this.#options.ingest.reader, known.carry);
+      progress.reader = createReader(this.#options.ingest.reader, known.readerState);
     }
     const rest = isRotated ? await peek(LINE_BYTES_MAX) : null;
     progress.shorterCopyBytes =

@@ -28,8 +28,8 @@ export interface RangeParameters {
   recent?: string | undefined;
 }
 
-export function parseRange(parameters: RangeParameters, offset_ms: number, now: number): Range {
-  if (parameters.recent !== undefined) return recentRange(parameters.recent, offset_ms, now);
+export function parseRange(parameters: RangeParameters, offsetMs: number, now: number): Range {
+  if (parameters.recent !== undefined) return recentRange(parameters.recent, offsetMs, now);
   const from = parseMilliseconds('from', parameters.from);
   const to = parseMilliseconds('to', parameters.to);
   if (from > to) throw new ApiError('WAF.1025', `from (${from}) is after to (${to})`);
@@ -37,7 +37,7 @@ export function parseRange(parameters: RangeParameters, offset_ms: number, now: 
   return { from, to };
 }
 
-function recentRange(recent: string, offset_ms: number, now: number): Range {
+function recentRange(recent: string, offsetMs: number, now: number): Range {
   if (!Object.hasOwn(RECENT, recent)) {
     throw new ApiError(
       'WAF.1025',
@@ -46,7 +46,7 @@ function recentRange(recent: string, offset_ms: number, now: number): Range {
   }
   // The check above is what makes the name a key.
   const span = RECENT[recent as keyof typeof RECENT];
-  const today = Math.floor((now + offset_ms) / DAY_MS) * DAY_MS - offset_ms;
+  const today = Math.floor((now + offsetMs) / DAY_MS) * DAY_MS - offsetMs;
   return {
     from: today + span.first * DAY_MS,
     to: span.last === null ? now : today + (span.last + 1) * DAY_MS,

@@ -16,8 +16,8 @@ export interface Timeline {
   attacks: Float64Array;
 }
 
-export async function timeline(store: Store, question: Question & { offset_ms: number }): Promise<Timeline> {
-  const edges = gridEdges(question.from, question.to, question.offset_ms);
+export async function timeline(store: Store, question: Question & { offsetMs: number }): Promise<Timeline> {
+  const edges = gridEdges(question.from, question.to, question.offsetMs);
   if (edges.length === 0) return { ends: [], requests: new Float64Array(0), attacks: new Float64Array(0) };
   const { project, hosts } = question;
   const series = await store.series({ project, hosts, edges });

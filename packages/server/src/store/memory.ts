@@ -181,8 +181,8 @@ export function memoryStore(now: () => number = Date.now): Store {
       yield (open(project).batches.get(source) ?? []).map(({ id, link }) => {
         const day = Math.floor(now() / 86_400_000);
         if (link === undefined) return { id, day };
-        const { after, bytes, head, carry } = link;
-        return { id, day, link: { after, bytes, head, carry } };
+        const { after, bytes, firstLineHash, readerState } = link;
+        return { id, day, link: { after, bytes, firstLineHash, readerState } };
       });
     },
 
@@ -246,7 +246,9 @@ function linksAfter(
   after: string | undefined,
 ): BatchLink[] {
   return batches.flatMap(({ id, link }) =>
-    link && link.after === after ? [{ id, bytes: link.bytes, head: link.head, carry: link.carry }] : [],
+    link && link.after === after
+      ? [{ id, bytes: link.bytes, firstLineHash: link.firstLineHash, readerState: link.readerState }]
+      : [],
   );
 }
 

@@ -3,7 +3,7 @@
  * answers and zero filling live above it, in statistics/. Every store passes the suite in conformance.ts.
  */
 import type { Event } from '../event.ts';
-import type { Soon } from '../soon.ts';
+import type { MaybePromise } from '../maybe-promise.ts';
 
 export interface Store {
   /** Of a store in a file: sets it apart from another file in its place. */
@@ -27,7 +27,7 @@ export interface Store {
    * A mark that differs once any count between `from` and `to` may have changed, of whatever project: as long as it is
    * the same, so are all answers about that time. Null: the store cannot tell.
    */
-  version(range: { from: number; to: number }): Soon<string | null>;
+  version(range: { from: number; to: number }): MaybePromise<string | null>;
 
   /** The batches that were counted directly after `after` (a batch id, or '' for the start) in their file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
@@ -158,14 +158,29 @@ export interface Batch {
   dropped: Readonly<Record<string, number>>;
 }
 
-/** One counted piece of a file: it follows another piece ('' at the start), and is so many bytes long. */
+/** One counted chunk of a file. It follows another chunk ('' at the start). */
 export interface BatchLink {
   id: string;
   bytes: number;
-  /** A hash of its first line, by which a shorter copy of it is recognized. */
+  /** By which a shorter copy of the chunk is recognized. */
+  firstLineHash: string;
+  /** What the reader of the file must know to continue after the chunk. */
+  readerState: string;
+}
+
+/** A link with its field names on disk. */
+export interface LinkRecord {
+  bytes: number;
   head: string;
-  /** What the reader of the file must know to go on behind it. */
   carry: string;
+}
+
+export function linkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLink, 'id'>): LinkRecord {
+  return { bytes, head: firstLineHash, carry: readerState };
+}
+
+export function linkOfRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
+  return { bytes, firstLineHash: head, readerState: carry };
 }
 
 /** What is known of a counted batch. */

@@ -36,14 +36,14 @@ describe('the scale of counts', () => {
 });
 
 describe('the ticks of time', () => {
-  const columns = (from: number, count: number, span_ms: number) => ({
+  const columns = (from: number, count: number, spanMs: number) => ({
     columns: Array.from({ length: count }, (_, i) => ({
-      start: from + i * span_ms,
-      end: from + (i + 1) * span_ms,
+      start: from + i * spanMs,
+      end: from + (i + 1) * spanMs,
       requests: 0,
       attacks: 0,
     })),
-    span_ms,
+    spanMs,
   });
 
   test('stand at round times of the local clock, and name the day where one begins', () => {
@@ -73,8 +73,8 @@ describe('the ticks of time', () => {
         fc.constantFrom(1 / 60, 1 / 3, 1, 8, 24, 168),
         fc.integer({ min: 1, max: 9 }),
         (hour, count, span_h, cellsPerColumn) => {
-          const span_ms = span_h * HOUR_MS;
-          const ticks = timeTicks(columns(hour * HOUR_MS, count, span_ms), cellsPerColumn, 0);
+          const spanMs = span_h * HOUR_MS;
+          const ticks = timeTicks(columns(hour * HOUR_MS, count, spanMs), cellsPerColumn, 0);
           for (const [i, { cell }] of ticks.entries()) {
             expect(cell + 3).toBeLessThanOrEqual(count * cellsPerColumn);
             if (i > 0) expect(cell - (ticks[i - 1]?.cell ?? 0)).toBeGreaterThanOrEqual(8);

@@ -47,19 +47,19 @@ const GAP_CELLS = 3;
 
 /** Ticks at the left edge of columns that begin at a round time of the local clock. */
 export function timeTicks(
-  { columns, span_ms }: Columns,
+  { columns, spanMs }: Columns,
   cellsPerColumn: number,
-  offset_ms: number,
+  offsetMs: number,
 ): TimeTick[] {
-  const roomy = (step: number) => (step / span_ms) * cellsPerColumn >= LABEL_CELLS + GAP_CELLS;
-  const step = TICK_STEPS_MS.find((candidate) => candidate % span_ms === 0 && roomy(candidate));
+  const roomy = (step: number) => (step / spanMs) * cellsPerColumn >= LABEL_CELLS + GAP_CELLS;
+  const step = TICK_STEPS_MS.find((candidate) => candidate % spanMs === 0 && roomy(candidate));
   if (step === undefined) return [];
   const cells = columns.length * cellsPerColumn;
   return columns.flatMap(({ start }, i) => {
     const cell = i * cellsPerColumn;
     // A label is centred under its tick, and must not run out of the plot.
     const fits = cell + LABEL_CELLS_LEFT < cells;
-    return fits && (start + offset_ms) % step === 0 ? [{ cell, label: tickLabel(start, offset_ms) }] : [];
+    return fits && (start + offsetMs) % step === 0 ? [{ cell, label: tickLabel(start, offsetMs) }] : [];
   });
 }
 

@@ -8,8 +8,8 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 /** An answer of the service to a range: the points that it would have, with these numbers in turn. */
-function timelineOf(from: number, to: number, offset_ms: number, nums: readonly number[]) {
-  const times = gridEdges(from, to, offset_ms).slice(1);
+function timelineOf(from: number, to: number, offsetMs: number, nums: readonly number[]) {
+  const times = gridEdges(from, to, offsetMs).slice(1);
   const series = (shift: number) =>
     times.map((time, i) => ({ time, num: nums[(i + shift) % nums.length] ?? 0 }));
   return { requests: series(0), attacks: series(1) };
@@ -30,17 +30,17 @@ describe('columns', () => {
         fc.integer({ min: -48, max: 56 }).map((quarters) => quarters * 15 * MINUTE_MS),
         fc.integer({ min: 20, max: 300 }),
         fc.array(fc.nat(), { minLength: 1, maxLength: 7 }),
-        (from, length_ms, offset_ms, columns_max, nums) => {
+        (from, length_ms, offsetMs, columnsMax, nums) => {
           const to = from + length_ms;
-          const timeline = timelineOf(from, to, offset_ms, nums);
-          const { columns, span_ms } = columnsOf(timeline, from, offset_ms, columns_max);
+          const timeline = timelineOf(from, to, offsetMs, nums);
+          const { columns, spanMs } = columnsOf(timeline, from, offsetMs, columnsMax);
           expect(sum(columns.map(({ requests }) => requests))).toBe(
             sum(timeline.requests.map(({ num }) => num)),
           );
           expect(sum(columns.map(({ attacks }) => attacks))).toBe(
             sum(timeline.attacks.map(({ num }) => num)),
           );
-          expect(columns.length).toBeLessThanOrEqual(columns_max);
+          expect(columns.length).toBeLessThanOrEqual(columnsMax);
           expect(columns.map(({ start }) => start)).toEqual([
             from,
             ...columns.slice(0, -1).map(({ end }) => end),
@@ -48,7 +48,7 @@ describe('columns', () => {
           expect(columns.at(-1)?.end).toBe(to);
           for (const { start, end } of columns) {
             expect(end).toBeGreaterThan(start);
-            expect(end - start).toBeLessThanOrEqual(span_ms);
+            expect(end - start).toBeLessThanOrEqual(spanMs);
           }
         },
       ),
@@ -58,23 +58,18 @@ describe('columns', () => {
 
   test('a range with no more points than columns is left as it is', () => {
     const timeline = timelineOf(0, 10 * MINUTE_MS, 0, [1, 2, 3]);
-    const { columns, span_ms } = columnsOf(timeline, 0, 0, 10);
+    const { columns, spanMs } = columnsOf(timeline, 0, 0, 10);
     expect(columns.map(({ requests }) => requests)).toEqual(timeline.requests.map(({ num }) => num));
-    expect(span_ms).toBe(MINUTE_MS);
+    expect(spanMs).toBe(MINUTE_MS);
   });
 
   test('begin at round times of the local clock', () => {
-    const offset_ms = 5.75 * HOUR_MS;
+    const offsetMs = 5.75 * HOUR_MS;
     const from = Date.UTC(2026, 6, 1, 10, 7);
-    const { columns, span_ms } = columnsOf(
-      timelineOf(from, from + DAY_MS, offset_ms, [1]),
-      from,
-      offset_ms,
-      60,
-    );
-    expect(span_ms).toBe(30 * MINUTE_MS);
+    const { columns, spanMs } = columnsOf(timelineOf(from, from + DAY_MS, offsetMs, [1]), from, offsetMs, 60);
+    expect(spanMs).toBe(30 * MINUTE_MS);
     expect(columns[0]).toEqual({ start: from, end: Date.UTC(2026, 6, 1, 10, 15), requests: 8, attacks: 8 });
-    for (const { start } of columns.slice(1)) expect((start + offset_ms) % span_ms).toBe(0);
+    for (const { start } of columns.slice(1)) expect((start + offsetMs) % spanMs).toBe(0);
   });
 
   test('an empty range has none', () => {

@@ -12,7 +12,7 @@ export interface Column {
 export interface Columns {
   columns: Column[];
   /** How much time a column spans; the first and the last one may be cut by the range. */
-  span_ms: number;
+  spanMs: number;
 }
 
 const MINUTE_MS = 60_000;
@@ -27,23 +27,20 @@ const SPANS_MS: readonly number[] = [
 ];
 
 /** Every point counts whole in one column, so the columns add up to what the points add up to. */
-export function columnsOf(timeline: Timeline, from: number, offset_ms: number, columns_max: number): Columns {
+export function columnsOf(timeline: Timeline, from: number, offsetMs: number, columnsMax: number): Columns {
   const points = timeline.requests.map(({ time, num }, i) => ({
     start: timeline.requests[i - 1]?.time ?? from,
     end: time,
     requests: num,
     attacks: timeline.attacks[i]?.num ?? 0,
   }));
-  const interval_ms = points.reduce((longest, { start, end }) => Math.max(longest, end - start), 0);
-  if (points.length <= columns_max) return { columns: points, span_ms: interval_ms };
-  const span_ms = spanOf(points, interval_ms, offset_ms, columns_max);
+  const intervalMs = points.reduce((longest, { start, end }) => Math.max(longest, end - start), 0);
+  if (points.length <= columnsMax) return { columns: points, spanMs: intervalMs };
+  const spanMs = spanOf(points, intervalMs, offsetMs, columnsMax);
   const columns: Column[] = [];
   for (const point of points) {
     const last = columns.at(-1);
-    if (
-      last === undefined ||
-      place(last.start, span_ms, offset_ms) !== place(point.start, span_ms, offset_ms)
-    ) {
+    if (last === undefined || place(last.start, spanMs, offsetMs) !== place(point.start, spanMs, offsetMs)) {
       columns.push({ ...point });
       continue;
     }
@@ -51,26 +48,21 @@ export function columnsOf(timeline: Timeline, from: number, offset_ms: number, c
     last.requests += point.requests;
     last.attacks += point.attacks;
   }
-  return { columns, span_ms };
+  return { columns, spanMs };
 }
 
 /** The shortest that fits and that no point straddles. */
-function spanOf(
-  points: readonly Column[],
-  interval_ms: number,
-  offset_ms: number,
-  columns_max: number,
-): number {
+function spanOf(points: readonly Column[], intervalMs: number, offsetMs: number, columnsMax: number): number {
   const first = points[0]?.start ?? 0;
   const last = points.at(-1)?.start ?? 0;
-  const fits = (span_ms: number) =>
-    place(last, span_ms, offset_ms) - place(first, span_ms, offset_ms) < columns_max;
-  const known = SPANS_MS.find((span_ms) => span_ms % interval_ms === 0 && fits(span_ms));
+  const fits = (spanMs: number) =>
+    place(last, spanMs, offsetMs) - place(first, spanMs, offsetMs) < columnsMax;
+  const known = SPANS_MS.find((spanMs) => spanMs % intervalMs === 0 && fits(spanMs));
   // Twice the even share leaves room for the two columns that the range cuts, whatever their number.
-  return known ?? interval_ms * Math.ceil((2 * points.length) / columns_max);
+  return known ?? intervalMs * Math.ceil((2 * points.length) / columnsMax);
 }
 
 /** The number of the column that a time is in, counted from the first local midnight of 1970. */
-function place(time: number, span_ms: number, offset_ms: number): number {
-  return Math.floor((time + offset_ms) / span_ms);
+function place(time: number, spanMs: number, offsetMs: number): number {
+  return Math.floor((time + offsetMs) / spanMs);
 }

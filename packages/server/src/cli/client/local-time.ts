@@ -1,20 +1,20 @@
 /** Times as people write them, on the clock of a fixed offset. */
 
 /** `2026-07-01 12:00`; `with: 'seconds'` adds them. */
-export function dateTime(time: number, offset_ms: number, precision: 'minutes' | 'seconds'): string {
-  return local(time, offset_ms)
+export function dateTime(time: number, offsetMs: number, precision: 'minutes' | 'seconds'): string {
+  return local(time, offsetMs)
     .slice(0, precision === 'minutes' ? 16 : 19)
     .replace('T', ' ');
 }
 
 /** `2026-07-01T12:00:00.000+08:00`. */
-export function isoTime(time: number, offset_ms: number, timezone: string): string {
-  return local(time, offset_ms).replace('Z', offset_ms === 0 ? 'Z' : timezone);
+export function isoTime(time: number, offsetMs: number, timezone: string): string {
+  return local(time, offsetMs).replace('Z', offsetMs === 0 ? 'Z' : timezone);
 }
 
 /** For the axis: `12:00`, or the day, `07-01`, where one begins. */
-export function tickLabel(time: number, offset_ms: number): string {
-  const text = local(time, offset_ms);
+export function tickLabel(time: number, offsetMs: number): string {
+  const text = local(time, offsetMs);
   return text.slice(11, 16) === '00:00' ? text.slice(5, 10) : text.slice(11, 16);
 }
 
@@ -29,14 +29,14 @@ const UNITS = [
 export function lengthOfTime(time_ms: number): string {
   let rest = time_ms;
   const parts: string[] = [];
-  for (const [name, unit_ms] of UNITS) {
-    const count = Math.floor(rest / unit_ms);
-    rest -= count * unit_ms;
+  for (const [name, unitMs] of UNITS) {
+    const count = Math.floor(rest / unitMs);
+    rest -= count * unitMs;
     if (count > 0) parts.push(`${count} ${name}${count === 1 ? '' : 's'}`);
   }
   return parts.length === 0 ? `${time_ms} ms` : parts.slice(0, 2).join(' ');
 }
 
-function local(time: number, offset_ms: number): string {
-  return new Date(time + offset_ms).toISOString();
+function local(time: number, offsetMs: number): string {
+  return new Date(time + offsetMs).toISOString();
 }

@@ -6,7 +6,7 @@ import { plotTimeline } from './timeline-plot.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-const UTC = { text: '+00:00', offset_ms: 0 };
+const UTC = { text: '+00:00', offsetMs: 0 };
 const NOON = Date.UTC(2026, 6, 1, 12);
 
 function timelineOf(
@@ -34,7 +34,7 @@ describe('the plot of a timeline', () => {
       (i) => (i === 40 ? 3 : 0),
     );
     expect(
-      plotTimeline(timeline, range, { text: '+08:00', offset_ms: 8 * HOUR_MS }, terminal(80, 16)),
+      plotTimeline(timeline, range, { text: '+08:00', offsetMs: 8 * HOUR_MS }, terminal(80, 16)),
     ).toEqual([
       '2026-07-01 20:00 to 2026-07-01 21:00 (+08:00), 1 minute per column',
       '3,000┤ 87,000 requests · peak 2,900 at 2026-07-01 20:29',

@@ -23,21 +23,21 @@ export function plotTimeline(
   timezone: Timezone,
   terminal: Terminal,
 ): string[] {
-  const { offset_ms, text } = timezone;
-  const [from, to] = [range.from, range.to].map((time) => dateTime(time, offset_ms, 'minutes'));
+  const { offsetMs, text } = timezone;
+  const [from, to] = [range.from, range.to].map((time) => dateTime(time, offsetMs, 'minutes'));
   const title = `${from} to ${to} (${text})`;
   if (timeline.requests.length === 0) return [`${title}: an empty range`];
-  const layout = layOut(timeline, range.from, offset_ms, terminal);
-  const { columns, span_ms } = layout.resampled;
+  const layout = layOut(timeline, range.from, offsetMs, terminal);
+  const { columns, spanMs } = layout.resampled;
   const panels = SERIES.map((series) => {
     const [top = '', ...rest] = drawSeries(series, layout);
-    const heading = headingOf(series, columns, offset_ms, terminal.columns - layout.labelWidth - 2);
+    const heading = headingOf(series, columns, offsetMs, terminal.columns - layout.labelWidth - 2);
     const bars = rest.map((line) => line.replace(/[▁-█]+/g, (run) => paint(run, series, terminal)));
     return [`${top} ${paint(heading, series, terminal)}`, ...bars];
   });
   const [requests = [], attacks = []] = panels;
   return [
-    paint(`${title}, ${lengthOfTime(span_ms)} per column`, 'bold', terminal),
+    paint(`${title}, ${lengthOfTime(spanMs)} per column`, 'bold', terminal),
     ...requests,
     '',
     ...attacks,
@@ -55,11 +55,11 @@ interface Layout {
 }
 
 /** Narrow labels leave room for more columns, whose lower values make narrower labels: the first that agrees wins. */
-function layOut(timeline: Timeline, from: number, offset_ms: number, terminal: Terminal): Layout {
+function layOut(timeline: Timeline, from: number, offsetMs: number, terminal: Terminal): Layout {
   const rows = Math.max(ROWS_MIN, Math.floor((terminal.rows - ROWS_BESIDE_BARS) / SERIES.length));
   for (let labelWidth = 1; ; labelWidth++) {
     const room = Math.max(CELLS_MIN, terminal.columns - labelWidth - PANEL_MARGIN_CELLS);
-    const resampled = columnsOf(timeline, from, offset_ms, room);
+    const resampled = columnsOf(timeline, from, offsetMs, room);
     const scale = (series: Series) =>
       scaleOf(Math.max(...resampled.columns.map((column) => column[series])), rows);
     const scales = { requests: scale('requests'), attacks: scale('attacks') };
@@ -68,7 +68,7 @@ function layOut(timeline: Timeline, from: number, offset_ms: number, terminal: T
     );
     if (labels.some((label) => label.length > labelWidth)) continue;
     const cellsPerColumn = Math.floor(room / resampled.columns.length);
-    const ticks = timeTicks(resampled, cellsPerColumn, offset_ms);
+    const ticks = timeTicks(resampled, cellsPerColumn, offsetMs);
     return { resampled, scales, rows, labelWidth, cellsPerColumn, ticks };
   }
 }
@@ -85,7 +85,7 @@ function drawSeries(series: Series, layout: Layout): string[] {
 }
 
 /** As much as fits, the most important first. */
-function headingOf(series: Series, columns: readonly Column[], offset_ms: number, cells: number): string {
+function headingOf(series: Series, columns: readonly Column[], offsetMs: number, cells: number): string {
   const total = (of: Series) => columns.reduce((sum, column) => sum + column[of], 0);
   const peak = columns.reduce((highest, column) => (column[series] > highest[series] ? column : highest));
   const parts = [`${count(total(series))} ${series}`];
@@ -93,7 +93,7 @@ function headingOf(series: Series, columns: readonly Column[], offset_ms: number
     parts.push(`${share(total('attacks'), total('requests'))} of the requests`);
   }
   if (peak[series] > 0) {
-    parts.push(`peak ${count(peak[series])} at ${dateTime(peak.start, offset_ms, 'minutes')}`);
+    parts.push(`peak ${count(peak[series])} at ${dateTime(peak.start, offsetMs, 'minutes')}`);
   }
   return parts.reduce((heading, part) =>
     heading.length + part.length + 3 <= cells ? `${heading} · ${part}` : heading,

@@ -12,7 +12,7 @@ export const timelineCommand = command({
   required: [],
   check: queryProblems,
   run({ localTime, ...settings }, _operands, io, origin) {
-    const { offset_ms, text } = localTime;
+    const { offsetMs, text } = localTime;
     return runQuery(settings, origin, io, (client, query) => client.timeline({ ...query, timezone: text }), {
       plot: (timeline, range, terminal) => plotTimeline(timeline, range, localTime, terminal),
       // The time of a point is its end: a row counts from the one above until then.
@@ -20,7 +20,7 @@ export const timelineCommand = command({
         table(
           [`until (${text})`, 'requests', 'attacks'],
           requests.map(({ time, num }, i) => [
-            dateTime(time, offset_ms, 'seconds'),
+            dateTime(time, offsetMs, 'seconds'),
             num,
             attacks[i]?.num ?? 0,
           ]),
@@ -28,7 +28,7 @@ export const timelineCommand = command({
       csv: ({ requests, attacks }) =>
         csv(
           ['time', 'requests', 'attacks'],
-          requests.map(({ time, num }, i) => [isoTime(time, offset_ms, text), num, attacks[i]?.num ?? 0]),
+          requests.map(({ time, num }, i) => [isoTime(time, offsetMs, text), num, attacks[i]?.num ?? 0]),
         ),
     });
   },

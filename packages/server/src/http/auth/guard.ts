@@ -10,7 +10,7 @@ import {
 } from '../../identity/authenticator.ts';
 import type { Role } from '../../identity/records.ts';
 import { type BodyHash, type Claim, parseClaim } from '../../identity/signature.ts';
-import { type Soon, whenKnown } from '../../soon.ts';
+import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
 import { sizeText, tooLarge } from '../ingest/uploads.ts';
 import { checkProjectId } from '../query.ts';
 import { callerOf } from '../route.ts';
@@ -45,11 +45,11 @@ declare module 'fastify' {
 
 export interface Authenticate {
   /** When the headers are there. A signed request is let through to its body, and to no more. */
-  onHeaders(request: FastifyRequest): Soon<void>;
+  onHeaders(request: FastifyRequest): MaybePromise<void>;
   /** When the body is there too. */
-  onBody(request: FastifyRequest): Soon<void>;
+  onBody(request: FastifyRequest): MaybePromise<void>;
   /** Checks the pending signature of a request, now that its body is known. */
-  verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): Soon<void>;
+  verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): MaybePromise<void>;
 }
 
 export function createAuthenticate(
@@ -60,7 +60,7 @@ export function createAuthenticate(
 ): Authenticate {
   return {
     verifySignature,
-    onHeaders(request): Soon<void> {
+    onHeaders(request): MaybePromise<void> {
       const { allow, session, basic = false, streamsBody = false } = request.routeOptions.config;
       const withSecret = basic && /^Basic /i.test(request.headers.authorization ?? '');
       const signed = session !== 'only' && !withSecret && isSigned(request);
@@ -73,31 +73,31 @@ export function createAuthenticate(
         : bySession(request, session)
           ? sessionCaller(authentication, request)
           : tokenCaller(authentication, request);
-      return whenKnown(caller, (known) => {
+      return mapMaybe(caller, (known) => {
         // Kept for the log even if the request goes no further.
         request.caller = known;
         return authorize(request, allow);
       });
     },
-    onBody(request): Soon<void> {
+    onBody(request): MaybePromise<void> {
       if (request.pendingSignature === null || request.routeOptions.config.streamsBody) return;
       return verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
     },
   };
 
-  function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): Soon<void> {
+  function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): MaybePromise<void> {
     const { pendingSignature } = request;
     if (pendingSignature === null) throw new Error('the request is not signed');
     const { claim, allow } = pendingSignature;
     const checked = authentication.checkSignature(requestLine(request), claim, body);
-    return whenKnown(checked, (refusal) => {
+    return mapMaybe(checked, (refusal) => {
       if (refusal !== null) throw signatureError(refusal);
       return authorize(request, allow);
     });
   }
 
   /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
-  function authorize(request: FastifyRequest, allow: Allow): Soon<void> {
+  function authorize(request: FastifyRequest, allow: Allow): MaybePromise<void> {
     const caller = callerOf(request);
     // Who asks for others has their rate, which is not ours to know.
     if (!isForSystem(caller)) rateLimit(caller.user.id);
@@ -110,7 +110,7 @@ function checkRole(
   caller: Caller,
   request: FastifyRequest,
   role: Role,
-): Soon<void> {
+): MaybePromise<void> {
   const { project_id } = request.params as { project_id: string };
   checkProjectId(project_id);
   const { scope } = caller;
@@ -122,7 +122,7 @@ function checkRole(
     }
   }
   const roles = authentication.rolesInProject(caller, project_id);
-  return whenKnown(roles, (held) => demandRole(held, role));
+  return mapMaybe(roles, (held) => demandRole(held, role));
 }
 
 function demandRole(roles: readonly Role[], role: Role): void {
@@ -132,7 +132,7 @@ function demandRole(roles: readonly Role[], role: Role): void {
   }
 }
 
-function tokenCaller(authentication: Authenticator, request: FastifyRequest): Soon<Caller> {
+function tokenCaller(authentication: Authenticator, request: FastifyRequest): MaybePromise<Caller> {
   const token = request.headers['x-auth-token'];
   if (token === undefined) {
     throw new ApiError(
@@ -141,7 +141,7 @@ function tokenCaller(authentication: Authenticator, request: FastifyRequest): So
     );
   }
   // Node joins a repeated header of this kind with a comma, so it is always one string.
-  return whenKnown(authentication.checkToken(String(token)), accepted);
+  return mapMaybe(authentication.checkToken(String(token)), accepted);
 }
 
 function accepted(check: Caller | TokenRefusal): Caller {
@@ -155,10 +155,10 @@ function signedCaller(
   request: FastifyRequest,
   allow: Allow,
   now: () => number,
-): Soon<void> {
+): MaybePromise<void> {
   const parsed = parseClaim(requestLine(request), now());
   if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
-  return whenKnown(authentication.admitKey(parsed.claim), (caller) => {
+  return mapMaybe(authentication.admitKey(parsed.claim), (caller) => {
     if ('reason' in caller) throw signatureError(caller);
     request.caller = caller;
     request.pendingSignature = { claim: parsed.claim, allow };

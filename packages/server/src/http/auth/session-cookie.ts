@@ -10,21 +10,21 @@ const DEVICE = 'wafstat_device';
 /** Browsers accept the prefix only with Secure, for the whole site, and from this host alone: no sibling host can plant one. */
 const SECURE_PREFIX = '__Host-';
 
-export function sessionCookie(request: FastifyRequest, text: string, valid_ms: number): string {
-  return setCookie(request, SESSION, text, valid_ms);
+export function sessionCookie(request: FastifyRequest, text: string, validMs: number): string {
+  return setCookie(request, SESSION, text, validMs);
 }
 
-export function deviceCookie(request: FastifyRequest, text: string, valid_ms: number): string {
-  return setCookie(request, DEVICE, text, valid_ms);
+export function deviceCookie(request: FastifyRequest, text: string, validMs: number): string {
+  return setCookie(request, DEVICE, text, validMs);
 }
 
 export function deviceText(request: FastifyRequest): string | undefined {
   return cookieText(request, DEVICE);
 }
 
-function setCookie(request: FastifyRequest, name: string, text: string, valid_ms: number): string {
+function setCookie(request: FastifyRequest, name: string, text: string, validMs: number): string {
   const [prefix, secure] = isSecure(request) ? [SECURE_PREFIX, '; Secure'] : ['', ''];
-  const maxAgeS = Math.floor(valid_ms / 1_000);
+  const maxAgeS = Math.floor(validMs / 1_000);
   return `${prefix}${name}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}${secure}`;
 }
 

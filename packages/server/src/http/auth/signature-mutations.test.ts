@@ -55,10 +55,10 @@ beforeAll(async () => {
     store,
     identity,
     now: () => clock.now,
-    catalog: { public_url: null, region: 'eu' },
-    body_bytes_max: 1_048_576,
-    rate_limit: 0,
-    limits: { retention_ms: 3_650 * 24 * HOUR_MS, hosts_max: 9 },
+    catalog: { publicUrl: null, region: 'eu' },
+    bodyBytesMax: 1_048_576,
+    rateLimit: 0,
+    limits: { retentionMs: 3_650 * 24 * HOUR_MS, hostsMax: 9 },
     logger: false,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });

@@ -34,11 +34,11 @@ describe('a session', () => {
       store: memoryStore(() => clock.now),
       identity,
       now: () => clock.now,
-      catalog: { public_url: null, region: 'eu' },
-      body_bytes_max: 1_048_576,
-      rate_limit: 0,
-      limits: { retention_ms: 180 * 24 * HOUR_MS, hosts_max: 1_000 },
-      trust_proxy: '10.0.0.1',
+      catalog: { publicUrl: null, region: 'eu' },
+      bodyBytesMax: 1_048_576,
+      rateLimit: 0,
+      limits: { retentionMs: 180 * 24 * HOUR_MS, hostsMax: 1_000 },
+      trustProxy: '10.0.0.1',
       logger: false,
     });
   });

@@ -33,9 +33,9 @@ export function sessionRoutes(
   now: () => number,
 ): Route[] {
   function begin(request: FastifyRequest, reply: FastifyReply, opened: NewSession): object {
-    const valid_ms = opened.session.expires_at - now();
+    const validMs = opened.session.expires_at - now();
     reply.header('Set-Cookie', [
-      sessionCookie(request, opened.text, valid_ms),
+      sessionCookie(request, opened.text, validMs),
       deviceCookie(request, opened.device, DEVICE_VALID_MS),
     ]);
     return description(opened);

@@ -52,10 +52,10 @@ beforeEach(async () => {
     store,
     identity,
     now: () => NOW,
-    catalog: { public_url: null, region: 'eu' },
-    body_bytes_max: 50_000_000,
-    rate_limit: 0,
-    limits: { retention_ms: 24 * HOUR_MS, hosts_max: 10 },
+    catalog: { publicUrl: null, region: 'eu' },
+    bodyBytesMax: 50_000_000,
+    rateLimit: 0,
+    limits: { retentionMs: 24 * HOUR_MS, hostsMax: 10 },
     logger: false,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
@@ -158,7 +158,7 @@ async function sourceOf(where: Store, name: string) {
 /** The same lines in a store of their own, read at once and counted as one batch. */
 async function oracle(text: string) {
   const reference = memoryStore(() => NOW);
-  const pipeline = new Pipeline(reference, { retention_ms: 24 * HOUR_MS, hosts_max: 10 }, () => NOW);
+  const pipeline = new Pipeline(reference, { retentionMs: 24 * HOUR_MS, hostsMax: 10 }, () => NOW);
   const lines = [...splitLines(Buffer.from(text), 1)].map((line) =>
     line.text.length > LINE_BYTES_MAX ? { ...line, text: null } : line,
   );

@@ -4,7 +4,7 @@ import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/
 
 export interface Catalog {
   /** The address under which clients reach the service; `null`: the one they called. */
-  public_url: string | null;
+  publicUrl: string | null;
   region: string;
 }
 

@@ -31,10 +31,10 @@ beforeEach(async () => {
     store: memoryStore(() => NOW),
     identity,
     now: () => NOW,
-    catalog: { public_url: null, region: 'eu' },
-    body_bytes_max: 1_048_576,
-    rate_limit: 0,
-    limits: { retention_ms: 180 * 86_400_000, hosts_max: 1_000 },
+    catalog: { publicUrl: null, region: 'eu' },
+    bodyBytesMax: 1_048_576,
+    rateLimit: 0,
+    limits: { retentionMs: 180 * 86_400_000, hostsMax: 1_000 },
     logger: false,
   });
 });

@@ -20,9 +20,9 @@ import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './schemas.ts';
 
 export function identityRoutes(
   { authentication, administration }: RequestIdentity,
-  { public_url, region }: Catalog,
+  { publicUrl, region }: Catalog,
 ): Route[] {
-  const baseOf = (request: FastifyRequest) => public_url ?? `${request.protocol}://${request.host}`;
+  const baseOf = (request: FastifyRequest) => publicUrl ?? `${request.protocol}://${request.host}`;
   const catalogFor = (request: FastifyRequest) =>
     'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(request), region);
   const list = (name: string, items: object[], request: FastifyRequest) => ({

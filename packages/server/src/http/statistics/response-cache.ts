@@ -5,7 +5,7 @@
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Soon, whenKnown } from '../../soon.ts';
+import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
 import type { Store } from '../../store/store.ts';
 import { sendBytes } from '../send-bytes.ts';
 import { Admission } from './admission.ts';
@@ -56,7 +56,11 @@ interface Question {
   make(allocate: Allocate): Promise<Buffer>;
 }
 
-export type SendAnswer = (request: FastifyRequest, reply: FastifyReply, parse: () => Question) => Soon<void>;
+export type SendAnswer = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  parse: () => Question,
+) => MaybePromise<void>;
 
 export function createAnswers(store: Store): SendAnswer {
   const admission = new Admission();
@@ -64,10 +68,10 @@ export function createAnswers(store: Store): SendAnswer {
   const buffers = new ReplyBuffers();
   const negotiate = createNegotiation();
 
-  function keptAnswer(url: string): Soon<Answer | undefined> {
+  function keptAnswer(url: string): MaybePromise<Answer | undefined> {
     const known = kept.get(url);
     if (known === undefined) return undefined;
-    return whenKnown(store.version(known), (version) => (version === known.version ? known : undefined));
+    return mapMaybe(store.version(known), (version) => (version === known.version ? known : undefined));
   }
 
   async function newAnswer(url: string | null, question: Question, allocate: Allocate): Promise<Answer> {
@@ -84,7 +88,7 @@ export function createAnswers(store: Store): SendAnswer {
     const { headers } = request;
     const coding = negotiate(headers['accept-encoding']);
     const url = headers['cache-control'] === 'no-cache' ? null : request.url;
-    return whenKnown(url === null ? undefined : keptAnswer(url), (known) => {
+    return mapMaybe(url === null ? undefined : keptAnswer(url), (known) => {
       if (known !== undefined) return send(reply, known, coding, headers['if-none-match']);
       // What is still to be packed must stay as it is, even when the connection is closed meanwhile.
       const allocate: Allocate = (bytes) =>
@@ -104,12 +108,12 @@ function send(
   answer: Answer,
   coding: ContentCoding | undefined,
   known: string | undefined,
-): Soon<void> {
+): MaybePromise<void> {
   const { etag, marks, bytes, packed } = answer;
   if (etag !== undefined && (known === '*' || known?.includes(etag))) return sendBytes(reply, 304, marks);
   if (coding === undefined || bytes.length < PACKED_BYTES_MIN)
     return sendBytes(reply, 200, [...marks, ...JSON_TYPE], bytes);
-  return whenKnown(packed?.get(coding) ?? COMPRESS[coding](bytes), (short) => {
+  return mapMaybe(packed?.get(coding) ?? COMPRESS[coding](bytes), (short) => {
     packed?.set(coding, short);
     sendBytes(reply, 200, [...marks, ...JSON_TYPE, 'Content-Encoding', coding], short);
   });

@@ -38,7 +38,7 @@ describe('a token', () => {
       },
       expires_at: Date.UTC(2026, 10, 15, 4, 49, 36),
     });
-    expect(readSignIn(TOKEN)).toEqual({ valid_ms: 3_600_000 });
+    expect(readSignIn(TOKEN)).toEqual({ validMs: 3_600_000 });
   });
 
   test('without a project has no roles, whatever it lists', () => {

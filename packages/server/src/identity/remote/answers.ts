@@ -25,8 +25,8 @@ export interface KnownUser {
   access: AccessType;
 }
 
-export function readSignIn(body: unknown): { valid_ms: number } {
-  return { valid_ms: timeAt(body, 'token.expires_at') - timeAt(body, 'token.issued_at') };
+export function readSignIn(body: unknown): { validMs: number } {
+  return { validMs: timeAt(body, 'token.expires_at') - timeAt(body, 'token.issued_at') };
 }
 
 export function readToken(body: unknown): KnownToken {

@@ -1,6 +1,6 @@
 /** Who is it, and what may they do: looked up in the identity service, believed for a bounded time, judged here. */
 import { createHash } from 'node:crypto';
-import { type Soon, whenKnown } from '../../soon.ts';
+import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
 import {
   type Authenticator,
   type Caller,
@@ -38,10 +38,10 @@ export class RemoteAuthentication implements Authenticator {
   readonly #domains: AnswerCache<ReturnType<typeof readDomain>>;
   readonly #roles: AnswerCache<Role[]>;
 
-  constructor(service: IdentityService, believed_ms: number, now: () => number) {
+  constructor(service: IdentityService, cacheTtlMs: number, now: () => number) {
     this.#service = service;
     this.#now = now;
-    const cache = <T>() => createAnswerCache<T>(believed_ms, now);
+    const cache = <T>() => createAnswerCache<T>(cacheTtlMs, now);
     this.#tokens = cache();
     this.#keys = cache();
     this.#users = cache();
@@ -50,13 +50,13 @@ export class RemoteAuthentication implements Authenticator {
     this.#roles = cache();
   }
 
-  checkToken(text: string): Soon<Caller | TokenRefusal> {
+  checkToken(text: string): MaybePromise<Caller | TokenRefusal> {
     if (text.length > TOKEN_LENGTH_MAX) return 'not_valid';
     const known = this.#tokens.get(sha256(text), async () => {
       const body = await this.#service.look('/v3/auth/tokens?nocatalog', { 'X-Subject-Token': text });
       return body === null ? null : readToken(body);
     });
-    return whenKnown(known, (token) => this.#judgeToken(token));
+    return mapMaybe(known, (token) => this.#judgeToken(token));
   }
 
   /** Who has a token revoked through us need not wait until we would ask again. */
@@ -108,7 +108,7 @@ export class RemoteAuthentication implements Authenticator {
     return right ? caller : { reason: 'wrong_secret' };
   }
 
-  rolesInProject({ user, scope }: Caller, projectId: string): Soon<readonly Role[]> {
+  rolesInProject({ user, scope }: Caller, projectId: string): MaybePromise<readonly Role[]> {
     if (scope === 'wherever the user has a role') return this.#rolesIn(user.id, projectId);
     return 'project' in scope && scope.project.id === projectId ? (user.roles[projectId] ?? []) : [];
   }

@@ -1,5 +1,5 @@
 /** Answers of the identity service, each believed for a bounded time and then asked for again. */
-import type { Soon } from '../../soon.ts';
+import type { MaybePromise } from '../../maybe-promise.ts';
 
 /** At about 1 KB each: 10 MB for a kind of answer. Past it the oldest are asked for again. */
 const KNOWN_MAX = 10_000;
@@ -10,13 +10,13 @@ const REFUSED_MS_MAX = 5_000;
 
 export interface AnswerCache<T> {
   /** `null` is a refusal. Who asks while another does shares the answer; a failure is remembered by nobody. */
-  get(key: string, ask: () => Promise<T | null>): Soon<T | null>;
+  get(key: string, ask: () => Promise<T | null>): MaybePromise<T | null>;
   /** The next one to ask asks anew. */
   forget(key: string): void;
 }
 
-export function createAnswerCache<T>(believed_ms: number, now: () => number): AnswerCache<T> {
-  const refused_ms = Math.min(believed_ms, REFUSED_MS_MAX);
+export function createAnswerCache<T>(cacheTtlMs: number, now: () => number): AnswerCache<T> {
+  const refused_ms = Math.min(cacheTtlMs, REFUSED_MS_MAX);
   const known = new Map<string, { answer: T; asked: number }>();
   const refused = new Map<string, { asked: number }>();
   const asking = new Map<string, Promise<T | null>>();
@@ -45,7 +45,7 @@ export function createAnswerCache<T>(believed_ms: number, now: () => number): An
   return {
     get(key, ask) {
       const entry = known.get(key);
-      if (entry && isRecent(entry, believed_ms)) return entry.answer;
+      if (entry && isRecent(entry, cacheTtlMs)) return entry.answer;
       if (isRecent(refused.get(key), refused_ms)) return null;
       const running = asking.get(key) ?? askFor(key, ask);
       asking.set(key, running);

@@ -39,10 +39,10 @@ beforeEach(async () => {
     store: memoryStore(now),
     identity,
     now,
-    catalog: { public_url: null, region: 'eu' },
-    body_bytes_max: 1_048_576,
-    rate_limit: 1,
-    limits: { retention_ms: 180 * 24 * HOUR_MS, hosts_max: 1_000 },
+    catalog: { publicUrl: null, region: 'eu' },
+    bodyBytesMax: 1_048_576,
+    rateLimit: 1,
+    limits: { retentionMs: 180 * 24 * HOUR_MS, hostsMax: 1_000 },
     logger: false,
   });
   app.addHook('onRequest', async ({ method, url, headers }, reply) => {
@@ -51,7 +51,7 @@ beforeEach(async () => {
   });
   const address = await app.listen({ host: '127.0.0.1', port: 0 });
   const user = { name: 'asker', domain: 'default', password: 'secret' };
-  remote = openRemoteIdentity({ address, user, believed_ms: 60_000, now });
+  remote = openRemoteIdentity({ address, user, cacheTtlMs: 60_000, now });
 });
 
 afterEach(async () => {

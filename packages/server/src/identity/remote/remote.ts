@@ -5,9 +5,9 @@ import { createIdentityService, type ServiceUser } from './service.ts';
 import { type Call, createTransport } from './transport.ts';
 
 /** A lookup takes milliseconds; a caller who waits longer has given up. */
-const LOOKUPS = { call_ms_max: 5_000, calls_max: 256 };
+const LOOKUPS = { callMsMax: 5_000, calls_max: 256 };
 /** Logins wait up to 15 s after failed ones. Apart, so that none blocks a lookup. */
-const FORWARDS = { call_ms_max: 30_000, calls_max: 64 };
+const FORWARDS = { callMsMax: 30_000, calls_max: 64 };
 
 export interface RemoteIdentity {
   kind: 'remote';
@@ -24,14 +24,14 @@ export interface RemoteIdentityOptions {
   address: string;
   user: ServiceUser;
   /** How long an answer is believed; what is revoked works so much longer at most. */
-  believed_ms: number;
+  cacheTtlMs: number;
   now: () => number;
 }
 
 export function openRemoteIdentity({
   address,
   user,
-  believed_ms,
+  cacheTtlMs,
   now,
 }: RemoteIdentityOptions): RemoteIdentity {
   const lookups = createTransport(address, LOOKUPS);
@@ -48,7 +48,7 @@ export function openRemoteIdentity({
 
   return {
     kind: 'remote',
-    authentication: new RemoteAuthentication(service, believed_ms, now),
+    authentication: new RemoteAuthentication(service, cacheTtlMs, now),
     check: () => service.check(),
     async forward(call) {
       if (!call.path.startsWith('/identity')) return forwards.send(call);

@@ -55,8 +55,8 @@ export function createIdentityService(
     const text = answer.headers['x-subject-token'];
     if (answer.statusCode !== 201 || typeof text !== 'string')
       throw notUnderstood(answer, 'POST /v3/auth/tokens');
-    const { valid_ms } = readSignIn(given);
-    token = { text, renew: now() + Math.max(valid_ms / 2, valid_ms - RENEW_MS) };
+    const { validMs } = readSignIn(given);
+    token = { text, renew: now() + Math.max(validMs / 2, validMs - RENEW_MS) };
     return text;
   }
 

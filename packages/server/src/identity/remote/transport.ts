@@ -19,12 +19,12 @@ export interface Transport {
 
 export interface TransportLimits {
   /** For all of a call, waiting for a connection included. */
-  call_ms_max: number;
+  callMsMax: number;
   /** Calls beyond it are refused: a service that has become slow must not make us collect requests. */
   calls_max: number;
 }
 
-export function createTransport(address: string, { call_ms_max, calls_max }: TransportLimits): Transport {
+export function createTransport(address: string, { callMsMax, calls_max }: TransportLimits): Transport {
   const base = new URL(address);
   const { request, Agent } = base.protocol === 'https:' ? https : http;
   const agent = new Agent({ keepAlive: true });
@@ -40,7 +40,7 @@ export function createTransport(address: string, { call_ms_max, calls_max }: Tra
         // A kept connection may have been closed just when we took it; nothing has been asked then.
         const again = sent.reusedSocket && error.code === 'ECONNRESET' && /^(GET|HEAD)$/.test(call.method);
         if (again && !signal.aborted) resolve(sendOnce(call, signal));
-        else reject(new IdentityUnavailable(`${address} does not answer: ${reasonOf(error, call_ms_max)}`));
+        else reject(new IdentityUnavailable(`${address} does not answer: ${reasonOf(error, callMsMax)}`));
       });
       sent.end(call.body);
     });
@@ -51,7 +51,7 @@ export function createTransport(address: string, { call_ms_max, calls_max }: Tra
       if (calls >= calls_max) throw new IdentityBusy(`${calls_max} calls to ${address} are under way`);
       calls++;
       try {
-        const answer = await sendOnce(call, AbortSignal.timeout(call_ms_max));
+        const answer = await sendOnce(call, AbortSignal.timeout(callMsMax));
         answer.once('close', () => {
           calls--;
         });
@@ -65,7 +65,7 @@ export function createTransport(address: string, { call_ms_max, calls_max }: Tra
   };
 }
 
-function reasonOf(error: NodeJS.ErrnoException, call_ms_max: number): string {
-  if (error.name === 'AbortError' || error.name === 'TimeoutError') return `not within ${call_ms_max} ms`;
+function reasonOf(error: NodeJS.ErrnoException, callMsMax: number): string {
+  if (error.name === 'AbortError' || error.name === 'TimeoutError') return `not within ${callMsMax} ms`;
   return error.code ?? error.message;
 }

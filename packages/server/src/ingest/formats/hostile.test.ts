@@ -273,7 +273,7 @@ describe.each(FIXTURES)('the bytes of %s, damaged,', (fixture) => {
         const parsed = [...splitLines(bytes, 1)].flatMap(({ text }) => reader.read(text, NOW));
         const results = parsed.length + reader.flush().length;
         const store = memoryStore(() => NOW);
-        const pipeline = new Pipeline(store, { retention_ms: NOW, hosts_max: 100 }, () => NOW);
+        const pipeline = new Pipeline(store, { retentionMs: NOW, hostsMax: 100 }, () => NOW);
         const read = pipeline.read(new LineBlock(bytes, 1), createReader({ format: 'auto' }), 'all');
         const sum = read.records.reduce((total, { count }) => total + count, 0);
         const counted = await pipeline.count(read, { project: 'p', source: { name: 's', format: 'auto' } });

@@ -1,7 +1,15 @@
 /** What a group of batches changes in the ledger. Pure: the same page and batches always give the same. */
 import type { Event } from '../../event.ts';
 import { derivedId } from '../ids.ts';
-import { type Appended, type Batch, type BatchLink, linkHolds, newSource, tallySource } from '../store.ts';
+import {
+  type Appended,
+  type Batch,
+  linkHolds,
+  linkOfRecord,
+  linkRecord,
+  newSource,
+  tallySource,
+} from '../store.ts';
 import {
   type BatchValue,
   batchKey,
@@ -62,7 +70,9 @@ function planBatch(
 ): Appended {
   const { project, source, id, link } = batch;
   const isKnown = (other: string) => get(batchKey(project, source.name, other)) !== '';
-  const linksAfter = (other: string) => parse<LinksValue>(get(linksKey(project, source.name, other))) ?? [];
+  const storedLinks = (other: string) => parse<LinksValue>(get(linksKey(project, source.name, other))) ?? [];
+  const linksAfter = (other: string) =>
+    storedLinks(other).map((one) => ({ id: one.id, ...linkOfRecord(one) }));
   if (id !== undefined && isKnown(id)) return { kind: 'duplicate' };
   if (link && !linkHolds(link, isKnown, linksAfter)) return { kind: 'conflict' };
 
@@ -92,9 +102,9 @@ function planBatch(
     const value: BatchValue = { day: Math.floor(latest / DAY_MS), ...(link ? { after: link.after } : {}) };
     writes.set(batchKey(project, source.name, id), JSON.stringify(value));
     if (link) {
-      const { after, replaces, bytes, head, carry } = link;
-      const others = linksAfter(after).filter((other) => other.id !== replaces);
-      const links: BatchLink[] = [...others, { id, bytes, head, carry }];
+      const { after, replaces } = link;
+      const others = storedLinks(after).filter((other) => other.id !== replaces);
+      const links: LinksValue = [...others, { id, ...linkRecord(link) }];
       writes.set(linksKey(project, source.name, after), JSON.stringify(links));
       if (replaces !== undefined) writes.set(batchKey(project, source.name, replaces), '');
     }

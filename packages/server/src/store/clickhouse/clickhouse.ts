@@ -5,6 +5,7 @@ import {
   type Batch,
   compareFollowed,
   type FollowedPath,
+  linkOfRecord,
   NO_SOURCE,
   newSource,
   type Source,
@@ -97,7 +98,8 @@ export function clickhouseStore(
     batchesAfter: (project, source, after) =>
       available(async () => {
         const key = linksKey(project, source, after);
-        return parse<LinksValue>((await ledger.read([key])).get(key)) ?? [];
+        const links = parse<LinksValue>((await ledger.read([key])).get(key)) ?? [];
+        return links.map(({ id, ...link }) => ({ id, ...linkOfRecord(link) }));
       }),
 
     followedPaths: (project) =>

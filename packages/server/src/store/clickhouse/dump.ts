@@ -1,6 +1,6 @@
 /** What a project consists of, for another store to take in; and what another store has of a source, taken in. */
 import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import type { RememberedBatch, Source } from '../store.ts';
+import { linkOfRecord, linkRecord, type RememberedBatch, type Source } from '../store.ts';
 import { parse } from './append.ts';
 import { COUNTED, NO_ATTACK, REQUEST, TIME } from './cells.ts';
 import {
@@ -72,8 +72,7 @@ export async function* dumpBatches(
       const siblings = after === undefined ? [] : (parse<LinksValue>(page.get(linksOf(after))) ?? []);
       const found = siblings.find((link) => link.id === id);
       if (after === undefined || found === undefined) return { id, day };
-      const { bytes, head, carry } = found;
-      return { id, day, link: { after, bytes, head, carry } };
+      return { id, day, link: { after, ...linkOfRecord(found) } };
     });
   }
 }
@@ -93,12 +92,12 @@ export async function putSource(
       const value: BatchValue = link ? { day, after: link.after } : { day };
       writes.set(batchKey(project, source.name, id), JSON.stringify(value));
       if (link) {
-        const { after, ...rest } = link;
+        const { after } = link;
         const key = linksKey(project, source.name, after);
         const others = (parse<LinksValue>(writes.get(key) ?? page.get(key)) ?? []).filter(
           (one) => one.id !== id,
         );
-        writes.set(key, JSON.stringify([...others, { id, ...rest }]));
+        writes.set(key, JSON.stringify([...others, { id, ...linkRecord(link) }]));
       }
     }
     return { result: undefined, writes };

@@ -1,6 +1,6 @@
 /** What stands under which key of the ledger. Names that come from outside are encoded, so that no name makes a path. */
 import { derivedId } from '../ids.ts';
-import type { BatchLink, Source } from '../store.ts';
+import type { LinkRecord, Source } from '../store.ts';
 
 export const projectKey = (project: string) => `project/${part(project)}`;
 export const hostKey = (project: string, id: string) => `host/${part(project)}/${part(id)}`;
@@ -29,7 +29,7 @@ export interface BatchValue {
   day: number;
   after?: string;
 }
-export type LinksValue = BatchLink[];
+export type LinksValue = (LinkRecord & { id: string })[];
 
 /** The parts of a key behind its first. */
 export function partsOf(key: string): string[] {

@@ -58,33 +58,31 @@ export class Ledger {
   readonly #server: Server;
   /** Statements of one name exclude each other on the server. */
   readonly #name: string;
-  readonly #timeout_ms: number;
+  readonly #timeoutMs: number;
   /** The last change of this process. */
   #latest: Promise<unknown> = Promise.resolve();
 
-  constructor(server: Server, { database, timeout_ms }: { database: string; timeout_ms: number }) {
+  constructor(server: Server, { database, timeoutMs }: { database: string; timeoutMs: number }) {
     this.#server = server;
     this.#name = `wafstat-ledger-${database}`;
-    this.#timeout_ms = timeout_ms;
+    this.#timeoutMs = timeoutMs;
   }
 
   /** For whoever tries again: rejects once that has gone on for longer than one statement may take. */
   patience(): () => void {
-    const end = performance.now() + this.#timeout_ms;
+    const end = performance.now() + this.#timeoutMs;
     return () => {
       if (performance.now() < end) return;
-      throw new StoreUnavailable(
-        `the ledger in ClickHouse was not free within ${this.#timeout_ms / 1_000} s`,
-      );
+      throw new StoreUnavailable(`the ledger in ClickHouse was not free within ${this.#timeoutMs / 1_000} s`);
     };
   }
 
-  async read(keys: Iterable<string>, timeout_ms?: number): Promise<Page> {
+  async read(keys: Iterable<string>, timeoutMs?: number): Promise<Page> {
     const rows = await this.#server.select<{ key: string; latest: string; value: string }>(
       `SELECT key, max(version) AS latest, argMax(value, version) AS value
        FROM ledger WHERE key IN (SELECT arrayJoin({keys:Array(String)})) GROUP BY key`,
       { keys: [...new Set(['head', ...keys])] },
-      timeout_ms,
+      timeoutMs,
     );
     const values = new Map(rows.map(({ key, value }) => [key, value]));
     const head = values.get('head');

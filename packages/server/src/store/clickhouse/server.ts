@@ -14,7 +14,7 @@ export interface ServerOptions {
   user: string;
   password: string;
   /** How long one statement may take, from sending it to the last byte of its answer. */
-  timeout_ms: number;
+  timeoutMs: number;
 }
 
 /** Another statement with the same name is running on the server: this one was not begun. */
@@ -63,12 +63,12 @@ interface Dialect {
 export class Server {
   readonly url: string;
   readonly #client: ClickHouseClient;
-  readonly #timeout_ms: number;
+  readonly #timeoutMs: number;
   #dialect: Promise<Dialect> | null = null;
 
-  constructor({ url, database, user, password, timeout_ms }: ServerOptions, client?: ClickHouseClient) {
+  constructor({ url, database, user, password, timeoutMs }: ServerOptions, client?: ClickHouseClient) {
     this.url = url;
-    this.#timeout_ms = timeout_ms;
+    this.#timeoutMs = timeoutMs;
     this.#client =
       client ??
       createClient({
@@ -76,23 +76,23 @@ export class Server {
         database,
         username: user,
         password,
-        request_timeout: timeout_ms + 1_000,
+        request_timeout: timeoutMs + 1_000,
         max_open_connections: CONNECTIONS_MAX,
         log: { level: ClickHouseLogLevel.OFF },
       });
   }
 
-  async select<Row>(sql: string, values: Values = {}, timeout_ms = this.#timeout_ms): Promise<Row[]> {
+  async select<Row>(sql: string, values: Values = {}, timeoutMs = this.#timeoutMs): Promise<Row[]> {
     const { bindsValues } = await this.dialect();
     return this.#answer(async (abort_signal) => {
       const result = await this.#client.query({
         format: 'JSONEachRow',
-        clickhouse_settings: this.#settings(bindsValues, timeout_ms),
+        clickhouse_settings: this.#settings(bindsValues, timeoutMs),
         abort_signal,
         ...this.#statement(sql, values, bindsValues),
       });
       return result.json<Row>();
-    }, timeout_ms);
+    }, timeoutMs);
   }
 
   /** A statement that changes something. While it runs, no other of the same `name` begins. */
@@ -162,9 +162,9 @@ export class Server {
       : { query: renderLiterals(sql, values) };
   }
 
-  #settings(bindsValues: boolean, timeout_ms = this.#timeout_ms): ClickHouseSettings {
+  #settings(bindsValues: boolean, timeoutMs = this.#timeoutMs): ClickHouseSettings {
     return {
-      max_execution_time: Math.ceil(timeout_ms / 1_000),
+      max_execution_time: Math.ceil(timeoutMs / 1_000),
       ...ALWAYS,
       ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
     };
@@ -172,15 +172,15 @@ export class Server {
 
   async #answer<T>(
     action: (abort_signal: AbortSignal) => Promise<T>,
-    timeout_ms = this.#timeout_ms,
+    timeoutMs = this.#timeoutMs,
   ): Promise<T> {
     // The client's own time limit is about a silent connection; this one is about the whole statement.
-    const limit = AbortSignal.timeout(timeout_ms);
+    const limit = AbortSignal.timeout(timeoutMs);
     try {
       return await action(limit);
     } catch (error) {
       const message = limit.aborted
-        ? `no answer within ${timeout_ms / 1_000} s`
+        ? `no answer within ${timeoutMs / 1_000} s`
         : (error instanceof Error ? error.message : String(error)).trim();
       const code = codeOf(error, message);
       if (code === QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING) throw new AlreadyRunning(message);

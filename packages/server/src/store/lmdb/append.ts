@@ -7,6 +7,8 @@ import {
   type BatchLink,
   type FollowedPath,
   linkHolds,
+  linkOfRecord,
+  linkRecord,
   newSource,
   type RememberedBatch,
   tallySource,
@@ -60,7 +62,7 @@ export function weighBatch({ events }: Batch): number {
   let records = 0;
   for (let start = 0; start < events.length; start = endOfRun(events, start)) {
     const { time, hostId } = events[start] as Event;
-    const minute = Math.floor(time / EXACT.cells_per_chunk);
+    const minute = Math.floor(time / EXACT.cellsPerChunk);
     if (minutes.get(hostId) === minute) continue;
     minutes.set(hostId, minute);
     records++;
@@ -139,8 +141,7 @@ export function putBatch(schema: Schema, source: number, { id, day, link }: Reme
   schema.batches.putSync([source, id], link ? { day, after: link.after } : { day });
   schema.batchDays.putSync([day, source, id], true);
   if (link) {
-    const { after, bytes, head, carry } = link;
-    schema.batchLinks.putSync([source, after, id], { bytes, head, carry });
+    schema.batchLinks.putSync([source, link.after, id], linkRecord(link));
   }
 }
 
@@ -163,7 +164,7 @@ export function keepBatch(schema: Schema, source: number, id: string, day: numbe
 
 export function linksAfter({ batchLinks }: Schema, source: number, after: string): BatchLink[] {
   const range = batchLinks.getRange({ start: [source, after, ''], end: [source, after, '\uffff'] });
-  return [...range].map(({ key: [, , id], value }) => ({ id, ...value }));
+  return [...range].map(({ key: [, , id], value }) => ({ id, ...linkOfRecord(value) }));
 }
 
 export function openProject(schema: Schema, id: string): ProjectRecord {

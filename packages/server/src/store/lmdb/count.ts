@@ -1,7 +1,7 @@
 /** The read side: the sums of all rows in all points. The one way in which anything is counted. */
 import { setImmediate } from 'node:timers/promises';
 import { CATEGORIES } from '../../event.ts';
-import type { Soon } from '../../soon.ts';
+import type { MaybePromise } from '../../maybe-promise.ts';
 import { StoreDamaged } from '../store.ts';
 import {
   accumulate,
@@ -46,7 +46,7 @@ export type Counter = (
   project: string,
   hosts: readonly string[] | undefined,
   edges: readonly number[],
-) => Soon<Float64Array>;
+) => MaybePromise<Float64Array>;
 
 const HOUR_MS = 3_600_000;
 
@@ -178,7 +178,7 @@ function isMuch(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount:
 }
 
 function cellsIn(level: number): number {
-  return COUNTERS[level]?.cells_per_chunk ?? 0;
+  return COUNTERS[level]?.cellsPerChunk ?? 0;
 }
 
 /** Turns of work of bounded length. */

@@ -1,6 +1,6 @@
 /** What a project consists of, for another store to take in; and what another store has of a source, taken in. */
 import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import type { RememberedBatch, Source } from '../store.ts';
+import { linkOfRecord, type RememberedBatch, type Source } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
 import { readCells } from './cells.ts';
 import { EXACT } from './levels.ts';
@@ -22,7 +22,7 @@ export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: 
     hosts.set(value.scope, value.id);
   }
   let part: { id: string; events: Event[] } | null = null;
-  for (const { minute, records } of minutes(schema, Math.floor(horizon / EXACT.cells_per_chunk))) {
+  for (const { minute, records } of minutes(schema, Math.floor(horizon / EXACT.cellsPerChunk))) {
     const all = records.get(project.scope);
     if (all === undefined) continue;
     part ??= { id: `minute ${minute}`, events: [] };
@@ -68,19 +68,19 @@ function* eventsOf(
   hosts: ReadonlyMap<number, string>,
 ): Generator<Event> {
   const rest = new Map<number, number>();
-  for (const [series, cell, count] of readCells(all)) rest.set(series * EXACT.cells_per_chunk + cell, count);
+  for (const [series, cell, count] of readCells(all)) rest.set(series * EXACT.cellsPerChunk + cell, count);
   for (const [scope, record] of records) {
     const hostId = hosts.get(scope);
     if (hostId === undefined) continue;
     for (const [series, cell, count] of readCells(record)) {
-      const code = series * EXACT.cells_per_chunk + cell;
+      const code = series * EXACT.cellsPerChunk + cell;
       rest.set(code, (rest.get(code) ?? 0) - count);
       yield* event(minute, series, cell, count, hostId);
     }
   }
   for (const [code, count] of rest) {
-    const series = Math.floor(code / EXACT.cells_per_chunk);
-    yield* event(minute, series, code % EXACT.cells_per_chunk, count, null);
+    const series = Math.floor(code / EXACT.cellsPerChunk);
+    yield* event(minute, series, code % EXACT.cellsPerChunk, count, null);
   }
 }
 
@@ -92,7 +92,7 @@ function* event(
   total: number,
   hostId: string | null,
 ): Generator<Event> {
-  const time = minute * EXACT.cells_per_chunk + cell;
+  const time = minute * EXACT.cellsPerChunk + cell;
   const attack = CATEGORIES[series - FIRST_CATEGORY] ?? null;
   for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
     yield { time, hostId, request: attack === null, attack, count: Math.min(left, EVENT_COUNT_MAX) };
@@ -106,7 +106,9 @@ export function* dumpBatches(schema: Schema, source: number): Generator<Remember
     const { day, after } = value;
     const link = after === undefined ? undefined : schema.batchLinks.get([source, after, id]);
     part.push(
-      after === undefined || link === undefined ? { id, day } : { id, day, link: { ...link, after } },
+      after === undefined || link === undefined
+        ? { id, day }
+        : { id, day, link: { ...linkOfRecord(link), after } },
     );
     if (part.length === BATCHES_PER_PART) {
       yield part;

@@ -38,8 +38,8 @@ test('the chunks of a plan tile every point exactly once, with the coarsest cell
         for (const [i, piece] of own.entries()) if (i > 0) expect(piece.from).toBe(own[i - 1]?.to);
         // A whole cell of the next coarser level would not have been read in parts.
         for (const piece of own) {
-          const coarser = LEVELS[LEVELS.findIndex(({ cell_ms }) => cell_ms === piece.cell_ms) - 1];
-          if (coarser) expect(piece.to - piece.from).toBeLessThan(2 * coarser.cell_ms);
+          const coarser = LEVELS[LEVELS.findIndex(({ cellMs }) => cellMs === piece.cellMs) - 1];
+          if (coarser) expect(piece.to - piece.from).toBeLessThan(2 * coarser.cellMs);
         }
       }
     }),
@@ -63,16 +63,16 @@ test('a month by hour in India reads quarter hours, not minutes', () => {
 
 /** The stretch of time that each point gets from each run. */
 function piecesOf({ level, chunk, runs }: ChunkPlan) {
-  const { cell_ms, cells_per_chunk } = levelOf(level);
+  const { cellMs, cellsPerChunk } = levelOf(level);
   const pieces = [];
   for (let run = 0; run < runs.length; run += 4) {
     const [first = 0, behind = 0, firstPoint = 0, cellsInPoint = 0] = runs.slice(run, run + 4);
     expect(first).toBeLessThan(behind);
-    expect(behind).toBeLessThanOrEqual(cells_per_chunk);
+    expect(behind).toBeLessThanOrEqual(cellsPerChunk);
     for (let cell = first, point = firstPoint; cell < behind; cell += cellsInPoint, point++) {
-      const from = (chunk * cells_per_chunk + cell) * cell_ms;
-      const to = (chunk * cells_per_chunk + Math.min(cell + cellsInPoint, behind)) * cell_ms;
-      pieces.push({ from, to, point, cell_ms });
+      const from = (chunk * cellsPerChunk + cell) * cellMs;
+      const to = (chunk * cellsPerChunk + Math.min(cell + cellsInPoint, behind)) * cellMs;
+      pieces.push({ from, to, point, cellMs });
     }
   }
   return pieces;

@@ -7,8 +7,8 @@ export interface Level {
    * them (10 MB instead of 22 for a month of six quiet hosts).
    */
   id: number;
-  cell_ms: number;
-  cells_per_chunk: number;
+  cellMs: number;
+  cellsPerChunk: number;
 }
 
 const MINUTE_MS = 60_000;
@@ -20,10 +20,10 @@ const MINUTE_MS = 60_000;
  * cuts are read from it. docs/storage.md tells how the chunk lengths were chosen.
  */
 export const LEVELS = [
-  { id: 0, cell_ms: 60 * MINUTE_MS, cells_per_chunk: 384 },
-  { id: 1, cell_ms: 15 * MINUTE_MS, cells_per_chunk: 384 },
-  { id: 2, cell_ms: MINUTE_MS, cells_per_chunk: 120 },
-  { id: 3, cell_ms: 1, cells_per_chunk: MINUTE_MS },
+  { id: 0, cellMs: 60 * MINUTE_MS, cellsPerChunk: 384 },
+  { id: 1, cellMs: 15 * MINUTE_MS, cellsPerChunk: 384 },
+  { id: 2, cellMs: MINUTE_MS, cellsPerChunk: 120 },
+  { id: 3, cellMs: 1, cellsPerChunk: MINUTE_MS },
 ] as const satisfies readonly Level[];
 
 export const EXACT = LEVELS[3];
@@ -48,20 +48,20 @@ export function planChunks(edges: readonly number[]): ChunkPlan[] {
   function tile(depth: number, from: number, to: number, point: number): void {
     const level = LEVELS[depth];
     if (level === undefined || from >= to) return;
-    const first = Math.ceil(from / level.cell_ms);
-    const end = Math.floor(to / level.cell_ms);
+    const first = Math.ceil(from / level.cellMs);
+    const end = Math.floor(to / level.cellMs);
     if (first >= end) {
       tile(depth + 1, from, to, point);
       return;
     }
-    tile(depth + 1, from, first * level.cell_ms, point);
+    tile(depth + 1, from, first * level.cellMs, point);
     addRun(depth, first, end, point, end - first);
-    tile(depth + 1, end * level.cell_ms, to, point);
+    tile(depth + 1, end * level.cellMs, to, point);
   }
 
   /** Adds the cells from `first` up to `end`, which are points of so many cells each; the last may be shorter. */
   function addRun(depth: number, first: number, end: number, point: number, cellsInPoint: number): void {
-    const { id, cells_per_chunk: size } = LEVELS[depth] ?? EXACT;
+    const { id, cellsPerChunk: size } = LEVELS[depth] ?? EXACT;
     for (let cell = first; cell < end; ) {
       const chunk = Math.floor(cell / size);
       const behind = Math.min(end, (chunk + 1) * size);
@@ -87,8 +87,8 @@ export function planChunks(edges: readonly number[]): ChunkPlan[] {
     const depth = behind > point + 1 ? depthOfGrid(from, step) : -1;
     if (depth === -1) tile(0, from, from + step, point++);
     else {
-      const { cell_ms } = LEVELS[depth] ?? EXACT;
-      addRun(depth, from / cell_ms, (edges[behind] ?? 0) / cell_ms, point, step / cell_ms);
+      const { cellMs } = LEVELS[depth] ?? EXACT;
+      addRun(depth, from / cellMs, (edges[behind] ?? 0) / cellMs, point, step / cellMs);
       point = behind;
     }
   }
@@ -108,7 +108,7 @@ function behindRun(edges: readonly number[], point: number, step: number): numbe
  */
 function depthOfGrid(from: number, step: number): number {
   if (step <= 0) return -1;
-  const depth = LEVELS.findIndex(({ cell_ms }) => from % cell_ms === 0 && step % cell_ms === 0);
+  const depth = LEVELS.findIndex(({ cellMs }) => from % cellMs === 0 && step % cellMs === 0);
   const coarser = LEVELS[depth - 1];
-  return coarser !== undefined && step > coarser.cell_ms ? -1 : depth;
+  return coarser !== undefined && step > coarser.cellMs ? -1 : depth;
 }

@@ -38,7 +38,7 @@ describe('the embedded store', () => {
     project: 'p',
     source: { name: 'test', format: 'events' },
     id: 'x',
-    link: { after: '', bytes: 1, head: '', carry: '', siblings: [] },
+    link: { after: '', bytes: 1, firstLineHash: '', readerState: '', siblings: [] },
     events: [{ time: NOW, hostId: null, request: true, attack: null, count: 1 }],
     dropped: {},
   };

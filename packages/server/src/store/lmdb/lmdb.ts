@@ -1,9 +1,8 @@
 /** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
 import { dirname } from 'node:path';
+import { PerTurnMemo } from '../../cache.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
-import { type Soon, whenKnown } from '../../soon.ts';
-
-import { OncePerTurn } from '../../while-unchanged.ts';
+import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
 import { GroupCommit } from '../group.ts';
 import {
   type Appended,
@@ -32,7 +31,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
   const timelines = createCounter(schema, TIMELINE_ROWS);
   const distributions = createCounter(schema, DISTRIBUTION_ROWS);
-  const changes = new OncePerTurn(() => allChanges(schema));
+  const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
   const counting = new Pending();
   let closed = false;
@@ -87,7 +86,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     series: ({ project, hosts, edges }) =>
       available(() => {
         const points = edges.length - 1;
-        return whenKnown(counting.track(timelines(project, hosts, edges)), (counts) => ({
+        return mapMaybe(counting.track(timelines(project, hosts, edges)), (counts) => ({
           requests: counts.subarray(0, points),
           attacks: counts.subarray(points),
         }));
@@ -183,7 +182,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 class Pending {
   readonly #promises = new Set<Promise<unknown>>();
 
-  track<T>(result: Soon<T>): Soon<T> {
+  track<T>(result: MaybePromise<T>): MaybePromise<T> {
     if (!(result instanceof Promise)) return result;
     this.#promises.add(result);
     const forget = () => this.#promises.delete(result);

@@ -24,7 +24,7 @@ export function* pruneSteps(schema: Schema, before: number, freeBefore: number):
   };
   for (const level of LEVELS) {
     // Only chunks that lie before the horizon as a whole; of the one that it cuts, queries count the later part.
-    const behind = Math.max(0, Math.floor(freed / (level.cell_ms * level.cells_per_chunk)));
+    const behind = Math.max(0, Math.floor(freed / (level.cellMs * level.cellsPerChunk)));
     yield* batchSteps(
       () =>
         schema.cells.getKeys({

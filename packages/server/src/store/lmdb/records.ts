@@ -178,7 +178,7 @@ export function checkedSections(
     // Written by a release without checksums: all that can be said is whether it can be decoded. A copy, because the
     // next read overwrites it.
     const sections = Buffer.from(stored.subarray(0, stored.length));
-    if (mayLackChecksums(schema) && isWellFormed(sections, LEVELS[level]?.cells_per_chunk ?? 0))
+    if (mayLackChecksums(schema) && isWellFormed(sections, LEVELS[level]?.cellsPerChunk ?? 0))
       return sections;
   }
   throw new StoreDamaged(recordName(level, chunk, scope));

@@ -137,7 +137,7 @@ class Repair {
     if (key === 'unchecked') return 1;
     if (key !== 'horizon') return Date.now();
     const range = { start: cellsKey(EXACT.id, 0, 0), end: cellsKey(EXACT.id + 1, 0, 0), limit: 1 };
-    for (const first of cells.getKeys(range)) return first.readUInt32BE(1) * EXACT.cells_per_chunk;
+    for (const first of cells.getKeys(range)) return first.readUInt32BE(1) * EXACT.cellsPerChunk;
     return 0;
   }
 
@@ -301,15 +301,15 @@ class Repair {
   }
 
   #place(level: number, chunk: number, scope: number): Omit<Finding, 'problem'> {
-    const { cell_ms, cells_per_chunk } = LEVELS[level] ?? EXACT;
-    const from = chunk * cell_ms * cells_per_chunk;
+    const { cellMs, cellsPerChunk } = LEVELS[level] ?? EXACT;
+    const from = chunk * cellMs * cellsPerChunk;
     const key = `level ${level}, chunk ${chunk}, scope ${scope}`;
     return {
       table: 'cells',
       key,
       ...ownerOf(this.#owners, scope),
       from,
-      to: from + cell_ms * cells_per_chunk,
+      to: from + cellMs * cellsPerChunk,
     };
   }
 

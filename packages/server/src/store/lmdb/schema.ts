@@ -3,9 +3,9 @@ import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { createPrivateFiles } from '../../lmdb/files.ts';
 import { openLmdb, openReadOnly, writeAtOnce } from '../../lmdb/open.ts';
 import {
-  type BatchLink,
   type FollowedPath,
   type Host,
+  type LinkRecord,
   type RetentionNote,
   type Source,
   StoreDamaged,
@@ -44,8 +44,6 @@ export interface BatchRecord {
   day: number;
   after?: string;
 }
-
-export type LinkRecord = Omit<BatchLink, 'id'>;
 
 /** lmdb-js takes the options and answers plain bytes for long values, but its types do not say so. */
 type CellsTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {

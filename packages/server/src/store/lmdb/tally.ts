@@ -26,8 +26,8 @@ export class Tally {
   /** Adds an event so many times. */
   add(event: Event, times: number, project: number, host: number | null): void {
     if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX)) throw new Error(`a count of ${event.count}`);
-    const minute = Math.floor(event.time / EXACT.cells_per_chunk);
-    const cell = event.time - minute * EXACT.cells_per_chunk;
+    const minute = Math.floor(event.time / EXACT.cellsPerChunk);
+    const cell = event.time - minute * EXACT.cellsPerChunk;
     if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count, times);
     if (event.attack !== null) {
       const series = FIRST_CATEGORY + (categoryNumber(event.attack) ?? 0);
@@ -125,13 +125,13 @@ function addToCounters(
   scope: number,
   totals: readonly [number, number][],
 ): void {
-  const cell = Math.floor((minute * EXACT.cells_per_chunk) / level.cell_ms);
-  const chunk = Math.floor(cell / level.cells_per_chunk);
+  const cell = Math.floor((minute * EXACT.cellsPerChunk) / level.cellMs);
+  const chunk = Math.floor(cell / level.cellsPerChunk);
   const key = chunk * SCOPES_MAX + scope;
   const cells = records.get(key) ?? new Map<number, number>();
   records.set(key, cells);
   for (const [series, total] of totals) {
-    const code = cellCode(series, cell - chunk * level.cells_per_chunk);
+    const code = cellCode(series, cell - chunk * level.cellsPerChunk);
     cells.set(code, (cells.get(code) ?? 0) + total);
   }
 }

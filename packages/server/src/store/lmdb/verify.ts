@@ -325,12 +325,12 @@ class Verification {
       .sort((a, b) => a - b);
     const [code] = codes;
     if (code === undefined) return null;
-    const from = (chunk * coarse.cells_per_chunk + (code % 65_536)) * coarse.cell_ms;
+    const from = (chunk * coarse.cellsPerChunk + (code % 65_536)) * coarse.cellMs;
     const problem =
       `${nameOf(seriesOf(code))}: ${stored.get(code) ?? 0} at level ${coarse.id}, ` +
       `but ${sums.get(code) ?? 0} at level ${fine.id}${codes.length > 1 ? `, and ${codes.length - 1} more` : ''}`;
     const key = `level ${coarse.id}, chunk ${chunk}, scope ${scope}`;
-    return { table: 'cells', key, problem, ...ownerOf(this.#owners, scope), from, to: from + coarse.cell_ms };
+    return { table: 'cells', key, problem, ...ownerOf(this.#owners, scope), from, to: from + coarse.cellMs };
   }
 
   /** Level 2 is enough: the others agree with it, or have been reported. */
@@ -342,7 +342,7 @@ class Verification {
       for (const [scope, rest] of hostsLeft) {
         const worst = [...rest].find(([, count]) => count < 0);
         if (worst === undefined) continue;
-        const from = (current * level.cells_per_chunk + (worst[0] % 65_536)) * level.cell_ms;
+        const from = (current * level.cellsPerChunk + (worst[0] % 65_536)) * level.cellMs;
         const problem = `${nameOf(seriesOf(worst[0]))}: the hosts have ${-worst[1]} more than the project`;
         const key = `level ${level.id}, chunk ${current}, scope ${scope}`;
         this.#add({
@@ -351,13 +351,13 @@ class Verification {
           problem,
           ...ownerOf(this.#owners, scope),
           from,
-          to: from + level.cell_ms,
+          to: from + level.cellMs,
         });
       }
       hostsLeft.clear();
     };
     const horizon = tryTo(() => metaValue(this.#schema, 'horizon')) ?? 0;
-    const first = Math.ceil(horizon / (level.cell_ms * level.cells_per_chunk));
+    const first = Math.ceil(horizon / (level.cellMs * level.cellsPerChunk));
     const range = this.#schema.cells.getRange({
       start: cellsKey(level.id, first, 0),
       end: cellsKey(level.id + 1, 0, 0),
@@ -383,7 +383,7 @@ class Verification {
   #place(key: Buffer): Partial<Finding> {
     const level = LEVELS[key[0] ?? 0];
     if (key.length !== 9 || level === undefined) return {};
-    const chunkMs = level.cell_ms * level.cells_per_chunk;
+    const chunkMs = level.cellMs * level.cellsPerChunk;
     const from = key.readUInt32BE(1) * chunkMs;
     return { ...ownerOf(this.#owners, key.readUInt32BE(5)), from, to: from + chunkMs };
   }

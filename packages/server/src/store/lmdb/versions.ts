@@ -1,6 +1,6 @@
 /** Whether anything has changed in a range of time: told by the counts of changes of the chunks that it touches. */
 import { createHash } from 'node:crypto';
-import { type OncePerTurn, WhileUnchanged } from '../../while-unchanged.ts';
+import { type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { COUNTERS } from './levels.ts';
 import { changesOf, metaValue, type Schema } from './schema.ts';
 
@@ -9,9 +9,9 @@ const CHUNKS_MAX = 16;
 
 export function createVersions(
   schema: Schema,
-  changes: OncePerTurn<number>,
+  changes: PerTurnMemo<number>,
 ): (from: number, to: number) => string {
-  const known = new WhileUnchanged<{ from: number; to: number; version: string }, number>(() =>
+  const known = new VersionedCache<number, { from: number; to: number; version: string }>(() =>
     changes.get(),
   );
   return (from, to) => {
@@ -27,7 +27,7 @@ export function createVersions(
 }
 
 function versionOf(schema: Schema, from: number, to: number): string {
-  const chunk_ms = ({ cell_ms, cells_per_chunk }: (typeof COUNTERS)[number]) => cell_ms * cells_per_chunk;
+  const chunk_ms = ({ cellMs, cellsPerChunk }: (typeof COUNTERS)[number]) => cellMs * cellsPerChunk;
   const level = COUNTERS.findLast((one) => to - from <= CHUNKS_MAX * chunk_ms(one)) ?? COUNTERS[0];
   const horizon = metaValue(schema, 'horizon');
   const hash = createHash('sha256').update(`${metaValue(schema, 'born')} ${horizon > from ? horizon : ''}`);

@@ -38,7 +38,7 @@ export const LEVEL_PAIRS: readonly LevelPair[] = [
 ];
 
 function pair(fine: Level, coarse: Level): LevelPair {
-  const ratio = (coarse.cell_ms * coarse.cells_per_chunk) / (fine.cell_ms * fine.cells_per_chunk);
+  const ratio = (coarse.cellMs * coarse.cellsPerChunk) / (fine.cellMs * fine.cellsPerChunk);
   return { fine, coarse, ratio };
 }
 
@@ -163,13 +163,13 @@ function addToSums(
   chunk: number,
 ): void {
   for (const [series, cell, count] of readCells(sections)) {
-    const time = (fineChunk * fine.cells_per_chunk + cell) * fine.cell_ms;
-    const code = cellCode(series, Math.floor(time / coarse.cell_ms) - chunk * coarse.cells_per_chunk);
+    const time = (fineChunk * fine.cellsPerChunk + cell) * fine.cellMs;
+    const code = cellCode(series, Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk);
     sums.set(code, (sums.get(code) ?? 0) + count);
   }
 }
 
 /** Cells before the horizon do not count, and what they are made of may be freed already. */
 export function isComparable(code: number, { coarse }: LevelPair, chunk: number, horizon: number): boolean {
-  return (chunk * coarse.cells_per_chunk + (code % 65_536)) * coarse.cell_ms >= horizon;
+  return (chunk * coarse.cellsPerChunk + (code % 65_536)) * coarse.cellMs >= horizon;
 }

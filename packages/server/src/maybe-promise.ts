@@ -1,6 +1,9 @@
 /** Known at once where it can be, and a promise only where someone must be waited for: most requests need none (0012). */
-export type Soon<T> = T | Promise<T>;
+export type MaybePromise<T> = T | Promise<T>;
 
-export function whenKnown<T, U>(answer: Soon<T>, action: (value: T) => Soon<U>): Soon<U> {
+export function mapMaybe<T, U>(
+  answer: MaybePromise<T>,
+  action: (value: T) => MaybePromise<U>,
+): MaybePromise<U> {
   return answer instanceof Promise ? answer.then(action) : action(answer);
 }

@@ -1,0 +1,32 @@
+import { expect, test } from 'vitest';
+import { BoundedCache, VersionedCache } from './cache.ts';
+
+test('beyond the number of entries, the least recently used one is evicted', () => {
+  const cache = new BoundedCache<string, number>({ entriesMax: 2 });
+  cache.set('a', 1);
+  cache.set('b', 2);
+  cache.get('a');
+  cache.set('c', 3);
+  expect([cache.get('a'), cache.get('b'), cache.get('c')]).toEqual([1, undefined, 3]);
+  expect([cache.hits, cache.misses]).toEqual([3, 1]);
+});
+
+test('beyond the weight, entries are evicted; an entry heavier than the limit is not kept', () => {
+  const cache = new BoundedCache<string, string>({ entriesMax: 9, weightMax: 10, weight: (v) => v.length });
+  cache.set('a', '12345');
+  cache.set('b', '12345');
+  cache.set('empty', '');
+  expect([cache.get('a'), cache.get('b'), cache.get('empty')]).toEqual([undefined, '12345', '']);
+  cache.set('huge', '12345678901');
+  expect(cache.get('huge')).toBeUndefined();
+});
+
+test('a versioned cache forgets everything when the version differs', () => {
+  let version = 1;
+  const cache = new VersionedCache<string, number>(() => version);
+  expect(cache.get('a')).toBeUndefined();
+  cache.set('a', 1);
+  expect(cache.get('a')).toBe(1);
+  version = 2;
+  expect(cache.get('a')).toBeUndefined();
+});

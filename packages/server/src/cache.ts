@@ -1,0 +1,109 @@
+/** The caches: one class with a limit, and one that also forgets everything when the data has changed. */
+import { LRUCache } from 'lru-cache';
+
+export interface CacheLimits<K, V> {
+  entriesMax: number;
+  /** The sum of `weight` over all entries, for example in bytes. */
+  weightMax?: number;
+  weight?: (value: V, key: K) => number;
+  /** Entries older than this are not returned. */
+  ttlMs?: number;
+}
+
+/** Evicts the least recently used entries beyond its limits. */
+export class BoundedCache<K extends {}, V extends {}> {
+  readonly #entries: LRUCache<K, V>;
+  hits = 0;
+  misses = 0;
+
+  constructor({ entriesMax, weightMax, weight, ttlMs }: CacheLimits<K, V>) {
+    this.#entries = new LRUCache<K, V>({
+      max: entriesMax,
+      ...(weightMax === undefined ? {} : { maxSize: weightMax }),
+      // lru-cache refuses a weight of 0.
+      ...(weight === undefined
+        ? {}
+        : { sizeCalculation: (value: V, key: K) => Math.max(1, Math.ceil(weight(value, key))) }),
+      ...(ttlMs === undefined ? {} : { ttl: ttlMs }),
+    });
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(key: K): V | undefined {
+    const value = this.#entries.get(key);
+    if (value === undefined) this.misses++;
+    else this.hits++;
+    return value;
+  }
+
+  set(key: K, value: V): void {
+    this.#entries.set(key, value);
+  }
+
+  delete(key: K): void {
+    this.#entries.delete(key);
+  }
+
+  clear(): void {
+    this.#entries.clear();
+  }
+}
+
+/** More tokens, keys or ranges than are in use at a time, and about 2 MB at most. */
+const VERSIONED_ENTRIES_MAX = 1_000;
+
+/**
+ * Keeps lookups until a change counter differs. The counter is in the file that the lookups read, so a change takes
+ * effect at once, whichever process made it (docs/decisions/0012).
+ */
+export class VersionedCache<K extends {}, V extends {}> {
+  readonly #changes: () => number;
+  readonly #found = new BoundedCache<K, V>({ entriesMax: VERSIONED_ENTRIES_MAX });
+  #version = -1;
+
+  constructor(changes: () => number) {
+    this.#changes = changes;
+  }
+
+  get(key: K): V | undefined {
+    const changes = this.#changes();
+    if (changes !== this.#version) {
+      this.#found.clear();
+      this.#version = changes;
+    }
+    return this.#found.get(key);
+  }
+
+  /** For values looked up after the last `get`, so that they are of the same version or a later one. */
+  set(key: K, value: V): void {
+    this.#found.set(key, value);
+  }
+}
+
+/**
+ * Reads a value once per turn of the event loop. LMDB shows one snapshot per turn anyway, but a lookup takes 2 us, and a
+ * signed request needs it three times. Call `forget` after changing the value in this process.
+ */
+export class PerTurnMemo<V extends {}> {
+  readonly #read: () => V;
+  #known: V | undefined;
+
+  constructor(read: () => V) {
+    this.#read = read;
+  }
+
+  get(): V {
+    if (this.#known === undefined) {
+      this.#known = this.#read();
+      setImmediate(() => this.forget());
+    }
+    return this.#known;
+  }
+
+  forget(): void {
+    this.#known = undefined;
+  }
+}
