@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { bench, wafstat } from './paths.mjs';
 import { PEERS } from './prepare.mjs';
-import { afresh, token, withSignature, withToken } from './requests.mjs';
+import { token, withoutCache, withSignature, withToken } from './requests.mjs';
 
 export function startService(processes, data, ...args) {
   // As it is started by default, but for its log: the limit and the peers write none.
@@ -24,7 +24,7 @@ export async function startCandidates(processes, { folder, measured }, queries) 
   const candidates = {
     limit: { ...bare, authorize },
     'wafstat, token': { ...service, authorize },
-    'wafstat, token, afresh': { ...service, authorize: (all) => afresh(authorize(all)) },
+    'wafstat, token, computed': { ...service, authorize: (all) => withoutCache(authorize(all)) },
     'wafstat, AK/SK': { ...service, authorize: (all) => withSignature(all, service.address, measured) },
   };
   for (const name of PEERS) {

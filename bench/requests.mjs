@@ -47,8 +47,8 @@ export function withToken(paths, text) {
   return paths.map((path) => ({ path, headers: { 'X-Auth-Token': text } }));
 }
 
-/** The client's way to say that no remembered answer will do: it is computed each time. */
-export function afresh(requests) {
+/** Requests that bypass the response cache: each response is computed. */
+export function withoutCache(requests) {
   return requests.map(({ path, headers }) => ({
     path,
     headers: { ...headers, 'Cache-Control': 'no-cache' },

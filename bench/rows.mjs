@@ -7,7 +7,7 @@ const LIMITS = {
   'distribution, 30 days, 10 hosts': { limit: 0.7 },
   'timeline, 30 days, 100 hosts': {},
 };
-const OURS = ['wafstat, token', 'wafstat, AK/SK', 'wafstat, token, afresh'];
+const OURS = ['wafstat, token', 'wafstat, AK/SK', 'wafstat, token, computed'];
 
 export function goalRows({ speed, latency, growth, workers, ingesting, memory_mb }) {
   const rows = [];

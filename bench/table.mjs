@@ -16,11 +16,11 @@ export function markdownTable(rows) {
   return ['| what | median | spread | goal | reached |', '|---|---|---|---|---|', ...lines].join('\n');
 }
 
-/** Answers per second of everyone, and how they compare with the limit. */
+/** Responses per second of all candidates, and their share of the limit. */
 export function speedTable(speed) {
   const names = Object.keys(Object.values(speed)[0]);
   const head = [
-    '| answers per second (of the limit) |',
+    '| responses per second (of the limit) |',
     ...Object.keys(speed).map((query) => ` ${query} |`),
   ].join('');
   const lines = names.map((name) => {
@@ -33,12 +33,12 @@ export function speedTable(speed) {
   return [head, `|---|${'---|'.repeat(Object.keys(speed).length)}`, ...lines].join('\n');
 }
 
-export function packingTable(packing) {
-  const lines = Object.entries(packing).map(([way, { bytes, per_s }]) => {
+export function compressionTable(compression) {
+  const lines = Object.entries(compression).map(([way, { bytes, per_s }]) => {
     const speed = Math.round(median(per_s)).toLocaleString('en');
     return `| ${way} | ${bytes.toLocaleString('en')} | ${speed} |`;
   });
-  return ['| answer | bytes | per second |', '|---|---|---|', ...lines].join('\n');
+  return ['| response | bytes | per second |', '|---|---|---|', ...lines].join('\n');
 }
 
 function cells(row) {

@@ -2,11 +2,11 @@
 
 import http from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { afresh } from '../requests.mjs';
+import { withoutCache } from '../requests.mjs';
 import { generateLoad } from '../wrk.mjs';
 
 /** Answers `{way: {bytes, per_s: [one for each round]}}`. */
-export async function measurePacking({ folder, address, requests, rounds, seconds, log }) {
+export async function measureCompression({ folder, address, requests, rounds, seconds, log }) {
   const plain = await get(address, requests[0]);
   const add = (name, value) =>
     requests.map(({ path, headers }) => ({ path, headers: { ...headers, [name]: value } }));
@@ -18,19 +18,20 @@ export async function measurePacking({ folder, address, requests, rounds, second
   );
   const ways = {
     plain: requests,
-    'gzip, asked again': add('Accept-Encoding', 'gzip'),
-    'br, asked again': add('Accept-Encoding', 'br'),
-    'not changed (304)': marked,
-    'plain, afresh': afresh(requests),
-    'gzip, afresh': afresh(add('Accept-Encoding', 'gzip')),
-    'br, afresh': afresh(add('Accept-Encoding', 'br')),
+    'gzip, cached': add('Accept-Encoding', 'gzip'),
+    'br, cached': add('Accept-Encoding', 'br'),
+    'unchanged (304)': marked,
+    'plain, computed': withoutCache(requests),
+    'gzip, computed': withoutCache(add('Accept-Encoding', 'gzip')),
+    'br, computed': withoutCache(add('Accept-Encoding', 'br')),
   };
   const results = {};
   for (let round = 0; round < rounds; round++) {
-    log(`packing: round ${round + 1} of ${rounds}`);
+    log(`compression: round ${round + 1} of ${rounds}`);
     for (const [way, all] of Object.entries(ways)) {
       const { headers, body } = await get(address, all[0]);
-      if (body.length > 0 && !unpacked(headers, body).equals(plain.body)) throw new Error(`${way} differs`);
+      if (body.length > 0 && !decompressed(headers, body).equals(plain.body))
+        throw new Error(`${way} differs`);
       const { per_s } = await generateLoad({ folder, address, requests: all, seconds });
       results[way] ??= { bytes: body.length, per_s: [] };
       results[way].per_s.push(per_s);
@@ -39,7 +40,7 @@ export async function measurePacking({ folder, address, requests, rounds, second
   return results;
 }
 
-function unpacked(headers, body) {
+function decompressed(headers, body) {
   const unpack = { gzip: gunzipSync, br: brotliDecompressSync }[headers['content-encoding']];
   return unpack ? unpack(body) : body;
 }
