@@ -27,7 +27,7 @@ import { memoryStore } from '../store/memory.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { ingestFile } from './file.ts';
 import { Follower } from './follow.ts';
-import { openLog } from './open-log.ts';
+import { openLog } from './log-stream.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
-import { normalHostname } from './hostname.ts';
 import { type Outcome, Pipeline } from './pipeline.ts';
 import { createReader } from './reader.ts';
 
@@ -104,28 +103,4 @@ test('the first drops are shown with their text cut short', async () => {
   expect(dropped).toEqual({ bad_time: 30 });
   expect(first_drops).toHaveLength(10);
   expect(first_drops[0]?.text).toHaveLength(200);
-});
-
-test.each([
-  ['Example.COM', 'example.com'],
-  [' example.com. ', 'example.com'],
-  ['example.com:8443', 'example.com'],
-  ['example.com:', 'example.com'],
-  ['[2001:DB8::1]:443', '[2001:db8::1]'],
-  ['2001:db8::1', '2001:db8::1'],
-  ['<script>alert(1)</script>', '<script>alert(1)</script>'],
-  ['münchen.example', 'münchen.example'],
-  ['', null],
-  [':80', null],
-  // What is behind the colon is neither a port nor part of an IPv6 address.
-  ['shop.example.com:80-', null],
-  ['shop.example.com:http', null],
-  ['shop.example.com:80:80', null],
-  ['[shop:example]', null],
-  ['a b', null],
-  ['a\u0000b', null],
-  ['\ud800', null],
-  ['x'.repeat(254), null],
-])('the host %j is registered as %j', (text, want) => {
-  expect(normalHostname(text)).toBe(want);
 });

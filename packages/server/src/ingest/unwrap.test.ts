@@ -2,9 +2,9 @@
 import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
-import { LINE_BYTES_MAX, LineBlock } from './blocks.ts';
 import { fixtureLines, outcomes, readLines } from './formats/fixtures/read-fixture.ts';
 import type { Parsed } from './formats/format.ts';
+import { LINE_BYTES_MAX, LineBlock } from './lines.ts';
 import { createReader, STATE_LENGTH_MAX } from './reader.ts';
 import { BARE, Unwrapper } from './unwrap.ts';
 

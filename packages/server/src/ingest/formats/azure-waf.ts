@@ -2,7 +2,7 @@
  * Azure: the firewall and access logs of Application Gateway and Front Door. Firewall logs have an object for each
  * matched rule, joined by the ID of the request; access logs have every request.
  */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/judge.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { OWN_RULE } from '../categories/table.ts';

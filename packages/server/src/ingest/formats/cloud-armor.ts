@@ -1,5 +1,5 @@
 /** Google Cloud load balancers: every object is a request, with what the policies of Cloud Armor made of it. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/judge.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { OWN_RULE } from '../categories/table.ts';

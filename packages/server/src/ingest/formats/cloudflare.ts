@@ -3,7 +3,7 @@
  * each matched rule. Both may come in one stream: the Ray ID joins them.
  */
 import type { Category } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/judge.ts';
 import { categoryOfName, categoryOfWords } from '../categories/names.ts';
 import {

@@ -1,5 +1,5 @@
 /** The audit log of Coraza as JSON: a line is a transaction. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/judge.ts';
 import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';

@@ -1,6 +1,5 @@
 /** The vendor's firewall logs, as its log service (LTS) hands them out: flat JSON, an access log and an attack log. */
-import { CATEGORIES, type Category, categoryNumber, ID_PATTERN } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails, CATEGORIES, type Category, categoryNumber, ID_PATTERN } from '../../event.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
 import { firstText, firstTime } from './access-json.ts';

@@ -1,6 +1,6 @@
 /** NAXSI: lines in the error log of nginx, one for each flagged request, with its scores and the rules that matched. */
 import type { Category } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import type { Judgement } from '../categories/judge.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { OWN_RULE } from '../categories/table.ts';

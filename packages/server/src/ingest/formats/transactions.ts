@@ -4,7 +4,7 @@
  */
 
 import type { AttackDetails } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { decide, type Judgement, judge, type Overrides } from '../categories/judge.ts';
 import type { LineRange, LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
 

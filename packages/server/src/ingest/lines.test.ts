@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, Chunker } from './chunks.ts';
+import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, Chunker } from './lines.ts';
 
 interface Cut {
   bytes: number;

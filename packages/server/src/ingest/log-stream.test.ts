@@ -3,8 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
-import { openLog, unpacked } from './open-log.ts';
+import { ByteReader, decompress, openLog } from './log-stream.ts';
 
 const FOLDER = mkdtempSync(join(tmpdir(), 'open-log-'));
 afterAll(() => rmSync(FOLDER, { recursive: true }));
@@ -16,7 +17,7 @@ async function contentOf(path: string): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-test('a file is read as it is, a packed one unpacked, also when it is long', async () => {
+test('a file is read as it is, a packed one decompress, also when it is long', async () => {
   const path = join(FOLDER, 'log');
   // Of random bytes, so that it is many chunks when packed, too.
   for (const content of [Buffer.alloc(0), Buffer.from('a line\n'), randomBytes(5_000_000)]) {
@@ -50,7 +51,7 @@ async function* chunked(bytes: Buffer, length: number): AsyncGenerator<Uint8Arra
 
 async function unpackedOf(bytes: Buffer, length: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for await (const chunk of unpacked(chunked(bytes, length))) chunks.push(Buffer.from(chunk));
+  for await (const chunk of decompress(chunked(bytes, length))) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks);
 }
 
@@ -91,7 +92,44 @@ test('a packed file that is damaged says so', async () => {
 });
 
 test('a packed file that nobody reads to its end is let go', async () => {
-  const chunks = unpacked(chunked(gzipSync(randomBytes(1_000_000)), 1_000));
+  const chunks = decompress(chunked(gzipSync(randomBytes(1_000_000)), 1_000));
   expect((await chunks.next()).done).toBe(false);
   expect((await chunks.return(undefined)).done).toBe(true);
+});
+
+const MEGABYTE = 1_048_576;
+
+/** Overwrites each chunk when the next is asked for, as openLog does. */
+async function* inOneMemory(content: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
+  const memory = Buffer.alloc(Math.max(1, ...sizes));
+  for (let at = 0, i = 0; at < content.length; i++) {
+    const size = Math.max(1, sizes[i % sizes.length] ?? 1);
+    const length = content.copy(memory, 0, at, at + size);
+    yield memory.subarray(0, length);
+    memory.fill(0xff);
+    at += length;
+  }
+}
+
+test('what is shown and taken is the stream, in whatever chunks it comes and steps it is taken', async () => {
+  const content = Buffer.from(Uint32Array.from({ length: 5 * MEGABYTE }, (_, i) => i).buffer);
+  const size = fc.oneof(fc.integer({ min: 100_000, max: 3 * MEGABYTE }), fc.constant(MEGABYTE));
+  const sizes = fc.array(size, { minLength: 1, maxLength: 5 });
+  await fc.assert(
+    fc.asyncProperty(sizes, sizes, sizes, async (chunks, looks, steps) => {
+      const reader = new ByteReader(inOneMemory(content, chunks));
+      let at = 0;
+      for (let i = 0; at < content.length; i++) {
+        const look = looks[i % looks.length] ?? 1;
+        const seen = await reader.peek(look);
+        expect(seen.length).toBeGreaterThanOrEqual(Math.min(look, content.length - at));
+        expect(seen.equals(content.subarray(at, at + seen.length))).toBe(true);
+        const step = Math.min(seen.length, steps[i % steps.length] ?? 1);
+        reader.take(step);
+        at += step;
+      }
+      expect(await reader.peek(1)).toHaveLength(0);
+    }),
+    { numRuns: 30 },
+  );
 });
