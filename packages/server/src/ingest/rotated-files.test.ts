@@ -35,7 +35,7 @@ test('a log without an extension has rotated files too', () => {
   expect(nameKind('messages-admin', 'messages')).toBe('other');
 });
 
-test('rotated files are listed oldest first; of equal times, a higher number and an earlier date are older', async () => {
+test('rotated files are listed oldest first; at equal times, a higher number or an earlier date is older', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'wafstat-rotated-'));
   const times = { '.1': 30, '.10.gz': 10, '.9.gz': 10, '.2.gz': 20, '-20260702': 5, '-20260701.gz': 5 };
   for (const [suffix, time] of Object.entries(times)) {
