@@ -1,5 +1,5 @@
 import { DROP_REASONS } from '../event.ts';
-import type { Judgement } from '../ingest/categories/judge.ts';
+import type { Classification } from '../ingest/categories/classify.ts';
 import { nextChunk } from '../ingest/file.ts';
 import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { countLineEnds, endsLine, LINE_BYTES_MAX, type Line } from '../ingest/lines.ts';
@@ -124,7 +124,7 @@ function summary(parsed: Parsed): string {
   return count === 1 ? counts : `${counts}, ${count} times`;
 }
 
-function sentence({ rule, points, category, because, level, verdict, denied }: Judgement): string {
+function sentence({ rule, points, category, because, level, verdict, denied }: Classification): string {
   const parts = [
     category ?? (verdict ? 'verdict' : 'none'),
     category === null ? '' : `${points} points`,
@@ -135,7 +135,7 @@ function sentence({ rule, points, category, because, level, verdict, denied }: J
   return `${rule || '-'}: ${parts.filter(Boolean).join(', ')}`;
 }
 
-function evidenceOf(parsed: Parsed): readonly Judgement[] {
+function evidenceOf(parsed: Parsed): readonly Classification[] {
   return (parsed.kind === 'record' ? parsed.record.evidence : parsed.evidence) ?? [];
 }
 

@@ -1,6 +1,6 @@
 /** Reads log lines into records. Detects the format of each line, because one stream may mix formats. */
 import type { DropReason } from '../event.ts';
-import type { Overrides } from './categories/judge.ts';
+import type { Overrides } from './categories/classify.ts';
 import {
   type Context,
   type LineRange,
