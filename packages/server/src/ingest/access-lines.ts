@@ -1,8 +1,8 @@
 /** Counts the access lines of a block by host and second from their bytes, without an object for each line. */
 import { request } from './formats/access.ts';
-import { AccessBytes, equalsAt, mayBeHost } from './formats/access-bytes.ts';
+import { AccessBytes, mayBeHost } from './formats/access-bytes.ts';
 import type { LogRecord } from './formats/format.ts';
-import { lineEnd } from './lines.ts';
+import { lineEnd, Words } from './lines.ts';
 
 interface AccessLinesOptions {
   /** Lines with other times are not taken. */
@@ -17,16 +17,16 @@ interface AccessLinesOptions {
 /** Lines of one host within one second. */
 interface HostLines {
   /** The name in the lines; empty if they have none. */
-  name: Buffer;
+  name: Words;
   host: string | undefined;
   time: number;
   lines: number;
 }
 
-const NAMELESS = Buffer.alloc(0);
+const NAMELESS = new Words(Buffer.alloc(0));
 
 export class AccessLines {
-  readonly #bytes: Buffer;
+  readonly #words: Words;
   readonly #access: AccessBytes;
   readonly #options: AccessLinesOptions;
   #hostless: HostLines | null = null;
@@ -38,15 +38,15 @@ export class AccessLines {
 
   /** Adds a record per line to `records`: the same object for all lines of one host and second. */
   constructor(bytes: Buffer, records: LogRecord[], options: AccessLinesOptions) {
-    this.#bytes = bytes;
-    this.#access = new AccessBytes(bytes, options.earliest, options.latest);
+    this.#words = new Words(bytes);
+    this.#access = new AccessBytes(this.#words, options.earliest, options.latest);
     this.#records = records;
     this.#options = options;
   }
 
   /** Takes lines up to the first that is not certainly an access line, and returns the offset of that line. */
   take(start: number): number {
-    const bytes = this.#bytes;
+    const { bytes } = this.#words;
     const access = this.#access;
     let at = start;
     while (at < bytes.length) {
@@ -87,28 +87,22 @@ export class AccessLines {
    * may be the beginning of a wrapper: checked here, once per host and not per line.
    */
   #linesOf(start: number, end: number): HostLines | null {
-    const hash = hashOf(this.#bytes, start, end);
+    const hash = this.#words.hash(start, end);
     const known = this.#hosts.get(hash);
     if (known !== undefined) {
-      const isSame = known.name.length === end - start && equalsAt(this.#bytes, start, known.name);
+      const isSame = known.name.bytes.length === end - start && this.#words.equalsAt(known.name, start);
       return isSame ? known : null;
     }
-    const name = this.#bytes.subarray(start, end);
+    const name = this.#words.bytes.subarray(start, end);
     const text = name.toString('latin1');
     if (!mayBeHost(text)) return null;
-    const lines = this.#open(name, text);
+    const lines = this.#open(new Words(name), text);
     this.#hosts.set(hash, lines);
     return lines;
   }
 
-  #open(name: Buffer, host: string | undefined): HostLines {
+  #open(name: Words, host: string | undefined): HostLines {
     this.#options.onHost(host);
     return { name, host, time: 0, lines: 0 };
   }
-}
-
-function hashOf(bytes: Buffer, start: number, end: number): number {
-  let hash = end - start;
-  for (let at = start; at < end; at++) hash = (Math.imul(hash, 31) + (bytes[at] ?? 0)) | 0;
-  return hash;
 }

@@ -468,7 +468,7 @@ test('a warning is printed if the file that was begun last is gone', async () =>
   const again = follower();
   await lookAll(again);
   expect(await requests()).toBe(9);
-  expect(warnings).toEqual([expect.stringMatching(/is gone; lines that were written to it .* may be lost/)]);
+  expect(warnings).toEqual([expect.stringMatching(/is gone; lines written to it .* may be lost/)]);
   await again.close();
 });
 

@@ -145,7 +145,7 @@ export class Follower {
       if (known.begun !== null && !(await this.#isPresent(known.begun.first_line_hash)))
         warn(
           `the file that was counted as ${this.#path} since ${new Date(known.begun.at).toISOString()} is gone; ` +
-            'lines that were written to it while nobody followed may be lost',
+            'lines written to it while follow was not running may be lost',
         );
       return new FollowedState(store, ingest.project, known);
     }

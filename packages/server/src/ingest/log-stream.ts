@@ -181,8 +181,8 @@ export class ByteQueue {
     let start = waiting.byteOffset;
     if (start + length > this.#memory.length) {
       start = 0;
-      // At least twice as much, so that bytes that arrive one by one are not moved each time.
-      if (2 * length > this.#memory.length)
+      // Twice as much, so that bytes that arrive one by one are not moved each time.
+      if (length > this.#memory.length)
         this.#memory = Buffer.allocUnsafeSlow(Math.max(QUEUE_BYTES_MIN, 2 * length));
       this.#memory.set(waiting, 0);
     }

@@ -2,6 +2,7 @@
  * Access lines told from their bytes: to make a string of each line is most of what one costs. Only a line that
  * reader.ts would take for a request with certainty is told here, and any other is left to it.
  */
+import { Words } from '../lines.ts';
 import { LogClock } from './log-clock.ts';
 
 /** `10/Dec/2025:09:25:32 +0000` */
@@ -17,15 +18,14 @@ const SLASH = 0x2f;
 const LETTER_T = 0x54;
 const OPENING = 0x5b;
 const CLOSING = 0x5d;
-const ASCII_MAX = 0x7f;
 
 export class AccessBytes {
-  readonly #bytes: Buffer;
+  readonly #words: Words;
   readonly #earliest: number;
   readonly #latest: number;
   readonly #clock = new LogClock();
   /** The last time as it was written: the same in many lines one after the other. */
-  #stamp: Buffer | null = null;
+  #stamp: Words | null = null;
   #stampTime = 0;
   /** Of the line that was told last. */
   time = 0;
@@ -33,31 +33,32 @@ export class AccessBytes {
   hostEnd = 0;
 
   /** Lines of times outside of these are not told. */
-  constructor(bytes: Buffer, earliest: number, latest: number) {
-    this.#bytes = bytes;
+  constructor(words: Words, earliest: number, latest: number) {
+    this.#words = words;
     this.#earliest = earliest;
     this.#latest = latest;
   }
 
   /** Whether the line at this place is an access line, and can be told. */
   tell(start: number, end: number): boolean {
-    const bytes = this.#bytes;
+    const words = this.#words;
+    const { bytes } = words;
     // Lines of other logs: by their first character JSON, brackets and audit blocks, by their fifth error logs.
     if (!beginsField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
     // By the tab behind a date or a count of seconds or milliseconds, CloudFront.
     if (bytes[start + 10] === TAB || bytes[start + 13] === TAB) return false;
-    const client = find(bytes, SPACE, start, end, OPENING) + 1;
+    const client = words.find(SPACE, start, end, OPENING) + 1;
     // By the date in the second place, load balancers of AWS.
     if (client === 0 || (bytes[client + 10] === LETTER_T && bytes[client + 4] === DASH)) return false;
-    let ident = find(bytes, SPACE, client, end, OPENING) + 1;
+    let ident = words.find(SPACE, client, end, OPENING) + 1;
     if (ident === 0) return false;
     // Addresses out of X-Forwarded-For, in the place of the client.
     const isList = bytes[client - 2] === COMMA;
     while (!isList && bytes[ident - 2] === COMMA) {
-      ident = find(bytes, SPACE, ident, end, OPENING) + 1;
+      ident = words.find(SPACE, ident, end, OPENING) + 1;
       if (ident === 0) return false;
     }
-    const opening = find(bytes, OPENING, ident, end, OPENING);
+    const opening = words.find(OPENING, ident, end, OPENING);
     const closing = opening + 1 + STAMP_LENGTH;
     const isTime =
       opening !== -1 &&
@@ -76,11 +77,11 @@ export class AccessBytes {
   }
 
   #readTime(at: number): boolean {
-    if (this.#stamp === null || !equalsAt(this.#bytes, at, this.#stamp)) {
-      const text = this.#bytes.subarray(at, at + STAMP_LENGTH);
+    if (this.#stamp === null || !this.#words.equalsAt(this.#stamp, at)) {
+      const text = this.#words.bytes.subarray(at, at + STAMP_LENGTH);
       const time = this.#clock.read(text.toString('latin1'), 0);
       if (time === null || time < this.#earliest || time > this.#latest) return false;
-      this.#stamp = text;
+      this.#stamp = new Words(text);
       this.#stampTime = time;
     }
     this.time = this.#stampTime;
@@ -106,20 +107,4 @@ function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
 
 function isDash(bytes: Buffer, at: number): boolean {
   return bytes[at] === DASH && bytes[at + 1] === SPACE;
-}
-
-/** The offset of an ASCII byte, or -1 if it is absent, or after `stop` or a byte that is not ASCII. */
-export function find(bytes: Buffer, byte: number, from: number, end: number, stop: number): number {
-  for (let at = from; at < end; at++) {
-    const found = bytes[at] ?? 0;
-    if (found === byte) return at;
-    if (found === stop || found > ASCII_MAX) return -1;
-  }
-  return -1;
-}
-
-/** A loop, because a native call takes longer for so few bytes. */
-export function equalsAt(bytes: Buffer, start: number, other: Buffer): boolean {
-  for (let i = 0; i < other.length; i++) if (bytes[start + i] !== other[i]) return false;
-  return true;
 }
