@@ -223,8 +223,8 @@ const mutated = fc
       fc.constantFrom(...[' ', '[', ']', '"', '-', ',', '/', '\r', '\t', '\xa0', '\xef\xbb\xbf'].map(latin1)),
     ),
   )
-  .map(([line, place, length, bytes]) => {
-    const at = place % (line.length + 1);
+  .map(([line, offset, length, bytes]) => {
+    const at = offset % (line.length + 1);
     return Buffer.concat([line.subarray(0, at), bytes, line.subarray(at + length)]);
   });
 const half = fc.tuple(fc.oneof(accessLine, realLine), fc.nat(100)).map(([line, at]) => line.subarray(0, at));

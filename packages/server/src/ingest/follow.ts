@@ -107,7 +107,7 @@ export class Follower {
     this.#live = null;
   }
 
-  /** Counts what is left in the rotated files, oldest first. Files that have not changed are not opened again. */
+  /** Counts the rotated files, oldest first. Files that have not changed are not opened again. */
   async #scan(): Promise<void> {
     // Read before the list: a file that appears meanwhile changes them, and the next call sees it.
     const folderTimesMs = await this.#readFolderTimes();

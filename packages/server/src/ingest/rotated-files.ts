@@ -99,7 +99,7 @@ export interface FileIdentity {
   earlierHash: string;
 }
 
-/** `identity` is null if nothing readable tells the file from others. */
+/** `identity` is null if nothing readable distinguishes the file from others. */
 export async function identify(
   handle: FileHandle,
 ): Promise<{ identity: FileIdentity | null; isCompressed: boolean }> {
