@@ -5,6 +5,7 @@
  */
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
 import { openLog } from './log-stream.ts';
@@ -162,7 +163,7 @@ export class Follower {
         const identity = await identifyPath(path);
         if (identity !== null && isHashOf(hash, identity)) return true;
       }
-      if (areEqual(await this.#readFolderTimes(), folderTimesMs)) return false;
+      if (isDeepStrictEqual(await this.#readFolderTimes(), folderTimesMs)) return false;
     }
     return true;
   }
@@ -230,8 +231,11 @@ export class Follower {
     const known = this.#state().find(file, identity, isCompressed);
     if (known === undefined && this.#isOlder(file, identity, isCompressed)) return false;
     if (file.mtimeMs < this.#belongsFromMs && (known === undefined || known.state === 'finished')) {
+      // A file that appeared later, but is older than the first follow of the path.
       if (known === undefined && !(await this.#wasBegun(identity))) {
-        this.#leaveAlone(file, hash);
+        this.#settle(file, hash);
+        this.#warnOfOlder(file);
+        this.#state().record(file, hash, 'left_alone');
         return false;
       }
       // Files newer than one of the path belong to the path too.
@@ -330,7 +334,7 @@ export class Follower {
 
   async #folderChanged(): Promise<boolean> {
     const timesMs = await this.#readFolderTimes();
-    if (this.#folderTimesMs === null || !areEqual(timesMs, this.#folderTimesMs)) return true;
+    if (!isDeepStrictEqual(timesMs, this.#folderTimesMs)) return true;
     return timesMs.some((timeMs) => isRecent(timeMs, FILE_TIME_MS_MAX));
   }
 
@@ -377,13 +381,6 @@ export class Follower {
   #finished(file: FileVersion & { id: string }, hash: string): void {
     this.#settle(file, hash);
     this.#state().record(file, hash, 'finished');
-  }
-
-  /** For a file that appeared later, but is older than the first follow of the path. */
-  #leaveAlone(file: RotatedFile, hash: string): void {
-    this.#settle(file, hash);
-    this.#warnOfOlder(file);
-    this.#state().record(file, hash, 'left_alone');
   }
 
   /**
@@ -444,10 +441,6 @@ export class Follower {
 }
 
 const UNSUPPORTED_COMPRESSION = /\.(?:xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
-
-function areEqual(one: readonly number[], other: readonly number[]): boolean {
-  return one.length === other.length && one.every((value, i) => value === other[i]);
-}
 
 /** By the system clock, which file times come from. */
 function isRecent(timeMs: number, withinMs: number): boolean {
