@@ -1,9 +1,9 @@
 import { DROP_REASONS } from '../event.ts';
+import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
 import type { Classification } from '../ingest/categories/classify.ts';
 import { nextChunk } from '../ingest/file.ts';
 import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
 import { countLineEnds, endsLine, LINE_BYTES_MAX, type Line } from '../ingest/lines.ts';
-import { ByteReader, decompress, openLog } from '../ingest/log-stream.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';

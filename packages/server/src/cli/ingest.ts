@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import type { SettingName, Settings } from '../config.ts';
+import { decompress, openLog } from '../ingest/byte-stream.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
-import { decompress, openLog } from '../ingest/log-stream.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
 import { command, type Io, printLine, UserError } from './command.ts';

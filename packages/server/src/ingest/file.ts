@@ -1,5 +1,6 @@
 /** Counts a file or stream once, from beginning to end. */
 import type { FollowedPath, Store } from '../store/store.ts';
+import { ByteReader } from './byte-stream.ts';
 import { Checkpoints, type FileSource, firstLineHash } from './checkpoints.ts';
 import {
   CHUNK_BYTES_MAX,
@@ -13,7 +14,6 @@ import {
   nextLineStart,
   wholeLinesLength,
 } from './lines.ts';
-import { ByteReader } from './log-stream.ts';
 import type { Counted, NewBatch, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 

@@ -25,9 +25,9 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
+import { openLog } from './byte-stream.ts';
 import { ingestFile } from './file.ts';
 import { Follower } from './follow.ts';
-import { openLog } from './log-stream.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);

@@ -7,8 +7,8 @@ import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
+import { openLog } from './byte-stream.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
-import { openLog } from './log-stream.ts';
 import type { Outcome, Pipeline } from './pipeline.ts';
 import {
   type FileIdentity,

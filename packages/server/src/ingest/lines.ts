@@ -1,5 +1,5 @@
 /** Lines in bytes: where they begin and end, and how a stream is cut into chunks of whole lines. */
-import { ByteQueue } from './log-stream.ts';
+import { ByteQueue } from './byte-stream.ts';
 
 /** Longer lines are dropped. */
 export const LINE_BYTES_MAX = 1_048_576;

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
-import { ByteReader, decompress, openLog } from './log-stream.ts';
+import { ByteReader, decompress, openLog } from './byte-stream.ts';
 
 const FOLDER = mkdtempSync(join(tmpdir(), 'open-log-'));
 afterAll(() => rmSync(FOLDER, { recursive: true }));
