@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { ACCESS_TYPES, ROLES, SYSTEM_ROLE } from './identity/records.ts';
-import type { Overrides } from './ingest/categories/judge.ts';
-import { parseOverrides } from './ingest/categories/overrides.ts';
+import type { Overrides } from './ingest/categories/classify.ts';
+import { parseOverrides } from './ingest/categories/classify.ts';
 import { compilePattern, fitsPattern } from './ingest/formats/pattern.ts';
 import { parseTime } from './ingest/formats/time.ts';
 import { parseZone } from './ingest/formats/time-zone.ts';

@@ -1,4 +1,5 @@
-/** The one normal form that every log format is turned into, and the closed sets it is made of. */
+/** The normal form that every log format is parsed into, its closed sets, and how values from logs are normalized. */
+import { isIP, isIPv6, SocketAddress } from 'node:net';
 
 /** The 13 attack categories, in the order of the interface specification. */
 export const CATEGORIES = [
@@ -23,12 +24,12 @@ const CATEGORY_NUMBERS: ReadonlyMap<string, number> = new Map(
   CATEGORIES.map((name, number) => [name, number]),
 );
 
-/** The position of a category in CATEGORIES, or undefined when the name is none of the thirteen. */
+/** The position of a category in CATEGORIES, or undefined for any other name. */
 export function categoryNumber(name: string): number | undefined {
   return CATEGORY_NUMBERS.get(name);
 }
 
-/** What one log record says: `count` times a request, an attack, or a request that was an attack. */
+/** `count` requests, attacks, or requests that were attacks. */
 export interface Event {
   /** Milliseconds since the epoch, a whole number. */
   time: number;
@@ -40,11 +41,11 @@ export interface Event {
   details?: AttackDetails | undefined;
 }
 
-/** What a log says of an attack beside its category. A field that the log does not name is absent. */
+/** What a log says about an attack besides its category. A field that the log does not have is absent. */
 export interface AttackDetails {
   /** Whether the firewall stopped the request. */
   blocked?: boolean;
-  /** The address that the request came from, in its canonical form. */
+  /** The client's IP address in its canonical form. */
   source?: string;
   /** The path of the URL, without the query, at most 256 bytes. */
   url?: string;
@@ -65,17 +66,17 @@ export const DROP_REASONS = {
   bad_time: 'the time is missing or malformed (in an event: whole milliseconds, or ISO 8601 with an offset)',
   bad_host: '`host` or `host_id` is not a string, or `host_id` is not an ID',
   bad_request: '`request` is not true or false',
-  bad_attack: '`attack` is none of the 13 category names',
+  bad_attack: '`attack` is not one of the 13 category names',
   bad_count: '`count` is not a whole number from 1 to 1,000,000',
   bad_details:
-    '`blocked` is not true or false, `source` is not an IP address, `country` is not two letters, or `url` or `rule` is not a text',
-  too_many_records: 'the line holds more than 10,000 records: the rest of it is left out',
+    '`blocked` is not true or false, `source` is not an IP address, `country` is not two letters, or `url` or `rule` is not a string',
+  too_many_records: 'the line has more than 10,000 records; the rest are skipped',
   nothing_to_count: 'the record is neither a request nor an attack',
-  bad_record: 'the record lacks something that its format needs',
-  unfinished_record: 'the record stops before its end',
-  other_log_line: 'the line of an error log is about neither a matched rule nor a refused request',
+  bad_record: 'the record lacks a field that its format requires',
+  unfinished_record: 'the record is incomplete',
+  other_log_line: 'the error log line reports neither a matched rule nor a refused request',
   not_an_attack:
-    'the record has no rule of any category and no verdict: its status, or the set-up, made the firewall log it',
+    'no rule of the record has a category, and there is no verdict: the firewall logged it for its status or configuration',
   same_request: 'another record of the same request has been counted',
   too_old: 'the event is older than the retention time',
   in_future: 'the event is more than 24 hours in the future',
@@ -83,8 +84,89 @@ export const DROP_REASONS = {
 
 export type DropReason = keyof typeof DROP_REASONS;
 
-/** Bounds what one line can add, so that a typing error cannot bury a month of real traffic. */
+/** Limits what one line can add, so that a typing error cannot bury a month of real traffic. */
 export const EVENT_COUNT_MAX = 1_000_000;
 
-/** Domain and project IDs alike: what the `hosts` parameter and the path accept. */
+/** Host, domain and project IDs: what the `hosts` parameter and the path accept. */
 export const ID_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** The longest name DNS allows. */
+const HOSTNAME_LENGTH_MAX = 253;
+
+/** The name under which a host is registered. Null for text that cannot be a host name: logs hold attacker input. */
+export function normalHostname(text: string): string | null {
+  const name = withoutPort(text.trim()).toLowerCase().replace(/\.$/, '');
+  if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
+  // A Host header has no control characters or spaces; lone surrogates cannot be stored; format characters
+  // (bidirectional overrides, zero-width characters) make one name look like another.
+  if (/[\p{Cc}\p{Cf}\p{Z}\p{Cs}]/u.test(name)) return null;
+  return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
+}
+
+/** `example.com:8080` and `[2001:db8::1]:443`; a bare IPv6 address has more than one colon and no port. */
+function withoutPort(name: string): string {
+  const match = /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name);
+  return match?.[1] ?? name;
+}
+
+const URL_BYTES_MAX = 256;
+const RULE_BYTES_MAX = 64;
+const ADDRESS_LENGTH_MAX = 64;
+
+/** Normalizes the details in a log, which are attacker input: omits malformed fields and limits the others. */
+export function attackDetails(raw: {
+  blocked?: boolean | undefined;
+  source?: string | undefined;
+  /** A path, with or without a query, or a whole URL. */
+  url?: string | undefined;
+  rule?: string | undefined;
+  country?: string | undefined;
+}): AttackDetails | undefined {
+  const details: AttackDetails = {};
+  if (raw.blocked !== undefined) details.blocked = raw.blocked;
+  const source = canonicalAddress(raw.source);
+  if (source !== undefined) details.source = source;
+  const url = urlPath(raw.url);
+  if (url !== undefined) details.url = url;
+  if (raw.rule) details.rule = cutBytes(percentEncoded(raw.rule.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
+  if (raw.country && /^[A-Za-z]{2}$/.test(raw.country)) details.country = raw.country.toUpperCase();
+  return Object.keys(details).length === 0 ? undefined : details;
+}
+
+/** Without port and brackets, and in one spelling, so that each address is counted under one key. */
+function canonicalAddress(text: string | undefined): string | undefined {
+  if (text === undefined || text.length > ADDRESS_LENGTH_MAX) return undefined;
+  const address = /^(?:\[([^\]]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+)$/.exec(text);
+  const bare = address?.[1] ?? address?.[2] ?? text;
+  const family = isIP(bare);
+  if (family === 0 || bare.includes('%')) return undefined;
+  if (family === 4) return cutBytes(bare, ADDRESS_LENGTH_MAX);
+  const canonical = new SocketAddress({ address: bare, family: 'ipv6' }).address;
+  // An IPv4 client of an IPv6 socket.
+  return canonical.startsWith('::ffff:') && canonical.includes('.') ? canonical.slice(7) : canonical;
+}
+
+function urlPath(text: string | undefined): string | undefined {
+  if (!text || text === '-') return undefined;
+  // Enough for URL_BYTES_MAX, after the longest scheme and host name.
+  const start = text.slice(0, 4 * URL_BYTES_MAX);
+  const path = start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '') || '/';
+  return cutBytes(percentEncoded(path), URL_BYTES_MAX);
+}
+
+/** Encodes control characters, characters that change the direction of text, and lone surrogates. */
+function percentEncoded(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
+    [...Buffer.from(character)]
+      .map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
+      .join(''),
+  );
+}
+
+/** Always a copy: a substring would keep the whole line in memory. */
+function cutBytes(text: string, bytesMax: number): string {
+  const bytes = Buffer.from(text);
+  let end = Math.min(bytes.length, bytesMax);
+  while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+  return bytes.toString('utf8', 0, end);
+}

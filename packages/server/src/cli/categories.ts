@@ -1,13 +1,13 @@
 import { CATEGORIES } from '../event.ts';
 import {
   CRS_TABLE,
+  CUSTOM_RULE,
   EVIDENCE_ORDER,
-  OWN_RULE,
   POINTS,
   POINTS_WITHOUT_SEVERITY,
   STEPS,
   TABLE_VERSION,
-} from '../ingest/categories/table.ts';
+} from '../ingest/categories/crs-table.ts';
 import {
   ALB_REFUSED,
   ATTACK_WORDS,
@@ -60,7 +60,7 @@ const TABLE = {
   points_without_severity: POINTS_WITHOUT_SEVERITY,
   steps: STEPS,
   crs: CRS_TABLE,
-  own_rule: OWN_RULE,
+  own_rule: CUSTOM_RULE,
   lts: { attacks: LTS_TABLE, unknown: LTS_UNKNOWN },
   aws: {
     conditions: AWS_CONDITIONS,
@@ -68,7 +68,7 @@ const TABLE = {
     groups: AWS_GROUPS,
     ip_set: { category: AWS_IP_SET.category, name: AWS_IP_SET.name.source },
     managed_rule: AWS_MANAGED_RULE,
-    own_rule: OWN_RULE,
+    own_rule: CUSTOM_RULE,
     alb_refused: ALB_REFUSED,
   },
   cloudflare: {
@@ -81,15 +81,15 @@ const TABLE = {
     groups: AZURE_GROUPS,
     rateLimit: { category: AZURE_RATE_LIMIT.category, name: AZURE_RATE_LIMIT.name.source },
     managed_rule: AZURE_MANAGED_RULE,
-    own_rule: OWN_RULE,
+    own_rule: CUSTOM_RULE,
   },
   cloud_armor: {
     expressions: CLOUD_ARMOR_EXPRESSIONS,
     matches: CLOUD_ARMOR_MATCHES,
     managed_rule: CLOUD_ARMOR_MANAGED_RULE,
-    own_rule: OWN_RULE,
+    own_rule: CUSTOM_RULE,
   },
-  naxsi: { scores: NAXSI_SCORES, rules: NAXSI_RULES, own_rule: OWN_RULE },
+  naxsi: { scores: NAXSI_SCORES, rules: NAXSI_RULES, own_rule: CUSTOM_RULE },
 };
 
 type Rows = readonly (readonly [category: string, names: readonly string[]])[];
@@ -112,7 +112,7 @@ function printTable(io: Io): void {
     ...CRS_TABLE.map(
       ({ category, rules, engineRules = [] }) => [category ?? 'none', [...rules, ...engineRules]] as const,
     ),
-    [OWN_RULE, ['any other rule']],
+    [CUSTOM_RULE, ['any other rule']],
   ]);
   section(
     io,
@@ -135,7 +135,7 @@ function printTable(io: Io): void {
     ...rowsOf(AWS_GROUPS),
     [AWS_IP_SET.category, ['rules with IP set in their name']],
     [AWS_MANAGED_RULE, ['any other managed rule']],
-    [OWN_RULE, ['own rules']],
+    [CUSTOM_RULE, ['own rules']],
   ]);
   section(io, 'AWS load balancer', [[ALB_REFUSED, ['requests that AWS WAF refused']]]);
   section(io, 'Cloudflare, by source', rowsOf(CLOUDFLARE_SOURCES));
@@ -148,7 +148,7 @@ function printTable(io: Io): void {
     ...rowsOf(AZURE_GROUPS),
     [AZURE_RATE_LIMIT.category, ['custom rules with rate limit in their name']],
     [AZURE_MANAGED_RULE, ['any other managed rule']],
-    [OWN_RULE, ['custom rules']],
+    [CUSTOM_RULE, ['custom rules']],
   ]);
   section(io, 'Google Cloud Armor, by expression (rules of CRS by their id)', [
     ...rowsOf(CLOUD_ARMOR_EXPRESSIONS),
@@ -156,14 +156,14 @@ function printTable(io: Io): void {
   ]);
   section(io, 'Google Cloud Armor, by what else the rule matched', [
     ...rowsOf(CLOUD_ARMOR_MATCHES),
-    [OWN_RULE, ['custom rules']],
+    [CUSTOM_RULE, ['custom rules']],
   ]);
-  section(io, 'NAXSI, by score', [...rowsOf(NAXSI_SCORES), [OWN_RULE, ['any other score']]]);
+  section(io, 'NAXSI, by score', [...rowsOf(NAXSI_SCORES), [CUSTOM_RULE, ['any other score']]]);
   section(io, 'NAXSI, by rule id, where there is no score', [
     ...NAXSI_RULES.map(
       ({ category, from, to }) => [category, [from === to ? `${from}` : `${from} to ${to}`]] as const,
     ),
-    [OWN_RULE, ['any other rule']],
+    [CUSTOM_RULE, ['any other rule']],
   ]);
 }
 

@@ -69,7 +69,7 @@ describe('explain', () => {
       'line 3: attack custom (apache-error)',
       '  time  2026-07-01T02:20:30.000Z',
       '  host  h',
-      '  rule  10001: custom, 0 points, a rule that is none of CRS',
+      '  rule  10001: custom, 0 points, not a CRS rule',
       '  why   All rules that matched are of this category. (step: only)',
       '  decided by rule 10001',
       '  blocked  no',

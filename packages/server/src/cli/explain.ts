@@ -1,10 +1,9 @@
 import { DROP_REASONS } from '../event.ts';
-import { ByteReader, countLineEnds, endsLine, LINE_BYTES_MAX } from '../ingest/blocks.ts';
-import type { Judgement } from '../ingest/categories/judge.ts';
-import { nextPiece } from '../ingest/file.ts';
+import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
+import type { Classification } from '../ingest/categories/classify.ts';
+import { nextChunk } from '../ingest/file.ts';
 import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
-import { openLog, unpacked } from '../ingest/open-log.ts';
-import type { Line } from '../ingest/pipeline.ts';
+import { countLineEnds, endsLine, LINE_BYTES_MAX, type Line } from '../ingest/lines.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
@@ -25,7 +24,7 @@ export const explainCommand = command({
     });
     const printer = json ? jsonPrinter(io) : textPrinter(io);
     try {
-      for await (const { number, text } of linesOf(file === '-' ? unpacked(io.stdin) : openLog(file))) {
+      for await (const { number, text } of linesOf(file === '-' ? decompress(io.stdin) : openLog(file))) {
         const parsed = text === null ? [TOO_LONG] : reader.read(text, io.now(), number);
         for (const each of parsed) printer.print(number, each);
         if (io.stop.aborted) break;
@@ -51,7 +50,7 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
     const seen = await bytes.peek(LINE_BYTES_MAX);
     if (seen.length === 0 && bytes.failure) throw bytes.failure;
     if (seen.length === 0) return;
-    const piece = nextPiece(seen, insideLine, number);
+    const piece = nextChunk(seen, insideLine, number);
     for (const line of piece.lines) yield line;
     if (piece.bytes.length === 0) {
       // The last line has no end.
@@ -125,7 +124,7 @@ function summary(parsed: Parsed): string {
   return count === 1 ? counts : `${counts}, ${count} times`;
 }
 
-function sentence({ rule, points, category, because, level, verdict, denied }: Judgement): string {
+function sentence({ rule, points, category, because, level, verdict, denied }: Classification): string {
   const parts = [
     category ?? (verdict ? 'verdict' : 'none'),
     category === null ? '' : `${points} points`,
@@ -136,7 +135,7 @@ function sentence({ rule, points, category, because, level, verdict, denied }: J
   return `${rule || '-'}: ${parts.filter(Boolean).join(', ')}`;
 }
 
-function evidenceOf(parsed: Parsed): readonly Judgement[] {
+function evidenceOf(parsed: Parsed): readonly Classification[] {
   return (parsed.kind === 'record' ? parsed.record.evidence : parsed.evidence) ?? [];
 }
 

@@ -1,5 +1,5 @@
 import { hostAdministration } from '../audit/host-administration.ts';
-import { normalHostname } from '../ingest/hostname.ts';
+import { normalHostname } from '../event.ts';
 import { command, printLine, UserError } from './command.ts';
 import { withInstallation } from './data-folder.ts';
 import { printList } from './list.ts';

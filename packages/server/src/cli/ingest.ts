@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import type { SettingName, Settings } from '../config.ts';
+import { decompress, openLog } from '../ingest/byte-stream.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
-import { openLog, unpacked } from '../ingest/open-log.ts';
 import { Pipeline } from '../ingest/pipeline.ts';
 import type { Store } from '../store/store.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
@@ -93,7 +93,7 @@ async function ingestOne(
   if (file === '-') io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
   for (let conflicts = 0; ; conflicts++) {
     try {
-      const stream = file === '-' ? unpacked(io.stdin) : openLog(file);
+      const stream = file === '-' ? decompress(io.stdin) : openLog(file);
       for await (const progress of ingestFile(stream, ingest, store, pipeline, {
         eager: file === '-',
         stop: io.stop,

@@ -307,7 +307,7 @@ describe('headers', () => {
   });
 
   test('a host name with characters that turn text around is not registered', async () => {
-    const { normalHostname } = await import('../ingest/hostname.ts');
+    const { normalHostname } = await import('../event.ts');
     for (const name of ['a\u202ecom.b', 'a\u200b.example', 'so\u00adft.example', 'x\u{e0041}.example'])
       expect(normalHostname(name)).toBe(null);
   });

@@ -15,7 +15,7 @@ import {
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote.ts';
-import type { Overrides } from '../ingest/categories/judge.ts';
+import type { Overrides } from '../ingest/categories/classify.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { LogStream } from '../log-stream.ts';
 import type { Store } from '../store/store.ts';

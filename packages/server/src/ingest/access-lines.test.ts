@@ -1,15 +1,14 @@
-/** What is counted from the bytes of access lines is what reading them line by line counts, for any bytes. */
+/** Counting access lines from their bytes gives the same result as reading line by line, for any bytes. */
 import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
-import { LineBlock, splitLines } from './blocks.ts';
 import type { LogRecord } from './formats/format.ts';
 import { fixedZone } from './formats/log-time.ts';
+import { LineBlock, Words } from './lines.ts';
 import { Pipeline, type ReadLines } from './pipeline.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
-import { Words } from './words.ts';
 
 const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);
 const DAY_MS = 86_400_000;
@@ -49,18 +48,19 @@ const GIVEN: Given = {
   flush: 'all',
 };
 
-/** Everything that comes of the lines: as read, and as counted. */
-async function everythingOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by lines') {
+/** All results of the lines: as read, and as counted. */
+async function resultsOf(bytes: Buffer, given: Given, way: 'by bytes' | 'by lines') {
   const store = memoryStore(() => NOW);
   const pipeline = new Pipeline(store, given, () => NOW);
   const reader = createReader(given.reader);
-  const lines = way === 'by bytes' ? new LineBlock(bytes, given.first) : [...splitLines(bytes, given.first)];
+  const lines =
+    way === 'by bytes' ? new LineBlock(bytes, given.first) : [...new LineBlock(bytes, given.first)];
   const read = pipeline.read(lines, reader, given.flush);
   const asRead = { records: sorted(read), names: [...read.hosts], state: reader.state() };
   const counted = await pipeline.count(read, { project: 'p', source: { name: 's', format: 'auto' } });
   return {
     ...asRead,
-    // As text, because the order of formats and reasons is shown to the user.
+    // As text, because the order of formats and reasons is visible to the user.
     counted: JSON.stringify(counted),
     hosts: await store.hosts('p'),
     sources: await store.sources('p'),
@@ -72,8 +72,8 @@ function sorted({ records }: ReadLines): string[] {
   return records.map((record) => JSON.stringify(record)).sort();
 }
 
-async function expectTheSame(bytes: Buffer, given: Given = GIVEN): Promise<void> {
-  expect(await everythingOf(bytes, given, 'by bytes')).toEqual(await everythingOf(bytes, given, 'by lines'));
+async function expectSameResults(bytes: Buffer, given: Given = GIVEN): Promise<void> {
+  expect(await resultsOf(bytes, given, 'by bytes')).toEqual(await resultsOf(bytes, given, 'by lines'));
 }
 
 function taken(bytes: Buffer): number {
@@ -82,7 +82,7 @@ function taken(bytes: Buffer): number {
     earliest: 0,
     latest: NOW,
     host: undefined,
-    found: () => {},
+    onHost: () => {},
   });
   access.take(0);
   access.end();
@@ -92,20 +92,20 @@ function taken(bytes: Buffer): number {
 
 describe('the lines of real servers', () => {
   test.each(FIXTURE_NAMES)('count the same: %s', async (name) => {
-    await expectTheSame(fixture(name));
-    await expectTheSame(fixture(name), { ...GIVEN, reader: { format: 'access', host: 'a.example' } });
+    await expectSameResults(fixture(name));
+    await expectSameResults(fixture(name), { ...GIVEN, reader: { format: 'access', host: 'a.example' } });
   });
 
-  test.each(ACCESS_FIXTURES)('are all counted from their bytes: %s', (name) => {
+  test.each(ACCESS_FIXTURES)('are all taken from their bytes: %s', (name) => {
     expect(taken(fixture(name))).toBe(linesOf(fixture(name)).length);
   });
 
   test('mixed in one block count the same', async () => {
-    await expectTheSame(Buffer.concat(FIXTURE_NAMES.map(fixture)));
+    await expectSameResults(Buffer.concat(FIXTURE_NAMES.map(fixture)));
   });
 });
 
-/** `[time]`, in forms that are times and forms that nearly are. */
+/** `[time]`, valid and nearly valid. */
 const stamp = fc.oneof(
   { weight: 6, arbitrary: fc.constantFrom('[15/Nov/2026:02:20:43 +0000]', '[15/Nov/2026:02:20:44 +0000]') },
   fc.constantFrom(
@@ -140,7 +140,7 @@ const host = fc.oneof(
     weight: 4,
     arbitrary: fc.constantFrom('www.example.com:443', 'shop.example.com', 'a', 'WWW.example.com'),
   },
-  // The hashes of the first two are the same.
+  // The first two have the same hash.
   fc.constantFrom(
     'aaaaaaay',
     'aaabaaaZ',
@@ -155,7 +155,7 @@ const host = fc.oneof(
 );
 const client = fc.oneof(
   fc.constantFrom('192.0.2.7', '::1', '2001:db8::7', '-', '192.0.2.7, 192.0.2.8', '[::1]', ''),
-  // X-Forwarded-For, which the client begins as it likes.
+  // X-Forwarded-For, whose beginning the client controls.
   fc
     .array(fc.constantFrom('192.0.2.7', '::1', '-', '', ',', 'a b', '[::1]'), { minLength: 2, maxLength: 4 })
     .map((addresses) => addresses.join(', ')),
@@ -180,7 +180,7 @@ const accessLine = fc
   );
 
 const realLine = fc.constantFrom(...FIXTURE_LINES);
-/** In front of a line: wrappers that unwrap.ts knows, and what nearly is one. */
+/** Before a line: wrappers that unwrap.ts knows, and near misses. */
 const prefix = fc.constantFrom(
   '<13>Nov 15 12:02:15 edge nginx[123]: ',
   '<190>Nov  5 12:02:15 nginx: ',
@@ -212,7 +212,7 @@ const inDocker = fc
     Buffer.from(JSON.stringify({ log: `${line.toString()}${end}`, stream, time: '2026-07-01T12:00:00Z' })),
   );
 const anyBytes = fc.uint8Array({ maxLength: 120 }).map((bytes) => Buffer.from(bytes));
-/** A line with something done to it, mostly in its first hundred bytes, which are those that are looked at. */
+/** A line with a change, mostly in its first hundred bytes, which decide how it is read. */
 const mutated = fc
   .tuple(
     fc.oneof(accessLine, realLine, prefixed),
@@ -223,12 +223,12 @@ const mutated = fc
       fc.constantFrom(...[' ', '[', ']', '"', '-', ',', '/', '\r', '\t', '\xa0', '\xef\xbb\xbf'].map(latin1)),
     ),
   )
-  .map(([line, place, length, bytes]) => {
-    const at = place % (line.length + 1);
+  .map(([line, offset, length, bytes]) => {
+    const at = offset % (line.length + 1);
     return Buffer.concat([line.subarray(0, at), bytes, line.subarray(at + length)]);
   });
 const half = fc.tuple(fc.oneof(accessLine, realLine), fc.nat(100)).map(([line, at]) => line.subarray(0, at));
-/** Lines that other formats recognize, with an access line inside: clients can write one into most of them. */
+/** Lines of other formats that contain an access line, which clients can write into most of them. */
 const OTHER_FORMATS = [
   'http 2026-11-15T02:20:43.1Z app/a/b 192.0.2.7:1 - [15/Nov/2026:02:20:44 +0000] "GET',
   'grpcs 2026-11-15T - - [15/Nov/2026:02:20:44 +0000] "GET',
@@ -256,12 +256,12 @@ const other = fc.constantFrom(
     ...OTHER_FORMATS,
   ].map(latin1),
 );
-const behindHole = fc
+const afterHole = fc
   .tuple(fc.constantFrom(1, 3, 4, 5, 20_000), fc.oneof(accessLine, realLine))
   .map(([bytes, line]) => Buffer.concat([Buffer.alloc(bytes), line]));
 const lineEnding = fc.constantFrom('\n', '\n', '\n', '\r\n', '\n\n', ' \n').map(latin1);
 
-/** Few lines, again and again, so that what is remembered from one line to the next is put to the test. */
+/** Few lines, repeated, to test state that is kept from line to line. */
 const block = fc
   .tuple(
     fc.array(
@@ -274,7 +274,7 @@ const block = fc
         half,
         other,
         anyBytes,
-        behindHole,
+        afterHole,
       ),
       {
         minLength: 1,
@@ -310,14 +310,14 @@ const given: fc.Arbitrary<Given> = fc.record({
 });
 
 test('any lines count the same', async () => {
-  await fc.assert(fc.asyncProperty(block, given, expectTheSame), { numRuns: 3_000 });
+  await fc.assert(fc.asyncProperty(block, given, expectSameResults), { numRuns: 3_000 });
 });
 
-test('the lines that are drawn are of both kinds', () => {
+test('the generated lines are of both kinds', () => {
   const drawn = fc.sample(accessLine, { numRuns: 500, seed: 5 });
-  const told = drawn.filter((line) => taken(line) === 1).length;
-  expect(told).toBeGreaterThan(30);
-  expect(told).toBeLessThan(470);
+  const takenCount = drawn.filter((line) => taken(line) === 1).length;
+  expect(takenCount).toBeGreaterThan(30);
+  expect(takenCount).toBeLessThan(470);
 });
 
 test.each([
@@ -331,23 +331,23 @@ test.each([
   'shop.example.com 192.0.2.7, 192.0.2.8, 192.0.2.9 - ann ',
   '192.0.2.7, 192.0.2.8, 192.0.2.9 - - ',
   'shop.example.com 192.0.2.7, - - ',
-])('%j in front of the time counts the same', async (front) => {
-  await expectTheSame(latin1(`${front}[15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6`));
+])('%j before the time counts the same', async (front) => {
+  await expectSameResults(latin1(`${front}[15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6`));
 });
 
-test('a hole in front of a line costs neither the line nor its host', async () => {
+test('a line after a hole is counted with its host', async () => {
   const line = latin1('shop.example.com ::1 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6\n');
   const bytes = Buffer.concat([line, Buffer.alloc(50_000), line, Buffer.alloc(1), line, line]);
-  await expectTheSame(bytes);
-  const { hosts, sources } = await everythingOf(bytes, GIVEN, 'by bytes');
+  await expectSameResults(bytes);
+  const { hosts, sources } = await resultsOf(bytes, GIVEN, 'by bytes');
   expect(hosts.map(({ hostname }) => hostname)).toEqual(['shop.example.com']);
   expect(sources).toMatchObject([{ events: 4, without_host: 0, dropped: {} }]);
 });
 
-test.each(OTHER_FORMATS)('%j is not taken for an access line', async (line) => {
+test.each(OTHER_FORMATS)('%j is not mistaken for an access line', async (line) => {
   expect(taken(latin1(line))).toBe(0);
-  await expectTheSame(latin1(line));
-  await expectTheSame(latin1(line), { ...GIVEN, reader: { format: 'access' } });
+  await expectSameResults(latin1(line));
+  await expectSameResults(latin1(line), { ...GIVEN, reader: { format: 'access' } });
 });
 
 test('a virtual host before an X-Forwarded-For list is read from the bytes', () => {
@@ -356,7 +356,7 @@ test('a virtual host before an X-Forwarded-For list is read from the bytes', () 
   expect(taken(latin1(line))).toBe(1);
 });
 
-test('a prefix in front of an access line is no virtual host', async () => {
+test('a wrapper before an access line is not mistaken for a virtual host', async () => {
   const line = 'shop.example.com 192.0.2.7 - - [15/Nov/2026:02:20:43 +0000] "GET / HTTP/1.1" 200 6';
   for (const front of [
     'Nov 15 12:02:15 edge nginx: ',
@@ -365,7 +365,7 @@ test('a prefix in front of an access line is no virtual host', async () => {
     '2026-07-01T12:00:00.123456789Z stdout F ',
     'web-1  | ',
   ]) {
-    const { hosts } = await everythingOf(latin1(`${front}${line}\n`), GIVEN, 'by bytes');
+    const { hosts } = await resultsOf(latin1(`${front}${line}\n`), GIVEN, 'by bytes');
     expect(hosts.map(({ hostname }) => hostname)).toEqual(['shop.example.com']);
   }
 });
@@ -373,23 +373,23 @@ test('a prefix in front of an access line is no virtual host', async () => {
 test.each(['{x', '}x', '{}', ']x', '"x', '[]x', '{"time":1}'])(
   'the host %j counts the same',
   async (host) => {
-    await expectTheSame(
+    await expectSameResults(
       latin1(`${host}:80 192.0.2.7 - - [15/Nov/2026:02:20:44 +0000] "GET / HTTP/1.1" 200 6\n`),
     );
   },
 );
 
-test('of hosts with the same hash each counts for itself', async () => {
+test('hosts with the same hash are counted separately', async () => {
   const hosts = ['aaaaaaay', 'aaabaaaZ'];
   const [one, two] = hosts.map((name) => new Words(latin1(name)).hash(0, name.length));
   expect(one).toBe(two);
   const lines = hosts.map((name) => `${name} ::1 - - [15/Nov/2026:02:20:43 +0000] "GET /"\n`);
   const bytes = latin1(`${lines[0]}${lines[1]}${lines[0]}`);
   expect(taken(bytes)).toBe(1);
-  await expectTheSame(bytes);
+  await expectSameResults(bytes);
 });
 
-test('a line as long as they may be counts the same', async () => {
+test('a line of nearly the maximum length counts the same', async () => {
   const line = '::1 - - [15/Nov/2026:02:20:43 +0000] "GET /';
   for (const text of [
     line + 'x'.repeat(1_000_000),
@@ -398,15 +398,15 @@ test('a line as long as they may be counts the same', async () => {
     `a${'['.repeat(1_000_000)}${line}`,
     `${line}${'\xff'.repeat(1_000_000)}`,
   ]) {
-    await expectTheSame(latin1(`${line}\n${text}\n${line}\n`));
+    await expectSameResults(latin1(`${line}\n${text}\n${line}\n`));
   }
 });
 
-describe('bytes looked at four at a time', () => {
+describe('bytes compared four at a time', () => {
   const bytes = fc.uint8Array({ maxLength: 40 }).map((array) => Buffer.from(array));
   const ascii = fc.array(fc.constantFrom(0, 1, 0x1f, 0x20, 0x21, 0x5a, 0x5b, 0x5c, 0x7f), { maxLength: 40 });
 
-  test('a byte is found where it is, unless another that stops the search stands before it', () => {
+  test('find returns the offset of a byte unless a stop byte comes first', () => {
     const letter = fc.constantFrom(0x20, 0x5b);
     fc.assert(
       fc.property(ascii, letter, letter, fc.nat(40), fc.nat(40), (array, byte, stop, a, b) => {
@@ -420,7 +420,7 @@ describe('bytes looked at four at a time', () => {
     );
   });
 
-  test('and never behind a byte that is no ASCII', () => {
+  test('find never searches past a byte that is not ASCII', () => {
     fc.assert(
       fc.property(bytes, fc.constantFrom(0x20, 0x5b), (text, byte) => {
         const found = new Words(text).find(byte, 0, text.length, byte);
@@ -432,15 +432,15 @@ describe('bytes looked at four at a time', () => {
     );
   });
 
-  test('bytes are held where they stand, and there only', () => {
+  test('equalsAt is true only where all bytes are the same', () => {
     fc.assert(
       fc.property(bytes, fc.nat(40), fc.nat(40), fc.nat(40), (text, a, b, change) => {
         const [start = 0, end = 0] = [a, b].map((n) => Math.min(n, text.length)).sort((m, n) => m - n);
         const part = Buffer.from(text.subarray(start, end));
-        expect(new Words(text).holds(new Words(part), start)).toBe(true);
+        expect(new Words(text).equalsAt(new Words(part), start)).toBe(true);
         if (part.length === 0) return;
         part[change % part.length] = (part[change % part.length] ?? 0) ^ 1;
-        expect(new Words(text).holds(new Words(part), start)).toBe(false);
+        expect(new Words(text).equalsAt(new Words(part), start)).toBe(false);
       }),
     );
   });

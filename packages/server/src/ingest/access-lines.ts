@@ -1,23 +1,22 @@
-/** Access lines of a block, added up by host and second while they are read: nothing is made for a single line. */
-import { lineEnd } from './blocks.ts';
+/** Counts the access lines of a block by host and second from their bytes, without an object for each line. */
 import { request } from './formats/access.ts';
 import { AccessBytes, mayBeHost } from './formats/access-bytes.ts';
 import type { LogRecord } from './formats/format.ts';
-import { Words } from './words.ts';
+import { lineEnd, Words } from './lines.ts';
 
-export interface AccessLinesOptions {
-  /** Lines of other times are not taken. */
+interface AccessLinesOptions {
+  /** Lines with other times are not taken. */
   earliest: number;
   latest: number;
-  /** Of lines that name none. */
+  /** For lines that name no host. */
   host: string | undefined;
   /** Called at the first line of a host. */
-  found(host: string | undefined): void;
+  onHost(host: string | undefined): void;
 }
 
-/** The lines of one host, and of the second that came last. */
+/** Lines of one host within one second. */
 interface HostLines {
-  /** The host as the lines name it. */
+  /** The name in the lines; empty if they have none. */
   name: Words;
   host: string | undefined;
   time: number;
@@ -31,13 +30,13 @@ export class AccessLines {
   readonly #access: AccessBytes;
   readonly #options: AccessLinesOptions;
   #hostless: HostLines | null = null;
-  /** By a hash of the name: of names that have the same one, only the first is here. */
+  /** By hash of the name. Of names with the same hash, only the first is here. */
   readonly #hosts = new Map<number, HostLines>();
   readonly #records: LogRecord[];
-  /** How many lines were taken. */
+  /** The number of lines taken. */
   taken = 0;
 
-  /** `records` gets one for each line: for those of one host and second one and the same, again and again. */
+  /** Adds a record per line to `records`: the same object for all lines of one host and second. */
   constructor(bytes: Buffer, records: LogRecord[], options: AccessLinesOptions) {
     this.#words = new Words(bytes);
     this.#access = new AccessBytes(this.#words, options.earliest, options.latest);
@@ -45,7 +44,7 @@ export class AccessLines {
     this.#options = options;
   }
 
-  /** Takes the lines from here on, up to the first that must be read otherwise, and answers where that one begins. */
+  /** Takes lines up to the first that is not certainly an access line, and returns the offset of that line. */
   take(start: number): number {
     const { bytes } = this.#words;
     const access = this.#access;
@@ -53,10 +52,10 @@ export class AccessLines {
     while (at < bytes.length) {
       const end = lineEnd(bytes, at);
       if (!access.tell(at, end)) break;
-      const lines = access.hostEnd === at ? this.#linesOfNone() : this.#linesOf(at, access.hostEnd);
+      const lines = access.hostEnd === at ? this.#linesWithoutHost() : this.#linesOf(at, access.hostEnd);
       if (lines === null) break;
       if (lines.time !== access.time) {
-        this.#close(lines);
+        this.#flush(lines);
         lines.time = access.time;
       }
       lines.lines++;
@@ -66,32 +65,34 @@ export class AccessLines {
     return at;
   }
 
-  /** No more lines are to come. */
+  /** To be called after the last line. */
   end(): void {
-    if (this.#hostless !== null) this.#close(this.#hostless);
-    for (const lines of this.#hosts.values()) this.#close(lines);
+    if (this.#hostless !== null) this.#flush(this.#hostless);
+    for (const lines of this.#hosts.values()) this.#flush(lines);
   }
 
-  #close(lines: HostLines): void {
+  #flush(lines: HostLines): void {
     const record = request(lines.time, lines.host);
-    const records = this.#records;
-    for (let left = lines.lines; left > 0; left--) records.push(record);
+    for (let left = lines.lines; left > 0; left--) this.#records.push(record);
     lines.lines = 0;
   }
 
-  #linesOfNone(): HostLines {
+  #linesWithoutHost(): HostLines {
     this.#hostless ??= this.#open(NAMELESS, this.#options.host);
     return this.#hostless;
   }
 
   /**
-   * Null for a host whose hash another one has (a rare chance, or someone's wish to slow us down), or whose name may be
-   * the beginning of a wrapper: checked here, where it costs once for each host and not for each line.
+   * Null for a host whose hash another one has (by chance, or because an attacker wants to slow us down), or whose name
+   * may be the beginning of a wrapper: checked here, once per host and not per line.
    */
   #linesOf(start: number, end: number): HostLines | null {
     const hash = this.#words.hash(start, end);
     const known = this.#hosts.get(hash);
-    if (known !== undefined) return this.#isAt(known.name, start, end) ? known : null;
+    if (known !== undefined) {
+      const isSame = known.name.bytes.length === end - start && this.#words.equalsAt(known.name, start);
+      return isSame ? known : null;
+    }
     const name = this.#words.bytes.subarray(start, end);
     const text = name.toString('latin1');
     if (!mayBeHost(text)) return null;
@@ -100,12 +101,8 @@ export class AccessLines {
     return lines;
   }
 
-  #isAt(name: Words, start: number, end: number): boolean {
-    return name.bytes.length === end - start && this.#words.holds(name, start);
-  }
-
   #open(name: Words, host: string | undefined): HostLines {
-    this.#options.found(host);
+    this.#options.onHost(host);
     return { name, host, time: 0, lines: 0 };
   }
 }

@@ -6,9 +6,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
-import { LINE_BYTES_MAX } from './blocks.ts';
 import { type FileProgress, ingestFile } from './file.ts';
 import { ianaZone } from './formats/time-zone.ts';
+import { LINE_BYTES_MAX } from './lines.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -25,11 +25,11 @@ function setUp() {
     store,
     async run(
       content: string | Buffer,
-      pieces = 7,
+      parts = 7,
       stopAfter = Number.POSITIVE_INFINITY,
     ): Promise<FileProgress[]> {
       const progress: FileProgress[] = [];
-      for await (const step of ingestFile(inPieces(Buffer.from(content), pieces), ingest, store, pipeline)) {
+      for await (const step of ingestFile(inParts(Buffer.from(content), parts), ingest, store, pipeline)) {
         progress.push(step);
         if (progress.length >= stopAfter) break;
       }
@@ -41,15 +41,15 @@ function setUp() {
   };
 }
 
-async function* inPieces(content: Buffer, pieces: number): AsyncGenerator<Buffer> {
-  const size = Math.max(1, Math.ceil(content.length / pieces));
+async function* inParts(content: Buffer, parts: number): AsyncGenerator<Buffer> {
+  const size = Math.max(1, Math.ceil(content.length / parts));
   for (let at = 0; at < content.length; at += size) yield content.subarray(at, at + size);
 }
 
 const line = (age_ms: number, padding = 0) =>
   `${JSON.stringify({ time: NOW - age_ms, pad: 'x'.repeat(padding) })}\n`;
 
-test('a file given twice counts once, in whatever pieces it arrives', async () => {
+test('a file ingested twice is counted once, in whatever parts it arrives', async () => {
   const { run, requests } = setUp();
   const content = line(1) + line(2) + line(3);
   await run(content, 1);
@@ -58,7 +58,7 @@ test('a file given twice counts once, in whatever pieces it arrives', async () =
   expect(await requests()).toBe(3);
 });
 
-test('a file that has grown counts what is new, however often it is given and wherever it was cut', async () => {
+test('a file that grows is counted once, however often it is ingested and wherever it was cut', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.integer({ min: 1, max: 9 }), { maxLength: 30 }),
@@ -76,11 +76,11 @@ test('a file that has grown counts what is new, however often it is given and wh
   );
 });
 
-test('lines that a container runtime split count once, wherever a run was stopped', async () => {
+test('lines split by a container runtime are counted once, wherever a run was stopped', async () => {
   const part = (log: string) =>
     `${JSON.stringify({ log, stream: 'stdout', time: '2026-07-01T00:00:00Z' })}\n`;
   const lines = Array.from({ length: 40 }, (_, i) => line(i, 100_000));
-  // A piece holds 1 MiB, so most pieces end inside of a line.
+  // A chunk holds 1 MiB, so most chunks end inside a line.
   const content = lines.flatMap((text) => (text.match(/.{1,16384}/gs) ?? []).map(part)).join('');
   for (const stopAfter of [1, 2, 3]) {
     const { store, run, requests } = setUp();
@@ -91,7 +91,7 @@ test('lines that a container runtime split count once, wherever a run was stoppe
   }
 });
 
-test('a run that was stopped is taken up where it ended, with the piece that was under way', async () => {
+test('a stopped run resumes after the chunk that was being counted', async () => {
   const { run, requests } = setUp();
   const content = Array.from({ length: 400 }, (_, i) => line(i, 10_000)).join('');
   expect(await run(content, 9, 2)).toHaveLength(2);
@@ -100,14 +100,14 @@ test('a run that was stopped is taken up where it ended, with the piece that was
   expect(await requests()).toBe(400);
 });
 
-test('files that begin alike and then differ are different files', async () => {
+test('files with the same first line and different content are different files', async () => {
   const { run, requests } = setUp();
   await run(line(1) + line(2));
   await run(line(1) + line(3));
   expect(await requests()).toBe(4);
 });
 
-test('a line without an end counts when it is whole, and waits when it is not', async () => {
+test('a last line without a line end is counted if it is complete, and left for the next run if not', async () => {
   const { run, requests } = setUp();
   const whole = line(1).trimEnd();
   expect(await run(`${line(5)}{"time":12`)).toMatchObject([
@@ -122,7 +122,7 @@ test('a line without an end counts when it is whole, and waits when it is not', 
   expect(await other.requests()).toBe(3);
 });
 
-test('a line beyond the limit is one drop, however long it is, and what follows counts', async () => {
+test('a line beyond the limit is one drop of any length, and the lines after it are counted', async () => {
   for (const length of [LINE_BYTES_MAX, LINE_BYTES_MAX + 1, 3 * LINE_BYTES_MAX + 17]) {
     const { store, run, requests } = setUp();
     const content = `${line(1)}${'x'.repeat(length)}\n${line(2)}nonsense\n`;
@@ -142,7 +142,7 @@ test('a line beyond the limit is one drop, however long it is, and what follows 
 
 const hole = (bytes: number) => Buffer.alloc(bytes);
 
-test('a hole in front of a line costs neither the line nor its host, however long it is', async () => {
+test('the line after a hole of any length is counted with its host', async () => {
   const named = (age_ms: number) => `${JSON.stringify({ time: NOW - age_ms, host: 'a.example' })}\n`;
   for (const bytes of [
     1,
@@ -167,7 +167,7 @@ test('a hole in front of a line costs neither the line nor its host, however lon
   }
 });
 
-test('a hole makes no line longer: the limit is that of the line alone', async () => {
+test('a hole does not count towards the length limit of the line after it', async () => {
   const { store, run } = setUp();
   const lineOf = (bytes: number) =>
     `${line(1)
@@ -185,7 +185,7 @@ test('a hole makes no line longer: the limit is that of the line alone', async (
   expect(await store.sources('p')).toMatchObject([{ events: 2, dropped: { line_too_long: 1 } }]);
 });
 
-test('lines and holes count each line once, wherever a file was cut and however it has grown', async () => {
+test('each line between holes is counted once, wherever the file was cut and however it grew', async () => {
   const part = fc.oneof(
     { weight: 3, arbitrary: fc.integer({ min: 1, max: 9 }).map((age) => Buffer.from(line(age))) },
     fc.constantFrom(1, 100, 4_096, LINE_BYTES_MAX - 40, LINE_BYTES_MAX, LINE_BYTES_MAX + 1).map(hole),
@@ -211,7 +211,7 @@ test('lines and holes count each line once, wherever a file was cut and however 
   );
 });
 
-test('a rotated file that begins with a hole is not taken for the beginning of another one', async () => {
+test('a rotated file that begins with a hole is not mistaken for a shorter copy of another file', async () => {
   const { store, run, requests } = setUp();
   await run(Buffer.concat([hole(500_000), Buffer.from(line(1) + line(2))]));
   const other = Buffer.concat([hole(10_000), Buffer.from(line(3))]);
@@ -222,16 +222,16 @@ test('a rotated file that begins with a hole is not taken for the beginning of a
     reader: { format: 'events' as const },
   };
   const rotated = (content: Buffer) =>
-    ingestFile(inPieces(content, 3), ingest, store, pipeline, { rotated: 'whole' });
+    ingestFile(inParts(content, 3), ingest, store, pipeline, { rotated: 'whole' });
   for await (const _ of rotated(other));
   expect(await requests()).toBe(3);
-  // But an earlier copy of a file that has been counted further is.
+  // An earlier copy of a file that was counted further adds nothing.
   await run(Buffer.concat([hole(500_000), Buffer.from(line(1) + line(2) + line(4))]));
   for await (const _ of rotated(Buffer.concat([hole(500_000), Buffer.from(line(1))])));
   expect(await requests()).toBe(4);
 });
 
-test('the same text under another source name is another file', async () => {
+test('the same content under another source name is counted again', async () => {
   const { store, run, requests } = setUp();
   await run(line(1));
   const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => NOW);
@@ -240,12 +240,12 @@ test('the same text under another source name is another file', async () => {
     source: { name: 'other', format: 'events' },
     reader: { format: 'events' as const },
   };
-  for await (const _ of ingestFile(inPieces(Buffer.from(line(1)), 1), ingest, store, pipeline));
+  for await (const _ of ingestFile(inParts(Buffer.from(line(1)), 1), ingest, store, pipeline));
   expect(await requests()).toBe(2);
 });
 
 test.each([true, false])(
-  'a new host name does not let later lines overtake earlier ones (eager: %s)',
+  'batches stay in order although new host names take longer to resolve (eager: %s)',
   async (eager) => {
     const folder = mkdtempSync(join(tmpdir(), 'wafstat-file-'));
     const store = lmdbStore(join(folder, 'statistics.mdb'), () => NOW);
@@ -280,7 +280,7 @@ test.each([true, false])(
   },
 );
 
-test('a file that grows in the hour that the clock shows twice counts in the right hour, wherever it was cut', async () => {
+test('lines in the hour repeated by daylight saving time count in the right hour, wherever the file was cut', async () => {
   const now = Date.UTC(2026, 9, 25, 12);
   // Every ten minutes from 01:00 to 03:50, with the hour from 02:00 on twice.
   const clock = ['01', '02', '02', '03'].flatMap((hour) =>
@@ -297,7 +297,7 @@ test('a file that grows in the hour that the clock shows twice counts in the rig
     const reader = { format: 'auto' as const, zone: ianaZone('Europe/Berlin') };
     const ingest = { project: 'p', source: { name: 's', format: 'auto' }, reader };
     for (const part of [lines.slice(0, cut), lines]) {
-      for await (const _ of ingestFile(inPieces(Buffer.from(part.join('')), 1), ingest, store, pipeline));
+      for await (const _ of ingestFile(inParts(Buffer.from(part.join('')), 1), ingest, store, pipeline));
     }
     const { attacks } = await store.series({ project: 'p', edges });
     expect([...attacks]).toEqual([6, 6, 6, 6]);

@@ -1,18 +1,20 @@
-/** A file or stream, counted once from beginning to end. */
-import type { FollowedPath, NewLink, Store } from '../store/store.ts';
+/** Counts a file or stream once, from beginning to end. */
+import type { FollowedPath, Store } from '../store/store.ts';
+import { ByteReader } from './byte-stream.ts';
+import { Checkpoints, type FileSource, firstLineHash } from './checkpoints.ts';
 import {
-  ByteReader,
+  CHUNK_BYTES_MAX,
   countLineEnds,
   endOfHole,
-  endOfLine,
   hasContent,
   LINE_BYTES_MAX,
+  type Line,
   LineBlock,
   lineText,
-  wholeLines,
-} from './blocks.ts';
-import { CHUNK_BYTES_MAX, Checkpoints, type FileSource, firstLineHash } from './checkpoints.ts';
-import type { Counted, Line, Outcome, Pipeline, ReadLines } from './pipeline.ts';
+  nextLineStart,
+  wholeLinesLength,
+} from './lines.ts';
+import type { Counted, NewBatch, Outcome, Pipeline, ReadLines } from './pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from './reader.ts';
 
 export interface FileIngest extends FileSource {
@@ -23,20 +25,20 @@ export type FileProgress =
   | { kind: 'counted'; bytes: number; lines: number; outcome: Outcome }
   /** Counted by an earlier run. */
   | { kind: 'seen'; bytes: number; lines: number }
-  /** The last line has no end and is no record: perhaps half written, so it is left for the next time. */
+  /** The last line has no end and is no record. It may be half written, so it is left for the next run. */
   | { kind: 'unfinished'; bytes: number; line: number };
 
-/** Someone else is counting the same file at this moment. Nothing was counted twice; start over to see what is left. */
+/** Another process counts the same file. Nothing was counted twice; a new run counts the rest. */
 export class FileConflict extends Error {}
 
-export interface FileOptions {
-  /** A rotated file of a log that is followed: only if it was begun, or as a whole; a shorter copy is left alone. */
+interface FileOptions {
+  /** For a rotated file of a followed log: count it only if it was begun, or always. A shorter copy is skipped. */
   rotated?: 'if begun' | 'whole';
-  /** Called when the first line of a file that was not begun before is counted: what to store in the same transaction. */
+  /** Called when the first line of a new file is counted. The result is stored in the same transaction. */
   begin?: (firstLineHash: string) => FollowedPath;
-  /** When it is aborted, what is under way is counted, and nothing more is read. */
+  /** When aborted, batches under way are counted and nothing more is read. */
   stop?: AbortSignal;
-  /** Count each line as it comes, as from a pipe that is slow, instead of waiting for many. */
+  /** Count each line as it arrives, as from a slow pipe, instead of waiting for a full chunk. */
   eager?: boolean;
 }
 
@@ -45,154 +47,147 @@ export async function* ingestFile(
   ingest: FileIngest,
   store: Store,
   pipeline: Pipeline,
-  options: FileOptions = {},
+  { rotated, begin, stop, eager = false }: FileOptions = {},
 ): AsyncGenerator<FileProgress> {
   const bytes = new ByteReader(stream);
-  const trail = new Checkpoints(store, ingest);
+  const checkpoints = new Checkpoints(store, ingest);
+  const { project, source } = ingest;
   let reader = createReader(ingest.reader);
   let lines = 0;
+  let isBegun = false;
+  /** Resolves when the latest batch has been handed to the store. */
+  let handedOver: Promise<unknown> = Promise.resolve();
+  let counting: Promise<FileProgress> | null = null;
+  const peek = (n: number) => bytes.peek(n);
+  const peekLine = (n: number) => (eager ? bytes.peekLine(n) : bytes.peek(n));
+  /** A rotated file that is still being compressed ends anywhere. The rest is counted when it is complete. */
+  const isCutOff = () => rotated !== undefined && bytes.failure !== null;
 
-  /** Reads the lines at once; the promise is for their being counted. */
-  function count(
-    piece: Buffer,
-    pieceLines: Iterable<Line>,
-    flush: 'all' | 'nothing',
-  ): Promise<FileProgress> | null {
-    const read = pipeline.read(pieceLines, reader, flush);
-    if (piece.length === 0 && isEmpty(read)) return null;
-    const { id, link } = trail.extend(piece, reader.state());
-    // Holes and headers say nothing about the file.
-    const begins = !begun && hasContent(piece);
-    const followed = options.begin && begins ? { followed: options.begin(firstLineHash(piece)) } : {};
-    begun ||= begins;
-    // Should the append fail, nothing more is read, so it does no harm to go on as if it had succeeded.
-    trail.advance(id, piece);
-    const ends = countLineEnds(piece);
-    lines += ends;
-    bytes.take(piece.length);
-    return inOrder(read, { id, link, ...followed }).then((counted): FileProgress => {
+  /** Reads the lines at once. The promise resolves when they are counted. */
+  function count(chunk: FileChunk, flush: 'all' | 'nothing'): Promise<FileProgress> | null {
+    const read = pipeline.read(chunk.lines, reader, flush);
+    if (chunk.bytes.length === 0 && isEmpty(read)) return null;
+    const { id, link } = checkpoints.extend(chunk.bytes, reader.state());
+    const begins = !isBegun && hasContent(chunk.bytes);
+    const followed = begin && begins ? { followed: begin(firstLineHash(chunk.bytes)) } : {};
+    isBegun ||= begins;
+    // If the append fails, nothing more is read, so the position may already move on.
+    checkpoints.advance(id, chunk.bytes);
+    const chunkBytes = chunk.bytes.length;
+    const chunkLines = countLineEnds(chunk.bytes);
+    lines += chunkLines;
+    bytes.take(chunkBytes);
+    return appendInOrder(read, { project, source, id, link, ...followed }).then((counted) => {
       if (counted.kind !== 'counted') throw new FileConflict('another process counts the same file');
-      return { kind: 'counted', bytes: piece.length, lines: ends, outcome: counted.outcome };
+      return { kind: 'counted', bytes: chunkBytes, lines: chunkLines, outcome: counted.outcome };
     });
   }
 
   /**
-   * Resolves the hosts of a batch only when the one before it has been handed to the store, which appends in the order
+   * Resolves the hosts of a batch only when the batch before it has been handed to the store, which appends in the order
    * of the calls. A new host name takes longer to resolve than a known one, and the next batch would overtake it.
    */
-  function inOrder(
-    read: ReadLines,
-    part: { id: string; link: NewLink; followed?: FollowedPath },
-  ): Promise<Counted> {
-    const batch = { project: ingest.project, source: ingest.source, ...part };
-    const appending = appended.then(async () => {
-      const events = await pipeline.resolve(read, ingest.project);
+  function appendInOrder(read: ReadLines, batch: NewBatch): Promise<Counted> {
+    const appending = handedOver.then(async () => {
+      const events = await pipeline.resolve(read, project);
       // In an object, so that the next batch need not wait until this one is durable.
       return { counted: pipeline.append(read, events, batch) };
     });
-    appended = appending;
+    handedOver = appending;
     return appending.then(({ counted }) => counted);
   }
 
-  /** The latest batch has been handed to the store. */
-  let appended: Promise<unknown> = Promise.resolve();
-  /** A rotated file that is still being compressed ends anywhere. The rest comes when it is whole. */
-  const isCutOff = () => options.rotated !== undefined && bytes.failure !== null;
-  let begun = false;
-  let counting: Promise<FileProgress> | null = null;
-  const peek = (n: number) => bytes.peek(n);
-  const peekFirstLine = (n: number) => (options.eager ? bytes.peekLine(n) : bytes.peek(n));
   try {
-    for (
-      let known = await trail.known(peek, peekFirstLine);
-      known;
-      known = await trail.known(peek, peekFirstLine)
-    ) {
-      const ends = countLineEnds(known.bytes);
-      lines += ends;
+    for (;;) {
+      const known = await checkpoints.nextCounted(peek, peekLine);
+      if (known === null) break;
+      const chunkLines = countLineEnds(known.bytes);
+      lines += chunkLines;
       bytes.take(known.bytes.length);
       reader = createReader(ingest.reader, known.readerState);
-      begun ||= hasContent(known.bytes);
-      yield { kind: 'seen', bytes: known.bytes.length, lines: ends };
+      isBegun ||= hasContent(known.bytes);
+      yield { kind: 'seen', bytes: known.bytes.length, lines: chunkLines };
     }
-    if (options.rotated === 'if begun' && !begun) return;
-    if (
-      options.rotated &&
-      trail.isShorterCopy((await bytes.peek(CHUNK_BYTES_MAX)).subarray(0, CHUNK_BYTES_MAX))
-    )
-      return;
+    if (rotated === 'if begun' && !isBegun) return;
+    if (rotated) {
+      const rest = await bytes.peek(CHUNK_BYTES_MAX);
+      if (checkpoints.isShorterCopy(rest.subarray(0, CHUNK_BYTES_MAX))) return;
+    }
     for (;;) {
-      if (options.stop?.aborted) {
+      if (stop?.aborted) {
         if (counting) yield await counting;
         return;
       }
-      const piece = nextPiece(
-        options.eager ? await bytes.peekLine(CHUNK_BYTES_MAX) : await bytes.peek(CHUNK_BYTES_MAX),
-        trail.insideLine,
+      const chunk = nextChunk(
+        await peekLine(CHUNK_BYTES_MAX),
+        checkpoints.insideLine,
         lines + 1,
         isCutOff() ? undefined : () => createReader(ingest.reader, reader.state()),
       );
-      const last = piece.bytes.length === 0;
-      // One piece is being committed while the next one is read: a third of the time, where the disk is slow.
-      const next = count(piece.bytes, piece.lines, last && !isCutOff() ? 'all' : 'nothing');
+      const isLast = chunk.bytes.length === 0;
+      // One chunk is committed while the next one is read: this saves a third of the time where the disk is slow.
+      const next = count(chunk, isLast && !isCutOff() ? 'all' : 'nothing');
       next?.catch(() => {});
       if (counting) yield await counting;
       counting = next;
-      if (!last) continue;
+      if (!isLast) continue;
       if (counting) yield await counting;
       if (bytes.failure) throw bytes.failure;
-      if (piece.unfinished > 0) yield { kind: 'unfinished', bytes: piece.unfinished, line: lines + 1 };
+      if (chunk.unfinishedBytes > 0)
+        yield { kind: 'unfinished', bytes: chunk.unfinishedBytes, line: lines + 1 };
       return;
     }
   } finally {
     await counting?.catch(() => {});
-    await appended.catch(() => {});
+    await handedOver.catch(() => {});
     await bytes.close();
   }
 }
 
-/** Nothing that the store would have to know of. */
+/** Whether there is nothing to append. */
 export function isEmpty({ records, outcome }: ReadLines): boolean {
   return records.length === 0 && Object.keys(outcome.dropped).length === 0;
 }
 
-export interface Piece {
+export interface FileChunk {
   /** Empty at the end of the file. */
   bytes: Buffer;
   lines: Iterable<Line>;
-  /** Bytes of a last line that is left for the next time. */
-  unfinished: number;
+  /** The length of a last line that is left for the next run. */
+  unfinishedBytes: number;
 }
 
 /**
- * The next lines out of what can be seen. `atEnd` makes a reader with which a last line that has no end is tried; it
- * is absent while a file is followed, where the end may still come.
+ * The next lines of the bytes that are visible. `createTrialReader` makes a reader to try a last line without an end; it
+ * is absent while a file is followed, where the rest of the line may still arrive.
  */
-export function nextPiece(
+export function nextChunk(
   visible: Buffer,
   insideLine: boolean,
-  first: number,
-  atEnd?: () => LineReader,
-): Piece {
-  const bytes = visible.subarray(0, LINE_BYTES_MAX);
-  const whole = wholeLines(bytes);
-  const last = bytes.length < LINE_BYTES_MAX;
+  firstNumber: number,
+  createTrialReader?: () => LineReader,
+): FileChunk {
+  const window = visible.subarray(0, LINE_BYTES_MAX);
+  const wholeLines = wholeLinesLength(window);
   if (insideLine) {
     // The rest of a line that was counted, or dropped for its length, when its beginning was read.
-    const rest = endOfLine(bytes);
-    const piece = bytes.subarray(0, Math.max(rest, whole));
-    return { bytes: piece, lines: new LineBlock(piece.subarray(rest), first + 1), unfinished: 0 };
+    const rest = nextLineStart(window);
+    const bytes = window.subarray(0, Math.max(rest, wholeLines));
+    return { bytes, lines: new LineBlock(bytes.subarray(rest), firstNumber + 1), unfinishedBytes: 0 };
   }
-  if (whole > 0) {
-    const piece = bytes.subarray(0, whole);
-    return { bytes: piece, lines: new LineBlock(piece, first), unfinished: 0 };
+  if (wholeLines > 0) {
+    const bytes = window.subarray(0, wholeLines);
+    return { bytes, lines: new LineBlock(bytes, firstNumber), unfinishedBytes: 0 };
   }
-  const hole = endOfHole(bytes, 0);
-  // Of any length: it goes by itself, so that the line behind it can be of any length that is allowed.
-  if (!last && hole > 0) return { bytes: bytes.subarray(0, hole), lines: [], unfinished: 0 };
-  if (!last) return { bytes, lines: [{ number: first, text: null }], unfinished: 0 };
-  if (atEnd && isRecord(atEnd(), bytes)) return { bytes, lines: new LineBlock(bytes, first), unfinished: 0 };
-  return { bytes: bytes.subarray(0, 0), lines: [], unfinished: bytes.length - hole };
+  const hole = endOfHole(window, 0);
+  if (window.length === LINE_BYTES_MAX) {
+    // A hole is a chunk of its own, so that the line after it may have the full length.
+    if (hole > 0) return { bytes: window.subarray(0, hole), lines: [], unfinishedBytes: 0 };
+    return { bytes: window, lines: [{ number: firstNumber, text: null }], unfinishedBytes: 0 };
+  }
+  if (createTrialReader && isRecord(createTrialReader(), window))
+    return { bytes: window, lines: new LineBlock(window, firstNumber), unfinishedBytes: 0 };
+  return { bytes: window.subarray(0, 0), lines: [], unfinishedBytes: window.length - hole };
 }
 
 function isRecord(reader: LineReader, line: Buffer): boolean {

@@ -25,9 +25,9 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
+import { openLog } from './byte-stream.ts';
 import { ingestFile } from './file.ts';
 import { Follower } from './follow.ts';
-import { openLog } from './open-log.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -49,7 +49,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** No two lines are alike, as in a log. */
+/** All lines are different, as in a log. */
 function lines(count: number): string {
   return Array.from({ length: count }, () => `{"time":${NOW - 1_000},"line":${++written}}\n`).join('');
 }
@@ -85,7 +85,7 @@ async function requests(): Promise<number> {
   return (await store.series({ project: 'p', edges: [0, NOW + 1] })).requests[0] ?? 0;
 }
 
-test('a file that is not there yet is counted from its first line', async () => {
+test('a file created after the start is counted from its first line', async () => {
   const one = follower();
   await lookAll(one);
   writeFileSync(path, lines(3));
@@ -97,7 +97,7 @@ test('a file that is not there yet is counted from its first line', async () => 
   await one.close();
 });
 
-test('half a line waits for its other half', async () => {
+test('an incomplete line is counted when the rest is written', async () => {
   const one = follower();
   const line = lines(1);
   writeFileSync(path, line.slice(0, 10));
@@ -108,7 +108,7 @@ test('half a line waits for its other half', async () => {
   await one.close();
 });
 
-test('another process takes up where one was killed, and what was ingested before is not counted again', async () => {
+test('another process resumes after a kill, and does not count ingested lines again', async () => {
   writeFileSync(path, lines(5));
   for await (const _ of ingestFile(openLog(path), ingest, store, pipeline()));
   for (let i = 0; i < 4; i++) {
@@ -122,7 +122,7 @@ test('another process takes up where one was killed, and what was ingested befor
   expect(await requests()).toBe(17);
 });
 
-test('rotation by rename loses nothing, even what is written to the renamed file', async () => {
+test('rotation by rename loses no line, even lines written to the renamed file', async () => {
   const one = follower();
   writeFileSync(path, lines(4));
   await lookAll(one);
@@ -143,21 +143,21 @@ test('rotation by rename loses nothing, even what is written to the renamed file
   await one.close();
 });
 
-test('rotation by copytruncate takes what was not read yet from the copy', async () => {
+test('after copytruncate, unread lines are counted from the copy', async () => {
   const one = follower();
   writeFileSync(path, lines(4));
   await lookAll(one);
   appendFileSync(path, lines(2));
   copyFileSync(path, `${path}.1`);
   truncateSync(path);
-  // More than before, so that the length alone tells nothing.
+  // More than before, so that the length does not reveal the truncation.
   appendFileSync(path, lines(20));
   await lookAll(one);
   expect(await requests()).toBe(26);
   await one.close();
 });
 
-test('a rotation while nobody was looking is caught up with, compressed or not', async () => {
+test('files rotated while no follower ran are counted at the next start, compressed or not', async () => {
   writeFileSync(path, lines(4));
   const before = follower();
   await lookAll(before);
@@ -178,7 +178,7 @@ test('a rotation while nobody was looking is caught up with, compressed or not',
   await again.close();
 });
 
-test('files that came and went between two looks are counted too', async () => {
+test('files created and rotated between two calls of look are counted', async () => {
   const one = follower();
   writeFileSync(`${path}.9`, lines(7));
   await lookAll(one);
@@ -196,7 +196,7 @@ test('files that came and went between two looks are counted too', async () => {
   await one.close();
 });
 
-test('a copy that was made a moment earlier, and one made by hand, count nothing', async () => {
+test('a copy made before the rotation, and one made by hand, are not counted', async () => {
   const one = follower();
   writeFileSync(path, lines(5));
   await lookAll(one);
@@ -217,7 +217,7 @@ test('a copy that was made a moment earlier, and one made by hand, count nothing
   await again.close();
 });
 
-test('a file that is still being compressed is read when it is whole', async () => {
+test('a file that is still being compressed is counted when it is complete', async () => {
   const one = follower();
   writeFileSync(path, lines(1));
   await lookAll(one);
@@ -232,7 +232,7 @@ test('a file that is still being compressed is read when it is whole', async () 
   await one.close();
 });
 
-test('a rotated file that is damaged is named, and does not keep the others from being counted', async () => {
+test('a damaged rotated file causes a warning and does not block the others', async () => {
   const one = follower();
   await lookAll(one);
   writeFileSync(path, lines(4));
@@ -250,7 +250,7 @@ test('a rotated file that is damaged is named, and does not keep the others from
   await one.close();
 });
 
-test('files from before the path was followed are named once and left alone, also when they are compressed later', async () => {
+test('files older than the first follow are skipped with one warning, even if they are compressed later', async () => {
   writeFileSync(`${path}.1`, lines(20));
   writeFileSync(`${path}-20260630.gz`, gzipSync(lines(30)));
   writeFileSync(path, lines(3));
@@ -274,7 +274,7 @@ test('files from before the path was followed are named once and left alone, als
   await again.close();
 });
 
-test('an older file that was compressed without its time is skipped, but never silently', async () => {
+test('an older file whose time compression did not keep is skipped with a warning', async () => {
   writeFileSync(`${path}.1`, lines(20));
   const hourAgo = Date.now() / 1_000 - 3_600;
   utimesSync(`${path}.1`, hourAgo, hourAgo);
@@ -294,7 +294,7 @@ test('an older file that was compressed without its time is skipped, but never s
 describe('files that all begin with the same header', () => {
   const HEADER = '#Version: 1.0\n#Fields: date time x-edge-location\n';
 
-  test('are told apart, like the text logs of CloudFront', async () => {
+  test('are distinguished, like the text logs of CloudFront', async () => {
     writeFileSync(path, '');
     writeFileSync(`${path}.1`, `${HEADER}${lines(5)}`);
     let one = follower();
@@ -315,7 +315,7 @@ describe('files that all begin with the same header', () => {
     expect(warnings).toHaveLength(1);
   });
 
-  test('are no shorter copies of each other', async () => {
+  test('are not mistaken for shorter copies of each other', async () => {
     const one = follower();
     writeFileSync(path, `${HEADER}${lines(5)}`);
     await lookAll(one);
@@ -327,7 +327,7 @@ describe('files that all begin with the same header', () => {
     await one.close();
   });
 
-  test('count nothing before their first line', async () => {
+  test('are not counted before their first line', async () => {
     const one = follower();
     writeFileSync(path, HEADER.slice(0, 20));
     await lookAll(one);
@@ -343,7 +343,7 @@ describe('files that all begin with the same header', () => {
     await one.close();
   });
 
-  test('are recognized in data of earlier releases, which took the header for the first line', async () => {
+  test('are recognized in data of earlier releases, which hashed the header as the first line', async () => {
     const text = `${HEADER}${lines(3)}`;
     const headerHash = createHash('sha256').update('#Version: 1.0').digest('hex').slice(0, 16);
     const id = createHash('sha256').update('').update(text).digest('hex');
@@ -383,7 +383,7 @@ describe('files that all begin with the same header', () => {
   });
 });
 
-test('an old file that is put beside the log later is named and left alone', async () => {
+test('an old file that appears later is skipped with a warning', async () => {
   writeFileSync(path, lines(1));
   const one = follower();
   await lookAll(one);
@@ -400,7 +400,7 @@ test('an old file that is put beside the log later is named and left alone', asy
   await one.close();
 });
 
-test('a file whose name does not look rotated is named once, and again when it has changed', async () => {
+test('a file without a rotated name causes one warning, and another one when it changes', async () => {
   writeFileSync(path, lines(1));
   const other = `${path}.1.xz`;
   for (const change of [() => writeFileSync(other, 'xz'), () => {}, () => appendFileSync(other, 'xz')]) {
@@ -417,7 +417,7 @@ test('a file whose name does not look rotated is named once, and again when it h
       ),
     ),
   );
-  // A rotated file that begins like it is counted all the same.
+  // A rotated file with the same first line is counted.
   writeFileSync(`${path}.2`, lines(1));
   copyFileSync(`${path}.2`, `${path}.copy`);
   const one = follower();
@@ -426,7 +426,7 @@ test('a file whose name does not look rotated is named once, and again when it h
   await one.close();
 });
 
-test('a live file that was rotated before its first line was counted belongs to the path', async () => {
+test('a live file rotated before its first line was counted is counted', async () => {
   writeFileSync(path, lines(3));
   const hourAgo = Date.now() / 1_000 - 3_600;
   utimesSync(path, hourAgo, hourAgo);
@@ -443,7 +443,7 @@ test('a live file that was rotated before its first line was counted belongs to 
   await again.close();
 });
 
-test('a path that is followed before there is anything to count is known to be followed', async () => {
+test('a path without lines is stored as followed, so its first rotated file is counted', async () => {
   const one = follower();
   await lookAll(one);
   await one.close();
@@ -456,7 +456,7 @@ test('a path that is followed before there is anything to count is known to be f
   await again.close();
 });
 
-test('when the file that was begun last is gone, a warning says so', async () => {
+test('a warning is printed if the file that was begun last is gone', async () => {
   writeFileSync(path, lines(3));
   const one = follower();
   await lookAll(one);
@@ -468,11 +468,11 @@ test('when the file that was begun last is gone, a warning says so', async () =>
   const again = follower();
   await lookAll(again);
   expect(await requests()).toBe(9);
-  expect(warnings).toEqual([expect.stringMatching(/is gone; lines that were written to it .* may be lost/)]);
+  expect(warnings).toEqual([expect.stringMatching(/is gone; lines written to it .* may be lost/)]);
   await again.close();
 });
 
-test('what an earlier release has counted is gone on with: files after the last one it began belong to the path', async () => {
+test('after an upgrade, files newer than the last one that was begun are counted', async () => {
   const files = [lines(2), lines(3), lines(4), lines(5)];
   for (const [i, text] of files.entries()) {
     const file = i === 3 ? path : `${path}.${3 - i}`;
@@ -493,7 +493,7 @@ test('what an earlier release has counted is gone on with: files after the last 
   await one.close();
 });
 
-test('finished files are not read again, after a restart and after being compressed', async () => {
+test('finished files are not read again after a restart or compression', async () => {
   const one = follower();
   await lookAll(one);
   for (let i = 0; i < 5; i++) {
@@ -506,25 +506,25 @@ test('finished files are not read again, after a restart and after being compres
   await lookAll(one);
   await one.close();
   compress(`${path}.3`);
-  let asked = 0;
+  let queries = 0;
   const { batchesAfter } = store;
   store.batchesAfter = (...args) => {
-    asked++;
+    queries++;
     return batchesAfter(...args);
   };
   const again = follower();
   for (let i = 0; i < 10; i++) await lookAll(again);
   // Once for the live file.
-  expect(asked).toBe(1);
+  expect(queries).toBe(1);
   await again.close();
 });
 
-test('a rotated file that may not be read is named, and counted once it may', async () => {
+test('a rotated file without read permission causes a warning, and is counted once it is readable', async () => {
   const one = follower();
   await lookAll(one);
   writeFileSync(`${path}.1`, lines(3));
   chmodSync(`${path}.1`, 0);
-  // Root may read everything, so somebody else looks.
+  // Root may read everything, so another user looks.
   const isRoot = process.geteuid?.() === 0;
   chmodSync(folder, 0o755);
   if (isRoot) process.seteuid?.(NOBODY);
@@ -567,7 +567,7 @@ const step = fc.oneof(
   }),
 );
 
-test('any order of writes, rotations, compression, looks and kills counts every line once', async () => {
+test('every line is counted once, in any order of writes, rotations, compression, looks and kills', async () => {
   const header = fc.constantFrom('', '#Version: 1.0\n', '#Version: 1.0\n\n#Fields: date time\n');
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), header, async (steps, header) => {
@@ -580,7 +580,7 @@ test('any order of writes, rotations, compression, looks and kills counts every 
       let one = follower();
       await one.look();
       await one.close();
-      // For so long that files can be old and nevertheless belong to it.
+      // Followed for so long that even old files belong to the path.
       for (const state of await store.followedPaths('p'))
         await store.putFollowedPath('p', { ...state, since: 0 });
       one = follower();
@@ -624,7 +624,7 @@ test('any order of writes, rotations, compression, looks and kills counts every 
   );
 }, 120_000);
 
-test('a path that is a link to the newest of dated files is followed from one to the next', async () => {
+test('a link to the newest dated file is followed from file to file', async () => {
   const dated = (day: number) => join(folder, `access-2026070${day}.log`);
   writeFileSync(dated(1), lines(2));
   symlinkSync(dated(1), path);
@@ -645,7 +645,7 @@ test('a path that is a link to the newest of dated files is followed from one to
 });
 
 test.each(['numbered', 'compressed'])(
-  'a link is followed to where its target is rotated (%s)',
+  'rotated files beside the target of a link are counted (%s)',
   async (kind) => {
     // As kubelet does it.
     const pods = mkdtempSync(join(folder, 'pods-'));
@@ -679,7 +679,7 @@ test.each(['numbered', 'compressed'])(
   },
 );
 
-test('a look at a file that has not grown copies no pending parts of lines', async () => {
+test('a look at an unchanged file does not copy pending parts of lines', async () => {
   const part = (text: string) => `2026-07-01T00:00:00Z stdout P ${text}\n`;
   writeFileSync(path, part('{"time":'));
   const one = follower();
@@ -688,14 +688,14 @@ test('a look at a file that has not grown copies no pending parts of lines', asy
   for (let i = 0; i < 5; i++) await lookAll(one);
   expect(readState).not.toHaveBeenCalled();
   readState.mockRestore();
-  // They are given up after a minute.
+  // They are dropped after a minute.
   clock.now += 120_000;
   await lookAll(one);
   expect((await store.sources('p'))[0]?.dropped).toEqual({ unfinished_record: 1 });
   await one.close();
 });
 
-test('a copy that is made while the log is written counts nothing twice, however long it takes', async () => {
+test('a copy that is written slowly adds no line twice', async () => {
   const one = follower();
   await lookAll(one);
   // More than one chunk.
@@ -716,7 +716,7 @@ test('a copy that is made while the log is written counts nothing twice, however
   await one.close();
 });
 
-test('a store that fails in between costs nothing but time', async () => {
+test('lines are counted after a failure of the store', async () => {
   const one = follower();
   writeFileSync(path, lines(3));
   const { append } = store;
@@ -728,7 +728,7 @@ test('a store that fails in between costs nothing but time', async () => {
   await one.close();
 });
 
-test('two followers of one file, and an ingest between them, count each line once', async () => {
+test('two followers and an ingest of the same file count each line once', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.constantFrom('write', 'a', 'b', 'ingest', 'restart'), { maxLength: 40 }),
@@ -757,7 +757,7 @@ test('two followers of one file, and an ingest between them, count each line onc
   );
 });
 
-test('the trail of a file that grew by many small steps is short', async () => {
+test('a file that grows in many small steps has one chunk', async () => {
   const one = follower();
   writeFileSync(path, '');
   for (let i = 0; i < 200; i++) {
@@ -769,7 +769,7 @@ test('the trail of a file that grew by many small steps is short', async () => {
   await one.close();
 });
 
-/** Ends in the middle of a look: after so many appends, the last of which may be in the store or not. */
+/** Crashes during a look, after so many appends; the one that fails may be stored or not. */
 async function crash(one: Follower, appends: number, isStored: boolean): Promise<void> {
   const { append } = store;
   let left = appends;
@@ -817,7 +817,7 @@ function compress(file: string, time?: 'keep no time'): void {
 }
 
 test.each([5_000, 3_000_000])(
-  'copytruncate under a writer that keeps its offset leaves holes of %i bytes, which cost nothing',
+  'holes of %i bytes, left by copytruncate under a writer that keeps its offset, lose no line',
   async (bytes) => {
     const fd = openSync(path, 'w');
     let offset = 0;

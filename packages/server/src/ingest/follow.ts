@@ -1,56 +1,61 @@
 /**
  * Follows a log like `tail -F`, through rotation and restarts. Every file rotated from the path is counted completely,
- * even if `follow` was stopped or killed in between. Files are recognized by content (trail.ts); the stored state says
- * which need no reading (docs/decisions/0015).
+ * even if `follow` was stopped or killed in between. Files are recognized by content (checkpoints.ts); the stored
+ * state says which need not be read (docs/decisions/0015).
  */
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
+import { openLog } from './byte-stream.ts';
 import { FileConflict, type FileIngest, ingestFile } from './file.ts';
-import { type FileVersion, FollowedState, fileEntry } from './followed-state.ts';
-import { openLog } from './open-log.ts';
 import type { Outcome, Pipeline } from './pipeline.ts';
 import {
-  type Identity,
-  namesOf,
+  type FileIdentity,
+  type FileVersion,
+  FollowedState,
+  followedFile,
+  identify,
+  identifyPath,
+  isHashOf,
+  pathAndTarget,
   ROTATED_FILES_MAX,
   type RotatedFile,
-  recognize,
   rotatedFiles,
 } from './rotated-files.ts';
 import { fileId, Tail } from './tail.ts';
 
-/** A web server goes on writing to a renamed file until it is told to reopen its logs, and its last workers longer. */
+/** Web servers write to a renamed file until they reopen their logs, and old workers even longer. */
 const RETIRE_MS = 60_000;
 
-/** Rotated files kept open at once. More recent ones than this mean that something touched them all. */
+/** Rotated files kept open at once. If more are recent, something touched them all. */
 const RETIRING_MAX = 16;
 
-/** Coarse file systems keep times no finer than this, and show two changes within it as one. */
+/** The coarsest resolution of file times: two changes within it look like one. */
 const FILE_TIME_MS_MAX = 2_000;
 
-/** A file that cannot be read is tried again once it has not changed for this long: it may be being compressed. */
+/** An unreadable file, which may be being compressed, is tried again after so long without a change. */
 const SETTLE_MS = 2_000;
 
-/** A file can be missing in a list that is made while files are renamed. Rotation is over before so many lists. */
+/** A rename can hide a file from a list. Rotation ends before so many lists. */
 const LIST_ATTEMPTS_MAX = 10;
 
-export interface FollowOptions {
+interface FollowOptions {
   path: string;
   ingest: FileIngest;
   store: Store;
   pipeline: Pipeline;
   now: () => number;
-  /** When it is aborted, what is under way is counted, and nothing more is read. */
+  /** When aborted, batches under way are counted and nothing more is read. */
   stop: AbortSignal;
   counted(outcome: Outcome): void;
-  /** A file is left alone, or lines may be lost. */
+  /** Called if a file is skipped or lines may be lost. */
   warn(message: string): void;
 }
 
 interface RetiringFile {
   tail: Tail;
-  /** When it was last found to have grown. */
+  /** When it was last seen growing. */
   grownAt: number;
 }
 
@@ -58,27 +63,27 @@ export class Follower {
   readonly #options: FollowOptions;
   readonly #path: string;
   #live: Tail | null = null;
-  /** Rotated, but perhaps still written to. */
+  /** Rotated, but possibly still being written to. */
   #retiring: RetiringFile[] = [];
   /** What the store knows about the path; null before the first scan. */
   #followed: FollowedState | null = null;
-  /** Rotated files with nothing left to count, as they were then, by ID. */
-  #settled = new Map<string, { mtimeMs: number; bytes: number; hash: string }>();
-  /** Rotated files that could not be read, as they were then, by ID. */
+  /** Rotated files with nothing left to count, by ID. */
+  #settled = new Map<string, FileVersion & { hash: string }>();
+  /** Rotated files that could not be read, by ID. */
   #failed = new Map<string, { path: string; ctimeMs: number; isFinal: boolean }>();
-  /** Files that were modified before this are from before the path was followed, unless they were begun. */
+  /** Files modified before this are older than the first follow of the path, unless they were begun. */
   #belongsFromMs = Number.POSITIVE_INFINITY;
-  /** Of the folders that rotated files are in; null before the first scan. */
+  /** Modification times of the folders of rotated files; null before the first scan. */
   #folderTimesMs: readonly number[] | null = null;
   #mustScan = true;
-  #hasWarnedOfNumber = false;
+  #hasWarnedOfCount = false;
 
   constructor(options: FollowOptions) {
     this.#options = options;
     this.#path = resolve(options.path);
   }
 
-  /** Counts what is new; to be called again and again. True when there may be more at once. */
+  /** Counts new lines, once per call. True if there may be more right away. */
   async look(): Promise<boolean> {
     if (this.#mustScan || (await this.#folderChanged()) || (await this.#failureChanged())) await this.#scan();
     for (const file of [...this.#retiring]) await this.#readRetiring(file);
@@ -103,13 +108,13 @@ export class Follower {
     this.#live = null;
   }
 
-  /** Counts what is left in the rotated files, oldest first. Files that have not changed are not opened again. */
+  /** Counts the rotated files, oldest first. Files that have not changed are not opened again. */
   async #scan(): Promise<void> {
-    // Before the list is made: a file that comes while it is made shows at the next look.
+    // Read before the list: a file that appears meanwhile changes them, and the next call sees it.
     const folderTimesMs = await this.#readFolderTimes();
     const files = await rotatedFiles(this.#path);
-    if (files.length === ROTATED_FILES_MAX && !this.#hasWarnedOfNumber) {
-      this.#hasWarnedOfNumber = true;
+    if (files.length === ROTATED_FILES_MAX && !this.#hasWarnedOfCount) {
+      this.#hasWarnedOfCount = true;
       this.#options.warn(
         `${this.#path} has ${ROTATED_FILES_MAX} rotated files or more; older ones are not read`,
       );
@@ -141,11 +146,11 @@ export class Follower {
       if (known.begun !== null && !(await this.#isPresent(known.begun.first_line_hash)))
         warn(
           `the file that was counted as ${this.#path} since ${new Date(known.begun.at).toISOString()} is gone; ` +
-            'lines that were written to it while nobody followed may be lost',
+            'lines written to it while follow was not running may be lost',
         );
       return new FollowedState(store, ingest.project, known);
     }
-    const first = await this.#firstState(files, await identityOf(this.#path));
+    const first = await this.#firstState(files, await identifyPath(this.#path));
     await store.putFollowedPath(ingest.project, first);
     return new FollowedState(store, ingest.project, first);
   }
@@ -155,26 +160,26 @@ export class Follower {
       const folderTimesMs = await this.#readFolderTimes();
       const newestFirst = (await rotatedFiles(this.#path)).reverse();
       for (const path of [this.#path, ...newestFirst.map((file) => file.path)]) {
-        const identity = await identityOf(path);
-        if (identity?.hash === hash || identity?.earlierHash === hash) return true;
+        const identity = await identifyPath(path);
+        if (identity !== null && isHashOf(hash, identity)) return true;
       }
-      if (areEqual(await this.#readFolderTimes(), folderTimesMs)) return false;
+      if (isDeepStrictEqual(await this.#readFolderTimes(), folderTimesMs)) return false;
     }
     return true;
   }
 
   /**
-   * What is there at the very first start was written before the path was followed. If an earlier release or an ingest
-   * has counted one of the files, those after it belong to the path.
+   * Files that exist at the very first start were written before the path was followed. If an earlier release or an
+   * ingest has counted one of them, those after it belong to the path.
    */
-  async #firstState(files: readonly RotatedFile[], live: Identity | null): Promise<FollowedPath> {
+  async #firstState(files: readonly RotatedFile[], live: FileIdentity | null): Promise<FollowedPath> {
     const { ingest, store } = this.#options;
     const source = ingest.source.name;
     const links = await store.batchesAfter(ingest.project, source, '');
     const known = new Set(links.map(({ firstLineHash }) => firstLineHash));
-    const identities: (Identity | null)[] = [];
-    for (const { path, id } of files) identities.push(await identityOf(path, id));
-    const isBegun = (identity: Identity | null) =>
+    const identities: (FileIdentity | null)[] = [];
+    for (const { path, id } of files) identities.push(await identifyPath(path, id));
+    const isBegun = (identity: FileIdentity | null) =>
       identity !== null && (known.has(identity.hash) || known.has(identity.earlierHash));
     const lastBegun = identities.findLastIndex(isBegun);
     const end = isBegun(live) || lastBegun === -1 ? files.length : lastBegun;
@@ -183,9 +188,9 @@ export class Follower {
       if (identity === null || isBegun(identity) || identity.hash === live?.hash || !file.hasRotatedName)
         return [];
       this.#warnOfOlder(file);
-      return [fileEntry(identity.hash, 'left_alone', file)];
+      return [followedFile(file, identity.hash, 'left_alone')];
     });
-    // Compared with file times, so it comes from the same clock.
+    // From the system clock, because it is compared with file times.
     const since = Math.min(Date.now(), files[end]?.mtimeMs ?? Number.POSITIVE_INFINITY);
     // The live file belongs to the path from the start, even if it is rotated before its first line is counted.
     const begun = live === null ? null : { first_line_hash: live.hash, at: since };
@@ -203,7 +208,7 @@ export class Follower {
     try {
       handle = await open(file.path, 'r');
       const { dev, ino, mtimeMs, size } = await handle.stat();
-      // If it was renamed since the list was made, the next list has it.
+      // A file renamed since the list was made is in the next list.
       if (fileId({ dev, ino }) !== file.id) this.#mustScan = true;
       else isKeptOpen = await this.#readOpened({ ...file, mtimeMs, bytes: size }, handle);
       this.#failed.delete(file.id);
@@ -214,11 +219,11 @@ export class Follower {
     }
   }
 
-  /** True when the file is kept open, because somebody may still write to it. */
+  /** True if the file is kept open because a process may still write to it. */
   async #readOpened(file: RotatedFile, handle: FileHandle): Promise<boolean> {
-    const { identity, isCompressed } = await recognize(handle);
+    const { identity, isCompressed } = await identify(handle);
     if (identity === null) {
-      // Only reading a compressed file shows whether it is empty or truncated.
+      // Only reading shows whether a compressed file is empty or truncated.
       if (isCompressed) await this.#ingest(file, handle);
       return false;
     }
@@ -226,11 +231,14 @@ export class Follower {
     const known = this.#state().find(file, identity, isCompressed);
     if (known === undefined && this.#isOlder(file, identity, isCompressed)) return false;
     if (file.mtimeMs < this.#belongsFromMs && (known === undefined || known.state === 'finished')) {
+      // A file that appeared later, but is older than the first follow of the path.
       if (known === undefined && !(await this.#wasBegun(identity))) {
-        this.#leaveAlone(file, hash);
+        this.#settle(file, hash);
+        this.#warnOfOlder(file);
+        this.#state().record(file, hash, 'left_alone');
         return false;
       }
-      // What is newer than a file of the path belongs to it too.
+      // Files newer than one of the path belong to the path too.
       this.#belongsFromMs = file.mtimeMs;
     }
     if (known) {
@@ -239,7 +247,7 @@ export class Follower {
     }
     if (!isCompressed && isRecent(file.mtimeMs, RETIRE_MS) && this.#retiring.length < RETIRING_MAX) {
       const tail = await Tail.open(handle, this.#tailOptions(), true);
-      const belongs = tail.isBegun || file.hasRotatedName;
+      const belongs = tail.countedFirstLineHash !== null || file.hasRotatedName;
       if (belongs) this.#retiring.push({ tail, grownAt: this.#options.now() });
       else await this.#leaveOther(file, identity);
       return belongs;
@@ -280,7 +288,7 @@ export class Follower {
     }
     if (read === 'truncated') return tail.locate(true);
     if (stop.aborted || now() - file.grownAt < RETIRE_MS) return;
-    // Before the last read: what is written after it makes the file look unfinished.
+    // Before the last read, so that a later write makes the file look unfinished.
     const { mtimeMs, size } = await tail.stat();
     if (!(await tail.finish())) return;
     const hash = await tail.firstLineHash();
@@ -304,7 +312,7 @@ export class Follower {
     }
   }
 
-  /** The live file was truncated: what had not been read yet is in the copy that was made before. */
+  /** After copytruncate: lines that had not been read are in the copy. */
   async #restartLive(live: Tail): Promise<void> {
     const before = live.countedFirstLineHash;
     await this.#scan();
@@ -326,18 +334,18 @@ export class Follower {
 
   async #folderChanged(): Promise<boolean> {
     const timesMs = await this.#readFolderTimes();
-    if (this.#folderTimesMs === null || !areEqual(timesMs, this.#folderTimesMs)) return true;
+    if (!isDeepStrictEqual(timesMs, this.#folderTimesMs)) return true;
     return timesMs.some((timeMs) => isRecent(timeMs, FILE_TIME_MS_MAX));
   }
 
   async #readFolderTimes(): Promise<number[]> {
-    const folders = new Set((await namesOf(this.#path)).map((name) => dirname(name)));
+    const folders = new Set((await pathAndTarget(this.#path)).map((name) => dirname(name)));
     const timesMs: number[] = [];
     for (const folder of folders) timesMs.push((await stat(folder).catch(() => null))?.mtimeMs ?? 0);
     return timesMs;
   }
 
-  /** Whether a file that could not be read has changed since, and does no more. */
+  /** Whether a file that could not be read has changed, and is not changing any more. */
   async #failureChanged(): Promise<boolean> {
     for (const [id, { path, ctimeMs, isFinal }] of this.#failed) {
       const now = await stat(path).catch(() => null);
@@ -348,10 +356,10 @@ export class Follower {
     return false;
   }
 
-  /** A damaged or unreadable file must not block the others. */
+  /** Records a damaged or unreadable file, which must not block the others. */
   #fail(file: RotatedFile, error: unknown): void {
     const { code, message } = error as NodeJS.ErrnoException;
-    // Another process counts it, or it was renamed since the list was made: both show in the next list.
+    // Another process counts it, or it was renamed since the list was made: the next list shows which.
     if (error instanceof FileConflict || code === 'ENOENT') {
       this.#mustScan = true;
       return;
@@ -366,27 +374,20 @@ export class Follower {
       );
   }
 
-  #settle({ id, mtimeMs, bytes }: Omit<FileVersion, 'hasRotatedName'>, hash: string): void {
+  #settle({ id, mtimeMs, bytes }: FileVersion & { id: string }, hash: string): void {
     this.#settled.set(id, { mtimeMs, bytes, hash });
   }
 
-  #finished(file: Omit<FileVersion, 'hasRotatedName'>, hash: string): void {
+  #finished(file: FileVersion & { id: string }, hash: string): void {
     this.#settle(file, hash);
     this.#state().record(file, hash, 'finished');
   }
 
-  /** It was put beside the log later, but is from before the path was followed. */
-  #leaveAlone(file: RotatedFile, hash: string): void {
-    this.#settle(file, hash);
-    this.#warnOfOlder(file);
-    this.#state().record(file, hash, 'left_alone');
-  }
-
   /**
-   * Whether the file begins like one that was left alone, with another time: compression did not keep it, or a line was
-   * added. If this process did not see the change, it may be another file, so a warning names it.
+   * Whether the file begins like one that was left alone, but has another time: compression did not keep it, or a line
+   * was added. Warns if this process did not see the change, because it may be another file.
    */
-  #isOlder(file: RotatedFile, identity: Identity, isCompressed: boolean): boolean {
+  #isOlder(file: RotatedFile, identity: FileIdentity, isCompressed: boolean): boolean {
     const older = this.#state().findOlder(file, identity, isCompressed);
     if (older === undefined) return false;
     const isSame = this.#settled.get(file.id)?.hash === identity.hash;
@@ -398,20 +399,19 @@ export class Follower {
     return true;
   }
 
-  async #leaveOther(file: RotatedFile, identity: Identity): Promise<void> {
+  async #leaveOther(file: RotatedFile, identity: FileIdentity): Promise<void> {
     this.#settle(file, identity.hash);
-    // A copy that is shorter than what was counted is of no interest.
+    // A shorter copy of a counted file.
     if (await this.#wasBegun(identity)) return;
     this.#warnSkipped(file, 'its name does not look rotated');
     this.#state().record(file, identity.hash, 'other_name');
   }
 
-  async #wasBegun({ hash, earlierHash }: Identity): Promise<boolean> {
+  async #wasBegun(identity: FileIdentity): Promise<boolean> {
     const { ingest, store } = this.#options;
-    const last = this.#state().current.begun?.first_line_hash;
-    if (last === hash || last === earlierHash) return true;
+    if (isHashOf(this.#state().current.begun?.first_line_hash, identity)) return true;
     const links = await store.batchesAfter(ingest.project, ingest.source.name, '');
-    return links.some(({ firstLineHash }) => firstLineHash === hash || firstLineHash === earlierHash);
+    return links.some(({ firstLineHash }) => isHashOf(firstLineHash, identity));
   }
 
   #warnOfOlder(file: RotatedFile): void {
@@ -419,9 +419,8 @@ export class Follower {
   }
 
   #warnSkipped({ path, bytes }: RotatedFile, reason: string): void {
-    const [extension] = UNREADABLE.exec(path) ?? [];
-    const file = path.slice(0, path.length - (extension?.length ?? 0));
-    const how = extension === undefined ? 'To count it,' : 'To count it, decompress it first, then';
+    const file = path.replace(UNSUPPORTED_COMPRESSION, '');
+    const how = file === path ? 'To count it,' : 'To count it, decompress it first, then';
     this.#options.warn(
       `${path} (${formatBytes(bytes)}) is skipped: ${reason}. ` +
         `${how} run 'wafstat ingest ${file}' with the same --project and --source`,
@@ -441,34 +440,16 @@ export class Follower {
   }
 }
 
-/** Of compressed files that only other programs can read. */
-const UNREADABLE = /\.(?:xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
+const UNSUPPORTED_COMPRESSION = /\.(?:xz|bz2|zst|lz4|lzma|br|zip|Z)$/;
 
-/** Null when the file is empty, cannot be read, or is another one than `id` says, because files were renamed. */
-async function identityOf(path: string, id?: string): Promise<Identity | null> {
-  const handle = await open(path, 'r').catch(() => null);
-  if (handle === null) return null;
-  try {
-    if (id !== undefined && fileId(await handle.stat()) !== id) return null;
-    return (await recognize(handle)).identity;
-  } catch {
-    return null;
-  } finally {
-    await handle.close();
-  }
-}
-
-function areEqual(one: readonly number[], other: readonly number[]): boolean {
-  return one.length === other.length && one.every((value, i) => value === other[i]);
-}
-
-/** File times come from the clock of the system, not from the one that is passed in. */
+/** By the system clock, which file times come from. */
 function isRecent(timeMs: number, withinMs: number): boolean {
   return Math.abs(Date.now() - timeMs) < withinMs;
 }
 
 function formatBytes(bytes: number): string {
-  const units = ['bytes', 'kB', 'MB', 'GB', 'TB'];
-  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
-  return `${power === 0 ? bytes : (bytes / 1_000 ** power).toFixed(1)} ${units[power]}`;
+  const power = Math.min(4, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  return power === 0
+    ? `${bytes} bytes`
+    : `${(bytes / 1_000 ** power).toFixed(1)} ${['kB', 'MB', 'GB', 'TB'][power - 1]}`;
 }

@@ -1,29 +1,28 @@
-/** Log lines to counted events: read, check the time, find the host, append. Each step drops by a named reason. */
+/** From log lines to counted events: parse, check the time, resolve the host, append. Every drop has a named reason. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Category, DropReason, Event } from '../event.ts';
+import { BoundedCache } from '../cache.ts';
+import { type Category, type DropReason, type Event, normalHostname } from '../event.ts';
 import type { Appended, Batch, Store } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
-import { LineBlock, lineEnd, lineText } from './blocks.ts';
 import type { LogRecord, Parsed } from './formats/format.ts';
-import { normalHostname } from './hostname.ts';
+import { type Line, LineBlock, lineEnd, lineText } from './lines.ts';
 import type { LineReader } from './reader.ts';
 
-/** Clocks differ, time zones get mixed up; more than a day ahead is neither. */
+/** Allows for wrong clocks and time zones. */
 const FUTURE_MS_MAX = 24 * 3_600_000;
 
-/** The first lines that were dropped are kept to look at; a cut of each is enough to recognize it. */
+/** The first dropped lines are shown to the user, cut short. */
 export const FIRST_DROPS_MAX = 10;
 const DROP_EXCERPT_LENGTH_MAX = 200;
 
 export interface Limits {
   retentionMs: number;
-  /** Host names that are registered on first sight, per project; later ones count in the project's total only. */
+  /** Host names registered from logs, per project. Traffic of others counts in the project's total only. */
   hostsMax: number;
-  /** Sources of one project; nothing is counted under a new name beyond it. Absent: no limit. */
+  /** Sources per project. Batches of a new source beyond it are refused. Absent: no limit. */
   sourcesMax?: number | undefined;
 }
 
-/** The project has its limit of sources, and the batch is of another one. */
 export class SourceLimitReached extends Error {}
 
 export interface Drop {
@@ -32,48 +31,44 @@ export interface Drop {
   text: string;
 }
 
-/** What became of the lines of one batch. */
+/** The result of one batch of lines. */
 export interface Outcome {
   accepted: number;
   dropped: Partial<Record<DropReason, number>>;
   first_drops: Drop[];
-  /** Accepted records by format, and attacks among them by category. */
+  /** Accepted records by format, and the attacks among them by category. */
   formats: Record<string, number>;
   attacks: Partial<Record<Category, number>>;
   /** Accepted records without a registered host: they count in the project's total only. */
   without_host: number;
-  /** Those among them that name a host: the project is at its limit of hosts, or takes no new ones from logs. */
+  /** Those that name a host: the project is at its limit of hosts, or does not register hosts from logs. */
   unregistered_host: number;
 }
 
-/** What is to be counted, once it is read: the store may take it, know it already, or find that another was first. */
+/** `duplicate`: the store has the batch already. `conflict`: another process counted the same part of a file first. */
 export type Counted = { kind: 'counted'; outcome: Outcome } | { kind: 'duplicate' } | { kind: 'conflict' };
-
-export interface Line {
-  /** Counted from 1 in the file or request that it came in. */
-  number: number;
-  /** Null for a line beyond the length limit, which was not kept. */
-  text: string | null;
-}
 
 export type NewBatch = Omit<Batch, 'events' | 'dropped'>;
 
-/** Lines that have been read, and not yet counted. */
+/** Lines that have been parsed, but not counted yet. */
 export interface ReadLines {
   records: LogRecord[];
   outcome: Outcome;
-  /** The host names among them. */
+  /** The host names in the lines: one copy of each (ownCopy). */
   hosts: Map<string, string>;
 }
 
-/** What of the reader is counted although more may come. */
-export type Flush = 'all' | 'aged' | 'request' | 'nothing';
+/**
+ * Which pending records of the reader to count as well: all, those without a line for OPEN_MS_MAX, or (`request`) all
+ * but parts of lines, whose rest may come in the next request.
+ */
+type Flush = 'all' | 'aged' | 'request' | 'nothing';
 
 export class Pipeline {
   readonly #store: Store;
   readonly #limits: Limits;
   readonly #now: () => number;
-  readonly #sources = new Map<string, ProjectSources>();
+  readonly #sources = new BoundedCache<string, ProjectSources>({ entriesMax: PROJECTS_MAX });
 
   constructor(store: Store, limits: Limits, now: () => number) {
     this.#store = store;
@@ -81,10 +76,6 @@ export class Pipeline {
     this.#now = now;
   }
 
-  /**
-   * Reads the lines, and what the reader has open when `flush` says so: all of it, what is older, or (`request`) all
-   * but lines whose rest may come in the next request.
-   */
   read(lines: Iterable<Line>, reader: LineReader, flush: Flush): ReadLines {
     const steps = this.readInSteps(lines, reader, flush);
     for (;;) {
@@ -93,7 +84,7 @@ export class Pipeline {
     }
   }
 
-  /** The same, with a `yield` after some lines, so that a long text can be read while other work goes on. */
+  /** Like `read`, but yields after some lines, so that other work can run in between. */
   *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
     const now = this.#now();
     const read: ReadLines = { records: [], outcome: emptyOutcome(), hosts: new Map() };
@@ -101,13 +92,13 @@ export class Pipeline {
     else for (const line of lines) this.#readLine(line, reader, read, now);
     if (flush !== 'nothing') {
       const before = flush === 'aged' ? now - OPEN_MS_MAX : undefined;
-      const open = reader.flush(before, flush === 'request' ? now : before);
-      for (const parsed of open) this.#take(read, parsed, 0, '', now);
+      const pending = reader.flush(before, flush === 'request' ? now : before);
+      for (const parsed of pending) this.#add(read, parsed, 0, '', now);
     }
     return read;
   }
 
-  /** Whether `read` with `aged` returns something without new lines. */
+  /** Whether `read` with `aged` returns records even without new lines. */
   hasAged(reader: LineReader): boolean {
     return reader.hasPending(this.#now() - OPEN_MS_MAX);
   }
@@ -116,10 +107,7 @@ export class Pipeline {
     return this.append(read, await this.resolve(read, batch.project), batch);
   }
 
-  /**
-   * The events of the lines, with host names turned into IDs. Names are resolved again in each batch, so that a new or
-   * renamed host shows at once.
-   */
+  /** Turns records into events. Each batch resolves its host names again, so that new or renamed hosts take effect. */
   async resolve({ records, outcome, hosts }: ReadLines, project: string): Promise<readonly Event[]> {
     const ids = await this.#hostIds(project, hosts);
     let last: LogRecord | null = null;
@@ -132,7 +120,7 @@ export class Pipeline {
         const { host, hostId } = record;
         const id = hostId ?? (host === undefined ? null : (ids.get(host) ?? null));
         isUnregistered = id === null && host !== undefined;
-        // The record itself becomes the event: another million objects a second would be a tenth of the time.
+        // The record itself becomes the event: a new object per line would take a tenth of the time.
         Object.assign(record as Omit<LogRecord, 'hostId'>, { hostId: id });
         last = record;
       }
@@ -143,28 +131,24 @@ export class Pipeline {
 
   async append({ outcome }: ReadLines, events: readonly Event[], batch: NewBatch): Promise<Counted> {
     const { name, format } = batch.source;
-    if (!this.#isKnownSource(batch.project, name)) await this.#admitSource(batch.project, name);
-    // What was found in them says more than that it was to be found out.
+    const { sourcesMax } = this.#limits;
+    if (sourcesMax !== undefined) await this.#admitSource(batch.project, name, sourcesMax);
+    // For `auto`, store the formats that were found.
     const found = Object.keys(outcome.formats).sort().join(', ');
     const source = { name, format: format === 'auto' && found !== '' ? found : format };
     const appended = await this.#store.append({ ...batch, source, events, dropped: outcome.dropped });
-    return settle(outcome, events.length, appended);
+    return toCounted(outcome, events.length, appended);
   }
 
-  #isKnownSource(project: string, name: string): boolean {
-    return this.#limits.sourcesMax === undefined || this.#sources.get(project)?.names.has(name) === true;
-  }
-
-  /** Other processes may add sources at the same moment, so a project can have a few more than the limit. */
-  async #admitSource(project: string, name: string): Promise<void> {
-    const max = this.#limits.sourcesMax ?? Number.POSITIVE_INFINITY;
+  /** Other processes may add sources at the same time, so a project can slightly exceed the limit. */
+  async #admitSource(project: string, name: string, max: number): Promise<void> {
     let known = this.#sources.get(project);
-    if (known === undefined || known.listedAt < this.#now() - SOURCES_MS_MAX) {
+    if (known?.names.has(name)) return;
+    if (known === undefined || known.listedAt < this.#now() - SOURCES_AGE_MS_MAX) {
       known = { listedAt: this.#now(), names: new Set(), listing: this.#store.sources(project) };
-      if (this.#sources.size >= PROJECTS_MAX) this.#sources.clear();
       this.#sources.set(project, known);
     }
-    // Batches that wait for the same list go on in the order in which they came.
+    // Batches that wait for the same list continue in the order in which they arrived.
     const { names, listing } = known;
     try {
       for (const source of await listing) names.add(source.name);
@@ -183,10 +167,10 @@ export class Pipeline {
 
   #readLine({ number, text }: Line, reader: LineReader, read: ReadLines, now: number): void {
     const results = text === null ? [TOO_LONG] : reader.read(text, now);
-    for (const parsed of results) this.#take(read, parsed, number, text ?? '', now);
+    for (const parsed of results) this.#add(read, parsed, number, text ?? '', now);
   }
 
-  /** The same as line by line, but for the time it takes: access lines are counted without a look at each. */
+  /** The same result as line by line, but most access lines are counted from their bytes, which is far faster. */
   *#readBlock(
     { bytes, first }: LineBlock,
     reader: LineReader,
@@ -198,8 +182,8 @@ export class Pipeline {
       earliest: now - this.#limits.retentionMs,
       latest: now + FUTURE_MS_MAX,
       host: reader.host,
-      found(host) {
-        // At its first line, because the first hosts are registered, and formats are shown as they came.
+      onHost(host) {
+        // In the order of the lines, because the first hosts are registered and the first format is shown first.
         if (host !== undefined) hosts.set(host, host);
         outcome.formats.access ??= 0;
       },
@@ -225,7 +209,7 @@ export class Pipeline {
     if (access.taken > 0) outcome.formats.access = (outcome.formats.access ?? 0) + access.taken;
   }
 
-  #take(
+  #add(
     { records, outcome, hosts }: ReadLines,
     parsed: Parsed,
     line: number,
@@ -273,34 +257,31 @@ export class Pipeline {
   }
 }
 
-/** The sources that a project has, as far as is known here. */
+/** The sources of a project, as far as this process knows them. */
 interface ProjectSources {
   listedAt: number;
   names: Set<string>;
   listing: Promise<readonly { name: string }[]>;
 }
 
-/** How long a list of sources is used for new names: to list them for each would be slow with a thousand sources. */
-const SOURCES_MS_MAX = 10_000;
+/** How long a list of sources is used for new names: listing a thousand sources for each would be slow. */
+const SOURCES_AGE_MS_MAX = 10_000;
 const PROJECTS_MAX = 1_000;
 
-/** What is read between two `yield`s: a millisecond, unless one line takes longer. */
+/** Read between two `yield`s: a millisecond, unless one line takes longer. */
 const STEP_LINES_MAX = 256;
 const STEP_BYTES_MAX = 16_384;
 
-/** What is done before other work gets a turn, so that a batch of a million hosts delays nobody: some milliseconds. */
+/** Handled before other work gets a turn, so that a batch of a million hosts does not block the process: some ms. */
 const RECORDS_PER_TURN = 20_000;
 const NAMES_PER_TURN = 5_000;
 
-/** While a file is followed, the lines of one request come together within this time. */
+/** While a file is followed, the lines of one request arrive within this time. */
 const OPEN_MS_MAX = 400;
 
 const TOO_LONG: Parsed = { kind: 'dropped', reason: 'line_too_long', format: 'none' };
 
-/**
- * One copy of each host name. A part of a line keeps the whole line in memory, and with it all lines of a batch: to
- * let them go at once saved a fifth of the time.
- */
+/** One copy of each host name. A substring would keep its whole line in memory; the copies save a fifth of the time. */
 function ownCopy(host: string | undefined, copies: Map<string, string>): string | undefined {
   if (host === undefined) return undefined;
   const known = copies.get(host);
@@ -329,11 +310,11 @@ function drop(outcome: Outcome, reason: DropReason, line: number, text: string):
   }
 }
 
-function settle(outcome: Outcome, events: number, appended: Appended): Counted {
+function toCounted(outcome: Outcome, events: number, appended: Appended): Counted {
   if (appended.kind !== 'appended') return appended;
   outcome.accepted = events - appended.beforeHorizon;
   outcome.without_host = appended.withoutHost;
-  // What lies before the horizon was resolved too, but not counted.
+  // Events before the horizon were resolved too, but not counted.
   outcome.unregistered_host = Math.min(
     outcome.unregistered_host + appended.unknownHosts,
     appended.withoutHost,

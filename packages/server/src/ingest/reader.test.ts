@@ -8,13 +8,13 @@ const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
 const ACCESS = '192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6';
 
 describe('a reader without a format', () => {
-  test('tells each line by itself, so that a stream may mix them', () => {
+  test('recognizes each line on its own, so that a stream may mix formats', () => {
     const lines = [
       `{"time":${TIME},"attack":"xss"}`,
       ACCESS,
       '2026/07/01 10:20:30 [notice] 1#1: start worker processes',
       ...fixtureLines('modsecurity2-native.log').slice(0, 3),
-      // The stream holds an error log, so a block may be text that a client brought into it: no line is lost in it.
+      // The stream has an error log, so a client may have written the block: lines inside it are counted too.
       ACCESS,
       ...fixtureLines('modsecurity2-native.log').slice(3),
       'something else',
@@ -24,26 +24,26 @@ describe('a reader without a format', () => {
     expect(parsed.slice(0, 3).map(({ format }) => format)).toEqual(['events', 'access', 'nginx-error']);
     expect(outcomes(parsed).slice(-2)).toEqual(['unknown_format', 'request']);
     expect(parsed.filter(({ format }) => format === 'access')).toHaveLength(3);
-    // Without one, a line of another log inside an open block belongs to the block.
+    // Without an error log, a line inside an open block belongs to the block.
     const withoutErrorLog = readLines(lines.toSpliced(2, 1));
     expect(withoutErrorLog.filter(({ format }) => format === 'access')).toHaveLength(2);
   });
 
-  test('says which format each record and each drop came in', () => {
+  test('returns the format of each record and each drop', () => {
     expect(new Set(readFixture('lts.log').map(({ format }) => format))).toEqual(new Set(['lts']));
     expect(readLines(['{', 'x', '{"a":1}']).map(({ format }) => format)).toEqual(['none', 'none', 'none']);
   });
 });
 
 describe('a reader with a format', () => {
-  test('takes nothing for another format', () => {
+  test('recognizes no other format', () => {
     expect(outcomes(readLines([ACCESS], { format: 'events' }))).toEqual(['not_json']);
     expect(outcomes(readLines([`{"time":${TIME}}`], { format: 'access' }))).toEqual(['unknown_format']);
     expect(outcomes(readLines([ACCESS], { format: 'modsecurity-native' }))).toEqual(['unknown_format']);
     expect(outcomes(readLines([`{"time":${TIME}}`], { format: 'aws-waf' }))).toEqual(['bad_time']);
   });
 
-  test('takes what it would not have recognized', () => {
+  test('parses lines that it would not have recognized', () => {
     const line = JSON.stringify({ time: '2026-07-01T10:20:30Z', vhost: 'shop.example.com', bytes: 5 });
     expect(readLines([line], { format: 'access-json' })).toMatchObject([
       { record: { time: TIME, host: 'shop.example.com' } },
@@ -51,7 +51,7 @@ describe('a reader with a format', () => {
   });
 });
 
-test('the host of a source is that of logs that name none, and of no other', () => {
+test('the host option applies only to logs that name no host', () => {
   const host = 'other.example.com';
   expect(readLines([ACCESS], { host })).toMatchObject([{ record: { host } }]);
   for (const name of ['modsecurity3-json.log', 'aws-waf.log', 'nginx-error.log', 'caddy-terminal.log']) {
@@ -64,7 +64,7 @@ test('the host of a source is that of logs that name none, and of no other', () 
   expect(records.some((each) => each.kind === 'record' && each.record.host === host)).toBe(true);
 });
 
-test('an operator decides what single rules count as', () => {
+test('overrides decide the category of single rules', () => {
   const overrides = new Map([
     ['942100', 'custom' as const],
     ['10001', null],
@@ -82,7 +82,7 @@ test.each(['{x', '}x', '{}', ']x', '[]x', '{"a":1}', '{"time":"2026-07-01T10:20:
   },
 );
 
-test('JSON that is broken is still told as such', () => {
+test('broken JSON is reported as such', () => {
   expect(outcomes(readLines(['{"time":', '}', '{x', `{"time":${TIME}}{"a"`]))).toEqual([
     'not_json',
     'json_fragment',
@@ -107,7 +107,7 @@ test('an event in a stream with an error log is not recognized: a client may hav
   ]);
 });
 
-test('nothing is kept of logs whose lines stand alone', () => {
+test('logs with independent lines leave no reader state', () => {
   const reader = createReader({ format: 'auto' });
   for (const line of [...fixtureLines('nginx-combined.log'), ...fixtureLines('aws-waf.log')])
     reader.read(line, 0);

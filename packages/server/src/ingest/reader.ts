@@ -1,6 +1,6 @@
-/** Reads log lines into records. Detects the format of each line, because one stream may mix formats. */
+/** Parses log lines into records. Detects the format of each line, because one stream may mix formats. */
 import type { DropReason } from '../event.ts';
-import type { Overrides } from './categories/judge.ts';
+import type { Overrides } from './categories/classify.ts';
 import {
   type Context,
   type LineRange,
@@ -34,54 +34,33 @@ export interface ReaderOptions {
   format: FormatName;
   /** For logs that do not name the host. */
   host?: string | undefined;
-  /** For logs that do not name their zone. UTC by default. */
+  /** For logs that do not name their time zone. UTC by default. */
   zone?: LocalZone | undefined;
   overrides?: Overrides | undefined;
-  /** The format of access lines, as the configuration of the server has it: no other line is read. */
+  /** The format of access lines, as configured in the web server. No other lines are read. */
   pattern?: Pattern | undefined;
-  /** Adds hints and field values for `explain`. */
+  /** Add hints and field values for `explain`. */
   explain?: boolean | undefined;
 }
 
-export interface LineReader {
-  /** What this line completes: nothing yet, a record, a drop, or several. `number` is for `explain`. */
-  read(line: string, now: number, number?: number): Parsed[];
-  /**
-   * Returns pending records: all of them at the end of a file, or those that got no line since `before`.
-   * `partsBefore` is the same for parts of lines, whose rest may come in the next request.
-   */
-  flush(before?: number, partsBefore?: number): Parsed[];
-  /** Whether `flush` returns something. */
-  hasPending(before: number): boolean;
-  /** False while a native block is open: the next line may belong to it. */
-  takesAccess(): boolean;
-  /** The host of lines that name none. */
-  readonly host: string | undefined;
-  /** Everything needed to go on in another process, at most STATE_LENGTH_MAX characters; '' when there is nothing. */
-  state(): string;
-}
-
-/**
- * Far more than a state ever has; the limits that keep it small are those of transactions and native blocks, and 1 MiB
- * for parts of lines, in base64.
- */
+/** An upper bound: transactions and native blocks have limits, and parts of lines take at most 1 MiB, in base64. */
 export const STATE_LENGTH_MAX = 3 * 1_048_576;
 
-/** The lines of a native block are written at once. One that stopped this long before `before` has lost its end. */
+/** The lines of a native block are written at once: one without a new line for this long is incomplete. */
 const BLOCK_MS_MAX = 60_000;
 
-/** Native blocks that are open at the same time, in different streams of one log: a container has two. */
+/** Native blocks open at the same time, in different streams of one log: a container has two streams. */
 const BLOCKS_MAX = 8;
 
-/** Native blocks inside others, in a mixed stream. A real one ends before the next begins. */
+/** Native blocks inside others, in a mixed stream. A genuine one ends before the next begins. */
 const INNER_BLOCKS_MAX = 4;
 
-/** Logs into which nginx and Apache copy what a backend writes to its standard error, line ends included. */
+/** Logs into which web servers copy the standard error of backends, including line ends. */
 const ERROR_LOGS: ReadonlySet<LogFormat> = new Set(['nginx-error', 'apache-error', 'naxsi', 'caddy']);
 
-/** `counted`: the requests that were counted, if other readers are to know them too, instead of those in the state. */
+/** `counted`: the counted requests, shared with other readers; replaces those in the state. */
 export function createReader(options: ReaderOptions, state = '', counted?: CountedRequests): LineReader {
-  return new Reader(options, state === '' ? {} : (JSON.parse(state) as State), counted);
+  return new LineReader(options, state === '' ? {} : (JSON.parse(state) as State), counted);
 }
 
 interface OpenBlock {
@@ -91,43 +70,44 @@ interface OpenBlock {
   lines?: LineRange;
 }
 
-/** Only ever read from what `state` wrote. */
+/** Written by `state`. */
 interface State {
   transactions?: TransactionsState | null;
-  /** The block of lines without a wrapper. */
+  /** The open block of lines without a wrapper. */
   open?: OpenBlock | null;
   columns?: readonly string[] | null;
   clock?: ClockState | null;
-  /** By key. */
+  /** The other open blocks, by key. */
   wrapped?: [string, OpenBlock][];
-  /** Missing in states that older versions wrote. */
+  /** Missing in states of older versions. */
   mixed?: boolean;
   parts?: PartsState | null;
 }
 
 const DASH = 0x2d;
 
-class Reader implements LineReader {
+export class LineReader {
+  /** For lines that name no host. */
   readonly host: string | undefined;
   readonly #context: Context;
   readonly #textFormats;
   readonly #jsonFormats;
-  /** With a format given, nothing is recognized: a line is tried as what it is said to be. */
+  /** False if a format is given: every line is parsed as that format. */
   readonly #recognize: boolean;
   readonly #native: boolean;
   readonly #access: boolean;
   readonly #explain: ((line: string, parsed: Parsed[]) => Parsed[]) | null;
   readonly #transactions: Transactions;
   readonly #unwrapper: Unwrapper;
-  /** The one that was opened last comes last. The key is the origin, of a block inside another one also its boundary. */
+  /** Open native blocks, oldest first. The key is the origin, plus the boundary for a block inside another. */
   readonly #blocks: Map<string, OpenBlock>;
-  /** The stream also holds an error log, into which clients can write whole lines: a boundary there proves nothing. */
+  /** The stream has an error log, into which clients can write whole lines, so a boundary proves nothing. */
   #mixed: boolean;
-  /** Of the line that is read, for `explain`. */
+  /** Of the current line, for `explain`. */
   #number: number | undefined;
 
   constructor(
-    { format, host, zone: zoneOfLogs = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
+    { format, host, zone: logZone = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
     state: State,
     counted: CountedRequests | undefined,
   ) {
@@ -135,7 +115,7 @@ class Reader implements LineReader {
       pattern === undefined && (format === 'auto' || name === format);
     this.#explain = explain ? (line, parsed) => explained(line, parsed, format, pattern) : null;
     this.host = host;
-    const zone = zoneOfLogs.startLog?.(state.clock ?? null) ?? zoneOfLogs;
+    const zone = logZone.startLog?.(state.clock ?? null) ?? logZone;
     this.#context = { zone, clock: new LogClock(), columns: state.columns ?? null };
     this.#textFormats = pattern ? [patternFormat(pattern)] : TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
@@ -149,14 +129,15 @@ class Reader implements LineReader {
     this.#mixed = state.mixed ?? false;
   }
 
+  /** The records and drops that this line completes: none, one, or several. `number` is for `explain`. */
   read(line: string, now: number, number?: number): Parsed[] {
     this.#number = number;
     return this.#readWrapped(line, BARE, 0, now);
   }
 
-  /** A line of this origin, in at most so many wrappers. */
+  /** `layers`: the number of wrappers that were removed. */
   #readWrapped(line: string, origin: string, layers: number, now: number): Parsed[] {
-    // First, because clients write the bodies in a block: a line there that looks wrapped is a part of the body.
+    // First, because a block contains request bodies, and a line in a body may look wrapped.
     if (this.#blocks.has(origin)) return this.#readBlock(line, origin, layers, now);
     return this.#readUnwrapped(line, origin, layers, now);
   }
@@ -170,9 +151,9 @@ class Reader implements LineReader {
     }
     const isEmpty = inner.lines.every((text) => text === '');
     if (inner.isGuess && parsed.every(hasNoFormat) && (parsed.length > 0 || isEmpty)) {
-      const asItIs = this.#readLine(line, origin, now);
-      // Nothing yet: the line is a part of a record that is still open.
-      if (asItIs.length === 0 || !asItIs.every(hasNoFormat)) return asItIs;
+      const whole = this.#readLine(line, origin, now);
+      // Empty: the line is part of a record that is not complete yet.
+      if (whole.length === 0 || !whole.every(hasNoFormat)) return whole;
     }
     return parsed.map((each) => inWrapper(each, inner.wrapper));
   }
@@ -188,6 +169,10 @@ class Reader implements LineReader {
     return this.#explain === null ? parsed : this.#explain(line, parsed);
   }
 
+  /**
+   * Returns pending records: all of them, or those without a new line since `before`. `partsBefore` is the same for
+   * parts of lines, whose rest may come in the next request.
+   */
   flush(before = Number.POSITIVE_INFINITY, partsBefore = before): Parsed[] {
     const unfinished = this.#unwrapper.flush(partsBefore - BLOCK_MS_MAX);
     const parsed = Array.from({ length: unfinished }, () => unknown('unfinished_record'));
@@ -197,6 +182,7 @@ class Reader implements LineReader {
     return [...parsed, ...this.#withHost(this.#transactions.flush(before))];
   }
 
+  /** Whether `flush` returns anything. */
   hasPending(before: number): boolean {
     const blockBefore = before - BLOCK_MS_MAX;
     return (
@@ -206,10 +192,12 @@ class Reader implements LineReader {
     );
   }
 
+  /** False while a native block is open: the next line may belong to it. */
   takesAccess(): boolean {
     return this.#access && !this.#blocks.has(BARE);
   }
 
+  /** Everything needed to continue in another process, at most STATE_LENGTH_MAX characters; '' if nothing is needed. */
   state(): string {
     const transactions = this.#transactions.state();
     const parts = this.#unwrapper.state();
@@ -234,7 +222,7 @@ class Reader implements LineReader {
   #readText(line: string, now: number): Parsed[] {
     for (const format of this.#textFormats) {
       if (!this.#recognize || format.recognizes(line)) {
-        return this.#settle(format.name, format.parse(line, this.#context), now);
+        return this.#parsed(format.name, format.parse(line, this.#context), now);
       }
     }
     return [UNKNOWN];
@@ -243,11 +231,10 @@ class Reader implements LineReader {
   #readJson(line: string, now: number): Parsed[] {
     const { values, broken } = parseJsonLine(line);
     if (broken !== null && !line.startsWith('"')) {
-      // A virtual host in front of an access line is the client's to choose, a brace in it too. Servers escape quotes.
+      // Clients choose the virtual host before an access line, which may have a brace. Servers escape quotes.
       const asText = this.#readText(line, now);
       if (!asText.every(hasNoFormat)) return asText;
     }
-    if (broken === null && values.length === 1) return this.#readValue(values[0], now);
     const parsed = values.flatMap((value) => this.#readValue(value, now));
     return broken === null ? parsed : [...parsed, unknown(broken)];
   }
@@ -256,16 +243,16 @@ class Reader implements LineReader {
     const fields = asObject(value);
     if (fields === null) return [unknown('not_an_object')];
     for (const format of this.#jsonFormats) {
-      // Whoever can write a line into an error log must not be able to count a million attacks with it.
+      // A client that writes a line into an error log must not be able to count a million attacks with it.
       if (this.#recognize && this.#mixed && format.name === 'events') continue;
       if (!this.#recognize || format.recognizes(fields)) {
-        return this.#settle(format.name, format.parse(fields, this.#context), now);
+        return this.#parsed(format.name, format.parse(fields, this.#context), now);
       }
     }
     return [UNKNOWN];
   }
 
-  /** The line belongs to the open blocks of its origin. In a mixed stream it may still be a line of another log. */
+  /** Adds the line to the open blocks of its origin. In a mixed stream it may also be a line of another log. */
   #readBlock(line: string, origin: string, layers: number, now: number): Parsed[] {
     const parsed: Parsed[] = [];
     let isTaken = false;
@@ -283,8 +270,8 @@ class Reader implements LineReader {
     }
     if (!isTaken) return [...parsed, ...this.#readWrapped(line, origin, layers, now)];
     if (!this.#mixed || isBoundary) return parsed;
-    const asItIs = this.#readUnwrapped(line, origin, layers, now);
-    return [...parsed, ...asItIs.filter((each) => !hasNoFormat(each))];
+    const other = this.#readUnwrapped(line, origin, layers, now);
+    return [...parsed, ...other.filter((each) => !hasNoFormat(each))];
   }
 
   #openBlock(line: string, origin: string, now: number): Parsed[] {
@@ -295,31 +282,30 @@ class Reader implements LineReader {
       touched: now,
       ...(this.#number !== undefined && { lines: [this.#number, this.#number] }),
     });
-    // Inner blocks do not displace outer ones: a client that writes boundaries into its body must not end its own block.
+    // Inner blocks do not evict outer ones: a client that writes boundaries into its body must not end its own block.
     const keys = [...this.#blocks.keys()].filter((key) => key.includes('\n') === isInner);
     const [oldest = BARE] = keys;
     return keys.length > (isInner ? INNER_BLOCKS_MAX : BLOCKS_MAX) ? this.#closeBlock(oldest, now) : [];
   }
 
-  /** An inner block takes the place of an outer one that ends. */
+  /** An inner block replaces the outer one that ends. */
   #closeBlock(key: string, now: number): Parsed[] {
     const open = this.#blocks.get(key);
     this.#blocks.delete(key);
-    const inner = [...this.#blocks.keys()].find((each) => isNested(each, key));
-    const promoted = inner === undefined ? undefined : this.#blocks.get(inner);
-    if (inner !== undefined && promoted !== undefined) {
-      this.#blocks.delete(inner);
-      this.#blocks.set(key, promoted);
+    const inner = [...this.#blocks].find(([other]) => isNested(other, key));
+    if (inner !== undefined) {
+      this.#blocks.delete(inner[0]);
+      this.#blocks.set(key, inner[1]);
     }
     if (open === undefined) return [];
-    const parsed = this.#settle('modsecurity-native', closeBlock(open.block), now);
+    const parsed = this.#parsed('modsecurity-native', closeBlock(open.block), now);
     return open.lines === undefined ? parsed : parsed.map((each) => ({ ...each, lines: open.lines }));
   }
 
-  #settle(format: LogFormat, reading: Reading, now: number): Parsed[] {
+  #parsed(format: LogFormat, reading: Reading, now: number): Parsed[] {
     if (reading.kind === 'dropped' && reading.reason === 'unknown_format') return [UNKNOWN];
     if (this.#native && !this.#mixed) this.#mixed = ERROR_LOGS.has(format);
-    return this.#withHost(this.#parsed(format, reading, now));
+    return this.#withHost(this.#joined(format, reading, now));
   }
 
   #withHost(parsed: Parsed[]): Parsed[] {
@@ -328,7 +314,8 @@ class Reader implements LineReader {
     return parsed;
   }
 
-  #parsed(format: LogFormat, reading: Reading, now: number): Parsed[] {
+  /** Joins records of the same request. */
+  #joined(format: LogFormat, reading: Reading, now: number): Parsed[] {
     switch (reading.kind) {
       case 'record':
         return reading.id === undefined
@@ -360,10 +347,10 @@ function explained(
     const { fields, mismatch } = pattern.explain(line);
     return parsed.map((each) => ({ ...each, fields, hint: mismatch }));
   }
-  // With a format given, its parser may refuse the line for another reason.
+  // The parser of a given format may refuse the line for other reasons.
   const reasons: readonly DropReason[] = format === 'auto' ? ['unknown_format'] : REFUSALS;
   const isUnknown = (each: Parsed) => each.kind === 'dropped' && reasons.includes(each.reason);
-  // Once for the line: an array can hold thousands of records.
+  // Once per line: an array can contain thousands of records.
   const nearest = parsed.some(isUnknown) ? nearestFormat(line, format) : undefined;
   if (nearest === undefined) return parsed;
   return parsed.map((each) => {
@@ -382,7 +369,7 @@ function unknown(reason: DropReason): Parsed {
 
 const UNKNOWN = unknown('unknown_format');
 
-/** Whether the block with this key is inside another one of the origin. */
+/** Whether the block with this key is inside another block of the origin. */
 function isNested(key: string, origin: string): boolean {
   return key.length > origin.length && key.startsWith(origin) && key[origin.length] === '\n';
 }
@@ -391,15 +378,15 @@ function hasNoFormat({ format }: Parsed): boolean {
   return format === 'none';
 }
 
-/** A copy, because drops without a format are one object. */
+/** Returns a copy, because UNKNOWN is shared. */
 function inWrapper(parsed: Parsed, wrapper: Wrapper | null): Parsed {
   if (wrapper === null) return parsed;
   return { ...parsed, wrapper: parsed.wrapper === undefined ? wrapper : `${parsed.wrapper} in ${wrapper}` };
 }
 
 /**
- * JSON, or a line of JSON that is printed over several. A bracket may also begin the error log of Apache, or an
- * address of IPv6 in front of an access line.
+ * JSON, or one line of JSON that is printed over several. A bracket may also begin a line of Apache's error log, or an
+ * IPv6 address before an access line.
  */
 function looksLikeJson(line: string, first: number): boolean {
   if (first === 0x7b || first === 0x7d || first === 0x5d || first === 0x22) return true;

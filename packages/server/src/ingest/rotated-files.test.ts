@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { kindOf, rotatedFiles } from './rotated-files.ts';
+import { nameKind, rotatedFiles } from './rotated-files.ts';
 
 test.each([
   ['access.log.1', 'rotated'],
@@ -26,16 +26,16 @@ test.each([
   ['error.log.1', null],
   ['other-access.log.1', null],
 ])('%s beside access.log is %s', (name, kind) => {
-  expect(kindOf(name, 'access.log')).toBe(kind);
+  expect(nameKind(name, 'access.log')).toBe(kind);
 });
 
 test('a log without an extension has rotated files too', () => {
-  expect(kindOf('messages.1', 'messages')).toBe('rotated');
-  expect(kindOf('messages-20260701', 'messages')).toBe('rotated');
-  expect(kindOf('messages-admin', 'messages')).toBe('other');
+  expect(nameKind('messages.1', 'messages')).toBe('rotated');
+  expect(nameKind('messages-20260701', 'messages')).toBe('rotated');
+  expect(nameKind('messages-admin', 'messages')).toBe('other');
 });
 
-test('rotated files are listed oldest first; of equal times, a higher number and an earlier date are older', async () => {
+test('rotated files are listed oldest first; at equal times, a higher number or an earlier date is older', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'wafstat-rotated-'));
   const times = { '.1': 30, '.10.gz': 10, '.9.gz': 10, '.2.gz': 20, '-20260702': 5, '-20260701.gz': 5 };
   for (const [suffix, time] of Object.entries(times)) {

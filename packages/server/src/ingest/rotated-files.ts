@@ -1,35 +1,36 @@
-/** The rotated files of a log: what logrotate, newsyslog, kubelet and the like make of `access.log`, in the same folder. */
-import { type FileHandle, readdir, realpath, stat } from 'node:fs/promises';
+/** The rotated files of a log, as logrotate, newsyslog or kubelet name them, and what the store knows about them. */
+import { type FileHandle, open, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, extname, join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
-import { hasContent } from './blocks.ts';
+import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
 import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
+import { hasContent } from './lines.ts';
 import { fileId, readAt, readFirstLine } from './tail.ts';
 
-/** Hourly rotation for a month. What is known about each file is stored, some 100 bytes. */
+/** Hourly rotation for a month. The store keeps some 100 bytes for each. */
 export const ROTATED_FILES_MAX = 1_000;
 
-/** Compressed, the first line takes no more than this, with the headers of gzip and of a deflate block. */
+/** The compressed first line takes no more than this, including the headers of gzip and of a deflate block. */
 const COMPRESSED_BYTES = 2 * FIRST_LINE_BYTES_MAX;
 
 export interface RotatedFile {
   path: string;
-  /** As `fileId` writes it. */
+  /** See `fileId`. */
   id: string;
   mtimeMs: number;
   /** Changes with content, name, owner and permissions. */
   ctimeMs: number;
   bytes: number;
-  /** The name is one that rotation gives. Others, like `access.log.bak`, may be anything. */
+  /** Rotation gives such names. A file with another one, like `access.log.bak`, may be anything. */
   hasRotatedName: boolean;
 }
 
 /** Oldest first, and at most the newest ROTATED_FILES_MAX. */
 export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
-  // The path may be a link to the newest of the files, as cronolog and rotatelogs make it.
+  // cronolog and rotatelogs make the path a link to the newest file.
   const live = await stat(path).catch(() => null);
   const files = new Map<string, RotatedFile>();
-  for (const log of await namesOf(path)) {
+  for (const log of await pathAndTarget(path)) {
     for (const file of await filesBeside(log)) {
       const known = files.get(file.id);
       const isLive = live !== null && fileId(live) === file.id;
@@ -40,8 +41,8 @@ export async function rotatedFiles(path: string): Promise<RotatedFile[]> {
   return [...files.values()].sort(oldestFirst).slice(-ROTATED_FILES_MAX);
 }
 
-/** The path and, if it is a link, the file behind it: links in /var/log/containers are not rotated, their targets are. */
-export async function namesOf(path: string): Promise<string[]> {
+/** The path and, if it is a link, its target: of the links in /var/log/containers, only the targets are rotated. */
+export async function pathAndTarget(path: string): Promise<string[]> {
   const target = await realpath(path).catch(() => path);
   return [...new Set([path, target])];
 }
@@ -52,15 +53,14 @@ async function filesBeside(path: string): Promise<RotatedFile[]> {
   const names = await readdir(folder).catch(() => []);
   const files = await Promise.all(
     names.map(async (other): Promise<RotatedFile[]> => {
-      const kind = kindOf(other, name);
+      const kind = nameKind(other, name);
       if (kind === null) return [];
-      const found = await stat(join(folder, other)).catch(() => null);
+      const otherPath = join(folder, other);
+      const found = await stat(otherPath).catch(() => null);
       if (!found?.isFile()) return [];
-      const { mtimeMs, ctimeMs, size } = found;
+      const { mtimeMs, ctimeMs, size: bytes } = found;
       const hasRotatedName = kind === 'rotated';
-      return [
-        { path: join(folder, other), id: fileId(found), mtimeMs, ctimeMs, bytes: size, hasRotatedName },
-      ];
+      return [{ path: otherPath, id: fileId(found), mtimeMs, ctimeMs, bytes, hasRotatedName }];
     }),
   );
   return files.flat();
@@ -68,10 +68,10 @@ async function filesBeside(path: string): Promise<RotatedFile[]> {
 
 /** `.1`, `.2.gz`, `-20260701`, `-2026-07-01-13.gz`, `.old`. */
 const SUFFIX = /^[.-](\d[\d._-]*|old)(\.gz)?$/;
-/** What stands before the extension in `access-20260701.log`. Fewer digits may be a port, and another log. */
+/** The part before the extension in `access-20260701.log`. Fewer digits may be a port, and another log. */
 const DATE = /^[.-]\d{4}-?\d{2}-?\d{2}[\d._-]*$/;
 
-export function kindOf(other: string, name: string): 'rotated' | 'other' | null {
+export function nameKind(other: string, name: string): 'rotated' | 'other' | null {
   if (other.startsWith(name) && other !== name) {
     const suffix = other.slice(name.length);
     if (SUFFIX.test(suffix)) return 'rotated';
@@ -92,17 +92,17 @@ function oldestFirst(a: RotatedFile, b: RotatedFile): number {
   return a.path < b.path ? -1 : 1;
 }
 
-/** What a file is recognized by under another name, compressed or not. */
-export interface Identity {
+/** Recognizes a file under another name, compressed or not. */
+export interface FileIdentity {
   hash: string;
   /** As earlier releases stored it. */
   earlierHash: string;
 }
 
-/** `identity` is null when nothing can be read that tells the file from others. */
-export async function recognize(
+/** `identity` is null if nothing readable distinguishes the file from others. */
+export async function identify(
   handle: FileHandle,
-): Promise<{ identity: Identity | null; isCompressed: boolean }> {
+): Promise<{ identity: FileIdentity | null; isCompressed: boolean }> {
   const bytes = await readAt(handle, 0, COMPRESSED_BYTES);
   const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
   const start = isCompressed ? gunzipSync(bytes, { finishFlush: constants.Z_SYNC_FLUSH }) : bytes;
@@ -112,4 +112,112 @@ export async function recognize(
     identity: { hash: firstLineHash(line), earlierHash: earlierFirstLineHash(start) },
     isCompressed,
   };
+}
+
+/** Null if the file is empty, cannot be read, or does not have this `id`, because files were renamed. */
+export async function identifyPath(path: string, id?: string): Promise<FileIdentity | null> {
+  const handle = await open(path, 'r').catch(() => null);
+  if (handle === null) return null;
+  try {
+    if (id !== undefined && fileId(await handle.stat()) !== id) return null;
+    return (await identify(handle)).identity;
+  } catch {
+    return null;
+  } finally {
+    await handle.close();
+  }
+}
+
+export type FileVersion = Pick<RotatedFile, 'mtimeMs' | 'bytes'>;
+
+/** What the store keeps about a followed path, with changes that are not stored yet. */
+export class FollowedState {
+  readonly #store: Store;
+  readonly #project: string;
+  #stored: FollowedPath;
+  current: FollowedPath;
+
+  constructor(store: Store, project: string, stored: FollowedPath) {
+    this.#store = store;
+    this.#project = project;
+    this.#stored = stored;
+    this.current = stored;
+  }
+
+  /** The entry of a file that need not be read. */
+  find(file: RotatedFile, identity: FileIdentity, isCompressed: boolean): FollowedFile | undefined {
+    return this.current.files.find((known) => {
+      if (!isHashOf(known.first_line_hash, identity)) return false;
+      // A file with another name can come from anywhere, so only the very same file matches.
+      if (known.state === 'other_name' && file.hasRotatedName) return false;
+      // Compression changes the length and keeps the time, but not always the part of a second.
+      if (isCompressed || known.state === 'left_alone')
+        return wholeSeconds(known.modified_ms) === wholeSeconds(file.mtimeMs);
+      return known.modified_ms === file.mtimeMs && known.bytes === file.bytes;
+    });
+  }
+
+  /** A file that was left alone and may be this one: it has grown, or compression did not keep its time. */
+  findOlder(file: RotatedFile, { hash }: FileIdentity, isCompressed: boolean): FollowedFile | undefined {
+    return this.current.files.find(
+      ({ first_line_hash, state, bytes }) =>
+        first_line_hash === hash && state === 'left_alone' && (isCompressed || file.bytes >= bytes),
+    );
+  }
+
+  forget(file: FollowedFile): void {
+    this.#setFiles(this.current.files.filter((other) => other !== file));
+  }
+
+  record(file: FileVersion, hash: string, state: FollowedFile['state']): void {
+    const others = this.current.files.filter(
+      ({ first_line_hash, modified_ms }) => first_line_hash !== hash || modified_ms !== file.mtimeMs,
+    );
+    this.#setFiles([...others, followedFile(file, hash, state)]);
+  }
+
+  /** The state to store in the transaction of the batch that begins a file. */
+  begin(hash: string, at: number): FollowedPath {
+    this.#setFiles(this.current.files.filter(({ first_line_hash }) => first_line_hash !== hash));
+    this.current.begun = { first_line_hash: hash, at };
+    return this.current;
+  }
+
+  /** Forgets finished files that are gone. Those left alone stay known: a rename can hide one from the list. */
+  forgetAllBut(present: readonly { hash: string; mtimeMs: number }[]): void {
+    const isPresent = (file: FollowedFile) =>
+      present.some(
+        ({ hash, mtimeMs }) =>
+          hash === file.first_line_hash && wholeSeconds(mtimeMs) === wholeSeconds(file.modified_ms),
+      );
+    const files = this.current.files.filter((file) => file.state === 'left_alone' || isPresent(file));
+    if (files.length < this.current.files.length) this.#setFiles(files);
+  }
+
+  async save(): Promise<void> {
+    const state = this.current;
+    if (state === this.#stored) return;
+    await this.#store.putFollowedPath(this.#project, state);
+    this.#stored = state;
+  }
+
+  #setFiles(files: FollowedFile[]): void {
+    this.current = { ...this.current, files };
+  }
+}
+
+export function isHashOf(hash: string | undefined, identity: FileIdentity): boolean {
+  return hash === identity.hash || hash === identity.earlierHash;
+}
+
+export function followedFile(
+  { mtimeMs, bytes }: FileVersion,
+  hash: string,
+  state: FollowedFile['state'],
+): FollowedFile {
+  return { first_line_hash: hash, state, modified_ms: mtimeMs, bytes };
+}
+
+function wholeSeconds(timeMs: number): number {
+  return Math.floor(timeMs / 1_000);
 }

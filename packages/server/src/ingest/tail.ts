@@ -1,21 +1,21 @@
-/** One open file, counted from where its checkpoints in the store end, as far as it goes and whenever it grows. */
+/** One open file, counted from its last checkpoint in the store to its end, and again whenever it grows. */
 import type { FileHandle } from 'node:fs/promises';
 import type { FollowedPath, Store } from '../store/store.ts';
-import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './blocks.ts';
 import { Checkpoints, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
-import { type FileIngest, isEmpty, nextPiece } from './file.ts';
-import type { Line, Outcome, Pipeline } from './pipeline.ts';
+import { type FileChunk, type FileIngest, isEmpty, nextChunk } from './file.ts';
+import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './lines.ts';
+import type { Outcome, Pipeline } from './pipeline.ts';
 import { createReader, type LineReader } from './reader.ts';
 
-/** So many bytes before the offset are compared at each read: different ones mean that the file was truncated. */
+/** Each read compares so many bytes before the offset: a difference means that the file was truncated. */
 const FINGERPRINT_BYTES = 256;
 
-export interface TailOptions {
+interface TailOptions {
   ingest: FileIngest;
   store: Store;
   pipeline: Pipeline;
   counted(outcome: Outcome): void;
-  /** Called when the first line of a file is counted: what to store in the same transaction. */
+  /** Called when the first line of a file is counted. The result is stored in the same transaction. */
   begin(firstLineHash: string): FollowedPath;
 }
 
@@ -29,7 +29,7 @@ interface Progress {
   lines: number;
   /** Null before anything is counted. */
   firstLineHash: string | null;
-  /** The file ends inside a chunk that was counted: its length then. A change makes it of interest again. */
+  /** The length of a file that ends inside a counted chunk. It is read again only if the length changes. */
   shorterCopyBytes: number | null;
 }
 
@@ -37,7 +37,7 @@ export class Tail {
   readonly #options: TailOptions;
   readonly #handle: FileHandle;
   #progress: Progress;
-  /** Device and inode, as `fileId` writes them. */
+  /** See `fileId`. */
   readonly id: string;
 
   private constructor(options: TailOptions, handle: FileHandle, id: string) {
@@ -47,18 +47,14 @@ export class Tail {
     this.#progress = startOf(options);
   }
 
-  /** `isRotated`: the file may be a copy of another one, made before all of that was counted. */
+  /** `isRotated`: the file may be a copy of another one, made before all of the other was counted. */
   static async open(handle: FileHandle, options: TailOptions, isRotated: boolean): Promise<Tail> {
     const tail = new Tail(options, handle, fileId(await handle.stat()));
     await tail.locate(isRotated);
     return tail;
   }
 
-  get isBegun(): boolean {
-    return this.#progress.firstLineHash !== null;
-  }
-
-  /** Of the lines that were counted, which a truncated file no longer has. */
+  /** Of the counted lines, which a truncated file no longer has; null before anything is counted. */
   get countedFirstLineHash(): string | null {
     return this.#progress.firstLineHash;
   }
@@ -73,7 +69,9 @@ export class Tail {
   async #skipCounted(progress: Progress, isRotated: boolean): Promise<void> {
     const { checkpoints } = progress;
     const peek = (bytes: number) => readAt(this.#handle, progress.offset, bytes);
-    for (let known = await checkpoints.known(peek); known; known = await checkpoints.known(peek)) {
+    for (;;) {
+      const known = await checkpoints.nextCounted(peek);
+      if (known === null) break;
       advance(progress, known.bytes);
       progress.reader = createReader(this.#options.ingest.reader, known.readerState);
     }
@@ -82,32 +80,32 @@ export class Tail {
       rest !== null && checkpoints.isShorterCopy(rest) ? progress.offset + rest.length : null;
   }
 
-  /** Counts the next chunk. `more`: there may be another one. `truncated`: other bytes are there than were counted. */
+  /** Counts the next chunk. `more`: there may be another one. `truncated`: the counted bytes have changed. */
   async read(): Promise<'more' | 'end' | 'truncated'> {
     if (await this.#isShorterCopy()) return 'end';
     const { offset, fingerprint, checkpoints, lines } = this.#progress;
-    // One read for both, so that the file cannot be truncated between the check and the use.
+    // One read for both, so that the file cannot be truncated in between.
     const seen = await readAt(this.#handle, offset - fingerprint.length, fingerprint.length + LINE_BYTES_MAX);
     if (!seen.subarray(0, fingerprint.length).equals(fingerprint)) return 'truncated';
-    const chunk = nextPiece(seen.subarray(fingerprint.length), checkpoints.insideLine, lines + 1);
-    if (!(await this.#count(chunk.bytes, chunk.lines, 'aged'))) return 'more';
+    const chunk = nextChunk(seen.subarray(fingerprint.length), checkpoints.insideLine, lines + 1);
+    if (!(await this.#count(chunk, 'aged'))) return 'more';
     return chunk.bytes.length > 0 ? 'more' : 'end';
   }
 
-  /** Counts what waits for more lines, and a last line without an end. False: something came in between. */
+  /** Counts pending records and a last line without an end. False if another process counted them first. */
   async finish(): Promise<boolean> {
     if (await this.#isShorterCopy()) return true;
     const { offset, checkpoints, lines, reader } = this.#progress;
-    const chunk = nextPiece(
+    const chunk = nextChunk(
       await readAt(this.#handle, offset, LINE_BYTES_MAX),
       checkpoints.insideLine,
       lines + 1,
       () => createReader(this.#options.ingest.reader, reader.state()),
     );
-    return this.#count(chunk.bytes, chunk.lines, 'all');
+    return this.#count(chunk, 'all');
   }
 
-  /** Null when the file is empty. */
+  /** Null if the file is empty. */
   async firstLineHash(): Promise<string | null> {
     const start = await readFirstLine(this.#handle);
     return start.length === 0 ? null : firstLineHash(start);
@@ -125,16 +123,14 @@ export class Tail {
     const { shorterCopyBytes } = this.#progress;
     if (shorterCopyBytes === null) return false;
     const { size } = await this.#handle.stat();
-    // A copy that is still being made is not read from its start each time.
+    // A copy that is still being written is not read from its start each time.
     if (size > shorterCopyBytes) await this.#skipCounted(this.#progress, true);
     else if (size < shorterCopyBytes) await this.locate(true);
     return this.#progress.shorterCopyBytes !== null;
   }
 
-  /**
-   * False: another process counted these lines first. Nothing was counted; the position is determined again.
-   */
-  async #count(bytes: Buffer, lines: Iterable<Line>, flush: 'all' | 'aged'): Promise<boolean> {
+  /** False if another process counted these lines first: nothing was counted, and the position is determined again. */
+  async #count({ bytes, lines }: FileChunk, flush: 'all' | 'aged'): Promise<boolean> {
     const { ingest, pipeline, counted, begin } = this.#options;
     const progress = this.#progress;
     if (bytes.length === 0 && flush === 'aged' && !pipeline.hasAged(progress.reader)) return true;
@@ -148,13 +144,13 @@ export class Tail {
       source: ingest.source,
       id,
       link,
-      // Holes and headers say nothing about the file.
+      // Holes and headers are the same in every file.
       ...(progress.firstLineHash === null && hasContent(bytes)
         ? { followed: begin(firstLineHash(bytes)) }
         : {}),
     });
     if (result.kind !== 'counted') {
-      // The others may read a copy that has more lines than this file has yet.
+      // The other process may read a copy that has more lines than this file.
       await this.locate(true);
       return false;
     }
@@ -166,7 +162,7 @@ export class Tail {
   }
 }
 
-/** Device and inode, which stay when a file is renamed. */
+/** Device and inode, which a rename keeps. */
 export function fileId({ dev, ino }: { dev: number; ino: number }): string {
   return `${dev}:${ino}`;
 }
@@ -182,7 +178,7 @@ export async function readAt(handle: FileHandle, offset: number, bytes: number):
   return buffer.subarray(0, length);
 }
 
-/** As much of the first line behind holes and headers as identifies the file. Empty without such a line. */
+/** The first line after holes and headers, as far as it identifies the file. Empty if there is none. */
 export async function readFirstLine(handle: FileHandle): Promise<Buffer> {
   let offset = 0;
   for (;;) {

@@ -1,10 +1,10 @@
-/** What is wrapped counts as if it were not, and what is not wrapped is left alone. */
+/** A wrapped line counts like the bare line, and a bare line is not changed. */
 import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
-import { LINE_BYTES_MAX, LineBlock } from './blocks.ts';
 import { fixtureLines, outcomes, readLines } from './formats/fixtures/read-fixture.ts';
 import type { Parsed } from './formats/format.ts';
+import { LINE_BYTES_MAX, LineBlock } from './lines.ts';
 import { createReader, STATE_LENGTH_MAX } from './reader.ts';
 import { BARE, Unwrapper } from './unwrap.ts';
 
@@ -15,7 +15,7 @@ const ACCESS = 'shop.example.com 192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET
 const REQUEST = { time: Date.UTC(2026, 6, 1, 10, 20, 30), host: 'shop.example.com', request: true };
 const RUNTIME_PART_BYTES = 16_384;
 
-/** The wrapped lines of one line in a stream; `cut` splits it where the wrapper can. */
+/** Wraps one line of a stream; `cut` splits it if the wrapper supports parts. */
 type Wrap = (line: string, stream: 'stdout' | 'stderr', cut: (line: string) => string[]) => string[];
 
 const whole =
@@ -125,7 +125,7 @@ const WRAPS: Record<string, Wrap> = {
 
 const uncut = (line: string) => [line];
 
-/** Between characters: what a runtime splits inside of one is replaced before we see it. */
+/** Between characters: a character that a runtime splits is already replaced in its output. */
 function cutEvery(line: string, lengths: readonly number[]): string[] {
   const found: string[] = [];
   const characters = [...line];
@@ -134,7 +134,7 @@ function cutEvery(line: string, lengths: readonly number[]): string[] {
   return found.length === 0 ? [''] : found;
 }
 
-/** Lines as they arrive from a file, so that what is trimmed there is trimmed here. */
+/** Reads lines as from a file, which trims them. */
 function readAsFile(lines: readonly string[], options: Parameters<typeof readLines>[1] = {}): Parsed[] {
   const block = new LineBlock(Buffer.from(`${lines.join('\n')}\n`), 1);
   return readLines(
@@ -147,7 +147,7 @@ function withoutWrappers(parsed: readonly Parsed[]): Parsed[] {
   return parsed.map(({ wrapper: _, ...each }) => each);
 }
 
-/** In any order, because what two streams hold does not depend on how they were mixed. */
+/** In any order, because the content of two streams does not depend on how they were mixed. */
 function sorted(parsed: readonly Parsed[]): string[] {
   return withoutWrappers(parsed)
     .map((each) => JSON.stringify(each))
@@ -155,7 +155,7 @@ function sorted(parsed: readonly Parsed[]): string[] {
 }
 
 const fixture = fc.constantFrom(...FIXTURES);
-/** Logs whose records belong to no record of another log, so that what both hold is what each holds. */
+/** Logs whose records are independent of other logs, so that two logs can be mixed. */
 const standAlone = fc.constantFrom('nginx-combined.log', 'apache-vhost.log', 'nginx-json.log', 'aws-waf.log');
 const wrap = fc.constantFrom(...Object.keys(WRAPS)).map((name) => ({ name, wrap: WRAPS[name] ?? docker }));
 const lengths = fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 1, maxLength: 5 });
@@ -163,7 +163,7 @@ const lengths = fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 1, maxLe
 describe.each(Object.keys(WRAPS))('in %s', (name) => {
   const wrapLine = WRAPS[name] ?? docker;
 
-  test.each(FIXTURES)('the lines of %s count as without', (file) => {
+  test.each(FIXTURES)('the lines of %s count as without the wrapper', (file) => {
     const lines = fixtureLines(file);
     const wrapped = lines.flatMap((line) => wrapLine(line, 'stdout', uncut));
     expect(withoutWrappers(readAsFile(wrapped))).toEqual(readLines(lines));
@@ -181,7 +181,7 @@ test('lines cut anywhere are joined', () => {
   );
 });
 
-test('two streams in one log do not disturb each other, wherever a batch ends', () => {
+test('two streams in one log do not affect each other, wherever a batch ends', () => {
   fc.assert(
     fc.property(
       fixture,
@@ -229,7 +229,7 @@ test.each(['docker', 'cri', 'journald'])('a long line in parts of 16 KiB counts:
 describe('a line without a wrapper', () => {
   const isBare = (line: string) => new Unwrapper().unwrap(line, BARE, 0) === null;
 
-  test.each(FIXTURES)('is not touched: %s', (file) => {
+  test.each(FIXTURES)('is not changed: %s', (file) => {
     expect(fixtureLines(file).filter((line) => !isBare(line))).toEqual([]);
   });
 
@@ -251,11 +251,11 @@ describe('a line without a wrapper', () => {
     '<165>1 2026-07-01T12:00:00Z edge app - - [a b="] line',
     'Now 1 2 3: x',
     '12 <13',
-  ])('is not touched: %s', (line) => {
+  ])('is not changed: %s', (line) => {
     expect(isBare(line)).toBe(true);
   });
 
-  test('is read as it is when it looks wrapped, but holds nothing that a format knows', () => {
+  test('is parsed as a whole if it looks wrapped, but no format matches the content', () => {
     for (const line of [
       'shop.example.com  | [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1"',
       '2026-07-01T12:00:00Z shop.example.com 192.0.2.7 [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1"',
@@ -282,14 +282,14 @@ describe('a native block', () => {
     expect(withoutWrappers(readLines(wrapped))).toEqual(unforged);
   });
 
-  test('of one stream does not take the lines of another, nor those without a wrapper', () => {
+  test('of one stream does not take lines of another stream or without a wrapper', () => {
     const lines = block.slice(0, end).flatMap((line) => docker(line, 'stdout', uncut));
     const mixed = [...lines.slice(0, 5), ...docker(ACCESS, 'stderr', uncut), ACCESS, ...lines.slice(5)];
     expect(outcomes(readLines(mixed)).filter((each) => each === 'request')).toHaveLength(2);
     expect(readLines(mixed)).toHaveLength(3);
   });
 
-  test('is closed when too many streams have one open', () => {
+  test('is closed if too many streams have an open block', () => {
     const many = Array.from({ length: 20 }, (_, i) => `web-${i}  | ${head[0]}`);
     const reader = createReader({ format: 'auto' });
     const parsed = many.flatMap((line) => reader.read(line, 0));
@@ -302,14 +302,14 @@ describe('parts', () => {
   const part = (log: string, stream = 'stdout') =>
     JSON.stringify({ log, stream, time: '2026-07-01T12:00:00Z' });
 
-  test('of a line beyond the limit are one drop, and the next line counts', () => {
+  test('of a line beyond the limit are one drop, and the next line is counted', () => {
     const long = Array.from({ length: 100 }, () => part('x'.repeat(RUNTIME_PART_BYTES)));
     const parsed = readLines([...long, part('end\n'), part(`${ACCESS}\n`)]);
     expect(outcomes(parsed)).toEqual(['line_too_long', 'request']);
     expect(outcomes(readLines(long))).toEqual(['line_too_long']);
   });
 
-  test('up to the limit are a line', () => {
+  test('up to the limit are joined', () => {
     const rest = ['y'.repeat(LINE_BYTES_MAX - ACCESS.length - 1), '\n'];
     expect(outcomes(readLines([part(ACCESS), ...rest.map((text) => part(text))]))).toEqual(['request']);
     expect(outcomes(readLines([part(ACCESS), part('y'), ...rest.map((text) => part(text))]))).toEqual([
@@ -317,7 +317,7 @@ describe('parts', () => {
     ]);
   });
 
-  test('whose rest never comes are reported at the end, or when they are old', () => {
+  test('whose rest never comes are dropped at the end, or after a minute', () => {
     expect(outcomes(readLines([part(ACCESS)]))).toEqual(['unfinished_record']);
     const reader = createReader({ format: 'auto' });
     reader.read(part(ACCESS), 1_000_000);
@@ -329,7 +329,7 @@ describe('parts', () => {
     expect(outcomes(reader.read(part('\n'), 1_000_000))).toEqual(['request']);
   });
 
-  test('stay within the limits of memory and state, and each line given up is reported once', () => {
+  test('stay within the limits of memory and state, and each dropped line is reported once', () => {
     const reader = createReader({ format: 'auto' });
     let dropped = 0;
     for (let i = 0; i < 200; i++) {
@@ -340,7 +340,7 @@ describe('parts', () => {
     expect(dropped + reader.flush().length).toBe(200);
   });
 
-  test('of a single character are copied as often as a line that doubles', () => {
+  test('of a single character take linear time', () => {
     const reader = createReader({ format: 'auto' });
     const copied = vi.spyOn(Buffer.prototype, 'copy');
     const joined = vi.spyOn(Buffer, 'concat');
@@ -351,7 +351,7 @@ describe('parts', () => {
     joined.mockRestore();
   });
 
-  test('and blocks of an earlier version are continued', () => {
+  test('and blocks in the state of an earlier version are continued', () => {
     const block = fixtureLines('modsecurity2-native.log');
     const end = block.findIndex((line) => line.endsWith('-Z--')) + 1;
     const first = createReader({ format: 'auto' });
@@ -364,7 +364,7 @@ describe('parts', () => {
 });
 
 describe('the content', () => {
-  test('of journald can be several lines, or left out', () => {
+  test('of journald can have several lines, or be omitted', () => {
     const journald = (MESSAGE: unknown) =>
       JSON.stringify({ MESSAGE, __REALTIME_TIMESTAMP: '1782900000000000' });
     expect(outcomes(readLines([journald(`${ACCESS}\n\n${ACCESS}`)]))).toEqual(['request', 'request']);
@@ -383,7 +383,7 @@ describe('the content', () => {
 
   test('of syslog with lengths can be text that is not UTF-8', () => {
     const head = Buffer.from('<13>Nov 15 12:02:15 edge nginx: ');
-    // One byte, half of two characters, a character as it is, and the one that stands for what is no character.
+    // An invalid byte, an incomplete character, a plain character, and the replacement character itself.
     const texts = ['\xff', '\xe2\x82\xff', 'x', '\xef\xbf\xbd'].map((text) => Buffer.from(text, 'latin1'));
     fc.assert(
       fc.property(
@@ -400,7 +400,7 @@ describe('the content', () => {
     );
   });
 
-  test('of syslog with lengths cannot pose as the next message', () => {
+  test('of syslog with lengths cannot be mistaken for the next message', () => {
     const forged = '9 <13>nonsense';
     const message = `<13>Nov 15 12:02:15 edge nginx: ${ACCESS} ${'\ufffd'.repeat(forged.length)}${forged}`;
     // Each replacement character was one byte.
@@ -408,7 +408,7 @@ describe('the content', () => {
     expect(outcomes(readLines([`${frame}${frame}`]))).toEqual(['request', 'request']);
   });
 
-  test('of syslog has the tabs back that rsyslog escaped, and only those of Caddy', () => {
+  test('of syslog gets back the tabs of Caddy that rsyslog escaped, and no others', () => {
     const lines = fixtureLines('caddy-terminal.log');
     for (const prefix of ['Nov 15 12:02:15 edge caddy: ', '<13>1 - edge caddy - - -  ']) {
       const escaped = lines.map((line) => `${prefix}${line.replaceAll('\t', '#011')}`);
@@ -431,7 +431,7 @@ describe('the content', () => {
   });
 });
 
-describe('a time in front of an access line with a virtual host', () => {
+describe('a time before an access line with a virtual host', () => {
   const rest = '- - [15/Nov/2026:09:25:32 +0000] "GET / HTTP/1.1" 200 6';
 
   test.each([
@@ -439,7 +439,7 @@ describe('a time in front of an access line with a virtual host', () => {
     ['shop.example.com:443 192.0.2.7', 'shop.example.com:443'],
     ['shop.example.com 2001:db8::7', 'shop.example.com'],
     ['shop.example.com 192.0.2.7, 198.51.100.4', 'shop.example.com'],
-    // Without a virtual host, or with a tag of syslog.
+    // Without a virtual host, or with a syslog tag.
     ['192.0.2.7', undefined],
     ['web nginx: 192.0.2.7', undefined],
     ['web nginx[12]: shop.example.com 192.0.2.7', 'shop.example.com'],

@@ -1,40 +1,38 @@
-/** Removes what container runtimes, syslog and journald put around log lines, and joins the lines that they split. */
+/** Removes the wrappers of container runtimes, syslog and journald from log lines, and joins lines that they split. */
 import type { DropReason } from '../event.ts';
-import { LINE_BYTES_MAX } from './blocks.ts';
 import { asObject, asText, type JsonObject } from './formats/json-line.ts';
+import { LINE_BYTES_MAX } from './lines.ts';
 
-export const WRAPPERS = ['docker', 'cri', 'syslog', 'compose', 'journald'] as const;
+export type Wrapper = 'docker' | 'cri' | 'syslog' | 'compose' | 'journald';
 
-export type Wrapper = (typeof WRAPPERS)[number];
-
-/** What one wrapper around a line held. */
-export interface Unwrapped {
-  /** Null for the length in front of a syslog message, which is part of that wrapper. */
+/** The content of one wrapper. */
+interface Unwrapped {
+  /** Null for the length before a syslog message, which is part of the syslog wrapper. */
   wrapper: Wrapper | null;
-  /** Names the stream inside the log. Parts of a line and lines of a block belong together within one stream only. */
+  /** Identifies the stream inside the log. Parts of a line and lines of a block are joined only within a stream. */
   origin: string;
   /** Trimmed lines. Empty while the rest of a line is missing. */
   lines: readonly string[];
-  /** What was given up on the way. */
+  /** Lines that were dropped. */
   dropped: readonly DropReason[];
-  /** Other lines may begin like this wrapper: if no format knows the content, the whole line is read as it is. */
+  /** Other lines may begin like this wrapper: if no format matches the content, the whole line is parsed. */
   isGuess: boolean;
 }
 
 /** The origin of a line without a wrapper. */
 export const BARE = '';
 
-/** A wrapper in a wrapper, and the length in front of a syslog message. */
+/** A wrapper in a wrapper, and the length before a syslog message. */
 export const LAYERS_MAX = 3;
 
-/** Streams with an unfinished line at the same time: a container has two. */
+/** Streams with an incomplete line at the same time: a container has two streams. */
 const STREAMS_MAX = 8;
 
-/** Parts of one line, until the last one arrives. */
+/** The parts of a line so far. */
 interface Parts {
-  /** With room for more. Null for a line beyond the length limit: it is counted, and its other parts are skipped. */
+  /** With spare capacity. Null for a line beyond the length limit: its drop is counted, and its other parts are skipped. */
   text: Buffer | null;
-  /** Used bytes of the text. */
+  /** The used length of `text`. */
   bytes: number;
   /** When the last part was read. */
   touched: number;
@@ -44,9 +42,9 @@ interface Parts {
 export type PartsState = [origin: string, touched: number, text: string | null][];
 
 export class Unwrapper {
-  /** The stream that grew last comes last. */
+  /** The most recently extended stream comes last. */
   readonly #parts = new Map<string, Parts>();
-  /** In all parts together: at most LINE_BYTES_MAX, so that the state stays small. */
+  /** Of all parts together: at most LINE_BYTES_MAX, so that the state stays small. */
   #bytes = 0;
 
   constructor(state: PartsState = []) {
@@ -56,7 +54,7 @@ export class Unwrapper {
     }
   }
 
-  /** Null for a line that has no wrapper. `outer` is the origin of the line itself. */
+  /** Null for a line without a wrapper. `outer` is the origin of the line. */
   unwrap(line: string, outer: string, now: number): Unwrapped | null {
     const frames = octetFrames(line);
     if (frames !== null) return { wrapper: null, origin: outer, isGuess: true, ...limited(frames) };
@@ -72,7 +70,7 @@ export class Unwrapper {
     return { wrapper, origin, isGuess, ...this.#join(origin, text, wrapped.isPart, now) };
   }
 
-  /** Gives up lines whose last part was read before this time, and returns how many. */
+  /** Drops lines whose last part was read before this time, and returns how many. */
   flush(before: number): number {
     let unfinished = 0;
     for (const [origin, { text, touched }] of this.#parts) {
@@ -83,7 +81,7 @@ export class Unwrapper {
     return unfinished;
   }
 
-  /** Whether `flush` gives something up. */
+  /** Whether `flush` drops anything. */
   hasPending(before: number): boolean {
     return [...this.#parts.values()].some(({ text, touched }) => text !== null && touched < before);
   }
@@ -107,14 +105,14 @@ export class Unwrapper {
         dropped: [...(before.text === null ? [] : (['line_too_long'] as const)), ...this.#evict()],
       };
     }
-    const joined = withRoom(before.text, before.bytes, bytes);
+    const joined = withCapacity(before.text, before.bytes, bytes);
     joined.write(text, before.bytes);
     if (!isPart) return linesOf(joined.toString('utf8', 0, bytes));
     this.#set(origin, { text: joined, bytes, touched: now });
     return { lines: [], dropped: this.#evict() };
   }
 
-  /** Gives up the streams that grew longest ago, until the rest is within the limits. */
+  /** Drops the least recently extended streams until the rest is within the limits. */
   #evict(): DropReason[] {
     const dropped: DropReason[] = [];
     for (const [origin, { text }] of this.#parts) {
@@ -139,20 +137,20 @@ export class Unwrapper {
   }
 }
 
-/** The room doubles, so that a line of a million tiny parts takes linear time. */
-function withRoom(text: Buffer, used: number, wanted: number): Buffer {
+/** Doubles the capacity, so that a line of a million tiny parts takes linear time. */
+function withCapacity(text: Buffer, used: number, wanted: number): Buffer {
   if (wanted <= text.length) return text;
   const larger = Buffer.allocUnsafe(Math.max(wanted, Math.min(2 * text.length, LINE_BYTES_MAX)));
   text.copy(larger, 0, 0, used);
   return larger;
 }
 
-/** As many as records in a line of JSON. */
+/** The same limit as for records in a line of JSON. */
 const LINES_MAX = 10_000;
 
 type Lines = Pick<Unwrapped, 'lines' | 'dropped'>;
 
-/** A message can hold several lines in journald only; elsewhere a line end is at the end. */
+/** Only journald has messages of several lines; elsewhere a line end is at the end. */
 function linesOf(text: string): Lines {
   const trimmed = text.trim();
   if (!trimmed.includes('\n')) return { lines: [trimmed], dropped: [] };
@@ -168,7 +166,7 @@ function limited(lines: readonly string[]): Lines {
 interface Wrapped {
   wrapper: Wrapper;
   stream: string;
-  /** Null when the wrapper says that it left the text out. */
+  /** Null if the wrapper says that it omits the text. */
   text: string | null;
   /** The next line of the same stream continues this one. */
   isPart: boolean;
@@ -178,18 +176,12 @@ const SPACE = 0x20;
 const DASH = 0x2d;
 const NINE = 0x39;
 const ZERO = 0x30;
-const LESS = 0x3c;
-const BRACE = 0x7b;
 
-/** By the first characters, because nearly all lines have no wrapper. */
 function wrappedLine(line: string): Wrapped | null {
-  const first = line.charCodeAt(0);
-  if (first === BRACE) return fromJson(line);
-  if (first === LESS) return fromSyslog5424(line) ?? fromSyslog(line);
-  if (line.charCodeAt(4) === DASH && isDigit(first))
-    return fromCri(line) ?? fromTimestamp(line) ?? fromSyslog(line) ?? fromCompose(line);
-  if (line.charCodeAt(3) === SPACE) return fromSyslog(line) ?? fromCompose(line);
-  return fromCompose(line);
+  if (line.startsWith('{')) return fromJson(line);
+  return (
+    fromSyslog5424(line) ?? fromCri(line) ?? fromTimestamp(line) ?? fromSyslog(line) ?? fromCompose(line)
+  );
 }
 
 function isDigit(code: number): boolean {
@@ -208,8 +200,8 @@ function fromCri(line: string): Wrapped | null {
 }
 
 /**
- * `2026-07-01T12:00:00.123456789Z shop.example.com 192.0.2.7 - - [`: `docker logs -t` puts a time in front of an access
- * line, which may begin with a virtual host. No program of syslog has an address for its name.
+ * `2026-07-01T12:00:00.123456789Z shop.example.com 192.0.2.7 - - [`: `docker logs -t` puts a time before an access line,
+ * which may begin with a virtual host. It is not syslog, where no program has an address as its name.
  */
 const TIMESTAMP =
   /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?=(?:\S{1,261} )?(?:[\da-fA-F:.]{3,45}, ){0,16}(?:[\d.]{7,15}|[\da-fA-F:.]{0,44}:[\da-fA-F:.]{0,44}) - \S{1,256} \[)/;
@@ -222,8 +214,8 @@ function fromTimestamp(line: string): Wrapped | null {
 }
 
 /**
- * `<13>Nov 15 12:02:15 host nginx[123]: line` and, as rsyslog writes files, without the priority or with the time in
- * ISO 8601. nginx and Docker can leave out the host, and rsyslog the colon of what it received as RFC 5424.
+ * `<13>Nov 15 12:02:15 host nginx[123]: line`. In files of rsyslog without the priority, or with an ISO 8601 time. nginx
+ * and Docker can omit the host; rsyslog omits the colon of messages received as RFC 5424.
  */
 const SYSLOG =
   /^(?:<\d{1,3}>)?(?:[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (?:(?:(?!- )(\S{0,254}[^\s:]) )?([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?):|(?!- )(\S{0,254}[^\s:]) ([^\s:[\]]{1,64}(?:\[[^\s[\]]{0,64}\])?))(?: |$)/;
@@ -235,7 +227,7 @@ function fromSyslog(line: string): Wrapped | null {
   return syslog(`${host} ${tag}`, line.slice(head.length));
 }
 
-/** `<165>1 2026-07-01T12:00:00.000Z host app 123 ID47 [structured data] line`, `-` for what is missing. */
+/** `<165>1 2026-07-01T12:00:00.000Z host app 123 ID47 [structured data] line`, `-` for missing fields. */
 const SYSLOG_5424 =
   /^<\d{1,3}>\d{1,2} (?:-|\d{4}-\d\d-\d\dT\S{8,21}) (\S{1,255}) (\S{1,128}) (\S{1,128}) \S{1,32} (?=[-[])/;
 
@@ -264,7 +256,7 @@ function structuredDataEnd(line: string, start: number): number {
   return at;
 }
 
-/** rsyslog writes a tab as `#011`. Only where Caddy puts tabs: anywhere else it may be what a client sent. */
+/** rsyslog writes a tab as `#011`. Replaced only where Caddy writes tabs: elsewhere a client may have sent it. */
 const ESCAPED_TABS = /^(\d{4}\/\d\d\/\d\d [\d:.]{8,18})#011([A-Z]{1,8})#011([\w.]{0,64})#011/;
 
 function syslog(stream: string, text: string): Wrapped {
@@ -276,7 +268,7 @@ function syslog(stream: string, text: string): Wrapped {
   };
 }
 
-/** `123 <165>1 ...`: messages of so many bytes, one after the other (RFC 6587, 3.4.1). */
+/** `123 <165>1 ...`: consecutive messages, each after its length in bytes (RFC 6587, 3.4.1). */
 const OCTET_COUNT = /^(\d{1,7}) (?=<\d{1,3}>)/;
 
 function octetFrames(line: string): string[] | null {
@@ -286,7 +278,7 @@ function octetFrames(line: string): string[] | null {
   for (let start = 0; start < bytes.length && frames.length <= LINES_MAX; ) {
     const [head = '', count = ''] = frameHead(bytes, start) ?? [];
     const from = start + head.length;
-    // What has no length in front is no frame, and is read as a line.
+    // Text without a length is not a frame; it is read as a line.
     const end = head === '' ? bytes.length : frameEnd(bytes, from, from + Number(count));
     frames.push(bytes.toString('utf8', from, end).trim());
     start = end;
@@ -300,14 +292,14 @@ function frameHead(bytes: Buffer, at: number): RegExpExecArray | null {
 
 const REPLACEMENT = Buffer.from('\ufffd');
 
-/** Bound the time for a line that somebody made for it. */
+/** Limit the time that a malicious line can take. */
 const REPLACEMENTS_MAX = 1_000;
 const HEADS_TRIED_MAX = 16;
 
 /**
- * The length counts bytes that are gone where the text was not UTF-8: a replacement character has three, and stands for
- * one to three. The end is where the next frame begins, and the last such place if there are several, because a client
- * can write what looks like a frame into its message.
+ * Where the text was not UTF-8, the length is wrong: a replacement character has three bytes and replaces one to three.
+ * So the frame ends where the next one begins: at the last candidate, because a client can write text that looks like a
+ * frame into its message.
  */
 function frameEnd(bytes: Buffer, from: number, shortest: number): number {
   if (shortest >= bytes.length) return bytes.length;
@@ -323,7 +315,7 @@ function frameEnd(bytes: Buffer, from: number, shortest: number): number {
   return longest >= bytes.length && frameHead(bytes, shortest) === null ? bytes.length : shortest;
 }
 
-/** If each replacement character stands for one byte. */
+/** Assumes that each replacement character replaces one byte. */
 function longestEnd(bytes: Buffer, from: number, shortest: number): number {
   let end = shortest;
   let at = bytes.indexOf(REPLACEMENT, from);
@@ -334,7 +326,7 @@ function longestEnd(bytes: Buffer, from: number, shortest: number): number {
   return end;
 }
 
-/** Whether the frame that begins here can end at another one: behind `1` of `123 <13>`, the length does not fit. */
+/** Whether a frame that begins at `at` ends at another one. The `23 <13>` in `123 <13>` has a wrong length. */
 function endsBeforeFrame(bytes: Buffer, at: number, [head, count]: RegExpExecArray): boolean {
   const from = at + head.length;
   const longest = longestEnd(bytes, from, from + Number(count));
@@ -344,11 +336,11 @@ function endsBeforeFrame(bytes: Buffer, at: number, [head, count]: RegExpExecArr
 }
 
 /**
- * `web-1  | line`, in colour on a terminal, and with a time of nine decimals if asked for. Compose puts at least two
- * spaces behind the name, which a separator in somebody's own log format rarely has.
+ * `web-1  | line`, with colors on a terminal, and optionally a time with nine decimals. Compose writes at least two
+ * spaces after the name, which a separator in a custom log format rarely has.
  */
 const COMPOSE =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with an escape character
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colors begin with an escape character
   /^(?:\x1b\[[\d;]{0,16}m)?(\w[\w.@-]{0,127}) {2,128}\|(?:\x1b\[[\d;]{0,16}m)?(?: |$)(?:\x1b\[[\d;]{0,16}m)?(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z )?/;
 
 function fromCompose(line: string): Wrapped | null {
@@ -358,12 +350,12 @@ function fromCompose(line: string): Wrapped | null {
   return { wrapper: 'compose', stream: name, text: line.slice(head.length), isPart: false };
 }
 
-/** The first key decides whether to parse, because most JSON has no wrapper. Those of journald are upper case. */
+/** The first key decides whether to parse, because most JSON has no wrapper. Keys of journald are upper case. */
 const JOURNALD_KEY = /^\{\s*"[A-Z_]/;
 const DOCKER_KEY = /^\{\s*"(?:log|stream|attrs|time"\s*:\s*"|source|container_|partial_)/;
 
 function fromJson(line: string): Wrapped | null {
-  // Many other logs have such keys. To search for one that must be there takes a fraction of the time of parsing.
+  // Other logs have such keys too. Searching for a required key takes a fraction of the time of parsing.
   const mayBeWrapped = DOCKER_KEY.test(line)
     ? line.includes('log"')
     : JOURNALD_KEY.test(line) && line.includes('"__REALTIME_TIMESTAMP"');
@@ -382,7 +374,7 @@ function parsedObject(line: string): JsonObject | null {
 
 const DOCKER_FIELDS = ['log', 'stream', 'attrs', 'time'];
 
-/** Docker's json-file: `{"log":"line\n","stream":"stdout","time":".."}`. Without a line end it is a part. */
+/** Docker's json-file: `{"log":"line\n","stream":"stdout","time":".."}`. Text without a line end is a part. */
 function fromDocker(fields: JsonObject): Wrapped | null {
   const { log, stream, time } = fields;
   if (typeof log !== 'string' || typeof time !== 'string' || !isStream(stream)) return null;
@@ -390,7 +382,7 @@ function fromDocker(fields: JsonObject): Wrapped | null {
   return { wrapper: 'docker', stream, text: log, isPart: !log.endsWith('\n') };
 }
 
-/** What Docker's fluentd driver sends: `{"container_id":"..","container_name":"..","source":"stdout","log":"line"}`. */
+/** Docker's fluentd driver: `{"container_id":"..","container_name":"..","source":"stdout","log":"line"}`. */
 function fromDockerFluentd({
   log,
   source,
@@ -410,7 +402,7 @@ function isStream(value: unknown): value is 'stdout' | 'stderr' {
 }
 
 const TEXT_LENGTH_MAX = 128;
-/** What tells the writers in a journal apart; the priority is what Docker has for standard output and error. */
+/** Fields that identify a writer; Docker uses the priority to distinguish standard output from standard error. */
 const JOURNALD_STREAM = ['_HOSTNAME', 'CONTAINER_ID', '_STREAM_ID', '_PID', 'PRIORITY'];
 
 /** `journalctl -o json`. Docker and journald itself split long lines, and mark the parts. */
@@ -422,7 +414,7 @@ function fromJournald(fields: JsonObject): Wrapped | null {
   return { wrapper: 'journald', stream, text: journaldText(MESSAGE), isPart };
 }
 
-/** An array of bytes where the text is not UTF-8; null where it is long and `--all` was not given. */
+/** An array of bytes if the text is not UTF-8; null if it is long and `--all` was not given. */
 function journaldText(message: unknown): string | null {
   if (typeof message === 'string') return message;
   if (!Array.isArray(message) || !message.every((byte) => typeof byte === 'number')) return null;

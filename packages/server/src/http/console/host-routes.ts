@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { hostAdministration } from '../../audit/host-administration.ts';
 import { ApiError } from '../../errors.ts';
-import { normalHostname } from '../../ingest/hostname.ts';
+import { normalHostname } from '../../event.ts';
 import type { Store } from '../../store/store.ts';
 import { actorOf } from '../auth/actor.ts';
 import { parseJson, text } from '../auth/login.ts';

@@ -3,9 +3,9 @@
  * the ID of the batch is the key and the number of the chunk, so a push that is sent again counts what is missing.
  */
 import type { DropReason } from '../../event.ts';
-import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/chunks.ts';
 import { isEmpty } from '../../ingest/file.ts';
 import { PushedRequests, RecentRequests } from '../../ingest/formats/transactions.ts';
+import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
 import {
   type Counted,
   type Drop,

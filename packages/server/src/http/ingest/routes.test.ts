@@ -11,8 +11,7 @@ import fc from 'fast-check';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
-import { LINE_BYTES_MAX, splitLines } from '../../ingest/blocks.ts';
-import { CHUNK_LINES_MAX } from '../../ingest/chunks.ts';
+import { CHUNK_LINES_MAX, LINE_BYTES_MAX, LineBlock } from '../../ingest/lines.ts';
 import { Pipeline } from '../../ingest/pipeline.ts';
 import { createReader } from '../../ingest/reader.ts';
 import { memoryStore } from '../../store/memory.ts';
@@ -159,7 +158,7 @@ async function sourceOf(where: Store, name: string) {
 async function oracle(text: string) {
   const reference = memoryStore(() => NOW);
   const pipeline = new Pipeline(reference, { retentionMs: 24 * HOUR_MS, hostsMax: 10 }, () => NOW);
-  const lines = [...splitLines(Buffer.from(text), 1)].map((line) =>
+  const lines = [...new LineBlock(Buffer.from(text), 1)].map((line) =>
     line.text.length > LINE_BYTES_MAX ? { ...line, text: null } : line,
   );
   const read = pipeline.read(lines, createReader({ format: 'auto' }), 'all');

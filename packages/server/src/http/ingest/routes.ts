@@ -8,7 +8,7 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
 import { networkOf } from '../../identity/network.ts';
 import type { BodyHash } from '../../identity/signature.ts';
-import type { Overrides } from '../../ingest/categories/judge.ts';
+import type { Overrides } from '../../ingest/categories/classify.ts';
 import type { Pipeline } from '../../ingest/pipeline.ts';
 import { SIGNED_BODY_BYTES_MAX } from '../auth/guard.ts';
 import { ingestQueryParser, queryOf } from '../query.ts';

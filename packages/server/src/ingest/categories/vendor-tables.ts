@@ -1,4 +1,4 @@
-/** The categories of firewalls that name what they found themselves. A pattern may end with `*`; the first that fits counts. */
+/** Categories by the names that vendors give to rules and attacks. A name may end with `*`; the first match counts. */
 import type { Category } from '../../event.ts';
 
 export interface NameRow {
@@ -6,7 +6,36 @@ export interface NameRow {
   names: readonly string[];
 }
 
-/** `attack` in the vendor's LTS logs. The thirteen categories stand for themselves; what is in no row is `vuln`. */
+/** The category of a vendor's name. Ignores case, because labels and rules differ in it. */
+export function categoryOfName(table: readonly NameRow[], name: string): Category | null {
+  const lower = name.slice(0, NAME_LENGTH_MAX).toLowerCase();
+  for (const { category, names } of table) {
+    for (const pattern of names) if (matches(pattern.toLowerCase(), lower)) return category;
+  }
+  return null;
+}
+
+/** The category of the first word or phrase of the table that occurs in the text. */
+export function categoryOfWords(table: readonly NameRow[], text: string): Category | null {
+  // Anything but letters and digits separates words, so `SQLi - Comparison` equals `sqli_comparison`.
+  const words = ` ${text
+    .slice(0, NAME_LENGTH_MAX)
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}]+/gu, ' ')} `;
+  for (const { category, names } of table) {
+    for (const name of names) if (words.includes(` ${name} `)) return category;
+  }
+  return null;
+}
+
+/** Names in logs can have any length; those in the tables are shorter. */
+const NAME_LENGTH_MAX = 256;
+
+function matches(pattern: string, name: string): boolean {
+  return pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+}
+
+/** `attack` in the vendor's LTS logs, which may also be one of the 13 categories. */
 export const LTS_TABLE: readonly NameRow[] = [
   { category: 'custom', names: ['custom_custom', 'custom_geoip', 'custom_idc_ip'] },
   { category: 'whiteblackip', names: ['custom_whiteblackip', 'custom_whiteip', 'custom_blackip'] },
@@ -16,7 +45,7 @@ export const LTS_TABLE: readonly NameRow[] = [
 ];
 export const LTS_UNKNOWN: Category = 'vuln';
 
-/** AWS WAF: names of rules, which are also the last part of the labels that they set. */
+/** AWS WAF: names of rules, which are also the last part of their labels. */
 export const AWS_RULES: readonly NameRow[] = [
   { category: 'xss', names: ['CrossSiteScripting_*'] },
   { category: 'sqli', names: ['SQLi*'] },
@@ -38,7 +67,7 @@ export const AWS_RULES: readonly NameRow[] = [
   { category: 'illegal', names: ['SizeRestrictions_*', 'NoUserAgent_*', 'Propfind_*'] },
 ];
 
-/** AWS WAF: managed rule groups, by the name in their labels and by their own name. */
+/** AWS WAF: managed rule groups, by the name in their labels and by the group's name. */
 export const AWS_GROUPS: readonly NameRow[] = [
   { category: 'cc', names: ['anti-ddos', 'AWSManagedRulesAntiDDoSRuleSet'] },
   { category: 'robot', names: ['bot-control', 'AWSManagedRulesBotControlRuleSet'] },
@@ -53,21 +82,21 @@ export const AWS_GROUPS: readonly NameRow[] = [
   },
 ];
 
-/** AWS WAF: what a rule's statement compared, and the types of rules. */
+/** AWS WAF: conditions of rule statements, and types of rules. */
 export const AWS_CONDITIONS: readonly NameRow[] = [
   { category: 'sqli', names: ['SQL_INJECTION'] },
   { category: 'xss', names: ['XSS'] },
   { category: 'cc', names: ['RATE_BASED'] },
 ];
 
-/** AWS WAF does not log that a rule compared addresses with an IP set; people call such rules so. */
+/** AWS WAF does not log that a rule matched an IP set, but the names of such rules often say so. */
 export const AWS_IP_SET: { category: Category; name: RegExp } = {
   category: 'whiteblackip',
   name: /ip[-_ ]?set/i,
 };
 export const AWS_MANAGED_RULE: Category = 'vuln';
 
-/** Words in the descriptions of managed rules, in lower case with single spaces. The most telling ones come first. */
+/** Words in descriptions of managed rules, in lower case with single spaces. The most specific come first. */
 export const ATTACK_WORDS: readonly NameRow[] = [
   { category: 'webshell', names: ['webshell', 'web shell', 'backdoor', 'malicious upload', 'malware'] },
   { category: 'sqli', names: ['sqli', 'sql injection', 'nosql injection'] },
@@ -119,7 +148,7 @@ export const CLOUDFLARE_SOURCES: readonly NameRow[] = [
   { category: 'illegal', names: ['validation', 'sanitycheck', 'protocol', 'hot', 'apishield*'] },
 ];
 
-/** Cloudflare: scores from 1 (an attack) to 99 of managed rules whose description says nothing; up to 20 is an attack. */
+/** Cloudflare: scores from 1 (attack) to 99, for managed rules with an unknown description. Up to 20 is an attack. */
 export const CLOUDFLARE_SCORES: readonly NameRow[] = [
   { category: 'sqli', names: ['WAFSQLiAttackScore'] },
   { category: 'xss', names: ['WAFXSSAttackScore'] },
@@ -127,7 +156,7 @@ export const CLOUDFLARE_SCORES: readonly NameRow[] = [
 ];
 export const CLOUDFLARE_MANAGED_RULE: Category = 'vuln';
 
-/** Azure: rule groups and rule sets beside those of CRS, whose rules go by their numbers. */
+/** Azure: rule groups and rule sets other than CRS, whose rules are classified by their id. */
 export const AZURE_GROUPS: readonly NameRow[] = [
   { category: 'webshell', names: ['MS-ThreatIntel-WebShells'] },
   { category: 'sqli', names: ['MS-ThreatIntel-SQLI'] },
@@ -146,13 +175,13 @@ export const AZURE_GROUPS: readonly NameRow[] = [
 ];
 export const AZURE_MANAGED_RULE: Category = 'vuln';
 
-/** Azure does not log that a custom rule limits rates; people call such rules so. */
+/** Azure does not log that a custom rule limits the rate, but the names of such rules often say so. */
 export const AZURE_RATE_LIMIT: { category: Category; name: RegExp } = {
   category: 'cc',
   name: /rate[-_ ]?limit/i,
 };
 
-/** Google Cloud Armor: `id` and last part of expressions that are none of CRS, such as `owasp-crs-v030001-id044228-cve`. */
+/** Google Cloud Armor: `id` and last part of expressions outside CRS, such as `owasp-crs-v030001-id044228-cve`. */
 export const CLOUD_ARMOR_EXPRESSIONS: readonly NameRow[] = [
   // Log4Shell.
   { category: 'cmdi', names: ['id044228', 'id144228', 'id244228', 'id344228'] },
@@ -167,7 +196,7 @@ export const CLOUD_ARMOR_EXPRESSIONS: readonly NameRow[] = [
 ];
 export const CLOUD_ARMOR_MANAGED_RULE: Category = 'vuln';
 
-/** Google Cloud Armor: what else a log entry says of the rule that matched, and the action of reCAPTCHA. */
+/** Google Cloud Armor: other fields of the matched rule in a log entry, and the action of reCAPTCHA. */
 export const CLOUD_ARMOR_MATCHES: readonly NameRow[] = [
   { category: 'cc', names: ['rateLimitAction', 'adaptiveProtection'] },
   { category: 'whiteblackip', names: ['threatIntelligence', 'addressGroup'] },
@@ -186,14 +215,8 @@ export const NAXSI_SCORES: readonly NameRow[] = [
   { category: 'vuln', names: ['$ATTACK'] },
 ];
 
-export interface RangeRow {
-  category: Category;
-  from: number;
-  to: number;
-}
-
-/** NAXSI: internal rules, which block without a score, and the core rules. Any other rule is a custom one. */
-export const NAXSI_RULES: readonly RangeRow[] = [
+/** NAXSI: internal rules, which block without a score, and the core rules. Any other rule is a custom rule. */
+export const NAXSI_RULES: readonly { category: Category; from: number; to: number }[] = [
   { category: 'sqli', from: 17, to: 17 },
   { category: 'xss', from: 18, to: 18 },
   { category: 'illegal', from: 1, to: 999 },
@@ -205,5 +228,5 @@ export const NAXSI_RULES: readonly RangeRow[] = [
   { category: 'webshell', from: 1_500, to: 1_599 },
 ];
 
-/** AWS ALB: the log says that AWS WAF refused the request, not why. */
+/** AWS ALB: the log says that AWS WAF refused the request, but not why. */
 export const ALB_REFUSED: Category = 'vuln';

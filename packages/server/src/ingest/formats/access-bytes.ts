@@ -2,7 +2,7 @@
  * Access lines told from their bytes: to make a string of each line is most of what one costs. Only a line that
  * reader.ts would take for a request with certainty is told here, and any other is left to it.
  */
-import { Words } from '../words.ts';
+import { Words } from '../lines.ts';
 import { LogClock } from './log-clock.ts';
 
 /** `10/Dec/2025:09:25:32 +0000` */
@@ -77,7 +77,7 @@ export class AccessBytes {
   }
 
   #readTime(at: number): boolean {
-    if (this.#stamp === null || !this.#words.holds(this.#stamp, at)) {
+    if (this.#stamp === null || !this.#words.equalsAt(this.#stamp, at)) {
       const text = this.#words.bytes.subarray(at, at + STAMP_LENGTH);
       const time = this.#clock.read(text.toString('latin1'), 0);
       if (time === null || time < this.#earliest || time > this.#latest) return false;

@@ -1,5 +1,5 @@
 /** The error log of Apache: lines of ModSecurity or Coraza about matched rules. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
 import { fixedZone, type LocalZone, parseAsctime, parseLocalTime } from './log-time.ts';
 import { clientOf, isRuleMessage } from './nginx-error.ts';

@@ -1,5 +1,5 @@
 /** Access log of AWS Application Load Balancers: every line is a request, and says whether AWS WAF refused it. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { ALB_REFUSED } from '../categories/vendor-tables.ts';
 import { request } from './access.ts';
 import { dropped, type Reading, type TextFormat } from './format.ts';

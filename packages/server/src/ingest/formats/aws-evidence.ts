@@ -1,14 +1,14 @@
 /** What AWS WAF says of a request: which rules matched, those that only count too. */
 import type { Category } from '../../event.ts';
-import type { Judgement } from '../categories/judge.ts';
-import { categoryOfName } from '../categories/names.ts';
-import { OWN_RULE } from '../categories/table.ts';
+import type { Classification } from '../categories/classify.ts';
+import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import {
   AWS_CONDITIONS,
   AWS_GROUPS,
   AWS_IP_SET,
   AWS_MANAGED_RULE,
   AWS_RULES,
+  categoryOfName,
 } from '../categories/vendor-tables.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 
@@ -16,7 +16,7 @@ import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
  * The evidence that a request was an attack, the weightiest first; empty when it was none. A request that was let
  * through is an attack when a rule counted it.
  */
-export function judgeAws(fields: JsonObject): Judgement[] {
+export function judgeAws(fields: JsonObject): Classification[] {
   const action = asText(fields.action);
   const stopped = action === '' || action === 'ALLOW' ? [] : terminating(fields);
   const matches = [...stopped, ...counted(fields)];
@@ -104,7 +104,7 @@ function judgeMatch({ rule, group, type, conditions }: Match): Told {
   const isManaged = group.includes('AWSManaged') || type === 'MANAGED_RULE_GROUP';
   return {
     rule: name,
-    category: isManaged ? AWS_MANAGED_RULE : OWN_RULE,
+    category: isManaged ? AWS_MANAGED_RULE : CUSTOM_RULE,
     because: isManaged ? 'a managed rule' : 'an own rule',
     // Of a managed rule it is at least known that it looked for attacks.
     tells: isManaged && group !== '',

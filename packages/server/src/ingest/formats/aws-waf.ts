@@ -1,5 +1,5 @@
 /** AWS WAF: a JSON object is a request with its verdict, so it gives the request and, if there was one, the attack. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { judgeAws } from './aws-evidence.ts';
 import { anyOf, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';

@@ -2,11 +2,15 @@
  * Azure: the firewall and access logs of Application Gateway and Front Door. Firewall logs have an object for each
  * matched rule, joined by the ID of the request; access logs have every request.
  */
-import { attackDetails } from '../attack-details.ts';
-import type { Rule } from '../categories/judge.ts';
-import { categoryOfName } from '../categories/names.ts';
-import { OWN_RULE } from '../categories/table.ts';
-import { AZURE_GROUPS, AZURE_MANAGED_RULE, AZURE_RATE_LIMIT } from '../categories/vendor-tables.ts';
+import { attackDetails } from '../../event.ts';
+import type { Rule } from '../categories/classify.ts';
+import { CUSTOM_RULE } from '../categories/crs-table.ts';
+import {
+  AZURE_GROUPS,
+  AZURE_MANAGED_RULE,
+  AZURE_RATE_LIMIT,
+  categoryOfName,
+} from '../categories/vendor-tables.ts';
 import { request } from './access.ts';
 import { firstText, firstTime } from './access-json.ts';
 import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
@@ -121,7 +125,7 @@ function customRule(name: string): Rule {
   if (AZURE_RATE_LIMIT.name.test(name)) {
     return namedRule(name, AZURE_RATE_LIMIT.category, 'a rate limit by its name');
   }
-  return namedRule(name, OWN_RULE, 'a custom rule');
+  return namedRule(name, CUSTOM_RULE, 'a custom rule');
 }
 
 interface Hit {

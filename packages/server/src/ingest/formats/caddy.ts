@@ -1,5 +1,5 @@
 /** The log of Caddy: lines of Coraza about matched rules. (Caddy's access log is `access-json`.) */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { anyOf, type Context, dropped, type JsonFormat, type Reading, type TextFormat } from './format.ts';
 import { asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime, parseLocalTime } from './log-time.ts';

@@ -1,12 +1,12 @@
 /** Google Cloud load balancers: every object is a request, with what the policies of Cloud Armor made of it. */
-import { attackDetails } from '../attack-details.ts';
-import type { Rule } from '../categories/judge.ts';
-import { categoryOfName } from '../categories/names.ts';
-import { OWN_RULE } from '../categories/table.ts';
+import { attackDetails } from '../../event.ts';
+import type { Rule } from '../categories/classify.ts';
+import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import {
   CLOUD_ARMOR_EXPRESSIONS,
   CLOUD_ARMOR_MANAGED_RULE,
   CLOUD_ARMOR_MATCHES,
+  categoryOfName,
 } from '../categories/vendor-tables.ts';
 import { firstText } from './access-json.ts';
 import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
@@ -101,7 +101,7 @@ const MATCHES = ['threatIntelligence', 'addressGroup', 'adaptiveProtection'];
 function matchRule(name: string, match: string): Rule {
   const category = categoryOfName(CLOUD_ARMOR_MATCHES, match);
   return category === null
-    ? namedRule(name, OWN_RULE, 'a custom rule')
+    ? namedRule(name, CUSTOM_RULE, 'a custom rule')
     : namedRule(name, category, match.slice(0, NAME_LENGTH_MAX));
 }
 

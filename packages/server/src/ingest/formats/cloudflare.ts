@@ -2,15 +2,15 @@
  * Cloudflare Logpush: `http_requests`, every request with what the firewall did, and `firewall_events`, one object for
  * each matched rule. Both may come in one stream: the Ray ID joins them.
  */
-import type { Category } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
-import type { Rule } from '../categories/judge.ts';
-import { categoryOfName, categoryOfWords } from '../categories/names.ts';
+import { attackDetails, type Category } from '../../event.ts';
+import type { Rule } from '../categories/classify.ts';
 import {
   ATTACK_WORDS,
   CLOUDFLARE_MANAGED_RULE,
   CLOUDFLARE_SCORES,
   CLOUDFLARE_SOURCES,
+  categoryOfName,
+  categoryOfWords,
 } from '../categories/vendor-tables.ts';
 import { firstText, firstTime } from './access-json.ts';
 import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';

@@ -1,6 +1,6 @@
 /** The audit log of Coraza as JSON: a line is a transaction. */
-import { attackDetails } from '../attack-details.ts';
-import type { Rule } from '../categories/judge.ts';
+import { attackDetails } from '../../event.ts';
+import type { Rule } from '../categories/classify.ts';
 import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAnyTime, parseEpoch } from './log-time.ts';

@@ -1,5 +1,5 @@
 /** Access log of Envoy and Istio as JSON: every object is a request; one that a rate limit refused is an attack too. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { request } from './access.ts';
 import { firstText } from './access-json.ts';
 import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';

@@ -1,6 +1,12 @@
 /** The normal form as NDJSON: `{"time": ..., "host": ..., "request": true, "attack": "sqli", "count": 1}`. */
-import { type AttackDetails, CATEGORIES, categoryNumber, EVENT_COUNT_MAX, ID_PATTERN } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
+import {
+  type AttackDetails,
+  attackDetails,
+  CATEGORIES,
+  categoryNumber,
+  EVENT_COUNT_MAX,
+  ID_PATTERN,
+} from '../../event.ts';
 import { anyOf, dropped, type JsonFormat, type Reading } from './format.ts';
 import type { JsonObject } from './json-line.ts';
 import { parseTime } from './time.ts';

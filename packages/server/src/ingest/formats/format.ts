@@ -1,6 +1,6 @@
 /** What a log format is: a pure function from text to what it says, which can be counted, or the reason why not. */
 import type { AttackDetails, Category, DropReason } from '../../event.ts';
-import type { Decision, Judgement, Rule } from '../categories/judge.ts';
+import type { Classification, Decision, Rule } from '../categories/classify.ts';
 import { asObject, type JsonObject } from './json-line.ts';
 import type { LogClock } from './log-clock.ts';
 import type { LocalZone } from './log-time.ts';
@@ -45,7 +45,7 @@ export interface LogRecord {
   /** Of an attack: attackDetails() makes them. */
   details?: AttackDetails | undefined;
   /** Why the attack is in its category. */
-  evidence?: readonly Judgement[] | undefined;
+  evidence?: readonly Classification[] | undefined;
   /** How the category was chosen, where rules were judged. */
   decision?: Decision | undefined;
 }
@@ -58,7 +58,7 @@ export type Parsed = (
       reason: DropReason;
       /** None: the line is in no known format. */
       format: LogFormat | 'none';
-      evidence?: readonly Judgement[];
+      evidence?: readonly Classification[];
     }
 ) & {
   /** For `explain`: the variables of a pattern with their values. */

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { DROP_REASONS } from '../../event.ts';
 import { memoryStore } from '../../store/memory.ts';
-import { LineBlock, splitLines } from '../blocks.ts';
+import { LineBlock } from '../lines.ts';
 import { Pipeline } from '../pipeline.ts';
 import { createReader, FORMAT_NAMES, type FormatName, STATE_LENGTH_MAX } from '../reader.ts';
 import { fixtureLines } from './fixtures/read-fixture.ts';
@@ -262,15 +262,15 @@ describe.each(FIXTURES)('the bytes of %s, damaged,', (fixture) => {
       fc.asyncProperty(damaged, async (bytes) => {
         check(
           'auto',
-          [...splitLines(bytes, 1)].map(({ text }) => text),
+          [...new LineBlock(bytes, 1)].map(({ text }) => text),
         );
-        for (const { text } of splitLines(bytes, 1)) {
+        for (const { text } of new LineBlock(bytes, 1)) {
           const alone = createReader({ format: 'auto' });
           const parsed = [...alone.read(text, 0), ...alone.flush()];
           if (!isHeader(text)) expect(parsed.length, text).toBeGreaterThan(0);
         }
         const reader = createReader({ format: 'auto' });
-        const parsed = [...splitLines(bytes, 1)].flatMap(({ text }) => reader.read(text, NOW));
+        const parsed = [...new LineBlock(bytes, 1)].flatMap(({ text }) => reader.read(text, NOW));
         const results = parsed.length + reader.flush().length;
         const store = memoryStore(() => NOW);
         const pipeline = new Pipeline(store, { retentionMs: NOW, hostsMax: 100 }, () => NOW);
@@ -293,7 +293,7 @@ describe.each(FIXTURES)('the bytes of %s, damaged,', (fixture) => {
   test('give the same when another process goes on in the middle', () => {
     fc.assert(
       fc.property(damaged, fc.nat(), (bytes, at) => {
-        const texts = [...splitLines(bytes, 1)].map(({ text }) => text);
+        const texts = [...new LineBlock(bytes, 1)].map(({ text }) => text);
         const cut = at % (texts.length + 1);
         const whole = createReader({ format: 'auto' });
         const first = createReader({ format: 'auto' });

@@ -1,8 +1,6 @@
 /** The vendor's firewall logs, as its log service (LTS) hands them out: flat JSON, an access log and an attack log. */
-import { CATEGORIES, type Category, categoryNumber, ID_PATTERN } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
-import { categoryOfName } from '../categories/names.ts';
-import { LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
+import { attackDetails, CATEGORIES, type Category, categoryNumber, ID_PATTERN } from '../../event.ts';
+import { categoryOfName, LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
 import { firstText, firstTime } from './access-json.ts';
 import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';
 import { asText, type JsonObject } from './json-line.ts';

@@ -1,6 +1,6 @@
 /** The native audit log of ModSecurity 2 and 3: a record is a block of lines in parts, from A to Z. */
-import { attackDetails } from '../attack-details.ts';
-import type { Rule } from '../categories/judge.ts';
+import { attackDetails } from '../../event.ts';
+import type { Rule } from '../categories/classify.ts';
 import { dropped, type Reading, type Traits } from './format.ts';
 import { parseCommonTime } from './log-time.ts';
 import { pathOfRequestLine } from './modsecurity2-json.ts';

@@ -1,5 +1,5 @@
 /** The audit log of ModSecurity 2 as JSON: a line is a transaction, its rules are text. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { dropped, type JsonFormat, objectField, type Reading } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseCommonTime } from './log-time.ts';

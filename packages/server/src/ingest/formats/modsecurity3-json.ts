@@ -1,6 +1,6 @@
 /** The audit log of ModSecurity 3 as JSON: a line is a transaction. */
-import { attackDetails } from '../attack-details.ts';
-import { isVerdictRule, type Rule, scoresOf } from '../categories/judge.ts';
+import { attackDetails } from '../../event.ts';
+import { isVerdictRule, type Rule, scoresOf } from '../categories/classify.ts';
 import { type Context, dropped, type JsonFormat, objectField, type Reading, type Traits } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
 import { parseAsctime } from './log-time.ts';

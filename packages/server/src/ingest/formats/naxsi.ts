@@ -1,10 +1,8 @@
 /** NAXSI: lines in the error log of nginx, one for each flagged request, with its scores and the rules that matched. */
-import type { Category } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
-import type { Judgement } from '../categories/judge.ts';
-import { categoryOfName } from '../categories/names.ts';
-import { OWN_RULE } from '../categories/table.ts';
-import { NAXSI_RULES, NAXSI_SCORES } from '../categories/vendor-tables.ts';
+import { attackDetails, type Category } from '../../event.ts';
+import type { Classification } from '../categories/classify.ts';
+import { CUSTOM_RULE } from '../categories/crs-table.ts';
+import { categoryOfName, NAXSI_RULES, NAXSI_SCORES } from '../categories/vendor-tables.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
 import { parseLocalTime } from './log-time.ts';
 
@@ -84,7 +82,7 @@ function attackOf(values: readonly Value[], time: number): Reading {
   const scores = scoresOf(told);
   const rules = told.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
   const judged = rules.slice(0, RULES_MAX).map(({ value }) => judgeRule(value));
-  const best = scores.reduce<Judgement | null>(
+  const best = scores.reduce<Classification | null>(
     (top, each) => (top === null || each.points > top.points ? each : top),
     null,
   );
@@ -115,7 +113,7 @@ const RULES_MAX = 32;
 const UNTOLD: Category = 'vuln';
 
 /** `cscore0=$SQL&score0=8`, or `"$SQL":8` in newer JSON. */
-function scoresOf(values: readonly Value[]): Judgement[] {
+function scoresOf(values: readonly Value[]): Classification[] {
   return values.flatMap(({ key, value }, i) => {
     if (key.startsWith('$')) return [judgeScore(key, value)];
     const next = values[i + 1];
@@ -123,19 +121,19 @@ function scoresOf(values: readonly Value[]): Judgement[] {
   });
 }
 
-function judgeScore(name: string, points: string): Judgement {
+function judgeScore(name: string, points: string): Classification {
   const rule = name.slice(0, NAME_LENGTH_MAX);
-  const category = categoryOfName(NAXSI_SCORES, rule) ?? OWN_RULE;
+  const category = categoryOfName(NAXSI_SCORES, rule) ?? CUSTOM_RULE;
   return { rule, points: /^\d{1,9}$/.test(points) ? Number(points) : 0, category, because: `score ${rule}` };
 }
 
 const NAME_LENGTH_MAX = 64;
 
-function judgeRule(id: string): Judgement {
+function judgeRule(id: string): Classification {
   const number = Number(id);
   const row = NAXSI_RULES.find(({ from, to }) => number >= from && number <= to);
   const because = row === undefined ? 'not a rule of NAXSI' : `rule id ${row.from} to ${row.to}`;
-  return { rule: id, points: 0, category: row?.category ?? OWN_RULE, because };
+  return { rule: id, points: 0, category: row?.category ?? CUSTOM_RULE, because };
 }
 
 /** `block=` before version 0.56, `config=` up to version 1.3, `mode=` since. */

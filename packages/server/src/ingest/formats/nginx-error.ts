@@ -1,5 +1,5 @@
 /** The error log of nginx: lines of ModSecurity or Coraza about matched rules, and requests that limit_req refused. */
-import { attackDetails } from '../attack-details.ts';
+import { attackDetails } from '../../event.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
 import { parseLocalTime } from './log-time.ts';
 import { timeOfId } from './modsecurity-id.ts';

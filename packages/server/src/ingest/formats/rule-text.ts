@@ -3,7 +3,7 @@
  * `... [file ".."] [line ".."] [id ".."] [msg ".."] [data ".."] [severity ".."] [ver ".."] [tag ".."]* [hostname ".."]
  * [uri ".."] [unique_id ".."]`.
  */
-import { RULE_ID_PATTERN, type Rule, scoresOf } from '../categories/judge.ts';
+import { RULE_ID_PATTERN, type Rule, scoresOf } from '../categories/classify.ts';
 
 /** A shorter line was not cut: nginx cuts at 2,048 bytes, Apache at 8,192, syslog may do so at 1,024. */
 export const CUT_BYTES_MIN = 1_000;

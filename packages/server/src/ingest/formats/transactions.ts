@@ -3,9 +3,8 @@
  * lines tell of it, and whether an error log, an audit log or both do: what belongs together has the same id.
  */
 
-import type { AttackDetails } from '../../event.ts';
-import { attackDetails } from '../attack-details.ts';
-import { decide, type Judgement, judge, type Overrides } from '../categories/judge.ts';
+import { type AttackDetails, attackDetails } from '../../event.ts';
+import { type Classification, classify, decide, type Overrides } from '../categories/classify.ts';
 import type { LineRange, LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
 
 /** Requests whose rules are still coming in. Servers write those of one request within milliseconds of each other. */
@@ -34,7 +33,7 @@ interface Open {
   written: number;
   touched: number;
   host: string | undefined;
-  judgements: Judgement[];
+  judgements: Classification[];
   /** Missing in states that older versions wrote, like the next ones. */
   details?: AttackDetails | undefined;
   /** When the first line that told of it was written. */
@@ -91,7 +90,7 @@ export class Transactions {
     if (open !== undefined) this.#open.delete(keyOf(open));
     const judgements = open?.judgements ?? [];
     const details = mergeDetails(transaction.details, open?.details);
-    for (const rule of rules) addDistinct(judgements, judge(rule, this.#overrides));
+    for (const rule of rules) addDistinct(judgements, classify(rule, this.#overrides));
     const parsed = this.#finish(key, format, time, host, judgements, details, [format]);
     if (!request) return parsed;
     const record =
@@ -142,7 +141,7 @@ export class Transactions {
     if (line !== undefined) open.lines = [open.lines?.[0] ?? line, line];
     open.details = mergeDetails(open.details, hit.details);
     for (const rule of rules) {
-      const judgement = judge(rule, this.#overrides);
+      const judgement = classify(rule, this.#overrides);
       addDistinct(open.judgements, { ...judgement, rule: own(judgement.rule) });
     }
     this.#open.set(keyOf(open), open);
@@ -208,7 +207,7 @@ export class Transactions {
     format: LogFormat,
     time: number,
     host: string | undefined,
-    evidence: readonly Judgement[],
+    evidence: readonly Classification[],
     said?: AttackDetails,
     formats: readonly LogFormat[] = [],
   ): Parsed {
@@ -365,7 +364,7 @@ function keyOf({ id, connection }: Open): string {
 }
 
 /** A rule counts once, but any of its messages may say that it denied the request. */
-function addDistinct(judgements: Judgement[], judgement: Judgement): void {
+function addDistinct(judgements: Classification[], judgement: Classification): void {
   const known = judgements.find(
     ({ rule, because }) => rule === judgement.rule && (rule !== '' || because === judgement.because),
   );

@@ -1,6 +1,6 @@
 /** Rules of firewalls that are not ModSecurity, in the form in which every matched rule is judged. */
 import type { Category } from '../../event.ts';
-import type { Rule } from '../categories/judge.ts';
+import type { Rule } from '../categories/classify.ts';
 
 /** A rule of the Core Rule Set that a vendor took over under its number. */
 export function crsRule(id: string, file = ''): Rule {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { attackDetails } from './attack-details.ts';
+import { attackDetails, normalHostname } from './event.ts';
 
 test.each([
   ['203.0.113.7', '203.0.113.7'],
@@ -11,7 +11,7 @@ test.each([
   ['unix:', undefined],
   ['fe80::1%eth0', undefined],
   ['', undefined],
-])('source %s is kept as %s', (source, expected) => {
+])('source %s is stored as %s', (source, expected) => {
   expect(attackDetails({ source })?.source).toBe(expected);
 });
 
@@ -21,15 +21,15 @@ test.each([
   ['http://www.example.com', '/'],
   ['/a\u202eb\n', '/a%E2%80%AEb%0A'],
   ['-', undefined],
-])('url %s is kept as %s', (url, expected) => {
+])('URL %s is stored as %s', (url, expected) => {
   expect(attackDetails({ url })?.url).toBe(expected);
 });
 
-test('nothing said gives no details', () => {
+test('without valid fields there are no details', () => {
   expect(attackDetails({ source: '', url: '', rule: '', country: 'Germany' })).toBeUndefined();
 });
 
-test('whatever a log says, details are bounded and printable', () => {
+test('details are printable and limited in length, whatever the log contains', () => {
   const text = fc.string({ unit: 'binary', maxLength: 2_000 });
   fc.assert(
     fc.property(text, text, text, text, (source, url, rule, country) => {
@@ -39,4 +39,28 @@ test('whatever a log says, details are bounded and printable', () => {
       expect(`${details?.url}${details?.rule}`).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}]/u);
     }),
   );
+});
+
+test.each([
+  ['Example.COM', 'example.com'],
+  [' example.com. ', 'example.com'],
+  ['example.com:8443', 'example.com'],
+  ['example.com:', 'example.com'],
+  ['[2001:DB8::1]:443', '[2001:db8::1]'],
+  ['2001:db8::1', '2001:db8::1'],
+  ['<script>alert(1)</script>', '<script>alert(1)</script>'],
+  ['münchen.example', 'münchen.example'],
+  ['', null],
+  [':80', null],
+  // The text after the colon is neither a port nor part of an IPv6 address.
+  ['shop.example.com:80-', null],
+  ['shop.example.com:http', null],
+  ['shop.example.com:80:80', null],
+  ['[shop:example]', null],
+  ['a b', null],
+  ['a\u0000b', null],
+  ['\ud800', null],
+  ['x'.repeat(254), null],
+])('host name %j is registered as %j', (text, want) => {
+  expect(normalHostname(text)).toBe(want);
 });

@@ -1,24 +1,24 @@
-/** What a matched rule counts as, and why; and what a request counts as that matched several. */
-import type { Category } from '../../event.ts';
-import { paranoiaLevelOfRule } from './paranoia-levels.ts';
+/** Chooses the category of a matched rule, and of a request that matched several rules. */
+import { CATEGORIES, type Category, categoryNumber } from '../../event.ts';
+import { asObject, type JsonObject } from '../formats/json-line.ts';
 import {
   COUNTING_RULES,
   CRS_TABLE,
-  OWN_RULE,
+  CUSTOM_RULE,
   PAYLOAD_CATEGORIES,
   POINTS,
   POINTS_WITHOUT_SEVERITY,
+  paranoiaLevelOfRule,
   SPECIFIC_CONTEXT,
   SUMS,
   TIE_WINNERS,
   UNKNOWN_ATTACK,
-  VERDICT_RULES,
   WORD_RULES,
-} from './table.ts';
+} from './crs-table.ts';
 
-/** A matched rule, as an audit or error log tells it. What the log does not say is ''. */
+/** A matched rule from an audit or error log. A field that the log does not have is ''. */
 export interface Rule {
-  /** Digits only; '' when the message was cut before it. */
+  /** Digits only; '' if the message was cut before it. */
   id: string;
   severity: string;
   ver: string;
@@ -26,115 +26,92 @@ export interface Rule {
   tags: readonly string[];
   /** This rule stopped the request. */
   denied?: boolean | undefined;
-  /** The message was cut, or may hold fields that the client wrote: it cannot prove that there was no attack. */
+  /** The message was cut or may contain fields that the client wrote, so it cannot prove that there was no attack. */
   doubtful?: boolean | undefined;
-  /** The message names two rules, of which a client wrote one: it cannot prove that the operator excluded the match. */
+  /** The message names two rules, one written by the client, so it cannot prove that the operator excluded the match. */
   ambiguous?: boolean | undefined;
-  /** Of 980130 and 980170: the category with the highest sum (categoryOfSums). */
+  /** In 980130 and 980170: the category with the highest sum (scoresOf). */
   sums?: Category | undefined;
-  /** Of 980130 and its neighbours: the message says that a score exceeded its limit, as 949 does. */
+  /** In 980xxx: a score exceeded its limit, as in 949xxx. */
   exceeded?: boolean | undefined;
-  /** What a vendor's own name for the rule says. Wins over the tables of CRS, not over the operator. */
+  /** From the vendor's own name of the rule. Wins over the CRS tables, but not over the operator. */
   named?: { category: Category; because: string };
 }
 
-export interface Judgement {
-  /** '' for a message that was cut before the rule ID. */
+export interface Classification {
+  /** The rule ID; '' if the message was cut before it. */
   rule: string;
   points: number;
-  /** Null: it is no attack by itself. */
+  /** Null if the rule alone is no attack. */
   category: Category | null;
   /** The evidence, in a few words. */
   because: string;
-  /** Paranoia level of a rule of CRS. */
+  /** The paranoia level of a CRS rule. */
   level?: number | undefined;
-  /** It says that the request was an attack, but not of which kind. */
+  /** The rule says that the request was an attack, but not of which kind. */
   verdict?: boolean | undefined;
   denied?: boolean | undefined;
   sums?: Category | undefined;
 }
 
-/** Categories of single rules that the operator chose; null takes a rule out of the count. */
+/** The operator's categories of single rules; null excludes a rule. */
 export type Overrides = ReadonlyMap<string, Category | null>;
 
-/** Which part of the choice left one category, as in STEPS of table.ts. */
-export type DecisionStep =
-  | 'only'
-  | 'denied'
-  | 'payload'
-  | 'level'
-  | 'points'
-  | 'tie'
-  | 'sums'
-  | 'verdict'
-  | 'none';
+/** The step that left one category, see STEPS in crs-table.ts. */
+type DecisionStep = 'only' | 'denied' | 'payload' | 'level' | 'points' | 'tie' | 'sums' | 'verdict' | 'none';
 
 export interface Decision {
   category: Category | null;
-  /** The rule that decided; '' when a cut message did, or nothing. */
+  /** The rule that decided; '' if it was a cut message, or none. */
   rule: string;
   step: DecisionStep;
-  /** A sentence for people. */
+  /** A sentence for the user. */
   reason: string;
 }
 
 /** No rule ID of any rule set is longer. */
 export const RULE_ID_PATTERN = /^\d{1,19}$/;
 
-export function judge(rule: Rule, overrides: Overrides): Judgement {
+export function classify(rule: Rule, overrides: Overrides): Classification {
   const id = rule.named !== undefined || RULE_ID_PATTERN.test(rule.id) ? rule.id : '';
   const { category, because, isCrs } = evidence({ ...rule, id }, overrides);
-  const judgement: Judgement = { rule: id, points: 0, category, because };
-  if (rule.denied) judgement.denied = true;
+  const result: Classification = { rule: id, points: 0, category, because };
+  if (rule.denied) result.denied = true;
   if (category === null) {
-    if (because === OVERRIDE) return judgement;
+    if (because === OVERRIDE) return result;
     const isVerdict = isCrs && isVerdictRule(id);
-    // What the client may have written proves nothing: neither that there was no attack, nor which sum is highest.
-    if (id === '' || (rule.doubtful && !isVerdict)) return { ...judgement, ...UNREADABLE };
-    if (isVerdict || (isCrs && rule.exceeded)) judgement.verdict = true;
-    if (isCrs && rule.sums !== undefined) judgement.sums = rule.sums;
-    return judgement;
+    // Text that the client may have written proves neither that there was no attack, nor which sum is highest.
+    if (id === '' || (rule.doubtful && !isVerdict)) return { ...result, ...UNREADABLE };
+    if (isVerdict || (isCrs && rule.exceeded)) result.verdict = true;
+    if (isCrs && rule.sums !== undefined) result.sums = rule.sums;
+    return result;
   }
-  judgement.points = pointsOf(rule, isCrs);
-  if (isCrs) judgement.level = levelOf(rule);
-  return judgement;
+  result.points = pointsOf(rule, isCrs);
+  if (isCrs) result.level = levelOf(rule);
+  return result;
 }
 
-/** The category of a request, by its distinct rules. */
-export function primaryCategory(distinct: readonly Judgement[]): Category | null {
-  return decide(distinct).category;
-}
-
-/** Chooses the category of a request, in the steps that STEPS of table.ts lists. `blocked`: the log says that it was stopped. */
-export function decide(distinct: readonly Judgement[], blocked = false): Decision {
+/** Chooses the category of a request from its distinct rules, by STEPS in crs-table.ts. `blocked` is from the log. */
+export function decide(distinct: readonly Classification[], blocked = false): Decision {
   const candidates = distinct.filter(isCandidate);
   const sums = distinct.find((each) => each.sums !== undefined)?.sums;
   const isCut = distinct.some(({ rule, verdict }) => rule === '' && verdict);
   const hasPayload = candidates.some(({ category }) => PAYLOAD_CATEGORIES.has(category));
-  // The rule of a cut message is unknown, but CRS added up its points.
+  // The rule of a cut message is unknown, but the sums of CRS include its points.
   if (candidates.length === 0 || (isCut && !hasPayload && sums !== undefined)) {
     return byVerdict(distinct, sums, isCut, blocked);
   }
   const chosen = bySteps(candidates);
-  const own = candidates.find(({ category, denied }) => category === OWN_RULE && denied);
-  if (own !== undefined && chosen.step !== 'only' && isNotOutscored(own, candidates, chosen)) {
-    const reason = `Custom rule ${own.rule} denied the request, and the other rules do not outscore it.`;
-    return { category: OWN_RULE, rule: own.rule, step: 'denied', reason };
-  }
-  return chosen;
+  const custom = candidates.find(({ category, denied }) => category === CUSTOM_RULE && denied);
+  if (custom === undefined || chosen.step === 'only') return chosen;
+  const rivals = candidates.filter(({ category }) => category === chosen.category);
+  if (chosen.category !== CUSTOM_RULE && custom.points < totalPoints(rivals)) return chosen;
+  const reason = `Custom rule ${custom.rule} denied the request, and the other rules do not outscore it.`;
+  return { category: CUSTOM_RULE, rule: custom.rule, step: 'denied', reason };
 }
 
-function isNotOutscored(own: Candidate, candidates: readonly Candidate[], { category }: Decision): boolean {
-  return category === OWN_RULE || own.points >= sumOf(candidates, category);
-}
-
-/** What the message of a rule 980xxx says of the request. */
+/** Reads the message of a rule 980xxx, such as 980130 (`SQLI=5,XSS=0,..`) or 980170 (`SQLI=5, XSS=0, ..`). */
 export function scoresOf(message: string): Pick<Rule, 'sums' | 'exceeded'> {
-  return { sums: categoryOfSums(message), ...(message.includes('Score Exceeded') && { exceeded: true }) };
-}
-
-/** The highest sum in the message of 980130 (`SQLI=5,XSS=0,..`) or 980170 (`SQLI=5, XSS=0, ..`). */
-export function categoryOfSums(message: string): Category | undefined {
   const sums = new Map<string, number>();
   for (const [, name = '', sum] of message.matchAll(/\b([A-Z]{3,4})=(\d{1,9})\b/g))
     sums.set(name, Number(sum));
@@ -144,25 +121,25 @@ export function categoryOfSums(message: string): Category | undefined {
     const sum = names.reduce((total, name) => total + (sums.get(name) ?? 0), 0);
     if (sum > most) [best, most] = [category, sum];
   }
-  return best;
+  return { sums: best, ...(message.includes('Score Exceeded') && { exceeded: true }) };
 }
 
-type Candidate = Judgement & { category: Category };
+type Candidate = Classification & { category: Category };
 
-function isCandidate(judgement: Judgement): judgement is Candidate {
-  return judgement.category !== null;
+function isCandidate(rule: Classification): rule is Candidate {
+  return rule.category !== null;
 }
 
 function byVerdict(
-  distinct: readonly Judgement[],
+  distinct: readonly Classification[],
   sums: Category | undefined,
   isCut: boolean,
   blocked: boolean,
 ): Decision {
   const verdict = distinct.find((each) => each.verdict);
-  // Rule 901001 denies every request when CRS is not set up: that is no attack.
+  // Rule 901001 denies every request if CRS is not set up: that is no attack.
   const isSetUp = distinct.some(({ denied, verdict: isVerdict }) => denied && !isVerdict);
-  // A verdict that rests on a rule which the operator excluded is excluded with it.
+  // A verdict based on a rule that the operator excluded is excluded too.
   const isExcluded = !isCut && distinct.some(({ because }) => because === OVERRIDE);
   if ((verdict === undefined && (!blocked || isSetUp)) || isExcluded) {
     return { category: null, rule: '', step: 'none', reason: 'No rule that matched is an attack by itself.' };
@@ -207,8 +184,8 @@ function byPoints(lowest: readonly Candidate[], level: number): Decision {
   const best = lowest.filter(({ category }) => sums.get(category) === most);
   const among = `among the rules of paranoia level ${level}`;
   if (hasOneCategory(best)) return decision(best, 'points', `It has the most points ${among}: ${most}.`);
-  const telling = best.filter(({ rule }) => !WORD_RULES.has(rule));
-  const tied = telling.length > 0 ? telling : best;
+  const specific = best.filter(({ rule }) => !WORD_RULES.has(rule));
+  const tied = specific.length > 0 ? specific : best;
   const winner = TIE_WINNERS.find((category) => tied.some((each) => each.category === category));
   const category = winner ?? tied[0]?.category;
   const why = hasOneCategory(tied)
@@ -223,7 +200,7 @@ function byPoints(lowest: readonly Candidate[], level: number): Decision {
   );
 }
 
-/** Context rules of a lower paranoia level than every payload rule, which say more than those. */
+/** Context rules of a lower paranoia level than every payload rule, which are stronger evidence. */
 function contextBelow(matched: readonly Candidate[], payload: readonly Candidate[]): Candidate[] {
   const level = lowestLevel(payload);
   const onlyCount = payload.every(({ rule }) => COUNTING_RULES.has(rule));
@@ -235,7 +212,7 @@ function contextBelow(matched: readonly Candidate[], payload: readonly Candidate
   );
 }
 
-/** Of rules of one category: the first of those with the most points stands for them. */
+/** Names the first rule with the most points; all `rules` are of one category. */
 function decision(rules: readonly Candidate[], step: DecisionStep, reason: string): Decision {
   const most = Math.max(...rules.map(({ points }) => points));
   const first = rules.find(({ points }) => points === most);
@@ -246,21 +223,21 @@ function hasOneCategory(rules: readonly Candidate[]): boolean {
   return rules.every(({ category }) => category === rules[0]?.category);
 }
 
-function sumOf(rules: readonly Candidate[], category: Category | null): number {
-  return rules.reduce((total, each) => total + (each.category === category ? each.points : 0), 0);
+function totalPoints(rules: readonly Candidate[]): number {
+  return rules.reduce((total, { points }) => total + points, 0);
 }
 
-/** Rules that are not of CRS have no level: nobody enables them for being strict. */
-function levelIn({ level = 1 }: Judgement): number {
+/** Rules outside CRS have no level and count as level 1. */
+function levelIn({ level = 1 }: Classification): number {
   return level;
 }
 
-function lowestLevel(rules: readonly Judgement[]): number {
+function lowestLevel(rules: readonly Classification[]): number {
   return Math.min(...rules.map(levelIn));
 }
 
 export function isVerdictRule(id: string): boolean {
-  return id.length === 6 && VERDICTS.has(id.slice(0, -3));
+  return /^9[45]9\d{3}$/.test(id);
 }
 
 interface Evidence {
@@ -271,16 +248,11 @@ interface Evidence {
 
 const OVERRIDE = 'override';
 const POINT_VALUES: ReadonlyMap<string, number> = new Map(Object.entries(POINTS));
-const VERDICTS: ReadonlySet<string> = new Set(VERDICT_RULES.map((name) => name.slice(0, -3)));
 const BY_RULE = index(({ rules }) => rules, 'rule id');
 const BY_ENGINE_RULE = index(({ engineRules }) => engineRules ?? [], 'rule id');
-/** `942` for `942xxx`, which saves making that text for every rule of every request. */
-const BY_THOUSAND: ReadonlyMap<string, Evidence> = new Map(
-  [...BY_RULE].flatMap(([name, row]) => (name.endsWith('xxx') ? [[name.slice(0, -3), row] as const] : [])),
-);
 const BY_TAG = index(({ tags }) => tags ?? [], 'tag');
 const BY_FILE = index(({ files }) => files ?? [], 'file');
-const OWN: Evidence = { category: OWN_RULE, because: 'a rule that is none of CRS', isCrs: false };
+const CUSTOM: Evidence = { category: CUSTOM_RULE, because: 'not a CRS rule', isCrs: false };
 const UNREADABLE = {
   rule: '',
   because: 'a match whose rule is unknown: the message was cut or forged',
@@ -293,7 +265,7 @@ function evidence(rule: Rule, overrides: Overrides): Evidence {
   if (chosen !== undefined && (chosen !== null || !rule.ambiguous))
     return { category: chosen, because: OVERRIDE, isCrs: isNamedCrs(rule) };
   if (rule.named !== undefined) return { ...rule.named, isCrs: false };
-  const byRule = BY_RULE.get(rule.id) ?? BY_THOUSAND.get(rule.id.slice(0, -3));
+  const byRule = BY_RULE.get(rule.id) ?? BY_RULE.get(`${rule.id.slice(0, -3)}xxx`);
   if (byRule !== undefined && isCrs(rule, byRule)) return byRule;
   const byEngineRule = BY_ENGINE_RULE.get(rule.id);
   if (byEngineRule !== undefined && rule.ver === '' && rule.tags.length === 0) {
@@ -305,13 +277,13 @@ function evidence(rule: Rule, overrides: Overrides): Evidence {
   }
   const byFile = BY_FILE.get(fileName(rule.file));
   if (byFile !== undefined) return byFile;
-  return rule.id === '' && rule.file === '' ? CUT : OWN;
+  return rule.id === '' && rule.file === '' ? CUT : CUSTOM;
 }
 
 function pointsOf({ severity, denied }: Rule, isCrs: boolean): number {
   const points = POINT_VALUES.get(severity) ?? POINT_VALUES.get(severity.toLowerCase()) ?? 0;
   if (isCrs) return points === 0 ? POINTS_WITHOUT_SEVERITY : points;
-  // Own rules often have no severity. One that denies is as critical as a rule can be.
+  // Custom rules often have no severity. One that denies is critical.
   return denied ? Math.max(points, POINTS_WITHOUT_SEVERITY) : points;
 }
 
@@ -324,19 +296,19 @@ function levelOf({ id, ver, tags }: Rule): number {
 }
 
 function isNamedCrs({ ver, tags }: Rule): boolean {
-  // The ids of version 2 meant other things.
+  // CRS 2 used the ids for other rules.
   if (ver.startsWith('OWASP_CRS')) return !ver.startsWith('/2', 'OWASP_CRS'.length);
   return tags.some((tag) => tag.startsWith('OWASP_CRS') || tag.startsWith(LEVEL_TAG));
 }
 
-/** People number their own rules inside the ranges of CRS, so the id alone proves nothing. */
+/** Operators number custom rules inside the ranges of CRS, so the id alone proves nothing. */
 function isCrs(rule: Rule, byRule: Evidence): boolean {
   const { id, ver, file: path, tags } = rule;
   if (ver.startsWith('OWASP_CRS')) return isNamedCrs(rule);
   const file = fileName(path);
   if (BY_FILE.has(file) && file.includes(`-${id.slice(0, 3)}-`)) return true;
   if (isNamedCrs(rule) || tags.some((tag) => BY_TAG.get(tag)?.category === byRule.category)) return true;
-  // With nothing to go by, a verdict is more likely a verdict than someone's own rule.
+  // Without other evidence, the id of a verdict is more likely a verdict than a custom rule.
   return byRule.category === null && ver === '' && file === '' && tags.length === 0;
 }
 
@@ -356,4 +328,47 @@ function index(
       ),
     ),
   );
+}
+
+/** Enough for every rule of a large rule set. */
+const OVERRIDES_MAX = 10_000;
+
+/**
+ * Parses `{"rules": {"942100": "custom", "900123": "none"}}`: categories of single rules that replace those of the
+ * table. Throws an Error that lists every mistake.
+ */
+export function parseOverrides(text: string): Overrides {
+  const entries = Object.entries(overriddenRules(text));
+  const problems = entries.flatMap(([rule, category]) => problemsOf(rule, category));
+  if (entries.length > OVERRIDES_MAX) problems.push(`it has more than ${OVERRIDES_MAX} rules`);
+  if (problems.length > 0) throw new Error(problems.join('; '));
+  return new Map(
+    entries.map(([rule, category]) => [rule, CATEGORIES[categoryNumber(String(category)) ?? -1] ?? null]),
+  );
+}
+
+function overriddenRules(text: string): JsonObject {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`it is not JSON (${(error as Error).message})`);
+  }
+  const file = asObject(json) ?? {};
+  const rules = asObject(file.rules);
+  if (rules === null || Object.keys(file).length > 1) {
+    throw new Error('it must be an object with "rules" and nothing else: {"rules": {"942100": "custom"}}');
+  }
+  return rules;
+}
+
+function problemsOf(rule: string, category: unknown): string[] {
+  const problems: string[] = [];
+  if (!/^[1-9]\d{0,18}$/.test(rule)) problems.push(`"${rule}" is not a rule id`);
+  if (category !== 'none' && (typeof category !== 'string' || categoryNumber(category) === undefined)) {
+    problems.push(
+      `rule "${rule}" is ${JSON.stringify(category)}, but must be none, ${CATEGORIES.join(', ')}`,
+    );
+  }
+  return problems;
 }

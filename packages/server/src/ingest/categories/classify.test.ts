@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CATEGORIES } from '../../event.ts';
-import { categoryOfSums, decide, type Judgement, judge, primaryCategory, type Rule } from './judge.ts';
-import { CRS_TABLE, PAYLOAD_CATEGORIES } from './table.ts';
+import { type Classification, classify, decide, parseOverrides, type Rule, scoresOf } from './classify.ts';
+import { CRS_TABLE, PAYLOAD_CATEGORIES } from './crs-table.ts';
 
 const NONE = new Map();
 const rule = (fields: Partial<Rule>): Rule => ({
@@ -14,7 +14,7 @@ const rule = (fields: Partial<Rule>): Rule => ({
   ...fields,
 });
 const crs = (id: string, severity = '2') => rule({ id, severity, ver: 'OWASP_CRS/3.3.4' });
-const primary = (...rules: Rule[]) => primaryCategory(rules.map((each) => judge(each, NONE)));
+const primary = (...rules: Rule[]) => decide(rules.map((each) => classify(each, NONE))).category;
 
 describe('a rule', () => {
   test.each([
@@ -37,51 +37,51 @@ describe('a rule', () => {
     ['10001', 'custom'],
     ['', null],
   ])('%s of CRS is %s', (id, want) => {
-    expect(judge(crs(id), NONE).category).toBe(want);
+    expect(classify(crs(id), NONE).category).toBe(want);
   });
 
-  test('in the range of CRS is its own when nothing says that it is of CRS', () => {
-    expect(judge(rule({ id: '942100' }), NONE)).toMatchObject({ category: 'custom' });
+  test('with an id in the range of CRS is custom if nothing else says that it is a CRS rule', () => {
+    expect(classify(rule({ id: '942100' }), NONE)).toMatchObject({ category: 'custom' });
     expect(
-      judge(rule({ id: '910002', file: '/etc/waf/REQUEST-910-BOT-DETECTION.conf' }), NONE),
+      classify(rule({ id: '910002', file: '/etc/waf/REQUEST-910-BOT-DETECTION.conf' }), NONE),
     ).toMatchObject({
       category: 'custom',
     });
-    expect(judge(rule({ id: '949500', file: '/etc/waf/mine.conf' }), NONE)).toMatchObject({
+    expect(classify(rule({ id: '949500', file: '/etc/waf/mine.conf' }), NONE)).toMatchObject({
       category: 'custom',
     });
   });
 
   test.each<[string, Partial<Rule>, string]>([
     ['its version', { ver: 'OWASP_CRS/4.7.0' }, 'rule id 942xxx'],
-    ['the file it stands in', { file: '/x/REQUEST-942-APPLICATION-ATTACK-SQLI.conf' }, 'rule id 942xxx'],
+    ['its file', { file: '/x/REQUEST-942-APPLICATION-ATTACK-SQLI.conf' }, 'rule id 942xxx'],
     ['the tag of CRS', { tags: ['application-multi', 'OWASP_CRS'] }, 'rule id 942xxx'],
     ['a tag of the same category', { tags: ['attack-sqli'] }, 'rule id 942xxx'],
-  ])('is known to be of CRS by %s', (_, fields, because) => {
-    expect(judge(rule({ id: '942100', ...fields }), NONE)).toMatchObject({ category: 'sqli', because });
+  ])('is recognized as a CRS rule by %s', (_, fields, because) => {
+    expect(classify(rule({ id: '942100', ...fields }), NONE)).toMatchObject({ category: 'sqli', because });
   });
 
-  test('with another number goes by its tag, then by its file', () => {
+  test('with another id is classified by its tag, then by its file', () => {
     const file = '/x/REQUEST-931-APPLICATION-ATTACK-RFI.conf';
-    expect(judge(rule({ tags: ['x', 'attack-xss'], file }), NONE)).toMatchObject({
+    expect(classify(rule({ tags: ['x', 'attack-xss'], file }), NONE)).toMatchObject({
       category: 'xss',
       because: 'tag attack-xss',
     });
-    expect(judge(rule({ file }), NONE)).toMatchObject({ category: 'rfi' });
+    expect(classify(rule({ file }), NONE)).toMatchObject({ category: 'rfi' });
   });
 
-  test('of CRS 2 is not taken for the rule of CRS 3 that has its number', () => {
-    expect(judge(rule({ id: '959070', ver: 'OWASP_CRS/2.2.9' }), NONE).category).toBe('custom');
+  test('of CRS 2 is not mistaken for the CRS 3 rule with the same id', () => {
+    expect(classify(rule({ id: '959070', ver: 'OWASP_CRS/2.2.9' }), NONE).category).toBe('custom');
   });
 
-  test('that is overridden is what the operator says, or nothing', () => {
+  test('that is overridden has the category of the operator, or none', () => {
     const overrides = new Map([
       ['942100', 'custom' as const],
       ['10001', null],
     ]);
-    expect(judge(crs('942100'), overrides)).toMatchObject({ category: 'custom', because: 'override' });
-    expect(judge(rule({ id: '10001' }), overrides).category).toBeNull();
-    expect(judge(crs('942110'), overrides).category).toBe('sqli');
+    expect(classify(crs('942100'), overrides)).toMatchObject({ category: 'custom', because: 'override' });
+    expect(classify(rule({ id: '10001' }), overrides).category).toBeNull();
+    expect(classify(crs('942110'), overrides).category).toBe('sqli');
   });
 
   test.each([
@@ -97,7 +97,7 @@ describe('a rule', () => {
     ['', 5],
     ['constructor', 5],
   ])('of CRS and severity %j has %i points', (severity, want) => {
-    expect(judge(crs('942100', severity), NONE).points).toBe(want);
+    expect(classify(crs('942100', severity), NONE).points).toBe(want);
   });
 
   test.each([
@@ -106,16 +106,16 @@ describe('a rule', () => {
     ['', true, 5],
     ['5', true, 5],
   ])('of an operator with severity %j, denying %s, has %i points', (severity, denied, want) => {
-    expect(judge(rule({ id: '10001', severity, denied }), NONE).points).toBe(want);
+    expect(classify(rule({ id: '10001', severity, denied }), NONE).points).toBe(want);
   });
 
-  test('of modsecurity.conf-recommended is illegal, in whichever file it stands', () => {
+  test('of modsecurity.conf-recommended is illegal, whatever its file', () => {
     for (const id of ['200000', '200001', '200002', '200003', '200004', '200005', '200006']) {
       const file = '/etc/modsecurity/modsecurity.conf';
-      expect(judge(rule({ id, file }), NONE)).toMatchObject({ category: 'illegal' });
-      expect(judge(rule({ id }), NONE)).toMatchObject({ category: 'illegal' });
+      expect(classify(rule({ id, file }), NONE)).toMatchObject({ category: 'illegal' });
+      expect(classify(rule({ id }), NONE)).toMatchObject({ category: 'illegal' });
     }
-    expect(judge(rule({ id: '200007' }), NONE)).toMatchObject({ category: 'custom' });
+    expect(classify(rule({ id: '200007' }), NONE)).toMatchObject({ category: 'custom' });
   });
 
   test.each([
@@ -128,34 +128,34 @@ describe('a rule', () => {
     ['932236', 'OWASP_CRS/4.7.0', [], 2],
     ['10001', '', [], undefined],
   ])('%s of %s with tags %j has paranoia level %s', (id, ver, tags, want) => {
-    expect(judge(rule({ id, ver, tags }), NONE).level).toBe(want);
+    expect(classify(rule({ id, ver, tags }), NONE).level).toBe(want);
   });
 
-  test('with an ID that is not a number is no rule, but its message counts', () => {
+  test('with an ID that is not a number has no ID, but its message counts as a verdict', () => {
     const garbage = '941160"][file "/crs/x.conf"][line "200"] - Execution error';
-    expect(judge(rule({ id: garbage }), NONE)).toMatchObject({ rule: '', category: null, verdict: true });
+    expect(classify(rule({ id: garbage }), NONE)).toMatchObject({ rule: '', category: null, verdict: true });
   });
 
-  test('of set-up proves nothing when the client may have written its number', () => {
-    expect(judge(crs('901001'), NONE).verdict).toBeUndefined();
-    expect(judge({ ...crs('901001'), doubtful: true }, NONE)).toMatchObject({ rule: '', verdict: true });
+  test('of the setup proves nothing if the client may have written its id', () => {
+    expect(classify(crs('901001'), NONE).verdict).toBeUndefined();
+    expect(classify({ ...crs('901001'), doubtful: true }, NONE)).toMatchObject({ rule: '', verdict: true });
   });
 });
 
 describe('a request', () => {
-  test('with a path out of the folder is a file inclusion, although one rule sees a command', () => {
+  test('with path traversal is lfi, although one rule sees a command', () => {
     expect(primary(crs('930100'), crs('930110'), crs('930120'), crs('932160'), crs('949110'))).toBe('lfi');
   });
 
-  test('with a command is a command injection, although the first rule sees a file', () => {
+  test('with a command is cmdi, although the first rule sees a file', () => {
     expect(primary(crs('930120'), crs('932100'), crs('932130'))).toBe('cmdi');
   });
 
-  test('of a scanner is a robot, although the host is an address', () => {
+  test('of a scanner is robot, although its host is an IP address', () => {
     expect(primary(crs('920350', '4'), crs('913100'))).toBe('robot');
   });
 
-  /** Rules as they match together, most of them on Debian's CRS 3.3.4 and on CRS 4.7. */
+  /** Rules that match together, most of them seen with CRS 3.3.4 of Debian and CRS 4.7. */
   test.each<[want: string, step: string, ...rules: string[]]>([
     // A Java class name in XML: XML looks like markup.
     ['cmdi', 'tie', '941100', '944120'],
@@ -179,52 +179,52 @@ describe('a request', () => {
     ['sqli', 'payload', '920273', '942432/4'],
     ['illegal', 'only', '920350/4', '200003/0'],
   ])('is %s, by the step "%s": %s %s %s %s %s %s %s', (category, step, ...rules) => {
-    const judgements = rules.map((text) => {
+    const classified = rules.map((text) => {
       const [id = '', severity = '2'] = text.split('/');
-      return judge(id.startsWith('200') ? rule({ id, severity }) : crs(id, severity), NONE);
+      return classify(id.startsWith('200') ? rule({ id, severity }) : crs(id, severity), NONE);
     });
-    expect(decide(judgements)).toMatchObject({ category, step });
+    expect(decide(classified)).toMatchObject({ category, step });
     // Only the tie without a preferred category depends on the order.
-    const backwards = decide(judgements.toReversed());
+    const backwards = decide(classified.toReversed());
     if (category !== 'xss' || step !== 'tie') expect(backwards).toMatchObject({ category, step });
   });
 
-  test('whose only rule has no points is an attack all the same', () => {
+  test('whose only rule has no points is still an attack', () => {
     expect(primary(rule({ id: '10001', severity: '' }))).toBe('custom');
   });
 
-  describe('that an own rule denied', () => {
-    const own = (denied: boolean) => rule({ id: '10001', severity: '', denied });
+  describe('that a custom rule denied', () => {
+    const custom = (denied: boolean) => rule({ id: '10001', severity: '', denied });
 
     test('is custom unless another category has more points', () => {
-      expect(primary(crs('920350', '4'), own(true))).toBe('custom');
-      expect(primary(crs('942100'), own(true))).toBe('custom');
-      expect(primary(crs('942100'), crs('942190'), own(true))).toBe('sqli');
-      expect(decide([crs('920350', '4'), own(true)].map((each) => judge(each, NONE)))).toMatchObject({
+      expect(primary(crs('920350', '4'), custom(true))).toBe('custom');
+      expect(primary(crs('942100'), custom(true))).toBe('custom');
+      expect(primary(crs('942100'), crs('942190'), custom(true))).toBe('sqli');
+      expect(decide([crs('920350', '4'), custom(true)].map((each) => classify(each, NONE)))).toMatchObject({
         rule: '10001',
         step: 'denied',
       });
     });
 
-    test('is not custom when the rule only logged it', () => {
-      expect(primary(crs('920350', '4'), own(false))).toBe('illegal');
+    test('is not custom if the rule only logged it', () => {
+      expect(primary(crs('920350', '4'), custom(false))).toBe('illegal');
     });
   });
 
-  describe('of which no rule has a category', () => {
+  describe('without a rule that has a category', () => {
     const cut = rule({ id: '', severity: '' });
-    const sums = (text: string) => ({ ...crs('980130'), sums: categoryOfSums(text) });
+    const sums = (text: string) => ({ ...crs('980130'), ...scoresOf(text) });
 
-    test('is no attack when only set-up and scores tell of it', () => {
+    test('is no attack if only setup and score rules matched', () => {
       expect(primary(crs('901001'), sums('(Total Inbound Score: 3 - SQLI=3,XSS=0)'))).toBeNull();
       expect(primary()).toBeNull();
     });
 
-    test('is no attack when CRS denies everything because it is not set up', () => {
-      expect(decide([judge({ ...crs('901001'), denied: true }, NONE)], true).category).toBeNull();
+    test('is no attack if CRS denies everything because it is not set up', () => {
+      expect(decide([classify({ ...crs('901001'), denied: true }, NONE)], true).category).toBeNull();
     });
 
-    test('is an attack of unknown kind when there is a verdict, a cut message, or it was stopped', () => {
+    test('is an attack of unknown kind if there is a verdict, a cut message, or it was blocked', () => {
       expect(primary(crs('949110'))).toBe('vuln');
       expect(primary(crs('959100'))).toBe('vuln');
       expect(primary(cut)).toBe('vuln');
@@ -237,16 +237,17 @@ describe('a request', () => {
       expect(primary(crs('949110'), sums('SQLI=0,XSS=0'))).toBe('vuln');
     });
 
-    test('is in that category even if a context rule is known beside the cut message', () => {
+    test('is in that category even if a context rule matched besides the cut message', () => {
       expect(primary(crs('920350', '4'), cut, sums('SQLI=0,XSS=0,RFI=0,LFI=0,RCE=5'))).toBe('cmdi');
       expect(primary(crs('920350', '4'), crs('949110'), sums('SQLI=0,RCE=5'))).toBe('illegal');
     });
 
-    test('is no attack when the verdict rests on a rule that the operator excluded', () => {
+    test('is no attack if the verdict is based on a rule that the operator excluded', () => {
       const overrides = new Map([['942100', null]]);
-      const judged = (...rules: Rule[]) => primaryCategory(rules.map((each) => judge(each, overrides)));
-      expect(judged(crs('942100'), crs('949110'))).toBeNull();
-      expect(judged(crs('942100'), cut, crs('949110'))).toBe('vuln');
+      const overridden = (...rules: Rule[]) =>
+        decide(rules.map((each) => classify(each, overrides))).category;
+      expect(overridden(crs('942100'), crs('949110'))).toBeNull();
+      expect(overridden(crs('942100'), cut, crs('949110'))).toBe('vuln');
     });
   });
 
@@ -262,10 +263,10 @@ describe('a request', () => {
     ['SQLI=,XSS=,RFI=', undefined],
     ['no sums', undefined],
   ])('%s: the sums say %s', (message, want) => {
-    expect(categoryOfSums(message)).toBe(want);
+    expect(scoresOf(message).sums).toBe(want);
   });
 
-  const judgement = fc.record<Judgement>({
+  const classification = fc.record<Classification>({
     rule: fc.stringMatching(/^\d{1,6}$/),
     points: fc.constantFrom(0, 2, 3, 4, 5),
     category: fc.option(fc.constantFrom(...CATEGORIES)),
@@ -278,13 +279,13 @@ describe('a request', () => {
 
   test('is in a category of one of its rules, and a payload category if one has level 1', () => {
     fc.assert(
-      fc.property(fc.array(judgement), (judgements) => {
-        const { category } = decide(judgements);
-        const named = judgements.flatMap((each) => each.category ?? []);
-        const isAttack = named.length > 0 || judgements.some(({ verdict }) => verdict);
+      fc.property(fc.array(classification), (rules) => {
+        const { category } = decide(rules);
+        const named = rules.flatMap((each) => each.category ?? []);
+        const isAttack = named.length > 0 || rules.some(({ verdict }) => verdict);
         expect(category !== null).toBe(isAttack);
         if (named.length > 0) expect(named).toContain(category);
-        const isPayload = judgements.some(
+        const isPayload = rules.some(
           ({ category: each, level = 1 }) => each !== null && PAYLOAD_CATEGORIES.has(each) && level === 1,
         );
         if (isPayload && category !== 'custom') expect(PAYLOAD_CATEGORIES).toContain(category);
@@ -294,7 +295,7 @@ describe('a request', () => {
 
   test('is in the same category in whichever order its rules matched, unless it is a tie', () => {
     const shuffled = fc
-      .array(judgement)
+      .array(classification)
       .chain((all) =>
         fc.tuple(
           fc.constant(all),
@@ -302,9 +303,9 @@ describe('a request', () => {
         ),
       );
     fc.assert(
-      fc.property(shuffled, ([judgements, others]) => {
+      fc.property(shuffled, ([rules, others]) => {
         // Only one rule can deny a request, and only one has the sums.
-        const [one, other] = [judgements, others].map((list) =>
+        const [one, other] = [rules, others].map((list) =>
           decide(list.map((each) => ({ ...each, denied: undefined, sums: undefined }))),
         );
         if (one?.step !== 'tie') expect(other?.category).toBe(one?.category);
@@ -313,7 +314,7 @@ describe('a request', () => {
   });
 });
 
-test('the table says each thing once, and knows every file by the number of its rules', () => {
+test('each id, tag and file is in the table once, and files match the ids of their rules', () => {
   for (const names of [
     CRS_TABLE.flatMap(({ rules, engineRules = [] }) => [...rules, ...engineRules]),
     CRS_TABLE.flatMap(({ tags = [] }) => tags),
@@ -324,4 +325,21 @@ test('the table says each thing once, and knows every file by the number of its 
   for (const { rules, files = [] } of CRS_TABLE) {
     for (const file of files) expect(rules).toContain(`${/-(\d{3})-/.exec(file)?.[1]}xxx`);
   }
+});
+
+test('overrides set the categories of rules, and "none" excludes a rule', () => {
+  const overrides = parseOverrides('{"rules": {"942100": "custom", "900123": "none"}}');
+  expect(Object.fromEntries(overrides)).toEqual({ 942100: 'custom', 900123: null });
+  expect(parseOverrides('{"rules": {}}').size).toBe(0);
+});
+
+test('all mistakes are reported at once', () => {
+  const text = '{"rules": {"942100": "SQLI", "x": "none", "1": 5, "2": "xss", "-1": "constructor"}}';
+  expect(() => parseOverrides(text)).toThrow(
+    /"1" is 5.*"942100" is "SQLI".*"x" is not a rule id.*"-1" is not/s,
+  );
+});
+
+test.each(['', 'null', '[]', '{}', '{"rules": []}', '{"rules": {}, "more": 1}'])('%j is refused', (text) => {
+  expect(() => parseOverrides(text)).toThrow(/it (is not JSON|must be an object with "rules")/);
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, Chunker } from './chunks.ts';
+import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, Chunker } from './lines.ts';
 
 interface Cut {
   bytes: number;
@@ -8,8 +8,8 @@ interface Cut {
   isLast: boolean;
 }
 
-/** Adds the text in parts that end at the given places. */
-function cut(text: Buffer, places: readonly number[]): Cut[] {
+/** Adds the text in parts that end at the given offsets. */
+function cut(text: Buffer, offsets: readonly number[]): Cut[] {
   const chunks = new Chunker();
   const cuts: Cut[] = [];
   const take = (hasEnded: boolean) => {
@@ -20,9 +20,9 @@ function cut(text: Buffer, places: readonly number[]): Cut[] {
     }
   };
   let start = 0;
-  for (const place of [...places, text.length].sort((a, b) => a - b)) {
-    chunks.add(text.subarray(start, place));
-    start = place;
+  for (const offset of [...offsets, text.length].sort((a, b) => a - b)) {
+    chunks.add(text.subarray(start, offset));
+    start = offset;
     take(false);
   }
   take(true);
@@ -42,7 +42,7 @@ const parts = fc.constantFrom(
   'no end',
 );
 
-test('where chunks end depends on the bytes alone, and every line is in one of them with its number', () => {
+test('the ends of chunks depend only on the bytes, and every line is in one chunk with its number', () => {
   fc.assert(
     fc.property(
       fc.array(parts, { maxLength: 8 }),
@@ -76,7 +76,7 @@ test('an empty stream is one empty chunk', () => {
   expect(cut(Buffer.alloc(0), [])).toEqual([{ bytes: 0, lines: [], isLast: true }]);
 });
 
-test('bytes that come one by one are not moved each time', () => {
+test('bytes that arrive one by one are not moved each time', () => {
   const text = Buffer.from('x'.repeat(200_000));
   expect(cut(text, [...text.keys()])).toHaveLength(1);
 });

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { categoryOfName } from './names.ts';
-import { AWS_GROUPS, AWS_RULES, LTS_TABLE } from './vendor-tables.ts';
+import { AWS_GROUPS, AWS_RULES, categoryOfName, LTS_TABLE } from './vendor-tables.ts';
 
 test.each([
   [LTS_TABLE, 'custom_custom', 'custom'],
@@ -15,6 +14,6 @@ test.each([
   [AWS_RULES, 'constructor', null],
   [AWS_GROUPS, 'bot-control', 'robot'],
   [AWS_GROUPS, 'AWSManagedRulesAnonymousIpList', 'whiteblackip'],
-])('a name is found by itself or by how it begins: %#', (table, name, want) => {
+])('a name matches exactly or by its prefix: %#', (table, name, want) => {
   expect(categoryOfName(table, name)).toBe(want);
 });

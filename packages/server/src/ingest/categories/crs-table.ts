@@ -1,30 +1,27 @@
-/**
- * Which evidence puts an attack in which category: all of it, as data, so that it can be printed, documented and
- * argued about. How a rule is held against it stands in judge.ts.
- */
+/** How CRS rules map to categories: data that can be printed, documented and discussed. classify.ts applies it. */
 import type { Category } from '../../event.ts';
 
-/** Raised whenever a rule may come out in another category than before. */
+/** Raise it whenever a rule may get another category than before. */
 export const TABLE_VERSION = 2;
 
-/** By which of these a rule is judged: the first that says something. */
+/** The first of these that applies decides the category of a rule. */
 export const EVIDENCE_ORDER = [
-  'the choice of the operator',
-  'its id, when its version, file or tags say that it is a rule of CRS (modsecurity.conf: the id alone)',
+  'the override of the operator',
+  'its id, if its version, file or tags say that it is a CRS rule (modsecurity.conf: the id alone)',
   'its tags',
   'its file',
-  'it is an own rule',
+  'otherwise it is a custom rule',
 ] as const;
 
-export interface CrsRow {
-  /** Null: set-up, scores and verdicts, which have no category of their own. */
+interface CrsRow {
+  /** Null for setup, scores and verdicts, which have no category. */
   category: Category | null;
-  /** Rule ids of the OWASP Core Rule Set: one rule, or a thousand of them as in `942xxx`. */
+  /** Rule ids of the OWASP Core Rule Set: one rule, or a range like `942xxx`. */
   rules: readonly string[];
-  /** Rule ids of modsecurity.conf-recommended. They have no version or tag, and its file has any name. */
+  /** Rule ids of modsecurity.conf-recommended, which have no version or tag, in a file of any name. */
   engineRules?: readonly string[];
   tags?: readonly string[];
-  /** The files of CRS, without folder and ending. Exact names, because people call their own files alike. */
+  /** The files of CRS, without folder and extension. Exact names, because operators have files with similar names. */
   files?: readonly string[];
 }
 
@@ -142,10 +139,10 @@ export const CRS_TABLE: readonly CrsRow[] = [
   },
 ];
 
-/** A rule that is none of CRS's. */
-export const OWN_RULE: Category = 'custom';
+/** The category of rules that are not CRS rules. */
+export const CUSTOM_RULE: Category = 'custom';
 
-/** What a matched rule adds to its category, as CRS scores: by word (ModSecurity 2, Coraza) or number (ModSecurity 3). */
+/** The points of a matched rule by its severity, as CRS scores: words (ModSecurity 2, Coraza) or numbers (ModSecurity 3). */
 export const POINTS: Readonly<Record<string, number>> = {
   critical: 5,
   error: 4,
@@ -157,16 +154,13 @@ export const POINTS: Readonly<Record<string, number>> = {
   5: 2,
 };
 
-/** A rule of CRS whose severity is missing or unknown: most are CRITICAL, and a cut message must not weigh less. */
+/** For a CRS rule with a missing or unknown severity: most are CRITICAL, and a cut message must not count less. */
 export const POINTS_WITHOUT_SEVERITY = 5;
 
-/** Set-up rules say nothing of a request; these say that it was an attack, but not of which kind. */
-export const VERDICT_RULES: readonly string[] = ['949xxx', '959xxx'];
-
-/** What an attack is that only a verdict tells of. */
+/** The category of an attack that only a verdict reports. */
 export const UNKNOWN_ATTACK: Category = 'vuln';
 
-/** How the category is chosen if rules of several categories matched. `explain` names the step that decided. */
+/** How the category is chosen if rules of several categories matched. `explain` shows the step that decided. */
 export const STEPS = [
   'A custom rule that denied the request wins unless the category of the next steps has more points than it.',
   'Payload categories (webshell, cmdi, sqli, xss, rfi, lfi) win over all others.',
@@ -177,7 +171,7 @@ export const STEPS = [
   'If no rule has a category, the verdict counts: by the sums of CRS (980130, 980170), else as vuln.',
 ] as const;
 
-/** Categories that the content of a request shows. Rules of the others match most real attacks too. */
+/** Categories of malicious content. Rules of the other categories match most real attacks too. */
 export const PAYLOAD_CATEGORIES: ReadonlySet<Category> = new Set([
   'webshell',
   'cmdi',
@@ -187,13 +181,13 @@ export const PAYLOAD_CATEGORIES: ReadonlySet<Category> = new Set([
   'lfi',
 ]);
 
-/** They win against payload rules of a higher paranoia level. `illegal` does not: its rules match too much. */
+/** These win over payload rules of a higher paranoia level. `illegal` does not: its rules match too much. */
 export const SPECIFIC_CONTEXT: ReadonlySet<Category> = new Set(['vuln', 'robot']);
 
-/** In a tie the most severe wins: code execution includes everything else. */
+/** In a tie the most severe category wins: code execution includes everything else. */
 export const TIE_WINNERS: readonly Category[] = ['webshell', 'cmdi'];
 
-/** Rules that count special characters ("Restricted SQL Character Anomaly"), whatever they mean. */
+/** Rules that only count special characters ("Restricted SQL Character Anomaly"). */
 export const COUNTING_RULES: ReadonlySet<string> = new Set([
   '942420',
   '942421',
@@ -203,10 +197,10 @@ export const COUNTING_RULES: ReadonlySet<string> = new Set([
   '942460',
 ]);
 
-/** Rules that look for words, which are the names of files too: `/etc/passwd` matches 932160. */
+/** Rules that look for words that are also file names: `/etc/passwd` matches 932160. */
 export const WORD_RULES: ReadonlySet<string> = new Set(['932160', '932161']);
 
-/** The sums in 980130 and 980170, in the order that settles a tie. */
+/** The sums in 980130 and 980170, in the order that decides a tie. */
 export const SUMS: readonly (readonly [category: Category, names: readonly string[]])[] = [
   ['cmdi', ['RCE', 'PHPI']],
   ['lfi', ['LFI']],
@@ -214,3 +208,67 @@ export const SUMS: readonly (readonly [category: Category, names: readonly strin
   ['xss', ['XSS']],
   ['sqli', ['SQLI']],
 ];
+
+/**
+ * Paranoia levels of the rules of CRS 3.3 and 4, for logs without tags (ModSecurity 3.0.9 writes `"tags": []`): by file
+ * (`942`), the last three digits of the rule IDs. All other rules are of level 1.
+ */
+const LEVELS: readonly (readonly [level: number, rules: Readonly<Record<string, readonly number[]>>])[] = [
+  [
+    2,
+    {
+      912: [171],
+      913: [101, 102],
+      920: [121, 200, 201, 230, 271, 320, 341, 451, 650],
+      921: [151, 422],
+      930: [121],
+      931: [130, 131],
+      932: [131, 161, 200, 205, 206, 207, 210, 220, 231, 236, 239, 240, 271, 281, 300, 310, 320, 371, 390],
+      933: [151, 152, 153],
+      934: [101, 120, 140, 180, 220],
+      941: [101, 150, 181, 320, 330, 340, 380],
+      942: [
+        110, 120, 130, 131, 150, 152, 180, 200, 210, 260, 300, 310, 321, 330, 340, 361, 362, 370, 380, 390,
+        400, 410, 430, 440, 450, 470, 480, 510, 520, 521, 522,
+      ],
+      944: [151, 200, 210, 240, 250, 260],
+      950: [100],
+      953: [101],
+      954: [101],
+      956: [110],
+    },
+  ],
+  [
+    3,
+    {
+      920: [272, 490, 510, 521],
+      921: [170, 180, 210, 230],
+      932: [106, 190, 232, 237, 238, 290, 301, 311, 321, 331, 350],
+      933: [111, 131, 161, 190, 211],
+      934: [210],
+      942: [251, 420, 431, 460, 490, 511, 530],
+      944: [300],
+    },
+  ],
+  [4, { 920: [202, 273, 274, 275, 460], 921: [220], 942: [421, 432], 944: [152] }],
+];
+
+/** Rules that CRS 4 moved to another level: the level in CRS 3, and in CRS 4. */
+const MOVED: ReadonlyMap<string, readonly [crs3: number, crs4: number]> = new Map([
+  ['920240', [1, 2]],
+  ['920300', [2, 3]],
+  ['942101', [3, 2]],
+]);
+
+const LEVEL_OF_RULE: ReadonlyMap<string, number> = new Map(
+  LEVELS.flatMap(([level, files]) =>
+    Object.entries(files).flatMap(([file, rules]) => rules.map((rule) => [`${file}${rule}`, level] as const)),
+  ),
+);
+
+/** `ver` is the version of the rule set in the log, such as `OWASP_CRS/4.7.0`. */
+export function paranoiaLevelOfRule(id: string, ver: string): number {
+  const moved = MOVED.get(id);
+  if (moved !== undefined) return moved[ver.startsWith('OWASP_CRS/4') ? 1 : 0];
+  return LEVEL_OF_RULE.get(id) ?? 1;
+}

@@ -1,0 +1,273 @@
+/** Lines in bytes: where they begin and end, and how a stream is cut into chunks of whole lines. */
+import { ByteQueue } from './byte-stream.ts';
+
+/** Longer lines are dropped. */
+export const LINE_BYTES_MAX = 1_048_576;
+
+/** Lines that are counted in one transaction. The longest line fits into a chunk. */
+export const CHUNK_BYTES_MAX = LINE_BYTES_MAX;
+
+/** Bounds the transaction of a pushed chunk: some 50 ms if each line has another host and another minute. */
+export const CHUNK_LINES_MAX = 2_048;
+
+const NEWLINE = 0x0a;
+const NUL = 0x00;
+const CARRIAGE_RETURN = 0x0d;
+const HASH_SIGN = 0x23;
+
+/** The offset of the line end, or the length if there is none. */
+export function lineEnd(bytes: Buffer, from = 0): number {
+  const newline = bytes.indexOf(NEWLINE, from);
+  return newline === -1 ? bytes.length : newline;
+}
+
+/** The offset after the first line end, or the length if there is none. */
+export function nextLineStart(bytes: Buffer): number {
+  return Math.min(lineEnd(bytes) + 1, bytes.length);
+}
+
+export function endsLine(bytes: Buffer): boolean {
+  return bytes[bytes.length - 1] === NEWLINE;
+}
+
+/** How many bytes are whole lines, including the last line end. */
+export function wholeLinesLength(bytes: Buffer): number {
+  return bytes.lastIndexOf(NEWLINE) + 1;
+}
+
+export function countLineEnds(bytes: Buffer): number {
+  let lines = 0;
+  for (let at = bytes.indexOf(NEWLINE); at !== -1; at = bytes.indexOf(NEWLINE, at + 1)) lines++;
+  return lines;
+}
+
+/**
+ * The offset after the NUL bytes at `from`. A writer that keeps its offset after copytruncate leaves a hole before its
+ * next line, as long as the log was. The hole belongs to no line.
+ */
+export function endOfHole(bytes: Buffer, from: number, end = bytes.length): number {
+  let at = from;
+  if (bytes[at] !== NUL) return at;
+  // A hole can have gigabytes; comparing whole blocks takes a tenth of the time.
+  const step = ZEROS.length;
+  while (at + step <= end && bytes.compare(ZEROS, 0, step, at, at + step) === 0) at += step;
+  while (at < end && bytes[at] === NUL) at++;
+  return at;
+}
+
+const ZEROS = Buffer.alloc(16_384);
+
+/** Header lines are shorter: the column names of CloudFront take some 500 bytes. */
+const HEADER_LINE_BYTES_MAX = 4_096;
+
+/**
+ * The offset of the first line that identifies a file: after holes, blank lines and headers like `#Version: 1.0`, which
+ * all files of a log share. Stops at a header without a line end; `hasContent` is false then.
+ */
+export function contentStart(bytes: Buffer): number {
+  let at = 0;
+  for (;;) {
+    at = endOfHole(bytes, at);
+    if (bytes[at] === NEWLINE || bytes[at] === CARRIAGE_RETURN) at++;
+    else if (bytes[at] !== HASH_SIGN) return at;
+    else {
+      const newline = bytes.subarray(at, at + HEADER_LINE_BYTES_MAX).indexOf(NEWLINE);
+      if (newline === -1) return at;
+      at += newline + 1;
+    }
+  }
+}
+
+/** Whether there is a line that identifies the file, or the beginning of one. */
+export function hasContent(bytes: Buffer): boolean {
+  const rest = bytes.subarray(contentStart(bytes));
+  return rest.length > 0 && (rest[0] !== HASH_SIGN || rest.length >= HEADER_LINE_BYTES_MAX);
+}
+
+/** Whether the bytes after these continue a line; `before` is the same for these bytes. A hole begins no line. */
+export function endsInsideLine(bytes: Buffer, before: boolean): boolean {
+  if (endOfHole(bytes, 0) === bytes.length) return before;
+  let end = bytes.length;
+  while (bytes[end - 1] === NUL) end--;
+  return bytes[end - 1] !== NEWLINE;
+}
+
+/** A part of a long line in a Kubernetes log: space at its end is in the middle of the line. */
+const CRI_PART = /^\d{4}-\S{15,30} std(?:out|err) P[ :]/;
+
+/** The text of a line, without a hole before it. */
+export function lineText(block: Buffer, start: number, end: number): string {
+  const text = block.toString('utf8', endOfHole(block, start, end), end);
+  const trimmed = text.trim();
+  return trimmed.length < text.length && CRI_PART.test(text) ? text : trimmed;
+}
+
+/** Consecutive lines in memory, to be read one by one, or many at once (access-lines.ts). */
+export class LineBlock implements Iterable<{ number: number; text: string }> {
+  readonly bytes: Buffer;
+  /** The number of the first line. */
+  readonly first: number;
+
+  constructor(bytes: Buffer, first: number) {
+    this.bytes = bytes;
+    this.first = first;
+  }
+
+  /** Skips blank lines, but counts them. */
+  *[Symbol.iterator](): Generator<{ number: number; text: string }> {
+    let number = this.first;
+    for (let start = 0; start < this.bytes.length; number++) {
+      const end = lineEnd(this.bytes, start);
+      const text = lineText(this.bytes, start, end);
+      if (text.length > 0) yield { number, text };
+      start = end + 1;
+    }
+  }
+}
+
+export interface Line {
+  /** Counted from 1 in its file or request. */
+  number: number;
+  /** Null for a line beyond the length limit, which was not kept. */
+  text: string | null;
+}
+
+export interface Chunk {
+  /** Counted from 0. */
+  index: number;
+  bytes: number;
+  /** Valid until the next call of the chunker, which reuses the memory. */
+  lines: Iterable<Line>;
+  lineCount: number;
+  isLast: boolean;
+}
+
+/**
+ * Cuts a stream into chunks of whole lines. Where a chunk ends depends only on the bytes, not on how they arrive, so a
+ * stream that is sent again has the same chunks.
+ */
+export class Chunker {
+  readonly #queue = new ByteQueue();
+  /** Line ends found so far in the next chunk, and the offset after the last of them. */
+  #lines = 0;
+  #wholeLines = 0;
+  #scanned = 0;
+  #isInsideLine = false;
+  #index = 0;
+  #lineNumber = 1;
+
+  add(bytes: Uint8Array): void {
+    this.#queue.add(bytes);
+  }
+
+  /** The next chunk. Null if its end is not known yet, or if the stream has ended and all of it was returned. */
+  next(hasEnded: boolean): Chunk | null {
+    const { length } = this.#queue.bytes;
+    this.#scan(Math.min(length, CHUNK_BYTES_MAX));
+    const isFull = this.#lines === CHUNK_LINES_MAX ? length > this.#wholeLines : length > CHUNK_BYTES_MAX;
+    if (isFull) return this.#cut(false);
+    return hasEnded && (length > 0 || this.#index === 0) ? this.#cut(true) : null;
+  }
+
+  #scan(end: number): void {
+    while (this.#lines < CHUNK_LINES_MAX && this.#scanned < end) {
+      const newline = this.#queue.bytes.indexOf(NEWLINE, this.#scanned);
+      if (newline < 0 || newline >= end) {
+        this.#scanned = end;
+        return;
+      }
+      this.#lines++;
+      this.#wholeLines = newline + 1;
+      this.#scanned = newline + 1;
+    }
+  }
+
+  #cut(isLast: boolean): Chunk {
+    const window = this.#queue.bytes.subarray(0, CHUNK_BYTES_MAX);
+    const first = this.#lineNumber;
+    if (isLast || this.#wholeLines > 0) {
+      const bytes = isLast ? window : window.subarray(0, this.#wholeLines);
+      const rest = this.#isInsideLine ? nextLineStart(bytes) : 0;
+      const lines = new LineBlock(bytes.subarray(rest), first + (this.#isInsideLine ? 1 : 0));
+      this.#isInsideLine = false;
+      return this.#take(bytes.length, lines, this.#lines, isLast);
+    }
+    // A hole is a chunk of its own, so that the line after it may have the full length.
+    const hole = this.#isInsideLine ? 0 : endOfHole(window, 0);
+    if (hole > 0) return this.#take(hole, [], 0, false);
+    const lines = this.#isInsideLine ? [] : [{ number: first, text: null }];
+    this.#isInsideLine = true;
+    return this.#take(window.length, lines, 1, false);
+  }
+
+  #take(bytes: number, lines: Iterable<Line>, lineCount: number, isLast: boolean): Chunk {
+    this.#queue.take(bytes);
+    this.#lineNumber += this.#lines;
+    this.#lines = 0;
+    this.#wholeLines = 0;
+    this.#scanned = 0;
+    return { index: this.#index++, bytes, lines, lineCount, isLast };
+  }
+}
+
+const ONES = 0x01010101;
+const HIGH_BITS = 0x80808080 | 0;
+const ASCII_MAX = 0x7f;
+
+/** Bytes searched and compared four at a time: an access line takes 185 ns instead of 280, 5% of the time to ingest it. */
+export class Words {
+  readonly bytes: Buffer;
+  readonly #view: DataView;
+
+  constructor(bytes: Buffer) {
+    this.bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  }
+
+  /** The offset of an ASCII byte, or -1 if it is absent, or after `stop` or a byte that is not ASCII. */
+  find(byte: number, from: number, end: number, stop: number): number {
+    const view = this.#view;
+    const wanted = byte * ONES;
+    const stops = stop * ONES;
+    let at = from;
+    for (; at + 4 <= end; at += 4) {
+      const word = view.getInt32(at, true);
+      if ((word & HIGH_BITS) !== 0) return -1;
+      const zeros = zeroBytes(word ^ wanted);
+      const all = zeros | zeroBytes(word ^ stops);
+      if (all === 0) continue;
+      const first = all & -all;
+      return (first & zeros) === 0 ? -1 : at + ((31 - Math.clz32(first)) >> 3);
+    }
+    for (; at < end; at++) {
+      const found = view.getUint8(at);
+      if (found === byte) return at;
+      if (found === stop || found > ASCII_MAX) return -1;
+    }
+    return -1;
+  }
+
+  hash(start: number, end: number): number {
+    const view = this.#view;
+    let hash = end - start;
+    let at = start;
+    for (; at + 4 <= end; at += 4) hash = (Math.imul(hash, 31) + view.getInt32(at)) | 0;
+    for (; at < end; at++) hash = (Math.imul(hash, 31) + view.getUint8(at)) | 0;
+    return hash;
+  }
+
+  equalsAt(other: Words, start: number): boolean {
+    const view = this.#view;
+    const wanted = other.#view;
+    const { length } = other.bytes;
+    let i = 0;
+    for (; i + 4 <= length; i += 4) if (view.getInt32(start + i) !== wanted.getInt32(i)) return false;
+    for (; i < length; i++) if (view.getUint8(start + i) !== wanted.getUint8(i)) return false;
+    return true;
+  }
+}
+
+/** Sets the high bit of each zero byte; the lowest bit set belongs to the first one. */
+function zeroBytes(word: number): number {
+  return (word - ONES) & ~word & HIGH_BITS;
+}
