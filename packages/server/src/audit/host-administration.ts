@@ -1,4 +1,4 @@
-/** Hosts as administrators change them, with a line in the audit trail for each change. */
+/** Adds and renames hosts on behalf of administrators, with an audit line per change. */
 import type { AddedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
 import { type Actor, type AuditEntry, type AuditTrail, newAuditId } from './audit-trail.ts';
 
@@ -9,13 +9,13 @@ export interface HostAdministration {
 
 export function hostAdministration(store: Store, trail: AuditTrail): HostAdministration {
   /**
-   * The line comes first, so that no change is without one. The store cannot be asked in the same transaction: should it
-   * refuse what looked possible, or fail, a second line says so.
+   * The audit line comes first, so that no change lacks one. The store has its own transaction: if it then refuses the
+   * change or fails, a second line says so.
    */
   async function change<R extends { kind: string }>(
     entry: AuditEntry,
     refusal: R | null,
-    wanted: R['kind'],
+    success: R['kind'],
     work: () => Promise<R>,
   ): Promise<R> {
     if (refusal !== null) {
@@ -25,7 +25,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
     trail.append(entry);
     try {
       const result = await work();
-      if (result.kind !== wanted) trail.note({ ...entry, outcome: 'refused', reason: result.kind });
+      if (result.kind !== success) trail.note({ ...entry, outcome: 'refused', reason: result.kind });
       return result;
     } catch (error) {
       trail.note({ ...entry, outcome: 'failed', reason: (error as Error).message });

@@ -41,7 +41,7 @@ beforeAll(async () => {
   identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const { administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  project = (await administration.found(names, 'secret')).project.id;
+  project = (await administration.bootstrap(names, 'secret')).project.id;
   otherProject = (await administration.addProject(administration.domain('default').id, 'other')).id;
   const user = administration.user('admin');
   key = await administration.addKey(user.id, '');
@@ -387,7 +387,7 @@ async function counted(): Promise<number> {
   return requests[0] ?? 0;
 }
 
-test('a signed request that was changed is refused, unless it means the same', async () => {
+test('a modified signed request is refused, unless its meaning is the same', async () => {
   const mutants = fc.array(named, { minLength: 1, maxLength: MUTANTS_MAX });
   let pushed = await counted();
   await fc.assert(
@@ -417,7 +417,7 @@ test('a signed request that was changed is refused, unless it means the same', a
   );
 });
 
-test('a signed request with any bytes changed is refused, or gets the same response', async () => {
+test('a signed request with any bytes changed is refused or gets the same response', async () => {
   const edit = fc.tuple(
     fc.nat(),
     fc.nat(3),

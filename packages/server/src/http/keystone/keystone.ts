@@ -1,9 +1,18 @@
-/** How identity's records look in the answers of Keystone v3. */
-import type { TokenDescription } from '../../identity/authentication.ts';
+/** Request and response bodies of Keystone v3, and their schemas. */
+
+import type {
+  DomainReference,
+  PasswordLogin,
+  ProjectReference,
+  ScopeReference,
+  TokenDescription,
+} from '../../identity/local-authenticator.ts';
 import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/records.ts';
+import { valueAt } from '../../json-path.ts';
+import { malformed, parseJson, textAt } from '../auth/json-body.ts';
 
 export interface Catalog {
-  /** The address under which clients reach the service; `null`: the one they called. */
+  /** The URL under which clients reach the service; null for the one of the request. */
   publicUrl: string | null;
   region: string;
 }
@@ -29,7 +38,7 @@ export function tokenBody(description: TokenDescription, catalog: object[] | nul
   };
 }
 
-/** The waf endpoint is the bare base address: clients put `/v1/...` behind it. */
+/** The waf endpoint is the bare base URL: clients append `/v1/...`. */
 export function catalogEntries(base: string, region: string): object[] {
   const entry = (type: string, url: string) => ({
     id: type,
@@ -48,7 +57,7 @@ export function domainBody({ id, name, enabled }: Domain) {
   return { id, name, enabled, description: '' };
 }
 
-/** `access` is ours: what the user may sign in to. */
+/** Keystone has no `access`. */
 export function userBody({ id, name, domain_id, enabled, access }: User) {
   return { id, name, domain_id, enabled, access, password_expires_at: null, options: {} };
 }
@@ -62,7 +71,7 @@ export function roleAssignmentBody(user: User, project: Project, role: Role) {
   };
 }
 
-/** An access key as Keystone's credentials are; `status` is ours, and theirs have always a secret. */
+/** An access key as a Keystone credential. Keystone has no `status` and always returns the secret. */
 export function ec2CredentialBody(
   id: string,
   { access, secret, user_id, status }: AccessKeyInfo & { secret: string | null },
@@ -88,3 +97,143 @@ export function versionBody(href: string) {
 function keystoneTime(time: number): string {
   return new Date(time).toISOString().replace('Z', '000Z');
 }
+
+export function parseLogin(body: unknown): PasswordLogin {
+  const fields = parseJson(body);
+  const methods = valueAt(fields, 'auth.identity.methods');
+  if (!Array.isArray(methods) || !methods.includes('password')) {
+    throw malformed("auth.identity.methods must contain 'password'");
+  }
+  return {
+    user: referenceAt(fields, 'auth.identity.password.user'),
+    password: textAt(fields, 'auth.identity.password.user.password'),
+    scope: scopeAt(fields, 'auth.scope'),
+  };
+}
+
+/** If both are given, the project counts. */
+function scopeAt(fields: unknown, path: string): ScopeReference {
+  if (valueAt(fields, `${path}.project`) !== undefined)
+    return { project: referenceAt(fields, `${path}.project`) };
+  if (valueAt(fields, `${path}.system.all`) === true) return { system: true };
+  if (valueAt(fields, `${path}.domain`) !== undefined) return { domain: domainAt(fields, `${path}.domain`) };
+  throw malformed(`${path} must contain a project or a domain`);
+}
+
+/** A user or project: by ID, or by name and domain. */
+function referenceAt(fields: unknown, path: string): ProjectReference {
+  if (valueAt(fields, `${path}.id`) !== undefined) return { id: textAt(fields, `${path}.id`) };
+  return { name: textAt(fields, `${path}.name`), domain: domainAt(fields, `${path}.domain`) };
+}
+
+function domainAt(fields: unknown, path: string): DomainReference {
+  return valueAt(fields, `${path}.id`) === undefined
+    ? { name: textAt(fields, `${path}.name`) }
+    : { id: textAt(fields, `${path}.id`) };
+}
+
+export function listSchema(name: string) {
+  return {
+    description: `The ${name}.`,
+    type: 'object',
+    properties: {
+      [name]: { type: 'array', items: { type: 'object', additionalProperties: true } },
+      links: { type: 'object', additionalProperties: true },
+    },
+  } as const;
+}
+
+export const TOKEN_RESPONSE = {
+  description: 'The X-Subject-Token header contains the token, which is valid for 24 hours.',
+  type: 'object',
+  properties: { token: { type: 'object', additionalProperties: true } },
+} as const;
+
+const NAMED = { type: 'object', properties: { id: { type: 'string' }, name: { type: 'string' } } } as const;
+
+const USER = {
+  type: 'object',
+  required: ['password'],
+  properties: {
+    id: { type: 'string', description: 'ID of the user, instead of name and domain.' },
+    name: { type: 'string' },
+    domain: NAMED,
+    password: { type: 'string' },
+  },
+} as const;
+
+const SCOPE = {
+  type: 'object',
+  properties: {
+    project: { type: 'object', properties: { ...NAMED.properties, domain: NAMED } },
+    domain: {
+      ...NAMED,
+      description:
+        'A token for a domain gives no access to statistics. If both are given, the project counts.',
+    },
+  },
+} as const;
+
+export const TOKEN_REQUEST = {
+  type: 'object',
+  required: ['auth'],
+  properties: {
+    auth: {
+      type: 'object',
+      required: ['identity', 'scope'],
+      properties: {
+        identity: {
+          type: 'object',
+          required: ['methods', 'password'],
+          properties: {
+            methods: { type: 'array', items: { type: 'string', enum: ['password'] } },
+            password: { type: 'object', properties: { user: USER } },
+          },
+        },
+        scope: SCOPE,
+      },
+    },
+  },
+} as const;
+
+const CREDENTIAL = {
+  type: 'object',
+  properties: {
+    access: { type: 'string' },
+    user_id: { type: 'string' },
+    description: { type: 'string' },
+    status: { type: 'string', enum: ['active', 'inactive'] },
+    create_time: { type: 'string' },
+    secret: {
+      type: 'string',
+      description: 'The secret access key. Only the response that creates the key contains it.',
+    },
+  },
+} as const;
+
+export const CREDENTIAL_RESPONSE = {
+  description: 'The access key.',
+  type: 'object',
+  properties: { credential: CREDENTIAL },
+} as const;
+
+export const CREDENTIALS_RESPONSE = {
+  description: 'The access keys, without their secrets.',
+  type: 'object',
+  properties: { credentials: { type: 'array', items: CREDENTIAL } },
+} as const;
+
+export const CREDENTIAL_REQUEST = {
+  type: 'object',
+  required: ['credential'],
+  properties: {
+    credential: {
+      type: 'object',
+      properties: {
+        user_id: { type: 'string' },
+        description: { type: 'string' },
+        status: { type: 'string', enum: ['active', 'inactive'] },
+      },
+    },
+  },
+} as const;

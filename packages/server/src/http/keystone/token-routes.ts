@@ -1,25 +1,34 @@
-/** The identity service, in the shape of Keystone v3: versions, tokens, catalog, and what the caller has a part in. */
+/** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
-import {
-  type Authentication,
-  administersDomain,
-  type LoginRefusal,
-  type TokenDescription,
-} from '../../identity/authentication.ts';
-import { type Caller, isForSystem } from '../../identity/authenticator.ts';
+import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
+import type {
+  LocalAuthenticator,
+  LoginRefusal,
+  TokenDescription,
+} from '../../identity/local-authenticator.ts';
+import { administersDomain } from '../../identity/records.ts';
 import { excerpt } from '../../statistics/range.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
-import { parseLogin } from '../auth/login.ts';
 import { parseMarkerPage, queryOf } from '../query.ts';
 import { callerOf, notCached, type Route } from '../route.ts';
-import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
-import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './schemas.ts';
+import {
+  type Catalog,
+  catalogEntries,
+  domainBody,
+  listSchema,
+  parseLogin,
+  projectBody,
+  TOKEN_REQUEST,
+  TOKEN_RESPONSE,
+  tokenBody,
+  versionBody,
+} from './keystone.ts';
 
 export function identityRoutes(
-  { authentication, administration }: RequestIdentity,
+  { authenticator, administration }: RequestIdentity,
   { publicUrl, region }: Catalog,
 ): Route[] {
   const baseOf = (request: FastifyRequest) => publicUrl ?? `${request.protocol}://${request.host}`;
@@ -37,8 +46,8 @@ export function identityRoutes(
       schema: {
         operationId: 'identityVersion',
         tags: ['identity'],
-        summary: 'The version of the identity service',
-        response: { 200: { description: 'The version', type: 'object', additionalProperties: true } },
+        summary: 'Get the version of the identity API',
+        response: { 200: { description: 'The version.', type: 'object', additionalProperties: true } },
       },
       async handler(request) {
         return { version: versionBody(`${baseOf(request)}${pathOf(request).replace(/\/$/, '')}/`) };
@@ -50,14 +59,14 @@ export function identityRoutes(
       schema: {
         operationId: 'createToken',
         tags: ['identity'],
-        summary:
-          'A token for one project, from a user name and a password; it is in the X-Subject-Token header',
+        summary: 'Create a token with a user name and a password',
+        description: 'The X-Subject-Token header of the response contains the token.',
         body: TOKEN_REQUEST,
-        response: { 201: TOKEN_ANSWER },
+        response: { 201: TOKEN_RESPONSE },
       },
       async handler(request, reply) {
         const login = parseLogin(request.body);
-        const issued = await authentication.login(login, loginSource(request));
+        const issued = await authenticator.login(login, loginSource(request));
         if (typeof issued === 'string') throw loginError(issued);
         reply.code(201).header('X-Subject-Token', issued.text);
         return tokenBody(issued.description, catalogFor(request));
@@ -66,15 +75,15 @@ export function identityRoutes(
     {
       method: 'GET',
       url: '/v3/auth/tokens',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'checkToken',
         tags: ['identity'],
-        summary: 'What the token in X-Subject-Token is; 404 when it is not valid',
-        response: { 200: TOKEN_ANSWER },
+        summary: 'Describe the token in X-Subject-Token, or return 404 if it is not valid',
+        response: { 200: TOKEN_RESPONSE },
       },
       async handler(request, reply) {
-        const { text, description } = subject(authentication, request);
+        const { text, description } = subjectToken(authenticator, request);
         reply.header('X-Subject-Token', text);
         return tokenBody(description, catalogFor(request));
       },
@@ -82,27 +91,27 @@ export function identityRoutes(
     {
       method: 'DELETE',
       url: '/v3/auth/tokens',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'revokeToken',
         tags: ['identity'],
-        summary: 'Makes the token in X-Subject-Token void at once',
-        response: { 204: { description: 'It is', type: 'null' } },
+        summary: 'Revoke the token in X-Subject-Token',
+        response: { 204: { description: 'Token revoked.', type: 'null' } },
       },
       async handler(request, reply) {
-        await authentication.revokeToken(subject(authentication, request).description.token);
+        await authenticator.revoke(subjectToken(authenticator, request).description.token);
         return noContent(reply);
       },
     },
     {
       method: 'GET',
       url: '/v3/auth/catalog',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'catalog',
         tags: ['identity'],
-        summary: 'Where the services are',
-        response: { 200: LIST_OF('catalog') },
+        summary: 'List the endpoints of the services',
+        response: { 200: listSchema('catalog') },
       },
       async handler(request) {
         return list('catalog', catalogEntries(baseOf(request), region), request);
@@ -112,21 +121,26 @@ export function identityRoutes(
       (url): Route => ({
         method: 'GET',
         url,
-        allow: 'anyone known',
+        allow: 'authenticated',
         schema: {
           operationId: url === '/v3/projects' ? 'projects' : 'ownProjects',
           tags: ['identity'],
-          summary: 'The projects in which the caller has a role',
+          summary: 'List the projects in which the caller has a role',
           querystring: {
             type: 'object',
             properties: {
               name: { type: 'string' },
               domain_id: { type: 'string' },
-              limit: { type: 'integer', minimum: 1, maximum: 1_000, description: 'How many to list' },
-              marker: { type: 'string', description: 'ID of the last project of the page before' },
+              limit: {
+                type: 'integer',
+                minimum: 1,
+                maximum: 1_000,
+                description: 'Maximum number of projects.',
+              },
+              marker: { type: 'string', description: 'ID of the last project of the previous page.' },
             },
           },
-          response: { 200: LIST_OF('projects') },
+          response: { 200: listSchema('projects') },
         },
         async handler(request) {
           const query = queryOf(request);
@@ -145,12 +159,12 @@ export function identityRoutes(
     {
       method: 'GET',
       url: '/v3/auth/domains',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'ownDomains',
         tags: ['identity'],
-        summary: 'The domains in which the caller has a role',
-        response: { 200: LIST_OF('domains') },
+        summary: 'List the domains in which the caller has a role',
+        response: { 200: listSchema('domains') },
       },
       async handler(request) {
         const { user } = callerOf(request);
@@ -163,12 +177,12 @@ export function identityRoutes(
   return [...routes, ...routes.map(underIdentity), versionList(baseOf)];
 }
 
-/** The same routes under `/identity`, which is where the catalog points; documented once. */
+/** The same routes under `/identity`, to which the catalog points; documented once. */
 export function underIdentity(route: Route): Route {
   return { ...route, url: `/identity${route.url}`, schema: { hide: true } };
 }
 
-/** The items after the one with the ID of `marker`; `last` is that of a page with more behind it. */
+/** The items after the one with the ID `marker`; `last` is the last of the page if more follow. */
 function pageAfter<T extends { id: string }>(
   items: readonly T[],
   marker: string | undefined,
@@ -176,7 +190,10 @@ function pageAfter<T extends { id: string }>(
 ): { items: readonly T[]; last: T | undefined } {
   const start = marker === undefined ? 0 : items.findIndex(({ id }) => id === marker) + 1;
   if (marker !== undefined && start === 0) {
-    throw new ApiError('WAF.1001', `marker is '${excerpt(marker)}', but no project in the list has this ID`);
+    throw new ApiError(
+      'WAF.1001',
+      `marker must be the ID of a project in the list, not '${excerpt(marker)}'`,
+    );
   }
   const end = start + limit;
   return { items: items.slice(start, end), last: end < items.length ? items[end - 1] : undefined };
@@ -206,28 +223,28 @@ function versionList(baseOf: (request: FastifyRequest) => string): Route {
   };
 }
 
-/** The token that a call is about. Everyone may ask about their own; administrators and other services about more. */
-function subject(
-  authentication: Authentication,
+/** The token in X-Subject-Token, if the caller may see it: their own, or others with more rights. */
+function subjectToken(
+  authenticator: LocalAuthenticator,
   request: FastifyRequest,
 ): { text: string; description: TokenDescription } {
   const text = request.headers['x-subject-token'];
-  if (text === undefined) throw new ApiError('WAF.1001', 'the request has no X-Subject-Token header');
-  const description = authentication.checkToken(String(text));
+  if (text === undefined) throw new ApiError('WAF.1001', 'the X-Subject-Token header is missing');
+  const description = authenticator.checkToken(String(text));
   const { user } = callerOf(request);
   if (
     typeof description === 'string' ||
-    (description.user.id !== user.id && !mayAskAbout(callerOf(request), description, request.method))
+    (description.user.id !== user.id && !mayManage(callerOf(request), description, request.method))
   ) {
     throw new ApiError('WAF.4000', 'the token in X-Subject-Token is not valid');
   }
   return { text: String(text), description };
 }
 
-/** An administrator about those of the domain, a process whose identity we are about all; but it may revoke none. */
-function mayAskAbout(caller: Caller, { user: owner }: TokenDescription, method: string): boolean {
+/** Administrators may check and revoke tokens of their domain; other services may check all, but revoke none. */
+function mayManage(caller: Caller, { user: owner }: TokenDescription, method: string): boolean {
   if (administersDomain(caller.user, owner.domain_id)) return true;
-  return method !== 'DELETE' && isForSystem(caller);
+  return method !== 'DELETE' && isSystemScoped(caller);
 }
 
 function loginError(refusal: LoginRefusal): ApiError {
@@ -241,7 +258,7 @@ function loginError(refusal: LoginRefusal): ApiError {
     case 'no_such_scope':
       return new ApiError(
         'WAF.9001',
-        'The user has no role in what auth.scope names, or there is no such thing.',
+        'The project or domain in auth.scope does not exist, or the user has no role in it.',
       );
   }
 }

@@ -1,13 +1,13 @@
-/** Identity at rest: a small LMDB file of its own, so that losing or moving the statistics never touches it. */
-import { createHash } from 'node:crypto';
+/** The identity store: an LMDB file, separate from the statistics so that replacing those never affects it. */
+import { hash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Key, RootDatabase } from 'lmdb';
 import { PerTurnMemo } from '../cache.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
 import { createPrivateFiles } from '../lmdb/files.ts';
 import { openLmdb, writeAtOnce } from '../lmdb/open.ts';
+import { IdentityNotWritable } from './errors.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
-import { IdentityNotWritable } from './unavailable.ts';
 
 export interface IdentityStore {
   domain(id: string): Domain | undefined;
@@ -20,29 +20,29 @@ export interface IdentityStore {
   userByName(domainId: string, name: string): User | undefined;
   users(): User[];
   key(access: string): AccessKey | undefined;
-  /** By the SHA-256 of the access key ID, in hex: how Keystone names such a credential. */
+  /** By the SHA-256 of the access key ID in hex, which is the ID of the credential in Keystone. */
   keyByHash(hash: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   isRevoked(tokenId: string): boolean;
-  /** When the user last logged in from a network, given as a hash. */
+  /** When the user last logged in from a network, which is given as a hash. */
   knownLogin(userId: string, hash: string): number | undefined;
-  /** Drops the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
+  /** Deletes the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
   putKnownLogin(
     userId: string,
     hash: string,
     time: number,
     limits: { max: number; before: number },
   ): Promise<void>;
-  /** Remembers the mark the first time; later, whether it is still the same. */
-  hasMark(mark: string): boolean;
-  /** The statistics file that belongs to this one, once there is one. */
+  /** Stores the fingerprint on the first call; later returns whether it is the same. */
+  matchesMasterKey(fingerprint: string): boolean;
+  /** The ID of the statistics file that belongs to this store, once there is one. */
   statisticsFileId(): number | undefined;
   setStatisticsFileId(id: number): void;
-  /** How often anything has been changed, by whatever process: what was read before holds as long as it stays. */
+  /** The number of changes so far, by any process. Cached records are valid while it stays the same. */
   changes(): number;
   /**
-   * Runs the changes in one transaction: all of them are durable when it resolves, or none was made. Rejects with
-   * IdentityNotWritable when the disk is full, or another process holds the write lock too long.
+   * Runs the changes in one transaction: when it resolves, all of them are durable. Rejects with IdentityNotWritable
+   * when the disk is full or another process holds the write lock too long.
    */
   change<T>(action: (write: IdentityWriter) => T): Promise<T>;
   /** Rejects with IdentityNotWritable while changes fail. */
@@ -59,23 +59,25 @@ export interface IdentityWriter {
   removeUser(user: User): void;
   putKey(key: AccessKey): void;
   removeKey(key: AccessKey): void;
-  /** Remembers a token as revoked until it would have expired, and forgets those that have. */
+  /** Stores the token as revoked until it expires, and deletes expired entries. */
   revoke(token: { id: string; expires_at: number }, now: number): void;
 }
 
-/** No name or ID is longer, and LMDB's keys have a limit: what a stranger sends beyond it is not found. */
+/** No name or ID is longer; LMDB rejects keys over its limit, so longer ones are not looked up. */
 const KEY_LENGTH_MAX = 256;
 
-/** Raised when old files can no longer be read as they are. */
+/** Increase when old files can no longer be read as they are. */
 const IDENTITY_VERSION = 1;
 
 export function openIdentityStore(path: string): IdentityStore {
   const db = openTables(path);
   const version = db.meta.get('version') ?? IDENTITY_VERSION;
   if (version !== IDENTITY_VERSION) {
-    throw new Error(`${path} has version ${version}, but this release reads version ${IDENTITY_VERSION}`);
+    throw new Error(
+      `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`,
+    );
   }
-  // Files of earlier days have keys without hashes. Otherwise opening needs no lock, which another process may hold.
+  // Files of earlier releases have no hashes of keys. Otherwise opening needs no write lock, which may be taken.
   if (!db.meta.doesExist('version') || db.keyHashes.getCount() !== db.keys.getCount()) {
     writeAtOnce(path, db.root, () => {
       db.meta.putSync('version', IDENTITY_VERSION);
@@ -83,13 +85,13 @@ export function openIdentityStore(path: string): IdentityStore {
     });
   }
 
-  const named = (kind: 'domain' | 'project' | 'user', domain: string, name: string) =>
+  const idByName = (kind: 'domain' | 'project' | 'user', domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
       ? undefined
       : db.names.get([kind, domain, name]);
-  const found = <V>(from: { get(id: string): V | undefined }, id: string | undefined) =>
+  const lookUp = <V>(from: { get(id: string): V | undefined }, id: string | undefined) =>
     id === undefined || id.length > KEY_LENGTH_MAX ? undefined : from.get(id);
-  const all = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
+  const list = <V>(from: { getRange(): Iterable<{ value: V }> }) =>
     [...from.getRange()].map(({ value }) => value);
 
   const knownLoginsOf = (userId: string) => [
@@ -156,17 +158,17 @@ export function openIdentityStore(path: string): IdentityStore {
   });
 
   return {
-    domain: (id) => found(db.domains, id),
-    domainByName: (name) => found(db.domains, named('domain', '', name)),
-    domains: () => all(db.domains),
-    project: (id) => found(db.projects, id),
-    projectByName: (domainId, name) => found(db.projects, named('project', domainId, name)),
-    projects: () => all(db.projects),
-    user: (id) => found(db.users, id),
-    userByName: (domainId, name) => found(db.users, named('user', domainId, name)),
-    users: () => all(db.users),
-    key: (access) => found(db.keys, access),
-    keyByHash: (hash) => found(db.keys, found(db.keyHashes, hash)),
+    domain: (id) => lookUp(db.domains, id),
+    domainByName: (name) => lookUp(db.domains, idByName('domain', '', name)),
+    domains: () => list(db.domains),
+    project: (id) => lookUp(db.projects, id),
+    projectByName: (domainId, name) => lookUp(db.projects, idByName('project', domainId, name)),
+    projects: () => list(db.projects),
+    user: (id) => lookUp(db.users, id),
+    userByName: (domainId, name) => lookUp(db.users, idByName('user', domainId, name)),
+    users: () => list(db.users),
+    key: (access) => lookUp(db.keys, access),
+    keyByHash: (hash) => lookUp(db.keys, lookUp(db.keyHashes, hash)),
     keysOf: (userId) =>
       [...db.userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
         ([, access]) => db.keys.get(access) ?? [],
@@ -180,15 +182,15 @@ export function openIdentityStore(path: string): IdentityStore {
           const byAge = knownLoginsOf(userId).sort((a, b) => b.value - a.value);
           for (const [i, { key, value }] of byAge.entries())
             if (i >= max - 1 || value < before) db.knownLogins.removeSync(key);
-          // The user may have been deleted meanwhile.
+          // The user may have been deleted in the meantime.
           if (db.users.doesExist(userId)) db.knownLogins.putSync([userId, hash], time);
         })
         .catch(rethrow),
-    hasMark(mark) {
+    matchesMasterKey(fingerprint) {
       if (!db.meta.doesExist('mark')) {
-        writeAtOnce(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', mark));
+        writeAtOnce(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
       }
-      return db.meta.get('mark') === mark;
+      return db.meta.get('mark') === fingerprint;
     },
     statisticsFileId: () => {
       const id = db.meta.get('statistics');
@@ -212,7 +214,7 @@ export function openIdentityStore(path: string): IdentityStore {
 }
 
 function openTables(path: string) {
-  // It holds password hashes, and the folder may have been made by someone else.
+  // The file holds password hashes, and others may have access to the directory.
   createPrivateFiles(path);
   const { root, table: openTable } = openLmdb(path);
   const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
@@ -222,7 +224,7 @@ function openTables(path: string) {
     domains: table<Domain, string>('domains'),
     projects: table<Project, string>('projects'),
     users: table<User, string>('users'),
-    // Names are unique: those of domains everywhere, those of projects and users in their domain.
+    // Names of domains are unique; names of projects and users are unique in their domain.
     names: table<string, [kind: 'domain' | 'project' | 'user', domain: string, name: string]>('names'),
     keys: table<AccessKey, string>('keys'),
     userKeys: table<true, [user: string, access: string]>('user-keys'),
@@ -233,21 +235,21 @@ function openTables(path: string) {
   };
 }
 
-/** Of the file, beyond the last page in use: on a full disk there is room for some 5,000 more revocations. */
+/** Beyond the last page in use: room for about 5,000 more revocations on a full disk. */
 const RESERVED_BYTES = 1_048_576;
 
-/** Reserves space at the end of the file. Only in a transaction, because no other process writes there then. */
+/** Reserves space at the end of the file. Call in a transaction, so that no other process writes there. */
 function reserveSpace(path: string, root: RootDatabase): void {
-  // What lmdb-js returns, but does not declare.
+  // lmdb-js returns these, but does not declare them.
   const { lastPageNumber, pageSize } = root.getStats() as { lastPageNumber: number; pageSize: number };
   const end = (lastPageNumber + 1) * pageSize + RESERVED_BYTES;
   const file = openSync(path, 'r+');
   try {
     const { size } = fstatSync(file);
-    // In large steps, not with each change.
+    // In large steps, not on every change.
     if (end - size > RESERVED_BYTES / 2) writeSync(file, Buffer.alloc(end - size), 0, end - size, size);
   } catch {
-    // No room to reserve is no reason to refuse the change itself.
+    // The change itself may still succeed.
   } finally {
     closeSync(file);
   }
@@ -259,5 +261,5 @@ function rethrow(error: unknown): never {
 }
 
 function hashOf(access: string): string {
-  return createHash('sha256').update(access).digest('hex');
+  return hash('sha256', access);
 }

@@ -1,10 +1,9 @@
-/** Who is it, and what may they do: by password, token, session or signature. Speaks neither HTTP nor LMDB. */
-import type { LoginSource, RefusedLogin } from '../audit/login-refusals.ts';
+/** Authenticates against the local identity store: passwords, tokens, sessions and signatures. */
+import type { LoginSource, RefusedLogin } from '../audit/audit-trail.ts';
 import { VersionedCache } from '../cache.ts';
 import {
   type Authenticator,
   type Caller,
-  type CallerUser,
   type SessionRefusal,
   type SignatureRefusal,
   type SignedIn,
@@ -12,29 +11,17 @@ import {
   signatureRefusal,
   type TokenRefusal,
 } from './authenticator.ts';
-import type { Devices } from './devices.ts';
+import type { IdentityStore } from './identity-store.ts';
 import { type LoginThrottle, LoginThrottled } from './login-throttle.ts';
-import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
-import { type Domain, type Project, type Role, SYSTEM_ROLE, type User } from './records.ts';
-import type { Secrets } from './secrets.ts';
-import type { Session, Sessions } from './sessions.ts';
-import {
-  type BodyHash,
-  type Claim,
-  checkSignature,
-  type SignedRequest,
-  type SigningKey,
-  signingKey,
-} from './signature.ts';
-import type { IdentityStore } from './store.ts';
-import type { Token, TokenScope, Tokens } from './tokens.ts';
+import { type Domain, type Project, type Role, rolesIn, SYSTEM_ROLE, type User } from './records.ts';
+import { PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
+import { type BodyHash, checkSignature, type PendingSignature, type SignedRequest } from './signature.ts';
+import type { DeviceCookies, Session, Sessions, Token, TokenScope, Tokens } from './tokens.ts';
 
 export type DomainReference = { id: string } | { name: string };
+export type ProjectReference = { id: string } | { name: string; domain: DomainReference };
 export type UserReference = { id: string } | { name: string; domain: DomainReference };
-export type ScopeReference =
-  | { project: { id: string } | { name: string; domain: DomainReference } }
-  | { domain: DomainReference }
-  | { system: true };
+export type ScopeReference = { project: ProjectReference } | { domain: DomainReference } | { system: true };
 
 export interface PasswordLogin {
   user: UserReference;
@@ -47,7 +34,7 @@ export interface IssuedToken {
   description: TokenDescription;
 }
 
-/** All there is to say about a valid token. */
+/** A valid token with the records it refers to. */
 export interface TokenDescription {
   token: Token;
   user: User;
@@ -56,67 +43,57 @@ export interface TokenDescription {
   roles: readonly (Role | typeof SYSTEM_ROLE)[];
 }
 
-/** A session that has just begun. */
 export interface NewSession extends SignedIn {
-  /** The session, signed. */
+  /** The signed session. */
   text: string;
-  /** Tells at the next login that the user has signed in with this browser before. */
+  /** The signed device cookie. */
   device: string;
 }
 
-/** A key that may be used, with its secret opened: it would be in memory anyway while a signature is checked. */
-interface KeyInUse {
+/** A usable key. The decrypted secret would be in memory during a check anyway. */
+interface UsableKey {
   caller: Caller;
-  signing: SigningKey;
+  secret: string;
 }
 
 export type LoginRefusal =
-  /** The same for an unknown user and a wrong password. */
+  /** Unknown users and wrong passwords look the same. */
   'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope';
 
 export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only';
 
-export class Authentication implements Authenticator {
-  readonly #store: IdentityStore;
-  readonly #passwords: Passwords;
-  readonly #tokens: Tokens;
-  readonly #sessions: Sessions;
-  readonly #secrets: Secrets;
-  readonly #throttle: LoginThrottle;
-  readonly #devices: Devices;
-  readonly #recordRefusal: (refused: RefusedLogin) => void;
-  readonly #now: () => number;
-  readonly #goodTokens: VersionedCache<string, TokenDescription>;
-  readonly #keysInUse: VersionedCache<string, KeyInUse>;
-  readonly #rolesInProjects: VersionedCache<string, readonly Role[]>;
+interface Dependencies {
+  store: IdentityStore;
+  passwords: Passwords;
+  tokens: Tokens;
+  sessions: Sessions;
+  devices: DeviceCookies;
+  cipher: SecretCipher;
+  throttle: LoginThrottle;
+  recordRefusal: (refused: RefusedLogin) => void;
+  now: () => number;
+}
 
-  constructor(
-    store: IdentityStore,
-    passwords: Passwords,
-    tokens: Tokens,
-    sessions: Sessions,
-    secrets: Secrets,
-    throttle: LoginThrottle,
-    devices: Devices,
-    recordRefusal: (refused: RefusedLogin) => void,
-    now: () => number,
-  ) {
+export class LocalAuthenticator implements Authenticator {
+  readonly #dependencies: Dependencies;
+  readonly #store: IdentityStore;
+  readonly #now: () => number;
+  readonly #validTokens: VersionedCache<string, TokenDescription>;
+  readonly #usableKeys: VersionedCache<string, UsableKey>;
+  readonly #projectRoles: VersionedCache<string, readonly Role[]>;
+
+  constructor(dependencies: Dependencies) {
+    const { store, now } = dependencies;
+    this.#dependencies = dependencies;
     this.#store = store;
-    this.#passwords = passwords;
-    this.#tokens = tokens;
-    this.#sessions = sessions;
-    this.#secrets = secrets;
-    this.#throttle = throttle;
-    this.#devices = devices;
-    this.#recordRefusal = recordRefusal;
     this.#now = now;
-    this.#goodTokens = new VersionedCache(() => store.changes());
-    this.#keysInUse = new VersionedCache(() => store.changes());
-    this.#rolesInProjects = new VersionedCache(() => store.changes());
+    this.#validTokens = new VersionedCache(() => store.changes());
+    this.#usableKeys = new VersionedCache(() => store.changes());
+    this.#projectRoles = new VersionedCache(() => store.changes());
   }
 
   async login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
-    return this.#recorded(login.user, from, () => this.#login(login, from));
+    return this.#recordRefusals(login.user, from, () => this.#login(login, from));
   }
 
   async #login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
@@ -124,35 +101,36 @@ export class Authentication implements Authenticator {
     if (typeof user === 'string') return user;
     if (user.access === 'console') return 'console_only';
     const scope = this.#findScope(login.scope);
-    // A project that does not exist and one that the user has no part in look alike.
+    // A project that does not exist and one in which the user has no role look the same.
     const roles = scope ? rolesHeld(user, scope) : [];
     if (scope === undefined || roles.length === 0) return 'no_such_scope';
-    const { text, token } = this.#tokens.issue(user, tokenScope(scope), this.#now());
+    const { text, token } = this.#dependencies.tokens.issue(user, tokenScope(scope), this.#now());
     const description = this.#describe(token);
     return typeof description === 'string' ? 'no_such_scope' : { text, description };
   }
 
-  /** Opens a session of the console. */
+  /** Starts a console session. */
   async signIn(
     user: UserReference,
     password: string,
     from: LoginSource,
   ): Promise<NewSession | SignInRefusal> {
-    return this.#recorded(user, from, async () => {
-      const known = await this.#checkPassword(user, password, from);
-      return typeof known === 'string' ? known : this.startSession(known);
+    return this.#recordRefusals(user, from, async () => {
+      const checked = await this.#checkPassword(user, password, from);
+      return typeof checked === 'string' ? checked : this.startSession(checked);
     });
   }
 
-  /** A refused login leaves a line in the audit trail, whatever it was refused for. */
-  async #recorded<T extends object | string>(
+  /** Writes refused logins to the audit trail. */
+  async #recordRefusals<T extends object | string>(
     reference: UserReference,
     from: LoginSource,
     login: () => Promise<T>,
   ): Promise<T> {
     const record = (reason: string) => {
       const user = this.#findUser(reference);
-      this.#recordRefusal({ user: user ? { id: user.id, name: user.name } : null, from, reason });
+      const { recordRefusal } = this.#dependencies;
+      recordRefusal({ user: user ? { id: user.id, name: user.name } : null, from, reason });
     };
     try {
       const result = await login();
@@ -164,38 +142,39 @@ export class Authentication implements Authenticator {
     }
   }
 
-  /** A new session for a user whose password was checked just now. */
+  /** For a user whose password was just checked. */
   startSession(user: User): NewSession | SignInRefusal {
-    const { text } = this.#sessions.issue(user, this.#now());
+    const { sessions, devices, now } = this.#dependencies;
+    const text = sessions.issue(user, now());
     const signedIn = this.checkSession(text);
     if (typeof signedIn === 'string') return signedIn === 'programmatic_only' ? signedIn : 'user_disabled';
-    return { ...signedIn, text, device: this.#devices.issue(user, this.#now()) };
+    return { ...signedIn, text, device: devices.issue(user, now()) };
   }
 
   /** Checks a session against the current user, domain and roles. */
   checkSession(text: string): SignedIn | SessionRefusal {
-    const session = this.#sessions.read(text);
+    const session = this.#dependencies.sessions.read(text);
     if (session === null) return 'unknown';
-    const user = this.#standing(session);
-    if (typeof user === 'string') return user;
-    return user.user.access === 'programmatic' ? 'programmatic_only' : { session, ...user };
+    const owner = this.#checkOwner(session);
+    if (typeof owner === 'string') return owner;
+    return owner.user.access === 'programmatic' ? 'programmatic_only' : { session, ...owner };
   }
 
-  /** Revokes the session; copies of the cookie stop working too. */
-  endSession(session: Session): Promise<void> {
-    return this.#store.change((write) => write.revoke(session, this.#now()));
+  /** Revokes a token or session; copies of a session cookie stop working too. */
+  revoke(given: Token | Session): Promise<void> {
+    return this.#store.change((write) => write.revoke(given, this.#now()));
   }
 
-  /** For what a user must confirm with the password though signed in; counts as an attempt to guess it. */
+  /** For changes that a signed-in user must confirm with the password. Throttled like a login. */
   async confirmPassword(
     user: User,
     password: string,
     from: LoginSource,
-  ): Promise<'right' | 'wrong_credentials' | 'user_disabled'> {
-    const checked = await this.#recorded({ id: user.id }, from, () =>
+  ): Promise<'correct' | 'wrong_credentials' | 'user_disabled'> {
+    const checked = await this.#recordRefusals({ id: user.id }, from, () =>
       this.#checkPassword({ id: user.id }, password, from),
     );
-    return typeof checked === 'string' ? checked : 'right';
+    return typeof checked === 'string' ? checked : 'correct';
   }
 
   async #checkPassword(
@@ -203,21 +182,21 @@ export class Authentication implements Authenticator {
     password: string,
     { address, device = '' }: LoginSource,
   ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
+    const { devices, throttle, passwords } = this.#dependencies;
     const user = this.#findUser(reference);
-    const known = user ? this.#devices.read(device, user, this.#now()) : null;
-    const matches = await this.#throttle.attempt(
+    const knownDevice = user ? devices.read(device, user, this.#now()) : null;
+    const matches = await throttle.attempt(
       user?.id ?? this.#unknownAccount(reference),
-      { address, device: known },
-      async () =>
-        password.length <= PASSWORD_LENGTH_MAX && this.#passwords.verify(user?.password_hash, password),
+      { address, device: knownDevice },
+      async () => password.length <= PASSWORD_LENGTH_MAX && passwords.verify(user?.password_hash, password),
     );
     if (user === undefined || !matches) return 'wrong_credentials';
     return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
   }
 
   /**
-   * One account for each user that does not exist, however it is named: if naming the domain by its ID gave an attacker
-   * a second account, the delays would tell which users exist.
+   * The throttle's account for a user that does not exist. The same for every way to refer to the domain, or the delays
+   * would reveal which users exist.
    */
   #unknownAccount(reference: UserReference): string {
     if ('id' in reference) return `unknown ${JSON.stringify(reference.id)}`;
@@ -227,27 +206,27 @@ export class Authentication implements Authenticator {
 
   /** Checks a token against the current user, domain and roles; cached while nothing changes. */
   checkToken(text: string): TokenDescription | TokenRefusal {
-    const known = this.#goodTokens.get(text);
+    const known = this.#validTokens.get(text);
     if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
-    const token = this.#tokens.read(text);
+    const token = this.#dependencies.tokens.read(text);
     const description = token === null ? 'unknown' : this.#describe(token);
-    if (typeof description !== 'string') this.#goodTokens.set(text, description);
+    if (typeof description !== 'string') this.#validTokens.set(text, description);
     return description;
   }
 
   #describe(token: Token): TokenDescription | TokenRefusal {
-    const standing = this.#standing(token);
-    if (typeof standing === 'string') return standing;
-    const { user, domain: userDomain } = standing;
+    const owner = this.#checkOwner(token);
+    if (typeof owner === 'string') return owner;
+    const { user, domain: userDomain } = owner;
     const scope = this.#findScope(scopeReference(token));
     if (scope === undefined) return 'scope_gone';
     const roles = rolesHeld(user, scope);
     return roles.length === 0 ? 'role_lost' : { token, user, userDomain, scope, roles };
   }
 
-  /** The user of a token or session that is still good, whatever it is for. */
-  #standing(
-    given: Pick<Token, 'id' | 'user_id' | 'epoch' | 'issued_at' | 'expires_at'>,
+  /** The user of a token or session, if both are still valid. */
+  #checkOwner(
+    given: Token | Session,
   ): { user: User; domain: Domain } | Exclude<SessionRefusal, 'programmatic_only'> {
     const refusal = timeRefusal(given, this.#now());
     if (refusal !== null) return refusal;
@@ -259,18 +238,13 @@ export class Authentication implements Authenticator {
     return given.epoch === user.token_epoch ? { user, domain } : 'superseded';
   }
 
-  revokeToken(token: Token): Promise<void> {
-    return this.#store.change((write) => write.revoke(token, this.#now()));
-  }
-
-  /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  admitKey({ access }: Pick<Claim, 'access'>): Caller | SignatureRefusal {
+  admitKey({ access }: Pick<PendingSignature, 'access'>): Caller | SignatureRefusal {
     const key = this.#key(access);
     return 'caller' in key ? key.caller : key;
   }
 
-  #key(access: string): KeyInUse | SignatureRefusal {
-    const known = this.#keysInUse.get(access);
+  #key(access: string): UsableKey | SignatureRefusal {
+    const known = this.#usableKeys.get(access);
     if (known !== undefined) return known;
     const key = this.#store.key(access);
     const user = key && this.#store.user(key.user_id);
@@ -278,40 +252,42 @@ export class Authentication implements Authenticator {
     if (key.status !== 'active') return { reason: 'inactive_key' };
     if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
     if (user.access === 'console') return { reason: 'console_only' };
-    const caller: Caller = { user, scope: 'wherever the user has a role' };
-    const inUse = { caller, signing: signingKey(this.#secrets.open(access, key.sealed_secret)) };
-    this.#keysInUse.set(access, inUse);
-    return inUse;
+    const secret = this.#dependencies.cipher.decrypt(access, key.sealed_secret);
+    const usable: UsableKey = { caller: { user, scope: 'unscoped' }, secret };
+    this.#usableKeys.set(access, usable);
+    return usable;
   }
 
-  /** Second half, with the body. Not throttled: an HMAC of a 40-character secret cannot be guessed. */
-  checkSignature(request: SignedRequest, claim: Claim, body: Uint8Array | BodyHash): SignatureRefusal | null {
-    // Looked up again: it may have been taken away while the body was on its way.
-    const key = this.#key(claim.access);
-    if (!('signing' in key)) return key;
-    return signatureRefusal(checkSignature(request, claim, key.signing, body));
+  /** Not throttled: an HMAC with a 40-character secret cannot be guessed. */
+  checkSignature(
+    request: SignedRequest,
+    pending: PendingSignature,
+    body: Uint8Array | BodyHash,
+  ): SignatureRefusal | null {
+    // Looked up again: the key may have been revoked while the body was arriving.
+    const key = this.#key(pending.access);
+    if ('reason' in key) return key;
+    return signatureRefusal(checkSignature(request, pending, key.secret, body));
   }
 
-  /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
   async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
     const key = this.#key(access);
     if ('reason' in key) return key;
-    return sameSecret(secret, key.signing.secret) ? key.caller : { reason: 'wrong_secret' };
+    return sameSecret(secret, key.secret) ? key.caller : { reason: 'wrong_secret' };
   }
 
-  /** The roles of a caller in a project, however the caller was authenticated. */
   rolesInProject({ user, scope }: Caller, projectId: string): readonly Role[] {
-    if (scope !== 'wherever the user has a role') {
+    if (scope !== 'unscoped') {
       return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
     }
     const name = `${user.id} ${projectId}`;
-    const known = this.#rolesInProjects.get(name);
+    const known = this.#projectRoles.get(name);
     if (known !== undefined) return known;
     const found = this.#findScope({ project: { id: projectId } });
-    // Read again: the caller was found when the headers came, and may have lost the role while the body was on its way.
+    // Read again: the user may have lost the role while the body was arriving.
     const current = this.#store.user(user.id);
     const roles = current && found && 'project' in found ? rolesIn(current, found) : [];
-    this.#rolesInProjects.set(name, roles);
+    this.#projectRoles.set(name, roles);
     return roles;
   }
 
@@ -325,7 +301,7 @@ export class Authentication implements Authenticator {
     return domain && this.#store.userByName(domain.id, reference.name);
   }
 
-  /** Only what is enabled can be a scope. */
+  /** Disabled projects and domains are not found. */
   #findScope(reference: ScopeReference): TokenDescription['scope'] | undefined {
     if ('system' in reference) return reference;
     if ('domain' in reference) {
@@ -337,41 +313,25 @@ export class Authentication implements Authenticator {
     return project?.enabled && domain?.enabled ? { project, domain } : undefined;
   }
 
-  #findProject(reference: { id: string } | { name: string; domain: DomainReference }): Project | undefined {
+  #findProject(reference: ProjectReference): Project | undefined {
     if ('id' in reference) return this.#store.project(reference.id);
     const domain = this.#findDomain(reference.domain);
     return domain && this.#store.projectByName(domain.id, reference.name);
   }
 }
 
-/** Clocks of several machines differ by less. */
-const CLOCK_SKEW_MS_MAX = 60_000;
+/** The clocks of several machines differ by less. */
+const TOKEN_CLOCK_SKEW_MS_MAX = 60_000;
 
-/** A token or session lives between its two times; one from the future was issued before the clock was set back. */
 function timeRefusal(
-  { issued_at, expires_at }: Pick<Token, 'issued_at' | 'expires_at'>,
+  { issued_at, expires_at }: Token | Session,
   now: number,
 ): 'expired' | 'issued_in_future' | null {
   if (expires_at <= now) return 'expired';
-  return issued_at > now + CLOCK_SKEW_MS_MAX ? 'issued_in_future' : null;
+  return issued_at > now + TOKEN_CLOCK_SKEW_MS_MAX ? 'issued_in_future' : null;
 }
 
-/** A role in a domain holds in all its projects. */
-export function rolesIn(
-  user: Pick<User, 'roles'>,
-  scope: { project: Pick<Project, 'id' | 'domain_id'> } | { domain: Pick<Domain, 'id'> },
-): readonly Role[] {
-  if (!('project' in scope)) return user.roles[scope.domain.id] ?? [];
-  const own = user.roles[scope.project.id];
-  const inherited = user.roles[scope.project.domain_id];
-  return own && inherited ? [...new Set([...own, ...inherited])] : (own ?? inherited ?? []);
-}
-
-export function administersDomain(user: CallerUser, domainId: string): boolean {
-  return user.roles[domainId]?.includes('admin') ?? false;
-}
-
-/** No other role, of whatever domain, is one in the system. */
+/** Only the system role applies to the system. */
 function rolesHeld(user: User, scope: TokenDescription['scope']): TokenDescription['roles'] {
   if (!('system' in scope)) return rolesIn(user, scope);
   return user.system_role === SYSTEM_ROLE ? [SYSTEM_ROLE] : [];
