@@ -28,7 +28,7 @@ import { accessKeyRoutes } from './keystone/access-key-routes.ts';
 import { mountForwarding } from './keystone/forward-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
-import { identityRoutes } from './keystone/token-routes.ts';
+import { tokenRoutes } from './keystone/token-routes.ts';
 import { OPENAPI } from './openapi.ts';
 import { requestIds } from './request-ids.ts';
 import { alsoForSessions, mount } from './route.ts';
@@ -213,7 +213,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   mount(app, [
     ...(identity.kind === 'local'
       ? [
-          ...identityRoutes(identity, catalog),
+          ...tokenRoutes(identity, catalog),
           ...accessKeyRoutes(identity),
           ...lookupRoutes(identity),
           ...consoleRoutes(identity, store, now),

@@ -19,12 +19,12 @@ import { type BodyHash, checkSignature, type PendingSignature, type SignedReques
 import type { DeviceCookies, Session, Sessions, Token, TokenScope, Tokens } from './tokens.ts';
 
 export type DomainReference = { id: string } | { name: string };
-export type ProjectReference = { id: string } | { name: string; domain: DomainReference };
-export type UserReference = { id: string } | { name: string; domain: DomainReference };
-export type ScopeReference = { project: ProjectReference } | { domain: DomainReference } | { system: true };
+/** A user or a project. */
+export type MemberReference = { id: string } | { name: string; domain: DomainReference };
+export type ScopeReference = { project: MemberReference } | { domain: DomainReference } | { system: true };
 
 export interface PasswordLogin {
-  user: UserReference;
+  user: MemberReference;
   password: string;
   scope: ScopeReference;
 }
@@ -93,25 +93,22 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   async login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
-    return this.#recordRefusals(login.user, from, () => this.#login(login, from));
-  }
-
-  async #login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
-    const user = await this.#checkPassword(login.user, login.password, from);
-    if (typeof user === 'string') return user;
-    if (user.access === 'console') return 'console_only';
-    const scope = this.#findScope(login.scope);
-    // A project that does not exist and one in which the user has no role look the same.
-    const roles = scope ? rolesHeld(user, scope) : [];
-    if (scope === undefined || roles.length === 0) return 'no_such_scope';
-    const { text, token } = this.#dependencies.tokens.issue(user, tokenScope(scope), this.#now());
-    const description = this.#describe(token);
-    return typeof description === 'string' ? 'no_such_scope' : { text, description };
+    return this.#recordRefusals(login.user, from, async () => {
+      const user = await this.#checkPassword(login.user, login.password, from);
+      if (typeof user === 'string') return user;
+      if (user.access === 'console') return 'console_only';
+      const scope = this.#findScope(login.scope);
+      // A project that does not exist and one in which the user has no role look the same.
+      if (scope === undefined || rolesHeld(user, scope).length === 0) return 'no_such_scope';
+      const { text, token } = this.#dependencies.tokens.issue(user, tokenScope(scope), this.#now());
+      const description = this.#describe(token);
+      return typeof description === 'string' ? 'no_such_scope' : { text, description };
+    });
   }
 
   /** Starts a console session. */
   async signIn(
-    user: UserReference,
+    user: MemberReference,
     password: string,
     from: LoginSource,
   ): Promise<NewSession | SignInRefusal> {
@@ -123,7 +120,7 @@ export class LocalAuthenticator implements Authenticator {
 
   /** Writes refused logins to the audit trail. */
   async #recordRefusals<T extends object | string>(
-    reference: UserReference,
+    reference: MemberReference,
     from: LoginSource,
     login: () => Promise<T>,
   ): Promise<T> {
@@ -178,7 +175,7 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   async #checkPassword(
-    reference: UserReference,
+    reference: MemberReference,
     password: string,
     { address, device = '' }: LoginSource,
   ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
@@ -198,7 +195,7 @@ export class LocalAuthenticator implements Authenticator {
    * The throttle's account for a user that does not exist. The same for every way to refer to the domain, or the delays
    * would reveal which users exist.
    */
-  #unknownAccount(reference: UserReference): string {
+  #unknownAccount(reference: MemberReference): string {
     if ('id' in reference) return `unknown ${JSON.stringify(reference.id)}`;
     const domain = this.#findDomain(reference.domain)?.id ?? reference.domain;
     return `unknown ${JSON.stringify([domain, reference.name])}`;
@@ -295,28 +292,29 @@ export class LocalAuthenticator implements Authenticator {
     return 'id' in reference ? this.#store.domain(reference.id) : this.#store.domainByName(reference.name);
   }
 
-  #findUser(reference: UserReference): User | undefined {
+  #findUser(reference: MemberReference): User | undefined {
     if ('id' in reference) return this.#store.user(reference.id);
     const domain = this.#findDomain(reference.domain);
     return domain && this.#store.userByName(domain.id, reference.name);
   }
 
-  /** Disabled projects and domains are not found. */
-  #findScope(reference: ScopeReference): TokenDescription['scope'] | undefined {
-    if ('system' in reference) return reference;
-    if ('domain' in reference) {
-      const domain = this.#findDomain(reference.domain);
-      return domain?.enabled ? { domain } : undefined;
-    }
-    const project = this.#findProject(reference.project);
-    const domain = project && this.#store.domain(project.domain_id);
-    return project?.enabled && domain?.enabled ? { project, domain } : undefined;
-  }
-
-  #findProject(reference: ProjectReference): Project | undefined {
+  #findProject(reference: MemberReference): Project | undefined {
     if ('id' in reference) return this.#store.project(reference.id);
     const domain = this.#findDomain(reference.domain);
     return domain && this.#store.projectByName(domain.id, reference.name);
+  }
+
+  /** Disabled projects and domains are not found. */
+  #findScope(reference: ScopeReference): TokenDescription['scope'] | undefined {
+    if ('system' in reference) return reference;
+    const project = 'project' in reference ? this.#findProject(reference.project) : undefined;
+    const domain =
+      'domain' in reference
+        ? this.#findDomain(reference.domain)
+        : project && this.#store.domain(project.domain_id);
+    if (!domain?.enabled) return undefined;
+    if ('domain' in reference) return { domain };
+    return project?.enabled ? { project, domain } : undefined;
   }
 }
 

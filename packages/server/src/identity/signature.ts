@@ -107,10 +107,11 @@ export function checkSignature(
 
 function matches(canonical: string, { scope, date, signature }: PendingSignature, secret: string): boolean {
   const canonicalHash = hash('sha256', canonical);
-  const expected = scope
-    ? hmac(scopedKey(secret, scope, hmac), scopedStringToSign(date, scope, canonicalHash))
-    : hmac(secret, stringToSign(date, canonicalHash));
-  return timingSafeEqual(Buffer.from(signature, 'hex'), expected);
+  const [key, text] = scope
+    ? [scopedKey(secret, scope, hmac), scopedStringToSign(date, scope, canonicalHash)]
+    : [secret, stringToSign(date, canonicalHash)];
+  const expected = createHmac('sha256', key).update(text).digest('hex');
+  return timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
 }
 
 function parseAuthorization(header: string): Omit<PendingSignature, 'date'> | null {

@@ -1,7 +1,7 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
 import { BoundedCache } from '../../cache.ts';
-import { ApiError } from '../../errors.ts';
+import { ApiError, type ErrorCode } from '../../errors.ts';
 import {
   type Authenticator,
   type Caller,
@@ -16,7 +16,7 @@ import { TokenBucket } from '../../token-bucket.ts';
 import { sizeText, tooLarge } from '../ingest/uploads.ts';
 import { checkProjectId } from '../query.ts';
 import { callerOf } from '../route.ts';
-import { hasSession, sessionCaller } from './session-cookie.ts';
+import { readCookie, SESSION_COOKIE, sessionCaller } from './session-cookie.ts';
 
 /** The interface specification's limit for signed requests; larger bodies need a token. */
 export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
@@ -199,7 +199,10 @@ function isSigned({ headers }: FastifyRequest): boolean {
 /** A token that a program sends takes precedence over a cookie that the browser sends by itself. */
 function usesSession(request: FastifyRequest, session: 'too' | 'only' | undefined): boolean {
   if (session === undefined) return false;
-  return session === 'only' || (request.headers['x-auth-token'] === undefined && hasSession(request));
+  return (
+    session === 'only' ||
+    (request.headers['x-auth-token'] === undefined && readCookie(request, SESSION_COOKIE) !== undefined)
+  );
 }
 
 function signedParts({ method, raw, headers }: FastifyRequest) {
@@ -233,26 +236,19 @@ const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {
 
 export const CONSOLE_ONLY = 'This user only supports console access, not programmatic access.';
 
+const SIGNATURE_ERRORS: Readonly<Record<SignatureRefusal['reason'], [ErrorCode, string]>> = {
+  unknown_key: ['WAF.9001', 'unknown access key'],
+  wrong_secret: ['WAF.9001', 'the secret access key is wrong'],
+  inactive_key: ['WAF.9001', 'the access key is disabled'],
+  user_disabled: ['WAF.9001', 'the user of the access key is disabled'],
+  console_only: ['WAF.9002', CONSOLE_ONLY],
+  body_differs: ['WAF.9001', 'X-Sdk-Content-Sha256 is not the SHA-256 of the body'],
+  wrong_signature: ['WAF.9001', 'the signature is wrong'],
+};
+
 function signatureError(refusal: SignatureRefusal): ApiError {
-  switch (refusal.reason) {
-    case 'unknown_key':
-      return new ApiError('WAF.9001', 'unknown access key');
-    case 'wrong_secret':
-      return new ApiError('WAF.9001', 'the secret access key is wrong');
-    case 'inactive_key':
-      return new ApiError('WAF.9001', 'the access key is disabled');
-    case 'user_disabled':
-      return new ApiError('WAF.9001', 'the user of the access key is disabled');
-    case 'console_only':
-      return new ApiError('WAF.9002', CONSOLE_ONLY);
-    case 'body_differs':
-      return new ApiError('WAF.9001', 'X-Sdk-Content-Sha256 is not the SHA-256 of the body');
-    case 'wrong_signature': {
-      const canonical = refusal.canonicalRequest.replaceAll('\n', '|');
-      return new ApiError(
-        'WAF.9001',
-        `the signature is wrong; the service computed it from this canonical request: ${canonical}`,
-      );
-    }
-  }
+  const [code, message] = SIGNATURE_ERRORS[refusal.reason];
+  if (refusal.reason !== 'wrong_signature') return new ApiError(code, message);
+  const canonical = refusal.canonicalRequest.replaceAll('\n', '|');
+  return new ApiError(code, `${message}; the service computed it from this canonical request: ${canonical}`);
 }

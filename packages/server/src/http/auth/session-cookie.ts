@@ -7,28 +7,23 @@ import { isLoopback } from '../../loopback.ts';
 /** For the routes of the console that need no role in a project. */
 export const SESSION_ONLY = { allow: 'authenticated', session: 'only', schema: { hide: true } } as const;
 
-const SESSION = 'wafstat_session';
+export const SESSION_COOKIE = 'wafstat_session';
 /** Outlives the session, but grants no access. */
-const DEVICE = 'wafstat_device';
+export const DEVICE_COOKIE = 'wafstat_device';
 /** Browsers accept this prefix only on Secure cookies of the host itself, so no sibling host can set one. */
 const SECURE_PREFIX = '__Host-';
 
-export function sessionCookie(request: FastifyRequest, text: string, validMs: number): string {
-  return setCookie(request, SESSION, text, validMs);
-}
-
-export function deviceCookie(request: FastifyRequest, text: string, validMs: number): string {
-  return setCookie(request, DEVICE, text, validMs);
-}
-
-export function deviceText(request: FastifyRequest): string | undefined {
-  return cookieText(request, DEVICE);
-}
-
-function setCookie(request: FastifyRequest, name: string, text: string, validMs: number): string {
+export function cookieHeader(request: FastifyRequest, name: string, text: string, validMs: number): string {
   const [prefix, secure] = isSecure(request) ? [SECURE_PREFIX, '; Secure'] : ['', ''];
   const maxAgeS = Math.floor(validMs / 1_000);
   return `${prefix}${name}=${text}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeS}${secure}`;
+}
+
+export function readCookie(request: FastifyRequest, name: string): string | undefined {
+  const start = `${isSecure(request) ? SECURE_PREFIX : ''}${name}=`;
+  const cookies = request.headers.cookie?.split(';') ?? [];
+  const found = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(start));
+  return found?.slice(start.length) || undefined;
 }
 
 /**
@@ -50,14 +45,10 @@ export function checkCookieSupport(request: FastifyRequest): void {
   }
 }
 
-export function hasSession(request: FastifyRequest): boolean {
-  return sessionText(request) !== undefined;
-}
-
 /** Throws a 401 without a valid session, and a 403 if the request does not come from the console. */
 export function signedIn(authenticator: Authenticator, request: FastifyRequest): SignedIn {
   if (request.method !== 'GET' && request.method !== 'HEAD') checkSentByConsole(request);
-  const text = sessionText(request);
+  const text = readCookie(request, SESSION_COOKIE);
   if (text === undefined) throw new ApiError('WAF.9001', 'not signed in');
   const checked = authenticator.checkSession(text);
   if (typeof checked === 'string') throw new ApiError('WAF.9001', REFUSALS[checked]);
@@ -84,17 +75,6 @@ export function checkSentByConsole({ headers, host }: FastifyRequest): void {
       ? origin === undefined || (URL.canParse(origin) && new URL(origin).host === host)
       : site === 'same-origin';
   if (!isSameOrigin) throw new ApiError('WAF.9002', 'the request comes from a page of another origin');
-}
-
-function sessionText(request: FastifyRequest): string | undefined {
-  return cookieText(request, SESSION);
-}
-
-function cookieText(request: FastifyRequest, name: string): string | undefined {
-  const start = `${isSecure(request) ? SECURE_PREFIX : ''}${name}=`;
-  const cookies = request.headers.cookie?.split(';') ?? [];
-  const ours = cookies.map((cookie) => cookie.trim()).find((cookie) => cookie.startsWith(start));
-  return ours?.slice(start.length) || undefined;
 }
 
 const REFUSALS: Readonly<Record<SessionRefusal, string>> = {

@@ -1,7 +1,7 @@
 /** The signed-in user's session, password and access keys. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { LoginSource } from '../../audit/audit-trail.ts';
-import { ApiError } from '../../errors.ts';
+import { ApiError, type ErrorCode } from '../../errors.ts';
 import { DROP_REASONS } from '../../event.ts';
 import { KEYS_PER_USER_MAX } from '../../identity/administration.ts';
 import type { SignedIn } from '../../identity/authenticator.ts';
@@ -15,10 +15,11 @@ import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import {
   checkCookieSupport,
   checkSentByConsole,
-  deviceCookie,
-  deviceText,
+  cookieHeader,
+  DEVICE_COOKIE,
+  readCookie,
+  SESSION_COOKIE,
   SESSION_ONLY,
-  sessionCookie,
   signedIn,
 } from '../auth/session-cookie.ts';
 import { callerOf, type Route } from '../route.ts';
@@ -32,16 +33,16 @@ export function sessionRoutes(
   { authenticator, administration }: RequestIdentity,
   now: () => number,
 ): Route[] {
-  function setCookies(request: FastifyRequest, reply: FastifyReply, started: NewSession): object {
+  function sendSession(request: FastifyRequest, reply: FastifyReply, started: NewSession): object {
     const validMs = started.session.expires_at - now();
     reply.header('Set-Cookie', [
-      sessionCookie(request, started.text, validMs),
-      deviceCookie(request, started.device, DEVICE_VALID_MS),
+      cookieHeader(request, SESSION_COOKIE, started.text, validMs),
+      cookieHeader(request, DEVICE_COOKIE, started.device, DEVICE_VALID_MS),
     ]);
-    return description(started);
+    return describeSession(started);
   }
 
-  function description({ user, domain, session }: SignedIn): object {
+  function describeSession({ user, domain, session }: SignedIn): object {
     return {
       user: { id: user.id, name: user.name, domain: domain.name, access: user.access },
       administers_domain: administersDomain(user, domain.id),
@@ -66,8 +67,8 @@ export function sessionRoutes(
         const fields = parseJson(request.body);
         const user = { name: textAt(fields, 'user'), domain: { name: textAt(fields, 'domain') } };
         const started = await authenticator.signIn(user, textAt(fields, 'password'), fromConsole(request));
-        if (typeof started === 'string') throw signInError(started);
-        return setCookies(request, reply.code(201), started);
+        if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
+        return sendSession(request, reply.code(201), started);
       },
     },
     {
@@ -75,7 +76,7 @@ export function sessionRoutes(
       url: '/console/api/session',
       ...SESSION_ONLY,
       async handler(request) {
-        return description(signedIn(authenticator, request));
+        return describeSession(signedIn(authenticator, request));
       },
     },
     {
@@ -86,7 +87,7 @@ export function sessionRoutes(
         await authenticator.revoke(signedIn(authenticator, request).session);
         return reply
           .code(204)
-          .header('Set-Cookie', sessionCookie(request, '', 0))
+          .header('Set-Cookie', cookieHeader(request, SESSION_COOKIE, '', 0))
           .send();
       },
     },
@@ -108,11 +109,11 @@ export function sessionRoutes(
           fromConsole(request),
         );
         if (check === 'wrong_credentials') throw new ApiError('WAF.1001', 'the old password is wrong');
-        if (check !== 'correct') throw signInError(check);
+        if (check !== 'correct') throw new ApiError(...SIGN_IN_ERRORS[check]);
         await administer(administration, request, (as) => as.setPassword(user.id, newPassword));
         const started = authenticator.startSession(administration.user(user.id));
-        if (typeof started === 'string') throw signInError(started);
-        return setCookies(request, reply, started);
+        if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
+        return sendSession(request, reply, started);
       },
     },
   ];
@@ -189,16 +190,11 @@ function explainKeyLimit(error: unknown): never {
 }
 
 function fromConsole(request: FastifyRequest): LoginSource {
-  return { ...loginSource(request), via: 'console', device: deviceText(request) ?? '' };
+  return { ...loginSource(request), via: 'console', device: readCookie(request, DEVICE_COOKIE) ?? '' };
 }
 
-function signInError(refusal: SignInRefusal): ApiError {
-  switch (refusal) {
-    case 'wrong_credentials':
-      return new ApiError('WAF.9001', 'wrong user, domain or password');
-    case 'user_disabled':
-      return new ApiError('WAF.9001', 'this user is disabled');
-    case 'programmatic_only':
-      return new ApiError('WAF.9002', 'this user only supports programmatic access, not console access');
-  }
-}
+const SIGN_IN_ERRORS: Readonly<Record<SignInRefusal, [ErrorCode, string]>> = {
+  wrong_credentials: ['WAF.9001', 'wrong user, domain or password'],
+  user_disabled: ['WAF.9001', 'this user is disabled'],
+  programmatic_only: ['WAF.9002', 'this user only supports programmatic access, not console access'],
+};

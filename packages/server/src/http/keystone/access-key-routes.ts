@@ -12,22 +12,26 @@ import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
 import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import { queryOf } from '../query.ts';
-import { callerOf, notCached, type Route } from '../route.ts';
-import { CREDENTIAL_REQUEST, CREDENTIAL_RESPONSE, CREDENTIALS_RESPONSE, credentialBody } from './keystone.ts';
-import { noContent, underIdentity } from './token-routes.ts';
+import { callerOf, type Route } from '../route.ts';
+import {
+  CREDENTIAL_REQUEST,
+  CREDENTIAL_RESPONSE,
+  CREDENTIALS_RESPONSE,
+  credentialBody,
+  identityRoutes,
+} from './keystone.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
 const NEEDS_DOMAIN_TOKEN = 'This call needs a token scoped to the domain.';
 
 export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
-  const documented: Route[] = [
+  return identityRoutes([
     {
       method: 'POST',
       url: PATH,
       allow: 'authenticated',
       schema: {
         operationId: 'createAccessKey',
-        tags: ['identity'],
         summary: 'Create an access key',
         description: `A user can have two access keys. Only this response contains the secret. ${NEEDS_DOMAIN_TOKEN}`,
         body: CREDENTIAL_REQUEST,
@@ -50,7 +54,6 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       allow: 'authenticated',
       schema: {
         operationId: 'accessKeys',
-        tags: ['identity'],
         summary: 'List the access keys of a user, by default of the caller',
         description: NEEDS_DOMAIN_TOKEN,
         querystring: { type: 'object', properties: { user_id: { type: 'string' } } },
@@ -68,7 +71,6 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       allow: 'authenticated',
       schema: {
         operationId: 'accessKey',
-        tags: ['identity'],
         summary: 'Get an access key without its secret',
         description: NEEDS_DOMAIN_TOKEN,
         response: { 200: CREDENTIAL_RESPONSE },
@@ -83,7 +85,6 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       allow: 'authenticated',
       schema: {
         operationId: 'changeAccessKey',
-        tags: ['identity'],
         summary: 'Change the status or the description of an access key',
         description: NEEDS_DOMAIN_TOKEN,
         body: CREDENTIAL_REQUEST,
@@ -109,7 +110,6 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       allow: 'authenticated',
       schema: {
         operationId: 'deleteAccessKey',
-        tags: ['identity'],
         summary: 'Delete an access key',
         description: NEEDS_DOMAIN_TOKEN,
         response: { 204: { description: 'Access key deleted.', type: 'null' } },
@@ -117,12 +117,11 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       async handler(request, reply) {
         const { access } = manageableKey(administration, request);
         await administer(administration, request, (as) => as.removeKey(access));
-        return noContent(reply);
+        reply.code(204);
+        return null;
       },
     },
-  ];
-  const routes = documented.map(notCached);
-  return [...routes, ...routes.map(underIdentity)];
+  ]);
 }
 
 /** Users that do not exist and users that the caller may not manage look the same. */

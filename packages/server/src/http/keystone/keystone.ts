@@ -2,14 +2,24 @@
 
 import type {
   DomainReference,
+  MemberReference,
   PasswordLogin,
-  ProjectReference,
   ScopeReference,
   TokenDescription,
 } from '../../identity/local-authenticator.ts';
 import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import { malformed, parseJson, textAt } from '../auth/json-body.ts';
+import { notCached, type Route } from '../route.ts';
+
+/** Forbids caching, and adds the routes under `/identity`, to which the catalog points; documented once. */
+export function identityRoutes(routes: readonly Route[]): Route[] {
+  const tagged = routes.map((route) =>
+    notCached({ ...route, schema: { ...route.schema, tags: ['identity'] } }),
+  );
+  const aliases = tagged.map((route) => ({ ...route, url: `/identity${route.url}`, schema: { hide: true } }));
+  return [...tagged, ...aliases];
+}
 
 export interface Catalog {
   /** The URL under which clients reach the service; null for the one of the request. */
@@ -121,7 +131,7 @@ function scopeAt(fields: unknown, path: string): ScopeReference {
 }
 
 /** A user or project: by ID, or by name and domain. */
-function referenceAt(fields: unknown, path: string): ProjectReference {
+function referenceAt(fields: unknown, path: string): MemberReference {
   if (valueAt(fields, `${path}.id`) !== undefined) return { id: textAt(fields, `${path}.id`) };
   return { name: textAt(fields, `${path}.name`), domain: domainAt(fields, `${path}.domain`) };
 }
@@ -132,108 +142,80 @@ function domainAt(fields: unknown, path: string): DomainReference {
     : { id: textAt(fields, `${path}.id`) };
 }
 
-export function listSchema(name: string) {
-  return {
-    description: `The ${name}.`,
-    type: 'object',
-    properties: {
-      [name]: { type: 'array', items: { type: 'object', additionalProperties: true } },
-      links: { type: 'object', additionalProperties: true },
-    },
-  } as const;
+const TEXT = { type: 'string' };
+const ANY_OBJECT = { type: 'object', additionalProperties: true };
+const NAMED = { type: 'object', properties: { id: TEXT, name: TEXT } };
+
+function objectSchema(properties: object, more: { description?: string; required?: string[] } = {}) {
+  return { type: 'object', ...more, properties };
 }
 
-export const TOKEN_RESPONSE = {
-  description: 'The X-Subject-Token header contains the token, which is valid for 24 hours.',
-  type: 'object',
-  properties: { token: { type: 'object', additionalProperties: true } },
-} as const;
+export function listSchema(name: string) {
+  const properties = { [name]: { type: 'array', items: ANY_OBJECT }, links: ANY_OBJECT };
+  return objectSchema(properties, { description: `The ${name}.` });
+}
 
-const NAMED = { type: 'object', properties: { id: { type: 'string' }, name: { type: 'string' } } } as const;
+export const TOKEN_RESPONSE = objectSchema(
+  { token: ANY_OBJECT },
+  { description: 'The X-Subject-Token header contains the token, which is valid for 24 hours.' },
+);
 
-const USER = {
-  type: 'object',
-  required: ['password'],
-  properties: {
-    id: { type: 'string', description: 'ID of the user, instead of name and domain.' },
-    name: { type: 'string' },
+const USER = objectSchema(
+  {
+    id: { ...TEXT, description: 'ID of the user, instead of name and domain.' },
+    name: TEXT,
     domain: NAMED,
-    password: { type: 'string' },
+    password: TEXT,
   },
-} as const;
+  { required: ['password'] },
+);
 
-const SCOPE = {
-  type: 'object',
-  properties: {
-    project: { type: 'object', properties: { ...NAMED.properties, domain: NAMED } },
-    domain: {
-      ...NAMED,
-      description:
-        'A token for a domain gives no access to statistics. If both are given, the project counts.',
-    },
+const SCOPE = objectSchema({
+  project: objectSchema({ ...NAMED.properties, domain: NAMED }),
+  domain: {
+    ...NAMED,
+    description: 'A token for a domain gives no access to statistics. If both are given, the project counts.',
   },
-} as const;
+});
 
-export const TOKEN_REQUEST = {
-  type: 'object',
-  required: ['auth'],
-  properties: {
-    auth: {
-      type: 'object',
-      required: ['identity', 'scope'],
-      properties: {
-        identity: {
-          type: 'object',
-          required: ['methods', 'password'],
-          properties: {
-            methods: { type: 'array', items: { type: 'string', enum: ['password'] } },
-            password: { type: 'object', properties: { user: USER } },
-          },
-        },
-        scope: SCOPE,
-      },
-    },
+const PASSWORD_IDENTITY = objectSchema(
+  {
+    methods: { type: 'array', items: { type: 'string', enum: ['password'] } },
+    password: objectSchema({ user: USER }),
   },
-} as const;
+  { required: ['methods', 'password'] },
+);
 
-const CREDENTIAL = {
-  type: 'object',
-  properties: {
-    access: { type: 'string' },
-    user_id: { type: 'string' },
-    description: { type: 'string' },
-    status: { type: 'string', enum: ['active', 'inactive'] },
-    create_time: { type: 'string' },
-    secret: {
-      type: 'string',
-      description: 'The secret access key. Only the response that creates the key contains it.',
-    },
+export const TOKEN_REQUEST = objectSchema(
+  { auth: objectSchema({ identity: PASSWORD_IDENTITY, scope: SCOPE }, { required: ['identity', 'scope'] }) },
+  { required: ['auth'] },
+);
+
+const STATUS = { type: 'string', enum: ['active', 'inactive'] };
+
+const CREDENTIAL = objectSchema({
+  access: TEXT,
+  user_id: TEXT,
+  description: TEXT,
+  status: STATUS,
+  create_time: TEXT,
+  secret: {
+    ...TEXT,
+    description: 'The secret access key. Only the response that creates the key contains it.',
   },
-} as const;
+});
 
-export const CREDENTIAL_RESPONSE = {
-  description: 'The access key.',
-  type: 'object',
-  properties: { credential: CREDENTIAL },
-} as const;
+export const CREDENTIAL_RESPONSE = objectSchema(
+  { credential: CREDENTIAL },
+  { description: 'The access key.' },
+);
 
-export const CREDENTIALS_RESPONSE = {
-  description: 'The access keys, without their secrets.',
-  type: 'object',
-  properties: { credentials: { type: 'array', items: CREDENTIAL } },
-} as const;
+export const CREDENTIALS_RESPONSE = objectSchema(
+  { credentials: { type: 'array', items: CREDENTIAL } },
+  { description: 'The access keys, without their secrets.' },
+);
 
-export const CREDENTIAL_REQUEST = {
-  type: 'object',
-  required: ['credential'],
-  properties: {
-    credential: {
-      type: 'object',
-      properties: {
-        user_id: { type: 'string' },
-        description: { type: 'string' },
-        status: { type: 'string', enum: ['active', 'inactive'] },
-      },
-    },
-  },
-} as const;
+export const CREDENTIAL_REQUEST = objectSchema(
+  { credential: objectSchema({ user_id: TEXT, description: TEXT, status: STATUS }) },
+  { required: ['credential'] },
+);

@@ -9,14 +9,20 @@ import type { IdentityLookup, RequestIdentity } from '../../identity/identity.ts
 import { rolesIn } from '../../identity/records.ts';
 import { queryOf } from '../query.ts';
 import { callerOf, type Route } from '../route.ts';
-import { domainBody, ec2CredentialBody, projectBody, roleAssignmentBody, userBody } from './keystone.ts';
-import { underIdentity } from './token-routes.ts';
+import {
+  domainBody,
+  ec2CredentialBody,
+  identityRoutes,
+  projectBody,
+  roleAssignmentBody,
+  userBody,
+} from './keystone.ts';
 
 const NEEDS_SYSTEM_TOKEN =
   'This call needs a token scoped to the system, which requires the role `identity`.';
 
 export function lookupRoutes({ lookup }: RequestIdentity): Route[] {
-  const routes = [
+  return identityRoutes([
     recordRoute(
       'credential',
       'accessKeyWithSecret',
@@ -39,8 +45,7 @@ export function lookupRoutes({ lookup }: RequestIdentity): Route[] {
       return domain && domainBody(domain);
     }),
     roleAssignmentsRoute(lookup),
-  ];
-  return [...routes, ...routes.map(underIdentity)];
+  ]);
 }
 
 function recordRoute(
@@ -55,16 +60,14 @@ function recordRoute(
     allow: 'authenticated',
     schema: {
       operationId,
-      tags: ['identity'],
       summary: `Get ${what}`,
       description: NEEDS_SYSTEM_TOKEN,
       response: { 200: { description: `The ${name}.`, type: 'object', additionalProperties: true } },
     },
-    async handler(request, reply) {
+    async handler(request) {
       checkSystemScope(request);
       const found = find((request.params as { id: string }).id);
       if (found === undefined) throw new ApiError('WAF.4000', `unknown ${name}`);
-      reply.header('Cache-Control', 'no-store');
       return { [name]: found };
     },
   };
@@ -77,7 +80,6 @@ function roleAssignmentsRoute(lookup: IdentityLookup): Route {
     allow: 'authenticated',
     schema: {
       operationId: 'roleAssignments',
-      tags: ['identity'],
       summary: 'List the roles of a user in a project, including inherited ones',
       description: NEEDS_SYSTEM_TOKEN,
       querystring: {

@@ -1,6 +1,6 @@
 /** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
+import { ApiError, type ErrorCode } from '../../errors.ts';
 import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type {
@@ -13,11 +13,12 @@ import { excerpt } from '../../statistics/range.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
 import { parseMarkerPage, queryOf } from '../query.ts';
-import { callerOf, notCached, type Route } from '../route.ts';
+import { callerOf, type Route } from '../route.ts';
 import {
   type Catalog,
   catalogEntries,
   domainBody,
+  identityRoutes,
   listSchema,
   parseLogin,
   projectBody,
@@ -27,30 +28,34 @@ import {
   versionBody,
 } from './keystone.ts';
 
-export function identityRoutes(
+export function tokenRoutes(
   { authenticator, administration }: RequestIdentity,
   { publicUrl, region }: Catalog,
 ): Route[] {
   const baseOf = (request: FastifyRequest) => publicUrl ?? `${request.protocol}://${request.host}`;
   const catalogFor = (request: FastifyRequest) =>
     'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(request), region);
-  const list = (name: string, items: object[], request: FastifyRequest) => ({
-    [name]: items,
-    links: { self: `${baseOf(request)}${request.url}`, previous: null, next: null },
-  });
+  function list(request: FastifyRequest, name: string, items: object[], nextMarker?: string): object {
+    const [path = '', query = ''] = request.url.split('?', 2);
+    const nextQuery = new URLSearchParams(query);
+    if (nextMarker !== undefined) nextQuery.set('marker', nextMarker);
+    const base = baseOf(request);
+    const next = nextMarker === undefined ? null : `${base}${path}?${nextQuery}`;
+    return { [name]: items, links: { self: `${base}${request.url}`, previous: null, next } };
+  }
 
-  const documented: Route[] = [
+  const routes: Route[] = [
     {
       method: 'GET',
       url: '/v3',
       schema: {
         operationId: 'identityVersion',
-        tags: ['identity'],
         summary: 'Get the version of the identity API',
         response: { 200: { description: 'The version.', type: 'object', additionalProperties: true } },
       },
       async handler(request) {
-        return { version: versionBody(`${baseOf(request)}${pathOf(request).replace(/\/$/, '')}/`) };
+        const [path = ''] = request.url.split(/\/?(?:\?|$)/, 1);
+        return { version: versionBody(`${baseOf(request)}${path}/`) };
       },
     },
     {
@@ -58,7 +63,6 @@ export function identityRoutes(
       url: '/v3/auth/tokens',
       schema: {
         operationId: 'createToken',
-        tags: ['identity'],
         summary: 'Create a token with a user name and a password',
         description: 'The X-Subject-Token header of the response contains the token.',
         body: TOKEN_REQUEST,
@@ -67,7 +71,7 @@ export function identityRoutes(
       async handler(request, reply) {
         const login = parseLogin(request.body);
         const issued = await authenticator.login(login, loginSource(request));
-        if (typeof issued === 'string') throw loginError(issued);
+        if (typeof issued === 'string') throw new ApiError(...LOGIN_ERRORS[issued]);
         reply.code(201).header('X-Subject-Token', issued.text);
         return tokenBody(issued.description, catalogFor(request));
       },
@@ -78,7 +82,6 @@ export function identityRoutes(
       allow: 'authenticated',
       schema: {
         operationId: 'checkToken',
-        tags: ['identity'],
         summary: 'Describe the token in X-Subject-Token, or return 404 if it is not valid',
         response: { 200: TOKEN_RESPONSE },
       },
@@ -94,13 +97,13 @@ export function identityRoutes(
       allow: 'authenticated',
       schema: {
         operationId: 'revokeToken',
-        tags: ['identity'],
         summary: 'Revoke the token in X-Subject-Token',
         response: { 204: { description: 'Token revoked.', type: 'null' } },
       },
       async handler(request, reply) {
         await authenticator.revoke(subjectToken(authenticator, request).description.token);
-        return noContent(reply);
+        reply.code(204);
+        return null;
       },
     },
     {
@@ -109,12 +112,11 @@ export function identityRoutes(
       allow: 'authenticated',
       schema: {
         operationId: 'catalog',
-        tags: ['identity'],
         summary: 'List the endpoints of the services',
         response: { 200: listSchema('catalog') },
       },
       async handler(request) {
-        return list('catalog', catalogEntries(baseOf(request), region), request);
+        return list(request, 'catalog', catalogEntries(baseOf(request), region));
       },
     },
     ...(['/v3/auth/projects', '/v3/projects'] as const).map(
@@ -124,7 +126,6 @@ export function identityRoutes(
         allow: 'authenticated',
         schema: {
           operationId: url === '/v3/projects' ? 'projects' : 'ownProjects',
-          tags: ['identity'],
           summary: 'List the projects in which the caller has a role',
           querystring: {
             type: 'object',
@@ -150,9 +151,10 @@ export function identityRoutes(
             .projectsOf(callerOf(request).user)
             .filter((project) => name === undefined || project.name === name)
             .filter((project) => domain_id === undefined || project.domain_id === domain_id);
-          const page = pageAfter(projects, marker, limit);
-          const listed = list('projects', page.items.map(projectBody), request);
-          return page.last === undefined ? listed : withNextLink(listed, request, page.last.id);
+          const start = marker === undefined ? 0 : indexOfId(projects, marker) + 1;
+          const end = start + (limit ?? projects.length);
+          const page = projects.slice(start, end).map(projectBody);
+          return list(request, 'projects', page, end < projects.length ? page.at(-1)?.id : undefined);
         },
       }),
     ),
@@ -162,53 +164,23 @@ export function identityRoutes(
       allow: 'authenticated',
       schema: {
         operationId: 'ownDomains',
-        tags: ['identity'],
         summary: 'List the domains in which the caller has a role',
         response: { 200: listSchema('domains') },
       },
       async handler(request) {
         const { user } = callerOf(request);
         const domains = administration.domains().filter(({ id }) => (user.roles[id] ?? []).length > 0);
-        return list('domains', domains.map(domainBody), request);
+        return list(request, 'domains', domains.map(domainBody));
       },
     },
   ];
-  const routes = documented.map(notCached);
-  return [...routes, ...routes.map(underIdentity), versionList(baseOf)];
+  return [...identityRoutes(routes), versionList(baseOf)];
 }
 
-/** The same routes under `/identity`, to which the catalog points; documented once. */
-export function underIdentity(route: Route): Route {
-  return { ...route, url: `/identity${route.url}`, schema: { hide: true } };
-}
-
-/** The items after the one with the ID `marker`; `last` is the last of the page if more follow. */
-function pageAfter<T extends { id: string }>(
-  items: readonly T[],
-  marker: string | undefined,
-  limit = items.length,
-): { items: readonly T[]; last: T | undefined } {
-  const start = marker === undefined ? 0 : items.findIndex(({ id }) => id === marker) + 1;
-  if (marker !== undefined && start === 0) {
-    throw new ApiError(
-      'WAF.1001',
-      `marker must be the ID of a project in the list, not '${excerpt(marker)}'`,
-    );
-  }
-  const end = start + limit;
-  return { items: items.slice(start, end), last: end < items.length ? items[end - 1] : undefined };
-}
-
-function withNextLink<T extends { links: { self: string } }>(
-  listed: T,
-  { url }: FastifyRequest,
-  marker: string,
-) {
-  const [path = '', query = ''] = url.split('?', 2);
-  const parameters = new URLSearchParams(query);
-  parameters.set('marker', marker);
-  const base = listed.links.self.slice(0, -url.length);
-  return { ...listed, links: { ...listed.links, next: `${base}${path}?${parameters}` } };
+function indexOfId(projects: readonly { id: string }[], marker: string): number {
+  const index = projects.findIndex(({ id }) => id === marker);
+  if (index >= 0) return index;
+  throw new ApiError('WAF.1001', `marker must be the ID of a project in the list, not '${excerpt(marker)}'`);
 }
 
 function versionList(baseOf: (request: FastifyRequest) => string): Route {
@@ -247,27 +219,12 @@ function mayManage(caller: Caller, { user: owner }: TokenDescription, method: st
   return method !== 'DELETE' && isSystemScoped(caller);
 }
 
-function loginError(refusal: LoginRefusal): ApiError {
-  switch (refusal) {
-    case 'wrong_credentials':
-      return new ApiError('WAF.9001', 'The username or password is wrong.');
-    case 'user_disabled':
-      return new ApiError('WAF.9001', 'The user is disabled.');
-    case 'console_only':
-      return new ApiError('WAF.9002', CONSOLE_ONLY);
-    case 'no_such_scope':
-      return new ApiError(
-        'WAF.9001',
-        'The project or domain in auth.scope does not exist, or the user has no role in it.',
-      );
-  }
-}
-
-function pathOf(request: FastifyRequest): string {
-  return request.url.split('?', 1)[0] ?? '';
-}
-
-export function noContent(reply: FastifyReply): null {
-  reply.code(204);
-  return null;
-}
+const LOGIN_ERRORS: Readonly<Record<LoginRefusal, [ErrorCode, string]>> = {
+  wrong_credentials: ['WAF.9001', 'The username or password is wrong.'],
+  user_disabled: ['WAF.9001', 'The user is disabled.'],
+  console_only: ['WAF.9002', CONSOLE_ONLY],
+  no_such_scope: [
+    'WAF.9001',
+    'The project or domain in auth.scope does not exist, or the user has no role in it.',
+  ],
+};

@@ -24,58 +24,77 @@ export interface ServiceUser {
   password: string;
 }
 
-export class KeystoneClient {
-  readonly #transport: Transport;
-  readonly #user: ServiceUser;
-  readonly #now: () => number;
-  #token: { text: string; renewAt: number } | null = null;
-  #login: Promise<string> | null = null;
-  #failure: { error: IdentityUnavailable; at: number } | null = null;
-  #check: { result: Promise<unknown>; at: number } | null = null;
-
-  constructor(transport: Transport, user: ServiceUser, now: () => number) {
-    this.#transport = transport;
-    this.#user = user;
-    this.#now = now;
-  }
-
+export interface KeystoneClient {
   /** Resolves to null if there is no such record. */
-  async get<T>(
+  get<T>(
     path: string,
     read: (body: unknown) => T | null,
-    headers: http.OutgoingHttpHeaders = {},
-  ): Promise<T | null> {
-    if (this.#failure && this.#isRecent(this.#failure)) throw this.#failure.error;
-    let body: unknown;
-    try {
-      body = await this.#getBody(path, headers);
-      this.#failure = null;
-    } catch (error) {
-      const concernsThisCall =
-        error instanceof TooManyIdentityCalls || error instanceof UnexpectedIdentityResponse;
-      if (error instanceof IdentityUnavailable && !concernsThisCall)
-        this.#failure = { error, at: this.#now() };
-      throw error;
-    }
-    return body === null ? null : read(body);
-  }
-
+    headers?: http.OutgoingHttpHeaders,
+  ): Promise<T | null>;
   /** Rejects if the service does not respond, or rejects the service user. */
-  async check(): Promise<void> {
-    if (!this.#check || !this.#isRecent(this.#check)) {
-      this.#check = { result: this.get(`/v3/credentials/${NO_KEY_HASH}`, () => null), at: this.#now() };
+  check(): Promise<void>;
+}
+
+export function createKeystoneClient(
+  transport: Transport,
+  user: ServiceUser,
+  now: () => number,
+): KeystoneClient {
+  let token: { text: string; renewAt: number } | null = null;
+  let pendingLogin: Promise<string> | null = null;
+  let failure: { error: IdentityUnavailable; at: number } | null = null;
+  let lastCheck: { result: Promise<unknown>; at: number } | null = null;
+
+  const isRecent = ({ at }: { at: number }) => Math.abs(now() - at) < FAILURE_TTL_MS;
+
+  async function logIn(): Promise<string> {
+    const body = Buffer.from(JSON.stringify(tokenRequest(user)));
+    const headers = { 'Content-Type': 'application/json', 'Content-Length': body.length };
+    const response = await transport.send({
+      method: 'POST',
+      path: '/v3/auth/tokens?nocatalog',
+      headers,
+      body,
+    });
+    const json = await readJson(response);
+    if (response.statusCode === 401 || response.statusCode === 403) {
+      throw new ServiceUserRejected(
+        `the identity service rejects user '${user.name}' of domain '${user.domain}': ` +
+          'the password is wrong, or the user has no role in the system',
+      );
     }
-    await this.#check.result;
+    const text = response.headers['x-subject-token'];
+    if (response.statusCode !== 201 || typeof text !== 'string')
+      throw unexpectedStatus(response.statusCode, 'POST /v3/auth/tokens');
+    const validMs = readTokenLifetimeMs(json);
+    token = { text, renewAt: now() + Math.max(validMs / 2, validMs - RENEW_MS) };
+    return text;
   }
 
-  #isRecent({ at }: { at: number }): boolean {
-    return Math.abs(this.#now() - at) < FAILURE_TTL_MS;
+  function currentToken(): Promise<string> | string {
+    if (token && now() < token.renewAt) return token.text;
+    pendingLogin ??= logIn().finally(() => {
+      pendingLogin = null;
+    });
+    return pendingLogin;
   }
 
-  async #getBody(path: string, headers: http.OutgoingHttpHeaders): Promise<unknown> {
-    let { status, body } = await this.#send(path, headers);
+  async function send(path: string, headers: http.OutgoingHttpHeaders) {
+    const text = await currentToken();
+    const response = await transport.send({
+      method: 'GET',
+      path,
+      headers: { ...headers, 'X-Auth-Token': text },
+    });
+    // Another call may have replaced the token already.
+    if (response.statusCode === 401 && token?.text === text) token = null;
+    return { status: response.statusCode, body: await readJson(response) };
+  }
+
+  async function getBody(path: string, headers: http.OutgoingHttpHeaders): Promise<unknown> {
+    let { status, body } = await send(path, headers);
     // The token may have been revoked.
-    if (status === 401) ({ status, body } = await this.#send(path, headers));
+    if (status === 401) ({ status, body } = await send(path, headers));
     switch (status) {
       case 200:
         return body;
@@ -86,56 +105,35 @@ export class KeystoneClient {
       case 401:
       case 403:
         throw new ServiceUserRejected(
-          `the identity service does not allow user '${this.#user.name}' to look up callers: grant the required role`,
+          `the identity service does not allow user '${user.name}' to look up callers: grant the required role`,
         );
       default:
         throw unexpectedStatus(status, `GET ${path}`);
     }
   }
 
-  async #send(path: string, headers: http.OutgoingHttpHeaders) {
-    const token = await this.#currentToken();
-    const response = await this.#transport.send({
-      method: 'GET',
-      path,
-      headers: { ...headers, 'X-Auth-Token': token },
-    });
-    // Another call may have replaced the token already.
-    if (response.statusCode === 401 && this.#token?.text === token) this.#token = null;
-    return { status: response.statusCode, body: await readJson(response) };
-  }
-
-  #currentToken(): Promise<string> | string {
-    if (this.#token && this.#now() < this.#token.renewAt) return this.#token.text;
-    this.#login ??= this.#logIn().finally(() => {
-      this.#login = null;
-    });
-    return this.#login;
-  }
-
-  async #logIn(): Promise<string> {
-    const { name, domain } = this.#user;
-    const body = Buffer.from(JSON.stringify(tokenRequest(this.#user)));
-    const response = await this.#transport.send({
-      method: 'POST',
-      path: '/v3/auth/tokens?nocatalog',
-      headers: { 'Content-Type': 'application/json', 'Content-Length': body.length },
-      body,
-    });
-    const json = await readJson(response);
-    if (response.statusCode === 401 || response.statusCode === 403) {
-      throw new ServiceUserRejected(
-        `the identity service rejects user '${name}' of domain '${domain}': ` +
-          'the password is wrong, or the user has no role in the system',
-      );
-    }
-    const text = response.headers['x-subject-token'];
-    if (response.statusCode !== 201 || typeof text !== 'string')
-      throw unexpectedStatus(response.statusCode, 'POST /v3/auth/tokens');
-    const validMs = readTokenLifetimeMs(json);
-    this.#token = { text, renewAt: this.#now() + Math.max(validMs / 2, validMs - RENEW_MS) };
-    return text;
-  }
+  const client: KeystoneClient = {
+    async get(path, read, headers = {}) {
+      if (failure && isRecent(failure)) throw failure.error;
+      let body: unknown;
+      try {
+        body = await getBody(path, headers);
+        failure = null;
+      } catch (error) {
+        const concernsThisCall =
+          error instanceof TooManyIdentityCalls || error instanceof UnexpectedIdentityResponse;
+        if (error instanceof IdentityUnavailable && !concernsThisCall) failure = { error, at: now() };
+        throw error;
+      }
+      return body === null ? null : read(body);
+    },
+    async check() {
+      if (!lastCheck || !isRecent(lastCheck))
+        lastCheck = { result: client.get(`/v3/credentials/${NO_KEY_HASH}`, () => null), at: now() };
+      await lastCheck.result;
+    },
+  };
+  return client;
 }
 
 async function readJson(response: http.IncomingMessage): Promise<unknown> {

@@ -1,22 +1,26 @@
 /** Identity at another service: another wafstat, or a Keystone v3. Records are looked up there and cached. */
 import { hash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
+import { mapMaybe } from '../../maybe-promise.ts';
 import {
   type Authenticator,
   type Caller,
   type SignatureRefusal,
   sameSecret,
   signatureRefusal,
-  type TokenRefusal,
 } from '../authenticator.ts';
 import type { Role } from '../records.ts';
-import { type BodyHash, checkSignature, type PendingSignature, type SignedRequest } from '../signature.ts';
-import { type Call, createTransport, KeystoneClient, type ServiceUser } from './keystone-client.ts';
+import { checkSignature, type PendingSignature } from '../signature.ts';
+import {
+  type Call,
+  createKeystoneClient,
+  createTransport,
+  type KeystoneClient,
+  type ServiceUser,
+} from './keystone-client.ts';
 import {
   type KeystoneKey,
   type KeystoneToken,
-  type KeystoneUser,
   readDomain,
   readKey,
   readProject,
@@ -52,15 +56,11 @@ export interface RemoteIdentityOptions {
   now: () => number;
 }
 
-export function openRemoteIdentity({
-  baseUrl,
-  user,
-  cacheTtlMs,
-  now,
-}: RemoteIdentityOptions): RemoteIdentity {
+export function openRemoteIdentity(options: RemoteIdentityOptions): RemoteIdentity {
+  const { baseUrl, user, cacheTtlMs, now } = options;
   const lookups = createTransport(baseUrl, LOOKUP_LIMITS);
   const forwards = createTransport(baseUrl, FORWARD_LIMITS);
-  const client = new KeystoneClient(lookups, user, now);
+  const client = createKeystoneClient(lookups, user, now);
   let supportsPrefix: Promise<boolean> | null = null;
 
   /** Whether the service also has its API under `/identity`. A signature covers the path, so it must not change. */
@@ -72,7 +72,7 @@ export function openRemoteIdentity({
 
   return {
     kind: 'remote',
-    authenticator: new RemoteAuthenticator(client, cacheTtlMs, now),
+    authenticator: createRemoteAuthenticator(client, cacheTtlMs, now),
     check: () => client.check(),
     async forward(call) {
       if (!call.path.startsWith('/identity')) return forwards.send(call);
@@ -90,114 +90,89 @@ export function openRemoteIdentity({
   };
 }
 
-export class RemoteAuthenticator implements Authenticator {
-  readonly #client: KeystoneClient;
-  readonly #now: () => number;
-  readonly #tokens: LookupCache<KeystoneToken>;
-  readonly #keys: LookupCache<KeystoneKey>;
-  readonly #users: LookupCache<KeystoneUser>;
-  readonly #projects: LookupCache<ReturnType<typeof readProject>>;
-  readonly #domains: LookupCache<ReturnType<typeof readDomain>>;
-  readonly #roles: LookupCache<Role[]>;
+export type RemoteAuthenticator = ReturnType<typeof createRemoteAuthenticator>;
 
-  constructor(client: KeystoneClient, cacheTtlMs: number, now: () => number) {
-    this.#client = client;
-    this.#now = now;
-    this.#tokens = new LookupCache(cacheTtlMs, now);
-    this.#keys = new LookupCache(cacheTtlMs, now);
-    this.#users = new LookupCache(cacheTtlMs, now);
-    this.#projects = new LookupCache(cacheTtlMs, now);
-    this.#domains = new LookupCache(cacheTtlMs, now);
-    this.#roles = new LookupCache(cacheTtlMs, now);
+function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, now: () => number) {
+  /** A cached lookup by ID. */
+  function lookup<T extends {}>(path: (id: string) => string, read: (body: unknown) => T | null) {
+    const cache = new LookupCache<T>(cacheTtlMs, now);
+    return (id: string) => cache.get(id, () => client.get(path(encodeURIComponent(id)), read));
   }
+  const findUser = lookup((id) => `/v3/users/${id}`, readUser);
+  const findProject = lookup((id) => `/v3/projects/${id}`, readProject);
+  const findDomain = lookup((id) => `/v3/domains/${id}`, readDomain);
+  const keys = new LookupCache<KeystoneKey>(cacheTtlMs, now);
+  const roles = new LookupCache<Role[]>(cacheTtlMs, now);
+  const tokens = new LookupCache<KeystoneToken>(cacheTtlMs, now);
 
-  checkToken(text: string): MaybePromise<Caller | TokenRefusal> {
-    if (text.length > TOKEN_LENGTH_MAX) return 'not_valid';
-    const found = this.#tokens.get(hash('sha256', text), () =>
-      this.#client.get('/v3/auth/tokens?nocatalog', readToken, { 'X-Subject-Token': text }),
-    );
-    return mapMaybe(found, (token) => {
-      if (token === null) return 'not_valid';
-      return token.expires_at <= this.#now() ? 'expired' : token.caller;
-    });
-  }
-
-  /** For a token that was revoked through this process. */
-  forgetToken(text: string): void {
-    this.#tokens.delete(hash('sha256', text));
-  }
-
-  /** Console sessions exist only at the service that has the console. */
-  checkSession(): 'unknown' {
-    return 'unknown';
-  }
-
-  async admitKey({ access }: Pick<PendingSignature, 'access'>): Promise<Caller | SignatureRefusal> {
-    const key = await this.#key(access);
-    const user = key && (await this.#user(key.user_id));
-    if (key === null || user === null) return { reason: 'unknown_key' };
-    if (key.secret === null) return { reason: 'inactive_key' };
-    if (!user.enabled || !(await this.#domain(user.domain_id))?.enabled) return { reason: 'user_disabled' };
-    if (user.access === 'console') return { reason: 'console_only' };
-    if (key.project_id === null) return { user: { ...user, roles: {} }, scope: 'unscoped' };
-    const roles = { [key.project_id]: await this.#rolesIn(user.id, key.project_id) };
-    const project = { id: key.project_id, domain_id: user.domain_id };
-    return { user: { ...user, roles }, scope: { project } };
-  }
-
-  async checkSignature(
-    request: SignedRequest,
-    pending: PendingSignature,
-    body: Uint8Array | BodyHash,
-  ): Promise<SignatureRefusal | null> {
-    // Looked up again: the key may have been revoked while the body was arriving.
-    const key = await this.#key(pending.access);
-    if (key === null) return { reason: 'unknown_key' };
-    if (key.secret === null) return { reason: 'inactive_key' };
-    return signatureRefusal(checkSignature(request, pending, key.secret, body));
-  }
-
-  async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
-    const caller = await this.admitKey({ access });
-    if ('reason' in caller) return caller;
-    const key = await this.#key(access);
-    const isCorrect = key?.secret != null && sameSecret(secret, key.secret);
-    return isCorrect ? caller : { reason: 'wrong_secret' };
-  }
-
-  rolesInProject({ user, scope }: Caller, projectId: string): MaybePromise<readonly Role[]> {
-    if (scope === 'unscoped') return this.#rolesIn(user.id, projectId);
-    return 'project' in scope && scope.project.id === projectId ? (user.roles[projectId] ?? []) : [];
+  /** Keystone's ID of a credential is a hash, so its log does not contain the access key ID. */
+  async function findKey(access: string): Promise<KeystoneKey | null> {
+    const id = hash('sha256', access);
+    return keys.get(id, () => client.get(`/v3/credentials/${id}`, (body) => readKey(body, access)));
   }
 
   /** Checks that the project is enabled; for tokens, the identity service does that itself. */
-  async #rolesIn(userId: string, projectId: string): Promise<Role[]> {
-    const project = await this.#projects.get(projectId, () =>
-      this.#client.get(`/v3/projects/${encodeURIComponent(projectId)}`, readProject),
-    );
-    if (!project?.enabled || !(await this.#domain(project.domain_id))?.enabled) return [];
-    const query = new URLSearchParams({ 'user.id': userId, 'scope.project.id': projectId });
-    const roles = await this.#roles.get(query.toString(), () =>
-      this.#client.get(`/v3/role_assignments?${query}&effective&include_names`, (body) =>
+  async function rolesIn(userId: string, projectId: string): Promise<Role[]> {
+    const project = await findProject(projectId);
+    if (!project?.enabled || !(await findDomain(project.domain_id))?.enabled) return [];
+    const query = new URLSearchParams({ 'user.id': userId, 'scope.project.id': projectId }).toString();
+    const found = await roles.get(query, () =>
+      client.get(`/v3/role_assignments?${query}&effective&include_names`, (body) =>
         readRoles(body, projectId),
       ),
     );
-    return roles ?? [];
+    return found ?? [];
   }
 
-  /** Keystone's ID of a credential is a hash, so its log does not contain the access key ID. */
-  async #key(access: string): Promise<KeystoneKey | null> {
-    const id = hash('sha256', access);
-    return this.#keys.get(id, () =>
-      this.#client.get(`/v3/credentials/${id}`, (body) => readKey(body, access)),
-    );
+  async function admitKey({ access }: Pick<PendingSignature, 'access'>): Promise<Caller | SignatureRefusal> {
+    const key = await findKey(access);
+    const user = key && (await findUser(key.user_id));
+    if (key === null || user === null) return { reason: 'unknown_key' };
+    if (key.secret === null) return { reason: 'inactive_key' };
+    if (!user.enabled || !(await findDomain(user.domain_id))?.enabled) return { reason: 'user_disabled' };
+    if (user.access === 'console') return { reason: 'console_only' };
+    const { project_id } = key;
+    if (project_id === null) return { user: { ...user, roles: {} }, scope: 'unscoped' };
+    const project = { id: project_id, domain_id: user.domain_id };
+    return {
+      user: { ...user, roles: { [project_id]: await rolesIn(user.id, project_id) } },
+      scope: { project },
+    };
   }
 
-  async #user(id: string): Promise<KeystoneUser | null> {
-    return this.#users.get(id, () => this.#client.get(`/v3/users/${encodeURIComponent(id)}`, readUser));
-  }
-
-  async #domain(id: string): Promise<{ enabled: boolean } | null> {
-    return this.#domains.get(id, () => this.#client.get(`/v3/domains/${encodeURIComponent(id)}`, readDomain));
-  }
+  return {
+    checkToken(text) {
+      if (text.length > TOKEN_LENGTH_MAX) return 'not_valid';
+      const found = tokens.get(hash('sha256', text), () =>
+        client.get('/v3/auth/tokens?nocatalog', readToken, { 'X-Subject-Token': text }),
+      );
+      return mapMaybe(found, (token) => {
+        if (token === null) return 'not_valid';
+        return token.expires_at <= now() ? 'expired' : token.caller;
+      });
+    },
+    /** For a token that was revoked through this process. */
+    forgetToken: (text: string) => tokens.delete(hash('sha256', text)),
+    /** Console sessions exist only at the service that has the console. */
+    checkSession: () => 'unknown',
+    admitKey,
+    async checkSignature(request, pending, body) {
+      // Looked up again: the key may have been revoked while the body was arriving.
+      const key = await findKey(pending.access);
+      if (key === null) return { reason: 'unknown_key' };
+      if (key.secret === null) return { reason: 'inactive_key' };
+      return signatureRefusal(checkSignature(request, pending, key.secret, body));
+    },
+    async checkSecret(access, secret) {
+      const caller = await admitKey({ access });
+      if ('reason' in caller) return caller;
+      const key = await findKey(access);
+      const isCorrect = key?.secret != null && sameSecret(secret, key.secret);
+      return isCorrect ? caller : { reason: 'wrong_secret' };
+    },
+    rolesInProject({ user, scope }, projectId) {
+      if (scope === 'unscoped') return rolesIn(user.id, projectId);
+      return 'project' in scope && scope.project.id === projectId ? (user.roles[projectId] ?? []) : [];
+    },
+  } satisfies Authenticator & { forgetToken(text: string): void };
 }
