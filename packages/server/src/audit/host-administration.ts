@@ -2,12 +2,7 @@
 import type { AddedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
 import { type Actor, type AuditEntry, type AuditTrail, newAuditId } from './audit-trail.ts';
 
-export interface HostAdministration {
-  add(actor: Actor, host: NewHost): Promise<AddedHost>;
-  rename(actor: Actor, host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
-}
-
-export function hostAdministration(store: Store, trail: AuditTrail): HostAdministration {
+export function hostAdministration(store: Store, trail: AuditTrail) {
   /**
    * The audit line comes first, so that no change lacks one. The store has its own transaction: if it then refuses the
    * change or fails, a second line says so.
@@ -34,7 +29,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
   }
 
   return {
-    async add(actor, host) {
+    async add(actor: Actor, host: NewHost): Promise<AddedHost> {
       trail.admit(actor);
       const { project, hostname, id } = host;
       const hosts = await store.hosts(project);
@@ -50,7 +45,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
       const refusal: AddedHost | null = existing ? { kind: 'exists', host: existing } : null;
       return change(entry, refusal, 'added', () => store.addHost(host));
     },
-    async rename(actor, host) {
+    async rename(actor: Actor, host: Parameters<Store['renameHost']>[0]): Promise<RenamedHost> {
       trail.admit(actor);
       const { project, id, hostname } = host;
       const hosts = await store.hosts(project);

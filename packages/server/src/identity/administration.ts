@@ -20,7 +20,7 @@ import {
   SYSTEM_ROLE,
   type User,
 } from './records.ts';
-import { PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
+import { generateKeyPair, PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
 
 /** Names are shown in lists and logs, and are keys of the store. */
 const NAME_LENGTH_MAX = 64;
@@ -252,8 +252,7 @@ export class Administration {
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
     return this.#change('key.add', { type: 'key' }, (write, entry) => {
       checkDescription(description);
-      const access = randomText(20, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789');
-      const secret = randomText(40, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789');
+      const { access, secret } = generateKeyPair();
       const user = this.user(userId);
       entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
       if (this.#store.keysOf(user.id).length >= KEYS_PER_USER_MAX) throw new KeyLimitError('akSkNumExceed');
@@ -421,17 +420,6 @@ function named({ id, name }: { id: string; name: string }): { id: string; name: 
 
 function newId(): string {
   return randomBytes(16).toString('hex');
-}
-
-/** All characters are equally likely: bytes that would favour some are skipped. */
-function randomText(length: number, alphabet: string): string {
-  const fair = 256 - (256 % alphabet.length);
-  let text = '';
-  while (text.length < length) {
-    for (const byte of randomBytes(length))
-      if (byte < fair && text.length < length) text += alphabet[byte % alphabet.length];
-  }
-  return text;
 }
 
 function checkName(what: string, name: string): void {

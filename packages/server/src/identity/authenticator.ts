@@ -2,7 +2,7 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { MaybePromise } from '../maybe-promise.ts';
 import type { Domain, Project, Role, User } from './records.ts';
-import type { BodyHash, PendingSignature, SignatureCheck, SignedRequest } from './signature.ts';
+import type { BodyHash, PendingSignature, SignatureProblem, SignedRequest } from './signature.ts';
 import type { Session } from './tokens.ts';
 
 export interface Authenticator {
@@ -21,12 +21,9 @@ export interface Authenticator {
   rolesInProject(caller: Caller, projectId: string): MaybePromise<readonly Role[]>;
 }
 
-/** The fields of a user that both implementations know. */
-export type CallerUser = Pick<User, 'id' | 'name' | 'domain_id' | 'roles'>;
-
 /** An authenticated, enabled user whose access type permits this kind of request. */
 export interface Caller {
-  user: CallerUser;
+  user: Pick<User, 'id' | 'name' | 'domain_id' | 'roles'>;
   /** The scope of the token. Access keys and sessions are unscoped: they work wherever the user has a role. */
   scope:
     | { project: Pick<Project, 'id' | 'domain_id'> }
@@ -66,23 +63,8 @@ export type SessionRefusal =
   | 'programmatic_only';
 
 export type SignatureRefusal =
-  | {
-      reason:
-        | 'unknown_key'
-        | 'inactive_key'
-        | 'wrong_secret'
-        | 'user_disabled'
-        | 'console_only'
-        | 'body_differs';
-    }
-  | { reason: 'wrong_signature'; canonicalRequest: string };
-
-export function signatureRefusal(check: SignatureCheck): SignatureRefusal | null {
-  if (check.kind === 'valid') return null;
-  return check.kind === 'invalid'
-    ? { reason: 'wrong_signature', canonicalRequest: check.canonicalRequest }
-    : { reason: 'body_differs' };
-}
+  | { reason: 'unknown_key' | 'inactive_key' | 'wrong_secret' | 'user_disabled' | 'console_only' }
+  | SignatureProblem;
 
 /** Compares in constant time. */
 export function sameSecret(given: string, secret: string): boolean {

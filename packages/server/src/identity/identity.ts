@@ -39,16 +39,14 @@ export interface IdentityLookup extends Pick<IdentityStore, 'user' | 'project' |
   key(hash: string): (AccessKeyInfo & { secret: string | null }) | undefined;
 }
 
-export interface IdentityOptions {
-  actor?: Actor;
-  sleep?: (ms: number) => Promise<void>;
-}
-
 export async function openIdentity(
   path: string,
   masterKey: Buffer,
   now: () => number,
-  { sleep = unrefDelay, actor = { user: 'local:unknown', via: 'command line' } }: IdentityOptions = {},
+  {
+    sleep = unrefDelay,
+    actor = { user: 'local:unknown', via: 'command line' },
+  }: { actor?: Actor; sleep?: (ms: number) => Promise<void> } = {},
 ): Promise<Identity> {
   const store = openIdentityStore(path);
   if (!store.matchesMasterKey(deriveKey(masterKey, 'mark').toString('base64'))) {

@@ -8,7 +8,6 @@ import {
   type SignatureRefusal,
   type SignedIn,
   sameSecret,
-  signatureRefusal,
   type TokenRefusal,
 } from './authenticator.ts';
 import type { IdentityStore } from './identity-store.ts';
@@ -27,11 +26,6 @@ export interface PasswordLogin {
   user: MemberReference;
   password: string;
   scope: ScopeReference;
-}
-
-export interface IssuedToken {
-  text: string;
-  description: TokenDescription;
 }
 
 /** A valid token with the records it refers to. */
@@ -92,7 +86,10 @@ export class LocalAuthenticator implements Authenticator {
     this.#projectRoles = new VersionedCache(() => store.changes());
   }
 
-  async login(login: PasswordLogin, from: LoginSource): Promise<IssuedToken | LoginRefusal> {
+  async login(
+    login: PasswordLogin,
+    from: LoginSource,
+  ): Promise<{ text: string; description: TokenDescription } | LoginRefusal> {
     return this.#recordRefusals(login.user, from, async () => {
       const user = await this.#checkPassword(login.user, login.password, from);
       if (typeof user === 'string') return user;
@@ -263,8 +260,7 @@ export class LocalAuthenticator implements Authenticator {
   ): SignatureRefusal | null {
     // Looked up again: the key may have been revoked while the body was arriving.
     const key = this.#key(pending.access);
-    if ('reason' in key) return key;
-    return signatureRefusal(checkSignature(request, pending, key.secret, body));
+    return 'reason' in key ? key : checkSignature(request, pending, key.secret, body);
   }
 
   async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {

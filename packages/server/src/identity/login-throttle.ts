@@ -34,14 +34,15 @@ const IN_PROGRESS_MAX = 1_000;
 const HASH_SLOTS = 2;
 
 export interface LoginThrottle {
-  /** Runs `check` and resolves to its result, or rejects with LoginThrottled. */
-  attempt(account: string, from: AttemptSource, check: () => Promise<boolean>): Promise<boolean>;
-}
-
-export interface AttemptSource {
-  address: string;
-  /** The ID of a browser that the user has signed in with before. */
-  device?: string | null;
+  /**
+   * Runs `check` and resolves to its result, or rejects with LoginThrottled. `device` is the ID of a browser that the
+   * user has signed in with before.
+   */
+  attempt(
+    account: string,
+    from: { address: string; device?: string | null },
+    check: () => Promise<boolean>,
+  ): Promise<boolean>;
 }
 
 export class LoginThrottled extends Error {

@@ -1,4 +1,4 @@
-/** Secrets at rest: the master key, the keys derived from it, encrypted secret access keys, and password hashes. */
+/** The master key, the keys derived from it, access key pairs and their encryption, and password hashes. */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { hash, verify } from '@node-rs/argon2';
@@ -62,6 +62,25 @@ export function createSecretCipher(key: Buffer) {
       );
     },
   };
+}
+
+export function generateKeyPair(): { access: string; secret: string } {
+  const capitals = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789';
+  return {
+    access: randomText(20, capitals),
+    secret: randomText(40, `${capitals}abcdefghijklmnopqrstuvwxyz`),
+  };
+}
+
+/** All characters are equally likely: bytes that would favour some are skipped. */
+function randomText(length: number, alphabet: string): string {
+  const fair = 256 - (256 % alphabet.length);
+  let text = '';
+  while (text.length < length) {
+    for (const byte of randomBytes(length))
+      if (byte < fair && text.length < length) text += alphabet[byte % alphabet.length];
+  }
+  return text;
 }
 
 /** argon2id (the library's default), with the memory and passes that OWASP recommends: about 20 ms on one core. */

@@ -29,9 +29,7 @@ export interface PendingSignature {
   date: string;
 }
 
-export type ParsedSignature =
-  | { kind: 'parsed'; pending: PendingSignature }
-  | { kind: 'malformed'; problem: string };
+type ParsedSignature = { kind: 'parsed'; pending: PendingSignature } | { kind: 'malformed'; problem: string };
 
 /** Checks everything that needs neither the secret nor the body. */
 export function parseSignature({ headers }: SignedRequest, now: number): ParsedSignature {
@@ -59,27 +57,27 @@ export function parseSignature({ headers }: SignedRequest, now: number): ParsedS
   return { kind: 'parsed', pending: { ...fields, date } };
 }
 
-export type SignatureCheck =
-  | { kind: 'valid' }
-  | { kind: 'body_differs' }
+export type SignatureProblem =
+  | { reason: 'body_differs' }
   /** With the canonical request of the server, which client developers need; it holds no secret. */
-  | { kind: 'invalid'; canonicalRequest: string };
+  | { reason: 'wrong_signature'; canonicalRequest: string };
 
 /** SHA-256 in hexadecimal digits, of a body that is hashed while it arrives. */
 export interface BodyHash {
   sha256: string;
 }
 
+/** Returns null if the signature is valid. */
 export function checkSignature(
   request: SignedRequest,
   pending: PendingSignature,
   secret: string,
   body: Uint8Array | BodyHash,
-): SignatureCheck {
+): SignatureProblem | null {
   const bodyHash = 'sha256' in body ? body.sha256 : hash('sha256', body);
   const announced = request.headers['x-sdk-content-sha256'];
   if (announced !== undefined && announced !== 'UNSIGNED-PAYLOAD' && announced !== bodyHash) {
-    return { kind: 'body_differs' };
+    return { reason: 'body_differs' };
   }
   const [path, query] = splitUrl(request.url);
   const parts = {
@@ -94,15 +92,15 @@ export function checkSignature(
     bodyHash: announced === undefined ? bodyHash : String(announced),
   };
   const canonical = canonicalRequest(parts);
-  if (matches(canonical, pending, secret)) return { kind: 'valid' };
+  if (matches(canonical, pending, secret)) return null;
   // Some clients send a space as `+`, but sign it as a space.
   if (
     query.includes('+') &&
     matches(canonicalRequest({ ...parts, query: query.replaceAll('+', '%20') }), pending, secret)
   ) {
-    return { kind: 'valid' };
+    return null;
   }
-  return { kind: 'invalid', canonicalRequest: canonical };
+  return { reason: 'wrong_signature', canonicalRequest: canonical };
 }
 
 function matches(canonical: string, { scope, date, signature }: PendingSignature, secret: string): boolean {

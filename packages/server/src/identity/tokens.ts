@@ -3,7 +3,7 @@ import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
 
 export const TOKEN_VALID_MS = 24 * 3_600_000;
 /** A working day. */
-export const SESSION_VALID_MS = 12 * 3_600_000;
+const SESSION_VALID_MS = 12 * 3_600_000;
 export const DEVICE_VALID_MS = 90 * 86_400_000;
 
 /** Longer texts are rejected before anything is computed. */

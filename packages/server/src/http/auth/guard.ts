@@ -47,15 +47,7 @@ declare module 'fastify' {
   }
 }
 
-export interface Guard {
-  /** Runs when the headers have arrived. The signature of a signed request is checked later. */
-  onHeaders(request: FastifyRequest): MaybePromise<void>;
-  /** Runs when the body has arrived. */
-  onBody(request: FastifyRequest): MaybePromise<void>;
-  verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): MaybePromise<void>;
-}
-
-export interface GuardOptions {
+interface GuardOptions {
   /** Requests per second for each user; 0 for no limit. */
   rateLimit: number;
   /** The largest body with a token, on routes that stream it. */
@@ -63,14 +55,12 @@ export interface GuardOptions {
   now: () => number;
 }
 
-export function createGuard(
-  authenticator: Authenticator,
-  { rateLimit, bodyBytesMax, now }: GuardOptions,
-): Guard {
+export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytesMax, now }: GuardOptions) {
   const limitRate = createRateLimit(rateLimit, now);
   return {
     verifySignature,
-    onHeaders(request): MaybePromise<void> {
+    /** Runs when the headers have arrived. The signature of a signed request is checked later. */
+    onHeaders(request: FastifyRequest): MaybePromise<void> {
       const { allow, session, basic = false, streamsBody = false } = request.routeOptions.config;
       const isBasic = basic && /^Basic /i.test(request.headers.authorization ?? '');
       const signed = session !== 'only' && !isBasic && isSigned(request);
@@ -89,7 +79,8 @@ export function createGuard(
         return authorize(request);
       });
     },
-    onBody(request): MaybePromise<void> {
+    /** Runs when the body has arrived. */
+    onBody(request: FastifyRequest): MaybePromise<void> {
       if (request.pendingSignature === null || request.routeOptions.config.streamsBody) return;
       return verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
     },

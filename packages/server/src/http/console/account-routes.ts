@@ -110,7 +110,7 @@ export function sessionRoutes(
         );
         if (check === 'wrong_credentials') throw new ApiError('WAF.1001', 'the old password is wrong');
         if (check !== 'correct') throw new ApiError(...SIGN_IN_ERRORS[check]);
-        await administer(administration, request, (as) => as.setPassword(user.id, newPassword));
+        await administer(administration, request, (admin) => admin.setPassword(user.id, newPassword));
         const started = authenticator.startSession(administration.user(user.id));
         if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
         return sendSession(request, reply, started);
@@ -148,8 +148,8 @@ export function keyRoutes({ administration }: RequestIdentity): Route[] {
           throw new ApiError('WAF.9002', 'this user only supports console access and cannot use access keys');
         }
         const description = optionalTextAt(parseJson(request.body), 'description') ?? '';
-        const key = await administer(administration, request, (as) =>
-          as.addKey(user.id, description).catch(explainKeyLimit),
+        const key = await administer(administration, request, (admin) =>
+          admin.addKey(user.id, description).catch(explainKeyLimit),
         );
         return reply
           .code(201)
@@ -165,7 +165,7 @@ export function keyRoutes({ administration }: RequestIdentity): Route[] {
       async handler(request) {
         const access = ownKey(request);
         const status = oneOf(parseJson(request.body), 'status', ['active', 'inactive']);
-        return administer(administration, request, (as) => as.changeKey(access, { status }));
+        return administer(administration, request, (admin) => admin.changeKey(access, { status }));
       },
     },
     {
@@ -174,7 +174,7 @@ export function keyRoutes({ administration }: RequestIdentity): Route[] {
       ...SESSION_ONLY,
       async handler(request, reply) {
         const access = ownKey(request);
-        await administer(administration, request, (as) => as.removeKey(access));
+        await administer(administration, request, (admin) => admin.removeKey(access));
         return reply.code(204).send();
       },
     },

@@ -72,7 +72,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
           password: textAt(fields, 'password'),
           roles: parseRoles(fields, domain_id),
         };
-        const user = await administer(administration, request, (as) => as.addUser(given));
+        const user = await administer(administration, request, (admin) => admin.addUser(given));
         return reply.code(201).send(userBody(user));
       },
     },
@@ -85,7 +85,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
         const enabled = parseEnabled(request.body);
         if (!enabled && id === callerOf(request).user.id)
           throw new ApiError('WAF.1001', 'you cannot disable yourself: ask another administrator');
-        await administer(administration, request, (as) => as.setUserEnabled(id, enabled));
+        await administer(administration, request, (admin) => admin.setUserEnabled(id, enabled));
         return userBody(administration.user(id));
       },
     },
@@ -96,7 +96,9 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
       async handler(request, reply) {
         const domainId = administeredDomain(request);
         const name = textAt(parseJson(request.body), 'name');
-        const project = await administer(administration, request, (as) => as.addProject(domainId, name));
+        const project = await administer(administration, request, (admin) =>
+          admin.addProject(domainId, name),
+        );
         return reply.code(201).send(projectBody(project));
       },
     },
@@ -107,7 +109,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
       async handler(request) {
         const id = idInDomain(request, 'project', administration.projects());
         const enabled = parseEnabled(request.body);
-        await administer(administration, request, (as) => as.setProjectEnabled(id, enabled));
+        await administer(administration, request, (admin) => admin.setProjectEnabled(id, enabled));
         return projectBody(administration.project(id));
       },
     },

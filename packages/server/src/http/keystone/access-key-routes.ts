@@ -41,8 +41,8 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
         const fields = parseJson(request.body);
         const owner = manageableUser(administration, request, textAt(fields, 'credential.user_id'));
         const description = optionalTextAt(fields, 'credential.description') ?? '';
-        const { secret, ...key } = await administer(administration, request, (as) =>
-          as.addKey(owner.id, description),
+        const { secret, ...key } = await administer(administration, request, (admin) =>
+          admin.addKey(owner.id, description),
         );
         reply.code(201);
         return { credential: { ...credentialBody(key), secret } };
@@ -100,7 +100,7 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
             : { status: oneOf(fields, 'credential.status', ['active', 'inactive']) }),
           ...(description === undefined ? {} : { description }),
         };
-        const key = await administer(administration, request, (as) => as.changeKey(access, change));
+        const key = await administer(administration, request, (admin) => admin.changeKey(access, change));
         return { credential: credentialBody(key) };
       },
     },
@@ -116,7 +116,7 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       },
       async handler(request, reply) {
         const { access } = manageableKey(administration, request);
-        await administer(administration, request, (as) => as.removeKey(access));
+        await administer(administration, request, (admin) => admin.removeKey(access));
         reply.code(204);
         return null;
       },

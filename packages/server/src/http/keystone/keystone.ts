@@ -83,8 +83,8 @@ export function roleAssignmentBody(user: User, project: Project, role: Role) {
 
 /** An access key as a Keystone credential. Keystone has no `status` and always returns the secret. */
 export function ec2CredentialBody(
-  id: string,
   { access, secret, user_id, status }: AccessKeyInfo & { secret: string | null },
+  id: string,
 ) {
   const blob = JSON.stringify(secret === null ? { access } : { access, secret });
   return { id, type: 'ec2', blob, user_id, project_id: null, status };

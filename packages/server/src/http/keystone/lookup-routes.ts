@@ -27,32 +27,22 @@ export function lookupRoutes({ lookup }: RequestIdentity): Route[] {
       'credential',
       'accessKeyWithSecret',
       'an access key with its secret, by the SHA-256 of its ID',
-      (id) => {
-        const key = lookup.key(id);
-        return key && ec2CredentialBody(id, key);
-      },
+      lookup.key,
+      ec2CredentialBody,
     ),
-    recordRoute('user', 'user', 'a user', (id) => {
-      const user = lookup.user(id);
-      return user && userBody(user);
-    }),
-    recordRoute('project', 'project', 'a project', (id) => {
-      const project = lookup.project(id);
-      return project && projectBody(project);
-    }),
-    recordRoute('domain', 'domain', 'a domain', (id) => {
-      const domain = lookup.domain(id);
-      return domain && domainBody(domain);
-    }),
+    recordRoute('user', 'user', 'a user', lookup.user, userBody),
+    recordRoute('project', 'project', 'a project', lookup.project, projectBody),
+    recordRoute('domain', 'domain', 'a domain', lookup.domain, domainBody),
     roleAssignmentsRoute(lookup),
   ]);
 }
 
-function recordRoute(
+function recordRoute<R>(
   name: string,
   operationId: string,
   what: string,
-  find: (id: string) => object | undefined,
+  find: (id: string) => R | undefined,
+  body: (record: R, id: string) => object,
 ): Route {
   return {
     method: 'GET',
@@ -66,9 +56,10 @@ function recordRoute(
     },
     async handler(request) {
       checkSystemScope(request);
-      const found = find((request.params as { id: string }).id);
-      if (found === undefined) throw new ApiError('WAF.4000', `unknown ${name}`);
-      return { [name]: found };
+      const { id } = request.params as { id: string };
+      const record = find(id);
+      if (record === undefined) throw new ApiError('WAF.4000', `unknown ${name}`);
+      return { [name]: body(record, id) };
     },
   };
 }

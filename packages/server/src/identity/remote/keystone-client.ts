@@ -187,7 +187,7 @@ export interface Transport {
   close(): void;
 }
 
-export interface TransportLimits {
+interface TransportLimits {
   /** For the whole call, including the wait for a connection. */
   timeoutMs: number;
   /** Further calls are refused, so that requests do not pile up when the service is slow. */

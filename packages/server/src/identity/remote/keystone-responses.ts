@@ -17,8 +17,6 @@ export interface KeystoneKey {
   secret: string | null;
 }
 
-export type KeystoneUser = Pick<User, 'id' | 'name' | 'domain_id' | 'enabled' | 'access'>;
-
 export function readTokenLifetimeMs(body: unknown): number {
   return timeAt(body, 'token.expires_at') - timeAt(body, 'token.issued_at');
 }
@@ -63,7 +61,7 @@ export function readKey(body: unknown, access: string): KeystoneKey | null {
   };
 }
 
-export function readUser(body: unknown): KeystoneUser {
+export function readUser(body: unknown): Pick<User, 'id' | 'name' | 'domain_id' | 'enabled' | 'access'> {
   const access = valueAt(body, 'user.access');
   return {
     id: textAt(body, 'user.id'),

@@ -2,13 +2,7 @@
 import { hash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { mapMaybe } from '../../maybe-promise.ts';
-import {
-  type Authenticator,
-  type Caller,
-  type SignatureRefusal,
-  sameSecret,
-  signatureRefusal,
-} from '../authenticator.ts';
+import { type Authenticator, type Caller, type SignatureRefusal, sameSecret } from '../authenticator.ts';
 import type { Role } from '../records.ts';
 import { checkSignature, type PendingSignature } from '../signature.ts';
 import {
@@ -47,7 +41,7 @@ export interface RemoteIdentity {
   close(): Promise<void>;
 }
 
-export interface RemoteIdentityOptions {
+interface RemoteIdentityOptions {
   /** Without `/v3`. */
   baseUrl: string;
   user: ServiceUser;
@@ -90,7 +84,7 @@ export function openRemoteIdentity(options: RemoteIdentityOptions): RemoteIdenti
   };
 }
 
-export type RemoteAuthenticator = ReturnType<typeof createRemoteAuthenticator>;
+type RemoteAuthenticator = ReturnType<typeof createRemoteAuthenticator>;
 
 function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, now: () => number) {
   /** A cached lookup by ID. */
@@ -161,7 +155,7 @@ function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, n
       const key = await findKey(pending.access);
       if (key === null) return { reason: 'unknown_key' };
       if (key.secret === null) return { reason: 'inactive_key' };
-      return signatureRefusal(checkSignature(request, pending, key.secret, body));
+      return checkSignature(request, pending, key.secret, body);
     },
     async checkSecret(access, secret) {
       const caller = await admitKey({ access });
