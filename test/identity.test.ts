@@ -288,7 +288,7 @@ describe('an access key', () => {
     const unknown = await signed(key, '/v3/projects?limit=2&marker=none');
     expect([unknown.status, JSON.parse(unknown.text).error.message]).toEqual([
       400,
-      "marker is 'none', but no project in the list has this ID",
+      "marker must be the ID of a project in the list, not 'none'",
     ]);
   });
 

@@ -22,9 +22,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { BoundedCache } from '../cache.ts';
 import { printable } from '../printable.ts';
-import { TokenBucket } from '../token-bucket.ts';
+import { RateLimit } from '../rate-limit.ts';
 
 const FILE = 'audit.log';
 /** 64 MiB in total, about 150,000 changes. */
@@ -40,7 +39,6 @@ const TEXT_LENGTH_MAX = 256;
  */
 const CHANGES_BURST = 100;
 const CHANGES_REFILL_MS = 1_000;
-const USERS_MAX = 10_000;
 /** Refused logins of known and of unknown users each, at once: enough to see what an attack looks like. */
 const REFUSALS_BURST = 20;
 /** Then 1,440 lines a day each, under 1 MB together, so that the trail still covers two months. */
@@ -126,7 +124,7 @@ export class AuditUnavailable extends Error {}
 
 /** Without a directory, records go to the mirror only. */
 export function createAuditTrail(directory: string | null, now: () => number): AuditTrail {
-  const buckets = new BoundedCache<string, TokenBucket>({ entriesMax: USERS_MAX });
+  const changes = new RateLimit(CHANGES_BURST, CHANGES_REFILL_MS, now);
   let mirror: (record: AuditRecord) => void = () => {};
 
   function append(entry: AuditEntry): void {
@@ -138,9 +136,7 @@ export function createAuditTrail(directory: string | null, now: () => number): A
   return {
     admit({ via, user_id }) {
       if (via === 'command line' || user_id === undefined) return;
-      const bucket = buckets.get(user_id) ?? new TokenBucket(CHANGES_BURST, CHANGES_REFILL_MS, now());
-      buckets.set(user_id, bucket);
-      if (!bucket.take(now())) throw new ChangesThrottled('too many changes by this user: retry in 1 s');
+      if (!changes.take(user_id)) throw new ChangesThrottled('too many changes by this user: retry in 1 s');
     },
     append,
     note(entry) {
@@ -173,20 +169,17 @@ export interface LoginSource {
 
 /** Rate-limited: anyone can cause refused logins, and must not rotate the records of changes out. */
 export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refused: RefusedLogin) => void {
-  const newLimit = () => ({
-    bucket: new TokenBucket(REFUSALS_BURST, REFUSALS_REFILL_MS, now()),
-    suppressed: 0,
-  });
-  // Separate limits, so that guesses at invented names do not hide those at real users.
-  const limits = { known: newLimit(), unknown: newLimit() };
+  const limit = new RateLimit(REFUSALS_BURST, REFUSALS_REFILL_MS, now);
+  const suppressedCounts = { known: 0, unknown: 0 };
   return ({ user, from: { via, address, request_id }, reason }) => {
-    const limit = user ? limits.known : limits.unknown;
-    if (!limit.bucket.take(now())) {
-      limit.suppressed++;
+    // Separate limits, so that guesses at invented names do not hide those at real users.
+    const kind = user ? 'known' : 'unknown';
+    if (!limit.take(kind)) {
+      suppressedCounts[kind]++;
       return;
     }
-    const { suppressed } = limit;
-    limit.suppressed = 0;
+    const suppressed = suppressedCounts[kind];
+    suppressedCounts[kind] = 0;
     trail.note({
       id: newAuditId(),
       user: user?.name ?? null,

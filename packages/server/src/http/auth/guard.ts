@@ -1,6 +1,5 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
-import { BoundedCache } from '../../cache.ts';
 import { ApiError, type ErrorCode } from '../../errors.ts';
 import {
   type Authenticator,
@@ -12,7 +11,7 @@ import {
 import type { Role } from '../../identity/records.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
 import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
-import { TokenBucket } from '../../token-bucket.ts';
+import { RateLimit } from '../../rate-limit.ts';
 import { sizeText, tooLarge } from '../ingest/uploads.ts';
 import { checkProjectId } from '../query.ts';
 import { callerOf } from '../route.ts';
@@ -22,9 +21,6 @@ import { readCookie, SESSION_COOKIE, sessionCaller } from './session-cookie.ts';
 export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
 
 const NO_BODY = Buffer.alloc(0);
-
-/** Users whose rate is limited; more than are active at a time. */
-const RATE_LIMITED_USERS_MAX = 10_000;
 
 type Allow = Role | 'authenticated';
 
@@ -56,7 +52,7 @@ interface GuardOptions {
 }
 
 export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytesMax, now }: GuardOptions) {
-  const limitRate = createRateLimit(rateLimit, now);
+  const requests = rateLimit === 0 ? null : new RateLimit(rateLimit, 1_000 / rateLimit, now);
   return {
     verifySignature,
     /** Runs when the headers have arrived. The signature of a signed request is checked later. */
@@ -100,22 +96,12 @@ export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytes
   function authorize(request: FastifyRequest): MaybePromise<void> {
     const caller = callerOf(request);
     // Services that authenticate their callers here make requests for many users.
-    if (!isSystemScoped(caller)) limitRate(caller.user.id);
+    if (requests && !isSystemScoped(caller) && !requests.take(caller.user.id)) {
+      const message = `more than ${rateLimit} requests per second: retry in 1 s`;
+      throw new ApiError('WAF.3004', message, { 'Retry-After': '1' });
+    }
     return checkRole(authenticator, caller, request);
   }
-}
-
-/** Throws if the user exceeds the rate. */
-function createRateLimit(perSecond: number, now: () => number): (userId: string) => void {
-  if (perSecond === 0) return () => {};
-  const buckets = new BoundedCache<string, TokenBucket>({ entriesMax: RATE_LIMITED_USERS_MAX });
-  return (userId) => {
-    const bucket = buckets.get(userId) ?? new TokenBucket(perSecond, 1_000 / perSecond, now());
-    buckets.set(userId, bucket);
-    if (bucket.take(now())) return;
-    const message = `more than ${perSecond} requests per second: retry in 1 s`;
-    throw new ApiError('WAF.3004', message, { 'Retry-After': '1' });
-  };
 }
 
 function checkRole(

@@ -12,7 +12,7 @@ import { administrationRoutes } from './administration-routes.ts';
 import { hostRoutes } from './host-routes.ts';
 
 /** Relative to the sources and to the compiled code alike. */
-const FOLDER = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
+const DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
 
 /** All pages are the same file; the script shows the one of the URL. */
 const PAGES = ['/console', '/console/hosts', '/console/sources', '/console/credentials', '/console/admin'];
@@ -62,20 +62,20 @@ export function consoleRoutes(identity: RequestIdentity, store: Store, now: () =
 }
 
 /** The files are read once and served from memory, so that no other path can be requested. */
-export function fileRoutes(folder = FOLDER): Route[] {
+export function fileRoutes(directory = DIRECTORY): Route[] {
   const negotiate = createNegotiation();
-  const page = existsSync(join(folder, 'index.html'))
-    ? readFile(folder, 'index.html', 'no-cache')
+  const page = existsSync(join(directory, 'index.html'))
+    ? readFile(directory, 'index.html', 'no-cache')
     : NOT_BUILT;
-  const assets = existsSync(join(folder, 'assets')) ? readdirSync(join(folder, 'assets')) : [];
+  const assets = existsSync(join(directory, 'assets')) ? readdirSync(join(directory, 'assets')) : [];
   const files: (readonly [url: string, file: File])[] = PAGES.map((url) => [url, page]);
   for (const name of assets.filter((asset) => extname(asset) in TYPES)) {
     // The names contain a hash of the content.
-    const file = readFile(folder, join('assets', name), 'public, max-age=31536000, immutable');
+    const file = readFile(directory, join('assets', name), 'public, max-age=31536000, immutable');
     files.push([`/console/assets/${name}`, file]);
   }
-  if (existsSync(join(folder, 'favicon.svg'))) {
-    files.push(['/console/favicon.svg', readFile(folder, 'favicon.svg', 'public, max-age=86400')]);
+  if (existsSync(join(directory, 'favicon.svg'))) {
+    files.push(['/console/favicon.svg', readFile(directory, 'favicon.svg', 'public, max-age=86400')]);
   }
   return files.map(([url, file]) => ({
     method: 'GET',
@@ -98,8 +98,8 @@ function sendFile(
   return reply.type(file.type).send(compressed ?? file.plain);
 }
 
-function readFile(folder: string, name: string, cache: string): File {
-  const path = join(folder, name);
+function readFile(directory: string, name: string, cache: string): File {
+  const path = join(directory, name);
   const codings = [
     ['br', `${path}.br`],
     ['gzip', `${path}.gz`],
