@@ -119,7 +119,7 @@ describeService('the console manages', (service) => {
     await page.getByRole('button', { name: 'Add a host' }).click();
     await page.getByLabel('Host name').fill('new.example');
     await page.getByRole('button', { name: 'Add', exact: true }).click();
-    await page.getByText('New.example is registered already.').waitFor();
+    await page.getByText('The project already has a host new.example.').waitFor();
   });
 
   test('an administrator makes users and projects, and disables them', async () => {

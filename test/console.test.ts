@@ -9,7 +9,7 @@ describeDemo('the console', (demo) => {
     await demo.page.goto('/');
     expect(new URL(demo.page.url()).pathname).toBe('/console/');
     await signIn(demo.page, { ...demo.account, password: 'wrong' });
-    await demo.page.getByText('The user, the domain or the password is wrong.').waitFor();
+    await demo.page.getByText('Wrong user, domain or password.').waitFor();
     await signIn(demo.page, demo.account);
     await demo.loaded();
     const cookies = await demo.page.context().cookies();

@@ -117,7 +117,9 @@ describe('a token', () => {
     expect((await about('DELETE', own, own)).status).toBe(204);
     const refused = await own.get('connections');
     expect(refused.status).toBe(401);
-    expect(JSON.parse(refused.text).error_msg).toBe('the token in X-Auth-Token has been revoked');
+    expect(JSON.parse(refused.text).error_msg).toBe(
+      'the token in X-Auth-Token has been revoked: request a new one',
+    );
     expect((await about('GET', api, own)).status).toBe(404);
   });
 
@@ -150,12 +152,12 @@ describe('a token', () => {
     expect([refused.status, JSON.parse(refused.text).error.message]).toEqual([401, 'The user is disabled.']);
     await admin('user', 'enable', 'mortal');
     const superseded =
-      'the token in X-Auth-Token was issued before the password was changed or the user disabled';
+      'the token in X-Auth-Token was issued before the password was changed or the user was disabled: request a new one';
     expect(await message(caller)).toBe(superseded);
     caller = await login(server.address, account);
     await admin('user', 'revoke', 'mortal', '--project', 'default');
     expect(await message(caller)).toBe(
-      'the user of the token in X-Auth-Token has no role in its project any more',
+      'the user of the token in X-Auth-Token no longer has a role in its project',
     );
     await admin('user', 'grant', 'mortal', '--project', 'default');
     await admin('user', 'password', 'mortal');
@@ -286,7 +288,7 @@ describe('an access key', () => {
     const unknown = await signed(key, '/v3/projects?limit=2&marker=none');
     expect([unknown.status, JSON.parse(unknown.text).error.message]).toEqual([
       400,
-      "marker is 'none', but no project in the list has this ID",
+      "marker must be the ID of a project in the list, not 'none'",
     ]);
   });
 
@@ -341,7 +343,7 @@ describe('an access key', () => {
     const sender = await signed(await newKey('sender'), statistics());
     expect([sender.status, JSON.parse(sender.text).error_msg]).toEqual([
       403,
-      "the user has not the role 'reader' in this project",
+      "missing role 'reader' in this project",
     ]);
   });
 });

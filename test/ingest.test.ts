@@ -238,7 +238,7 @@ test('a project can be named, and one that is not there is refused before anythi
   expect(await requests()).toBe(1);
   const { status, stderr } = await sandbox.run(named.with(4, 'nowhere'));
   expect(status).toBe(1);
-  expect(stderr).toBe("wafstat: there is no project 'nowhere' ('wafstat project list' shows them)\n");
+  expect(stderr).toBe("wafstat: unknown project 'nowhere' ('wafstat project list' shows the projects)\n");
 });
 
 test('a file that cannot be read is refused by name, and nothing of the others is counted', async () => {

@@ -219,5 +219,5 @@ test('the address may have the version in it, as Keystone tells it', async () =>
 
 test('a user who has no role in the system is refused at the start', async () => {
   await keystone.make('user', { name: 'outsider', password: SERVICE_PASSWORD, domain_id: 'default' });
-  await expect(serve('outsider')).rejects.toThrow(/gives the user 'outsider' .* no token for the system/);
+  await expect(serve('outsider')).rejects.toThrow(/rejects user 'outsider' .* no role in the system/);
 });

@@ -1,7 +1,7 @@
 /**
- * The audit trail: one JSON line for each administrative change, appended to audit.log in the data folder. Any number of
- * processes append at once: each line is one write to a file opened for appending. Decision 0020 explains the order of
- * a change and its line.
+ * The audit trail: one JSON line per administrative change, appended to audit.log in the data directory. Several processes
+ * can append at once, because each line is one write in append mode. Decision 0020 explains the order of a change and
+ * its line.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -23,23 +23,26 @@ import {
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { printable } from '../printable.ts';
+import { RateLimit } from '../rate-limit.ts';
 
 const FILE = 'audit.log';
-/** 64 MiB in all, about 150,000 changes. */
+/** 64 MiB in total, about 150,000 changes. */
 export const AUDIT_FILE_BYTES_MAX = 16 * 1_048_576;
 /** The current file and three older ones. */
 const FILES_MAX = 4;
-/** A user with roles in many projects makes a long line; beyond this `before` and `after` are left out. */
+/** Longer lines, of a user with roles in many projects, are written without `before` and `after`. */
 const LINE_BYTES_MAX = 16_384;
 const TEXT_LENGTH_MAX = 256;
 /**
- * Changes of one user over HTTP: this many at once, then one a second. Each is synced to the disk, which blocks the
- * process, and whoever makes many drives older records out: at this rate that takes two days.
+ * Changes of one user over HTTP: this many at once, then one per second. Each syncs the disk, which blocks the process,
+ * and many rotate older records out: at this rate that takes two days.
  */
 const CHANGES_BURST = 100;
-const CHANGE_MS = 1_000;
-/** Users are known, so this is hardly reached; beyond it the longest unused are forgotten. */
-const USERS_MAX = 10_000;
+const CHANGES_REFILL_MS = 1_000;
+/** Refused logins of known and of unknown users each, at once: enough to see what an attack looks like. */
+const REFUSALS_BURST = 20;
+/** Then 1,440 lines a day each, under 1 MB together, so that the trail still covers two months. */
+const REFUSALS_REFILL_MS = 60_000;
 
 export const AUDIT_ACTIONS = [
   'installation.create',
@@ -70,9 +73,9 @@ export const AUDIT_ACTIONS = [
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 
-/** Who acts, and from where. */
+/** Who makes a change, and from where. */
 export interface Actor {
-  /** The name of the user, `local:<operating system user>` on the command line, or null for a login of an unknown user. */
+  /** The user name, `local:<operating system user>` on the command line, or null for a login of an unknown user. */
   user: string | null;
   user_id?: string;
   via: 'api' | 'console' | 'command line';
@@ -87,64 +90,53 @@ export interface AuditObject {
 }
 
 export interface AuditEntry extends Actor {
-  /** The same in both lines of a change whose commit failed after its line was written. */
+  /** A change whose commit failed has two lines with the same ID. */
   id: string;
   action: AuditAction;
   object: AuditObject;
-  /** What the change replaced, and by what; only the fields that changed, and never a secret. */
+  /** The fields that changed; never a secret. */
   before?: Readonly<Record<string, unknown>>;
   after?: Readonly<Record<string, unknown>>;
   outcome: 'done' | 'refused' | 'failed';
   reason?: string;
-  /** Entries like this one that were left out since the last one, because there were too many. */
+  /** The number of similar entries omitted since the last one by the rate limit. */
   suppressed?: number;
 }
 
 export type AuditRecord = { time: string } & AuditEntry;
 
 export interface AuditTrail {
-  /** Before a change: throws ChangesThrottled when the user makes too many. */
+  /** Call before a change: throws ChangesThrottled if the user makes too many. */
   admit(actor: Actor): void;
-  /** Throws AuditUnavailable when the line cannot be written: then the change must not be made. */
+  /** Throws AuditUnavailable if the line cannot be written; the change must then not be made. */
   append(entry: AuditEntry): void;
-  /** For what was refused or has failed already: a line that cannot be written is given up. */
+  /** For refused or failed changes: a line that cannot be written is dropped. */
   note(entry: AuditEntry): void;
-  /** From now on every record goes there too. */
+  /** Sends a copy of every record. */
   mirror(to: (record: AuditRecord) => void): void;
 }
 
-/** A user makes changes faster than the limit. */
 export class ChangesThrottled extends Error {
   readonly retryAfterS = 1;
 }
 
-/** The audit trail cannot be written, so nothing may be changed. */
 export class AuditUnavailable extends Error {}
 
-/** Without a folder, records go to the mirror only. */
-export function createAuditTrail(folder: string | null, now: () => number): AuditTrail {
-  const budgets = new Map<string, { changes: number; at: number }>();
-  let mirrored: (record: AuditRecord) => void = () => {};
+/** Without a directory, records go to the mirror only. */
+export function createAuditTrail(directory: string | null, now: () => number): AuditTrail {
+  const changes = new RateLimit(CHANGES_BURST, CHANGES_REFILL_MS, now);
+  let mirror: (record: AuditRecord) => void = () => {};
 
   function append(entry: AuditEntry): void {
     const record: AuditRecord = { time: new Date(now()).toISOString(), ...entry };
-    if (folder !== null) appendLine(folder, lineOf(record), now);
-    mirrored(record);
+    if (directory !== null) appendLine(directory, formatLine(record), now);
+    mirror(record);
   }
 
   return {
     admit({ via, user_id }) {
       if (via === 'command line' || user_id === undefined) return;
-      const { changes, at } = budgets.get(user_id) ?? { changes: CHANGES_BURST, at: now() };
-      // A clock that was set back adds nothing, and takes nothing away.
-      const left = Math.min(CHANGES_BURST, changes + Math.max(0, now() - at) / CHANGE_MS);
-      budgets.delete(user_id);
-      budgets.set(user_id, { changes: left < 1 ? left : left - 1, at: now() });
-      for (const oldest of budgets.keys()) {
-        if (budgets.size <= USERS_MAX) break;
-        budgets.delete(oldest);
-      }
-      if (left < 1) throw new ChangesThrottled('too many changes by this user: try again in 1 s');
+      if (!changes.take(user_id)) throw new ChangesThrottled('too many changes by this user: retry in 1 s');
     },
     append,
     note(entry) {
@@ -155,68 +147,112 @@ export function createAuditTrail(folder: string | null, now: () => number): Audi
       }
     },
     mirror(to) {
-      mirrored = to;
+      mirror = to;
     },
   };
 }
 
-export function hasAuditTrail(folder: string): boolean {
-  return existsSync(join(folder, FILE));
+export interface RefusedLogin {
+  /** Null if the user does not exist: the name is not recorded, because people type passwords into the wrong field. */
+  user: { id: string; name: string } | null;
+  from: LoginSource;
+  reason: string;
+}
+
+export interface LoginSource {
+  address: string;
+  via: 'api' | 'console';
+  request_id?: string;
+  /** The device cookie, if the browser sent one. */
+  device?: string;
+}
+
+/** Rate-limited: anyone can cause refused logins, and must not rotate the records of changes out. */
+export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refused: RefusedLogin) => void {
+  const limit = new RateLimit(REFUSALS_BURST, REFUSALS_REFILL_MS, now);
+  const suppressedCounts = { known: 0, unknown: 0 };
+  return ({ user, from: { via, address, request_id }, reason }) => {
+    // Separate limits, so that guesses at invented names do not hide those at real users.
+    const kind = user ? 'known' : 'unknown';
+    if (!limit.take(kind)) {
+      suppressedCounts[kind]++;
+      return;
+    }
+    const suppressed = suppressedCounts[kind];
+    suppressedCounts[kind] = 0;
+    trail.note({
+      id: newAuditId(),
+      user: user?.name ?? null,
+      ...(user ? { user_id: user.id } : {}),
+      via,
+      address,
+      ...(request_id === undefined ? {} : { request_id }),
+      action: 'login',
+      object: { type: 'user', ...(user ? { id: user.id, name: user.name } : {}) },
+      outcome: 'refused',
+      reason,
+      ...(suppressed > 0 ? { suppressed } : {}),
+    });
+  };
+}
+
+export function hasAuditTrail(directory: string): boolean {
+  return existsSync(join(directory, FILE));
 }
 
 export function newAuditId(): string {
   return randomBytes(8).toString('hex');
 }
 
-/** All records that are there, oldest first, and the number of lines that are none (a full disk cuts a line off). */
-export async function* readAuditTrail(folder: string): AsyncGenerator<AuditRecord | 'damaged'> {
-  for (const name of [...archives(folder), FILE]) {
-    const input = createReadStream(join(folder, name), 'utf8');
+/** All records, oldest first; 'damaged' for each line that is none, for example one that a full disk cut off. */
+export async function* readAuditTrail(directory: string): AsyncGenerator<AuditRecord | 'damaged'> {
+  for (const name of [...archives(directory), FILE]) {
+    const input = createReadStream(join(directory, name), 'utf8');
     try {
       for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY }))
-        if (line !== '') yield parsed(line);
+        if (line !== '') yield parseLine(line);
     } catch (error) {
-      // Nothing recorded yet, or rotated away meanwhile.
+      // Nothing recorded yet, or deleted by a rotation.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
   }
 }
 
-function parsed(line: string): AuditRecord | 'damaged' {
+function parseLine(line: string): AuditRecord | 'damaged' {
   try {
     const record = JSON.parse(line) as Partial<AuditRecord> | null;
-    // Only we write the file: what has a time and an action is a whole record.
+    // Only this module writes the file: a line with a time and an action is a whole record.
     return typeof record?.time === 'string' && record.action ? (record as AuditRecord) : 'damaged';
   } catch {
     return 'damaged';
   }
 }
 
-function lineOf(record: AuditRecord): string {
-  const text = (value: AuditRecord) => `${printable(JSON.stringify(value, shortened))}\n`;
+function formatLine(record: AuditRecord): string {
+  const text = (value: AuditRecord) => `${printable(JSON.stringify(value, shorten))}\n`;
   const line = text(record);
   if (Buffer.byteLength(line) <= LINE_BYTES_MAX) return line;
   const { before: _, after: __, ...rest } = record;
   return text({ ...rest, reason: rest.reason ?? 'before and after are too long to be recorded' });
 }
 
-function shortened(_key: string, value: unknown): unknown {
+function shorten(_key: string, value: unknown): unknown {
   return typeof value === 'string' && value.length > TEXT_LENGTH_MAX
     ? `${value.slice(0, TEXT_LENGTH_MAX)}...`
     : value;
 }
 
-function appendLine(folder: string, line: string, now: () => number): void {
-  const path = join(folder, FILE);
+function appendLine(directory: string, line: string, now: () => number): void {
+  const path = join(directory, FILE);
   try {
-    rotateIfFull(folder, path, Buffer.byteLength(line), now);
-    const file = openTrail(path, folder);
+    rotateIfFull(directory, path, Buffer.byteLength(line), now);
+    const file = openTrail(path, directory);
     try {
       const { size } = fstatSync(file);
       const bytes = Buffer.from(size > 0 && !endsWithNewline(file, size) ? `\n${line}` : line);
       const written = writeSync(file, bytes);
       if (written < bytes.length) throw new Error('the disk is full');
-      // The change is durable when it is committed, so its line must be before.
+      // The line must be durable before the change is.
       fdatasyncSync(file);
     } finally {
       closeSync(file);
@@ -228,13 +264,13 @@ function appendLine(folder: string, line: string, now: () => number): void {
   }
 }
 
-/** Never through a link: whoever owns the folder could have root write to, and give away, any file. */
-function openTrail(path: string, folder: string): number {
+/** Does not follow links: the owner of the directory could make root write to, and give away, any file. */
+function openTrail(path: string, directory: string): number {
   const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
   const flags = O_APPEND | O_RDWR | O_NOFOLLOW;
   try {
     const created = openSync(path, flags | O_CREAT | O_EXCL, 0o600);
-    adopt(created, folder);
+    adopt(created, directory);
     return created;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
@@ -243,16 +279,16 @@ function openTrail(path: string, folder: string): number {
   const stats = fstatSync(file);
   if (stats.isFile() && stats.nlink === 1) return file;
   closeSync(file);
-  throw new Error('it is not a plain file');
+  throw new Error('it is a link or not a regular file');
 }
 
-/** Root may run a command on the folder of the service, which must be able to write the file afterwards. */
-function adopt(file: number, folder: string): void {
-  const { uid, gid } = statSync(folder);
+/** If root runs a command on the directory of the service, the service must be able to write the file afterwards. */
+function adopt(file: number, directory: string): void {
+  const { uid, gid } = statSync(directory);
   if (fstatSync(file).uid !== uid) fchownSync(file, uid, gid);
 }
 
-/** A line that a full disk cut off must not swallow the next one. */
+/** The next line must not be appended to one that a full disk cut off. */
 function endsWithNewline(file: number, size: number): boolean {
   const last = Buffer.alloc(1);
   readSync(file, last, 0, 1, size - 1);
@@ -260,20 +296,21 @@ function endsWithNewline(file: number, size: number): boolean {
 }
 
 /**
- * The archive's name is unique, so two processes that rotate at once lose nothing: at worst the second archive is short.
- * A process that has the old file open writes its line into the archive.
+ * Archive names are unique, so two processes that rotate at once lose nothing: at worst the second archive is short. A
+ * process that has the old file open appends its line to the archive.
  */
-function rotateIfFull(folder: string, path: string, lineBytes: number, now: () => number): void {
+function rotateIfFull(directory: string, path: string, lineBytes: number, now: () => number): void {
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (size === 0 || size + lineBytes <= AUDIT_FILE_BYTES_MAX) return;
   const stamp = new Date(now()).toISOString().replace(/[-:.]/g, '');
   renameSync(path, `${path}.${stamp}.${newAuditId()}`);
-  for (const name of archives(folder).slice(0, -(FILES_MAX - 1))) rmSync(join(folder, name), { force: true });
+  for (const name of archives(directory).slice(0, -(FILES_MAX - 1)))
+    rmSync(join(directory, name), { force: true });
 }
 
 /** Oldest first, by the time in their names. */
-function archives(folder: string): string[] {
-  return readdirSync(folder)
+function archives(directory: string): string[] {
+  return readdirSync(directory)
     .filter((name) => /^audit\.log\.\d{8}T\d{9}Z\.[0-9a-f]{16}$/.test(name))
     .sort();
 }

@@ -25,9 +25,9 @@ import {
   ChangesThrottled,
   createAuditTrail,
   readAuditTrail,
+  recordLoginRefusals,
 } from './audit-trail.ts';
 import { hostAdministration } from './host-administration.ts';
-import { recordLoginRefusals } from './login-refusals.ts';
 
 const START = Date.UTC(2026, 6, 1);
 const ENTRY: AuditEntry = {
@@ -39,48 +39,48 @@ const ENTRY: AuditEntry = {
   outcome: 'done',
 };
 
-let folder: string;
+let directory: string;
 const clock = { now: START };
 
 beforeEach(() => {
   clock.now = START;
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-audit-'));
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-audit-'));
 });
-afterEach(() => rmSync(folder, { recursive: true }));
+afterEach(() => rmSync(directory, { recursive: true }));
 
-const trail = () => createAuditTrail(folder, () => clock.now);
+const trail = () => createAuditTrail(directory, () => clock.now);
 
 async function records(): Promise<(AuditRecord | 'damaged')[]> {
   const all: (AuditRecord | 'damaged')[] = [];
-  for await (const record of readAuditTrail(folder)) all.push(record);
+  for await (const record of readAuditTrail(directory)) all.push(record);
   return all;
 }
 
-describe('the file', () => {
-  test('holds one line for each entry, and is readable by its owner only', async () => {
+describe('the audit file', () => {
+  test('contains one line per entry, and only its owner can read it', async () => {
     trail().append(ENTRY);
     trail().append({ ...ENTRY, id: '2' });
     expect(await records()).toEqual([
       { time: '2026-07-01T00:00:00.000Z', ...ENTRY },
       { time: '2026-07-01T00:00:00.000Z', ...ENTRY, id: '2' },
     ]);
-    expect(statSync(join(folder, 'audit.log')).mode & 0o777).toBe(0o600);
+    expect(statSync(join(directory, 'audit.log')).mode & 0o777).toBe(0o600);
   });
 
-  test('is never written through a link, which could lead root to any file', async () => {
-    const target = join(folder, 'elsewhere');
-    symlinkSync(target, join(folder, 'audit.log'));
+  test('is not written if it is a link: root could be led to any file', async () => {
+    const target = join(directory, 'elsewhere');
+    symlinkSync(target, join(directory, 'audit.log'));
     expect(() => trail().append(ENTRY)).toThrow(AuditUnavailable);
     expect(existsSync(target)).toBe(false);
-    rmSync(join(folder, 'audit.log'));
+    rmSync(join(directory, 'audit.log'));
     writeFileSync(target, '');
-    linkSync(target, join(folder, 'audit.log'));
-    expect(() => trail().append(ENTRY)).toThrow('it is not a plain file');
+    linkSync(target, join(directory, 'audit.log'));
+    expect(() => trail().append(ENTRY)).toThrow('it is a link or not a regular file');
     expect(statSync(target).size).toBe(0);
   });
 
-  test('is rotated at 16 MiB, three older ones stay, and the newest records are all there', async () => {
-    const path = join(folder, 'audit.log');
+  test('is rotated at 16 MiB; three older files are kept, with all of the newest records', async () => {
+    const path = join(directory, 'audit.log');
     for (let i = 0; i < 6; i++) {
       trail().append({ ...ENTRY, id: String(i) });
       writeFileSync(
@@ -92,32 +92,32 @@ describe('the file', () => {
       );
       clock.now += 1_000;
     }
-    expect(readdirSync(folder)).toHaveLength(4);
+    expect(readdirSync(directory)).toHaveLength(4);
     const ids = (await records()).flatMap((record) => (record === 'damaged' ? [] : [record.id]));
     expect(ids).toEqual(['2', '1', '3', '1', '4', '1', '5', '1']);
   });
 
-  test('that ends in the middle of a line keeps the next one whole', async () => {
-    writeFileSync(join(folder, 'audit.log'), '{"time":"2026-07-0');
+  test('keeps the next line intact after one that was cut off', async () => {
+    writeFileSync(join(directory, 'audit.log'), '{"time":"2026-07-0');
     trail().append(ENTRY);
     expect(await records()).toEqual(['damaged', { time: '2026-07-01T00:00:00.000Z', ...ENTRY }]);
   });
 
-  test('never holds characters that turn text around, nor lines without end', async () => {
+  test('escapes bidirectional control characters and limits the length of lines', async () => {
     const roles = Object.fromEntries(Array.from({ length: 2_000 }, (_, i) => [`project ${i}`, ['reader']]));
     trail().append({ ...ENTRY, object: { type: 'user', name: 'a\u202eb' }, after: { roles } });
     trail().append({ ...ENTRY, object: { type: 'user', name: 'x'.repeat(100_000) } });
-    const lines = readFileSync(join(folder, 'audit.log'), 'utf8').trimEnd().split('\n');
+    const lines = readFileSync(join(directory, 'audit.log'), 'utf8').trimEnd().split('\n');
     expect(lines).toHaveLength(2);
     for (const line of lines) expect(line.length).toBeLessThan(1_000);
     expect(lines[0]).toContain('a\\u202eb');
     expect((await records())[0]).toMatchObject({ object: { name: 'a\u202eb' } });
   });
 
-  test('of any bytes at all is read without a failure', async () => {
+  test('is readable whatever bytes it contains', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 500 }), async (bytes) => {
-        writeFileSync(join(folder, 'audit.log'), bytes);
+        writeFileSync(join(directory, 'audit.log'), bytes);
         for (const record of await records()) expect(record).toBe('damaged');
       }),
       { numRuns: 50 },
@@ -128,15 +128,15 @@ describe('the file', () => {
 describe('administration', () => {
   let identity: Identity;
   beforeEach(async () => {
-    identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
+    identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   });
   afterEach(() => identity.close());
 
-  const set = () =>
-    identity.administration.found({ domain: 'default', project: 'default', user: 'admin' }, 'secret-0');
+  const bootstrap = () =>
+    identity.administration.bootstrap({ domain: 'default', project: 'default', user: 'admin' }, 'secret-0');
 
-  test('leaves one line for each change, with who and from where, and never a secret', async () => {
-    const { domain, project, user: admin } = await set();
+  test('writes one line per change with its actor and address, and never a secret', async () => {
+    const { domain, project, user: admin } = await bootstrap();
     const actor = {
       user: 'admin',
       user_id: admin.id,
@@ -189,45 +189,53 @@ describe('administration', () => {
     for (const record of rest) expect(record).toMatchObject({ ...actor, outcome: 'done' });
     const actions = rest.map(({ action }) => action);
     expect(actions).toHaveLength(21);
-    const never = ['installation.create', 'service.start', 'login', 'horizon.set', 'statistics.repair'];
-    expect(new Set(actions)).toEqual(new Set(AUDIT_ACTIONS.filter((action) => !never.includes(action))));
+    const otherActions = [
+      'installation.create',
+      'service.start',
+      'login',
+      'horizon.set',
+      'statistics.repair',
+    ];
+    expect(new Set(actions)).toEqual(
+      new Set(AUDIT_ACTIONS.filter((action) => !otherActions.includes(action))),
+    );
     expect(rest.find(({ action }) => action === 'role.grant')).toMatchObject({
       object: { type: 'user', id: alice.id, name: 'alice' },
       before: { scope_id: project.id, roles: [] },
       after: { scope_id: project.id, roles: ['reader'] },
     });
-    const text = readFileSync(join(folder, 'audit.log'), 'utf8');
+    const text = readFileSync(join(directory, 'audit.log'), 'utf8');
     for (const secret of secrets) expect(text).not.toContain(secret);
     expect(text).not.toMatch(/password_hash|argon2|sealed_secret|token_epoch/);
   });
 
-  test('records what was refused, with the reason', async () => {
-    const { domain } = await set();
+  test('records refused changes with the reason', async () => {
+    const { domain } = await bootstrap();
     await expect(identity.administration.addProject(domain.id, 'default')).rejects.toThrow();
     expect((await records()).at(-1)).toMatchObject({
       action: 'project.add',
       object: { name: 'default' },
       outcome: 'refused',
-      reason: "there is a project 'default' already",
+      reason: "project 'default' already exists",
     });
   });
 
-  test('changes nothing when the line cannot be written', async () => {
-    const { domain, user } = await set();
-    rmSync(join(folder, 'audit.log'));
-    mkdirSync(join(folder, 'audit.log'));
+  test('changes nothing if the line cannot be written', async () => {
+    const { domain, user } = await bootstrap();
+    rmSync(join(directory, 'audit.log'));
+    mkdirSync(join(directory, 'audit.log'));
     await expect(identity.administration.addProject(domain.id, 'shop')).rejects.toThrow(AuditUnavailable);
     await expect(identity.administration.addKey(user.id, '')).rejects.toThrow('nothing was changed');
     await expect(identity.administration.removeUser(user.id)).rejects.toThrow(AuditUnavailable);
     expect(identity.administration.projects().map(({ name }) => name)).toEqual(['default']);
     expect(identity.administration.keysOf(user.id)).toEqual([]);
     expect(identity.administration.user('admin').id).toBe(user.id);
-    rmSync(join(folder, 'audit.log'), { recursive: true });
+    rmSync(join(directory, 'audit.log'), { recursive: true });
     await identity.administration.addProject(domain.id, 'shop');
-    expect(existsSync(join(folder, 'audit.log'))).toBe(true);
+    expect(existsSync(join(directory, 'audit.log'))).toBe(true);
   });
 
-  test('of hosts adds no host without a line, and says when the store fails after it', async () => {
+  test('writes the line before it adds a host, and a second one if the store then fails', async () => {
     const store = memoryStore(() => clock.now);
     const hosts = hostAdministration(store, identity.audit);
     const actor = { user: 'admin', via: 'console' } as const;
@@ -247,16 +255,14 @@ describe('administration', () => {
     ]);
   });
 
-  test('records refused logins, but neither what was typed as an unknown user nor a password', async () => {
-    await set();
-    const { authentication } = identity;
+  test('records refused logins, but neither unknown user names nor passwords', async () => {
+    await bootstrap();
+    const { authenticator } = identity;
     const from = { address: '192.0.2.9', via: 'api', request_id: 'r2' } as const;
     const scope = { domain: { name: 'default' } };
     for (const name of ['admin', 'oops-my-password']) {
       const user = { name, domain: { name: 'default' } };
-      expect(await authentication.login({ user, password: 'guess-1', scope }, from)).toBe(
-        'wrong_credentials',
-      );
+      expect(await authenticator.login({ user, password: 'guess-1', scope }, from)).toBe('wrong_credentials');
     }
     const [, known, unknown] = await records();
     expect(known).toMatchObject({
@@ -267,18 +273,18 @@ describe('administration', () => {
       reason: 'wrong_credentials',
     });
     expect(unknown).toMatchObject({ user: null, ...from, action: 'login' });
-    expect(readFileSync(join(folder, 'audit.log'), 'utf8')).not.toMatch(/oops|guess/);
+    expect(readFileSync(join(directory, 'audit.log'), 'utf8')).not.toMatch(/oops|guess/);
   });
 });
 
-test('refused logins are recorded at a bounded rate, and counted beyond it', () => {
+test('refused logins are recorded at a limited rate, with a count of those omitted', () => {
   const written: AuditEntry[] = [];
   const note = (entry: AuditEntry) => written.push(entry);
   const record = recordLoginRefusals({ admit() {}, append: note, note, mirror() {} }, () => clock.now);
   const refused = { user: null, from: { address: 'x', via: 'api' }, reason: 'wrong_credentials' } as const;
   for (let i = 0; i < 1_000; i++) record(refused);
   expect(written).toHaveLength(20);
-  // Those at users that exist have a limit of their own.
+  // Existing users have their own limit.
   record({ ...refused, user: { id: 'u', name: 'admin' } });
   expect(written.at(-1)).toMatchObject({ user: 'admin' });
   clock.now += 60_000;
@@ -286,7 +292,7 @@ test('refused logins are recorded at a bounded rate, and counted beyond it', () 
   expect(written.at(-1)?.suppressed).toBe(980);
 });
 
-test('a user makes 100 changes at once over HTTP, then one a second; the command line has no limit', () => {
+test('a user can make 100 changes at once over HTTP, then one per second; the command line has no limit', () => {
   const { admit } = trail();
   const alice = { user: 'alice', user_id: 'a', via: 'api' } as const;
   for (let i = 0; i < 100; i++) admit(alice);

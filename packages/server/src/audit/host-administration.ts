@@ -1,21 +1,16 @@
-/** Hosts as administrators change them, with a line in the audit trail for each change. */
+/** Adds and renames hosts on behalf of administrators, with an audit line per change. */
 import type { AddedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
 import { type Actor, type AuditEntry, type AuditTrail, newAuditId } from './audit-trail.ts';
 
-export interface HostAdministration {
-  add(actor: Actor, host: NewHost): Promise<AddedHost>;
-  rename(actor: Actor, host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
-}
-
-export function hostAdministration(store: Store, trail: AuditTrail): HostAdministration {
+export function hostAdministration(store: Store, trail: AuditTrail) {
   /**
-   * The line comes first, so that no change is without one. The store cannot be asked in the same transaction: should it
-   * refuse what looked possible, or fail, a second line says so.
+   * The audit line comes first, so that no change lacks one. The store has its own transaction: if it then refuses the
+   * change or fails, a second line says so.
    */
   async function change<R extends { kind: string }>(
     entry: AuditEntry,
     refusal: R | null,
-    wanted: R['kind'],
+    success: R['kind'],
     work: () => Promise<R>,
   ): Promise<R> {
     if (refusal !== null) {
@@ -25,7 +20,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
     trail.append(entry);
     try {
       const result = await work();
-      if (result.kind !== wanted) trail.note({ ...entry, outcome: 'refused', reason: result.kind });
+      if (result.kind !== success) trail.note({ ...entry, outcome: 'refused', reason: result.kind });
       return result;
     } catch (error) {
       trail.note({ ...entry, outcome: 'failed', reason: (error as Error).message });
@@ -34,7 +29,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
   }
 
   return {
-    async add(actor, host) {
+    async add(actor: Actor, host: NewHost): Promise<AddedHost> {
       trail.admit(actor);
       const { project, hostname, id } = host;
       const hosts = await store.hosts(project);
@@ -50,7 +45,7 @@ export function hostAdministration(store: Store, trail: AuditTrail): HostAdminis
       const refusal: AddedHost | null = existing ? { kind: 'exists', host: existing } : null;
       return change(entry, refusal, 'added', () => store.addHost(host));
     },
-    async rename(actor, host) {
+    async rename(actor: Actor, host: Parameters<Store['renameHost']>[0]): Promise<RenamedHost> {
       trail.admit(actor);
       const { project, id, hostname } = host;
       const hosts = await store.hosts(project);

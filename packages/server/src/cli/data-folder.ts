@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import type { Actor } from '../audit/audit-trail.ts';
 import { SettingsError, variableOf } from '../config.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
-import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/master-key.ts';
+import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
 import type { Store } from '../store/store.ts';

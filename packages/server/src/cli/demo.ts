@@ -101,11 +101,11 @@ async function printWelcome(
   address: string,
   io: Io,
 ): Promise<void> {
-  const { authentication, administration } = identity;
+  const { authenticator, administration } = identity;
   const user = administration.user(NAMES.user);
   const password = randomPassword();
   await administration.setPassword(user.id, password);
-  const login = await authentication.login(
+  const login = await authenticator.login(
     { user: { id: user.id }, password, scope: { project: { id: project } } },
     { address: '', via: 'api' },
   );

@@ -1,8 +1,8 @@
 /** Settings of a process that keeps no identity of its own, but asks a service that does. */
 import { readFileSync } from 'node:fs';
 import { type Origin, type SettingName, type Settings, variableOf } from '../config.ts';
-import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote.ts';
-import { IdentityRefusesUs, IdentityUnavailable } from '../identity/unavailable.ts';
+import { IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
+import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { type Io, UserError } from './command.ts';
 
 export const IDENTITY_SETTINGS = [
@@ -45,7 +45,7 @@ export function remoteIdentity(settings: IdentitySettings, { env, now }: Io): Re
   if (!password) throw new UserError(`the password of --identity-user is empty`);
   return openRemoteIdentity({
     // Where clients of Keystone are told its address, the version is often part of it.
-    address: identityUrl.replace(/\/v3$/, ''),
+    baseUrl: identityUrl.replace(/\/v3$/, ''),
     user: { name: identityUser, domain: identityDomain, password },
     cacheTtlMs: identityCache,
     now,
@@ -58,7 +58,7 @@ export async function firstCheck(identity: RemoteIdentity): Promise<string | nul
     await identity.check();
     return null;
   } catch (error) {
-    if (error instanceof IdentityRefusesUs) throw new UserError(error.message);
+    if (error instanceof ServiceUserRejected) throw new UserError(error.message);
     if (error instanceof IdentityUnavailable) return error.message;
     throw error;
   }

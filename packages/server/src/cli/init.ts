@@ -37,7 +37,7 @@ export async function initialise(
 ): Promise<Made> {
   const password = givenPassword ?? randomPassword();
   const founded = await createDataFolder(data, io, ({ administration }) =>
-    administration.found(names, password),
+    administration.bootstrap(names, password),
   );
   const { domain, project, user } = founded;
   const made = { domain_id: domain.id, project_id: project.id, user_id: user.id, ...names };

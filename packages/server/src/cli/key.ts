@@ -1,6 +1,6 @@
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { KeyLimitError } from '../identity/administration.ts';
-import { keyFileCsv } from '../identity/key-file.ts';
+import { KeyLimitError } from '../identity/errors.ts';
+import { keyFileCsv } from '../identity/records.ts';
 import { command, printLine, UserError } from './command.ts';
 import { withIdentity } from './data-folder.ts';
 import { printList } from './list.ts';

@@ -14,7 +14,7 @@ import {
   withoutPassword,
 } from '../config.ts';
 import type { Identity } from '../identity/identity.ts';
-import type { RemoteIdentity } from '../identity/remote/remote.ts';
+import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { printable } from '../printable.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
@@ -128,7 +128,7 @@ function recordStart(
   log: FastifyBaseLogger,
   io: Io,
 ): void {
-  const trail = identity.kind === 'own' ? identity.audit : createAuditTrail(folder, io.now);
+  const trail = identity.kind === 'local' ? identity.audit : createAuditTrail(folder, io.now);
   if (identity.kind === 'remote') trail.mirror((record) => log.info({ audit: record }, 'audit'));
   const { listen, healthListen, categories } = settings;
   const shown = Object.entries({

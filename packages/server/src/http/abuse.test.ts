@@ -37,7 +37,7 @@ beforeEach(async () => {
     sleep,
   });
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const made = await identity.administration.found(names, 'secret');
+  const made = await identity.administration.bootstrap(names, 'secret');
   project = made.project.id;
   domain = made.domain.id;
   app = await appWith();

@@ -27,7 +27,7 @@ beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'wafstat-app-'));
   identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  project = (await identity.administration.found(names, 'secret')).project.id;
+  project = (await identity.administration.bootstrap(names, 'secret')).project.id;
   store = memoryStore(() => clock.now);
   const stream = new Writable({
     write(chunk, _encoding, done) {
@@ -106,7 +106,7 @@ describe('a token', () => {
     expect(response.statusCode).toBe(401);
     expect(response.json()).toEqual({
       error_code: 'WAF.9001',
-      error_msg: 'the token in X-Auth-Token has expired',
+      error_msg: 'the token in X-Auth-Token has expired: request a new one',
     });
   });
 
@@ -195,7 +195,7 @@ describe('a signed request', () => {
     await administration.changeKey(key.access, { status: 'inactive' });
     expect((await send(headers)).json().error_msg).toBe('the access key is disabled');
     await administration.removeKey(key.access);
-    expect((await send(headers)).json().error_msg).toBe('there is no such access key');
+    expect((await send(headers)).json().error_msg).toBe('unknown access key');
     const { domain_id } = administration.user('admin');
     const roles = { [project]: ['reader' as const] };
     const carol = await administration.addUser({

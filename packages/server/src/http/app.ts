@@ -14,22 +14,21 @@ import {
 } from 'fastify';
 import { ApiError } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
-import type { RemoteIdentity } from '../identity/remote/remote.ts';
+import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
 import type { LogStream } from '../log-stream.ts';
 import type { Store } from '../store/store.ts';
 import { createAccessLog } from './access-log.ts';
-import { createAuthenticate } from './auth/guard.ts';
-import { createRateLimit } from './auth/rate-limit.ts';
+import { createGuard } from './auth/guard.ts';
 import { consoleRoutes } from './console/console-routes.ts';
 import { BODY_BYTES_MAX, failureBody, sendFailure } from './failures.ts';
 import { ingestRoutes } from './ingest/routes.ts';
-import { credentialRoutes } from './keystone/access-key-routes.ts';
+import { accessKeyRoutes } from './keystone/access-key-routes.ts';
 import { mountForwarding } from './keystone/forward-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
-import { directoryRoutes } from './keystone/lookup-routes.ts';
-import { identityRoutes } from './keystone/token-routes.ts';
+import { lookupRoutes } from './keystone/lookup-routes.ts';
+import { tokenRoutes } from './keystone/token-routes.ts';
 import { OPENAPI } from './openapi.ts';
 import { requestIds } from './request-ids.ts';
 import { alsoForSessions, mount } from './route.ts';
@@ -145,9 +144,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Parameters are parsed in query.ts, whose errors name what was wrong; the schemas document them.
   app.setValidatorCompiler(() => () => true);
 
-  if (identity.kind === 'own') identity.audit.mirror((record) => app.log.info({ audit: record }, 'audit'));
-  const rateLimit = createRateLimit(options.rateLimit, now);
-  const authenticate = createAuthenticate(identity.authentication, rateLimit, options.bodyBytesMax, now);
+  if (identity.kind === 'local') identity.audit.mirror((record) => app.log.info({ audit: record }, 'audit'));
+  const guard = createGuard(identity.authenticator, options);
   app.decorateRequest('caller', null);
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
@@ -181,10 +179,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       if (hasTwoHosts(request.raw.rawHeaders))
         throw new ApiError('WAF.1001', 'the request has more than one Host header: send one');
       warnOfProxy(request);
-      return authenticate.onHeaders(request);
+      return guard.onHeaders(request);
     }),
   );
-  app.addHook('preHandler', unawaited(authenticate.onBody));
+  app.addHook('preHandler', unawaited(guard.onBody));
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
     const { stream } = options.logger;
     const write = 'writeAccess' in stream ? stream.writeAccess.bind(stream) : stream.write.bind(stream);
@@ -208,16 +206,16 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       pipelines,
       overrides: options.overrides,
       bodyBytesMax: options.bodyBytesMax,
-      verifySignature: async (request, body) => authenticate.verifySignature(request, body),
+      verifySignature: async (request, body) => guard.verifySignature(request, body),
     });
     mount(scope, routes);
   });
   mount(app, [
-    ...(identity.kind === 'own'
+    ...(identity.kind === 'local'
       ? [
-          ...identityRoutes(identity, catalog),
-          ...credentialRoutes(identity),
-          ...directoryRoutes(identity),
+          ...tokenRoutes(identity, catalog),
+          ...accessKeyRoutes(identity),
+          ...lookupRoutes(identity),
           ...consoleRoutes(identity, store, now),
         ]
       : consoleElsewhereRoutes()),

@@ -3,8 +3,8 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError } from '../errors.ts';
 
+import { IdentityNotWritable, IdentityUnavailable } from '../identity/errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
-import { IdentityNotWritable, IdentityUnavailable } from '../identity/unavailable.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './ingest/uploads.ts';

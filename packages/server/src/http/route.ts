@@ -8,8 +8,8 @@ import type { MaybePromise } from '../maybe-promise.ts';
 export interface Route {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   url: string;
-  /** Who may call it: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
-  allow?: Role | 'anyone known';
+  /** Who may call it: a user with this role in the project of the path, all authenticated users, or (absent) everyone. */
+  allow?: Role | 'authenticated';
   /** Whether a session of the console opens it: besides tokens and signatures, or instead of them. Absent: it does not. */
   session?: 'too' | 'only';
   /** Documentation, from which the OpenAPI file is made. Parameters are parsed in query.ts, not by the schema. */

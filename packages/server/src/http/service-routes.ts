@@ -1,8 +1,8 @@
 /** What operators and browsers ask of the process itself. None of it needs authentication, none of it tells anything. */
 import { ApiError } from '../errors.ts';
+import { IdentityNotWritable } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
-import type { RemoteIdentity } from '../identity/remote/remote.ts';
-import { IdentityNotWritable } from '../identity/unavailable.ts';
+import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { type Store, StoreNotWritable } from '../store/store.ts';
 import type { Route } from './route.ts';
 
@@ -48,7 +48,7 @@ export function serviceRoutes(
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
         await remote?.check();
-        await checkWrites(store, identity.kind === 'own' ? identity : null);
+        await checkWrites(store, identity.kind === 'local' ? identity : null);
         return { status: 'ready' };
       },
     },

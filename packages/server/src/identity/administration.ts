@@ -1,4 +1,4 @@
-/** Making and changing domains, projects, users and access keys. Mistakes are IdentityErrors, whose message is for people. */
+/** Creates and changes domains, projects, users and access keys. Rejects impossible changes with an IdentityError. */
 import { randomBytes } from 'node:crypto';
 import {
   type Actor,
@@ -8,166 +8,130 @@ import {
   type AuditTrail,
   newAuditId,
 } from '../audit/audit-trail.ts';
-import { rolesIn } from './authentication.ts';
-import { PASSWORD_LENGTH_MAX, type Passwords } from './passwords.ts';
+import { IdentityError, KeyLimitError } from './errors.ts';
+import type { IdentityStore, IdentityWriter } from './identity-store.ts';
 import {
   type AccessKey,
   type AccessKeyInfo,
-  type AccessType,
   type Domain,
   type Project,
   type Role,
+  rolesIn,
   SYSTEM_ROLE,
   type User,
 } from './records.ts';
-import type { Secrets } from './secrets.ts';
-import type { IdentityStore, IdentityWriter } from './store.ts';
+import { generateKeyPair, PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
 
-/** Names are shown in lists and logs, and are keys: long enough for people, short enough for both. */
+/** Names are shown in lists and logs, and are keys of the store. */
 const NAME_LENGTH_MAX = 64;
 /** The interface specification's limit. */
 export const KEYS_PER_USER_MAX = 2;
 const DESCRIPTION_LENGTH_MAX = 255;
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 
-/** Something a person asked of identity that cannot be. */
-export class IdentityError extends Error {}
-
-/** What the API family's clients look for when a user has two keys already. */
-export class KeyLimitError extends IdentityError {}
-
-export interface NewUser {
-  name: string;
-  domain_id: string;
-  access: AccessType;
+export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles' | 'system_role'> & {
   password: string;
-  /** Roles by the ID of the project or domain they are held in. */
-  roles: Record<string, Role[]>;
-  system_role?: typeof SYSTEM_ROLE;
-}
+};
 
-/** The view for request handlers: reads need no actor; every change goes through `as(actor)`. */
+/** For request handlers: reads need no actor; every change goes through `as(actor)`. */
 export type AdministrationView = Pick<
   Administration,
-  | 'as'
-  | 'key'
-  | 'keysOf'
-  | 'domains'
-  | 'domain'
-  | 'onlyDomain'
-  | 'projects'
-  | 'project'
-  | 'projectsOf'
-  | 'users'
-  | 'user'
+  'as' | 'key' | 'keysOf' | 'domains' | 'domain' | 'projects' | 'project' | 'projectsOf' | 'users' | 'user'
 >;
 
-/** Makes the change and its line in the audit trail; `entry` can be completed with what is known only then. */
-type Commit = <T>(apply: (write: IdentityWriter, entry: AuditEntry) => T) => Promise<T>;
+/** Makes a change in a transaction. It completes `entry`, which then goes to the audit trail. */
+type Change<T> = (write: IdentityWriter, entry: AuditEntry) => T;
+
+interface Dependencies {
+  store: IdentityStore;
+  passwords: Passwords;
+  cipher: SecretCipher;
+  audit: AuditTrail;
+  now: () => number;
+}
 
 export class Administration {
+  readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
-  readonly #passwords: Passwords;
-  readonly #secrets: Secrets;
-  readonly #now: () => number;
-  readonly #audit: AuditTrail;
   readonly #actor: Actor;
 
-  constructor(
-    store: IdentityStore,
-    passwords: Passwords,
-    secrets: Secrets,
-    now: () => number,
-    audit: AuditTrail,
-    actor: Actor,
-  ) {
-    this.#store = store;
-    this.#passwords = passwords;
-    this.#secrets = secrets;
-    this.#now = now;
-    this.#audit = audit;
+  constructor(dependencies: Dependencies, actor: Actor) {
+    this.#dependencies = dependencies;
+    this.#store = dependencies.store;
     this.#actor = actor;
   }
 
-  /** The same, on behalf of somebody else. */
+  /** On behalf of another actor. */
   as(actor: Actor): Administration {
-    return new Administration(this.#store, this.#passwords, this.#secrets, this.#now, this.#audit, actor);
+    return new Administration(this.#dependencies, actor);
   }
 
-  /** A domain with one project and one user who administers all of it, at once: the start of every installation. */
-  async found(names: { domain: string; project: string; user: string }, password: string) {
-    return this.#change('installation.create', { type: 'installation' }, async (commit) => {
+  /** Creates the first domain, with one project and one user who administers it. */
+  async bootstrap(names: { domain: string; project: string; user: string }, password: string) {
+    return this.#prepareChange('installation.create', { type: 'installation' }, async () => {
       const domain = newDomain(names.domain);
       const project = this.#newProject(domain.id, names.project);
-      const roles = { [domain.id]: ['admin' as const] };
       const user = await this.#newUser({
         name: names.user,
         domain_id: domain.id,
         access: 'both',
         password,
-        roles,
+        roles: { [domain.id]: ['admin'] },
       });
-      return commit((write, entry) => {
-        if (this.#store.domainByName(domain.name))
-          throw new IdentityError(`there is a domain '${domain.name}' already`);
+      return (write, entry) => {
+        checkIsNew('domain', domain.name, this.#store.domainByName(domain.name));
         write.putDomain(domain);
         write.putProject(project);
         write.putUser(user);
         entry.after = { domain: named(domain), project: named(project), user: named(user) };
         return { domain, project, user };
-      });
+      };
     });
   }
 
   async addDomain(name: string): Promise<Domain> {
-    return this.#change('domain.add', { type: 'domain', name }, async (commit) => {
+    return this.#change('domain.add', { type: 'domain', name }, (write, entry) => {
       const domain = newDomain(name);
-      return commit((write, entry) => {
-        if (this.#store.domainByName(name)) throw new IdentityError(`there is a domain '${name}' already`);
-        write.putDomain(domain);
-        entry.object.id = domain.id;
-        return domain;
-      });
+      checkIsNew('domain', name, this.#store.domainByName(name));
+      write.putDomain(domain);
+      entry.object.id = domain.id;
+      return domain;
     });
   }
 
   async addProject(domainId: string, name: string): Promise<Project> {
-    return this.#change('project.add', { type: 'project', name }, async (commit) => {
+    return this.#change('project.add', { type: 'project', name }, (write, entry) => {
       const project = this.#newProject(domainId, name);
-      return commit((write, entry) => {
-        if (this.#store.projectByName(domainId, name))
-          throw new IdentityError(`there is a project '${name}' already`);
-        write.putProject(project);
-        entry.object.id = project.id;
-        entry.after = { domain_id: domainId };
-        return project;
-      });
+      checkIsNew('project', name, this.#store.projectByName(domainId, name));
+      write.putProject(project);
+      entry.object.id = project.id;
+      entry.after = { domain_id: domainId };
+      return project;
     });
   }
 
   async addUser(given: NewUser): Promise<User> {
-    return this.#change('user.add', { type: 'user', name: given.name }, async (commit) => {
+    return this.#prepareChange('user.add', { type: 'user', name: given.name }, async () => {
       const user = await this.#newUser(given);
-      return commit((write, entry) => {
-        if (this.#store.userByName(user.domain_id, user.name)) {
-          throw new IdentityError(`there is a user '${user.name}' already`);
-        }
+      return (write, entry) => {
+        checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
         write.putUser(user);
         const { domain_id, access, roles, system_role } = user;
         entry.object.id = user.id;
         entry.after = { domain_id, access, roles, ...(system_role ? { system_role } : {}) };
         return user;
-      });
+      };
     });
   }
 
+  /** Revokes the user's tokens and sessions. */
   async setPassword(id: string, password: string): Promise<void> {
-    await this.#change('user.set_password', { type: 'user', id }, async (commit) => {
+    await this.#prepareChange('user.set_password', { type: 'user', id }, async () => {
       const password_hash = await this.#hash(password);
-      // Tokens and sessions of the old password end.
-      await commit((write, entry) => {
-        const user = this.#userIn(entry, id);
+      return (write, entry) => {
+        const user = this.#changedUser(entry, id);
         write.putUser({ ...user, password_hash, token_epoch: user.token_epoch + 1 });
-      });
+      };
     });
   }
 
@@ -185,132 +149,118 @@ export class Administration {
     scopeId: string,
     change: (held: readonly Role[]) => Role[],
   ): Promise<void> {
-    await this.#change(action, { type: 'user', id: userId }, (commit) =>
-      commit((write, entry) => {
-        const user = this.#userIn(entry, userId);
-        const before = user.roles[scopeId] ?? [];
-        const after = change(before);
-        write.putUser({ ...user, roles: { ...user.roles, [scopeId]: after } });
-        entry.before = { scope_id: scopeId, roles: before };
-        entry.after = { scope_id: scopeId, roles: after };
-      }),
-    );
+    await this.#change(action, { type: 'user', id: userId }, (write, entry) => {
+      const user = this.#changedUser(entry, userId);
+      const before = user.roles[scopeId] ?? [];
+      const after = change(before);
+      write.putUser({ ...user, roles: { ...user.roles, [scopeId]: after } });
+      entry.before = { scope_id: scopeId, roles: before };
+      entry.after = { scope_id: scopeId, roles: after };
+    });
   }
 
-  async setSystemRole(userId: string, held: boolean): Promise<void> {
-    await this.#change(held ? 'role.grant' : 'role.revoke', { type: 'user', id: userId }, (commit) =>
-      commit((write, entry) => {
-        const { system_role, ...user } = this.#userIn(entry, userId);
-        write.putUser(held ? { ...user, system_role: SYSTEM_ROLE } : user);
-        entry.before = { system_role: system_role ?? null };
-        entry.after = { system_role: held ? SYSTEM_ROLE : null };
-      }),
-    );
+  async setSystemRole(userId: string, granted: boolean): Promise<void> {
+    const action = granted ? 'role.grant' : 'role.revoke';
+    await this.#change(action, { type: 'user', id: userId }, (write, entry) => {
+      const { system_role, ...user } = this.#changedUser(entry, userId);
+      write.putUser(granted ? { ...user, system_role: SYSTEM_ROLE } : user);
+      entry.before = { system_role: system_role ?? null };
+      entry.after = { system_role: granted ? SYSTEM_ROLE : null };
+    });
   }
 
   async setUserEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#change(enabled ? 'user.enable' : 'user.disable', { type: 'user', id }, (commit) =>
-      commit((write, entry) => {
-        const user = this.#userIn(entry, id);
-        // Existing tokens end for good, not only until the user is enabled again.
-        write.putUser({ ...user, enabled, token_epoch: user.token_epoch + (enabled ? 0 : 1) });
-        entry.before = { enabled: user.enabled };
-        entry.after = { enabled };
-      }),
-    );
+    await this.#setEnabled('user', id, enabled, (write) => {
+      const user = this.user(id);
+      // Existing tokens stay revoked when the user is enabled again.
+      write.putUser({ ...user, enabled, token_epoch: user.token_epoch + (enabled ? 0 : 1) });
+      return user;
+    });
   }
 
   async setProjectEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#change(enabled ? 'project.enable' : 'project.disable', { type: 'project', id }, (commit) =>
-      commit((write, entry) => {
-        const project = this.project(id);
-        write.putProject({ ...project, enabled });
-        entry.object.name = project.name;
-        entry.before = { enabled: project.enabled };
-        entry.after = { enabled };
-      }),
-    );
+    await this.#setEnabled('project', id, enabled, (write) => {
+      const project = this.project(id);
+      write.putProject({ ...project, enabled });
+      return project;
+    });
   }
 
   async setDomainEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#change(enabled ? 'domain.enable' : 'domain.disable', { type: 'domain', id }, (commit) =>
-      commit((write, entry) => {
-        const domain = this.domain(id);
-        write.putDomain({ ...domain, enabled });
-        entry.object.name = domain.name;
-        entry.before = { enabled: domain.enabled };
-        entry.after = { enabled };
-      }),
-    );
+    await this.#setEnabled('domain', id, enabled, (write) => {
+      const domain = this.domain(id);
+      write.putDomain({ ...domain, enabled });
+      return domain;
+    });
+  }
+
+  /** `put` returns the record as it was before. */
+  async #setEnabled(
+    type: 'user' | 'project' | 'domain',
+    id: string,
+    enabled: boolean,
+    put: (write: IdentityWriter) => { name: string; enabled: boolean },
+  ): Promise<void> {
+    await this.#change(`${type}.${enabled ? 'enable' : 'disable'}`, { type, id }, (write, entry) => {
+      const before = put(write);
+      entry.object.name = before.name;
+      entry.before = { enabled: before.enabled };
+      entry.after = { enabled };
+    });
   }
 
   async removeUser(id: string): Promise<void> {
-    await this.#change('user.delete', { type: 'user', id }, (commit) =>
-      commit((write, entry) => {
-        const keys = this.#store.keysOf(id);
-        for (const key of keys) write.removeKey(key);
-        const user = this.#userIn(entry, id);
-        write.removeUser(user);
-        const { domain_id, access, enabled, roles } = user;
-        entry.before = { domain_id, access, enabled, roles, keys: keys.map((key) => key.access) };
-      }),
-    );
+    await this.#change('user.delete', { type: 'user', id }, (write, entry) => {
+      const keys = this.#store.keysOf(id);
+      for (const key of keys) write.removeKey(key);
+      const user = this.#changedUser(entry, id);
+      write.removeUser(user);
+      const { domain_id, access, enabled, roles } = user;
+      entry.before = { domain_id, access, enabled, roles, keys: keys.map((key) => key.access) };
+    });
   }
 
-  /** Its counts stay until they are as old as all others; without the project nobody can ask for them. */
+  /** The project's statistics stay until their retention ends, but nobody can query them. */
   async removeProject(id: string): Promise<void> {
-    await this.#change('project.delete', { type: 'project', id }, (commit) =>
-      commit((write, entry) => {
-        for (const user of this.#store.users()) {
-          if (user.roles[id] === undefined) continue;
-          const { [id]: _, ...roles } = user.roles;
-          write.putUser({ ...user, roles });
-        }
-        const project = this.project(id);
-        write.removeProject(project);
-        entry.object.name = project.name;
-        entry.before = { domain_id: project.domain_id, enabled: project.enabled };
-      }),
-    );
+    await this.#change('project.delete', { type: 'project', id }, (write, entry) => {
+      for (const user of this.#store.users()) {
+        if (user.roles[id] === undefined) continue;
+        const { [id]: _, ...roles } = user.roles;
+        write.putUser({ ...user, roles });
+      }
+      const project = this.project(id);
+      write.removeProject(project);
+      entry.object.name = project.name;
+      entry.before = { domain_id: project.domain_id, enabled: project.enabled };
+    });
   }
 
   async removeDomain(id: string): Promise<void> {
-    await this.#change('domain.delete', { type: 'domain', id }, (commit) =>
-      commit((write, entry) => {
-        const domain = this.domain(id);
-        entry.object.name = domain.name;
-        const inside = [...this.#store.projects(), ...this.#store.users()].filter(
-          ({ domain_id }) => domain_id === id,
-        );
-        if (inside.length > 0)
-          throw new IdentityError(`the domain '${domain.name}' still has projects or users`);
-        write.removeDomain(domain);
-        entry.before = { enabled: domain.enabled };
-      }),
-    );
+    await this.#change('domain.delete', { type: 'domain', id }, (write, entry) => {
+      const domain = this.domain(id);
+      entry.object.name = domain.name;
+      const members = [...this.#store.projects(), ...this.#store.users()];
+      if (members.some(({ domain_id }) => domain_id === id)) {
+        throw new IdentityError(`domain '${domain.name}' still has projects or users: delete them first`);
+      }
+      write.removeDomain(domain);
+      entry.before = { enabled: domain.enabled };
+    });
   }
 
-  /** The result holds the secret, which nobody can read again. */
+  /** The only time that the secret is returned. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
-    return this.#change('key.add', { type: 'key' }, async (commit) => {
+    return this.#change('key.add', { type: 'key' }, (write, entry) => {
       checkDescription(description);
-      const access = randomText(20, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789');
-      const secret = randomText(40, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789');
-      return commit((write, entry) => {
-        const user = this.user(userId);
-        entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
-        if (this.#store.keysOf(user.id).length >= KEYS_PER_USER_MAX) throw new KeyLimitError('akSkNumExceed');
-        const key: AccessKeyInfo = {
-          access,
-          user_id: user.id,
-          description,
-          status: 'active',
-          created: this.#now(),
-        };
-        write.putKey({ ...key, sealed_secret: this.#secrets.seal(access, secret) });
-        entry.object.id = access;
-        return { ...key, secret };
-      });
+      const { access, secret } = generateKeyPair();
+      const user = this.user(userId);
+      entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
+      if (this.#store.keysOf(user.id).length >= KEYS_PER_USER_MAX) throw new KeyLimitError('akSkNumExceed');
+      const { cipher, now } = this.#dependencies;
+      const key: AccessKeyInfo = { access, user_id: user.id, description, status: 'active', created: now() };
+      write.putKey({ ...key, sealed_secret: cipher.encrypt(access, secret) });
+      entry.object.id = access;
+      return { ...key, secret };
     });
   }
 
@@ -318,60 +268,61 @@ export class Administration {
     access: string,
     change: Partial<Pick<AccessKey, 'status' | 'description'>>,
   ): Promise<AccessKeyInfo> {
-    return this.#change('key.update', { type: 'key', id: access }, async (commit) => {
+    return this.#change('key.update', { type: 'key', id: access }, (write, entry) => {
       checkDescription(change.description ?? '');
-      return commit((write, entry) => {
-        const before = this.#key(access);
-        const key = { ...before, ...change };
-        write.putKey(key);
-        entry.before = { user_id: before.user_id, description: before.description, status: before.status };
-        entry.after = { description: key.description, status: key.status };
-        return withoutSecret(key);
-      });
+      const before = this.#key(access);
+      const key = { ...before, ...change };
+      write.putKey(key);
+      entry.before = { user_id: before.user_id, description: before.description, status: before.status };
+      entry.after = { description: key.description, status: key.status };
+      return withoutSecret(key);
     });
   }
 
   async removeKey(access: string): Promise<void> {
-    await this.#change('key.delete', { type: 'key', id: access }, (commit) =>
-      commit((write, entry) => {
-        const key = this.#key(access);
-        write.removeKey(key);
-        entry.before = { user_id: key.user_id, description: key.description, status: key.status };
-      }),
-    );
+    await this.#change('key.delete', { type: 'key', id: access }, (write, entry) => {
+      const key = this.#key(access);
+      write.removeKey(key);
+      entry.before = { user_id: key.user_id, description: key.description, status: key.status };
+    });
+  }
+
+  #change<T>(action: AuditAction, object: AuditObject, change: Change<T>): Promise<T> {
+    return this.#prepareChange(action, object, async () => change);
   }
 
   /**
-   * Every change goes through here. Its line is written inside the transaction, after all checks and before the commit:
-   * no change is made without its line. If the commit then fails, a second line with the same ID says so.
+   * Every change goes through here. `prepare` does what must not run in the transaction. The audit line is written in the
+   * transaction, after all checks and before the commit, so that no change lacks its line. If the commit fails, a second
+   * line with the same ID says so.
    */
-  async #change<T>(
+  async #prepareChange<T>(
     action: AuditAction,
     object: AuditObject,
-    work: (commit: Commit) => Promise<T>,
+    prepare: () => Promise<Change<T>>,
   ): Promise<T> {
-    this.#audit.admit(this.#actor);
+    const { audit } = this.#dependencies;
+    audit.admit(this.#actor);
     const entry: AuditEntry = { id: newAuditId(), ...this.#actor, action, object, outcome: 'done' };
     let isWritten = false;
     try {
-      return await work((apply) =>
-        this.#store.change((write) => {
-          const result = apply(write, entry);
-          this.#audit.append(entry);
-          isWritten = true;
-          return result;
-        }),
-      );
+      const change = await prepare();
+      return await this.#store.change((write) => {
+        const result = change(write, entry);
+        audit.append(entry);
+        isWritten = true;
+        return result;
+      });
     } catch (error) {
       const reason = (error as Error).message;
-      if (isWritten) this.#audit.note({ ...entry, outcome: 'failed', reason });
-      else if (error instanceof IdentityError) this.#audit.note({ ...entry, outcome: 'refused', reason });
+      if (isWritten) audit.note({ ...entry, outcome: 'failed', reason });
+      else if (error instanceof IdentityError) audit.note({ ...entry, outcome: 'refused', reason });
       throw error;
     }
   }
 
-  /** The user that a change is about, by name too in its line. */
-  #userIn(entry: AuditEntry, id: string): User {
+  /** Adds the name of the user to the audit entry. */
+  #changedUser(entry: AuditEntry, id: string): User {
     const user = this.user(id);
     entry.object.name = user.name;
     return user;
@@ -402,54 +353,60 @@ export class Administration {
     return byName(this.#store.users());
   }
 
-  /** These take an ID or a name; a name that stands in several domains is not one thing. */
+  /** Accepts an ID or a name, like `project` and `user`, which reject a name that several domains use. */
   domain(idOrName: string): Domain {
     const domain = this.#store.domain(idOrName) ?? this.#store.domainByName(idOrName);
-    if (domain === undefined) throw new IdentityError(`there is no domain '${idOrName}'`);
+    if (domain === undefined) {
+      throw new IdentityError(`unknown domain '${idOrName}' ('wafstat domain list' shows the domains)`);
+    }
     return domain;
   }
 
-  /** The domain that is meant: the one that is named, or the only one there is. */
+  /** The given domain; by default the only one. */
   onlyDomain(idOrName: string | undefined): Domain {
     if (idOrName !== undefined) return this.domain(idOrName);
     const [domain, another] = this.#store.domains();
     if (domain === undefined || another)
-      throw new IdentityError('there is more than one domain: give --domain');
+      throw new IdentityError('there are several domains: choose one with --domain');
     return domain;
   }
 
   project(idOrName: string): Project {
-    return this.#store.project(idOrName) ?? only('project', idOrName, this.#store.projects());
+    return this.#store.project(idOrName) ?? onlyNamed('project', idOrName, this.#store.projects());
   }
 
   user(idOrName: string): User {
-    return this.#store.user(idOrName) ?? only('user', idOrName, this.#store.users());
+    return this.#store.user(idOrName) ?? onlyNamed('user', idOrName, this.#store.users());
   }
 
   #key(access: string): AccessKey {
     const key = this.#store.key(access);
-    if (key === undefined) throw new IdentityError(`there is no access key '${access}'`);
+    if (key === undefined) throw new IdentityError(`unknown access key '${access}'`);
     return key;
   }
 
   #newProject(domain_id: string, name: string): Project {
     checkName('project', name);
-    return { id: newId(), name, domain_id, enabled: true, created: this.#now() };
+    return { id: newId(), name, domain_id, enabled: true, created: this.#dependencies.now() };
   }
 
   async #newUser({ password, ...given }: NewUser): Promise<User> {
     checkName('user', given.name);
     const password_hash = await this.#hash(password);
-    return { id: newId(), enabled: true, created: this.#now(), token_epoch: 0, ...given, password_hash };
+    const created = this.#dependencies.now();
+    return { id: newId(), enabled: true, created, token_epoch: 0, ...given, password_hash };
   }
 
   #hash(password: string): Promise<string> {
-    if (password.length === 0) throw new IdentityError('the password is empty');
-    if (password.length > PASSWORD_LENGTH_MAX) {
-      throw new IdentityError(`the password is longer than ${PASSWORD_LENGTH_MAX} characters`);
+    if (password.length === 0 || password.length > PASSWORD_LENGTH_MAX) {
+      throw new IdentityError(`the password must have 1 to ${PASSWORD_LENGTH_MAX} characters`);
     }
-    return this.#passwords.hash(password);
+    return this.#dependencies.passwords.hash(password);
   }
+}
+
+function checkIsNew(what: string, name: string, existing: object | undefined): void {
+  if (existing) throw new IdentityError(`${what} '${name}' already exists`);
 }
 
 function newDomain(name: string): Domain {
@@ -465,38 +422,27 @@ function newId(): string {
   return randomBytes(16).toString('hex');
 }
 
-/** Each character is as likely as any other: bytes that would favour some are thrown away. */
-function randomText(length: number, alphabet: string): string {
-  const fair = 256 - (256 % alphabet.length);
-  let text = '';
-  while (text.length < length) {
-    for (const byte of randomBytes(length))
-      if (byte < fair && text.length < length) text += alphabet[byte % alphabet.length];
-  }
-  return text;
-}
-
 function checkName(what: string, name: string): void {
-  if (name.length === 0 || name.length > NAME_LENGTH_MAX || /[\p{Cc}\p{Cf}\p{Cs}]/u.test(name)) {
+  if (name.length === 0 || name.length > NAME_LENGTH_MAX || UNPRINTABLE.test(name)) {
     throw new IdentityError(
-      `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters, and no control or format characters`,
+      `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters, without control or format characters`,
     );
   }
 }
 
 function checkDescription(description: string): void {
-  if (description.length > DESCRIPTION_LENGTH_MAX || /[\p{Cc}\p{Cf}\p{Cs}]/u.test(description)) {
+  if (description.length > DESCRIPTION_LENGTH_MAX || UNPRINTABLE.test(description)) {
     throw new IdentityError(
-      `a description has at most ${DESCRIPTION_LENGTH_MAX} characters, and no control or format characters`,
+      `the description must have at most ${DESCRIPTION_LENGTH_MAX} characters, without control or format characters`,
     );
   }
 }
 
-function only<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {
+function onlyNamed<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {
   const [one, another] = all.filter((candidate) => candidate.name === name);
   if (one === undefined)
-    throw new IdentityError(`there is no ${what} '${name}' ('wafstat ${what} list' shows them)`);
-  if (another) throw new IdentityError(`'${name}' is a ${what} in more than one domain: give its ID`);
+    throw new IdentityError(`unknown ${what} '${name}' ('wafstat ${what} list' shows the ${what}s)`);
+  if (another) throw new IdentityError(`several domains have a ${what} '${name}': use its ID`);
   return one;
 }
 

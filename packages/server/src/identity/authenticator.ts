@@ -1,50 +1,46 @@
-/** What the HTTP side asks about a request. Answered from our own file, or by the identity service that we ask (remote/). */
-import { createHash, timingSafeEqual } from 'node:crypto';
+/** The contract that the HTTP guard uses; implemented on the local store, and by lookups at an identity service (remote/). */
+import { hash, timingSafeEqual } from 'node:crypto';
 import type { MaybePromise } from '../maybe-promise.ts';
 import type { Domain, Project, Role, User } from './records.ts';
-import type { Session } from './sessions.ts';
-import type { BodyHash, Claim, SignatureCheck, SignedRequest } from './signature.ts';
+import type { BodyHash, PendingSignature, SignatureProblem, SignedRequest } from './signature.ts';
+import type { Session } from './tokens.ts';
 
 export interface Authenticator {
   checkToken(text: string): MaybePromise<Caller | TokenRefusal>;
   checkSession(text: string): SignedIn | SessionRefusal;
-  /** First half of checking a signature, before the body is read: is there such a key, and may it be used? */
-  admitKey(claim: Pick<Claim, 'access'>): MaybePromise<Caller | SignatureRefusal>;
-  /** Second half, with the body. */
+  /** First step of checking a signature, before the body is read: does the key exist, and may it be used? */
+  admitKey(pending: Pick<PendingSignature, 'access'>): MaybePromise<Caller | SignatureRefusal>;
+  /** Second step, with the body. Null if the signature is valid. */
   checkSignature(
     request: SignedRequest,
-    claim: Claim,
+    pending: PendingSignature,
     body: Uint8Array | BodyHash,
   ): MaybePromise<SignatureRefusal | null>;
-  /** For log shippers that can sign nothing: the secret itself, as a password. Only ever asked for on the way in. */
+  /** For log shippers that cannot sign requests and send the secret as a password. */
   checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal>;
-  /** The roles of a caller in a project, however the caller was authenticated. */
   rolesInProject(caller: Caller, projectId: string): MaybePromise<readonly Role[]>;
 }
 
-/** What is known of a user wherever the user is kept. */
-export type CallerUser = Pick<User, 'id' | 'name' | 'domain_id' | 'roles'>;
-
-/** Who calls: proven, enabled, and with the access (programmatic, or to the console) that the way they call needs. */
+/** An authenticated, enabled user whose access type permits this kind of request. */
 export interface Caller {
-  user: CallerUser;
-  /** What the token is scoped to; an access key or a session is good wherever its user has a role. */
+  user: Pick<User, 'id' | 'name' | 'domain_id' | 'roles'>;
+  /** The scope of the token. Access keys and sessions are unscoped: they work wherever the user has a role. */
   scope:
     | { project: Pick<Project, 'id' | 'domain_id'> }
     | { domain: Pick<Domain, 'id'> }
     | { system: true }
-    | 'wherever the user has a role';
+    | 'unscoped';
 }
 
-/** Only the role `identity` gets a token for it. */
-export function isForSystem({ scope }: Caller): boolean {
+/** Only users with the role `identity` get a token for the system. */
+export function isSystemScoped({ scope }: Caller): boolean {
   return typeof scope === 'object' && 'system' in scope;
 }
 
 export type TokenRefusal =
   | 'unknown'
   | 'expired'
-  /** Issued in the future: the clock of the service was set back. */
+  /** The clock of the service was set back. */
   | 'issued_in_future'
   | 'revoked'
   | 'user_gone'
@@ -52,10 +48,10 @@ export type TokenRefusal =
   | 'superseded'
   | 'scope_gone'
   | 'role_lost'
-  /** An identity service that is asked does not say more. */
+  /** The identity service gives no details. */
   | 'not_valid';
 
-/** Someone signed in to the console. */
+/** A user who is signed in to the console. */
 export interface SignedIn {
   session: Session;
   user: User;
@@ -67,27 +63,11 @@ export type SessionRefusal =
   | 'programmatic_only';
 
 export type SignatureRefusal =
-  | {
-      reason:
-        | 'unknown_key'
-        | 'inactive_key'
-        | 'wrong_secret'
-        | 'user_disabled'
-        | 'console_only'
-        | 'body_differs';
-    }
-  | { reason: 'wrong_signature'; canonicalRequest: string };
+  | { reason: 'unknown_key' | 'inactive_key' | 'wrong_secret' | 'user_disabled' | 'console_only' }
+  | SignatureProblem;
 
-/** What is said of a check; null when it is right. */
-export function signatureRefusal(check: SignatureCheck): SignatureRefusal | null {
-  if (check.kind === 'right') return null;
-  return check.kind === 'wrong'
-    ? { reason: 'wrong_signature', canonicalRequest: check.canonicalRequest }
-    : { reason: 'body_differs' };
-}
-
-/** In a time that says nothing about where they differ. */
+/** Compares in constant time. */
 export function sameSecret(given: string, secret: string): boolean {
-  const digest = (text: string) => createHash('sha256').update(text).digest();
+  const digest = (text: string) => Buffer.from(hash('sha256', text), 'hex');
   return timingSafeEqual(digest(given), digest(secret));
 }

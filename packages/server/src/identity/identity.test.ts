@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Identity, openIdentity } from './identity.ts';
-import { keyFileCsv } from './key-file.ts';
-import { createSecrets } from './secrets.ts';
+import { keyFileCsv } from './records.ts';
+import { createSecretCipher } from './secrets.ts';
 import { createTokens, TOKEN_VALID_MS } from './tokens.ts';
 
 const HERE = { address: 'here', via: 'api' } as const;
@@ -24,9 +24,9 @@ async function setUp() {
   folders.push(folder);
   const identity = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
   opened.push(identity);
-  const { authentication, administration } = identity;
+  const { authenticator, administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const { domain, project, user: admin } = await administration.found(names, 'secret');
+  const { domain, project, user: admin } = await administration.bootstrap(names, 'secret');
   const user = await administration.addUser({
     name: 'alice',
     domain_id: domain.id,
@@ -36,53 +36,53 @@ async function setUp() {
   });
   const login = (
     password = 'hers',
-    scope: Parameters<typeof authentication.login>[0]['scope'] = { project: { id: project.id } },
-  ) => authentication.login({ user: { name: 'alice', domain: { name: 'default' } }, password, scope }, HERE);
+    scope: Parameters<typeof authenticator.login>[0]['scope'] = { project: { id: project.id } },
+  ) => authenticator.login({ user: { name: 'alice', domain: { name: 'default' } }, password, scope }, HERE);
   async function token(): Promise<string> {
     const issued = await login();
     if (typeof issued === 'string') throw new Error(issued);
     return issued.text;
   }
-  return { clock, folder, authentication, administration, domain, project, admin, user, login, token };
+  return { clock, folder, authenticator, administration, domain, project, admin, user, login, token };
 }
 
-/** A process may go on reading what it began to read, until the timers of its turn are due. */
+/** A process may read from its snapshot until the end of the event-loop turn. */
 function snapshotsEnd(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 1));
 }
 
 describe('a token', () => {
-  test('is good for 24 hours, to the millisecond', async () => {
-    const { clock, authentication, token } = await setUp();
+  test('is valid for exactly 24 hours', async () => {
+    const { clock, authenticator, token } = await setUp();
     const text = await token();
     clock.now += TOKEN_VALID_MS - 1;
-    expect(authentication.checkToken(text)).toMatchObject({ user: { name: 'alice' }, roles: ['reader'] });
+    expect(authenticator.checkToken(text)).toMatchObject({ user: { name: 'alice' }, roles: ['reader'] });
     clock.now += 1;
-    expect(authentication.checkToken(text)).toBe('expired');
+    expect(authenticator.checkToken(text)).toBe('expired');
   });
 
-  test('does not void an older one', async () => {
-    const { authentication, token } = await setUp();
+  test('does not revoke older tokens', async () => {
+    const { authenticator, token } = await setUp();
     const [first, second] = [await token(), await token()];
     expect(first).not.toBe(second);
-    expect(authentication.checkToken(first)).toMatchObject({ user: { name: 'alice' } });
+    expect(authenticator.checkToken(first)).toMatchObject({ user: { name: 'alice' } });
   });
 
-  test('dies at once when it is revoked, and another of the same user lives on', async () => {
-    const { authentication, token } = await setUp();
+  test('is rejected as soon as it is revoked; other tokens of the user stay valid', async () => {
+    const { authenticator, token } = await setUp();
     const [first, second] = [await token(), await token()];
-    const described = authentication.checkToken(first);
+    const described = authenticator.checkToken(first);
     if (typeof described === 'string') throw new Error(described);
-    await authentication.revokeToken(described.token);
-    expect(authentication.checkToken(first)).toBe('revoked');
-    expect(authentication.checkToken(second)).toMatchObject({ user: { name: 'alice' } });
+    await authenticator.revoke(described.token);
+    expect(authenticator.checkToken(first)).toBe('revoked');
+    expect(authenticator.checkToken(second)).toMatchObject({ user: { name: 'alice' } });
   });
 
-  test('dies at once with its user, password, role, project and domain', async () => {
-    const { authentication, administration, user, project, domain, token } = await setUp();
+  test('is rejected as soon as its user, password, role, project or domain changes', async () => {
+    const { authenticator, administration, user, project, domain, token } = await setUp();
     let text = await token();
     const check = () => {
-      const checked = authentication.checkToken(text);
+      const checked = authenticator.checkToken(text);
       return typeof checked === 'string' ? checked : 'valid';
     };
     await administration.setProjectEnabled(project.id, false);
@@ -106,25 +106,25 @@ describe('a token', () => {
     expect(check()).toBe('user_gone');
   });
 
-  test('dies at once in every process, however often it was found good before', async () => {
-    const { folder, clock, administration, authentication, user, project, domain, token } = await setUp();
+  test('is rejected at once in every process, even if it is cached as valid', async () => {
+    const { folder, clock, administration, authenticator, user, project, domain, token } = await setUp();
     const other = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
     opened.push(other);
     const check = async (text: string) => {
       await snapshotsEnd();
-      const checked = other.authentication.checkToken(text);
+      const checked = other.authenticator.checkToken(text);
       return typeof checked === 'string' ? checked : 'valid';
     };
-    const kills: [
+    const revocations: [
       expected: string,
-      kill: (text: string) => Promise<unknown>,
+      revoke: (text: string) => Promise<unknown>,
       undo?: () => Promise<unknown>,
     ][] = [
       [
         'revoked',
         async (text) => {
-          const described = authentication.checkToken(text);
-          if (typeof described !== 'string') await authentication.revokeToken(described.token);
+          const described = authenticator.checkToken(text);
+          if (typeof described !== 'string') await authenticator.revoke(described.token);
         },
       ],
       [
@@ -144,38 +144,38 @@ describe('a token', () => {
       ],
       ['user_gone', () => administration.removeUser(user.id)],
     ];
-    for (const [expected, kill, undo] of kills) {
+    for (const [expected, revoke, undo] of revocations) {
       const text = await token();
       expect([await check(text), await check(text)]).toEqual(['valid', 'valid']);
-      await kill(text);
+      await revoke(text);
       expect(await check(text)).toBe(expected);
       await undo?.();
     }
   });
 
-  test('of another key, or with any character changed, is unknown', async () => {
-    const { authentication, token } = await setUp();
+  test('is unknown if it was signed with another key or any character was changed', async () => {
+    const { authenticator, token } = await setUp();
     const text = await token();
     const forged = createTokens(Buffer.alloc(32, 1)).issue(
       { id: 'x', token_epoch: 0 },
       { project_id: 'p' },
       0,
     ).text;
-    expect(authentication.checkToken(forged)).toBe('unknown');
-    // The last character of the signature carries bits that base64 ignores, so it may be changed in vain.
+    expect(authenticator.checkToken(forged)).toBe('unknown');
+    // The last character of the signature has bits that base64 ignores.
     for (let i = 0; i < text.length - 1; i++) {
       const changed = text.slice(0, i) + (text[i] === 'A' ? 'B' : 'A') + text.slice(i + 1);
-      expect(authentication.checkToken(changed)).toBe('unknown');
+      expect(authenticator.checkToken(changed)).toBe('unknown');
     }
     for (const nonsense of ['', '.', 'x', `${text}.`, 'x'.repeat(5_000)]) {
-      expect(authentication.checkToken(nonsense)).toBe('unknown');
+      expect(authenticator.checkToken(nonsense)).toBe('unknown');
     }
   });
 });
 
 describe('a login', () => {
-  test('finds user, domain and scope by ID or name', async () => {
-    const { authentication, domain, project, user } = await setUp();
+  test('accepts user, domain and scope by ID or name', async () => {
+    const { authenticator, domain, project, user } = await setUp();
     const byName = { name: 'alice', domain: { name: 'default' } };
     const users = [byName, { name: 'alice', domain: { id: domain.id } }, { id: user.id }];
     const scopes = [
@@ -185,28 +185,28 @@ describe('a login', () => {
     ];
     for (const [i, reference] of users.entries()) {
       const scope = { project: scopes[i] ?? { id: '' } };
-      expect(await authentication.login({ user: reference, password: 'hers', scope }, HERE)).toMatchObject({
+      expect(await authenticator.login({ user: reference, password: 'hers', scope }, HERE)).toMatchObject({
         description: { user: { id: user.id }, scope: { project: { id: project.id } } },
       });
     }
   });
 
-  test('tells nobody whether a user or a project exists', async () => {
-    const { authentication, login } = await setUp();
+  test('does not reveal whether a user or a project exists', async () => {
+    const { authenticator, login } = await setUp();
     expect(await login('wrong')).toBe('wrong_credentials');
     const nobody = {
       user: { name: 'nobody', domain: { name: 'default' } },
       password: 'hers',
       scope: { project: { id: 'x' } },
     };
-    expect(await authentication.login(nobody, HERE)).toBe('wrong_credentials');
+    expect(await authenticator.login(nobody, HERE)).toBe('wrong_credentials');
     expect(
-      await authentication.login({ ...nobody, user: { name: 'alice', domain: { name: 'no' } } }, HERE),
+      await authenticator.login({ ...nobody, user: { name: 'alice', domain: { name: 'no' } } }, HERE),
     ).toBe('wrong_credentials');
     expect(await login('hers', { project: { id: 'none' } })).toBe('no_such_scope');
   });
 
-  test('to the whole domain needs a role there', async () => {
+  test('with a domain as its scope needs a role in the domain', async () => {
     const { administration, domain, user, login } = await setUp();
     const scope = { domain: { id: domain.id } };
     expect(await login('hers', scope)).toBe('no_such_scope');
@@ -216,8 +216,8 @@ describe('a login', () => {
     });
   });
 
-  test('of a user who is for the console only is refused, but only with the right password', async () => {
-    const { authentication, administration, domain, project } = await setUp();
+  test('of a console-only user is refused with that reason only if the password is correct', async () => {
+    const { authenticator, administration, domain, project } = await setUp();
     await administration.addUser({
       name: 'carol',
       domain_id: domain.id,
@@ -226,7 +226,7 @@ describe('a login', () => {
       roles: { [project.id]: ['reader'] },
     });
     const login = (password: string) =>
-      authentication.login(
+      authenticator.login(
         {
           user: { name: 'carol', domain: { name: 'default' } },
           password,
@@ -238,7 +238,7 @@ describe('a login', () => {
     expect(await login('wrong')).toBe('wrong_credentials');
   });
 
-  test('of a disabled user is refused, but only with the right password', async () => {
+  test('of a disabled user is refused with that reason only if the password is correct', async () => {
     const { administration, user, login } = await setUp();
     await administration.setUserEnabled(user.id, false);
     expect(await login()).toBe('user_disabled');
@@ -247,26 +247,26 @@ describe('a login', () => {
 });
 
 describe('administration', () => {
-  test('keeps names unique in their domain, and finds by ID or name', async () => {
+  test('keeps names unique in their domain, and accepts IDs and names', async () => {
     const { administration, domain, project, user } = await setUp();
-    await expect(administration.addDomain('default')).rejects.toThrow("there is a domain 'default' already");
+    await expect(administration.addDomain('default')).rejects.toThrow("domain 'default' already exists");
     await expect(administration.addProject(domain.id, 'default')).rejects.toThrow(
-      "there is a project 'default' already",
+      "project 'default' already exists",
     );
     const another = await administration.addDomain('another');
     await administration.addProject(another.id, 'default');
     expect(administration.project(project.id).name).toBe('default');
     expect(() => administration.project('default')).toThrow(
-      "'default' is a project in more than one domain: give its ID",
+      "several domains have a project 'default': use its ID",
     );
-    expect(() => administration.project('none')).toThrow("there is no project 'none'");
+    expect(() => administration.project('none')).toThrow("unknown project 'none'");
     expect(administration.user('alice').id).toBe(user.id);
     for (const name of ['', 'x'.repeat(65), 'a\nb', 'a\u202eb']) {
       await expect(administration.addProject(domain.id, name)).rejects.toThrow('1 to 64 characters');
     }
   });
 
-  test('a user has at most two access keys, whose secrets are shown once', async () => {
+  test('gives a user at most two access keys, and returns their secrets once', async () => {
     const { administration, user } = await setUp();
     const first = await administration.addKey(user.id, 'one');
     expect(first).toMatchObject({
@@ -288,19 +288,19 @@ describe('administration', () => {
     ).toEqual(['three', 'two']);
   });
 
-  test('a key that is disabled or deleted is refused at once in every process', async () => {
+  test('disables and deletes keys at once in every process', async () => {
     const { folder, clock, administration, user, project } = await setUp();
     const other = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
     opened.push(other);
     const { access } = await administration.addKey(user.id, '');
     const admit = async () => {
       await snapshotsEnd();
-      const admitted = await other.authentication.admitKey({ access });
+      const admitted = await other.authenticator.admitKey({ access });
       return 'reason' in admitted ? admitted.reason : admitted.user.name;
     };
     const roles = async () => {
       await snapshotsEnd();
-      return other.authentication.rolesInProject({ user, scope: 'wherever the user has a role' }, project.id);
+      return other.authenticator.rolesInProject({ user, scope: 'unscoped' }, project.id);
     };
     expect([await admit(), await admit(), await roles()]).toEqual(['alice', 'alice', ['reader']]);
     await administration.changeKey(access, { status: 'inactive' });
@@ -313,28 +313,28 @@ describe('administration', () => {
     expect(await admit()).toBe('unknown_key');
   });
 
-  test('a role that is lost while a body is on its way is lost, then and later', async () => {
-    const { administration, authentication, user, project } = await setUp();
+  test('revokes a role even for a request whose body is still arriving', async () => {
+    const { administration, authenticator, user, project } = await setUp();
     const { access } = await administration.addKey(user.id, '');
     const admit = async () => {
-      const caller = await authentication.admitKey({ access });
+      const caller = await authenticator.admitKey({ access });
       if ('reason' in caller) throw new Error(caller.reason);
       return caller;
     };
     const early = await admit();
-    expect(authentication.rolesInProject(early, project.id)).toEqual(['reader']);
+    expect(authenticator.rolesInProject(early, project.id)).toEqual(['reader']);
     await administration.revokeRole(user.id, project.id, 'reader');
-    expect(authentication.rolesInProject(early, project.id)).toEqual([]);
-    expect(authentication.rolesInProject(await admit(), project.id)).toEqual([]);
+    expect(authenticator.rolesInProject(early, project.id)).toEqual([]);
+    expect(authenticator.rolesInProject(await admit(), project.id)).toEqual([]);
   });
 
-  test('deleting a user deletes the keys; deleting a project, the roles in it; a domain must be empty', async () => {
+  test('deletes the keys of a user and the roles in a project with them; a domain must be empty', async () => {
     const { administration, user, project, domain } = await setUp();
     const key = await administration.addKey(user.id, '');
     await administration.removeProject(project.id);
     expect(administration.user(user.id).roles).toEqual({});
     await administration.removeUser(user.id);
-    expect(() => administration.key(key.access)).toThrow('there is no access key');
+    expect(() => administration.key(key.access)).toThrow('unknown access key');
     await expect(administration.removeDomain(domain.id)).rejects.toThrow(
       "'default' still has projects or users",
     );
@@ -345,7 +345,7 @@ describe('administration', () => {
 });
 
 describe('at rest', () => {
-  test('the file is its owner’s alone, and holds neither a password nor a secret key', async () => {
+  test('the file is readable by its owner only, and contains neither passwords nor secret keys', async () => {
     const { folder, administration, user } = await setUp();
     const { secret } = await administration.addKey(user.id, '');
     const path = join(folder, 'identity.mdb');
@@ -356,7 +356,7 @@ describe('at rest', () => {
     expect(bytes.includes('$argon2id$')).toBe(true);
   });
 
-  test('of a time before keys were found by their hash, they are found all the same', async () => {
+  test('keys in files of releases without hashes of keys are found by their hash', async () => {
     const { folder, administration, user } = await setUp();
     const { access, secret } = await administration.addKey(user.id, '');
     for (const identity of opened.splice(0)) await identity.close();
@@ -368,12 +368,12 @@ describe('at rest', () => {
     const identity = await openIdentity(path, MASTER_KEY, Date.now);
     opened.push(identity);
     const hash = createHash('sha256').update(access).digest('hex');
-    expect(identity.directory.key(hash)).toMatchObject({ access, secret });
+    expect(identity.lookup.key(hash)).toMatchObject({ access, secret });
     await identity.administration.removeKey(access);
-    expect(identity.directory.key(hash)).toBe(undefined);
+    expect(identity.lookup.key(hash)).toBe(undefined);
   });
 
-  test('another master key than the one it was made under is refused', async () => {
+  test('another master key is rejected', async () => {
     const { folder } = await setUp();
     for (const identity of opened.splice(0)) await identity.close();
     const path = join(folder, 'identity.mdb');
@@ -381,16 +381,16 @@ describe('at rest', () => {
     opened.push(await openIdentity(path, MASTER_KEY, Date.now));
   });
 
-  test('a sealed secret opens only under its own key and for its own access key ID', () => {
-    const secrets = createSecrets(Buffer.alloc(32, 1));
-    const sealed = secrets.seal('AK1', 'the secret');
-    expect(secrets.open('AK1', sealed)).toBe('the secret');
-    expect(secrets.seal('AK1', 'the secret')).not.toBe(sealed);
-    expect(() => secrets.open('AK2', sealed)).toThrow();
-    expect(() => createSecrets(Buffer.alloc(32, 2)).open('AK1', sealed)).toThrow();
+  test('a secret can be decrypted only with the same key and access key ID', () => {
+    const cipher = createSecretCipher(Buffer.alloc(32, 1));
+    const encrypted = cipher.encrypt('AK1', 'the secret');
+    expect(cipher.decrypt('AK1', encrypted)).toBe('the secret');
+    expect(cipher.encrypt('AK1', 'the secret')).not.toBe(encrypted);
+    expect(() => cipher.decrypt('AK2', encrypted)).toThrow();
+    expect(() => createSecretCipher(Buffer.alloc(32, 2)).decrypt('AK1', encrypted)).toThrow();
   });
 
-  test('the key file is CSV with the columns of the specification, and no formula', () => {
+  test('the key file is CSV with the columns of the specification, without formulas', () => {
     expect(keyFileCsv('alice', { access: 'A', secret: 'S' })).toBe(
       'User Name,Access Key Id,Secret Access Key\r\nalice,A,S\r\n',
     );

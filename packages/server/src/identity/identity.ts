@@ -1,34 +1,27 @@
-/** Identity as a whole, on its file and under its master key. */
+/** The local identity: store, authentication, administration and audit trail, encrypted with one master key. */
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Actor, type AuditTrail, createAuditTrail } from '../audit/audit-trail.ts';
-import { recordLoginRefusals } from '../audit/login-refusals.ts';
+import { type Actor, type AuditTrail, createAuditTrail, recordLoginRefusals } from '../audit/audit-trail.ts';
 import { Administration, type AdministrationView } from './administration.ts';
-import { Authentication } from './authentication.ts';
-import { createDevices } from './devices.ts';
-import { createDirectory, type Directory } from './directory.ts';
-import { createKnownLogins } from './known-logins.ts';
+import { WrongMasterKey } from './errors.ts';
+import { type IdentityStore, openIdentityStore } from './identity-store.ts';
+import { createKnownNetworks } from './known-networks.ts';
+import { LocalAuthenticator } from './local-authenticator.ts';
 import { createLoginThrottle } from './login-throttle.ts';
-import { deriveKey } from './master-key.ts';
-import { createPasswords } from './passwords.ts';
-import { createSecrets } from './secrets.ts';
-import { createSessions } from './sessions.ts';
-import { openIdentityStore } from './store.ts';
-import { createTokens } from './tokens.ts';
+import type { AccessKeyInfo } from './records.ts';
+import { createPasswords, createSecretCipher, deriveKey } from './secrets.ts';
+import { createDeviceCookies, createSessions, createTokens } from './tokens.ts';
 
-export class WrongMasterKey extends Error {}
-
-/** In a file of its own; the other kind is in remote/. */
 export interface Identity {
-  kind: 'own';
-  authentication: Authentication;
+  kind: 'local';
+  authenticator: LocalAuthenticator;
   administration: Administration;
-  directory: Directory;
-  /** In the folder of the file. */
+  lookup: IdentityLookup;
+  /** In the directory of the identity file. */
   audit: AuditTrail;
-  /** Whoever opened it, and in whose name `administration` acts. */
+  /** On whose behalf `administration` acts. */
   actor: Actor;
-  /** Which statistics file belongs to this identity: its ID, so that a missing or another one is noticed. */
+  /** The ID of the statistics file that belongs to this identity, to detect a missing or wrong file. */
   statisticsFile: { id(): number | undefined; set(id: number): void };
   /** Rejects with IdentityNotWritable while changes fail. */
   checkWrites(): Promise<void>;
@@ -40,56 +33,64 @@ export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
   administration: AdministrationView;
 };
 
-export interface IdentityOptions {
-  actor?: Actor;
-  sleep?: (ms: number) => Promise<void>;
+/** Single records by ID, for other services that authenticate their callers against this one. */
+export interface IdentityLookup extends Pick<IdentityStore, 'user' | 'project' | 'domain'> {
+  /** By the SHA-256 of the access key ID in hex. Without the secret if the key is inactive. */
+  key(hash: string): (AccessKeyInfo & { secret: string | null }) | undefined;
 }
 
 export async function openIdentity(
   path: string,
   masterKey: Buffer,
   now: () => number,
-  { sleep = delayed, actor = { user: 'local:unknown', via: 'command line' } }: IdentityOptions = {},
+  {
+    sleep = unrefDelay,
+    actor = { user: 'local:unknown', via: 'command line' },
+  }: { actor?: Actor; sleep?: (ms: number) => Promise<void> } = {},
 ): Promise<Identity> {
   const store = openIdentityStore(path);
-  // Under another key every token would be refused and no secret could be opened: better to say so at once.
-  if (!store.hasMark(deriveKey(masterKey, 'mark').toString('base64'))) {
+  if (!store.matchesMasterKey(deriveKey(masterKey, 'mark').toString('base64'))) {
     await store.close();
-    throw new WrongMasterKey(`${path} was made under another master key than the one given`);
+    throw new WrongMasterKey(`${path} was created with another master key: provide that key`);
   }
   const passwords = createPasswords();
-  const secrets = createSecrets(deriveKey(masterKey, 'access keys'));
-  const tokens = createTokens(deriveKey(masterKey, 'tokens'));
-  const sessions = createSessions(deriveKey(masterKey, 'sessions'));
-  const devices = createDevices(deriveKey(masterKey, 'devices'));
-  const known = createKnownLogins(store, deriveKey(masterKey, 'known logins'), now);
-  const throttle = createLoginThrottle(known, now, sleep);
+  const cipher = createSecretCipher(deriveKey(masterKey, 'access keys'));
+  const knownNetworks = createKnownNetworks(store, deriveKey(masterKey, 'known logins'), now);
   const audit = createAuditTrail(dirname(path), now);
-  const refused = recordLoginRefusals(audit, now);
   return {
-    kind: 'own',
-    authentication: new Authentication(
+    kind: 'local',
+    authenticator: new LocalAuthenticator({
       store,
       passwords,
-      tokens,
-      sessions,
-      secrets,
-      throttle,
-      devices,
-      refused,
+      cipher,
+      tokens: createTokens(deriveKey(masterKey, 'tokens')),
+      sessions: createSessions(deriveKey(masterKey, 'sessions')),
+      devices: createDeviceCookies(deriveKey(masterKey, 'devices')),
+      throttle: createLoginThrottle(knownNetworks, now, sleep),
+      recordRefusal: recordLoginRefusals(audit, now),
       now,
-    ),
-    administration: new Administration(store, passwords, secrets, now, audit, actor),
-    directory: createDirectory(store, secrets),
+    }),
+    administration: new Administration({ store, passwords, cipher, audit, now }, actor),
+    lookup: {
+      user: store.user,
+      project: store.project,
+      domain: store.domain,
+      key(hash) {
+        const found = store.keyByHash(hash);
+        if (found === undefined) return undefined;
+        const { sealed_secret, ...key } = found;
+        return { ...key, secret: key.status === 'active' ? cipher.decrypt(key.access, sealed_secret) : null };
+      },
+    },
     audit,
     actor,
     statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
-    checkWrites: () => store.checkWrites(),
-    close: () => store.close(),
+    checkWrites: store.checkWrites,
+    close: store.close,
   };
 }
 
-/** Does not keep the process from ending: an attempt that waits is not worth it. */
-function delayed(ms: number): Promise<void> {
+/** Does not keep the process running for a delayed login. */
+function unrefDelay(ms: number): Promise<void> {
   return delay(ms, undefined, { ref: false });
 }

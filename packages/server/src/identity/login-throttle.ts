@@ -1,12 +1,11 @@
 /**
- * Limits how fast passwords can be guessed, without locking the owner of an account out (decision 0020). An attempt from
- * a network the user has logged in from before waits only for its own failures. All other attempts at an account
- * run one at a time, with a growing delay. Delays hold no resources: only argon2 itself takes a slot.
+ * Limits how fast passwords can be guessed, without locking out the owner of an account (decision 0020). Attempts from a
+ * network that the user has logged in from before wait only for their own failures. All other attempts at an account run
+ * one at a time, with a growing delay. Delays hold no resources: only argon2 itself takes a slot.
  */
-import { createHash } from 'node:crypto';
-import { FairSemaphore } from './fair-semaphore.ts';
-import type { KnownLogins } from './known-logins.ts';
-import { networkOf } from './network.ts';
+import { hash } from 'node:crypto';
+import { BoundedCache } from '../cache.ts';
+import { type KnownNetworks, networkOf } from './known-networks.ts';
 
 /** Typing errors are free. */
 const PAIR_FAILURES_FREE = 5;
@@ -15,34 +14,35 @@ const ACCOUNT_FAILURES_FREE = 20;
 /** An office behind one address makes many typing errors. */
 const ADDRESS_FAILURES_FREE = 50;
 const DELAY_MS_FIRST = 250;
-/** 17,280 guesses a day at one account, from however many addresses; bearable for a person. */
+/** 17,280 guesses a day at one account from all addresses together; acceptable for a person. */
 const DELAY_MS_MAX = 5_000;
-/** Somebody behind the same address may guess too, so the owner's turn must come soon. */
+/** An attacker may be behind the same address, so the owner must not wait long. */
 const KNOWN_DELAY_MS_MAX = 1_000;
-/** HTTP clients give up after 30 s; an attempt that would wait longer than this is refused instead. */
+/** Attempts that would wait longer are refused: HTTP clients give up after 30 s. */
 const WAIT_MS_MAX = 15_000;
 /** Failures are forgotten after this long without another one. */
 const FORGET_MS = 15 * 60_000;
-/** About 200 bytes each: 4 MB. Beyond it the oldest are forgotten. */
+/** About 200 bytes each, 4 MB in total. */
 const FAILURES_MAX = 20_000;
-/** Attempts of one address that wait because of its failures; the rest are refused. */
+/** Delayed attempts of one address; further ones are refused. */
 const ADDRESS_DELAYED_MAX = 8;
-/** Attempts in progress of one address (of one user and address when known). An office logs in at nine o'clock. */
+/** Attempts in progress of one address (of one user and address if known): an office logs in at nine o'clock. */
 const IN_PROGRESS_PER_KEY_MAX = 64;
-/** Attempts in progress in total, for known and for unknown pairs each: a few KB each. */
+/** Attempts in progress in total, for known and unknown pairs each; a few KB per attempt. */
 const IN_PROGRESS_MAX = 1_000;
-/** argon2 runs at once, for known and for unknown pairs each: 19 MiB and about 20 ms of a core per run. */
+/** Concurrent argon2 runs, for known and unknown pairs each: 19 MiB and about 20 ms of a core per run. */
 const HASH_SLOTS = 2;
 
 export interface LoginThrottle {
-  /** Runs `check` when the limits allow it; rejects with LoginThrottled when they do not. Resolves to its result. */
-  attempt(account: string, from: AttemptSource, check: () => Promise<boolean>): Promise<boolean>;
-}
-
-export interface AttemptSource {
-  address: string;
-  /** A browser that the user has signed in with before. */
-  device?: string | null;
+  /**
+   * Runs `check` and resolves to its result, or rejects with LoginThrottled. `device` is the ID of a browser that the
+   * user has signed in with before.
+   */
+  attempt(
+    account: string,
+    from: { address: string; device?: string | null },
+    check: () => Promise<boolean>,
+  ): Promise<boolean>;
 }
 
 export class LoginThrottled extends Error {
@@ -57,53 +57,46 @@ export class LoginThrottled extends Error {
 }
 
 const MESSAGES = {
-  account: `too many failed logins for this user: try again in ${WAIT_MS_MAX / 1_000} s`,
-  address: `too many logins from this address: try again in ${WAIT_MS_MAX / 1_000} s`,
-  service: 'the service is checking too many logins: try again in 5 s',
+  account: `too many failed logins for this user: retry in ${WAIT_MS_MAX / 1_000} s`,
+  address: `too many logins from this address: retry in ${WAIT_MS_MAX / 1_000} s`,
+  service: 'the service is processing too many logins: retry in 5 s',
 };
 
 export function createLoginThrottle(
-  known: KnownLogins,
+  knownNetworks: KnownNetworks,
   now: () => number,
   sleep: (ms: number) => Promise<void>,
 ): LoginThrottle {
-  const failures = new Map<string, { count: number; at: number }>();
+  const failures = new BoundedCache<string, { count: number; at: number }>({ entriesMax: FAILURES_MAX });
   const lanes = new Map<string, Lane>();
-  const delayedByAddress = new Map<string, number>();
-  // Separate slots, so that strangers cannot take those of known users.
-  const groups = { known: new Group(), unknown: new Group() };
+  const delayedAttempts = new Counters();
+  // Separate slots, so that attackers cannot take those of known users.
+  const groups = { known: new AttemptGroup(), unknown: new AttemptGroup() };
 
   function failuresOf(key: string): number {
     const entry = failures.get(key);
     if (entry === undefined) return 0;
     const ageMs = now() - entry.at;
-    // A clock that was set back must not make a delay last.
+    // A clock that was set back must not prolong a delay.
     return ageMs >= 0 && ageMs < FORGET_MS ? entry.count : 0;
   }
 
   function addFailure(key: string): void {
-    const count = failuresOf(key) + 1;
-    // Deleted first, so that the map stays in the order of the latest failures.
-    failures.delete(key);
-    failures.set(key, { count, at: now() });
-    for (const oldest of failures.keys()) {
-      if (failures.size <= FAILURES_MAX) break;
-      failures.delete(oldest);
-    }
+    failures.set(key, { count: failuresOf(key) + 1, at: now() });
   }
 
-  /** One attempt at a time. The delay is computed when the turn comes, because the attempt before may have failed. */
-  async function inLane<T>(
+  /** Runs one attempt at a time. The delay depends on whether the previous attempt failed, so it is computed last. */
+  async function runInLane<T>(
     key: string,
     network: string | null,
     delayMs: () => number,
     work: () => Promise<T>,
   ) {
     const lane = lanes.get(key) ?? new Lane();
-    const places = Math.floor(WAIT_MS_MAX / Math.max(delayMs(), 1));
-    // No network takes more than half of the places; a known pair has the lane for itself.
-    const share = network === null ? places : Math.max(1, places >> 1);
-    if (lane.size >= places || lane.of(network) >= share) throw new LoginThrottled('account');
+    const queueMax = Math.floor(WAIT_MS_MAX / Math.max(delayMs(), 1));
+    // No network takes more than half of the queue; a known pair has the lane to itself.
+    const networkMax = network === null ? queueMax : Math.max(1, queueMax >> 1);
+    if (lane.size >= queueMax || lane.sizeOf(network) >= networkMax) throw new LoginThrottled('account');
     lanes.set(key, lane);
     const arrivedAt = now();
     return lane
@@ -121,15 +114,12 @@ export function createLoginThrottle(
   async function delayAddress(network: string): Promise<void> {
     const delay = delayAfter(failuresOf(addressKey(network)) - ADDRESS_FAILURES_FREE, DELAY_MS_MAX);
     if (delay === 0) return;
-    const delayed = delayedByAddress.get(network) ?? 0;
-    if (delayed >= ADDRESS_DELAYED_MAX) throw new LoginThrottled('address');
-    delayedByAddress.set(network, delayed + 1);
+    if (delayedAttempts.of(network) >= ADDRESS_DELAYED_MAX) throw new LoginThrottled('address');
+    delayedAttempts.add(network, 1);
     try {
       await sleep(delay);
     } finally {
-      const left = (delayedByAddress.get(network) ?? 1) - 1;
-      if (left === 0) delayedByAddress.delete(network);
-      else delayedByAddress.set(network, left);
+      delayedAttempts.add(network, -1);
     }
   }
 
@@ -139,18 +129,18 @@ export function createLoginThrottle(
       const network = networkOf(address);
       const pair = device === null ? `pair ${account} ${network}` : `device ${device}`;
       const counted = async () => {
-        const right = await check();
-        if (right) {
+        const succeeded = await check();
+        if (succeeded) {
           failures.delete(pair);
-          known.add(account, network);
+          knownNetworks.add(account, network);
         } else for (const key of [pair, accountKey(account), addressKey(network)]) addFailure(key);
-        return right;
+        return succeeded;
       };
       const pairDelay = (maxMs: number) => delayAfter(failuresOf(pair) - PAIR_FAILURES_FREE, maxMs);
-      if (device !== null || known.has(account, network)) {
+      if (device !== null || knownNetworks.has(account, network)) {
         return groups.known.run(pair, async (slot) => {
           if (pairDelay(KNOWN_DELAY_MS_MAX) === 0) return slot(counted);
-          return inLane(
+          return runInLane(
             pair,
             null,
             () => pairDelay(KNOWN_DELAY_MS_MAX),
@@ -165,40 +155,91 @@ export function createLoginThrottle(
         );
       return groups.unknown.run(network, async (slot) => {
         await delayAddress(network);
-        return inLane(accountKey(account), network, accountDelay, () => slot(counted));
+        return runInLane(accountKey(account), network, accountDelay, () => slot(counted));
       });
     },
   };
 }
 
-/** Attempts in progress, and their slots for argon2. */
-class Group {
+/** Limits the attempts in progress, and those that run argon2. */
+class AttemptGroup {
   readonly #slots = new FairSemaphore(HASH_SLOTS);
-  readonly #byKey = new Map<string, number>();
+  readonly #inProgress = new Counters();
   #total = 0;
 
-  /** `work` gets a function that runs the hash itself in a slot. */
+  /** `work` gets a function that runs the hash in a slot. */
   async run<T>(
     key: string,
     work: (slot: <R>(hash: () => Promise<R>) => Promise<R>) => Promise<T>,
   ): Promise<T> {
-    const others = this.#byKey.get(key) ?? 0;
-    if (others >= IN_PROGRESS_PER_KEY_MAX) throw new LoginThrottled('address');
+    if (this.#inProgress.of(key) >= IN_PROGRESS_PER_KEY_MAX) throw new LoginThrottled('address');
     if (this.#total >= IN_PROGRESS_MAX) throw new LoginThrottled('service');
-    this.#byKey.set(key, others + 1);
+    this.#inProgress.add(key, 1);
     this.#total++;
     try {
       return await work((hash) => this.#slots.run(key, hash));
     } finally {
       this.#total--;
-      const left = (this.#byKey.get(key) ?? 1) - 1;
-      if (left === 0) this.#byKey.delete(key);
-      else this.#byKey.set(key, left);
+      this.#inProgress.add(key, -1);
     }
   }
 }
 
-/** Runs work one after the other, in the order it came. */
+class Counters {
+  readonly #counts = new Map<string, number>();
+
+  of(key: string): number {
+    return this.#counts.get(key) ?? 0;
+  }
+
+  add(key: string, change: number): void {
+    const count = this.of(key) + change;
+    if (count === 0) this.#counts.delete(key);
+    else this.#counts.set(key, count);
+  }
+}
+
+/** A semaphore that serves waiting keys in turn, so that none delays another by more than one run. */
+export class FairSemaphore {
+  #free: number;
+  readonly #queues = new Map<string, (() => void)[]>();
+
+  constructor(slots: number) {
+    this.#free = slots;
+  }
+
+  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((enter) => this.#enqueue(key, enter));
+    try {
+      return await work();
+    } finally {
+      this.#release();
+    }
+  }
+
+  #enqueue(key: string, enter: () => void): void {
+    const queue = this.#queues.get(key);
+    if (queue) queue.push(enter);
+    else this.#queues.set(key, [enter]);
+  }
+
+  /** Passes the slot to the key that has waited longest, and moves that key to the end. */
+  #release(): void {
+    const next = this.#queues.entries().next();
+    if (next.done) {
+      this.#free++;
+      return;
+    }
+    const [key, queue] = next.value;
+    this.#queues.delete(key);
+    const enter = queue.shift();
+    if (queue.length > 0) this.#queues.set(key, queue);
+    enter?.();
+  }
+}
+
+/** Runs attempts one after the other, in order of arrival. */
 class Lane {
   #tail: Promise<unknown> = Promise.resolve();
   readonly #networks: (string | null)[] = [];
@@ -207,7 +248,7 @@ class Lane {
     return this.#networks.length;
   }
 
-  of(network: string | null): number {
+  sizeOf(network: string | null): number {
     return this.#networks.filter((one) => one === network).length;
   }
 
@@ -228,8 +269,8 @@ function delayAfter(excess: number, maxMs: number): number {
 const accountKey = (account: string) => `account ${account}`;
 const addressKey = (network: string) => `address ${network}`;
 
-/** An account is what a stranger says it is, at any length; what is kept of it is short. */
+/** Bounds the memory per account: clients may send names of any length. */
 function shortened(account: string): string {
-  // Below the length of a hash, so that none can pass for one.
-  return account.length < 44 ? account : createHash('sha256').update(account).digest('base64');
+  // Shorter than a hash, so that no account can imitate one.
+  return account.length < 44 ? account : hash('sha256', account, 'base64');
 }

@@ -1,15 +1,15 @@
-/** Who there is: domains hold projects and users; a role is given in a project, or in a domain for all its projects. */
+/** Domains contain projects and users. A role applies to one project, or to a domain and all its projects. */
 
 export const ROLES = ['reader', 'ingest', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
 /**
- * The role of other processes that ask us who calls: held in the system as a whole, never in a project or domain, and by
- * nobody unless the operator gives it. It may see every secret access key, and nothing else.
+ * For other processes that authenticate their callers against this one. Applies to the whole system, never to a project
+ * or domain. Grants access to every secret access key, and to nothing else.
  */
 export const SYSTEM_ROLE = 'identity';
 
-/** What a user may sign in to: the API (`programmatic`), the console, or both. Set once, when the user is made. */
+/** Where a user may sign in: the API (`programmatic`), the console, or both. Set when the user is created. */
 export const ACCESS_TYPES = ['programmatic', 'console', 'both'] as const;
 export type AccessType = (typeof ACCESS_TYPES)[number];
 
@@ -35,23 +35,49 @@ export interface User {
   access: AccessType;
   password_hash: string;
   created: number;
-  /** A token carries the number it was issued under; raising it voids all that are out. */
+  /** Tokens and sessions carry the epoch they were issued in; raising it revokes all of them. */
   token_epoch: number;
-  /** Roles by the ID of the project or domain that they are held in. */
+  /** Roles by the ID of their project or domain. */
   roles: Record<string, Role[]>;
   system_role?: typeof SYSTEM_ROLE;
 }
 
 export interface AccessKey {
-  /** The access key ID: public, and what a signature names. */
+  /** The access key ID, which is public. */
   access: string;
   user_id: string;
   description: string;
   status: 'active' | 'inactive';
   created: number;
-  /** The secret access key, encrypted: a signature can only be checked with the key itself, so a hash would not do. */
+  /** The secret access key, encrypted: checking a signature needs the secret, so a hash is not enough. */
   sealed_secret: string;
 }
 
-/** An access key as anyone may see it who may see it at all. */
+/** An access key without its secret. */
 export type AccessKeyInfo = Omit<AccessKey, 'sealed_secret'>;
+
+/** The roles that apply in a project or domain; a project inherits those of its domain. */
+export function rolesIn(
+  user: Pick<User, 'roles'>,
+  scope: { project: Pick<Project, 'id' | 'domain_id'> } | { domain: Pick<Domain, 'id'> },
+): readonly Role[] {
+  if (!('project' in scope)) return user.roles[scope.domain.id] ?? [];
+  const own = user.roles[scope.project.id];
+  const inherited = user.roles[scope.project.domain_id];
+  return own && inherited ? [...new Set([...own, ...inherited])] : (own ?? inherited ?? []);
+}
+
+export function administersDomain(user: Pick<User, 'roles'>, domainId: string): boolean {
+  return user.roles[domainId]?.includes('admin') ?? false;
+}
+
+/** The key file of the interface specification. */
+export function keyFileCsv(userName: string, { access, secret }: { access: string; secret: string }): string {
+  return `User Name,Access Key Id,Secret Access Key\r\n${[userName, access, secret].map(csvField).join(',')}\r\n`;
+}
+
+/** Quoted by RFC 4180; the apostrophe keeps spreadsheets from evaluating a name as a formula. */
+function csvField(field: string): string {
+  const harmless = /^[=+\-@\t\r]/.test(field) ? `'${field}` : field;
+  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+}

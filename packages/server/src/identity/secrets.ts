@@ -1,24 +1,57 @@
-/** Secret access keys at rest: AES-256-GCM, bound to the access key ID so that one cannot be passed off as another. */
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+/** The master key, the keys derived from it, access key pairs and their encryption, and password hashes. */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { hash, verify } from '@node-rs/argon2';
+
+const KEY_BYTES = 32;
+
+export function readMasterKey(path: string): Buffer {
+  return parseMasterKey(readFileSync(path, 'utf8'), path);
+}
+
+/** `origin` is for the error message, which must not contain the text itself. */
+export function parseMasterKey(text: string, origin: string): Buffer {
+  const key = Buffer.from(text.trim(), 'base64');
+  if (key.length !== KEY_BYTES)
+    throw new Error(`${origin} must hold a master key: ${KEY_BYTES} bytes in base64`);
+  return key;
+}
+
+/** Fails if the file exists: a new key would make everything encrypted with the old one unreadable. */
+export function createMasterKey(path: string): void {
+  const file = openSync(path, 'wx', 0o600);
+  try {
+    writeSync(file, `${randomBytes(KEY_BYTES).toString('base64')}\n`);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** One key per purpose, so that a leak of one does not affect the others. */
+export function deriveKey(
+  masterKey: Buffer,
+  purpose: 'tokens' | 'sessions' | 'access keys' | 'known logins' | 'devices' | 'mark',
+): Buffer {
+  return Buffer.from(hkdfSync('sha256', masterKey, '', `wafstat ${purpose}`, KEY_BYTES));
+}
 
 const ALGORITHM = 'aes-256-gcm';
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-export interface Secrets {
-  seal(access: string, secret: string): string;
-  open(access: string, sealed: string): string;
-}
+export type SecretCipher = ReturnType<typeof createSecretCipher>;
 
-export function createSecrets(key: Buffer): Secrets {
+/** The access key ID is authenticated too, so that nobody can swap the secrets of two keys. */
+export function createSecretCipher(key: Buffer) {
   return {
-    seal(access, secret) {
+    encrypt(access: string, secret: string): string {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv(ALGORITHM, key, nonce).setAAD(Buffer.from(access));
-      const sealed = Buffer.concat([cipher.update(secret, 'utf8'), cipher.final()]);
-      return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString('base64');
+      const encrypted = Buffer.concat([cipher.update(secret, 'utf8'), cipher.final()]);
+      return Buffer.concat([nonce, cipher.getAuthTag(), encrypted]).toString('base64');
     },
-    open(access, text) {
+    decrypt(access: string, text: string): string {
       const bytes = Buffer.from(text, 'base64');
       const nonce = bytes.subarray(0, NONCE_BYTES);
       const tag = bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES);
@@ -27,6 +60,49 @@ export function createSecrets(key: Buffer): Secrets {
       return (
         decipher.update(bytes.subarray(NONCE_BYTES + TAG_BYTES), undefined, 'utf8') + decipher.final('utf8')
       );
+    },
+  };
+}
+
+export function generateKeyPair(): { access: string; secret: string } {
+  const capitals = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789';
+  return {
+    access: randomText(20, capitals),
+    secret: randomText(40, `${capitals}abcdefghijklmnopqrstuvwxyz`),
+  };
+}
+
+/** All characters are equally likely: bytes that would favour some are skipped. */
+function randomText(length: number, alphabet: string): string {
+  const fair = 256 - (256 % alphabet.length);
+  let text = '';
+  while (text.length < length) {
+    for (const byte of randomBytes(length))
+      if (byte < fair && text.length < length) text += alphabet[byte % alphabet.length];
+  }
+  return text;
+}
+
+/** argon2id (the library's default), with the memory and passes that OWASP recommends: about 20 ms on one core. */
+const ARGON2_COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+
+/** Longer passwords only cost memory. */
+export const PASSWORD_LENGTH_MAX = 1_024;
+
+export type Passwords = ReturnType<typeof createPasswords>;
+
+export function createPasswords() {
+  // Computed on first use, because most commands check no password.
+  let dummyHash: Promise<string> | null = null;
+  return {
+    hash: (password: string): Promise<string> => hash(password, ARGON2_COST),
+    /** Takes the same time whether the user exists or not. */
+    async verify(storedHash: string | undefined, password: string): Promise<boolean> {
+      // Computed in both cases, so that the first unknown user takes no longer than a known one.
+      dummyHash ??= hash('no user has this password', ARGON2_COST);
+      const fallback = await dummyHash;
+      const matches = await verify(storedHash ?? fallback, password);
+      return matches && storedHash !== undefined;
     },
   };
 }

@@ -3,19 +3,11 @@ import { canonicalRequest, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign } from '@wafstat/signer/scoped';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  CLOCK_SKEW_MS_MAX,
-  checkSignature,
-  parseAuthorization,
-  parseClaim,
-  parseUsual,
-  type SignedRequest,
-  signingKey,
-} from './signature.ts';
+import { CLOCK_SKEW_MS_MAX, checkSignature, parseSignature, type SignedRequest } from './signature.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
 const KEY = { access: 'QTWAOYTTINDUT2QVKYUC', secret: 'MFyfvK41ba2giqM7Uio6PznpdUKGpownRZlmVmHc' };
-const NOTHING = new Uint8Array(0);
+const NO_BODY = new Uint8Array(0);
 
 /** As the server sees it: header names in lower case. */
 function received(method: string, url: string, headers: Record<string, string>): SignedRequest {
@@ -24,11 +16,11 @@ function received(method: string, url: string, headers: Record<string, string>):
   return { method, url: `${pathname}${search}`, headers: { host, ...Object.fromEntries(lower) } };
 }
 
-function check(request: SignedRequest, secret: string, body: Uint8Array = NOTHING, now = NOW): string {
-  const parsed = parseClaim(request, now);
+function check(request: SignedRequest, secret: string, body: Uint8Array = NO_BODY, now = NOW): string {
+  const parsed = parseSignature(request, now);
   return parsed.kind === 'malformed'
     ? parsed.problem
-    : checkSignature(request, parsed.claim, signingKey(secret), body).kind;
+    : (checkSignature(request, parsed.pending, secret, body)?.reason ?? 'valid');
 }
 
 describe('known answers', () => {
@@ -135,8 +127,8 @@ describe('known answers', () => {
   ])('%s', (_name, method, url, secret, headers, body) => {
     const request = received(method, url, headers);
     const date = headers['X-Sdk-Date'].replace(/(....)(..)(..)T(..)(..)(..)Z/, '$1-$2-$3T$4:$5:$6Z');
-    expect(check(request, secret, Buffer.from(body), Date.parse(date))).toBe('right');
-    expect(check(request, `${secret}x`, Buffer.from(body), Date.parse(date))).toBe('wrong');
+    expect(check(request, secret, Buffer.from(body), Date.parse(date))).toBe('valid');
+    expect(check(request, `${secret}x`, Buffer.from(body), Date.parse(date))).toBe('wrong_signature');
   });
 });
 
@@ -166,36 +158,42 @@ const drawn = fc.record({
 });
 
 describe('any request', () => {
-  test('that the signer signed is right, and wrong after any change of what was signed', async () => {
+  test('is valid if the signer signed it, and invalid after any change of a signed part', async () => {
     await fc.assert(
       fc.asyncProperty(drawn, fc.nat(), async ({ method, url, headers, body }, where) => {
         const added = await sign({ method, url, headers, body }, KEY, { now: () => NOW });
         const request = received(method, url, { ...headers, ...added });
-        expect(check(request, KEY.secret, body)).toBe('right');
+        expect(check(request, KEY.secret, body)).toBe('valid');
 
         const changed = (change: Partial<SignedRequest>, other = body) =>
           check({ ...request, ...change }, KEY.secret, other);
-        expect(changed({ method: method === 'GET' ? 'PUT' : 'GET' })).toBe('wrong');
-        expect(changed({ url: request.url.replace('/', '/x') })).toBe('wrong');
+        expect(changed({ method: method === 'GET' ? 'PUT' : 'GET' })).toBe('wrong_signature');
+        expect(changed({ url: request.url.replace('/', '/x') })).toBe('wrong_signature');
         expect(changed({ url: `${request.url}${request.url.includes('?') ? '&' : '?'}extra=1` })).toBe(
-          'wrong',
+          'wrong_signature',
         );
-        expect(changed({}, Uint8Array.of(...body, 0))).toBe('wrong');
+        expect(changed({}, Uint8Array.of(...body, 0))).toBe('wrong_signature');
         if (body.length > 0) {
           const flipped = body.slice();
           flipped[where % body.length] = (flipped[where % body.length] ?? 0) ^ 1;
-          expect(changed({}, flipped)).toBe('wrong');
+          expect(changed({}, flipped)).toBe('wrong_signature');
         }
         for (const header of Object.keys(headers)) {
-          expect(changed({ headers: { ...request.headers, [header]: `${headers[header]}x` } })).toBe('wrong');
+          expect(changed({ headers: { ...request.headers, [header]: `${headers[header]}x` } })).toBe(
+            'wrong_signature',
+          );
         }
-        expect(changed({ headers: { ...request.headers, host: 'other.example.com' } })).toBe('wrong');
-        expect(changed({ headers: { ...request.headers, 'x-sdk-date': '20260701T120001Z' } })).toBe('wrong');
+        expect(changed({ headers: { ...request.headers, host: 'other.example.com' } })).toBe(
+          'wrong_signature',
+        );
+        expect(changed({ headers: { ...request.headers, 'x-sdk-date': '20260701T120001Z' } })).toBe(
+          'wrong_signature',
+        );
       }),
     );
   });
 
-  test('in the scoped variant is right under its own key, and wrong under the plain one', () => {
+  test('is valid in the scoped variant with the derived key, and invalid with the plain secret', () => {
     fc.assert(
       fc.property(drawn, ({ method, url, headers, body }) => {
         const scope = { date: '20260701', region: 'eu-de', service: 'waf' };
@@ -217,11 +215,11 @@ describe('any request', () => {
         });
         const scopeText = '20260701/eu-de/waf/sdk_request';
         const right = authorization(scopeText, hmac(scopedKey(KEY.secret, scope, hmac), text));
-        expect(check(withHeader(right), KEY.secret, body)).toBe('right');
+        expect(check(withHeader(right), KEY.secret, body)).toBe('valid');
         expect(check(withHeader(authorization(scopeText, hmac(KEY.secret, text))), KEY.secret, body)).toBe(
-          'wrong',
+          'wrong_signature',
         );
-        expect(check(withHeader(right.replace('eu-de', 'eu-nl')), KEY.secret, body)).toBe('wrong');
+        expect(check(withHeader(right.replace('eu-de', 'eu-nl')), KEY.secret, body)).toBe('wrong_signature');
       }),
       { numRuns: 30 },
     );
@@ -237,43 +235,45 @@ describe('a signed request', () => {
     return received('GET', url, { ...headers, ...added });
   };
 
-  test('may have its raw plus signed as a plus or as the space that it stands for', async () => {
-    expect(check(await signed(), KEY.secret)).toBe('right');
+  test('may have a plus in the query signed as a plus or as a space', async () => {
+    expect(check(await signed(), KEY.secret)).toBe('valid');
     const added = await sign({ method: 'GET', url: url.replace('+', '%20') }, KEY, { now: () => NOW });
-    expect(check(received('GET', url, { ...added }), KEY.secret)).toBe('right');
+    expect(check(received('GET', url, { ...added }), KEY.secret)).toBe('valid');
   });
 
-  test('may list a header twice, which it has once', async () => {
+  test('may list a signed header twice', async () => {
     const request = await signed();
     const authorization = String(request.headers.authorization);
     const twice = authorization.replace('SignedHeaders=host;', 'SignedHeaders=host;host;');
     expect(twice).not.toBe(authorization);
     const headers = { ...request.headers, authorization: twice };
-    expect(check({ ...request, headers }, KEY.secret)).toBe('right');
+    expect(check({ ...request, headers }, KEY.secret)).toBe('valid');
   });
 
-  test('whose repeated parameter lost a value is wrong', async () => {
+  test('is invalid if a repeated parameter lost a value', async () => {
     const request = await signed();
-    expect(check({ ...request, url: request.url.replace('&hosts=a', '') }, KEY.secret)).toBe('wrong');
+    expect(check({ ...request, url: request.url.replace('&hosts=a', '') }, KEY.secret)).toBe(
+      'wrong_signature',
+    );
   });
 
-  test('may leave its body unsigned, but not announce another hash than the body has', async () => {
+  test('may leave its body unsigned, but a given hash must match', async () => {
     const unsigned = await signed({ 'X-Sdk-Content-Sha256': 'UNSIGNED-PAYLOAD' });
-    expect(check(unsigned, KEY.secret, Buffer.from('anything'))).toBe('right');
+    expect(check(unsigned, KEY.secret, Buffer.from('anything'))).toBe('valid');
     const hash = createHash('sha256').update('body').digest('hex');
     const announced = await signed({ 'X-Sdk-Content-Sha256': hash });
-    expect(check(announced, KEY.secret, Buffer.from('body'))).toBe('right');
+    expect(check(announced, KEY.secret, Buffer.from('body'))).toBe('valid');
     expect(check(announced, KEY.secret, Buffer.from('other'))).toBe('body_differs');
   });
 
-  test('may be 15 minutes off, and not a second more', async () => {
+  test('may be up to 15 minutes off', async () => {
     const request = await signed();
-    expect(check(request, KEY.secret, NOTHING, NOW + CLOCK_SKEW_MS_MAX)).toBe('right');
-    expect(check(request, KEY.secret, NOTHING, NOW - CLOCK_SKEW_MS_MAX)).toBe('right');
-    expect(check(request, KEY.secret, NOTHING, NOW + CLOCK_SKEW_MS_MAX + 1_000)).toMatch(
+    expect(check(request, KEY.secret, NO_BODY, NOW + CLOCK_SKEW_MS_MAX)).toBe('valid');
+    expect(check(request, KEY.secret, NO_BODY, NOW - CLOCK_SKEW_MS_MAX)).toBe('valid');
+    expect(check(request, KEY.secret, NO_BODY, NOW + CLOCK_SKEW_MS_MAX + 1_000)).toMatch(
       /more than 15 minutes off/,
     );
-    expect(check(request, KEY.secret, NOTHING, NOW - CLOCK_SKEW_MS_MAX - 1_000)).toMatch(
+    expect(check(request, KEY.secret, NO_BODY, NOW - CLOCK_SKEW_MS_MAX - 1_000)).toMatch(
       /more than 15 minutes off/,
     );
   });
@@ -285,24 +285,27 @@ describe('a signed request', () => {
       /Authorization must be/,
     ],
     [{ authorization: 'SDK-HMAC-SHA256 ' }, /Authorization must be/],
-    [{ 'x-sdk-date': '2026-07-01' }, /X-Sdk-Date must be a time/],
-    [{ 'x-sdk-date': undefined }, /X-Sdk-Date must be a time/],
-    [{ authorization: auth('host') }, /X-Sdk-Date must be one of the SignedHeaders/],
-    [{ authorization: auth('x-sdk-date;x-missing') }, /x-missing is in SignedHeaders, but was not sent/],
+    [{ 'x-sdk-date': '2026-07-01' }, /X-Sdk-Date must be a UTC time/],
+    [{ 'x-sdk-date': undefined }, /X-Sdk-Date must be a UTC time/],
+    [{ authorization: auth('host') }, /SignedHeaders must include x-sdk-date/],
+    [
+      { authorization: auth('x-sdk-date;x-missing') },
+      /SignedHeaders lists 'x-missing', but the request has no such header/,
+    ],
     [
       { authorization: auth('x-sdk-date').replace('Access=a', 'Credential=a/20260702/sdk_request') },
       /Authorization must be/,
     ],
     [
       { authorization: auth('x-sdk-date').replace('Access=a', 'Credential=a/20260702/r/s/sdk_request') },
-      /not the day of X-Sdk-Date/,
+      /must be the day of X-Sdk-Date/,
     ],
-  ])('that is malformed is told how: %j', async (change, message) => {
+  ])('is rejected with an explanation if it is malformed: %j', async (change, message) => {
     const request = await signed();
     expect(check({ ...request, headers: { ...request.headers, ...change } }, KEY.secret)).toMatch(message);
   });
 
-  test('of any shape is answered, never thrown at', async () => {
+  test('never causes an exception, whatever its headers contain', async () => {
     const request = await signed();
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.string(), (authorization, date) => {
@@ -321,34 +324,32 @@ function auth(signedHeaders: string): string {
   return `SDK-HMAC-SHA256 Access=a, SignedHeaders=${signedHeaders}, Signature=${'0'.repeat(64)}`;
 }
 
-describe('Authorization', () => {
-  test('as nearly all clients write it means what it means to the general reader', () => {
-    const text = (characters: string) =>
-      fc.string({ unit: fc.constantFrom(...characters), minLength: 1, maxLength: 6 });
-    const signature = fc.string({ unit: fc.constantFrom(...'0af'), minLength: 64, maxLength: 64 });
-    // Mostly of the usual kind, and close to it.
-    const header = fc
-      .tuple(
-        text('AZ09'),
-        text('ah-_;'),
-        signature,
-        fc.constantFrom('', '', '', ',', ' ', '/', '=', 'X'),
-        fc.nat(150),
-      )
-      .map(([access, names, hex, odd, place]) => {
-        const usual = `SDK-HMAC-SHA256 Access=${access}, SignedHeaders=${names}, Signature=${hex}`;
-        return usual.slice(0, place) + odd + usual.slice(place);
+test('the fields of Authorization may come in any order and with any spacing', () => {
+  const text = (characters: string) =>
+    fc.string({ unit: fc.constantFrom(...characters), minLength: 1, maxLength: 6 });
+  const signature = fc.string({ unit: fc.constantFrom(...'0af'), minLength: 64, maxLength: 64 });
+  const blank = fc.constantFrom('', ' ', '\t ');
+  fc.assert(
+    fc.property(text('AZ09'), signature, blank, blank, fc.nat(2), (access, hex, before, after, first) => {
+      const fields = [`Access=${access}`, 'SignedHeaders=x-sdk-date;host', `Signature=${hex}`];
+      const ordered = [...fields.slice(first), ...fields.slice(0, first)].map(
+        (field) => before + field + after,
+      );
+      const headers = {
+        host: 'waf.example.com',
+        'x-sdk-date': '20260701T120000Z',
+        authorization: `SDK-HMAC-SHA256 ${ordered.join(',')}`,
+      };
+      expect(parseSignature({ method: 'GET', url: '/', headers }, NOW)).toEqual({
+        kind: 'parsed',
+        pending: {
+          access,
+          scope: null,
+          signedHeaders: ['x-sdk-date', 'host'],
+          signature: hex,
+          date: '20260701T120000Z',
+        },
       });
-    let understood = 0;
-    fc.assert(
-      fc.property(header, (written) => {
-        const fields = parseUsual(written);
-        if (fields === null) return;
-        understood++;
-        expect(parseAuthorization(written)).toEqual(fields);
-      }),
-      { numRuns: 1_000 },
-    );
-    expect(understood).toBeGreaterThan(100);
-  });
+    }),
+  );
 });

@@ -1,45 +1,104 @@
-/** A token says who was authenticated, for what, and until when, under our signature. It is not stored anywhere. */
-import { randomUUID } from 'node:crypto';
-import { signedText } from './signed-text.ts';
+/** Tokens, console sessions and device cookies: signed records that the server does not store. Each kind has its own key. */
+import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
 
 export const TOKEN_VALID_MS = 24 * 3_600_000;
+/** A working day. */
+const SESSION_VALID_MS = 12 * 3_600_000;
+export const DEVICE_VALID_MS = 90 * 86_400_000;
 
-/** What a token is good for: one project, a domain as a whole, which is not enough for the statistics, or the system. */
-export type TokenScope = { project_id: string } | { domain_id: string } | { system: true };
+/** Longer texts are rejected before anything is computed. */
+const TEXT_LENGTH_MAX = 1_024;
 
-export type Token = TokenScope & {
+interface Issued {
   id: string;
   user_id: string;
   /** The user's `token_epoch` at the time. */
   epoch: number;
   issued_at: number;
-  expires_at: number;
-};
-
-export interface Tokens {
-  issue(
-    user: { id: string; token_epoch: number },
-    scope: TokenScope,
-    now: number,
-  ): { text: string; token: Token };
-  /** The token when the signature is ours, expired or not; null otherwise. */
-  read(text: string): Token | null;
 }
 
-export function createTokens(key: Buffer): Tokens {
-  const signed = signedText<Token>(key);
+export interface Session extends Issued {
+  expires_at: number;
+}
+
+/** A token for a domain or the system gives no access to statistics. */
+export type TokenScope = { project_id: string } | { domain_id: string } | { system: true };
+export type Token = TokenScope & Session;
+
+interface TokenOwner {
+  id: string;
+  token_epoch: number;
+}
+
+export type Tokens = ReturnType<typeof createTokens>;
+
+export function createTokens(key: Buffer) {
+  const { write, read } = signedRecords<Token>(key);
   return {
-    issue(user, scope, now) {
-      const token: Token = {
-        id: randomUUID(),
-        user_id: user.id,
-        ...scope,
-        epoch: user.token_epoch,
-        issued_at: now,
-        expires_at: now + TOKEN_VALID_MS,
-      };
-      return { text: signed.write(token), token };
+    issue(user: TokenOwner, scope: TokenScope, now: number): { text: string; token: Token } {
+      const token = { ...issued(user, now), ...scope, expires_at: now + TOKEN_VALID_MS };
+      return { text: write(token), token };
     },
-    read: signed.read,
+    /** Returns expired tokens too; null unless the signature is valid. */
+    read,
+  };
+}
+
+export type Sessions = ReturnType<typeof createSessions>;
+
+export function createSessions(key: Buffer) {
+  const { write, read } = signedRecords<Session>(key);
+  return {
+    issue: (user: TokenOwner, now: number): string =>
+      write({ ...issued(user, now), expires_at: now + SESSION_VALID_MS }),
+    /** Returns expired sessions too; null unless the signature is valid. */
+    read(text: string): Session | null {
+      const session = read(text);
+      // Cookies of earlier releases have no issue time.
+      return session && { ...session, issued_at: session.issued_at ?? session.expires_at - SESSION_VALID_MS };
+    },
+  };
+}
+
+export type DeviceCookies = ReturnType<typeof createDeviceCookies>;
+
+/**
+ * Identifies a browser that a user has signed in with before, so that an attacker behind the same address does not delay
+ * the user's logins. Grants no access: the password is still required.
+ */
+export function createDeviceCookies(key: Buffer) {
+  const { write, read } = signedRecords<Issued>(key);
+  return {
+    issue: (user: TokenOwner, now: number): string => write(issued(user, now)),
+    /** The ID of the device; null unless it belongs to this user and the password is still the same. */
+    read(text: string, user: TokenOwner, now: number): string | null {
+      const device = read(text);
+      if (device === null || device.user_id !== user.id || device.epoch !== user.token_epoch) return null;
+      return Math.abs(now - device.issued_at) < DEVICE_VALID_MS ? device.id : null;
+    },
+  };
+}
+
+function issued(user: TokenOwner, now: number): Issued {
+  return { id: randomUUID(), user_id: user.id, epoch: user.token_epoch, issued_at: now };
+}
+
+function signedRecords<T>(key: Buffer) {
+  const sign = (payload: string) => createHmac('sha256', key).update(payload).digest('base64url');
+  return {
+    write(record: T): string {
+      const payload = Buffer.from(JSON.stringify(record)).toString('base64url');
+      return `${payload}.${sign(payload)}`;
+    },
+    read(text: string): T | null {
+      const dot = text.indexOf('.');
+      if (dot === -1 || text.length > TEXT_LENGTH_MAX) return null;
+      const payload = text.slice(0, dot);
+      const expected = Buffer.from(sign(payload));
+      const given = Buffer.from(text.slice(dot + 1));
+      if (given.length !== expected.length || !timingSafeEqual(given, expected)) return null;
+      // Only `write` signs with this key, so the record has its type.
+      return JSON.parse(Buffer.from(payload, 'base64url').toString()) as T;
+    },
   };
 }

@@ -1,7 +1,9 @@
 /** Who makes a request, for the audit trail. */
 import type { FastifyRequest } from 'fastify';
-import type { Actor } from '../../audit/audit-trail.ts';
-import type { LoginSource } from '../../audit/login-refusals.ts';
+import type { Actor, LoginSource } from '../../audit/audit-trail.ts';
+import { ApiError } from '../../errors.ts';
+import type { Administration, AdministrationView } from '../../identity/administration.ts';
+import { IdentityError } from '../../identity/errors.ts';
 import { callerOf } from '../route.ts';
 
 export function actorOf(request: FastifyRequest): Actor {
@@ -18,4 +20,18 @@ export function actorOf(request: FastifyRequest): Actor {
 
 export function loginSource(request: FastifyRequest): LoginSource {
   return { via: 'api', address: request.ip, request_id: request.id };
+}
+
+/** Runs a change on behalf of the caller. A change that is not possible becomes a 400. */
+export async function administer<T>(
+  administration: AdministrationView,
+  request: FastifyRequest,
+  change: (administration: Administration) => Promise<T>,
+): Promise<T> {
+  try {
+    return await change(administration.as(actorOf(request)));
+  } catch (error) {
+    if (error instanceof IdentityError) throw new ApiError('WAF.1001', error.message);
+    throw error;
+  }
 }

@@ -1,85 +1,82 @@
-/** Who calls, and may they: decided before anything else of a request is looked at. */
+/** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
+import { ApiError, type ErrorCode } from '../../errors.ts';
 import {
   type Authenticator,
   type Caller,
-  isForSystem,
+  isSystemScoped,
   type SignatureRefusal,
   type TokenRefusal,
 } from '../../identity/authenticator.ts';
 import type { Role } from '../../identity/records.ts';
-import { type BodyHash, type Claim, parseClaim } from '../../identity/signature.ts';
+import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
 import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
+import { RateLimit } from '../../rate-limit.ts';
 import { sizeText, tooLarge } from '../ingest/uploads.ts';
 import { checkProjectId } from '../query.ts';
 import { callerOf } from '../route.ts';
-import type { RateLimit } from './rate-limit.ts';
-import { hasSession, sessionCaller } from './session-cookie.ts';
+import { readCookie, SESSION_COOKIE, sessionCaller } from './session-cookie.ts';
 
-/** The interface specification's limit for signed requests; larger bodies come with a token. */
+/** The interface specification's limit for signed requests; larger bodies need a token. */
 export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
 
 const NO_BODY = Buffer.alloc(0);
 
-type Allow = Role | 'anyone known';
+type Allow = Role | 'authenticated';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set on every route that asks for a role, and on those of identity that ask for anyone. */
+    /** Set on every route with `allow`. */
     caller: Caller | null;
-    /** What a signed request claims, and who may call, until its body is there to check it. */
-    pendingSignature: { claim: Claim; allow: Allow } | null;
+    /** Set on signed requests until the body has arrived. */
+    pendingSignature: PendingSignature | null;
   }
   interface FastifyContextConfig {
-    /** Who may call: a user with this role in the project of the path, anyone who is known, or (absent) everyone. */
+    /** Who may call: users with this role in the project of the path, all authenticated users, or (absent) everyone. */
     allow?: Allow;
-    /** Whether a session of the console opens it: besides tokens and signatures, or instead of them. */
+    /** Whether console sessions are accepted, in addition to tokens and signatures or instead of them. */
     session?: 'too' | 'only';
-    /** Whether an access key may come as user and password, for log shippers that can sign nothing. */
+    /** Whether Basic authentication with an access key is accepted, for log shippers that cannot sign requests. */
     basic?: boolean;
-    /** The handler receives the body itself, and then calls `verifySignature`. */
+    /** The handler reads the body itself, and then calls `verifySignature`. */
     streamsBody?: boolean;
   }
 }
 
-export interface Authenticate {
-  /** When the headers are there. A signed request is let through to its body, and to no more. */
-  onHeaders(request: FastifyRequest): MaybePromise<void>;
-  /** When the body is there too. */
-  onBody(request: FastifyRequest): MaybePromise<void>;
-  /** Checks the pending signature of a request, now that its body is known. */
-  verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): MaybePromise<void>;
+interface GuardOptions {
+  /** Requests per second for each user; 0 for no limit. */
+  rateLimit: number;
+  /** The largest body with a token, on routes that stream it. */
+  bodyBytesMax: number;
+  now: () => number;
 }
 
-export function createAuthenticate(
-  authentication: Authenticator,
-  rateLimit: RateLimit,
-  pushBytesMax: number,
-  now: () => number,
-): Authenticate {
+export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytesMax, now }: GuardOptions) {
+  const requests = rateLimit === 0 ? null : new RateLimit(rateLimit, 1_000 / rateLimit, now);
   return {
     verifySignature,
-    onHeaders(request): MaybePromise<void> {
+    /** Runs when the headers have arrived. The signature of a signed request is checked later. */
+    onHeaders(request: FastifyRequest): MaybePromise<void> {
       const { allow, session, basic = false, streamsBody = false } = request.routeOptions.config;
-      const withSecret = basic && /^Basic /i.test(request.headers.authorization ?? '');
-      const signed = session !== 'only' && !withSecret && isSigned(request);
-      // Of other routes Fastify knows the limit.
-      if (streamsBody) checkBodyLength(Number(request.headers['content-length'] ?? 0), signed, pushBytesMax);
+      const isBasic = basic && /^Basic /i.test(request.headers.authorization ?? '');
+      const signed = session !== 'only' && !isBasic && isSigned(request);
+      // Fastify limits the bodies of all other routes.
+      if (streamsBody) checkBodyLength(Number(request.headers['content-length'] ?? 0), signed, bodyBytesMax);
       if (allow === undefined) return;
-      if (signed) return signedCaller(authentication, request, allow, now);
-      const caller = withSecret
-        ? secretCaller(authentication, request)
-        : bySession(request, session)
-          ? sessionCaller(authentication, request)
-          : tokenCaller(authentication, request);
+      if (signed) return signedCaller(authenticator, request, now);
+      const caller = isBasic
+        ? basicCaller(authenticator, request)
+        : usesSession(request, session)
+          ? sessionCaller(authenticator, request)
+          : tokenCaller(authenticator, request);
       return mapMaybe(caller, (known) => {
-        // Kept for the log even if the request goes no further.
+        // Set before the checks, so that the access log names the user of a refused request.
         request.caller = known;
-        return authorize(request, allow);
+        return authorize(request);
       });
     },
-    onBody(request): MaybePromise<void> {
+    /** Runs when the body has arrived. */
+    onBody(request: FastifyRequest): MaybePromise<void> {
       if (request.pendingSignature === null || request.routeOptions.config.streamsBody) return;
       return verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
     },
@@ -88,156 +85,147 @@ export function createAuthenticate(
   function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): MaybePromise<void> {
     const { pendingSignature } = request;
     if (pendingSignature === null) throw new Error('the request is not signed');
-    const { claim, allow } = pendingSignature;
-    const checked = authentication.checkSignature(requestLine(request), claim, body);
+    const checked = authenticator.checkSignature(signedParts(request), pendingSignature, body);
     return mapMaybe(checked, (refusal) => {
       if (refusal !== null) throw signatureError(refusal);
-      return authorize(request, allow);
+      return authorize(request);
     });
   }
 
-  /** Only now is it certain who calls; before, a stranger could have used up the user's rate. */
-  function authorize(request: FastifyRequest, allow: Allow): MaybePromise<void> {
+  /** Only after authentication: otherwise anyone could use up a user's rate. */
+  function authorize(request: FastifyRequest): MaybePromise<void> {
     const caller = callerOf(request);
-    // Who asks for others has their rate, which is not ours to know.
-    if (!isForSystem(caller)) rateLimit(caller.user.id);
-    return allow === 'anyone known' ? undefined : checkRole(authentication, caller, request, allow);
+    // Services that authenticate their callers here make requests for many users.
+    if (requests && !isSystemScoped(caller) && !requests.take(caller.user.id)) {
+      const message = `more than ${rateLimit} requests per second: retry in 1 s`;
+      throw new ApiError('WAF.3004', message, { 'Retry-After': '1' });
+    }
+    return checkRole(authenticator, caller, request);
   }
 }
 
 function checkRole(
-  authentication: Authenticator,
+  authenticator: Authenticator,
   caller: Caller,
   request: FastifyRequest,
-  role: Role,
 ): MaybePromise<void> {
+  const { allow } = request.routeOptions.config;
+  if (allow === undefined || allow === 'authenticated') return;
   const { project_id } = request.params as { project_id: string };
   checkProjectId(project_id);
   const { scope } = caller;
-  if (scope !== 'wherever the user has a role') {
+  if (scope !== 'unscoped') {
     if (!('project' in scope))
-      throw new ApiError('WAF.9002', 'the token is not for a project, but this call needs one that is');
+      throw new ApiError('WAF.9002', 'the token has no project: request one with auth.scope.project');
     if (scope.project.id !== project_id) {
       throw new ApiError('WAF.9002', 'the credentials are for another project than the one in the path');
     }
   }
-  const roles = authentication.rolesInProject(caller, project_id);
-  return mapMaybe(roles, (held) => demandRole(held, role));
+  return mapMaybe(authenticator.rolesInProject(caller, project_id), (roles) => {
+    if (!roles.includes(allow) && !roles.includes('admin'))
+      throw new ApiError('WAF.9002', `missing role '${allow}' in this project`);
+  });
 }
 
-function demandRole(roles: readonly Role[], role: Role): void {
-  if (roles.length === 0) throw new ApiError('WAF.9002', 'the user has no role in the project of the path');
-  if (!roles.includes(role) && !roles.includes('admin')) {
-    throw new ApiError('WAF.9002', `the user has not the role '${role}' in this project`);
-  }
-}
-
-function tokenCaller(authentication: Authenticator, request: FastifyRequest): MaybePromise<Caller> {
+function tokenCaller(authenticator: Authenticator, request: FastifyRequest): MaybePromise<Caller> {
   const token = request.headers['x-auth-token'];
   if (token === undefined) {
     throw new ApiError(
       'WAF.9001',
-      'the request has neither an X-Auth-Token header nor a signature in Authorization',
+      'the request has no credentials: send a token in X-Auth-Token or a signature in Authorization',
     );
   }
-  // Node joins a repeated header of this kind with a comma, so it is always one string.
-  return mapMaybe(authentication.checkToken(String(token)), accepted);
-}
-
-function accepted(check: Caller | TokenRefusal): Caller {
-  if (typeof check === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[check]);
-  return check;
-}
-
-/** Who the request says that it is from; whether it is shows when the body is there. */
-function signedCaller(
-  authentication: Authenticator,
-  request: FastifyRequest,
-  allow: Allow,
-  now: () => number,
-): MaybePromise<void> {
-  const parsed = parseClaim(requestLine(request), now());
-  if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
-  return mapMaybe(authentication.admitKey(parsed.claim), (caller) => {
-    if ('reason' in caller) throw signatureError(caller);
-    request.caller = caller;
-    request.pendingSignature = { claim: parsed.claim, allow };
-    // A large body is received only for a key that could send it.
-    if (request.routeOptions.config.streamsBody && allow !== 'anyone known')
-      return checkRole(authentication, caller, request, allow);
+  // Node joins repeated headers with a comma, so it is always one string.
+  return mapMaybe(authenticator.checkToken(String(token)), (checked) => {
+    if (typeof checked === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[checked]);
+    return checked;
   });
 }
 
-async function secretCaller(authentication: Authenticator, request: FastifyRequest): Promise<Caller> {
+/** Sets the caller before the signature is verified, which needs the body. */
+function signedCaller(
+  authenticator: Authenticator,
+  request: FastifyRequest,
+  now: () => number,
+): MaybePromise<void> {
+  const parsed = parseSignature(signedParts(request), now());
+  if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
+  return mapMaybe(authenticator.admitKey(parsed.pending), (caller) => {
+    if ('reason' in caller) throw signatureError(caller);
+    request.caller = caller;
+    request.pendingSignature = parsed.pending;
+    // Large bodies are accepted only from keys that may send them.
+    if (request.routeOptions.config.streamsBody) return checkRole(authenticator, caller, request);
+  });
+}
+
+async function basicCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {
   const [, encoded = ''] = (request.headers.authorization ?? '').split(' ');
   const text = Buffer.from(encoded, 'base64').toString('utf8');
   const colon = text.indexOf(':');
-  const caller = await authentication.checkSecret(text.slice(0, colon), text.slice(colon + 1));
+  const caller = await authenticator.checkSecret(text.slice(0, colon), text.slice(colon + 1));
   if ('reason' in caller) throw signatureError(caller);
   return caller;
 }
 
-/** A request with both is judged by its token, which is what the other clients of the family's services do. */
+/** If a request has both, the token counts, as in the other services of the API family. */
 function isSigned({ headers }: FastifyRequest): boolean {
   return headers['x-auth-token'] === undefined && headers.authorization !== undefined;
 }
 
-/** Credentials that a program sends on purpose win over a cookie that a browser sends by itself. */
-function bySession(request: FastifyRequest, session: 'too' | 'only' | undefined): boolean {
+/** A token that a program sends takes precedence over a cookie that the browser sends by itself. */
+function usesSession(request: FastifyRequest, session: 'too' | 'only' | undefined): boolean {
   if (session === undefined) return false;
-  return session === 'only' || (request.headers['x-auth-token'] === undefined && hasSession(request));
+  return (
+    session === 'only' ||
+    (request.headers['x-auth-token'] === undefined && readCookie(request, SESSION_COOKIE) !== undefined)
+  );
 }
 
-function requestLine({ method, raw, headers }: FastifyRequest) {
+function signedParts({ method, raw, headers }: FastifyRequest) {
   return { method, url: raw.url ?? '', headers };
 }
 
-function checkBodyLength(bytes: number, signed: boolean, pushBytesMax: number): void {
+function checkBodyLength(bytes: number, signed: boolean, bodyBytesMax: number): void {
   if (signed && bytes > SIGNED_BODY_BYTES_MAX) {
     throw new ApiError(
       'WAF.7001',
       `request body exceeds ${sizeText(SIGNED_BODY_BYTES_MAX)}, the limit of signed requests: send it with a token`,
     );
   }
-  if (!signed && bytes > pushBytesMax) throw tooLarge(pushBytesMax);
+  if (!signed && bytes > bodyBytesMax) throw tooLarge(bodyBytesMax);
 }
 
 const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {
-  unknown: 'the token in X-Auth-Token is not one of this service',
-  expired: 'the token in X-Auth-Token has expired',
+  unknown: 'this service did not issue the token in X-Auth-Token',
+  expired: 'the token in X-Auth-Token has expired: request a new one',
   issued_in_future:
-    'the token in X-Auth-Token was issued in the future, so the clock of the service was set back: get a new token',
-  revoked: 'the token in X-Auth-Token has been revoked',
+    'the token in X-Auth-Token was issued in the future, because the clock of the service was set back: request a new one',
+  revoked: 'the token in X-Auth-Token has been revoked: request a new one',
   user_gone: 'the user of the token in X-Auth-Token has been deleted',
   user_disabled: 'the user of the token in X-Auth-Token is disabled',
-  superseded: 'the token in X-Auth-Token was issued before the password was changed or the user disabled',
+  superseded:
+    'the token in X-Auth-Token was issued before the password was changed or the user was disabled: request a new one',
   scope_gone: 'the project of the token in X-Auth-Token is disabled or deleted',
-  role_lost: 'the user of the token in X-Auth-Token has no role in its project any more',
-  not_valid: 'the identity service says that the token in X-Auth-Token is not valid',
+  role_lost: 'the user of the token in X-Auth-Token no longer has a role in its project',
+  not_valid: 'the identity service rejects the token in X-Auth-Token',
 };
 
 export const CONSOLE_ONLY = 'This user only supports console access, not programmatic access.';
 
+const SIGNATURE_ERRORS: Readonly<Record<SignatureRefusal['reason'], [ErrorCode, string]>> = {
+  unknown_key: ['WAF.9001', 'unknown access key'],
+  wrong_secret: ['WAF.9001', 'the secret access key is wrong'],
+  inactive_key: ['WAF.9001', 'the access key is disabled'],
+  user_disabled: ['WAF.9001', 'the user of the access key is disabled'],
+  console_only: ['WAF.9002', CONSOLE_ONLY],
+  body_differs: ['WAF.9001', 'X-Sdk-Content-Sha256 is not the SHA-256 of the body'],
+  wrong_signature: ['WAF.9001', 'the signature is wrong'],
+};
+
 function signatureError(refusal: SignatureRefusal): ApiError {
-  switch (refusal.reason) {
-    case 'unknown_key':
-      return new ApiError('WAF.9001', 'there is no such access key');
-    case 'wrong_secret':
-      return new ApiError('WAF.9001', 'the secret access key is wrong');
-    case 'inactive_key':
-      return new ApiError('WAF.9001', 'the access key is disabled');
-    case 'user_disabled':
-      return new ApiError('WAF.9001', 'the user of the access key is disabled');
-    case 'console_only':
-      return new ApiError('WAF.9002', CONSOLE_ONLY);
-    case 'body_differs':
-      return new ApiError('WAF.9001', 'X-Sdk-Content-Sha256 is not the hash of the body');
-    case 'wrong_signature': {
-      const canonical = refusal.canonicalRequest.replaceAll('\n', '|');
-      return new ApiError(
-        'WAF.9001',
-        `the signature is wrong; the canonical request of the service is: ${canonical}`,
-      );
-    }
-  }
+  const [code, message] = SIGNATURE_ERRORS[refusal.reason];
+  if (refusal.reason !== 'wrong_signature') return new ApiError(code, message);
+  const canonical = refusal.canonicalRequest.replaceAll('\n', '|');
+  return new ApiError(code, `${message}; the service computed it from this canonical request: ${canonical}`);
 }

@@ -1,6 +1,6 @@
 /**
- * Signed requests, changed on their way. They go over real sockets, because `inject` would normalize what is mutated.
- * A request whose signed part changed is refused; one that means the same gets the same response.
+ * Modified signed requests. They are sent over real sockets, because `inject` would normalize them. If a signed part
+ * changed, the request is refused; if its meaning is the same, it gets the same response.
  */
 import { createHash, createHmac } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -21,9 +21,8 @@ const RUNS = 500 * Number(process.env.FUZZ_SCALE ?? 1);
 const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const HOST = 'waf.example.com';
-/** Wrong signatures are counted per key and address for 15 minutes: between two cases the clock moves past that. */
+/** The clock moves between two cases by more than the allowed skew of a signature. */
 const CASE_MS = 16 * 60_000;
-/** As many wrong signatures in a row as are answered without a wait. */
 const MUTANTS_MAX = 5;
 
 let folder: string;
@@ -41,7 +40,7 @@ beforeAll(async () => {
   identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const { administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  project = (await administration.found(names, 'secret')).project.id;
+  project = (await administration.bootstrap(names, 'secret')).project.id;
   otherProject = (await administration.addProject(administration.domain('default').id, 'other')).id;
   const user = administration.user('admin');
   key = await administration.addKey(user.id, '');
@@ -72,7 +71,6 @@ afterAll(async () => {
 
 type Header = readonly [name: string, value: string];
 
-/** As it goes over the wire. */
 interface Wire {
   method: string;
   path: string;
@@ -117,7 +115,7 @@ function scopedAuthorization(
   );
 }
 
-/** Latin-1, so that each character is the byte that it says. */
+/** Latin-1, so that each character is one byte. */
 function bytesOf({ method, path, query, headers, body }: Wire): string {
   const target = query.length === 0 ? path : `${path}?${query.join('&')}`;
   const length: Header[] = body === '' ? [] : [['Content-Length', String(body.length)]];
@@ -126,14 +124,14 @@ function bytesOf({ method, path, query, headers, body }: Wire): string {
 }
 
 interface Response {
-  /** 0 when the connection ended without one. */
+  /** 0 if the connection ended without a response. */
   status: number;
   body: string;
 }
 
 /**
- * `end` closes our side, so that a request that lost its end is over. Node.js then drops a response that is not ready,
- * so a whole request goes without.
+ * `end` half-closes the connection, so that a truncated request ends. Node.js then drops a response that is not ready, so
+ * complete requests are sent without it.
  */
 function send(bytes: string, ending: 'none' | 'end' = 'none'): Promise<Response> {
   const { port } = app.server.address() as AddressInfo;
@@ -143,7 +141,7 @@ function send(bytes: string, ending: 'none' | 'end' = 'none'): Promise<Response>
     socket.setEncoding('latin1').on('data', (text: string) => {
       received += text;
     });
-    // The server closes while we still write: what it said before shows in what was received.
+    // The server may close the connection while the test still writes.
     socket.on('error', () => {});
     socket.on('close', () => {
       const [head = '', body = ''] = received.split('\r\n\r\n', 2);
@@ -165,7 +163,7 @@ const withHeader = (wire: Wire, name: string, change: (value: string) => string)
 const withAuthorization = (wire: Wire, change: (value: string) => string) =>
   withHeader(wire, 'authorization', change);
 const pick = <T>(values: readonly T[], at: number): T => values[at % values.length] as T;
-/** The text with one of its characters replaced by another of the same kind. */
+/** Replaces one character by another of the same kind. */
 const withAnother = (text: string, at: number, kind: string): string => {
   const places = [...text].flatMap((character, i) => (kind.includes(character) ? [i] : []));
   const place = pick(places, at);
@@ -173,7 +171,7 @@ const withAnother = (text: string, at: number, kind: string): string => {
   return text.slice(0, place) + next + text.slice(place + 1);
 };
 const encoded = (text: string, at: number): string => {
-  // None of an escape, whose meaning would be another.
+  // Not within an escape, which would change the meaning.
   const letters = [...text.matchAll(/%..|([a-z0-9])/g)].flatMap(({ 1: letter, index }) =>
     letter ? [index] : [],
   );
@@ -188,7 +186,7 @@ const shuffled = <T>(values: readonly T[], at: number): T[] => {
 const HEX = '0123456789abcdef';
 const SIGNED_EXTRA = ['host', 'x-project-id', 'content-type', 'x-sdk-date'];
 
-/** What means the same: a 200 with the same body. */
+/** The same meaning: a 200 with the same body. */
 const HARMLESS: Record<string, Mutate> = {
   'header names in another case': (wire, at) => ({
     ...wire,
@@ -228,7 +226,7 @@ const HARMLESS: Record<string, Mutate> = {
     ),
 };
 
-/** What changes the signed part, or the signature: a 400 or 401. */
+/** A change of a signed part or of the signature: a 400 or 401. */
 const HARMFUL: Record<string, Mutate> = {
   'another value in the query': (wire, at) => ({
     ...wire,
@@ -326,7 +324,7 @@ const HARMFUL: Record<string, Mutate> = {
     ),
 };
 
-/** What leads elsewhere: refused too, but there may be no such path or no such method. */
+/** Another path or method, which may not exist: refused too. */
 const ELSEWHERE: Record<string, Mutate> = {
   'another method': (wire, at) => ({
     ...wire,
@@ -387,7 +385,7 @@ async function counted(): Promise<number> {
   return requests[0] ?? 0;
 }
 
-test('a signed request that was changed is refused, unless it means the same', async () => {
+test('a modified signed request is refused, unless its meaning is the same', async () => {
   const mutants = fc.array(named, { minLength: 1, maxLength: MUTANTS_MAX });
   let pushed = await counted();
   await fc.assert(
@@ -399,7 +397,7 @@ test('a signed request that was changed is refused, unless it means the same', a
       if (name === 'ingest') pushed++;
       for (const { kind, name: mutation, at } of some) {
         const bytes = bytesOf(classes[kind][mutation]?.(original, at) ?? original);
-        // Not every mutation finds something to change in every request.
+        // Some mutations do not change every request.
         if (kind !== 'harmless' && bytes === bytesOf(original)) continue;
         const { status, body } = await send(bytes);
         if (kind === 'harmless') {
@@ -417,7 +415,7 @@ test('a signed request that was changed is refused, unless it means the same', a
   );
 });
 
-test('a signed request with any bytes changed is refused, or gets the same response', async () => {
+test('a signed request with any bytes changed is refused or gets the same response', async () => {
   const edit = fc.tuple(
     fc.nat(),
     fc.nat(3),

@@ -1,20 +1,20 @@
-/** Users and projects, for those who administer their domain, and within it. */
+/** Users and projects, for administrators of their domain. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
-import { administersDomain } from '../../identity/authentication.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import {
   ACCESS_TYPES,
-  type AccessType,
+  administersDomain,
   type Project,
   ROLES,
   type Role,
   type User,
 } from '../../identity/records.ts';
-import { actorOf } from '../auth/actor.ts';
-import { at, malformed, parseJson, text } from '../auth/login.ts';
+import { valueAt } from '../../json-path.ts';
+import { administer } from '../auth/actor.ts';
+import { malformed, oneOf, parseJson, textAt } from '../auth/json-body.ts';
+import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { callerOf, type Route } from '../route.ts';
-import { explained } from './explained.ts';
 
 const USERS = '/console/api/users';
 const PROJECTS = '/console/api/projects';
@@ -23,33 +23,24 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
   const inDomain = <T extends { domain_id: string }>(records: T[], domainId: string) =>
     records.filter(({ domain_id }) => domain_id === domainId);
 
-  function userOf(request: FastifyRequest): User {
+  /** The ID in the path, if the caller's domain has such a record. */
+  function idInDomain(request: FastifyRequest, what: string, records: (User | Project)[]): string {
     const { id } = request.params as { id: string };
-    const found = inDomain(administration.users(), administeredDomain(request)).find(
-      (user) => user.id === id,
-    );
-    if (found === undefined) throw new ApiError('WAF.4000', 'the domain has no such user');
-    return found;
+    if (!inDomain(records, administeredDomain(request)).some((record) => record.id === id))
+      throw new ApiError('WAF.4000', `unknown ${what}`);
+    return id;
   }
 
-  function projectOf(request: FastifyRequest): Project {
-    const { id } = request.params as { id: string };
-    const found = inDomain(administration.projects(), administeredDomain(request)).find(
-      (project) => project.id === id,
-    );
-    if (found === undefined) throw new ApiError('WAF.4000', 'the domain has no such project');
-    return found;
-  }
-
-  /** Roles in projects of the domain, or in the domain itself. */
+  /** Accepts roles in the domain and its projects. */
   function parseRoles(fields: unknown, domainId: string): Record<string, Role[]> {
-    const given = at(fields, 'roles') ?? {};
-    if (typeof given !== 'object' || given === null) throw malformed('roles must be an object');
+    const given = valueAt(fields, 'roles') ?? {};
+    if (typeof given !== 'object' || given === null)
+      throw malformed('roles must be an object: lists of roles by project ID');
     const scopes = new Set([domainId, ...inDomain(administration.projects(), domainId).map(({ id }) => id)]);
     const entries = Object.entries(given).map(([scope, roles]): [string, Role[]] => {
-      if (!scopes.has(scope)) throw malformed('roles names a project that the domain does not have');
+      if (!scopes.has(scope)) throw malformed('roles contains an ID that is no project of the domain');
       if (!Array.isArray(roles) || !roles.every(isRole))
-        throw malformed(`roles must hold lists of ${ROLES.join(', ')}`);
+        throw malformed(`roles must contain lists of: ${ROLES.join(', ')}`);
       return [scope, [...new Set(roles)]];
     });
     return Object.fromEntries(entries);
@@ -59,9 +50,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
     {
       method: 'GET',
       url: USERS,
-      allow: 'anyone known',
-      session: 'only',
-      schema: { hide: true },
+      ...SESSION_ONLY,
       async handler(request) {
         const domainId = administeredDomain(request);
         const users = inDomain(administration.users(), domainId);
@@ -72,60 +61,55 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
     {
       method: 'POST',
       url: USERS,
-      allow: 'anyone known',
-      session: 'only',
-      schema: { hide: true },
+      ...SESSION_ONLY,
       async handler(request, reply) {
         const domain_id = administeredDomain(request);
         const fields = parseJson(request.body);
         const given = {
-          name: text(fields, 'name'),
+          name: textAt(fields, 'name'),
           domain_id,
-          access: parseAccess(fields),
-          password: text(fields, 'password'),
+          access: oneOf(fields, 'access', ACCESS_TYPES),
+          password: textAt(fields, 'password'),
           roles: parseRoles(fields, domain_id),
         };
-        const user = await explained(() => administration.as(actorOf(request)).addUser(given));
+        const user = await administer(administration, request, (admin) => admin.addUser(given));
         return reply.code(201).send(userBody(user));
       },
     },
     {
       method: 'PUT',
       url: `${USERS}/:id`,
-      allow: 'anyone known',
-      session: 'only',
-      schema: { hide: true },
+      ...SESSION_ONLY,
       async handler(request) {
-        const { id } = userOf(request);
+        const id = idInDomain(request, 'user', administration.users());
         const enabled = parseEnabled(request.body);
         if (!enabled && id === callerOf(request).user.id)
-          throw new ApiError('WAF.1001', 'you cannot disable yourself: another administrator can');
-        await administration.as(actorOf(request)).setUserEnabled(id, enabled);
+          throw new ApiError('WAF.1001', 'you cannot disable yourself: ask another administrator');
+        await administer(administration, request, (admin) => admin.setUserEnabled(id, enabled));
         return userBody(administration.user(id));
       },
     },
     {
       method: 'POST',
       url: PROJECTS,
-      allow: 'anyone known',
-      session: 'only',
-      schema: { hide: true },
+      ...SESSION_ONLY,
       async handler(request, reply) {
         const domainId = administeredDomain(request);
-        const name = text(parseJson(request.body), 'name');
-        const project = await explained(() => administration.as(actorOf(request)).addProject(domainId, name));
+        const name = textAt(parseJson(request.body), 'name');
+        const project = await administer(administration, request, (admin) =>
+          admin.addProject(domainId, name),
+        );
         return reply.code(201).send(projectBody(project));
       },
     },
     {
       method: 'PUT',
       url: `${PROJECTS}/:id`,
-      allow: 'anyone known',
-      session: 'only',
-      schema: { hide: true },
+      ...SESSION_ONLY,
       async handler(request) {
-        const { id } = projectOf(request);
-        await administration.as(actorOf(request)).setProjectEnabled(id, parseEnabled(request.body));
+        const id = idInDomain(request, 'project', administration.projects());
+        const enabled = parseEnabled(request.body);
+        await administer(administration, request, (admin) => admin.setProjectEnabled(id, enabled));
         return projectBody(administration.project(id));
       },
     },
@@ -135,7 +119,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
 function administeredDomain(request: FastifyRequest): string {
   const { user } = callerOf(request);
   if (!administersDomain(user, user.domain_id))
-    throw new ApiError('WAF.9002', 'only administrators of the domain may do this');
+    throw new ApiError('WAF.9002', 'only administrators of the domain can do this');
   return user.domain_id;
 }
 
@@ -147,15 +131,8 @@ function projectBody({ id, name, enabled, created }: Project): object {
   return { id, name, enabled, created };
 }
 
-function parseAccess(fields: unknown): AccessType {
-  const given = text(fields, 'access');
-  const access = ACCESS_TYPES.find((type) => type === given);
-  if (access === undefined) throw malformed(`access must be one of ${ACCESS_TYPES.join(', ')}`);
-  return access;
-}
-
 function parseEnabled(body: unknown): boolean {
-  const enabled = at(parseJson(body), 'enabled');
+  const enabled = valueAt(parseJson(body), 'enabled');
   if (typeof enabled !== 'boolean') throw malformed('enabled must be true or false');
   return enabled;
 }

@@ -1,13 +1,55 @@
-/** What the console needs beyond the API: its files, sessions, and a few calls that manage things. All of it by name. */
-
+/** Everything that the console needs beyond the API: its files, and routes that accept only its sessions. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
+import { type ContentCoding, createNegotiation } from '../statistics/content-coding.ts';
+import { keyRoutes, sessionRoutes } from './account-routes.ts';
 import { administrationRoutes } from './administration-routes.ts';
-import { fileRoutes } from './files.ts';
 import { hostRoutes } from './host-routes.ts';
-import { keyRoutes } from './key-routes.ts';
-import { sessionRoutes } from './session-routes.ts';
+
+/** Relative to the sources and to the compiled code alike. */
+const DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
+
+/** All pages are the same file; the script shows the one of the URL. */
+const PAGES = ['/console', '/console/hosts', '/console/sources', '/console/credentials', '/console/admin'];
+
+const SECURITY_HEADERS = {
+  'Content-Security-Policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data: blob:",
+    "connect-src 'self'",
+    "font-src 'self'",
+    "manifest-src 'self'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'self'",
+  ].join('; '),
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'X-Frame-Options': 'DENY',
+};
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
+
+interface File {
+  type: string;
+  cache: string;
+  plain: Buffer;
+  compressed: ReadonlyMap<ContentCoding, Buffer>;
+}
 
 export function consoleRoutes(identity: RequestIdentity, store: Store, now: () => number): Route[] {
   const api = [
@@ -18,3 +60,74 @@ export function consoleRoutes(identity: RequestIdentity, store: Store, now: () =
   ];
   return [...fileRoutes(), ...api.map(notCached)];
 }
+
+/** The files are read once and served from memory, so that no other path can be requested. */
+export function fileRoutes(directory = DIRECTORY): Route[] {
+  const negotiate = createNegotiation();
+  const page = existsSync(join(directory, 'index.html'))
+    ? readFile(directory, 'index.html', 'no-cache')
+    : NOT_BUILT;
+  const assets = existsSync(join(directory, 'assets')) ? readdirSync(join(directory, 'assets')) : [];
+  const files: (readonly [url: string, file: File])[] = PAGES.map((url) => [url, page]);
+  for (const name of assets.filter((asset) => extname(asset) in TYPES)) {
+    // The names contain a hash of the content.
+    const file = readFile(directory, join('assets', name), 'public, max-age=31536000, immutable');
+    files.push([`/console/assets/${name}`, file]);
+  }
+  if (existsSync(join(directory, 'favicon.svg'))) {
+    files.push(['/console/favicon.svg', readFile(directory, 'favicon.svg', 'public, max-age=86400')]);
+  }
+  return files.map(([url, file]) => ({
+    method: 'GET',
+    url,
+    schema: { hide: true },
+    handler: async (request, reply) => sendFile(file, negotiate, request, reply),
+  }));
+}
+
+function sendFile(
+  file: File,
+  negotiate: ReturnType<typeof createNegotiation>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const coding = negotiate(request.headers['accept-encoding']);
+  const compressed = coding && file.compressed.get(coding);
+  reply.headers(SECURITY_HEADERS).headers({ 'Cache-Control': file.cache, Vary: 'Accept-Encoding' });
+  if (compressed) reply.header('Content-Encoding', coding);
+  return reply.type(file.type).send(compressed ?? file.plain);
+}
+
+function readFile(directory: string, name: string, cache: string): File {
+  const path = join(directory, name);
+  const codings = [
+    ['br', `${path}.br`],
+    ['gzip', `${path}.gz`],
+  ] as const;
+  return {
+    type: TYPES[extname(name)] ?? 'application/octet-stream',
+    cache,
+    plain: readFileSync(path),
+    compressed: new Map(
+      codings
+        .filter(([, compressed]) => existsSync(compressed))
+        .map(([coding, compressed]) => [coding, readFileSync(compressed)]),
+    ),
+  };
+}
+
+const NOT_BUILT: File = {
+  type: 'text/html; charset=utf-8',
+  cache: 'no-cache',
+  compressed: new Map(),
+  plain: Buffer.from(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>wafstat</title>
+<h1>wafstat</h1>
+<p>The service is running, but the console is not built: run <code>npm run setup</code>.
+<a href="/openapi.json">openapi.json</a> describes the API.</p>
+</html>
+`),
+};

@@ -7,7 +7,7 @@ import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
 import { mount } from '../route.ts';
-import { fileRoutes } from './files.ts';
+import { fileRoutes } from './console-routes.ts';
 
 const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
@@ -29,7 +29,7 @@ describe('a session', () => {
     clock.now = START;
     identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
     const names = { domain: 'default', project: 'default', user: 'admin' };
-    project = (await identity.administration.found(names, 'secret')).project.id;
+    project = (await identity.administration.bootstrap(names, 'secret')).project.id;
     app = await createApp({
       store: memoryStore(() => clock.now),
       identity,
@@ -81,14 +81,14 @@ describe('a session', () => {
     expect(await cookieOf({ headers: { host: 'waf.example.com' } })).toMatch(secure);
   });
 
-  test('is not opened for a browser on plain HTTP beyond loopback, which would drop the cookie', async () => {
+  test('is not started for a browser on plain HTTP beyond loopback, which would drop the cookie', async () => {
     const host = 'waf.example.com';
-    const answer = await signIn({ headers: { host, origin: `http://${host}` } });
-    expect([answer.statusCode, answer.json().error_msg]).toEqual([403, expect.stringContaining('HTTPS')]);
+    const response = await signIn({ headers: { host, origin: `http://${host}` } });
+    expect([response.statusCode, response.json().error_msg]).toEqual([403, expect.stringContaining('HTTPS')]);
     expect((await signIn({ headers: { host, origin: `https://${host}` } })).statusCode).toBe(201);
   });
 
-  test('under the plain name is none where the cookie is secure: another host could have planted it', async () => {
+  test('is rejected under the plain cookie name if the cookie must be secure: another host could have set it', async () => {
     const headers = { host: 'waf.example.com' };
     const [pair = ''] = String((await signIn({ headers })).headers['set-cookie']?.[0]).split(';');
     expect((await connections({ ...headers, cookie: pair })).statusCode).toBe(200);
@@ -96,45 +96,48 @@ describe('a session', () => {
     expect((await connections({ ...headers, cookie: planted })).statusCode).toBe(401);
   });
 
-  test('lasts twelve hours, then a 401 says that it has expired', async () => {
+  test('expires after 12 hours with a 401', async () => {
     const headers = { cookie: await cookie() };
     clock.now += 12 * HOUR_MS - 1;
     expect((await connections(headers)).statusCode).toBe(200);
     clock.now += 1;
-    const answer = await connections(headers);
-    expect(answer.statusCode).toBe(401);
-    expect(answer.json()).toEqual({
+    const response = await connections(headers);
+    expect(response.statusCode).toBe(401);
+    expect(response.json()).toEqual({
       error_code: 'WAF.9001',
       error_msg: 'the session has expired: sign in again',
     });
   });
 
-  test('that began in the future is refused, because the clock was set back', async () => {
+  test('is rejected if it started in the future, because the clock was set back', async () => {
     const headers = { cookie: await cookie() };
     clock.now -= 60_000;
     expect((await connections(headers)).statusCode).toBe(200);
     clock.now -= 1;
-    const answer = await connections(headers);
-    expect([answer.statusCode, answer.json().error_msg]).toEqual([401, expect.stringContaining('set back')]);
+    const response = await connections(headers);
+    expect([response.statusCode, response.json().error_msg]).toEqual([
+      401,
+      expect.stringContaining('set back'),
+    ]);
   });
 
-  test('gives way to credentials that were sent on purpose', async () => {
+  test('does not count if the request has a token', async () => {
     const headers = { cookie: await cookie(), 'x-auth-token': 'wrong' };
     expect((await connections(headers)).statusCode).toBe(401);
     expect((await connections({ cookie: 'other=1' })).json().error_msg).toContain('X-Auth-Token');
   });
 
-  test('that was tampered with is none', async () => {
+  test('is rejected if it was modified', async () => {
     const whole = await cookie();
     for (const broken of [whole.slice(0, -1), `${whole}x`, 'wafstat_session=x.y', 'wafstat_session=']) {
       expect((await connections({ cookie: broken })).statusCode).toBe(401);
     }
   });
 
-  test('sees what is never kept in a cache', async () => {
-    const answer = await app.inject({ url: '/console/api/session', headers: { cookie: await cookie() } });
-    expect(answer.headers['cache-control']).toBe('no-store');
-    expect(answer.json()).toMatchObject({
+  test('forbids caching of responses', async () => {
+    const response = await app.inject({ url: '/console/api/session', headers: { cookie: await cookie() } });
+    expect(response.headers['cache-control']).toBe('no-store');
+    expect(response.json()).toMatchObject({
       user: { name: 'admin', domain: 'default', access: 'both' },
       administers_domain: true,
       projects: [{ id: project, name: 'default', roles: ['admin'] }],
@@ -142,30 +145,30 @@ describe('a session', () => {
   });
 });
 
-describe('the files of the console', () => {
-  async function served(): Promise<FastifyInstance> {
+describe('the console files', () => {
+  async function serveFiles(): Promise<FastifyInstance> {
     const app = fastify();
     mount(app, fileRoutes(folder));
     return app;
   }
 
-  test('come packed when the browser understands it, and stay as long as their names', async () => {
+  test('are compressed if the browser supports it, and cached as long as their names stay the same', async () => {
     mkdirSync(join(folder, 'assets'));
     writeFileSync(join(folder, 'index.html'), '<!doctype html>');
     writeFileSync(join(folder, 'assets', 'index-abc.js'), 'plain');
     writeFileSync(join(folder, 'assets', 'index-abc.js.br'), 'br');
     writeFileSync(join(folder, 'assets', 'index-abc.js.gz'), 'gz');
-    const app = await served();
+    const app = await serveFiles();
     const get = (url: string, coding = '') => app.inject({ url, headers: { 'accept-encoding': coding } });
     for (const [coding, body] of [
       ['gzip, deflate, br', 'br'],
       ['gzip;q=1.0', 'gz'],
       ['identity', 'plain'],
     ] as const) {
-      const answer = await get('/console/assets/index-abc.js', coding);
-      expect(answer.body).toBe(body);
-      expect(answer.headers['cache-control']).toContain('immutable');
-      expect(answer.headers['content-type']).toBe('text/javascript; charset=utf-8');
+      const response = await get('/console/assets/index-abc.js', coding);
+      expect(response.body).toBe(body);
+      expect(response.headers['cache-control']).toContain('immutable');
+      expect(response.headers['content-type']).toBe('text/javascript; charset=utf-8');
     }
     const page = await get('/console/hosts');
     expect(page.headers['cache-control']).toBe('no-cache');
@@ -175,11 +178,11 @@ describe('the files of the console', () => {
     await app.close();
   });
 
-  test('that were not built are said not to be', async () => {
-    const app = await served();
-    const answer = await app.inject({ url: '/console' });
-    expect(answer.statusCode).toBe(200);
-    expect(answer.body).toContain('npm run setup');
+  test('are replaced by a hint if the console is not built', async () => {
+    const app = await serveFiles();
+    const response = await app.inject({ url: '/console' });
+    expect(response.statusCode).toBe(200);
+    expect(response.body).toContain('npm run setup');
     await app.close();
   });
 });

@@ -35,7 +35,7 @@ const sockets: Socket[] = [];
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'wafstat-ingest-'));
   identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
-  await identity.administration.found({ domain: 'default', project: 'default', user: 'admin' }, 'secret');
+  await identity.administration.bootstrap({ domain: 'default', project: 'default', user: 'admin' }, 'secret');
   project = identity.administration.project('default').id;
   key = await identity.administration.addKey(identity.administration.user('admin').id, '');
   beforeAppend = () => {};
@@ -58,7 +58,7 @@ beforeEach(async () => {
     logger: false,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
-  const login = await identity.authentication.login(
+  const login = await identity.authenticator.login(
     {
       user: { name: 'admin', domain: { name: 'default' } },
       password: 'secret',

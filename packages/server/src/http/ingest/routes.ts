@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
-import { networkOf } from '../../identity/network.ts';
+import { networkOf } from '../../identity/known-networks.ts';
 import type { BodyHash } from '../../identity/signature.ts';
 import type { Overrides } from '../../ingest/categories/classify.ts';
 import type { Pipeline } from '../../ingest/pipeline.ts';
@@ -102,7 +102,7 @@ export function ingestRoutes({
         const isPacked = isGzip(request);
         const { pendingSignature } = request;
         const upload = pendingSignature
-          ? signedBudget.open(`${networkOf(request.ip)} ${pendingSignature.claim.access}`)
+          ? signedBudget.open(`${networkOf(request.ip)} ${pendingSignature.access}`)
           : budget.open(project);
         const { socket } = request.raw;
         // Nothing may move on the connection while a long push is counted; how fast it is sent is checked otherwise.

@@ -1,48 +1,48 @@
 /**
- * Access keys, as the API family manages them: users their own, administrators those of their domain. A key works in all
- * projects of its user, so a token for one project, or another key, must not be enough to get one (0020).
+ * Access keys: users manage their own, administrators those of their domain. A key works in all projects of its user, so
+ * a token for one project, or another key, is not enough to create one (decision 0020).
  */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
-import {
-  type Administration,
-  type AdministrationView,
-  IdentityError,
-  KeyLimitError,
-} from '../../identity/administration.ts';
-import { administersDomain } from '../../identity/authentication.ts';
+import type { AdministrationView } from '../../identity/administration.ts';
+import { IdentityError } from '../../identity/errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
-import type { AccessKeyInfo, User } from '../../identity/records.ts';
-import { actorOf } from '../auth/actor.ts';
-import { at, malformed, parseJson, text } from '../auth/login.ts';
+import { type AccessKeyInfo, administersDomain, type User } from '../../identity/records.ts';
+import { valueAt } from '../../json-path.ts';
+import { administer } from '../auth/actor.ts';
+import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import { queryOf } from '../query.ts';
-import { callerOf, notCached, type Route } from '../route.ts';
-import { credentialBody } from './keystone.ts';
-import { CREDENTIAL_ANSWER, CREDENTIAL_REQUEST, CREDENTIALS_ANSWER } from './schemas.ts';
-import { noContent, underIdentity } from './token-routes.ts';
+import { callerOf, type Route } from '../route.ts';
+import {
+  CREDENTIAL_REQUEST,
+  CREDENTIAL_RESPONSE,
+  CREDENTIALS_RESPONSE,
+  credentialBody,
+  identityRoutes,
+} from './keystone.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
+const NEEDS_DOMAIN_TOKEN = 'This call needs a token scoped to the domain.';
 
-export function credentialRoutes({ administration }: RequestIdentity): Route[] {
-  const documented: Route[] = [
+export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
+  return identityRoutes([
     {
       method: 'POST',
       url: PATH,
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'createAccessKey',
-        tags: ['identity'],
-        summary:
-          'Create an access key, at most two per user. Only this response holds the secret. Needs a token scoped to the domain.',
+        summary: 'Create an access key',
+        description: `A user can have two access keys. Only this response contains the secret. ${NEEDS_DOMAIN_TOKEN}`,
         body: CREDENTIAL_REQUEST,
-        response: { 201: CREDENTIAL_ANSWER },
+        response: { 201: CREDENTIAL_RESPONSE },
       },
       async handler(request, reply) {
         const fields = parseJson(request.body);
-        const owner = manageable(administration, request, text(fields, 'credential.user_id'));
-        const description = at(fields, 'credential.description') === undefined ? '' : descriptionOf(fields);
-        const { secret, ...key } = await explained(() =>
-          administration.as(actorOf(request)).addKey(owner.id, description),
+        const owner = manageableUser(administration, request, textAt(fields, 'credential.user_id'));
+        const description = optionalTextAt(fields, 'credential.description') ?? '';
+        const { secret, ...key } = await administer(administration, request, (admin) =>
+          admin.addKey(owner.id, description),
         );
         reply.code(201);
         return { credential: { ...credentialBody(key), secret } };
@@ -51,30 +51,29 @@ export function credentialRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'GET',
       url: PATH,
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'accessKeys',
-        tags: ['identity'],
-        summary:
-          'List the access keys of a user, by default of the caller. Needs a token scoped to the domain.',
+        summary: 'List the access keys of a user, by default of the caller',
+        description: NEEDS_DOMAIN_TOKEN,
         querystring: { type: 'object', properties: { user_id: { type: 'string' } } },
-        response: { 200: CREDENTIALS_ANSWER },
+        response: { 200: CREDENTIALS_RESPONSE },
       },
       async handler(request) {
         const { user_id } = queryOf(request);
-        const owner = manageable(administration, request, String(user_id ?? callerOf(request).user.id));
+        const owner = manageableUser(administration, request, String(user_id ?? callerOf(request).user.id));
         return { credentials: administration.keysOf(owner.id).map(credentialBody) };
       },
     },
     {
       method: 'GET',
       url: `${PATH}/:access`,
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'accessKey',
-        tags: ['identity'],
-        summary: 'Get an access key without its secret. Needs a token scoped to the domain.',
-        response: { 200: CREDENTIAL_ANSWER },
+        summary: 'Get an access key without its secret',
+        description: NEEDS_DOMAIN_TOKEN,
+        response: { 200: CREDENTIAL_RESPONSE },
       },
       async handler(request) {
         return { credential: credentialBody(manageableKey(administration, request)) };
@@ -83,53 +82,54 @@ export function credentialRoutes({ administration }: RequestIdentity): Route[] {
     {
       method: 'PUT',
       url: `${PATH}/:access`,
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'changeAccessKey',
-        tags: ['identity'],
-        summary: 'Change the status or the description of an access key. Needs a token scoped to the domain.',
+        summary: 'Change the status or the description of an access key',
+        description: NEEDS_DOMAIN_TOKEN,
         body: CREDENTIAL_REQUEST,
-        response: { 200: CREDENTIAL_ANSWER },
+        response: { 200: CREDENTIAL_RESPONSE },
       },
       async handler(request) {
         const { access } = manageableKey(administration, request);
         const fields = parseJson(request.body);
-        const change: Parameters<Administration['changeKey']>[1] = {};
-        if (at(fields, 'credential.status') !== undefined) change.status = statusOf(fields);
-        if (at(fields, 'credential.description') !== undefined) change.description = descriptionOf(fields);
-        return {
-          credential: credentialBody(
-            await explained(() => administration.as(actorOf(request)).changeKey(access, change)),
-          ),
+        const description = optionalTextAt(fields, 'credential.description');
+        const change = {
+          ...(valueAt(fields, 'credential.status') === undefined
+            ? {}
+            : { status: oneOf(fields, 'credential.status', ['active', 'inactive']) }),
+          ...(description === undefined ? {} : { description }),
         };
+        const key = await administer(administration, request, (admin) => admin.changeKey(access, change));
+        return { credential: credentialBody(key) };
       },
     },
     {
       method: 'DELETE',
       url: `${PATH}/:access`,
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'deleteAccessKey',
-        tags: ['identity'],
-        summary: 'Delete an access key. Needs a token scoped to the domain.',
-        response: { 204: { description: 'Access key deleted', type: 'null' } },
+        summary: 'Delete an access key',
+        description: NEEDS_DOMAIN_TOKEN,
+        response: { 204: { description: 'Access key deleted.', type: 'null' } },
       },
       async handler(request, reply) {
-        await administration.as(actorOf(request)).removeKey(manageableKey(administration, request).access);
-        return noContent(reply);
+        const { access } = manageableKey(administration, request);
+        await administer(administration, request, (admin) => admin.removeKey(access));
+        reply.code(204);
+        return null;
       },
     },
-  ];
-  const routes = documented.map(notCached);
-  return [...routes, ...routes.map(underIdentity)];
+  ]);
 }
 
-/** The user with this ID, if the caller may manage their keys. Who may not cannot tell whether there is such a user. */
-function manageable(administration: AdministrationView, request: FastifyRequest, userId: string): User {
+/** Users that do not exist and users that the caller may not manage look the same. */
+function manageableUser(administration: AdministrationView, request: FastifyRequest, userId: string): User {
   const mayManage = managerOf(request);
   const owner = administration.users().find(({ id }) => id === userId);
   if (owner && mayManage(owner)) return owner;
-  throw new ApiError('WAF.9002', 'the caller may not manage the access keys of this user');
+  throw new ApiError('WAF.9002', 'not allowed to manage the access keys of this user');
 }
 
 function manageableKey(administration: AdministrationView, request: FastifyRequest): AccessKeyInfo {
@@ -141,44 +141,21 @@ function manageableKey(administration: AdministrationView, request: FastifyReque
   } catch (error) {
     if (!(error instanceof IdentityError)) throw error;
   }
-  throw new ApiError('WAF.4000', 'there is no such access key, or the caller may not manage it');
+  throw new ApiError('WAF.4000', 'the access key does not exist, or you are not allowed to manage it');
 }
 
-/** Whose keys the caller may manage; a 403 without a token for a domain. */
+/** Whose keys the caller may manage. Throws a 403 without a token for a domain. */
 function managerOf(request: FastifyRequest): (owner: User) => boolean {
   const { user: caller, scope } = callerOf(request);
-  // A project's scope names its domain too.
+  // A project scope also contains its domain.
   if (typeof scope !== 'object' || 'project' in scope || !('domain' in scope)) {
     throw new ApiError(
       'WAF.9002',
-      'access keys are managed with a token scoped to the domain (auth.scope.domain) or in the console, ' +
-        'not with a token scoped to a project or an access key',
+      'managing access keys needs a token scoped to the domain (auth.scope.domain), ' +
+        'not one scoped to a project or an access key; the console works too',
     );
   }
   return (owner) =>
     owner.domain_id === scope.domain.id &&
     (owner.id === caller.id || administersDomain(caller, owner.domain_id));
-}
-
-function statusOf(fields: unknown): AccessKeyInfo['status'] {
-  const status = at(fields, 'credential.status');
-  if (status === 'active' || status === 'inactive') return status;
-  throw malformed("credential.status must be 'active' or 'inactive'");
-}
-
-function descriptionOf(fields: unknown): string {
-  const description = at(fields, 'credential.description');
-  if (typeof description !== 'string') throw malformed('credential.description must be a string');
-  return description;
-}
-
-/** What identity cannot do for its caller is the caller's mistake here. */
-async function explained<T>(action: () => Promise<T>): Promise<T> {
-  try {
-    return await action();
-  } catch (error) {
-    if (error instanceof KeyLimitError) throw new ApiError('WAF.1001', 'akSkNumExceed');
-    if (error instanceof IdentityError) throw malformed(error.message);
-    throw error;
-  }
 }

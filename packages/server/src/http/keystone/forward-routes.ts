@@ -1,23 +1,22 @@
-/** The calls of identity, handed on to the service that keeps it: a client that knows only us need not know that. */
+/** Forwards identity requests to the identity service, so that clients need only one address. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Readable, Transform } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
-import type { RemoteIdentity } from '../../identity/remote/remote.ts';
+import type { RemoteIdentity } from '../../identity/remote/remote-identity.ts';
 
 const PATHS = ['/v3', '/v3/*', '/v3.0/*', '/identity', '/identity/*'];
-/** Keystone's own limit is 112 KiB. Received whole before it is handed on, so that slow senders are ours alone. */
+/** Keystone's own limit is 112 KiB. The body is read before it is forwarded, so that slow clients do not block Keystone. */
 const BODY_BYTES_MAX = 131_072;
-/** Lists of all that a Keystone knows, by an administrator, are the longest. */
-const ANSWER_BYTES_MAX = 16 * 1_048_576;
+/** The longest responses are an administrator's lists of all users or projects. */
+const RESPONSE_BYTES_MAX = 16 * 1_048_576;
 
-/** They are about one connection, not about the call. */
 const HOP_BY_HOP = [
   ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
   ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
 ];
-/** We say these ourselves: of what others said only the trusted part stands in them. */
-const SAID_BY_US = ['content-length', 'expect', 'forwarded', 'x-forwarded-host', 'x-forwarded-proto'];
+/** Set by this process, from trusted values only. */
+const OWN_HEADERS = ['content-length', 'expect', 'forwarded', 'x-forwarded-host', 'x-forwarded-proto'];
 
 export function mountForwarding(app: FastifyInstance, identity: RemoteIdentity): void {
   for (const url of PATHS) {
@@ -37,15 +36,15 @@ async function forward(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const path = request.raw.url ?? '';
-  // Something on the way might follow the dots, and leave the identity service.
+  // A proxy might resolve the dots and leave the identity API.
   if (/(?:^|\/)(?:\.|%2e){1,2}(?:[/?#;]|$)/i.test(path))
-    throw new ApiError('WAF.4000', 'there is no such path');
+    throw new ApiError('WAF.4000', 'paths with dot segments are not forwarded');
   const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-  const answer = await identity.forward({
+  const response = await identity.forward({
     method: request.method,
     path,
     headers: {
-      ...endToEnd(request.headers, SAID_BY_US),
+      ...endToEndHeaders(request.headers, OWN_HEADERS),
       'x-forwarded-for': [request.headers['x-forwarded-for'] ?? [], request.socket.remoteAddress ?? []]
         .flat()
         .join(', '),
@@ -56,18 +55,21 @@ async function forward(
     body,
   });
   if (request.method === 'DELETE')
-    identity.authentication.forgetToken(String(request.headers['x-subject-token']));
-  // The request ID is ours: it is our log that has it.
-  reply.code(answer.statusCode ?? 502).headers(endToEnd(answer.headers, ['x-request-id']));
-  // Tokens and secrets pass through here, and a Keystone does not say so itself.
+    identity.authenticator.forgetToken(String(request.headers['x-subject-token']));
+  // The log of this process has the request under its own ID.
+  reply.code(response.statusCode ?? 502).headers(endToEndHeaders(response.headers, ['x-request-id']));
+  // Responses contain tokens and secrets, and Keystone does not forbid caching them.
   reply.header('Cache-Control', 'no-store');
-  const empty = request.method === 'HEAD' || answer.statusCode === 204 || answer.statusCode === 304;
-  if (empty) answer.resume();
-  return empty ? reply.send() : reply.send(limited(answer));
+  const isEmpty = request.method === 'HEAD' || response.statusCode === 204 || response.statusCode === 304;
+  if (isEmpty) response.resume();
+  return isEmpty ? reply.send() : reply.send(limitBytes(response));
 }
 
-/** Without those that end here, by their own nature or because `Connection` names them. */
-export function endToEnd(headers: IncomingHttpHeaders, except: readonly string[]): IncomingHttpHeaders {
+/** Removes hop-by-hop headers, including those that `Connection` names. */
+export function endToEndHeaders(
+  headers: IncomingHttpHeaders,
+  except: readonly string[],
+): IncomingHttpHeaders {
   const named = String(headers.connection ?? '')
     .toLowerCase()
     .split(/[\s,]+/);
@@ -75,18 +77,18 @@ export function endToEnd(headers: IncomingHttpHeaders, except: readonly string[]
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !dropped.has(name)));
 }
 
-/** What is longer breaks off, which the caller sees. */
-function limited(answer: Readable): Readable {
+/** Cuts off longer responses, which the client notices. */
+function limitBytes(response: Readable): Readable {
   let bytes = 0;
   const limit = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length;
-      if (bytes > ANSWER_BYTES_MAX)
-        done(new Error(`the identity service answers more than ${ANSWER_BYTES_MAX} bytes`));
+      if (bytes > RESPONSE_BYTES_MAX)
+        done(new Error(`the response of the identity service exceeds ${RESPONSE_BYTES_MAX} bytes`));
       else done(null, chunk);
     },
   });
-  answer.on('error', (error) => limit.destroy(error));
-  limit.on('close', () => answer.destroy());
-  return answer.pipe(limit);
+  response.on('error', (error) => limit.destroy(error));
+  limit.on('close', () => response.destroy());
+  return response.pipe(limit);
 }

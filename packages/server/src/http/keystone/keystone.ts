@@ -1,9 +1,28 @@
-/** How identity's records look in the answers of Keystone v3. */
-import type { TokenDescription } from '../../identity/authentication.ts';
+/** Request and response bodies of Keystone v3, and their schemas. */
+
+import type {
+  DomainReference,
+  MemberReference,
+  PasswordLogin,
+  ScopeReference,
+  TokenDescription,
+} from '../../identity/local-authenticator.ts';
 import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/records.ts';
+import { valueAt } from '../../json-path.ts';
+import { malformed, parseJson, textAt } from '../auth/json-body.ts';
+import { notCached, type Route } from '../route.ts';
+
+/** Forbids caching, and adds the routes under `/identity`, to which the catalog points; documented once. */
+export function identityRoutes(routes: readonly Route[]): Route[] {
+  const tagged = routes.map((route) =>
+    notCached({ ...route, schema: { ...route.schema, tags: ['identity'] } }),
+  );
+  const aliases = tagged.map((route) => ({ ...route, url: `/identity${route.url}`, schema: { hide: true } }));
+  return [...tagged, ...aliases];
+}
 
 export interface Catalog {
-  /** The address under which clients reach the service; `null`: the one they called. */
+  /** The URL under which clients reach the service; null for the one of the request. */
   publicUrl: string | null;
   region: string;
 }
@@ -29,7 +48,7 @@ export function tokenBody(description: TokenDescription, catalog: object[] | nul
   };
 }
 
-/** The waf endpoint is the bare base address: clients put `/v1/...` behind it. */
+/** The waf endpoint is the bare base URL: clients append `/v1/...`. */
 export function catalogEntries(base: string, region: string): object[] {
   const entry = (type: string, url: string) => ({
     id: type,
@@ -48,7 +67,7 @@ export function domainBody({ id, name, enabled }: Domain) {
   return { id, name, enabled, description: '' };
 }
 
-/** `access` is ours: what the user may sign in to. */
+/** Keystone has no `access`. */
 export function userBody({ id, name, domain_id, enabled, access }: User) {
   return { id, name, domain_id, enabled, access, password_expires_at: null, options: {} };
 }
@@ -62,10 +81,10 @@ export function roleAssignmentBody(user: User, project: Project, role: Role) {
   };
 }
 
-/** An access key as Keystone's credentials are; `status` is ours, and theirs have always a secret. */
+/** An access key as a Keystone credential. Keystone has no `status` and always returns the secret. */
 export function ec2CredentialBody(
-  id: string,
   { access, secret, user_id, status }: AccessKeyInfo & { secret: string | null },
+  id: string,
 ) {
   const blob = JSON.stringify(secret === null ? { access } : { access, secret });
   return { id, type: 'ec2', blob, user_id, project_id: null, status };
@@ -88,3 +107,115 @@ export function versionBody(href: string) {
 function keystoneTime(time: number): string {
   return new Date(time).toISOString().replace('Z', '000Z');
 }
+
+export function parseLogin(body: unknown): PasswordLogin {
+  const fields = parseJson(body);
+  const methods = valueAt(fields, 'auth.identity.methods');
+  if (!Array.isArray(methods) || !methods.includes('password')) {
+    throw malformed("auth.identity.methods must contain 'password'");
+  }
+  return {
+    user: referenceAt(fields, 'auth.identity.password.user'),
+    password: textAt(fields, 'auth.identity.password.user.password'),
+    scope: scopeAt(fields, 'auth.scope'),
+  };
+}
+
+/** If both are given, the project counts. */
+function scopeAt(fields: unknown, path: string): ScopeReference {
+  if (valueAt(fields, `${path}.project`) !== undefined)
+    return { project: referenceAt(fields, `${path}.project`) };
+  if (valueAt(fields, `${path}.system.all`) === true) return { system: true };
+  if (valueAt(fields, `${path}.domain`) !== undefined) return { domain: domainAt(fields, `${path}.domain`) };
+  throw malformed(`${path} must contain a project or a domain`);
+}
+
+/** A user or project: by ID, or by name and domain. */
+function referenceAt(fields: unknown, path: string): MemberReference {
+  if (valueAt(fields, `${path}.id`) !== undefined) return { id: textAt(fields, `${path}.id`) };
+  return { name: textAt(fields, `${path}.name`), domain: domainAt(fields, `${path}.domain`) };
+}
+
+function domainAt(fields: unknown, path: string): DomainReference {
+  return valueAt(fields, `${path}.id`) === undefined
+    ? { name: textAt(fields, `${path}.name`) }
+    : { id: textAt(fields, `${path}.id`) };
+}
+
+const TEXT = { type: 'string' };
+const ANY_OBJECT = { type: 'object', additionalProperties: true };
+const NAMED = { type: 'object', properties: { id: TEXT, name: TEXT } };
+
+function objectSchema(properties: object, more: { description?: string; required?: string[] } = {}) {
+  return { type: 'object', ...more, properties };
+}
+
+export function listSchema(name: string) {
+  const properties = { [name]: { type: 'array', items: ANY_OBJECT }, links: ANY_OBJECT };
+  return objectSchema(properties, { description: `The ${name}.` });
+}
+
+export const TOKEN_RESPONSE = objectSchema(
+  { token: ANY_OBJECT },
+  { description: 'The X-Subject-Token header contains the token, which is valid for 24 hours.' },
+);
+
+const USER = objectSchema(
+  {
+    id: { ...TEXT, description: 'ID of the user, instead of name and domain.' },
+    name: TEXT,
+    domain: NAMED,
+    password: TEXT,
+  },
+  { required: ['password'] },
+);
+
+const SCOPE = objectSchema({
+  project: objectSchema({ ...NAMED.properties, domain: NAMED }),
+  domain: {
+    ...NAMED,
+    description: 'A token for a domain gives no access to statistics. If both are given, the project counts.',
+  },
+});
+
+const PASSWORD_IDENTITY = objectSchema(
+  {
+    methods: { type: 'array', items: { type: 'string', enum: ['password'] } },
+    password: objectSchema({ user: USER }),
+  },
+  { required: ['methods', 'password'] },
+);
+
+export const TOKEN_REQUEST = objectSchema(
+  { auth: objectSchema({ identity: PASSWORD_IDENTITY, scope: SCOPE }, { required: ['identity', 'scope'] }) },
+  { required: ['auth'] },
+);
+
+const STATUS = { type: 'string', enum: ['active', 'inactive'] };
+
+const CREDENTIAL = objectSchema({
+  access: TEXT,
+  user_id: TEXT,
+  description: TEXT,
+  status: STATUS,
+  create_time: TEXT,
+  secret: {
+    ...TEXT,
+    description: 'The secret access key. Only the response that creates the key contains it.',
+  },
+});
+
+export const CREDENTIAL_RESPONSE = objectSchema(
+  { credential: CREDENTIAL },
+  { description: 'The access key.' },
+);
+
+export const CREDENTIALS_RESPONSE = objectSchema(
+  { credentials: { type: 'array', items: CREDENTIAL } },
+  { description: 'The access keys, without their secrets.' },
+);
+
+export const CREDENTIAL_REQUEST = objectSchema(
+  { credential: objectSchema({ user_id: TEXT, description: TEXT, status: STATUS }) },
+  { required: ['credential'] },
+);

@@ -12,16 +12,19 @@ const NOW = Date.UTC(2026, 6, 1);
 let folder: string;
 let identity: Identity;
 let app: FastifyInstance;
-let found: Awaited<ReturnType<Identity['administration']['found']>>;
+let installation: Awaited<ReturnType<Identity['administration']['bootstrap']>>;
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-directory-'));
+  folder = mkdtempSync(join(tmpdir(), 'wafstat-lookup-'));
   identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   const { administration } = identity;
-  found = await administration.found({ domain: 'default', project: 'default', user: 'admin' }, 'secret');
+  installation = await administration.bootstrap(
+    { domain: 'default', project: 'default', user: 'admin' },
+    'secret',
+  );
   await administration.addUser({
-    name: 'asker',
-    domain_id: found.domain.id,
+    name: 'service',
+    domain_id: installation.domain.id,
     access: 'programmatic',
     password: 'secret',
     roles: {},
@@ -48,8 +51,12 @@ afterEach(async () => {
 async function login(name: string, scope: object) {
   const user = { name, password: 'secret', domain: { name: 'default' } };
   const auth = { identity: { methods: ['password'], password: { user } }, scope };
-  const answer = await app.inject({ method: 'POST', url: '/v3/auth/tokens', payload: { auth } });
-  return { status: answer.statusCode, body: answer.json(), token: String(answer.headers['x-subject-token']) };
+  const response = await app.inject({ method: 'POST', url: '/v3/auth/tokens', payload: { auth } });
+  return {
+    status: response.statusCode,
+    body: response.json(),
+    token: String(response.headers['x-subject-token']),
+  };
 }
 
 const SYSTEM = { system: { all: true } };
@@ -61,14 +68,14 @@ async function get(
   more: { headers?: Record<string, string>; remoteAddress?: string } = {},
 ) {
   const { headers, ...rest } = more;
-  const answer = await app.inject({ url, headers: { 'x-auth-token': token, ...headers }, ...rest });
-  return { status: answer.statusCode, body: answer.json(), headers: answer.headers };
+  const response = await app.inject({ url, headers: { 'x-auth-token': token, ...headers }, ...rest });
+  return { status: response.statusCode, body: response.json(), headers: response.headers };
 }
 
-test('the role identity gets a token for the system, with which it looks up all that a call hangs on', async () => {
-  const { status, body, token } = await login('asker', SYSTEM);
+test('a user with the role identity gets a token for the system and can look up every record', async () => {
+  const { status, body, token } = await login('service', SYSTEM);
   expect([status, body.token]).toMatchObject([201, { system: { all: true }, roles: [{ name: 'identity' }] }]);
-  const { user, project, domain } = found;
+  const { user, project, domain } = installation;
   const { access, secret } = await identity.administration.addKey(user.id, '');
   const credential = await get(`/v3/credentials/${hashOf(access)}`, token);
   expect(credential.body.credential).toMatchObject({ type: 'ec2', user_id: user.id, status: 'active' });
@@ -85,7 +92,7 @@ test('the role identity gets a token for the system, with which it looks up all 
   });
   expect((await get(`/v3/projects/${project.id}`, token)).body.project).toMatchObject({ enabled: true });
   expect((await get(`/v3/domains/${domain.id}`, token)).body.domain).toMatchObject({ enabled: true });
-  // A role in the domain is one in its projects.
+  // A project inherits the roles of its domain.
   const roles = `/v3/role_assignments?user.id=${user.id}&scope.project.id=${project.id}&effective&include_names`;
   expect((await get(roles, token)).body.role_assignments).toMatchObject([
     { role: { name: 'admin' }, scope: { project: { id: project.id } }, user: { id: user.id } },
@@ -97,9 +104,9 @@ test('the role identity gets a token for the system, with which it looks up all 
   expect([checked.status, checked.body.token.user.name]).toEqual([200, 'admin']);
 });
 
-test('the secret of a key that is disabled stays where it is, and a deleted key is not found', async () => {
-  const { token } = await login('asker', SYSTEM);
-  const { access } = await identity.administration.addKey(found.user.id, '');
+test('the secret of a disabled key is not returned, and a deleted key is not found', async () => {
+  const { token } = await login('service', SYSTEM);
+  const { access } = await identity.administration.addKey(installation.user.id, '');
   await identity.administration.changeKey(access, { status: 'inactive' });
   const { body } = await get(`/v3/credentials/${hashOf(access)}`, token);
   expect([body.credential.status, JSON.parse(body.credential.blob)]).toEqual(['inactive', { access }]);
@@ -110,16 +117,20 @@ test('the secret of a key that is disabled stays where it is, and a deleted key 
   }
 });
 
-test('nobody else looks up anything, an administrator of the domain included', async () => {
+test('nobody else can look up records, not even an administrator of the domain', async () => {
   expect((await login('admin', SYSTEM)).status).toBe(401);
-  const { access } = await identity.administration.addKey(found.user.id, '');
-  const scopes = [{ project: { id: found.project.id } }, { domain: { id: found.domain.id } }];
+  const { access } = await identity.administration.addKey(installation.user.id, '');
+  const scopes = [{ project: { id: installation.project.id } }, { domain: { id: installation.domain.id } }];
   for (const scope of scopes) {
     const { status, token } = await login('admin', scope);
     expect(status).toBe(201);
-    for (const path of [`credentials/${hashOf(access)}`, `users/${found.user.id}`, 'role_assignments']) {
-      const answer = await get(`/v3/${path}`, token);
-      expect([answer.status, JSON.stringify(answer.body)]).toEqual([
+    for (const path of [
+      `credentials/${hashOf(access)}`,
+      `users/${installation.user.id}`,
+      'role_assignments',
+    ]) {
+      const response = await get(`/v3/${path}`, token);
+      expect([response.status, JSON.stringify(response.body)]).toEqual([
         403,
         expect.not.stringContaining(access),
       ]);
@@ -127,24 +138,24 @@ test('nobody else looks up anything, an administrator of the domain included', a
   }
 });
 
-test('the role gives nothing but that: no numbers, no revoking of tokens, and it ends when it is taken away', async () => {
-  const { token } = await login('asker', SYSTEM);
-  const own = await login('admin', { project: { id: found.project.id } });
-  const answer = await get(`/v1/${found.project.id}/connections`, token);
-  expect([answer.status, answer.body.error_code]).toEqual([403, 'WAF.9002']);
+test('the role grants nothing else: no statistics and no revoking of tokens; revoking it revokes its tokens', async () => {
+  const { token } = await login('service', SYSTEM);
+  const own = await login('admin', { project: { id: installation.project.id } });
+  const response = await get(`/v1/${installation.project.id}/connections`, token);
+  expect([response.status, response.body.error_code]).toEqual([403, 'WAF.9002']);
   const headers = { 'x-auth-token': token, 'x-subject-token': own.token };
   const revoked = await app.inject({ method: 'DELETE', url: '/v3/auth/tokens', headers });
   expect(revoked.statusCode).toBe(404);
-  expect((await login('asker', { project: { id: found.project.id } })).status).toBe(401);
-  await identity.administration.setSystemRole(identity.administration.user('asker').id, false);
-  expect((await get(`/v3/users/${found.user.id}`, token)).status).toBe(401);
+  expect((await login('service', { project: { id: installation.project.id } })).status).toBe(401);
+  await identity.administration.setSystemRole(identity.administration.user('service').id, false);
+  expect((await get(`/v3/users/${installation.user.id}`, token)).status).toBe(401);
 });
 
-test('nothing of it leaves the machine in plain text', async () => {
-  const { token } = await login('asker', SYSTEM);
-  const answer = await get(`/v3/users/${found.user.id}`, token, { remoteAddress: '192.0.2.1' });
-  expect([answer.status, answer.body.error.message]).toEqual([
+test('records are not sent over plain HTTP to other machines', async () => {
+  const { token } = await login('service', SYSTEM);
+  const response = await get(`/v3/users/${installation.user.id}`, token, { remoteAddress: '192.0.2.1' });
+  expect([response.status, response.body.error.message]).toEqual([
     403,
-    'this call needs HTTPS, or a caller on the same machine',
+    'this call needs HTTPS, or a client on the same machine',
   ]);
 });

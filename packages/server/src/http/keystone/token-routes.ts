@@ -1,47 +1,61 @@
-/** The identity service, in the shape of Keystone v3: versions, tokens, catalog, and what the caller has a part in. */
+/** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
-import {
-  type Authentication,
-  administersDomain,
-  type LoginRefusal,
-  type TokenDescription,
-} from '../../identity/authentication.ts';
-import { type Caller, isForSystem } from '../../identity/authenticator.ts';
+import { ApiError, type ErrorCode } from '../../errors.ts';
+import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
+import type {
+  LocalAuthenticator,
+  LoginRefusal,
+  TokenDescription,
+} from '../../identity/local-authenticator.ts';
+import { administersDomain } from '../../identity/records.ts';
 import { excerpt } from '../../statistics/range.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
-import { parseLogin } from '../auth/login.ts';
 import { parseMarkerPage, queryOf } from '../query.ts';
-import { callerOf, notCached, type Route } from '../route.ts';
-import { type Catalog, catalogEntries, domainBody, projectBody, tokenBody, versionBody } from './keystone.ts';
-import { LIST_OF, TOKEN_ANSWER, TOKEN_REQUEST } from './schemas.ts';
+import { callerOf, type Route } from '../route.ts';
+import {
+  type Catalog,
+  catalogEntries,
+  domainBody,
+  identityRoutes,
+  listSchema,
+  parseLogin,
+  projectBody,
+  TOKEN_REQUEST,
+  TOKEN_RESPONSE,
+  tokenBody,
+  versionBody,
+} from './keystone.ts';
 
-export function identityRoutes(
-  { authentication, administration }: RequestIdentity,
+export function tokenRoutes(
+  { authenticator, administration }: RequestIdentity,
   { publicUrl, region }: Catalog,
 ): Route[] {
   const baseOf = (request: FastifyRequest) => publicUrl ?? `${request.protocol}://${request.host}`;
   const catalogFor = (request: FastifyRequest) =>
     'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(request), region);
-  const list = (name: string, items: object[], request: FastifyRequest) => ({
-    [name]: items,
-    links: { self: `${baseOf(request)}${request.url}`, previous: null, next: null },
-  });
+  function list(request: FastifyRequest, name: string, items: object[], nextMarker?: string): object {
+    const [path = '', query = ''] = request.url.split('?', 2);
+    const nextQuery = new URLSearchParams(query);
+    if (nextMarker !== undefined) nextQuery.set('marker', nextMarker);
+    const base = baseOf(request);
+    const next = nextMarker === undefined ? null : `${base}${path}?${nextQuery}`;
+    return { [name]: items, links: { self: `${base}${request.url}`, previous: null, next } };
+  }
 
-  const documented: Route[] = [
+  const routes: Route[] = [
     {
       method: 'GET',
       url: '/v3',
       schema: {
         operationId: 'identityVersion',
-        tags: ['identity'],
-        summary: 'The version of the identity service',
-        response: { 200: { description: 'The version', type: 'object', additionalProperties: true } },
+        summary: 'Get the version of the identity API',
+        response: { 200: { description: 'The version.', type: 'object', additionalProperties: true } },
       },
       async handler(request) {
-        return { version: versionBody(`${baseOf(request)}${pathOf(request).replace(/\/$/, '')}/`) };
+        const [path = ''] = request.url.split(/\/?(?:\?|$)/, 1);
+        return { version: versionBody(`${baseOf(request)}${path}/`) };
       },
     },
     {
@@ -49,16 +63,15 @@ export function identityRoutes(
       url: '/v3/auth/tokens',
       schema: {
         operationId: 'createToken',
-        tags: ['identity'],
-        summary:
-          'A token for one project, from a user name and a password; it is in the X-Subject-Token header',
+        summary: 'Create a token with a user name and a password',
+        description: 'The X-Subject-Token header of the response contains the token.',
         body: TOKEN_REQUEST,
-        response: { 201: TOKEN_ANSWER },
+        response: { 201: TOKEN_RESPONSE },
       },
       async handler(request, reply) {
         const login = parseLogin(request.body);
-        const issued = await authentication.login(login, loginSource(request));
-        if (typeof issued === 'string') throw loginError(issued);
+        const issued = await authenticator.login(login, loginSource(request));
+        if (typeof issued === 'string') throw new ApiError(...LOGIN_ERRORS[issued]);
         reply.code(201).header('X-Subject-Token', issued.text);
         return tokenBody(issued.description, catalogFor(request));
       },
@@ -66,15 +79,14 @@ export function identityRoutes(
     {
       method: 'GET',
       url: '/v3/auth/tokens',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'checkToken',
-        tags: ['identity'],
-        summary: 'What the token in X-Subject-Token is; 404 when it is not valid',
-        response: { 200: TOKEN_ANSWER },
+        summary: 'Describe the token in X-Subject-Token, or return 404 if it is not valid',
+        response: { 200: TOKEN_RESPONSE },
       },
       async handler(request, reply) {
-        const { text, description } = subject(authentication, request);
+        const { text, description } = subjectToken(authenticator, request);
         reply.header('X-Subject-Token', text);
         return tokenBody(description, catalogFor(request));
       },
@@ -82,51 +94,54 @@ export function identityRoutes(
     {
       method: 'DELETE',
       url: '/v3/auth/tokens',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'revokeToken',
-        tags: ['identity'],
-        summary: 'Makes the token in X-Subject-Token void at once',
-        response: { 204: { description: 'It is', type: 'null' } },
+        summary: 'Revoke the token in X-Subject-Token',
+        response: { 204: { description: 'Token revoked.', type: 'null' } },
       },
       async handler(request, reply) {
-        await authentication.revokeToken(subject(authentication, request).description.token);
-        return noContent(reply);
+        await authenticator.revoke(subjectToken(authenticator, request).description.token);
+        reply.code(204);
+        return null;
       },
     },
     {
       method: 'GET',
       url: '/v3/auth/catalog',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'catalog',
-        tags: ['identity'],
-        summary: 'Where the services are',
-        response: { 200: LIST_OF('catalog') },
+        summary: 'List the endpoints of the services',
+        response: { 200: listSchema('catalog') },
       },
       async handler(request) {
-        return list('catalog', catalogEntries(baseOf(request), region), request);
+        return list(request, 'catalog', catalogEntries(baseOf(request), region));
       },
     },
     ...(['/v3/auth/projects', '/v3/projects'] as const).map(
       (url): Route => ({
         method: 'GET',
         url,
-        allow: 'anyone known',
+        allow: 'authenticated',
         schema: {
           operationId: url === '/v3/projects' ? 'projects' : 'ownProjects',
-          tags: ['identity'],
-          summary: 'The projects in which the caller has a role',
+          summary: 'List the projects in which the caller has a role',
           querystring: {
             type: 'object',
             properties: {
               name: { type: 'string' },
               domain_id: { type: 'string' },
-              limit: { type: 'integer', minimum: 1, maximum: 1_000, description: 'How many to list' },
-              marker: { type: 'string', description: 'ID of the last project of the page before' },
+              limit: {
+                type: 'integer',
+                minimum: 1,
+                maximum: 1_000,
+                description: 'Maximum number of projects.',
+              },
+              marker: { type: 'string', description: 'ID of the last project of the previous page.' },
             },
           },
-          response: { 200: LIST_OF('projects') },
+          response: { 200: listSchema('projects') },
         },
         async handler(request) {
           const query = queryOf(request);
@@ -136,62 +151,36 @@ export function identityRoutes(
             .projectsOf(callerOf(request).user)
             .filter((project) => name === undefined || project.name === name)
             .filter((project) => domain_id === undefined || project.domain_id === domain_id);
-          const page = pageAfter(projects, marker, limit);
-          const listed = list('projects', page.items.map(projectBody), request);
-          return page.last === undefined ? listed : withNextLink(listed, request, page.last.id);
+          const start = marker === undefined ? 0 : indexOfId(projects, marker) + 1;
+          const end = start + (limit ?? projects.length);
+          const page = projects.slice(start, end).map(projectBody);
+          return list(request, 'projects', page, end < projects.length ? page.at(-1)?.id : undefined);
         },
       }),
     ),
     {
       method: 'GET',
       url: '/v3/auth/domains',
-      allow: 'anyone known',
+      allow: 'authenticated',
       schema: {
         operationId: 'ownDomains',
-        tags: ['identity'],
-        summary: 'The domains in which the caller has a role',
-        response: { 200: LIST_OF('domains') },
+        summary: 'List the domains in which the caller has a role',
+        response: { 200: listSchema('domains') },
       },
       async handler(request) {
         const { user } = callerOf(request);
         const domains = administration.domains().filter(({ id }) => (user.roles[id] ?? []).length > 0);
-        return list('domains', domains.map(domainBody), request);
+        return list(request, 'domains', domains.map(domainBody));
       },
     },
   ];
-  const routes = documented.map(notCached);
-  return [...routes, ...routes.map(underIdentity), versionList(baseOf)];
+  return [...identityRoutes(routes), versionList(baseOf)];
 }
 
-/** The same routes under `/identity`, which is where the catalog points; documented once. */
-export function underIdentity(route: Route): Route {
-  return { ...route, url: `/identity${route.url}`, schema: { hide: true } };
-}
-
-/** The items after the one with the ID of `marker`; `last` is that of a page with more behind it. */
-function pageAfter<T extends { id: string }>(
-  items: readonly T[],
-  marker: string | undefined,
-  limit = items.length,
-): { items: readonly T[]; last: T | undefined } {
-  const start = marker === undefined ? 0 : items.findIndex(({ id }) => id === marker) + 1;
-  if (marker !== undefined && start === 0) {
-    throw new ApiError('WAF.1001', `marker is '${excerpt(marker)}', but no project in the list has this ID`);
-  }
-  const end = start + limit;
-  return { items: items.slice(start, end), last: end < items.length ? items[end - 1] : undefined };
-}
-
-function withNextLink<T extends { links: { self: string } }>(
-  listed: T,
-  { url }: FastifyRequest,
-  marker: string,
-) {
-  const [path = '', query = ''] = url.split('?', 2);
-  const parameters = new URLSearchParams(query);
-  parameters.set('marker', marker);
-  const base = listed.links.self.slice(0, -url.length);
-  return { ...listed, links: { ...listed.links, next: `${base}${path}?${parameters}` } };
+function indexOfId(projects: readonly { id: string }[], marker: string): number {
+  const index = projects.findIndex(({ id }) => id === marker);
+  if (index >= 0) return index;
+  throw new ApiError('WAF.1001', `marker must be the ID of a project in the list, not '${excerpt(marker)}'`);
 }
 
 function versionList(baseOf: (request: FastifyRequest) => string): Route {
@@ -206,51 +195,36 @@ function versionList(baseOf: (request: FastifyRequest) => string): Route {
   };
 }
 
-/** The token that a call is about. Everyone may ask about their own; administrators and other services about more. */
-function subject(
-  authentication: Authentication,
+/** The token in X-Subject-Token, if the caller may see it: their own, or others with more rights. */
+function subjectToken(
+  authenticator: LocalAuthenticator,
   request: FastifyRequest,
 ): { text: string; description: TokenDescription } {
   const text = request.headers['x-subject-token'];
-  if (text === undefined) throw new ApiError('WAF.1001', 'the request has no X-Subject-Token header');
-  const description = authentication.checkToken(String(text));
+  if (text === undefined) throw new ApiError('WAF.1001', 'the X-Subject-Token header is missing');
+  const description = authenticator.checkToken(String(text));
   const { user } = callerOf(request);
   if (
     typeof description === 'string' ||
-    (description.user.id !== user.id && !mayAskAbout(callerOf(request), description, request.method))
+    (description.user.id !== user.id && !mayManage(callerOf(request), description, request.method))
   ) {
     throw new ApiError('WAF.4000', 'the token in X-Subject-Token is not valid');
   }
   return { text: String(text), description };
 }
 
-/** An administrator about those of the domain, a process whose identity we are about all; but it may revoke none. */
-function mayAskAbout(caller: Caller, { user: owner }: TokenDescription, method: string): boolean {
+/** Administrators may check and revoke tokens of their domain; other services may check all, but revoke none. */
+function mayManage(caller: Caller, { user: owner }: TokenDescription, method: string): boolean {
   if (administersDomain(caller.user, owner.domain_id)) return true;
-  return method !== 'DELETE' && isForSystem(caller);
+  return method !== 'DELETE' && isSystemScoped(caller);
 }
 
-function loginError(refusal: LoginRefusal): ApiError {
-  switch (refusal) {
-    case 'wrong_credentials':
-      return new ApiError('WAF.9001', 'The username or password is wrong.');
-    case 'user_disabled':
-      return new ApiError('WAF.9001', 'The user is disabled.');
-    case 'console_only':
-      return new ApiError('WAF.9002', CONSOLE_ONLY);
-    case 'no_such_scope':
-      return new ApiError(
-        'WAF.9001',
-        'The user has no role in what auth.scope names, or there is no such thing.',
-      );
-  }
-}
-
-function pathOf(request: FastifyRequest): string {
-  return request.url.split('?', 1)[0] ?? '';
-}
-
-export function noContent(reply: FastifyReply): null {
-  reply.code(204);
-  return null;
-}
+const LOGIN_ERRORS: Readonly<Record<LoginRefusal, [ErrorCode, string]>> = {
+  wrong_credentials: ['WAF.9001', 'The username or password is wrong.'],
+  user_disabled: ['WAF.9001', 'The user is disabled.'],
+  console_only: ['WAF.9002', CONSOLE_ONLY],
+  no_such_scope: [
+    'WAF.9001',
+    'The project or domain in auth.scope does not exist, or the user has no role in it.',
+  ],
+};

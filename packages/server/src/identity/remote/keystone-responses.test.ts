@@ -1,7 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { IdentityUnavailable } from '../unavailable.ts';
-import { readDomain, readKey, readProject, readRoles, readSignIn, readToken, readUser } from './answers.ts';
+import { IdentityUnavailable } from '../errors.ts';
+import {
+  readDomain,
+  readKey,
+  readProject,
+  readRoles,
+  readToken,
+  readTokenLifetimeMs,
+  readUser,
+} from './keystone-responses.ts';
 
 /** As Keystone 22 writes it. */
 const TOKEN = {
@@ -30,7 +38,7 @@ const credential = (blob: object, more: object = {}) => ({
 });
 
 describe('a token', () => {
-  test('has its user, its project, and the roles that mean something here', () => {
+  test('has its user, its project, and the roles that wafstat knows', () => {
     expect(readToken(TOKEN)).toEqual({
       caller: {
         user: { id: 'u1', name: 'reporter', domain_id: 'default', roles: { p1: ['reader'] } },
@@ -38,10 +46,10 @@ describe('a token', () => {
       },
       expires_at: Date.UTC(2026, 10, 15, 4, 49, 36),
     });
-    expect(readSignIn(TOKEN)).toEqual({ validMs: 3_600_000 });
+    expect(readTokenLifetimeMs(TOKEN)).toBe(3_600_000);
   });
 
-  test('without a project has no roles, whatever it lists', () => {
+  test('has no roles without a project, whatever it lists', () => {
     const { project: _, ...token } = TOKEN.token;
     const admin = { ...token, roles: [{ name: 'admin' }], system: { all: true } };
     expect(readToken({ token: admin }).caller).toEqual({
@@ -54,21 +62,21 @@ describe('a token', () => {
 describe('an access key', () => {
   const pair = { access: 'AK', secret: 'SK' };
 
-  test('is for one project, or for all when it names none', () => {
+  test('is for one project, or for all if it names none', () => {
     expect(readKey(credential(pair), 'AK')).toMatchObject({
       user_id: 'u1',
       project_id: 'p1',
-      signing: { secret: 'SK' },
+      secret: 'SK',
     });
     const ours = credential(pair, { project_id: null, status: 'active' });
-    expect(readKey(ours, 'AK')).toMatchObject({ user_id: 'u1', project_id: null, signing: { secret: 'SK' } });
+    expect(readKey(ours, 'AK')).toMatchObject({ user_id: 'u1', project_id: null, secret: 'SK' });
   });
 
-  test('that is disabled has no secret', () => {
-    expect(readKey(credential({ access: 'AK' }, { status: 'inactive' }), 'AK')?.signing).toBe(null);
+  test('has no secret if it is disabled', () => {
+    expect(readKey(credential({ access: 'AK' }, { status: 'inactive' }), 'AK')?.secret).toBe(null);
   });
 
-  test('of another name, another kind, or with less than the rights of its user is none', () => {
+  test('is rejected if its ID or type differs, or if it has fewer rights than its user', () => {
     expect(readKey(credential(pair), 'OTHER')).toBe(null);
     expect(readKey(credential(pair, { type: 'totp' }), 'AK')).toBe(null);
     expect(readKey(credential(pair, { blob: 'no JSON' }), 'AK')).toBe(null);
@@ -92,7 +100,7 @@ test('roles of another project do not count', () => {
   expect(readRoles(body, 'p1')).toEqual(['ingest']);
 });
 
-test('only what says so is enabled', () => {
+test('a record is enabled only if it says so', () => {
   for (const enabled of [undefined, false, 'true', 1, null]) {
     expect(readDomain({ domain: { enabled } }).enabled).toBe(false);
     expect(readProject({ project: { enabled, domain_id: 'd' } }).enabled).toBe(false);
@@ -100,9 +108,9 @@ test('only what says so is enabled', () => {
   }
 });
 
-test('an answer of whatever kind is understood, or an IdentityUnavailable', () => {
+test('any response is either understood or an IdentityUnavailable', () => {
   const readers = [
-    readSignIn,
+    readTokenLifetimeMs,
     readToken,
     (body: unknown) => readKey(body, 'AK'),
     readUser,
@@ -110,7 +118,7 @@ test('an answer of whatever kind is understood, or an IdentityUnavailable', () =
     readDomain,
     (body: unknown) => readRoles(body, 'p1'),
   ];
-  /** A good answer with one value somewhere replaced by anything. */
+  /** A valid response with one value replaced by anything. */
   const broken = fc
     .tuple(fc.constantFrom(TOKEN, credential({ access: 'AK', secret: 'SK' })), fc.nat(), fc.anything())
     .map(([body, place, value]) => {

@@ -6,17 +6,17 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createApp } from '../../http/app.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { type Identity, openIdentity } from '../identity.ts';
-import { openRemoteIdentity, type RemoteIdentity } from './remote.ts';
+import { openRemoteIdentity, type RemoteIdentity } from './remote-identity.ts';
 
 const HOUR_MS = 3_600_000;
-/** That of uWSGI, when nothing is said: behind a proxy the answer is 502. */
+/** The default limit of uWSGI; a proxy in front of it responds 502. */
 const HEADER_LENGTH_MAX = 4_096;
 const clock = { now: 0 };
 let folder: string;
 let identity: Identity;
 let app: FastifyInstance;
 let remote: RemoteIdentity;
-/** Method and path of all that the service was asked. */
+/** Method and path of every request to the service. */
 let calls: string[];
 
 beforeEach(async () => {
@@ -26,9 +26,9 @@ beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'wafstat-remote-'));
   identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), now);
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const { domain } = await identity.administration.found(names, 'secret');
+  const { domain } = await identity.administration.bootstrap(names, 'secret');
   await identity.administration.addUser({
-    name: 'asker',
+    name: 'service',
     domain_id: domain.id,
     access: 'programmatic',
     password: 'secret',
@@ -49,9 +49,9 @@ beforeEach(async () => {
     calls.push(`${method} ${url.split('?')[0]}`);
     if (String(headers['x-subject-token']).length > HEADER_LENGTH_MAX) return reply.code(502).send();
   });
-  const address = await app.listen({ host: '127.0.0.1', port: 0 });
-  const user = { name: 'asker', domain: 'default', password: 'secret' };
-  remote = openRemoteIdentity({ address, user, cacheTtlMs: 60_000, now });
+  const baseUrl = await app.listen({ host: '127.0.0.1', port: 0 });
+  const user = { name: 'service', domain: 'default', password: 'secret' };
+  remote = openRemoteIdentity({ baseUrl, user, cacheTtlMs: 60_000, now });
 });
 
 afterEach(async () => {
@@ -68,60 +68,60 @@ async function token(): Promise<string> {
     password: 'secret',
     scope: { project },
   };
-  const issued = await identity.authentication.login(login, { address: 'here', via: 'api' });
+  const issued = await identity.authenticator.login(login, { address: 'here', via: 'api' });
   if (typeof issued === 'string') throw new Error(issued);
   return issued.text;
 }
 
 const logins = () => calls.filter((line) => line === 'POST /v3/auth/tokens').length;
 
-test('its own token is renewed a minute before it expires, and only then', async () => {
+test('the token of the service user is renewed one minute before it expires', async () => {
   await remote.check();
   clock.now += 24 * HOUR_MS - 60_001;
-  await remote.authentication.checkToken(await token());
+  await remote.authenticator.checkToken(await token());
   expect(logins()).toBe(1);
   clock.now += 1;
-  expect(await remote.authentication.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
+  expect(await remote.authenticator.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
   expect(logins()).toBe(2);
 });
 
-test('a token is void when it expires, though it is remembered', async () => {
+test('a cached token is rejected when it expires', async () => {
   const text = await token();
   clock.now += 24 * HOUR_MS - 1;
-  expect(await remote.authentication.checkToken(text)).toMatchObject({ user: { name: 'admin' } });
+  expect(await remote.authenticator.checkToken(text)).toMatchObject({ user: { name: 'admin' } });
   const before = calls.length;
   clock.now += 1;
-  expect(remote.authentication.checkToken(text)).toBe('expired');
+  expect(remote.authenticator.checkToken(text)).toBe('expired');
   expect(calls.length).toBe(before);
 });
 
-test('a connection that the service has closed meanwhile is no failure', async () => {
+test('a request on an idle connection that the service has closed is retried', async () => {
   for (let i = 0; i < 20; i++) {
-    expect(await remote.authentication.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
+    expect(await remote.authenticator.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
     app.server.closeIdleConnections();
   }
 });
 
-test('who asks for others is not held to the rate of one user', async () => {
+test('lookups for other users do not count against the rate limit of the service user', async () => {
   const texts = await Promise.all(Array.from({ length: 20 }, token));
-  const checked = await Promise.all(texts.map((text) => remote.authentication.checkToken(text)));
-  expect(checked.every((answer) => typeof answer === 'object')).toBe(true);
+  const checked = await Promise.all(texts.map((text) => remote.authenticator.checkToken(text)));
+  expect(checked.every((result) => typeof result === 'object')).toBe(true);
   expect(logins()).toBe(1);
 });
 
-test('more calls at once than there is room for are refused, not collected', async () => {
-  const texts = Array.from({ length: 300 }, (_, i) => `made-up ${i}`);
-  const settled = await Promise.allSettled(texts.map(async (text) => remote.authentication.checkToken(text)));
+test('concurrent calls over the limit are refused, not queued', async () => {
+  const texts = Array.from({ length: 300 }, (_, i) => `unknown ${i}`);
+  const settled = await Promise.allSettled(texts.map(async (text) => remote.authenticator.checkToken(text)));
   const refused = settled.filter(({ status }) => status === 'rejected');
   expect(refused.length).toBe(300 - 256);
-  expect(String((refused[0] as PromiseRejectedResult).reason)).toMatch(/256 calls to .* are under way/);
-  // The service is not away: who comes next is served.
-  expect(await remote.authentication.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
+  expect(String((refused[0] as PromiseRejectedResult).reason)).toMatch(/256 calls to .* are in progress/);
+  // The service is available, so the next call succeeds.
+  expect(await remote.authenticator.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
 });
 
-test('an error in answer to one call is not held against the next: strangers would shut out everybody', async () => {
+test('an error response to one call does not affect the next: otherwise anyone could lock out all users', async () => {
   await remote.check();
-  const stranger = 'x'.repeat(HEADER_LENGTH_MAX + 1);
-  await expect(remote.authentication.checkToken(stranger)).rejects.toThrow(/answered 502 to GET/);
-  expect(await remote.authentication.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
+  const longToken = 'x'.repeat(HEADER_LENGTH_MAX + 1);
+  await expect(remote.authenticator.checkToken(longToken)).rejects.toThrow(/responded 502 to GET/);
+  expect(await remote.authenticator.checkToken(await token())).toMatchObject({ user: { name: 'admin' } });
 });

@@ -1,0 +1,33 @@
+/** The errors of identity that other parts of the server tell apart. */
+import type { CommitFailed, WriteTrouble } from '../lmdb/commit.ts';
+
+/** A change that is not possible; the message is for the person who requested it. */
+export class IdentityError extends Error {}
+
+/** The message is the error code that clients of the API family expect when a user has two keys already. */
+export class KeyLimitError extends IdentityError {}
+
+export class WrongMasterKey extends Error {}
+
+/** The identity service fails to respond as expected. The message is for the log. */
+export class IdentityUnavailable extends Error {}
+
+/** The identity service rejects the service user of this process: the operator must fix that. */
+export class ServiceUserRejected extends IdentityUnavailable {}
+
+/** Too many calls to the identity service are in progress; later ones may succeed. */
+export class TooManyIdentityCalls extends IdentityUnavailable {}
+
+/** A response that makes no sense, perhaps because of what the caller sent: says nothing about other calls. */
+export class UnexpectedIdentityResponse extends IdentityUnavailable {}
+
+/** The local identity store cannot be changed now. Logins and queries still work. */
+export class IdentityNotWritable extends IdentityUnavailable {
+  readonly trouble: WriteTrouble;
+
+  constructor(cause: CommitFailed) {
+    super(cause.message, { cause });
+    this.name = 'IdentityNotWritable';
+    this.trouble = cause.trouble;
+  }
+}

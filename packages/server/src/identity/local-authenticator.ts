@@ -1,0 +1,342 @@
+/** Authenticates against the local identity store: passwords, tokens, sessions and signatures. */
+import type { LoginSource, RefusedLogin } from '../audit/audit-trail.ts';
+import { VersionedCache } from '../cache.ts';
+import {
+  type Authenticator,
+  type Caller,
+  type SessionRefusal,
+  type SignatureRefusal,
+  type SignedIn,
+  sameSecret,
+  type TokenRefusal,
+} from './authenticator.ts';
+import type { IdentityStore } from './identity-store.ts';
+import { type LoginThrottle, LoginThrottled } from './login-throttle.ts';
+import { type Domain, type Project, type Role, rolesIn, SYSTEM_ROLE, type User } from './records.ts';
+import { PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
+import { type BodyHash, checkSignature, type PendingSignature, type SignedRequest } from './signature.ts';
+import type { DeviceCookies, Session, Sessions, Token, TokenScope, Tokens } from './tokens.ts';
+
+export type DomainReference = { id: string } | { name: string };
+/** A user or a project. */
+export type MemberReference = { id: string } | { name: string; domain: DomainReference };
+export type ScopeReference = { project: MemberReference } | { domain: DomainReference } | { system: true };
+
+export interface PasswordLogin {
+  user: MemberReference;
+  password: string;
+  scope: ScopeReference;
+}
+
+/** A valid token with the records it refers to. */
+export interface TokenDescription {
+  token: Token;
+  user: User;
+  userDomain: Domain;
+  scope: { project: Project; domain: Domain } | { domain: Domain } | { system: true };
+  roles: readonly (Role | typeof SYSTEM_ROLE)[];
+}
+
+export interface NewSession extends SignedIn {
+  /** The signed session. */
+  text: string;
+  /** The signed device cookie. */
+  device: string;
+}
+
+/** A usable key. The decrypted secret would be in memory during a check anyway. */
+interface UsableKey {
+  caller: Caller;
+  secret: string;
+}
+
+export type LoginRefusal =
+  /** Unknown users and wrong passwords look the same. */
+  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope';
+
+export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only';
+
+interface Dependencies {
+  store: IdentityStore;
+  passwords: Passwords;
+  tokens: Tokens;
+  sessions: Sessions;
+  devices: DeviceCookies;
+  cipher: SecretCipher;
+  throttle: LoginThrottle;
+  recordRefusal: (refused: RefusedLogin) => void;
+  now: () => number;
+}
+
+export class LocalAuthenticator implements Authenticator {
+  readonly #dependencies: Dependencies;
+  readonly #store: IdentityStore;
+  readonly #now: () => number;
+  readonly #validTokens: VersionedCache<string, TokenDescription>;
+  readonly #usableKeys: VersionedCache<string, UsableKey>;
+  readonly #projectRoles: VersionedCache<string, readonly Role[]>;
+
+  constructor(dependencies: Dependencies) {
+    const { store, now } = dependencies;
+    this.#dependencies = dependencies;
+    this.#store = store;
+    this.#now = now;
+    this.#validTokens = new VersionedCache(() => store.changes());
+    this.#usableKeys = new VersionedCache(() => store.changes());
+    this.#projectRoles = new VersionedCache(() => store.changes());
+  }
+
+  async login(
+    login: PasswordLogin,
+    from: LoginSource,
+  ): Promise<{ text: string; description: TokenDescription } | LoginRefusal> {
+    return this.#recordRefusals(login.user, from, async () => {
+      const user = await this.#checkPassword(login.user, login.password, from);
+      if (typeof user === 'string') return user;
+      if (user.access === 'console') return 'console_only';
+      const scope = this.#findScope(login.scope);
+      // A project that does not exist and one in which the user has no role look the same.
+      if (scope === undefined || rolesHeld(user, scope).length === 0) return 'no_such_scope';
+      const { text, token } = this.#dependencies.tokens.issue(user, tokenScope(scope), this.#now());
+      const description = this.#describe(token);
+      return typeof description === 'string' ? 'no_such_scope' : { text, description };
+    });
+  }
+
+  /** Starts a console session. */
+  async signIn(
+    user: MemberReference,
+    password: string,
+    from: LoginSource,
+  ): Promise<NewSession | SignInRefusal> {
+    return this.#recordRefusals(user, from, async () => {
+      const checked = await this.#checkPassword(user, password, from);
+      return typeof checked === 'string' ? checked : this.startSession(checked);
+    });
+  }
+
+  /** Writes refused logins to the audit trail. */
+  async #recordRefusals<T extends object | string>(
+    reference: MemberReference,
+    from: LoginSource,
+    login: () => Promise<T>,
+  ): Promise<T> {
+    const record = (reason: string) => {
+      const user = this.#findUser(reference);
+      const { recordRefusal } = this.#dependencies;
+      recordRefusal({ user: user ? { id: user.id, name: user.name } : null, from, reason });
+    };
+    try {
+      const result = await login();
+      if (typeof result === 'string') record(result);
+      return result;
+    } catch (error) {
+      if (error instanceof LoginThrottled) record('throttled');
+      throw error;
+    }
+  }
+
+  /** For a user whose password was just checked. */
+  startSession(user: User): NewSession | SignInRefusal {
+    const { sessions, devices, now } = this.#dependencies;
+    const text = sessions.issue(user, now());
+    const signedIn = this.checkSession(text);
+    if (typeof signedIn === 'string') return signedIn === 'programmatic_only' ? signedIn : 'user_disabled';
+    return { ...signedIn, text, device: devices.issue(user, now()) };
+  }
+
+  /** Checks a session against the current user, domain and roles. */
+  checkSession(text: string): SignedIn | SessionRefusal {
+    const session = this.#dependencies.sessions.read(text);
+    if (session === null) return 'unknown';
+    const owner = this.#checkOwner(session);
+    if (typeof owner === 'string') return owner;
+    return owner.user.access === 'programmatic' ? 'programmatic_only' : { session, ...owner };
+  }
+
+  /** Revokes a token or session; copies of a session cookie stop working too. */
+  revoke(given: Token | Session): Promise<void> {
+    return this.#store.change((write) => write.revoke(given, this.#now()));
+  }
+
+  /** For changes that a signed-in user must confirm with the password. Throttled like a login. */
+  async confirmPassword(
+    user: User,
+    password: string,
+    from: LoginSource,
+  ): Promise<'correct' | 'wrong_credentials' | 'user_disabled'> {
+    const checked = await this.#recordRefusals({ id: user.id }, from, () =>
+      this.#checkPassword({ id: user.id }, password, from),
+    );
+    return typeof checked === 'string' ? checked : 'correct';
+  }
+
+  async #checkPassword(
+    reference: MemberReference,
+    password: string,
+    { address, device = '' }: LoginSource,
+  ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
+    const { devices, throttle, passwords } = this.#dependencies;
+    const user = this.#findUser(reference);
+    const knownDevice = user ? devices.read(device, user, this.#now()) : null;
+    const matches = await throttle.attempt(
+      user?.id ?? this.#unknownAccount(reference),
+      { address, device: knownDevice },
+      async () => password.length <= PASSWORD_LENGTH_MAX && passwords.verify(user?.password_hash, password),
+    );
+    if (user === undefined || !matches) return 'wrong_credentials';
+    return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
+  }
+
+  /**
+   * The throttle's account for a user that does not exist. The same for every way to refer to the domain, or the delays
+   * would reveal which users exist.
+   */
+  #unknownAccount(reference: MemberReference): string {
+    if ('id' in reference) return `unknown ${JSON.stringify(reference.id)}`;
+    const domain = this.#findDomain(reference.domain)?.id ?? reference.domain;
+    return `unknown ${JSON.stringify([domain, reference.name])}`;
+  }
+
+  /** Checks a token against the current user, domain and roles; cached while nothing changes. */
+  checkToken(text: string): TokenDescription | TokenRefusal {
+    const known = this.#validTokens.get(text);
+    if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
+    const token = this.#dependencies.tokens.read(text);
+    const description = token === null ? 'unknown' : this.#describe(token);
+    if (typeof description !== 'string') this.#validTokens.set(text, description);
+    return description;
+  }
+
+  #describe(token: Token): TokenDescription | TokenRefusal {
+    const owner = this.#checkOwner(token);
+    if (typeof owner === 'string') return owner;
+    const { user, domain: userDomain } = owner;
+    const scope = this.#findScope(scopeReference(token));
+    if (scope === undefined) return 'scope_gone';
+    const roles = rolesHeld(user, scope);
+    return roles.length === 0 ? 'role_lost' : { token, user, userDomain, scope, roles };
+  }
+
+  /** The user of a token or session, if both are still valid. */
+  #checkOwner(
+    given: Token | Session,
+  ): { user: User; domain: Domain } | Exclude<SessionRefusal, 'programmatic_only'> {
+    const refusal = timeRefusal(given, this.#now());
+    if (refusal !== null) return refusal;
+    if (this.#store.isRevoked(given.id)) return 'revoked';
+    const user = this.#store.user(given.user_id);
+    const domain = user && this.#store.domain(user.domain_id);
+    if (user === undefined || domain === undefined) return 'user_gone';
+    if (!user.enabled || !domain.enabled) return 'user_disabled';
+    return given.epoch === user.token_epoch ? { user, domain } : 'superseded';
+  }
+
+  admitKey({ access }: Pick<PendingSignature, 'access'>): Caller | SignatureRefusal {
+    const key = this.#key(access);
+    return 'caller' in key ? key.caller : key;
+  }
+
+  #key(access: string): UsableKey | SignatureRefusal {
+    const known = this.#usableKeys.get(access);
+    if (known !== undefined) return known;
+    const key = this.#store.key(access);
+    const user = key && this.#store.user(key.user_id);
+    if (key === undefined || user === undefined) return { reason: 'unknown_key' };
+    if (key.status !== 'active') return { reason: 'inactive_key' };
+    if (!user.enabled || !this.#store.domain(user.domain_id)?.enabled) return { reason: 'user_disabled' };
+    if (user.access === 'console') return { reason: 'console_only' };
+    const secret = this.#dependencies.cipher.decrypt(access, key.sealed_secret);
+    const usable: UsableKey = { caller: { user, scope: 'unscoped' }, secret };
+    this.#usableKeys.set(access, usable);
+    return usable;
+  }
+
+  /** Not throttled: an HMAC with a 40-character secret cannot be guessed. */
+  checkSignature(
+    request: SignedRequest,
+    pending: PendingSignature,
+    body: Uint8Array | BodyHash,
+  ): SignatureRefusal | null {
+    // Looked up again: the key may have been revoked while the body was arriving.
+    const key = this.#key(pending.access);
+    return 'reason' in key ? key : checkSignature(request, pending, key.secret, body);
+  }
+
+  async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
+    const key = this.#key(access);
+    if ('reason' in key) return key;
+    return sameSecret(secret, key.secret) ? key.caller : { reason: 'wrong_secret' };
+  }
+
+  rolesInProject({ user, scope }: Caller, projectId: string): readonly Role[] {
+    if (scope !== 'unscoped') {
+      return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
+    }
+    const name = `${user.id} ${projectId}`;
+    const known = this.#projectRoles.get(name);
+    if (known !== undefined) return known;
+    const found = this.#findScope({ project: { id: projectId } });
+    // Read again: the user may have lost the role while the body was arriving.
+    const current = this.#store.user(user.id);
+    const roles = current && found && 'project' in found ? rolesIn(current, found) : [];
+    this.#projectRoles.set(name, roles);
+    return roles;
+  }
+
+  #findDomain(reference: DomainReference): Domain | undefined {
+    return 'id' in reference ? this.#store.domain(reference.id) : this.#store.domainByName(reference.name);
+  }
+
+  #findUser(reference: MemberReference): User | undefined {
+    if ('id' in reference) return this.#store.user(reference.id);
+    const domain = this.#findDomain(reference.domain);
+    return domain && this.#store.userByName(domain.id, reference.name);
+  }
+
+  #findProject(reference: MemberReference): Project | undefined {
+    if ('id' in reference) return this.#store.project(reference.id);
+    const domain = this.#findDomain(reference.domain);
+    return domain && this.#store.projectByName(domain.id, reference.name);
+  }
+
+  /** Disabled projects and domains are not found. */
+  #findScope(reference: ScopeReference): TokenDescription['scope'] | undefined {
+    if ('system' in reference) return reference;
+    const project = 'project' in reference ? this.#findProject(reference.project) : undefined;
+    const domain =
+      'domain' in reference
+        ? this.#findDomain(reference.domain)
+        : project && this.#store.domain(project.domain_id);
+    if (!domain?.enabled) return undefined;
+    if ('domain' in reference) return { domain };
+    return project?.enabled ? { project, domain } : undefined;
+  }
+}
+
+/** The clocks of several machines differ by less. */
+const TOKEN_CLOCK_SKEW_MS_MAX = 60_000;
+
+function timeRefusal(
+  { issued_at, expires_at }: Token | Session,
+  now: number,
+): 'expired' | 'issued_in_future' | null {
+  if (expires_at <= now) return 'expired';
+  return issued_at > now + TOKEN_CLOCK_SKEW_MS_MAX ? 'issued_in_future' : null;
+}
+
+/** Only the system role applies to the system. */
+function rolesHeld(user: User, scope: TokenDescription['scope']): TokenDescription['roles'] {
+  if (!('system' in scope)) return rolesIn(user, scope);
+  return user.system_role === SYSTEM_ROLE ? [SYSTEM_ROLE] : [];
+}
+
+function tokenScope(scope: TokenDescription['scope']): TokenScope {
+  if ('project' in scope) return { project_id: scope.project.id };
+  return 'domain' in scope ? { domain_id: scope.domain.id } : { system: true };
+}
+
+function scopeReference(token: TokenScope): ScopeReference {
+  if ('project_id' in token) return { project: { id: token.project_id } };
+  return 'domain_id' in token ? { domain: { id: token.domain_id } } : { system: true };
+}

@@ -1,0 +1,243 @@
+/** A client for single records of Keystone v3, authenticated as a service user. */
+import http from 'node:http';
+import https from 'node:https';
+import {
+  IdentityUnavailable,
+  ServiceUserRejected,
+  TooManyIdentityCalls,
+  UnexpectedIdentityResponse,
+} from '../errors.ts';
+import { readTokenLifetimeMs } from './keystone-responses.ts';
+
+/** A record takes a few hundred bytes; the roles of a user in many groups a few thousand. */
+const RESPONSE_BYTES_MAX = 1_048_576;
+/** Renews the service user's token this long before it expires. */
+const RENEW_MS = 60_000;
+/** After a failure, other calls fail for this long without waiting for the service. */
+const FAILURE_TTL_MS = 1_000;
+/** No access key has this hash. A user who may look it up may look up all others. */
+const NO_KEY_HASH = '0'.repeat(64);
+
+export interface ServiceUser {
+  name: string;
+  domain: string;
+  password: string;
+}
+
+export interface KeystoneClient {
+  /** Resolves to null if there is no such record. */
+  get<T>(
+    path: string,
+    read: (body: unknown) => T | null,
+    headers?: http.OutgoingHttpHeaders,
+  ): Promise<T | null>;
+  /** Rejects if the service does not respond, or rejects the service user. */
+  check(): Promise<void>;
+}
+
+export function createKeystoneClient(
+  transport: Transport,
+  user: ServiceUser,
+  now: () => number,
+): KeystoneClient {
+  let token: { text: string; renewAt: number } | null = null;
+  let pendingLogin: Promise<string> | null = null;
+  let failure: { error: IdentityUnavailable; at: number } | null = null;
+  let lastCheck: { result: Promise<unknown>; at: number } | null = null;
+
+  const isRecent = ({ at }: { at: number }) => Math.abs(now() - at) < FAILURE_TTL_MS;
+
+  async function logIn(): Promise<string> {
+    const body = Buffer.from(JSON.stringify(tokenRequest(user)));
+    const headers = { 'Content-Type': 'application/json', 'Content-Length': body.length };
+    const response = await transport.send({
+      method: 'POST',
+      path: '/v3/auth/tokens?nocatalog',
+      headers,
+      body,
+    });
+    const json = await readJson(response);
+    if (response.statusCode === 401 || response.statusCode === 403) {
+      throw new ServiceUserRejected(
+        `the identity service rejects user '${user.name}' of domain '${user.domain}': ` +
+          'the password is wrong, or the user has no role in the system',
+      );
+    }
+    const text = response.headers['x-subject-token'];
+    if (response.statusCode !== 201 || typeof text !== 'string')
+      throw unexpectedStatus(response.statusCode, 'POST /v3/auth/tokens');
+    const validMs = readTokenLifetimeMs(json);
+    token = { text, renewAt: now() + Math.max(validMs / 2, validMs - RENEW_MS) };
+    return text;
+  }
+
+  function currentToken(): Promise<string> | string {
+    if (token && now() < token.renewAt) return token.text;
+    pendingLogin ??= logIn().finally(() => {
+      pendingLogin = null;
+    });
+    return pendingLogin;
+  }
+
+  async function send(path: string, headers: http.OutgoingHttpHeaders) {
+    const text = await currentToken();
+    const response = await transport.send({
+      method: 'GET',
+      path,
+      headers: { ...headers, 'X-Auth-Token': text },
+    });
+    // Another call may have replaced the token already.
+    if (response.statusCode === 401 && token?.text === text) token = null;
+    return { status: response.statusCode, body: await readJson(response) };
+  }
+
+  async function getBody(path: string, headers: http.OutgoingHttpHeaders): Promise<unknown> {
+    let { status, body } = await send(path, headers);
+    // The token may have been revoked.
+    if (status === 401) ({ status, body } = await send(path, headers));
+    switch (status) {
+      case 200:
+        return body;
+      // 400: the text that a client sent as a token may not even look like one.
+      case 400:
+      case 404:
+        return null;
+      case 401:
+      case 403:
+        throw new ServiceUserRejected(
+          `the identity service does not allow user '${user.name}' to look up callers: grant the required role`,
+        );
+      default:
+        throw unexpectedStatus(status, `GET ${path}`);
+    }
+  }
+
+  const client: KeystoneClient = {
+    async get(path, read, headers = {}) {
+      if (failure && isRecent(failure)) throw failure.error;
+      let body: unknown;
+      try {
+        body = await getBody(path, headers);
+        failure = null;
+      } catch (error) {
+        const concernsThisCall =
+          error instanceof TooManyIdentityCalls || error instanceof UnexpectedIdentityResponse;
+        if (error instanceof IdentityUnavailable && !concernsThisCall) failure = { error, at: now() };
+        throw error;
+      }
+      return body === null ? null : read(body);
+    },
+    async check() {
+      if (!lastCheck || !isRecent(lastCheck))
+        lastCheck = { result: client.get(`/v3/credentials/${NO_KEY_HASH}`, () => null), at: now() };
+      await lastCheck.result;
+    },
+  };
+  return client;
+}
+
+async function readJson(response: http.IncomingMessage): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > RESPONSE_BYTES_MAX) throw new Error(`more than ${RESPONSE_BYTES_MAX} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw new IdentityUnavailable(
+      `the response of the identity service was cut off: ${(error as Error).message}`,
+    );
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString('utf8'));
+  } catch {
+    // The status decides; readers reject null where they need a body.
+    return null;
+  }
+}
+
+/** The path contains no secret: tokens are in headers, and access keys are hashed. */
+function unexpectedStatus(status: number | undefined, call: string): UnexpectedIdentityResponse {
+  return new UnexpectedIdentityResponse(`the identity service responded ${status} to ${call}`);
+}
+
+/** With system scope, because callers come from all domains. */
+function tokenRequest({ name, domain, password }: ServiceUser) {
+  return {
+    auth: {
+      identity: { methods: ['password'], password: { user: { name, password, domain: { name: domain } } } },
+      scope: { system: { all: true } },
+    },
+  };
+}
+
+export interface Call {
+  method: string;
+  /** Relative to the base URL. */
+  path: string;
+  headers: http.OutgoingHttpHeaders;
+  body?: Buffer;
+}
+
+export interface Transport {
+  /** Resolves when the headers have arrived; the timeout also covers the body. */
+  send(call: Call): Promise<http.IncomingMessage>;
+  close(): void;
+}
+
+interface TransportLimits {
+  /** For the whole call, including the wait for a connection. */
+  timeoutMs: number;
+  /** Further calls are refused, so that requests do not pile up when the service is slow. */
+  callsMax: number;
+}
+
+export function createTransport(baseUrl: string, { timeoutMs, callsMax }: TransportLimits): Transport {
+  const base = new URL(baseUrl);
+  const { request, Agent } = base.protocol === 'https:' ? https : http;
+  const agent = new Agent({ keepAlive: true });
+  let calls = 0;
+
+  function sendOnce(call: Call, signal: AbortSignal): Promise<http.IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const path = `${base.pathname.replace(/\/$/, '')}${call.path}`;
+      const { hostname, port } = base;
+      const options = { agent, hostname: hostname.replace(/^\[|\]$/g, ''), port, path, signal };
+      const sent = request({ ...options, method: call.method, headers: call.headers }, resolve);
+      sent.on('error', (error: NodeJS.ErrnoException) => {
+        // The service may have closed an idle connection just before it was reused.
+        const mayRetry = sent.reusedSocket && error.code === 'ECONNRESET' && /^(GET|HEAD)$/.test(call.method);
+        if (mayRetry && !signal.aborted) resolve(sendOnce(call, signal));
+        else
+          reject(new IdentityUnavailable(`no response from ${baseUrl}: ${describeError(error, timeoutMs)}`));
+      });
+      sent.end(call.body);
+    });
+  }
+
+  return {
+    async send(call) {
+      if (calls >= callsMax)
+        throw new TooManyIdentityCalls(`${callsMax} calls to ${baseUrl} are in progress`);
+      calls++;
+      try {
+        const response = await sendOnce(call, AbortSignal.timeout(timeoutMs));
+        response.once('close', () => {
+          calls--;
+        });
+        return response;
+      } catch (error) {
+        calls--;
+        throw error;
+      }
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+function describeError(error: NodeJS.ErrnoException, timeoutMs: number): string {
+  if (error.name === 'AbortError' || error.name === 'TimeoutError') return `timed out after ${timeoutMs} ms`;
+  return error.code ?? error.message;
+}

@@ -1,0 +1,59 @@
+/** Caches lookups at the identity service for a limited time. */
+import { BoundedCache } from '../../cache.ts';
+import type { MaybePromise } from '../../maybe-promise.ts';
+
+/** About 1 KB each, 10 MB per cache. */
+const FOUND_MAX = 10_000;
+/** Separate from the others, so that invented tokens cannot evict those of callers. */
+const NOT_FOUND_MAX = 1_000;
+/** Long enough to slow down a client that keeps retrying, short enough for a key that was just created. */
+const NOT_FOUND_TTL_MS_MAX = 5_000;
+
+export class LookupCache<T extends {}> {
+  readonly #found = new BoundedCache<string, { value: T; requestedAt: number }>({ entriesMax: FOUND_MAX });
+  readonly #notFound = new BoundedCache<string, { requestedAt: number }>({ entriesMax: NOT_FOUND_MAX });
+  readonly #pending = new Map<string, Promise<T | null>>();
+  readonly #cacheTtlMs: number;
+  readonly #now: () => number;
+
+  constructor(cacheTtlMs: number, now: () => number) {
+    this.#cacheTtlMs = cacheTtlMs;
+    this.#now = now;
+  }
+
+  /** Concurrent lookups of a key share one call of `fetch`. Null means not found. Failures are not cached. */
+  get(key: string, fetch: () => Promise<T | null>): MaybePromise<T | null> {
+    const found = this.#found.get(key);
+    if (found && this.#isFresh(found, this.#cacheTtlMs)) return found.value;
+    const notFound = this.#notFound.get(key);
+    if (notFound && this.#isFresh(notFound, Math.min(this.#cacheTtlMs, NOT_FOUND_TTL_MS_MAX))) return null;
+    const pending = this.#pending.get(key) ?? this.#fetch(key, fetch);
+    this.#pending.set(key, pending);
+    return pending;
+  }
+
+  delete(key: string): void {
+    this.#found.delete(key);
+  }
+
+  async #fetch(key: string, fetch: () => Promise<T | null>): Promise<T | null> {
+    // The record may change while the response is on its way, so its age counts from the request.
+    const requestedAt = this.#now();
+    try {
+      const value = await fetch();
+      this.#found.delete(key);
+      this.#notFound.delete(key);
+      if (value === null) this.#notFound.set(key, { requestedAt });
+      else this.#found.set(key, { value, requestedAt });
+      return value;
+    } finally {
+      this.#pending.delete(key);
+    }
+  }
+
+  /** A clock that was set back must not prolong an entry. */
+  #isFresh({ requestedAt }: { requestedAt: number }, ttlMs: number): boolean {
+    const ageMs = this.#now() - requestedAt;
+    return ageMs >= 0 && ageMs < ttlMs;
+  }
+}
