@@ -137,13 +137,7 @@ export function createApi(origin: string): Api {
     setUserEnabled: (user, enabled) => change('PUT', `users/${id(user)}`, { enabled }),
     addProject: (name) => change('POST', 'projects', { name }),
     setProjectEnabled: (project, enabled) => change('PUT', `projects/${id(project)}`, { enabled }),
-    client: (projectId) =>
-      createClient({
-        baseUrl: origin,
-        projectId,
-        authorize: () => ({}),
-        fetch: (...given) => fetch(...given),
-      }),
+    client: (projectId) => createClient({ url: origin, projectId }),
   };
 }
 

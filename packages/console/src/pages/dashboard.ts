@@ -52,7 +52,7 @@ export function dashboardPage(app: App): Page {
       const requests = total(series.requests.map(({ num }) => num));
       const attacks = total(series.attacks.map(({ num }) => num));
       const nothing = requests === 0 && attacks === 0;
-      if (nothing && hosts.length === 0 && (await client.connections({ signal })).total === 0)
+      if (nothing && hosts.length === 0 && (await client.sources({ signal })).total === 0)
         return showStart();
       start.hidden = true;
       content.hidden = false;

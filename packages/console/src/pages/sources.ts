@@ -1,5 +1,5 @@
 /** What reports, since when, and what of it was not counted, and why. */
-import type { Connection } from '@wafstat/client';
+import type { Source } from '@wafstat/client';
 import type { App, Page } from '../app.ts';
 import { fill, h } from '../dom.ts';
 import { ago, exact, moment, share } from '../format.ts';
@@ -21,7 +21,7 @@ export function sourcesPage(app: App): Page {
     aborter.abort();
     aborter = new AbortController();
     try {
-      const { items } = await client.connections({ signal: aborter.signal });
+      const { items } = await client.sources({ signal: aborter.signal });
       if (items.length > 0)
         fill(list, table('Sources', COLUMNS, items.map(row)), hostHint(items), reasons(items));
       else if (list.querySelector('.first-run') === null) fill(list, firstRun(app));
@@ -34,7 +34,7 @@ export function sourcesPage(app: App): Page {
     }
   }
 
-  function row({ name, format, hosts, events, without_host, ...rest }: Connection): Cell[] {
+  function row({ name, format, hosts, events, without_host, ...rest }: Source): Cell[] {
     const { dropped, first_seen, last_seen } = rest;
     const now = app.now();
     const lost = total(Object.values(dropped));
@@ -54,7 +54,7 @@ export function sourcesPage(app: App): Page {
     ];
   }
 
-  function reasons(items: readonly Connection[]): HTMLElement | null {
+  function reasons(items: readonly Source[]): HTMLElement | null {
     const rows = items.flatMap(({ name, events, dropped }) => {
       const read = events + total(Object.values(dropped));
       return Object.entries(dropped)
@@ -98,7 +98,7 @@ export function sourcesPage(app: App): Page {
 }
 
 /** What to do about records that count for no host; null when there are none. */
-function hostHint(items: readonly Connection[]): HTMLElement | null {
+function hostHint(items: readonly Source[]): HTMLElement | null {
   const records = total(items.map(({ without_host }) => without_host));
   if (records === 0) return null;
   const counted = total(items.map(({ events }) => events));
