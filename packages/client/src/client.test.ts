@@ -230,6 +230,22 @@ describe('ingest', () => {
     expect(requests).toHaveLength(1);
   });
 
+  test.each<[string, typeof fetch]>([
+    ['a response that did not wait for it', async () => new Response('{}', { status: 413 })],
+    [
+      'a timeout',
+      (_, init) =>
+        new Promise((_resolve, reject) => {
+          init?.signal?.addEventListener('abort', reject);
+        }),
+    ],
+  ])('the source of a stream is closed after %s', async (_, fetch) => {
+    const { client } = await setUp([], { fetch, timeoutMs: 50 });
+    const source = Readable.from(['a\n', 'b\n', 'c\n']);
+    await expect(client.ingest(source)).rejects.toThrow(WafstatError);
+    await vi.waitUntil(() => source.destroyed);
+  });
+
   test('an error of the stream is passed on, and not retried', async () => {
     const { client } = await setUp([ok]);
     let opened = 0;

@@ -149,7 +149,7 @@ export async function send(fetch: Fetch, request: Omit<ApiRequest, 'isRepeatable
   try {
     const response = await fetch(url, init);
     const { status } = response;
-    if (response.type === 'opaqueredirect' || (status >= 300 && status < 400 && status !== 304)) {
+    if (response.type === 'opaqueredirect' || (status >= 300 && status < 400)) {
       const message = `${source} was redirected, which is not followed because it could leak credentials. Check the URL of the service.`;
       throw new WafstatError(message, status === 0 ? {} : { status });
     }
@@ -161,6 +161,7 @@ export async function send(fetch: Fetch, request: Omit<ApiRequest, 'isRepeatable
     throw new ConnectionError(`${source} got no response: ${reasonOf(failure)}.`, {}, { cause: failure });
   } finally {
     deadline.clear();
+    stream?.close();
   }
 }
 
@@ -181,11 +182,12 @@ function deadlineOf(source: string, timeoutMs: number, signal: AbortSignal | und
   return { signal: controller.signal, clear };
 }
 
-/** Keeps the error of the source, which `fetch` hides. (ReadableStream.from is missing in most browsers.) */
-function streamOf(chunks: Chunks): { body: ReadableStream<Uint8Array>; failure: unknown } {
+/** (ReadableStream.from is missing in most browsers.) */
+function streamOf(chunks: Chunks) {
   const iterator = chunks[Symbol.asyncIterator]();
   const utf8 = new TextEncoder();
   const stream = {
+    /** The error of the source, which `fetch` hides. */
     failure: undefined as unknown,
     body: new ReadableStream<Uint8Array>({
       async pull(controller) {
@@ -198,10 +200,9 @@ function streamOf(chunks: Chunks): { body: ReadableStream<Uint8Array>; failure: 
           throw error;
         }
       },
-      async cancel() {
-        await iterator.return?.();
-      },
     }),
+    /** Closes the source, such as a file, if it was not read to its end. `fetch` does not do it. */
+    close: () => void iterator.return?.().catch(() => {}),
   };
   return stream;
 }

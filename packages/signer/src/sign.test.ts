@@ -64,9 +64,10 @@ test('a Host header is signed instead of the host of the URL', async () => {
   );
 });
 
-test('an empty secret is refused with an error that names it', async () => {
+test('an incomplete key is refused with an error that names the empty part', async () => {
   const request = { method: 'GET', url: 'https://example.com/' };
   await expect(sign(request, { access: 'AK', secret: '' })).rejects.toThrow('secret is empty');
+  expect(() => signedFetch({ access: '', secret: 's' })).toThrow('access is empty');
 });
 
 test('a change of one character in any signed part changes the signature', async () => {

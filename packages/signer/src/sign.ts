@@ -44,9 +44,7 @@ export async function sign(
   key: AccessKey,
   { now = Date.now }: SignOptions = {},
 ): Promise<SignatureHeaders> {
-  if (key.access === '' || key.secret === '') {
-    throw new TypeError(`The access key is incomplete: ${key.access === '' ? 'access' : 'secret'} is empty.`);
-  }
+  checkKey(key);
   const url = new URL(request.url);
   const date = sdkDate(now());
   const headers = headersToSign(request, url, date);
@@ -66,6 +64,7 @@ export async function sign(
  * signature covers it.
  */
 export function signedFetch(key: AccessKey, options: SignedFetchOptions = {}): typeof fetch {
+  checkKey(key);
   return async (input, init) => {
     const request = new Request(input, init);
     const { method, url } = request;
@@ -78,6 +77,11 @@ export function signedFetch(key: AccessKey, options: SignedFetchOptions = {}): t
     for (const [name, value] of Object.entries(signature)) request.headers.set(name, value);
     return (options.fetch ?? fetch)(request);
   };
+}
+
+function checkKey({ access, secret }: AccessKey): void {
+  const empty = access === '' ? 'access' : secret === '' ? 'secret' : null;
+  if (empty !== null) throw new TypeError(`The access key is incomplete: ${empty} is empty.`);
 }
 
 /** Includes the host: otherwise the request could be replayed to another server. */

@@ -181,7 +181,7 @@ function toTime(local: string, offsetMs: number): number {
   return Date.parse(`${local}Z`) - offsetMs;
 }
 
-/** The search finds the rest. */
+/** Search finds the rest. */
 const LISTED_MAX = 100;
 
 function hostPicker(app: App): Controls {
