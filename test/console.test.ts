@@ -35,7 +35,7 @@ describeDemo('numbers', (demo) => {
     expect(await demo.categories()).toEqual(distribution);
     expect(Object.keys(await demo.categories())).toHaveLength(13);
     const share = (sum(timeline.attacks) / sum(timeline.requests)) * 100;
-    expect(await demo.figure('share')).toBe(`${share.toFixed(1)} %`);
+    expect(await demo.figure('share')).toBe(`${share.toFixed(1)}%`);
     const hosts = await Promise.all(
       [...(await demo.api.hostIds())].map(async ([hostname, id]) => {
         const { requests } = await demo.api.timeline(`${FIXED}&hosts=${id}`);
@@ -46,7 +46,7 @@ describeDemo('numbers', (demo) => {
     expect(await demo.figure('busiest')).toBe(busiest?.hostname);
     const before = await demo.api.timeline(`from=${FROM - DAY_MS}&to=${FROM}`);
     const percent = (sum(timeline.requests) / sum(before.requests) - 1) * 100;
-    const change = `${percent < 0 ? '−' : '+'}${Math.abs(percent).toFixed(1)} %`;
+    const change = `${percent < 0 ? '−' : '+'}${Math.abs(percent).toFixed(1)}%`;
     expect(await demo.page.locator('.figure.requests .difference').textContent()).toContain(change);
   });
 

@@ -25,17 +25,12 @@ test('counts are exact up to six digits', () => {
 });
 
 test('a share is a percentage, and a tiny one is not shown as 0', () => {
-  expect([share(1, 4), share(1, 100_000), share(0, 5), share(0, 0)]).toEqual([
-    '25.0 %',
-    '<0.1 %',
-    '0.0 %',
-    '–',
-  ]);
+  expect([share(1, 4), share(1, 100_000), share(0, 5), share(0, 0)]).toEqual(['25.0%', '<0.1%', '0.0%', '–']);
 });
 
 test('a change is in percent, as a factor, or in percentage points', () => {
-  expect(change(110, 100)).toEqual({ text: '+10.0 %', direction: 'up' });
-  expect(change(50, 100)).toEqual({ text: '−50.0 %', direction: 'down' });
+  expect(change(110, 100)).toEqual({ text: '+10.0%', direction: 'up' });
+  expect(change(50, 100)).toEqual({ text: '−50.0%', direction: 'down' });
   expect(change(0, 0)).toEqual({ text: 'no change', direction: 'same' });
   expect(change(3, 0)).toEqual({ text: 'no earlier data', direction: 'same' });
   expect(change(2_000, 100)).toEqual({ text: '20×', direction: 'up' });

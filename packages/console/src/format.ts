@@ -24,8 +24,8 @@ export function axisCount(n: number): string {
 export function share(part: number, whole: number): string {
   if (whole === 0) return '–';
   const percent = (part / whole) * 100;
-  if (percent > 0 && percent < 0.1) return '<0.1 %';
-  return `${ONE_DIGIT.format(percent)} %`;
+  if (percent > 0 && percent < 0.1) return '<0.1%';
+  return `${ONE_DIGIT.format(percent)}%`;
 }
 
 export interface Change {
@@ -41,7 +41,7 @@ export function change(now: number, before: number): Change {
   const factor = now / before;
   if (factor > 1_000) return { text: '>1,000×', direction };
   if (factor >= 10) return { text: `${Math.round(factor)}×`, direction };
-  return { text: `${signed((factor - 1) * 100)} %`, direction };
+  return { text: `${signed((factor - 1) * 100)}%`, direction };
 }
 
 /** Change of a rate, in percentage points. */
