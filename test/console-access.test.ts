@@ -1,16 +1,16 @@
-/** Who may enter the console, what a session opens, and what it does not. */
+/** Who can sign in to the console, and what a session gives access to. */
 import { expect, test } from 'vitest';
 import { askToken, call, tokenRequest } from './api.ts';
 import { signIn } from './browser.ts';
 import { CONSOLE, describeService } from './console-service.ts';
 
-describeService('access through the console', (service) => {
-  test('a console-only user can sign in here, but gets no token, and the session opens no door to one', async () => {
+describeService('access', (service) => {
+  test('a console-only user can sign in, but can get neither a token nor an access key', async () => {
     const { installation, server, api, page } = service;
     const carol = await service.addUser('carol', 'console');
     await service.enter('/console/credentials', carol);
     await page.getByText('only supports console access').waitFor();
-    expect(await page.getByRole('button', { name: 'Create a key' }).count()).toBe(0);
+    expect(await page.getByRole('button', { name: 'Create access key' }).count()).toBe(0);
     const refused = await askToken(
       server.address,
       tokenRequest({ ...carol, project_id: installation.project_id }),
@@ -44,7 +44,7 @@ describeService('access through the console', (service) => {
     );
   });
 
-  test('a programmatic-only user cannot sign in here, and is told why', async () => {
+  test('a programmatic-only user cannot sign in, and sees why', async () => {
     const { page } = service;
     await page.goto('/console/');
     await signIn(page, await service.addUser('robot', 'programmatic'));
@@ -52,7 +52,7 @@ describeService('access through the console', (service) => {
     expect(await page.context().cookies()).toEqual([]);
   });
 
-  test('an ended session leads to the sign-in, and from there back to where one was', async () => {
+  test('the sign-in page replaces a page whose session ended, and leads back to it', async () => {
     const { sandbox, page } = service;
     const dave = await service.addUser('dave', 'console');
     await service.enter('/console/hosts?range=7days&order=name', dave);
@@ -67,7 +67,7 @@ describeService('access through the console', (service) => {
     expect(page.url()).toContain('/console/hosts?range=3days&order=name');
   });
 
-  test('markup in a host name stays text, wherever it is shown', async () => {
+  test('markup in a host name is shown as text on every page', async () => {
     const { sandbox, installation, page } = service;
     const evil = '<img/src=x/onerror=document.title="pwned">';
     const now = Date.now();
@@ -87,7 +87,7 @@ describeService('access through the console', (service) => {
     expect(await page.title()).toContain('wafstat');
   });
 
-  test('a project in which the user has no role is not there for them', async () => {
+  test('a project in which the user has no role is neither shown nor accessible', async () => {
     const { sandbox, installation, server, page } = service;
     const other = await sandbox.runJson<{ id: string }>('project', 'add', 'secret project');
     await sandbox.ingest(other.id, [{ time: Date.now() - 60_000, host: 'hidden.example', attack: 'sqli' }]);
@@ -104,16 +104,16 @@ describeService('access through the console', (service) => {
       ['POST', `/console/api/projects/${installation.project_id}/hosts`],
       ['GET', '/console/api/users'],
     ] as const) {
-      const answer = await call(server.address, path, {
+      const response = await call(server.address, path, {
         method,
         headers,
         ...(method === 'POST' ? { body: '{"hostname": "x"}' } : {}),
       });
-      expect([path, answer.status]).toEqual([path, 403]);
+      expect([path, response.status]).toEqual([path, 403]);
     }
   });
 
-  test('what changes something must come from a page of ours', async () => {
+  test('changes are accepted from pages of the console only', async () => {
     const { installation, server } = service;
     const Cookie = await service.session(installation);
     const attempt = (headers: Record<string, string>) =>

@@ -1,4 +1,4 @@
-/** Every page, light and dark, narrow and wide: nothing that axe-core calls serious, and nothing beyond the edge. */
+/** No serious axe-core violations and no horizontal overflow, in light and dark, on narrow and wide screens. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { expect, test } from 'vitest';
@@ -22,7 +22,7 @@ interface Violation {
 }
 
 describeDemo('the pages', (demo) => {
-  /** The policy of the page forbids scripts of others, so axe-core comes in from outside. */
+  /** The content security policy forbids foreign scripts, so axe-core is evaluated by the test. */
   async function violations(): Promise<string[]> {
     await demo.page.evaluate(AXE);
     const found = await demo.page.evaluate<Violation[]>('axe.run().then(({ violations }) => violations)');
@@ -34,7 +34,7 @@ describeDemo('the pages', (demo) => {
   const overflow = () => demo.page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
 
   for (const colorScheme of ['light', 'dark'] as const) {
-    test(`are usable by everyone in ${colorScheme}`, async () => {
+    test(`have no serious violations in ${colorScheme}`, async () => {
       await demo.page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       await demo.page.goto('/console/');
       await demo.page.getByLabel('User').waitFor();
@@ -50,7 +50,7 @@ describeDemo('the pages', (demo) => {
     });
   }
 
-  test('hold what opens from them to the same measure', async () => {
+  test('have no serious violations in drawers, popovers and dialogs', async () => {
     await demo.open('/console/?live=off');
     await demo.page.emulateMedia({ reducedMotion: 'reduce' });
     for (const name of ['Table', 'curl'])
@@ -62,7 +62,7 @@ describeDemo('the pages', (demo) => {
     expect(await demo.page.locator('.popover:visible').count()).toBe(0);
     await demo.page.goto('/console/admin');
     await demo.page.getByRole('button', { name: 'New user' }).click();
-    await demo.page.getByLabel('May sign in to').waitFor();
+    await demo.page.getByLabel('Access (cannot be changed later)').waitFor();
     expect(await violations()).toEqual([]);
   });
 
@@ -78,7 +78,7 @@ describeDemo('the pages', (demo) => {
     });
   }
 
-  test('can be used without a mouse', async () => {
+  test('can be used with the keyboard alone', async () => {
     await demo.page.goto('/console/');
     await demo.page.getByLabel('User').waitFor();
     await demo.page.keyboard.type(demo.account.user);
@@ -95,12 +95,12 @@ describeDemo('the pages', (demo) => {
     await expect.poll(() => demo.page.url()).toContain('range=7days');
   });
 
-  test('remember which colours were chosen', async () => {
+  test('remember the theme', async () => {
     await demo.open('/console/?live=off');
     const background = () =>
       demo.page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor');
     const light = await background();
-    await demo.page.getByRole('button', { name: 'Switch to dark colours' }).click();
+    await demo.page.getByRole('button', { name: 'Switch to dark theme' }).click();
     const dark = await background();
     expect(dark).not.toBe(light);
     await demo.page.reload();

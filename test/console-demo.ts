@@ -1,4 +1,4 @@
-/** The console on the demo's data, as a person sees it. */
+/** The console with the data of the demo. */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
 import { type Api, type Distribution, login } from './api.ts';
@@ -8,14 +8,14 @@ import { Sandbox } from './sandbox.ts';
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 
-/** The last whole day: what is counted there does not change any more. */
+/** The last whole day, whose counts no longer change. */
 export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
 export const FROM = TO - DAY_MS;
 export const FIXED = `from=${FROM}&to=${TO}`;
 
 type FigureName = 'requests' | 'attacks' | 'share' | 'busiest';
 
-/** One demo for all tests of a file, and a new visitor for each. */
+/** One demo for all tests of a group, and a new browser context for each. */
 export class DemoConsole {
   api!: Api;
   page!: Page;
@@ -58,12 +58,12 @@ export class DemoConsole {
     await this.loaded();
   }
 
-  /** Waits until what is shown is what was asked for. */
+  /** Waits until the selection is shown. */
   async loaded(): Promise<void> {
     await this.page.locator('.content[aria-busy="false"]').waitFor();
   }
 
-  /** One of the four figures on top, as it is written. */
+  /** The text of a key figure. */
   async figure(name: FigureName): Promise<string> {
     return (await this.page.locator(`.figure.${name} .value`).textContent()) ?? '';
   }
@@ -72,7 +72,7 @@ export class DemoConsole {
     return numberIn(await this.figure(name));
   }
 
-  /** The bars, by the API's key. */
+  /** The numbers of the bars by category. */
   async categories(): Promise<Distribution> {
     const rows = await this.page.locator('.bars tbody tr').all();
     const entries = rows.map(async (row) => [
@@ -82,7 +82,7 @@ export class DemoConsole {
     return Object.fromEntries(await Promise.all(entries));
   }
 
-  /** What a button of a panel hands over as a file. */
+  /** The file that a button of a panel downloads. */
   async downloaded(panel: string, name: string): Promise<Buffer> {
     const [download] = await Promise.all([
       this.page.waitForEvent('download'),

@@ -1,4 +1,4 @@
-/** What the console manages: access keys, the password, hosts, users and projects. */
+/** Management of access keys, the password, hosts, users and projects. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { sign } from '@wafstat/signer';
@@ -6,14 +6,14 @@ import { expect, test } from 'vitest';
 import { askToken, call, login, tokenRequest } from './api.ts';
 import { describeService } from './console-service.ts';
 
-describeService('the console manages', (service) => {
-  test('a new key downloads as a file whose key signs a query; two are the limit', async () => {
+describeService('management', (service) => {
+  test('a new access key is downloaded and signs a query; a user can have two', async () => {
     const { installation, server, page } = service;
     await service.enter('/console/credentials');
-    await page.getByLabel('What is it for?').fill('Nightly report');
+    await page.getByLabel('Description').fill('Nightly report');
     const [download] = await Promise.all([
       page.waitForEvent('download'),
-      page.getByRole('button', { name: 'Create a key' }).click(),
+      page.getByRole('button', { name: 'Create access key' }).click(),
     ]);
     expect(download.suggestedFilename()).toBe('credentials.csv');
     const csv = readFileSync(await download.path(), 'utf8');
@@ -38,33 +38,33 @@ describeService('the console manages', (service) => {
 
     await Promise.all([
       page.waitForEvent('download'),
-      page.getByRole('button', { name: 'Create a key' }).click(),
+      page.getByRole('button', { name: 'Create access key' }).click(),
     ]);
     await page.getByText('at most 2 access keys').waitFor();
-    await page.getByText('The key file has been downloaded.').waitFor();
-    expect(await page.getByRole('button', { name: 'Create a key' }).isVisible()).toBe(false);
+    await page.getByText('Key file downloaded.').waitFor();
+    expect(await page.getByRole('button', { name: 'Create access key' }).isVisible()).toBe(false);
     await page.getByRole('button', { name: `Delete ${access}` }).click();
-    await page.getByRole('button', { name: 'Delete the key' }).click();
+    await page.getByRole('button', { name: 'Delete key', exact: true }).click();
     await expect.poll(() => page.getByRole('row').count()).toBe(2);
     expect(await signed()).toBe(401);
   });
 
-  test('a changed password ends every other session and token at once', async () => {
+  test('a password change revokes all other sessions and tokens', async () => {
     const { installation, server, api, page } = service;
     const elsewhere = await service.session(installation);
     await service.enter('/console/credentials');
     const change = async (old: string, fresh: string, again: string) => {
-      await page.getByLabel('Old password').fill(old);
+      await page.getByLabel('Current password').fill(old);
       await page.getByLabel('New password', { exact: true }).fill(fresh);
-      await page.getByLabel('New password once more').fill(again);
-      await page.getByRole('button', { name: 'Change the password' }).click();
+      await page.getByLabel('Repeat new password').fill(again);
+      await page.getByRole('button', { name: 'Change password' }).click();
     };
     await change('wrong', 'new password', 'new password');
     await page.getByText('The old password is wrong.').waitFor();
     await change(installation.password, 'new password', 'other password');
-    await page.getByText('The two new passwords differ.').waitFor();
+    await page.getByText('The new passwords do not match.').waitFor();
     await change(installation.password, 'new password', 'new password');
-    await page.getByText('The password has been changed.').waitFor();
+    await page.getByText('Password changed.').waitFor();
     await page.getByRole('link', { name: 'Sources' }).click();
     await page.getByText('has no data yet').waitFor();
     const path = `/v1/${installation.project_id}/connections`;
@@ -73,7 +73,7 @@ describeService('the console manages', (service) => {
     await login(server.address, { ...installation, password: 'new password' });
   });
 
-  test('a first-run page has commands that work as they stand', async () => {
+  test('the commands on the first-run page work unchanged', async () => {
     const { installation, page } = service;
     await service.enter('/console/');
     await page.getByText('default has no data yet').waitFor();
@@ -82,15 +82,15 @@ describeService('the console manages', (service) => {
       .find((line) => line.startsWith('TOKEN='))
       ?.replace('PASSWORD', installation.password);
     const event = commands.find((line) => line.includes('"attack": "sqli"'));
-    const answer = execFileSync('sh', ['-c', `${token}\n${event}`], {
+    const response = execFileSync('sh', ['-c', `${token}\n${event}`], {
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'ignore'],
     });
-    expect(JSON.parse(answer)).toMatchObject({ accepted: 1 });
+    expect(JSON.parse(response)).toMatchObject({ accepted: 1 });
     await page.locator('.figure.attacks .value', { hasText: '1' }).waitFor();
   });
 
-  test('sources show the records without a host, and what to do about them', async () => {
+  test('the sources page shows records without a host and how to fix them', async () => {
     const { installation, page, sandbox } = service;
     const time = Date.now();
     await sandbox.ingest(installation.project_id, [{ time }, { time }, { time, host: 'a.example' }]);
@@ -122,7 +122,7 @@ describeService('the console manages', (service) => {
     await page.getByText('The project already has a host new.example.').waitFor();
   });
 
-  test('an administrator makes users and projects, and disables them', async () => {
+  test('an administrator creates and disables users and projects', async () => {
     const { installation, server, page } = service;
     await service.enter('/console/admin');
     await page.getByRole('button', { name: 'New project' }).click();
@@ -132,7 +132,7 @@ describeService('the console manages', (service) => {
     await page.getByRole('button', { name: 'New user' }).click();
     await page.getByLabel('Name', { exact: true }).fill('erin');
     const password = await page.getByLabel('Password').inputValue();
-    await page.getByLabel('May sign in to').selectOption('programmatic');
+    await page.getByLabel('Access (cannot be changed later)').selectOption('programmatic');
     await page.getByLabel('Role').selectOption('ingest');
     await page.getByRole('button', { name: 'Create', exact: true }).click();
     await page.getByText('ingest in shop').waitFor();

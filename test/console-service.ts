@@ -1,4 +1,4 @@
-/** The console of a new installation, without data: one for each test. */
+/** The console of a new installation without data, one for each test. */
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
 import { type Api, call } from './api.ts';
@@ -11,7 +11,7 @@ export interface Account {
   password: string;
 }
 
-/** What the console sends with everything that changes something. */
+/** The headers of every change by the console. */
 export const CONSOLE = { 'X-Wafstat-Console': '1', 'Content-Type': 'application/json' };
 
 export class ConsoleService {
@@ -44,14 +44,14 @@ export class ConsoleService {
     expect(this.#visit.complaints).toEqual([]);
   }
 
-  /** Signs in through the page; the first user, who may do everything, unless another is given. */
+  /** Signs in through the page, as the administrator unless another account is given. */
   async enter(path: string, account: Account = this.installation): Promise<void> {
     await this.page.goto(path);
     await signIn(this.page, account);
     await this.page.getByRole('button', { name: 'Sign out' }).waitFor();
   }
 
-  /** A user who may read the numbers of the project. */
+  /** Adds a user with the role reader. */
   async addUser(name: string, access: string): Promise<Account> {
     const { project_id, domain } = this.installation;
     const options = ['--access', access, '--role', 'reader', '--project', project_id];
@@ -59,13 +59,13 @@ export class ConsoleService {
     return { user: name, domain, password: made.password };
   }
 
-  /** Signs in without a browser; answers the cookie. */
+  /** Signs in without a browser. Returns the cookie. */
   async session({ user, domain, password }: Account): Promise<string> {
     const body = JSON.stringify({ user, domain, password });
     const request = { method: 'POST', headers: CONSOLE, body };
-    const answer = await call(this.server.address, '/console/api/session', request);
-    expect(answer.status).toBe(201);
-    return String(answer.headers['set-cookie']?.[0]).split(';')[0] ?? '';
+    const response = await call(this.server.address, '/console/api/session', request);
+    expect(response.status).toBe(201);
+    return String(response.headers['set-cookie']?.[0]).split(';')[0] ?? '';
   }
 }
 

@@ -1,4 +1,4 @@
-/** Builds the console into the server's package, packed as it will be sent. */
+/** Builds the console into the package of the server, with compressed copies. */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,24 +9,24 @@ const OUT = fileURLToPath(new URL('../server/dist/web/', import.meta.url));
 
 export default defineConfig({
   base: '/console/',
-  // The client's sources, so that it need not be built first.
+  // The sources of the client, so that it need not be built first.
   resolve: { conditions: ['source'] },
   build: {
     outDir: OUT,
     emptyOutDir: true,
-    // Everything is small: one file each is the fastest to load. Nothing is inlined, because the policy forbids it.
+    // One small file of each kind loads fastest. The content security policy forbids inlining.
     assetsInlineLimit: 0,
     modulePreload: false,
     reportCompressedSize: false,
     target: 'es2022',
   },
-  plugins: [packed()],
+  plugins: [compressedCopies()],
 });
 
-/** Puts `.br` and `.gz` beside each file, so that the server never has to. */
-function packed(): Plugin {
+/** Writes `.br` and `.gz` copies, so that the server need not compress. */
+function compressedCopies(): Plugin {
   return {
-    name: 'packed',
+    name: 'compressed-copies',
     closeBundle() {
       for (const name of readdirSync(OUT, { recursive: true, encoding: 'utf8' })) {
         const path = join(OUT, name);

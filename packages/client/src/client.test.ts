@@ -1,48 +1,60 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { tokenAuthorizer } from './authorize.ts';
-import { type ClientOptions, createClient } from './client.ts';
-import { WafstatError } from './error.ts';
-import { ATTACK_TYPES } from './results.ts';
-import { ANSWER_MS_MAX } from './send.ts';
+import { ATTACK_TYPES, buildClient, type ClientOptions, createClient } from './client.ts';
+import { sleep, type Timing, unlessAborted, WafstatError } from './transport.ts';
 
 interface Reply {
+  /** 0: the server accepts the request and never responds. -1: it closes the connection. */
   status?: number;
   headers?: Record<string, string>;
   body?: unknown;
+}
+
+interface Received {
+  method: string | undefined;
+  url: string | undefined;
+  headers: IncomingMessage['headers'];
+  body: string;
 }
 
 const NOW = Date.UTC(2026, 10, 14, 10);
 const TIMELINE = { requests: [{ time: 60_000, num: 7 }], attacks: [{ time: 60_000, num: 2 }] };
 const RANGE = { from: 0, to: 60_000 };
 
-/** A client of a real server that gives these replies in turn, the last one for ever; its waits are only noted. */
-async function setUp(replies: Reply[], options: Partial<ClientOptions> = {}) {
-  const requests: IncomingMessage[] = [];
-  const baseUrl = await listen((request) => {
+/** A client of a real server that sends these replies in order, and repeats the last one. Waits are recorded, not waited. */
+async function setUp(replies: Reply[], options: Partial<ClientOptions> = {}, timing: Partial<Timing> = {}) {
+  const requests: Received[] = [];
+  const url = await listen((request) => {
     requests.push(request);
     return replies[Math.min(requests.length, replies.length) - 1] ?? {};
   });
-  const waits_ms: number[] = [];
-  const sleep = async (time_ms: number) => {
-    waits_ms.push(time_ms);
-  };
-  const defaults = {
-    baseUrl,
-    projectId: 'p1',
-    authorize: tokenAuthorizer('t'),
+  const waitsMs: number[] = [];
+  const clock: Timing = {
     now: () => NOW,
     random: () => 0,
+    sleep: async (ms) => {
+      waitsMs.push(ms);
+    },
+    ...timing,
   };
-  return { client: createClient({ ...defaults, sleep, ...options }), requests, waits_ms, baseUrl };
+  const defaults = { url, projectId: 'p1', credentials: { token: 't' } };
+  return { client: buildClient({ ...defaults, ...options }, clock), requests, waitsMs, url };
 }
 
-async function listen(reply: (request: IncomingMessage) => Reply): Promise<string> {
-  // Node.js allows 16 KiB by default, which a thousand hosts exceed.
-  const server = createServer({ maxHeaderSize: 64 * 1024 }, (request, response) => {
-    const { status = 200, headers = {}, body = '' } = reply(request);
-    if (status === 0) return; // A server that accepts the request and never answers.
+async function listen(reply: (request: Received) => Reply): Promise<string> {
+  // The default of 16 KiB is too little for a thousand hosts.
+  const server = createServer({ maxHeaderSize: 64 * 1024 }, async (request, response) => {
+    const { method, url, headers: sent } = request;
+    const {
+      status = 200,
+      headers = {},
+      body = '',
+    } = reply({ method, url, headers: sent, body: await text(request) });
+    if (status === -1) request.socket.destroy();
+    if (status <= 0) return;
     response.writeHead(status, headers).end(typeof body === 'string' ? body : JSON.stringify(body));
   });
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
@@ -50,8 +62,14 @@ async function listen(reply: (request: IncomingMessage) => Reply): Promise<strin
     server.close();
     server.closeAllConnections();
   });
-  // A server that listens on a port has an address of this form.
+  // A TCP server has an address of this form.
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
 }
 
 const failureOf = (call: Promise<unknown>) =>
@@ -61,7 +79,7 @@ const failureOf = (call: Promise<unknown>) =>
   );
 
 describe('queries', () => {
-  test('a timeline: the plus of the time zone is encoded, and hosts repeat', async () => {
+  test('timeline encodes the plus of the time zone and repeats hosts', async () => {
     const { client, requests } = await setUp([{ body: TIMELINE }]);
     expect(await client.timeline({ ...RANGE, timezone: '+08:00', hosts: ['a', 'b'] })).toEqual(TIMELINE);
     expect(requests[0]?.method).toBe('GET');
@@ -71,7 +89,7 @@ describe('queries', () => {
     expect(requests[0]?.headers).toMatchObject({ 'x-auth-token': 't', accept: 'application/json' });
   });
 
-  test('a thousand hosts fit', async () => {
+  test('a query may have a thousand hosts', async () => {
     const { client, requests } = await setUp([{ body: TIMELINE }]);
     const hosts = Array.from({ length: 1000 }, (_, n) => n.toString(16).padStart(32, '0'));
     await client.timeline({ recent: '1week', hosts });
@@ -79,19 +97,19 @@ describe('queries', () => {
     expect(requests[0]?.url).toMatch(/&recent=1week$/);
   });
 
-  test('attack types', async () => {
+  test('attackTypes returns a count for each category', async () => {
     const counts = Object.fromEntries(ATTACK_TYPES.map((type, n) => [type, n]));
     const { client, requests } = await setUp([{ body: counts }]);
     expect((await client.attackTypes(RANGE)).webshell).toBe(12);
     expect(requests[0]?.url).toBe('/v1/p1/waf/event/attack/type?from=0&to=60000');
   });
 
-  test('hosts and connections, with a space that is no plus', async () => {
+  test('hosts and sources return a page, and a space is not encoded as a plus', async () => {
     const { client, requests } = await setUp([{ body: { total: 0, items: [] } }]);
     expect(await client.hosts({ offset: 10, limit: 5, hostname: 'a b+c' })).toEqual({ total: 0, items: [] });
     await client.hosts();
-    expect(await client.connections()).toEqual({ total: 0, items: [] });
-    await client.connections({ offset: 20, limit: 10 });
+    expect(await client.sources()).toEqual({ total: 0, items: [] });
+    await client.sources({ offset: 20, limit: 10 });
     expect(requests.map(({ url }) => url)).toEqual([
       '/v1/p1/waf/instance?offset=10&limit=5&hostname=a%20b%2Bc',
       '/v1/p1/waf/instance',
@@ -100,22 +118,149 @@ describe('queries', () => {
     ]);
   });
 
-  test('an empty list of hosts is not taken for all of them', async () => {
+  test('an empty list of hosts is an error, not the whole project', async () => {
     const { client, requests } = await setUp([{ body: TIMELINE }]);
     await expect(client.timeline({ ...RANGE, hosts: [] })).rejects.toThrow('hosts is empty');
     expect(requests).toHaveLength(0);
   });
 
-  test('a slash at the end of the address, and a project ID that needs encoding', async () => {
-    const { baseUrl, requests } = await setUp([{ body: { total: 0, items: [] } }]);
-    const options = { baseUrl: `${baseUrl}/api/`, projectId: 'a/b', authorize: tokenAuthorizer('t') };
-    await createClient(options).connections();
+  test('the URL may end in a slash, and the project ID is encoded', async () => {
+    const { url, requests } = await setUp([{ body: { total: 0, items: [] } }]);
+    await createClient({ url: `${url}/api/`, projectId: 'a/b' }).sources();
     expect(requests[0]?.url).toBe('/api/v1/a%2Fb/connections');
+  });
+
+  test('without credentials no authorization is sent', async () => {
+    const { client, requests } = await setUp([{ body: TIMELINE }], { credentials: undefined });
+    await client.timeline(RANGE);
+    expect(requests[0]?.headers).not.toHaveProperty('x-auth-token');
+  });
+});
+
+describe('iteration over pages', () => {
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  const reply = ({ url = '' }: Received): Reply => {
+    const query = new URL(url, 'http://x').searchParams;
+    const offset = Number(query.get('offset'));
+    return { body: { total: 5, items: names.slice(offset, offset + Number(query.get('limit') ?? 1000)) } };
+  };
+
+  test.each([
+    [{}, names, 1],
+    [{ limit: 5 }, names, 1],
+    [{ limit: 2 }, names, 3],
+    [{ limit: 1, offset: 3 }, ['d', 'e'], 2],
+    [{ offset: 9 }, [], 1],
+  ])('%j', async (query, expected, requests) => {
+    const sent: Received[] = [];
+    const url = await listen((request) => {
+      sent.push(request);
+      return reply(request);
+    });
+    const client = createClient({ url, projectId: 'p1' });
+    expect(await collect(client.hosts({ ...query, hostname: 'x' }))).toEqual(expected);
+    expect(sent).toHaveLength(requests);
+    for (const { url } of sent) expect(url).toContain('hostname=x');
+    expect(await collect(client.sources(query))).toEqual(expected);
+  });
+
+  test('ends when a page is empty, even if the total says otherwise', async () => {
+    const { client, requests } = await setUp([
+      { body: { total: 9, items: ['a'] } },
+      { body: { total: 9, items: [] } },
+    ]);
+    expect(await collect(client.sources())).toEqual(['a']);
+    expect(requests).toHaveLength(2);
+  });
+});
+
+describe('ingest', () => {
+  const RESULT = { accepted: 2, dropped: {}, first_drops: [], without_host: 0, duplicate: false };
+  const ok = { body: RESULT };
+  const keyOf = ({ headers }: Received) => headers['idempotency-key'];
+
+  test.each<[string, () => Parameters<ReturnType<typeof createClient>['ingest']>[0]]>([
+    ['text', () => 'a\nö\n'],
+    ['bytes', () => new TextEncoder().encode('a\nö\n')],
+    ['a stream of text', () => Readable.from(['a\n', '', 'ö\n'])],
+    ['a stream of bytes', () => Readable.from([Buffer.from('a\n'), Buffer.from('ö\n')])],
+    ['a function that opens a stream', () => () => Readable.from(['a\nö\n'])],
+  ])('pushes %s', async (_, lines) => {
+    const { client, requests } = await setUp([ok]);
+    const options = {
+      source: 'edge 1',
+      format: 'combined',
+      hosts: 'registered',
+      timezone: '+01:00',
+    } as const;
+    expect(await client.ingest(lines(), options)).toEqual(RESULT);
+    expect(requests).toMatchObject([{ method: 'POST', body: 'a\nö\n', headers: { 'x-auth-token': 't' } }]);
+    expect(requests[0]?.url).toBe(
+      '/ingest/v1/p1?source=edge%201&format=combined&hosts=registered&timezone=%2B01%3A00',
+    );
+  });
+
+  test('the idempotency key is random unless it is given', async () => {
+    const { client, requests } = await setUp([ok]);
+    await client.ingest('a');
+    await client.ingest('a');
+    await client.ingest('a', { idempotencyKey: 'k', contentEncoding: 'gzip' });
+    const [first, second, given] = requests.map(keyOf);
+    expect(first).toMatch(/^[0-9a-f]{32}$/);
+    expect(second).not.toBe(first);
+    expect(given).toBe('k');
+    expect(requests.map(({ headers }) => headers['content-encoding'])).toEqual([
+      undefined,
+      undefined,
+      'gzip',
+    ]);
+  });
+
+  test('a retry sends the same lines with the same key', async () => {
+    const { client, requests } = await setUp([{ status: -1 }, { status: 503 }, ok, { status: 503 }, ok]);
+    await client.ingest('a\n');
+    await client.ingest(() => Readable.from(['a\n']));
+    expect(requests.map(({ body }) => body)).toEqual(Array(5).fill('a\n'));
+    expect(new Set(requests.map(keyOf)).size).toBe(2);
+  });
+
+  test.each([503, -1, 401])('a stream is not sent again after status %i', async (status) => {
+    const { client, requests } = await setUp([{ status }, ok]);
+    await expect(client.ingest(Readable.from(['a\n']))).rejects.toThrow(WafstatError);
+    expect(requests).toHaveLength(1);
+  });
+
+  test.each<[string, typeof fetch]>([
+    ['a response that did not wait for it', async () => new Response('{}', { status: 413 })],
+    [
+      'a timeout',
+      (_, init) =>
+        new Promise((_resolve, reject) => {
+          init?.signal?.addEventListener('abort', reject);
+        }),
+    ],
+  ])('the source of a stream is closed after %s', async (_, fetch) => {
+    const { client } = await setUp([], { fetch, timeoutMs: 50 });
+    const source = Readable.from(['a\n', 'b\n', 'c\n']);
+    await expect(client.ingest(source)).rejects.toThrow(WafstatError);
+    await vi.waitUntil(() => source.destroyed);
+  });
+
+  test('an error of the stream is passed on, and not retried', async () => {
+    const { client } = await setUp([ok]);
+    let opened = 0;
+    async function* broken() {
+      opened++;
+      yield 'a\n';
+      throw new Error('disk failed');
+    }
+    await expect(client.ingest(broken)).rejects.toThrow('disk failed');
+    expect(opened).toBe(1);
   });
 });
 
 describe('failures', () => {
-  test('the words and the code of the API, with the request ID', async () => {
+  test('an error has the message, code and request ID of the response', async () => {
     const body = { error_code: 'WAF.1025', error_msg: 'from (2) is after to (1)' };
     const { client } = await setUp([{ status: 400, headers: { 'X-Request-Id': 'r1' }, body }]);
     const error = await failureOf(client.timeline({ from: 2, to: 1 }));
@@ -130,74 +275,89 @@ describe('failures', () => {
   });
 
   test.each([
-    ['<h1>Bad Gateway</h1>', 502, /^GET http:.*\/connections answered 502 and gave no reason\.$/],
-    ['null', 500, /answered 500 and gave no reason/],
-    ['<!doctype html>', 200, /^The answer to GET http:.*\/connections is not JSON/],
-    ['{"total":1}', 200, /lacks items/],
-    ['[]', 200, /lacks total/],
+    ['<h1>Bad Gateway</h1>', 502, /^GET http:.*\/connections returned 502 without an error message\.$/],
+    ['null', 500, /returned 500 without an error message/],
+    ['<!doctype html>', 200, /^The response to GET http:.*\/connections is not JSON/],
+    ['{"total":1}', 200, /has no field 'items'/],
+    ['[]', 200, /has no field 'total'/],
   ])('%s with status %i', async (body, status, message) => {
     const { client } = await setUp([{ status, body }]);
-    const error = await failureOf(client.connections());
+    const error = await failureOf(client.sources());
     expect(error).toMatchObject({ name: 'WafstatError', status, message: expect.stringMatching(message) });
   });
 
-  test('a 401 is final when the authorizer has nothing new', async () => {
+  test('a 401 is final for a token that cannot be renewed', async () => {
     const { client, requests } = await setUp([{ status: 401 }]);
-    await expect(client.connections()).rejects.toMatchObject({ status: 401 });
+    await expect(client.sources()).rejects.toMatchObject({ status: 401 });
     expect(requests).toHaveLength(1);
   });
 
-  test('no server', async () => {
-    const { client } = await setUp([], { baseUrl: 'http://127.0.0.1:1' });
-    const error = await failureOf(client.connections());
+  test('a service that is not running', async () => {
+    const { client, waitsMs } = await setUp([], { url: 'http://127.0.0.1:1' });
+    const error = await failureOf(client.sources());
     expect(error).toMatchObject({ name: 'WafstatError', status: undefined });
-    expect(String(error)).toMatch(/GET http:\/\/127\.0\.0\.1:1\/v1\/p1\/connections got no answer: .+\.$/);
+    expect(String(error)).toMatch(/GET http:\/\/127\.0\.0\.1:1\/v1\/p1\/connections got no response: .+\.$/);
+    expect(waitsMs).toEqual([250, 500, 1000]);
   });
 
   test('a redirect is not followed, because the token would go with it', async () => {
     const elsewhere = await setUp([{ body: { total: 0, items: [] } }]);
-    const { client } = await setUp([{ status: 307, headers: { Location: elsewhere.baseUrl } }]);
-    await expect(client.connections()).rejects.toThrow('got no answer: unexpected redirect');
+    const { client, requests } = await setUp([{ status: 307, headers: { Location: elsewhere.url } }]);
+    await expect(client.sources()).rejects.toThrow('was redirected');
     expect(elsewhere.requests).toHaveLength(0);
+    expect(requests).toHaveLength(1);
   });
 
-  test('a server that never answers', async () => {
+  test('a timeout is not retried', async () => {
+    const { client, requests } = await setUp([{ status: 0 }], { timeoutMs: 50 });
+    await expect(client.sources()).rejects.toThrow(/got no response within 0\.05 seconds\.$/);
+    expect(requests).toHaveLength(1);
+  });
+
+  test('a call may have its own timeout, or none', async () => {
+    const { client } = await setUp([{ status: 0 }, { status: 0 }, { body: TIMELINE }]);
+    await expect(client.sources({ timeoutMs: 50 })).rejects.toThrow('within 0.05 seconds');
+    await expect(client.ingest('a', { timeoutMs: 50 })).rejects.toThrow('within 0.05 seconds');
+    expect(await client.timeline({ ...RANGE, timeoutMs: Number.POSITIVE_INFINITY })).toEqual(TIMELINE);
+  });
+
+  test('without a timeout the call waits a minute', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => {
       vi.useRealTimers();
     });
     const { client, requests } = await setUp([{ status: 0 }]);
-    const failure = failureOf(client.connections());
+    const failure = failureOf(client.sources());
     await vi.waitUntil(() => requests.length === 1);
-    vi.advanceTimersByTime(ANSWER_MS_MAX);
-    expect(String(await failure)).toMatch(/got no answer within 60 seconds\.$/);
+    vi.advanceTimersByTime(60_000);
+    expect(String(await failure)).toMatch(/got no response within 60 seconds\.$/);
   });
 });
 
 describe('retries', () => {
   const ok = { body: { total: 0, items: [] } };
 
-  test('429 and 503 are tried again, each wait twice as long', async () => {
-    const { client, requests, waits_ms } = await setUp([
+  test('each wait is twice as long as the one before', async () => {
+    const { client, requests, waitsMs } = await setUp([
       { status: 429 },
       { status: 503 },
       { status: 503 },
       ok,
     ]);
-    await client.connections();
+    await client.sources();
     expect(requests).toHaveLength(4);
-    expect(waits_ms).toEqual([250, 500, 1000]);
+    expect(waitsMs).toEqual([250, 500, 1000]);
   });
 
-  test('the random part is at most as long again', async () => {
-    const { client, waits_ms } = await setUp([{ status: 429 }, ok], { random: () => 1 });
-    await client.connections();
-    expect(waits_ms).toEqual([500]);
+  test('the random part at most doubles the wait', async () => {
+    const { client, waitsMs } = await setUp([{ status: 429 }, ok], {}, { random: () => 1 });
+    await client.sources();
+    expect(waitsMs).toEqual([500]);
   });
 
-  test('the fourth failure is the last', async () => {
+  test('a call is retried three times by default', async () => {
     const { client, requests } = await setUp([{ status: 503, body: { error_code: 'WAF.5001' } }]);
-    await expect(client.connections()).rejects.toMatchObject({ status: 503, errorCode: 'WAF.5001' });
+    await expect(client.sources()).rejects.toMatchObject({ status: 503, errorCode: 'WAF.5001' });
     expect(requests).toHaveLength(4);
   });
 
@@ -207,29 +367,42 @@ describe('retries', () => {
     [new Date(NOW + 3000).toUTCString(), 3000],
     [new Date(NOW - 3000).toUTCString(), 0],
     ['soon', 250],
-  ])('Retry-After: %s is a wait of %i ms', async (value, wait_ms) => {
-    const { client, waits_ms } = await setUp([{ status: 429, headers: { 'Retry-After': value } }, ok]);
-    await client.connections();
-    expect(waits_ms).toEqual([wait_ms]);
+  ])('Retry-After: %s is a wait of %i ms', async (value, waitMs) => {
+    const { client, waitsMs } = await setUp([{ status: 429, headers: { 'Retry-After': value } }, ok]);
+    await client.sources();
+    expect(waitsMs).toEqual([waitMs]);
   });
 
-  test('a wait of more than a minute is left to the caller', async () => {
-    const { client, waits_ms } = await setUp([{ status: 429, headers: { 'Retry-After': '61' } }, ok]);
-    await expect(client.connections()).rejects.toMatchObject({ status: 429 });
-    expect(waits_ms).toEqual([]);
+  test('a call that would have to wait for over a minute fails at once', async () => {
+    const { client, waitsMs } = await setUp([{ status: 429, headers: { 'Retry-After': '61' } }, ok]);
+    await expect(client.sources()).rejects.toMatchObject({ status: 429 });
+    expect(waitsMs).toEqual([]);
   });
 
-  test.each([400, 403, 404, 500, 502])('%i is not tried again', async (status) => {
+  test.each([-1, 429, 502, 503, 504])('%i is retried', async (status) => {
     const { client, requests } = await setUp([{ status }, ok]);
-    await expect(client.connections()).rejects.toMatchObject({ status });
+    await client.sources();
+    expect(requests).toHaveLength(2);
+  });
+
+  test('maxRetries: 0 turns retries off', async () => {
+    const { client, requests } = await setUp([{ status: 503 }, { status: -1 }], { maxRetries: 0 });
+    await expect(client.sources()).rejects.toMatchObject({ status: 503 });
+    await expect(client.sources()).rejects.toThrow('got no response');
+    expect(requests).toHaveLength(2);
+  });
+
+  test.each([400, 403, 404, 500])('%i is not retried', async (status) => {
+    const { client, requests } = await setUp([{ status }, ok]);
+    await expect(client.sources()).rejects.toMatchObject({ status });
     expect(requests).toHaveLength(1);
   });
 
-  test('every attempt is authorized anew, because a signature has a date', async () => {
+  test('every attempt is authorized, because a signature has a date', async () => {
     let count = 0;
     const authorize = () => ({ 'X-Auth-Token': `t${++count}` });
-    const { client, requests } = await setUp([{ status: 503 }, ok], { authorize });
-    await client.connections();
+    const { client, requests } = await setUp([{ status: 503 }, ok], { credentials: { authorize } });
+    await client.sources();
     expect(requests.map(({ headers }) => headers['x-auth-token'])).toEqual(['t1', 't2']);
   });
 });
@@ -239,7 +412,7 @@ describe('an aborted signal', () => {
 
   test('before the call sends nothing', async () => {
     const { client, requests } = await setUp([]);
-    expect(await failureOf(client.connections({ signal: AbortSignal.abort(reason) }))).toBe(reason);
+    expect(await failureOf(client.sources({ signal: AbortSignal.abort(reason) }))).toBe(reason);
     expect(requests).toHaveLength(0);
   });
 
@@ -253,11 +426,10 @@ describe('an aborted signal', () => {
   });
 
   test('ends the wait between attempts', async () => {
-    const { client, requests } = await setUp([{ status: 503, headers: { 'Retry-After': '60' } }], {
-      sleep: undefined,
-    });
+    const reply = { status: 503, headers: { 'Retry-After': '60' } };
+    const { client, requests } = await setUp([reply], {}, { sleep });
     const controller = new AbortController();
-    const failure = failureOf(client.connections({ signal: controller.signal }));
+    const failure = failureOf(client.sources({ signal: controller.signal }));
     await vi.waitUntil(() => requests.length === 1);
     controller.abort(reason);
     expect(await failure).toBe(reason);
@@ -265,7 +437,28 @@ describe('an aborted signal', () => {
 
   test('ends the wait for a token', async () => {
     const controller = new AbortController();
-    const { client } = await setUp([], { authorize: () => new Promise(() => controller.abort(reason)) });
-    expect(await failureOf(client.connections({ signal: controller.signal }))).toBe(reason);
+    const authorize = () => new Promise<never>(() => controller.abort(reason));
+    const { client } = await setUp([], { credentials: { authorize } });
+    expect(await failureOf(client.sources({ signal: controller.signal }))).toBe(reason);
   });
+});
+
+test('an aborted sleep ends at once and leaves no timer that would keep the process alive', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => {
+    vi.useRealTimers();
+  });
+  const slept = sleep(1000);
+  await vi.advanceTimersByTimeAsync(1000);
+  await slept;
+  const controller = new AbortController();
+  const aborted = expect(sleep(60_000, controller.signal)).rejects.toThrow('enough');
+  controller.abort(new Error('enough'));
+  await aborted;
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+test('work that fails after its caller has aborted causes no unhandled rejection', async () => {
+  const signal = AbortSignal.abort(new Error('left'));
+  await expect(unlessAborted(Promise.reject(new Error('failed')), signal)).rejects.toThrow('left');
 });

@@ -1,25 +1,32 @@
-export { type Authorize, type OutgoingRequest, type RequestHeaders, tokenAuthorizer } from './authorize.ts';
-export {
-  type Abortable,
-  type AttackTypesQuery,
-  type Client,
-  type ClientOptions,
-  createClient,
-  type HostsQuery,
-  type PageQuery,
-  type Range,
-  type Recent,
-  type TimelineQuery,
-} from './client.ts';
-export { WafstatError } from './error.ts';
-export { type PasswordAuthorizerOptions, passwordAuthorizer } from './password-authorizer.ts';
 export {
   ATTACK_TYPES,
   type AttackType,
   type AttackTypes,
-  type Connection,
+  type CallOptions,
+  type Client,
+  type ClientOptions,
+  createClient,
   type Host,
+  type HostsQuery,
+  type IngestOptions,
+  type IngestResult,
+  type Lines,
   type List,
+  type ListQuery,
+  type Pages,
   type Point,
+  type Recent,
+  type Source,
+  type StatisticsQuery,
   type Timeline,
-} from './results.ts';
+  type TimeRange,
+} from './client.ts';
+export type {
+  Credentials,
+  CustomCredentials,
+  OutgoingRequest,
+  PasswordCredentials,
+  RequestHeaders,
+  TokenCredentials,
+} from './credentials.ts';
+export { WafstatError } from './transport.ts';

@@ -1,4 +1,4 @@
-/** The service as the console calls it. The session travels as a cookie, by itself, and to nobody else. */
+/** The calls of the console. The browser sends the session cookie. */
 import { type Client, createClient, WafstatError } from '@wafstat/client';
 
 export interface Project {
@@ -12,12 +12,12 @@ export interface Session {
   administers_domain: boolean;
   projects: Project[];
   expires_at: number;
-  /** The service's clock. */
+  /** The clock of the service. */
   now: number;
   drop_reasons: Record<string, string>;
 }
 
-/** In equal parts of the range, in order. */
+/** Counts of equal parts of the range, in order. */
 export interface Figures {
   requests: number[];
   attacks: number[];
@@ -44,7 +44,7 @@ export interface ManagedUser {
   access: AccessType;
   enabled: boolean;
   created: number;
-  /** By project, or by the domain for all its projects. */
+  /** By the ID of the project, or of the domain for all its projects. */
   roles: Record<string, Role[]>;
 }
 
@@ -76,7 +76,7 @@ export interface Api {
   signOut(): Promise<void>;
   changePassword(old_password: string, new_password: string): Promise<Session>;
   keys(): Promise<{ items: AccessKey[]; limit: number }>;
-  /** The key file. */
+  /** Resolves to the key file. */
   addKey(description: string): Promise<Blob>;
   setKeyStatus(access: string, status: AccessKey['status']): Promise<void>;
   removeKey(access: string): Promise<void>;
@@ -101,7 +101,7 @@ export function createApi(origin: string): Api {
       ...(signal ? { signal } : {}),
     }).catch((failure: unknown) => {
       signal?.throwIfAborted();
-      throw new WafstatError('The service does not answer.', {}, { cause: failure });
+      throw new WafstatError('The service is not responding.', {}, { cause: failure });
     });
     if (!response.ok) throw await errorOf(response);
     return response;
@@ -137,13 +137,7 @@ export function createApi(origin: string): Api {
     setUserEnabled: (user, enabled) => change('PUT', `users/${id(user)}`, { enabled }),
     addProject: (name) => change('POST', 'projects', { name }),
     setProjectEnabled: (project, enabled) => change('PUT', `projects/${id(project)}`, { enabled }),
-    client: (projectId) =>
-      createClient({
-        baseUrl: origin,
-        projectId,
-        authorize: () => ({}),
-        fetch: (...given) => fetch(...given),
-      }),
+    client: (projectId) => createClient({ url: origin, projectId }),
   };
 }
 
@@ -151,6 +145,6 @@ async function errorOf(response: Response): Promise<WafstatError> {
   const { status } = response;
   const requestId = response.headers.get('X-Request-Id') ?? undefined;
   const body: { error_code?: string; error_msg?: string } = await response.json().catch(() => ({}));
-  const message = body.error_msg ?? `The service answered ${status} and gave no reason.`;
+  const message = body.error_msg ?? `The service returned ${status} without an error message.`;
   return new WafstatError(message, { status, errorCode: body.error_code, requestId });
 }

@@ -1,33 +1,33 @@
-/** What every page works with, and what a page is. */
+/** The context and the interface of a page. */
 
-import type { View } from './address.ts';
 import type { Api, Project, Session } from './api.ts';
+import type { View } from './view.ts';
 
 export interface App {
   api: Api;
   session: Session;
-  /** The project that is looked at. */
+  /** The selected project. */
   project: Project;
   view(): View;
-  /** Shows another view; the old one is a step back, unless it is only a refinement of it. */
-  go(change: Partial<View>, how?: 'step' | 'refine'): void;
-  /** Milliseconds east of UTC, as chosen. */
+  /** Navigates. `push` adds a history entry, `replace` does not. */
+  go(change: Partial<View>, history?: 'push' | 'replace'): void;
+  /** Offset of the selected time zone. */
   offsetMs(): number;
   timezone(): string;
-  /** By the clock of the service. */
+  /** By the clock of the service, in milliseconds since the epoch. */
   now(): number;
-  /** Starts anew with who is signed in now, and what they may see. */
-  restart(): Promise<void>;
-  /** Whether a failure was that of an ended session, which leads to the sign-in. */
-  ended(failure: unknown): boolean;
+  /** Loads the session and its projects again. */
+  reload(): Promise<void>;
+  /** Shows the sign-in page if the session has ended. Returns whether it has. */
+  handleSignedOut(failure: unknown): boolean;
 }
 
 export interface Page {
   element: HTMLElement;
   title: string;
-  /** The view has changed, but not the page. */
+  /** Called when the view changes, but not the page. */
   show(): void;
-  /** Some seconds have gone by. */
-  tick?(): void;
+  /** Called every few seconds in live mode. */
+  refresh?(): void;
   leave?(): void;
 }

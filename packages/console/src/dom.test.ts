@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { visibleText } from './dom.ts';
 
-test('characters that turn text around or have no width are shown as what they are', () => {
+test('format characters are shown as escapes', () => {
   expect(visibleText('shop\u202emoc.elgoog')).toBe('shop\\u202emoc.elgoog');
   expect(visibleText('a\u200bb\u{e0041}')).toBe('a\\u200bb\\udb40\\udc41');
   expect(visibleText('münchen.example 漢字 👍')).toBe('münchen.example 漢字 👍');

@@ -1,43 +1,54 @@
 import { expect, test } from 'vitest';
-import { ago, change, changeOfShare, duration, moment, readable, share, short, stretch } from './format.ts';
+import {
+  ago,
+  axisCount,
+  change,
+  compactCount,
+  duration,
+  formatRange,
+  formatTime,
+  rateChange,
+  share,
+} from './format.ts';
 
 const HOUR_MS = 3_600_000;
 const NOON = Date.UTC(2026, 10, 14, 12);
 
-test('counts are exact as long as they can be read', () => {
-  expect([0, 999_999, 1_234_567, 9_876_543_210].map(readable)).toEqual(['0', '999,999', '1.235M', '9.877B']);
-  expect([9_999, 12_000, 1_500_000].map(short)).toEqual(['9,999', '12K', '1.5M']);
-});
-
-test('a share is a percentage, and never looks like none when there is some', () => {
-  expect([share(1, 4), share(1, 100_000), share(0, 5), share(0, 0)]).toEqual([
-    '25.0 %',
-    '<0.1 %',
-    '0.0 %',
-    '–',
+test('counts are exact up to six digits', () => {
+  expect([0, 999_999, 1_234_567, 9_876_543_210].map(compactCount)).toEqual([
+    '0',
+    '999,999',
+    '1.235M',
+    '9.877B',
   ]);
+  expect([9_999, 12_000, 1_500_000].map(axisCount)).toEqual(['9,999', '12K', '1.5M']);
 });
 
-test('a change says how much, and from where', () => {
-  expect(change(110, 100)).toEqual({ text: '+10.0 %', direction: 'up' });
-  expect(change(50, 100)).toEqual({ text: '−50.0 %', direction: 'down' });
+test('a share is a percentage, and a tiny one is not shown as 0', () => {
+  expect([share(1, 4), share(1, 100_000), share(0, 5), share(0, 0)]).toEqual(['25.0%', '<0.1%', '0.0%', '–']);
+});
+
+test('a change is in percent, as a factor, or in percentage points', () => {
+  expect(change(110, 100)).toEqual({ text: '+10.0%', direction: 'up' });
+  expect(change(50, 100)).toEqual({ text: '−50.0%', direction: 'down' });
   expect(change(0, 0)).toEqual({ text: 'no change', direction: 'same' });
-  expect(change(3, 0)).toEqual({ text: 'from none', direction: 'up' });
-  expect(change(2_000, 100)).toEqual({ text: '20 times as many', direction: 'up' });
-  expect(changeOfShare(0.03, 0.02)).toEqual({ text: '+1.0 points', direction: 'up' });
-  expect(changeOfShare(0.02, 0.0201)).toEqual({ text: 'no change', direction: 'same' });
+  expect(change(3, 0)).toEqual({ text: 'no earlier data', direction: 'same' });
+  expect(change(2_000, 100)).toEqual({ text: '20×', direction: 'up' });
+  expect(change(2_000_000, 100)).toEqual({ text: '>1,000×', direction: 'up' });
+  expect(rateChange(0.03, 0.02)).toEqual({ text: '+1.0 pp', direction: 'up' });
+  expect(rateChange(0.02, 0.0201)).toEqual({ text: 'no change', direction: 'same' });
 });
 
-test('times are on the chosen clock, as long as they need to be', () => {
-  expect(moment(NOON, 5.75 * HOUR_MS)).toBe('14 Nov 2026, 17:45');
-  expect(moment(NOON + 1_500, 0)).toBe('14 Nov 2026, 12:00:01');
-  expect(stretch(NOON, NOON + 300_000, 0)).toBe('14 Nov, 12:00 – 12:05');
-  expect(stretch(NOON, NOON + 24 * HOUR_MS, 0)).toBe('14 Nov, 12:00 – 15 Nov, 12:00');
-  expect(stretch(NOON, NOON + 24 * HOUR_MS, 12 * HOUR_MS)).toBe('Sun, 15 Nov');
-  expect(stretch(NOON, NOON + 72 * HOUR_MS, 12 * HOUR_MS)).toBe('15 Nov – 17 Nov');
+test('times are in the selected time zone, without needless parts', () => {
+  expect(formatTime(NOON, 5.75 * HOUR_MS)).toBe('14 Nov 2026, 17:45');
+  expect(formatTime(NOON + 1_500, 0)).toBe('14 Nov 2026, 12:00:01');
+  expect(formatRange(NOON, NOON + 300_000, 0)).toBe('14 Nov, 12:00 – 12:05');
+  expect(formatRange(NOON, NOON + 24 * HOUR_MS, 0)).toBe('14 Nov, 12:00 – 15 Nov, 12:00');
+  expect(formatRange(NOON, NOON + 24 * HOUR_MS, 12 * HOUR_MS)).toBe('Sun, 15 Nov');
+  expect(formatRange(NOON, NOON + 72 * HOUR_MS, 12 * HOUR_MS)).toBe('15 Nov – 17 Nov');
 });
 
-test('durations and the time since are rounded to what one says', () => {
+test('durations and ages are rounded', () => {
   expect([5_000, 300_000, 2 * HOUR_MS, 24 * HOUR_MS].map(duration)).toEqual(['5 s', '5 min', '2 h', '1 day']);
   expect(
     [NOON, NOON - 61_000, NOON - 5 * HOUR_MS, NOON - 72 * HOUR_MS].map((time) => ago(time, NOON)),

@@ -1,4 +1,4 @@
-/** Numbers and times for people. The exact ones stand beside, on hover and in the tables. */
+/** Numbers and times as text. Rounded numbers have their exact value in a tooltip. */
 
 const WHOLE = new Intl.NumberFormat('en');
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 4 });
@@ -7,25 +7,25 @@ const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', '
 const WEEKDAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
 const DAY_MS = 86_400_000;
 
-export function exact(n: number): string {
+export function formatCount(n: number): string {
   return WHOLE.format(n);
 }
 
-/** Six digits are read at a glance, more are not. */
-export function readable(n: number): string {
-  return n < 1_000_000 ? exact(n) : COMPACT.format(n);
+/** Exact up to six digits. */
+export function compactCount(n: number): string {
+  return n < 1_000_000 ? formatCount(n) : COMPACT.format(n);
 }
 
 /** For the axis of a chart. */
-export function short(n: number): string {
-  return n < 10_000 ? exact(n) : COMPACT.format(n);
+export function axisCount(n: number): string {
+  return n < 10_000 ? formatCount(n) : COMPACT.format(n);
 }
 
 export function share(part: number, whole: number): string {
   if (whole === 0) return '–';
   const percent = (part / whole) * 100;
-  if (percent > 0 && percent < 0.1) return '<0.1 %';
-  return `${ONE_DIGIT.format(percent)} %`;
+  if (percent > 0 && percent < 0.1) return '<0.1%';
+  return `${ONE_DIGIT.format(percent)}%`;
 }
 
 export interface Change {
@@ -33,21 +33,22 @@ export interface Change {
   direction: 'up' | 'down' | 'same';
 }
 
-/** How much more or less than before, in percent of before. */
+/** Relative change in percent, or as a factor if it is large. */
 export function change(now: number, before: number): Change {
   if (now === before) return { text: 'no change', direction: 'same' };
   const direction = now > before ? 'up' : 'down';
-  if (before === 0) return { text: 'from none', direction };
+  if (before === 0) return { text: 'no earlier data', direction: 'same' };
   const factor = now / before;
-  if (factor >= 10) return { text: `${exact(Math.round(factor))} times as many`, direction };
-  return { text: `${signed((factor - 1) * 100)} %`, direction };
+  if (factor > 1_000) return { text: '>1,000×', direction };
+  if (factor >= 10) return { text: `${Math.round(factor)}×`, direction };
+  return { text: `${signed((factor - 1) * 100)}%`, direction };
 }
 
-/** A share changes by points: from 2 % to 3 % is one point more, not half as much again. */
-export function changeOfShare(now: number, before: number): Change {
+/** Change of a rate, in percentage points. */
+export function rateChange(now: number, before: number): Change {
   const points = Math.round((now - before) * 1_000) / 10;
   if (points === 0) return { text: 'no change', direction: 'same' };
-  return { text: `${signed(points)} points`, direction: points > 0 ? 'up' : 'down' };
+  return { text: `${signed(points)} pp`, direction: points > 0 ? 'up' : 'down' };
 }
 
 function signed(n: number): string {
@@ -67,15 +68,15 @@ export function weekday(time: number, offsetMs: number): string {
   return WEEKDAYS[new Date(time + offsetMs).getUTCDay()] ?? '';
 }
 
-/** `14 Nov 2026, 10:05`; seconds and milliseconds only where there are any. */
-export function moment(time: number, offsetMs: number): string {
+/** `14 Nov 2026, 10:05`, with seconds if they are not zero. */
+export function formatTime(time: number, offsetMs: number): string {
   const text = new Date(time + offsetMs).toISOString();
   const seconds = text.slice(17, 23) === '00.000' ? '' : text.slice(16, 19);
   return `${day(time, offsetMs)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
 }
 
-/** `14 Nov, 10:05 – 10:10`, as much of it as is needed to know when it was. */
-export function stretch(from: number, to: number, offsetMs: number): string {
+/** `14 Nov, 10:05 – 10:10`; whole days without times. */
+export function formatRange(from: number, to: number, offsetMs: number): string {
   const wholeDays = (from + offsetMs) % DAY_MS === 0 && (to + offsetMs) % DAY_MS === 0;
   if (wholeDays && to - from === DAY_MS) return `${weekday(from, offsetMs)}, ${day(from, offsetMs)}`;
   if (wholeDays && to > from) return `${day(from, offsetMs)} – ${day(to - 1, offsetMs)}`;

@@ -1,6 +1,5 @@
-/** From the address to the page: who is signed in, which project, which view. */
+/** Entry point: session, navigation and refresh. */
 import { WafstatError } from '@wafstat/client';
-import { addressOf, parseAddress, type View } from './address.ts';
 import { createApi, type Session } from './api.ts';
 import type { App, Page } from './app.ts';
 import { h } from './dom.ts';
@@ -13,7 +12,8 @@ import { sourcesPage } from './pages/sources.ts';
 import { type Shell, shell } from './parts/shell.ts';
 import { failureNotice, message } from './parts/states.ts';
 import { applyTheme } from './theme.ts';
-import { browserOffset, parseOffset } from './time-zone.ts';
+import { browserOffset, parseOffset } from './time-range.ts';
+import { parseView, urlOf, type View } from './view.ts';
 
 const REFRESH_MS = 5_000;
 
@@ -26,15 +26,15 @@ const PAGE_OF = {
 };
 
 const api = createApi(location.origin);
-let view = parseAddress(new URL(location.href));
+let view = parseView(new URL(location.href));
 let app: App | null = null;
 let frame: Shell | null = null;
 let page: Page | null = null;
 
 applyTheme();
-addEventListener('popstate', () => display(parseAddress(new URL(location.href))));
+addEventListener('popstate', () => display(parseView(new URL(location.href))));
 setInterval(() => {
-  if (view.live && !document.hidden) page?.tick?.();
+  if (view.live && !document.hidden) page?.refresh?.();
 }, REFRESH_MS);
 await start();
 
@@ -42,7 +42,7 @@ async function start(): Promise<void> {
   try {
     enter(await api.session());
   } catch (failure) {
-    if (failure instanceof WafstatError && failure.status === 401) askWho();
+    if (failure instanceof WafstatError && failure.status === 401) showSignIn();
     else
       document.body.replaceChildren(
         h(
@@ -54,8 +54,8 @@ async function start(): Promise<void> {
   }
 }
 
-/** The address stays: who signs in is where they wanted to be. */
-function askWho(): void {
+/** The URL stays, so that the user gets to the requested page after signing in. */
+function showSignIn(): void {
   clear();
   document.title = 'Sign in · wafstat';
   document.body.replaceChildren(signInPage(api, enter));
@@ -65,15 +65,12 @@ function enter(session: Session): void {
   clear();
   const project = session.projects.find(({ id }) => id === view.project) ?? session.projects[0];
   if (project === undefined) {
-    const nowhere = message(
-      'No project yet',
-      'This user has no role in any project. An administrator can give one.',
-    );
+    const nowhere = message('No project', 'You have no role in any project. Ask your administrator for one.');
     document.body.replaceChildren(h('main', { class: 'alone' }, nowhere));
     return;
   }
-  const skew_ms = session.now - Date.now();
-  const now = () => Date.now() + skew_ms;
+  const skewMs = session.now - Date.now();
+  const now = () => Date.now() + skewMs;
   const timezone = () => view.timezone ?? browserOffset(now());
   app = {
     api,
@@ -84,31 +81,31 @@ function enter(session: Session): void {
     timezone,
     offsetMs: () => parseOffset(timezone()) ?? 0,
     now,
-    restart: start,
-    ended: (failure) => {
-      const ended = failure instanceof WafstatError && failure.status === 401;
-      if (ended) askWho();
-      return ended;
+    reload: start,
+    handleSignedOut: (failure) => {
+      const isSignedOut = failure instanceof WafstatError && failure.status === 401;
+      if (isSignedOut) showSignIn();
+      return isSignedOut;
     },
   };
-  frame = shell(app, () => void api.signOut().finally(askWho));
+  frame = shell(app, () => void api.signOut().finally(showSignIn));
   document.body.replaceChildren(...frame.elements);
-  // A project that this user cannot see leads to one that they can.
+  // The URL may name a project that this user cannot access.
   if (view.project !== null && view.project !== project.id)
     view = { ...view, project: project.id, hosts: [] };
-  history.replaceState(history.state, '', addressOf(view));
+  history.replaceState(history.state, '', urlOf(view));
   display(view, true);
 }
 
-function go(change: Partial<View>, how: 'step' | 'refine' = 'step'): void {
+function go(change: Partial<View>, mode: 'push' | 'replace' = 'push'): void {
   const next = { ...view, ...change };
-  // The mark tells a later step back that it leads to a page of ours.
-  if (how === 'step') history.pushState({ within: true }, '', addressOf(next));
-  else history.replaceState(history.state, '', addressOf(next));
+  // The state tells the back button of a custom range that the previous entry is ours.
+  if (mode === 'push') history.pushState({ within: true }, '', urlOf(next));
+  else history.replaceState(history.state, '', urlOf(next));
   display(next);
 }
 
-function display(next: View, anew = false): void {
+function display(next: View, isNewSession = false): void {
   const before = view;
   view = next;
   if (app === null || frame === null) return;
@@ -117,11 +114,11 @@ function display(next: View, anew = false): void {
     enter(app.session);
     return;
   }
-  if (anew || before.page !== next.page) {
+  if (isNewSession || before.page !== next.page) {
     page?.leave?.();
     page = PAGE_OF[next.page](app);
     frame.put(page.element);
-    if (!anew) scrollTo(0, 0);
+    if (!isNewSession) scrollTo(0, 0);
   }
   document.title = `${page?.title ?? ''} · ${app.project.name} · wafstat`;
   frame.show();

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { drawnPoints, total } from './points.ts';
+import { drawnPoints, tickLabel, timeTicks, total } from './points.ts';
 
 const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
 const FROM = Date.UTC(2026, 6, 1);
 
 function timeline(ends: readonly number[], counts: readonly number[]) {
@@ -18,29 +19,49 @@ test('few points are drawn as they are', () => {
   expect(points).toEqual({ edges: [FROM, ...ends], requests: [1, 2, 3], attacks: [1, 1, 1] });
 });
 
-test('many are added up between round times of the local clock', () => {
+test('many points are merged between round times of the local clock', () => {
   const points = drawnPoints(timeline(minutes(60), []), FROM + 0, 345 * MINUTE_MS, 12);
   expect(points.edges).toEqual(Array.from({ length: 13 }, (_, i) => FROM + i * 5 * MINUTE_MS));
   expect(points.attacks).toEqual(Array.from({ length: 12 }, () => 5));
 });
 
-test('ten years of days are not one point', () => {
+test('ten years have more than one point', () => {
   const days = Array.from({ length: 3_650 }, (_, i) => FROM + (i + 1) * 1_440 * MINUTE_MS);
   const points = drawnPoints(timeline(days, []), FROM, 0, 300);
   expect(points.attacks.length).toBeGreaterThan(200);
   expect(points.attacks.length).toBeLessThanOrEqual(300);
 });
 
-test('no count is lost, whatever the width and the clock', () => {
+test('no count is lost, at any width and in any time zone', () => {
   const counts = fc.array(fc.nat(1_000), { minLength: 1, maxLength: 500 });
   const offset = fc.integer({ min: -720, max: 840 }).map((n) => n * MINUTE_MS);
   fc.assert(
-    fc.property(counts, offset, fc.integer({ min: 40, max: 400 }), (given, offsetMs, points_max) => {
-      const points = drawnPoints(timeline(minutes(given.length), given), FROM, offsetMs, points_max);
+    fc.property(counts, offset, fc.integer({ min: 40, max: 400 }), (given, offsetMs, pointsMax) => {
+      const points = drawnPoints(timeline(minutes(given.length), given), FROM, offsetMs, pointsMax);
       expect(total(points.requests)).toBe(total(given));
       expect(total(points.attacks)).toBe(given.length);
       expect(points.edges).toHaveLength(points.requests.length + 1);
       expect(points.edges.toSorted((a, b) => a - b)).toEqual(points.edges);
     }),
   );
+});
+
+test('ticks are at round times of the local clock', () => {
+  const ticks = timeTicks(FROM, FROM + 24 * HOUR_MS, 5.75 * HOUR_MS, 9);
+  expect(ticks.map((tick) => tickLabel(tick, 5.75 * HOUR_MS))).toEqual([
+    '06:00',
+    '09:00',
+    '12:00',
+    '15:00',
+    '18:00',
+    '21:00',
+    '2 Jul',
+    '03:00',
+  ]);
+});
+
+test('there is at most one tick more than allowed', () => {
+  for (const hours of [0.1, 1, 24, 24 * 7, 24 * 365, 24 * 3_650]) {
+    expect(timeTicks(FROM, FROM + hours * HOUR_MS, 0, 10).length).toBeLessThanOrEqual(11);
+  }
 });

@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, unless the person has said otherwise. */
+/** Light or dark: the preference of the system, unless the user has switched. */
 export type Theme = 'light' | 'dark';
 
 const KEY = 'wafstat-theme';
@@ -15,19 +15,18 @@ export function applyTheme(): void {
   else document.documentElement.dataset.theme = chosen;
 }
 
-/** What is drawn rather than styled listens for `wafstat-theme`. */
 export function switchTheme(): void {
   const next = currentTheme() === 'dark' ? 'light' : 'dark';
   try {
     localStorage.setItem(KEY, next);
   } catch {
-    // A browser that keeps nothing still switches, until the next visit.
+    // Without storage the choice lasts until the page is closed.
   }
   document.documentElement.dataset.theme = next;
   document.dispatchEvent(new Event('wafstat-theme'));
 }
 
-/** Calls back when the colours have changed, for whichever reason; answers how to stop that. */
+/** Calls back when the colours change. Returns a function that stops it. */
 export function onTheme(changed: () => void): () => void {
   const system = matchMedia('(prefers-color-scheme: dark)');
   system.addEventListener('change', changed);
@@ -38,7 +37,7 @@ export function onTheme(changed: () => void): () => void {
   };
 }
 
-/** A colour of the style sheet as a canvas understands it. */
+/** A colour variable of the style sheet, resolved for a canvas. */
 export function colour(name: string): string {
   const probe = document.createElement('span');
   probe.style.color = `var(--${name})`;

@@ -1,16 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
-  anyQuery,
   canonicalHeaders,
   canonicalPath,
   canonicalQuery,
   canonicalRequest,
+  percentDecode,
+  percentEncode,
+  recodedQuery,
   signedHeaders,
 } from './canonical-request.ts';
-import { percentEncode } from './percent-encoding.ts';
 
-test('the method is upper case, and every part has its line', () => {
+test('the method is in upper case, and every part has its own line', () => {
   const parts = { method: 'get', path: '/a', query: 'b', headers: { Host: 'c' }, bodyHash: 'd' };
   expect(canonicalRequest(parts)).toBe('GET\n/a/\nb=\nhost:c\n\nhost\nd');
 });
@@ -33,11 +34,11 @@ describe('path', () => {
     expect(canonicalPath(path)).toBe(canonical);
   });
 
-  test('two malformed bytes are two paths', () => {
+  test('paths that differ in a malformed byte stay different', () => {
     expect(canonicalPath('/%FE')).not.toBe(canonicalPath('/%FF'));
   });
 
-  test('the canonical form of any path is its own canonical form', () => {
+  test('canonicalization of a path is idempotent', () => {
     fc.assert(
       fc.property(fc.webPath(), fc.string({ unit: 'binary' }), (path, more) => {
         const once = canonicalPath(`${path}/${more}`);
@@ -65,36 +66,35 @@ describe('query', () => {
     expect(canonicalQuery(query)).toBe(canonical);
   });
 
-  test('is sorted before it is encoded: ~ stands before a letter past ASCII', () => {
+  test('is sorted before it is encoded: ~ comes before a letter outside ASCII', () => {
     expect(canonicalQuery('%E4%B8%80=1&~=2')).toBe('~=2&%E4%B8%80=1');
     expect(canonicalQuery('a=%E4%B8%80&a=~')).toBe('a=~&a=%E4%B8%80');
   });
 
-  test('is sorted by code point: a surrogate pair stands after U+FF5E', () => {
+  test('is sorted by code point: a surrogate pair comes after U+FF5E', () => {
     expect(canonicalQuery('a=\u{1F600}&a=\uFF5E')).toBe('a=%EF%BD%9E&a=%F0%9F%98%80');
   });
 
-  test('the public known answer', () => {
+  test('matches the published test vector', () => {
     const test = percentEncode('一 (&=?!#%.*)');
     expect(canonicalQuery(`limit=1&enable=true&test=${test}&path=/tmp/123&multi=1&multi=2&multi=3`)).toBe(
       'enable=true&limit=1&multi=1&multi=2&multi=3&path=%2Ftmp%2F123&test=%E4%B8%80%20%28%26%3D%3F%21%23%25.%2A%29',
     );
   });
 
-  test('of the usual kind is what the general form makes of it', () => {
+  test('the fast path returns what the general case returns', () => {
     const name = fc.string({ unit: fc.constantFrom(...'abZ_'), minLength: 1, maxLength: 4 });
     const value = fc.string({ unit: fc.constantFrom(...'aZ0-_.~,'), maxLength: 4 });
-    const usual = fc.array(fc.tuple(name, value), { minLength: 1 }).map(written);
-    // And of kinds that are close to it.
-    const other = fc.string({ unit: fc.constantFrom(...'ab1-.,=&%+') });
+    const plain = fc.array(fc.tuple(name, value), { minLength: 1 }).map(joined);
+    const nearlyPlain = fc.string({ unit: fc.constantFrom(...'ab1-.,=&%+') });
     fc.assert(
-      fc.property(fc.oneof(usual, other), (query) => {
-        expect(canonicalQuery(query)).toBe(anyQuery(query));
+      fc.property(fc.oneof(plain, nearlyPlain), (query) => {
+        expect(canonicalQuery(query)).toBe(recodedQuery(query));
       }),
       { numRuns: 2_000 },
     );
 
-    function written(pairs: readonly (readonly [string, string])[]): string {
+    function joined(pairs: readonly (readonly [string, string])[]): string {
       return pairs.map(([name, value]) => `${name}=${value}`).join('&');
     }
   });
@@ -111,18 +111,18 @@ describe('query', () => {
       );
     fc.assert(
       fc.property(shuffled, ([pairs, others]) => {
-        expect(canonicalQuery(written(pairs))).toBe(canonicalQuery(written(others)));
+        expect(canonicalQuery(encoded(pairs))).toBe(canonicalQuery(encoded(others)));
       }),
     );
   });
 
-  function written(pairs: readonly (readonly [string, string])[]): string {
+  function encoded(pairs: readonly (readonly [string, string])[]): string {
     return pairs.map(([name, value]) => `${percentEncode(name)}=${percentEncode(value)}`).join('&');
   }
 });
 
 describe('headers', () => {
-  test('names are lower case and sorted, values trimmed, and the last line ends too', () => {
+  test('names are in lower case and sorted, values are trimmed, and every line ends in a newline', () => {
     const headers = {
       'X-Sdk-Date': ' 20191115T033655Z ',
       Accept: 'a  b',
@@ -142,5 +142,73 @@ describe('headers', () => {
     ['[2001:db8::1]:443', '[2001:db8::1]'],
   ])('the host %s is signed as %s', (host, signed) => {
     expect(canonicalHeaders({ Host: host })).toBe(`host:${signed}\n`);
+  });
+});
+
+describe('percent encoding', () => {
+  const anyText = fc.string({ unit: 'binary' });
+  const textOf = (bytes: Uint8Array) => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+
+  test.each([
+    ['AZaz09-_.~', 'AZaz09-_.~'],
+    [' ', '%20'],
+    ['+', '%2B'],
+    ["!*'()/", '%21%2A%27%28%29%2F'],
+    ['一', '%E4%B8%80'],
+    ['😀', '%F0%9F%98%80'],
+    ['a\ud800b', 'a%EF%BF%BDb'],
+    ['', ''],
+  ])('%j is encoded as %s', (text, encoded) => {
+    expect(percentEncode(text)).toBe(encoded);
+  });
+
+  test.each([
+    ['%', '%'],
+    ['%%41', '%A'],
+    ['100%', '100%'],
+    ['%4', '%4'],
+    ['%zz', '%zz'],
+    ['%4z%7E', '%4z~'],
+    ['%e4%b8%80', '一'],
+    ['a+b', 'a+b'],
+  ])('%j decodes to %j, what is malformed stays', (encoded, text) => {
+    expect(textOf(percentDecode(encoded))).toBe(text);
+  });
+
+  test('ASCII text is encoded like its bytes', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary-ascii' }), (text) => {
+        expect(percentEncode(text)).toBe(percentEncode(new TextEncoder().encode(text)));
+      }),
+    );
+  });
+
+  test('decoding reverses encoding for any text; lone surrogates become the replacement character', () => {
+    const withSurrogates = fc
+      .array(fc.oneof(anyText, fc.constantFrom('\ud800', '\udfff', '%')))
+      .map((all) => all.join(''));
+    fc.assert(
+      fc.property(withSurrogates, (text) => {
+        expect(textOf(percentDecode(percentEncode(text)))).toBe(textOf(new TextEncoder().encode(text)));
+      }),
+    );
+  });
+
+  test('decoding reverses encoding for any bytes, so invalid UTF-8 stays distinct', () => {
+    fc.assert(
+      fc.property(fc.uint8Array(), (bytes) => {
+        expect(percentDecode(percentEncode(bytes))).toEqual(bytes);
+      }),
+    );
+  });
+
+  test('valid text is encoded like encodeURIComponent does, with five more characters escaped', () => {
+    const strict = (text: string) =>
+      encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+    fc.assert(
+      fc.property(anyText, (text) => {
+        expect(percentEncode(text)).toBe(strict(text));
+      }),
+    );
   });
 });

@@ -5,15 +5,22 @@ export {
   canonicalQuery,
   canonicalRequest,
   type HeaderLine,
+  percentDecode,
+  percentEncode,
   signedHeaders,
 } from './canonical-request.ts';
-export { percentDecode, percentEncode } from './percent-encoding.ts';
 export {
   type AccessKey,
+  ALGORITHM,
+  authorization,
   type SignableRequest,
   type SignatureHeaders,
+  type SignedFetchOptions,
   type SignOptions,
+  sdkDate,
+  sha256Hex,
   sign,
+  signature,
+  signedFetch,
+  stringToSign,
 } from './sign.ts';
-export { sha256Hex, signature } from './signature.ts';
-export { ALGORITHM, authorization, sdkDate, stringToSign } from './string-to-sign.ts';

@@ -1,24 +1,24 @@
 /**
- * The second variant of the algorithm, which some clients of the API family write: a scope of date, region and
- * service is one more line of the string to sign, and the key is derived from it. `sign` never writes it; a
- * server needs it to verify what those clients send.
+ * The variant of the algorithm with a credential scope, for servers that verify it: date, region and service are one more
+ * line of the string to sign, and the key is derived from them. `sign` never uses this variant.
  */
-import { ALGORITHM } from './string-to-sign.ts';
+import { ALGORITHM } from './sign.ts';
 
 export interface Scope {
   /** `YYYYMMDD`, the day of `X-Sdk-Date`. */
   date: string;
-  /** May be empty, as may the service. */
+  /** May be empty. */
   region: string;
+  /** May be empty. */
   service: string;
 }
 
-/** A parameter, so that the derivation is synchronous where HMAC is: on a server, with `node:crypto`. */
+/** Passed in, so that the derivation is synchronous on servers that use `node:crypto`. */
 export type HmacSha256 = (key: string | Uint8Array, message: string) => Uint8Array;
 
 const TERMINATOR = 'sdk_request';
 
-/** The scope as it stands in the string to sign, and behind the access key in `Credential=`. */
+/** The scope in the string to sign, and after the access key ID in `Credential=`. */
 export function scopeLine({ date, region, service }: Scope): string {
   return [date, region, service, TERMINATOR].join('/');
 }

@@ -1,14 +1,11 @@
-/** Users and projects of the domain, for those who administer it. */
-import type { ManagedProject, ManagedUser } from '../api.ts';
+/** Users and projects of the domain, for administrators. */
+import type { AccessType, ManagedProject, ManagedUser, Role } from '../api.ts';
 import type { App, Page } from '../app.ts';
-import { fill, h } from '../dom.ts';
+import { fill, h, icon } from '../dom.ts';
 import { day } from '../format.ts';
-import { icon } from '../icons.ts';
-import { dialog } from '../parts/dialog.ts';
-import { field, submitForm } from '../parts/form.ts';
+import { choice, dialog, field, submitForm } from '../parts/form.ts';
 import { failureNotice, message, sentence } from '../parts/states.ts';
 import { type Cell, table } from '../parts/table.ts';
-import { ACCESS_NAMES, newUserForm } from './new-user.ts';
 
 export function administrationPage(app: App): Page {
   const problem = h('p', { class: 'problem', role: 'alert' });
@@ -50,7 +47,7 @@ export function administrationPage(app: App): Page {
     if (!app.session.administers_domain) {
       fill(
         element,
-        message('For administrators', 'Users and projects are managed by those who administer the domain.'),
+        message('Not allowed', 'Only administrators of the domain can manage users and projects.'),
       );
       return;
     }
@@ -60,7 +57,7 @@ export function administrationPage(app: App): Page {
       fill(users, table('Users', USER_COLUMNS, known.users.map(userRow)));
       fill(projects, table('Projects', PROJECT_COLUMNS, known.projects.map(projectRow)));
     } catch (failure) {
-      if (!app.ended(failure))
+      if (!app.handleSignedOut(failure))
         fill(
           users,
           failureNotice(failure, () => void load()),
@@ -116,7 +113,7 @@ export function administrationPage(app: App): Page {
         await change();
         await load();
       } catch (failure) {
-        if (!app.ended(failure)) problem.textContent = sentence(failure);
+        if (!app.handleSignedOut(failure)) problem.textContent = sentence(failure);
       }
     });
     return button;
@@ -134,10 +131,10 @@ export function administrationPage(app: App): Page {
       async () => {
         await app.api.addProject(name.input.value);
         close();
-        await app.restart();
+        await app.reload();
         return '';
       },
-      app.ended,
+      app.handleSignedOut,
     );
     const close = dialog('New project', form);
   });
@@ -154,4 +151,65 @@ const PROJECT_COLUMNS = [...['Project', 'ID', 'Created', 'State'].map((title) =>
 
 function state(enabled: boolean): HTMLElement {
   return h('span', { class: `state ${enabled ? 'active' : 'off'}` }, enabled ? 'Enabled' : 'Disabled');
+}
+
+const ACCESS_NAMES: Readonly<Record<AccessType, string>> = {
+  both: 'Console and API',
+  console: 'Console only',
+  programmatic: 'API only',
+};
+
+const ROLE_NAMES: Readonly<Record<Role, string>> = {
+  reader: 'reader: view statistics',
+  ingest: 'ingest: send log lines',
+  admin: 'admin: full access',
+};
+
+function newUserForm(
+  app: App,
+  { domain_id, projects }: { domain_id: string; projects: ManagedProject[] },
+  onCreated: () => void,
+): void {
+  const name = field('Name', { required: true, maxlength: 64, autocomplete: 'off', autocapitalize: 'none' });
+  const password = field(
+    'Password',
+    { required: true, value: randomPassword(), autocomplete: 'off', spellcheck: 'false' },
+    "Generated password. Copy it now; it won't be shown again.",
+  );
+  const access = choice('Access (cannot be changed later)', entries(ACCESS_NAMES));
+  const role = choice('Role', entries(ROLE_NAMES));
+  const scope = choice('Project', [
+    ...projects.map(({ id, name: project }) => [id, project] as const),
+    [domain_id, 'All projects of the domain'],
+  ]);
+  scope.select.value = app.project.id;
+  const form = submitForm(
+    'New user',
+    'Create',
+    [name.element, password.element, access.element, role.element, scope.element],
+    async () => {
+      await app.api.addUser({
+        name: name.input.value,
+        password: password.input.value,
+        access: access.select.value as AccessType,
+        roles: { [scope.select.value]: [role.select.value as Role] },
+      });
+      close();
+      onCreated();
+      return '';
+    },
+    app.handleSignedOut,
+  );
+  const close = dialog('New user', form);
+  name.input.focus();
+}
+
+/** 120 bits, without letters that look alike. */
+function randomPassword(): string {
+  const letters = 'abcdefghijkmnpqrstuvwxyz23456789';
+  return [...crypto.getRandomValues(new Uint8Array(24))].map((byte) => letters[byte % 32]).join('');
+}
+
+function entries<K extends string>(names: Readonly<Record<K, string>>): [K, string][] {
+  return Object.entries(names) as [K, string][];
 }

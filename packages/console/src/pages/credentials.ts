@@ -1,11 +1,10 @@
-/** My credentials: access keys, and the password. */
+/** Access keys and password of the user. */
 import type { AccessKey } from '../api.ts';
 import type { App, Page } from '../app.ts';
 import { fill, h } from '../dom.ts';
-import { moment } from '../format.ts';
-import { confirm } from '../parts/dialog.ts';
-import { download } from '../parts/download.ts';
-import { field, submitForm } from '../parts/form.ts';
+import { download } from '../export.ts';
+import { formatTime } from '../format.ts';
+import { confirm, field, submitForm } from '../parts/form.ts';
 import { failureNotice, sentence } from '../parts/states.ts';
 import { type Cell, table } from '../parts/table.ts';
 
@@ -15,26 +14,27 @@ export function credentialsPage(app: App): Page {
   const problem = h('p', { class: 'problem', role: 'alert' });
   const limit = h('p', { class: 'hint' });
   const made = h('p', { class: 'outcome', role: 'status' });
-  const description = field('What is it for?', { maxlength: 255, placeholder: 'Nightly report' });
+  const description = field('Description', { maxlength: 255, placeholder: 'Nightly report' });
   const create = submitForm(
-    'Create an access key',
-    'Create a key',
+    'Create access key',
+    'Create access key',
     [description.element],
     async () => {
       download('credentials.csv', await app.api.addKey(description.input.value));
-      made.textContent = 'The key file has been downloaded. The secret is in it and is never shown again.';
+      made.textContent =
+        "Key file downloaded. It contains the secret access key, which won't be shown again.";
       await load();
       return '';
     },
-    app.ended,
+    app.handleSignedOut,
   );
   const keys = h(
     'section',
     { class: 'card', 'aria-labelledby': 'keys' },
     h('h2', { id: 'keys' }, 'Access keys'),
-    h('p', { class: 'hint' }, 'Programs sign their requests with an access key.'),
+    h('p', { class: 'hint' }, 'Applications sign API requests with an access key.'),
     ...(access === 'console'
-      ? [h('p', {}, 'This user only supports console access, so an access key would be of no use.')]
+      ? [h('p', {}, 'This user only supports console access and cannot have access keys.')]
       : [list, made, problem, limit, create]),
   );
   const element = h(
@@ -66,7 +66,7 @@ export function credentialsPage(app: App): Page {
           : table('Access keys', COLUMNS, items.map(row)),
       );
     } catch (failure) {
-      if (!app.ended(failure))
+      if (!app.handleSignedOut(failure))
         fill(
           list,
           failureNotice(failure, () => void load()),
@@ -82,16 +82,16 @@ export function credentialsPage(app: App): Page {
         await change();
         await load();
       } catch (failure) {
-        if (!app.ended(failure)) problem.textContent = sentence(failure);
+        if (!app.handleSignedOut(failure)) problem.textContent = sentence(failure);
       }
     };
     const toggle = act(() => app.api.setKeyStatus(key.access, active ? 'inactive' : 'active'));
     const remove = act(() => app.api.removeKey(key.access));
     const ask = () =>
       confirm(
-        'Delete this access key?',
-        `Whatever signs with ${key.access} stops working at once.`,
-        'Delete the key',
+        `Delete ${key.access}?`,
+        'Applications using this key lose access immediately.',
+        'Delete key',
         () => void remove(),
       );
     const button = (label: string, click: () => void) =>
@@ -104,7 +104,7 @@ export function credentialsPage(app: App): Page {
       h('code', {}, key.access),
       key.description || h('span', { class: 'faint' }, '–'),
       h('span', { class: `state ${active ? 'active' : 'off'}` }, active ? 'Active' : 'Disabled'),
-      moment(Math.floor(key.created / 60_000) * 60_000, app.offsetMs()),
+      formatTime(Math.floor(key.created / 60_000) * 60_000, app.offsetMs()),
       h(
         'div',
         { class: 'buttons' },
@@ -119,7 +119,7 @@ export function credentialsPage(app: App): Page {
 
 const COLUMNS = [
   { title: 'Access key ID' },
-  { title: 'For' },
+  { title: 'Description' },
   { title: 'State' },
   { title: 'Created' },
   { title: 'Actions', actions: true },
@@ -134,27 +134,31 @@ function passwordForm(app: App): HTMLElement {
     tabindex: -1,
     'aria-hidden': 'true',
   });
-  const old = field('Old password', { type: 'password', autocomplete: 'current-password', required: true });
+  const old = field('Current password', {
+    type: 'password',
+    autocomplete: 'current-password',
+    required: true,
+  });
   const fresh = field(
     'New password',
     { type: 'password', autocomplete: 'new-password', required: true, minlength: 8 },
     'At least 8 characters.',
   );
-  const again = field('New password once more', {
+  const again = field('Repeat new password', {
     type: 'password',
     autocomplete: 'new-password',
     required: true,
   });
   const form = submitForm(
-    'Change the password',
-    'Change the password',
+    'Change password',
+    'Change password',
     [user, old.element, fresh.element, again.element],
     async () => {
-      if (fresh.input.value !== again.input.value) throw new Error('The two new passwords differ.');
+      if (fresh.input.value !== again.input.value) throw new Error('The new passwords do not match.');
       await app.api.changePassword(old.input.value, fresh.input.value);
-      return 'The password has been changed. Every other session and every token of yours has ended.';
+      return 'Password changed. Your other sessions and tokens were revoked.';
     },
-    app.ended,
+    app.handleSignedOut,
   );
   return h(
     'section',

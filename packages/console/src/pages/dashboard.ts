@@ -1,7 +1,7 @@
-/** The last day's attacks in ten seconds: how many, when, of what kind, where. */
+/** Requests and attacks at a glance: how many, when, of which category, on which hosts. */
 import type { App, Page } from '../app.ts';
 import { fill, h } from '../dom.ts';
-import { stretch } from '../format.ts';
+import { formatRange } from '../format.ts';
 import { controls } from '../parts/controls.ts';
 import { distributionPanel } from '../parts/distribution-panel.ts';
 import { figuresRow } from '../parts/figures.ts';
@@ -9,7 +9,7 @@ import { failureNotice, isAbort, message } from '../parts/states.ts';
 import { timelinePanel } from '../parts/timeline-panel.ts';
 import { topHostsPanel } from '../parts/top-hosts-panel.ts';
 import { total } from '../points.ts';
-import { endsNow, nameOfBefore, rangeBefore, rangeOf } from '../time-span.ts';
+import { endsNow, previousRange, previousRangeName, resolveRange } from '../time-range.ts';
 import { firstRun } from './first-run.ts';
 
 export function dashboardPage(app: App): Page {
@@ -38,9 +38,9 @@ export function dashboardPage(app: App): Page {
     aborter.abort();
     aborter = new AbortController();
     const { signal } = aborter;
-    const { span, hosts } = app.view();
-    const range = rangeOf(span, app.offsetMs(), app.now());
-    const before = rangeBefore(span, range);
+    const { selectedRange, hosts } = app.view();
+    const range = resolveRange(selectedRange, app.offsetMs(), app.now());
+    const before = previousRange(selectedRange, range);
     const filter = hosts.length === 0 ? {} : { hosts };
     try {
       const [series, types, now, past] = await Promise.all([
@@ -52,34 +52,29 @@ export function dashboardPage(app: App): Page {
       const requests = total(series.requests.map(({ num }) => num));
       const attacks = total(series.attacks.map(({ num }) => num));
       const nothing = requests === 0 && attacks === 0;
-      if (nothing && hosts.length === 0 && (await client.connections({ signal })).total === 0)
-        return showStart();
+      if (nothing && hosts.length === 0 && (await client.sources({ signal })).total === 0) return showStart();
       start.hidden = true;
       content.hidden = false;
-      // Before it is drawn: what is hidden has no width to draw in.
+      // Before drawing, because a hidden panel has no width.
       panels.hidden = nothing;
       bar.element.hidden = false;
       figures.show(
         { requests, attacks, hosts: now.items },
         { requests: total(past.requests), attacks: total(past.attacks), hosts: past.items },
-        { name: nameOfBefore(span), range: stretch(before.from, before.to, app.offsetMs()) },
+        {
+          name: previousRangeName(selectedRange),
+          range: formatRange(before.from, before.to, app.offsetMs()),
+        },
       );
       timeline.show(series, range);
       distribution.show(types, range);
       topHosts.show(now.items);
-      fill(
-        notice,
-        nothing &&
-          message(
-            'Nothing in this range',
-            'No request and no attack was counted here. Try a longer range, or other hosts.',
-          ),
-      );
+      fill(notice, nothing && message('No data in this range', 'Try a longer range or other hosts.'));
       content.setAttribute('aria-busy', 'false');
       everShown = true;
     } catch (failure) {
-      if (isAbort(failure) || app.ended(failure)) return;
-      // Old numbers are better than none; skeletons that wait for nothing are not.
+      if (isAbort(failure) || app.handleSignedOut(failure)) return;
+      // Keeps old numbers, but no skeletons.
       panels.hidden = !everShown;
       fill(
         notice,
@@ -105,8 +100,8 @@ export function dashboardPage(app: App): Page {
       content.setAttribute('aria-busy', 'true');
       void load();
     },
-    tick() {
-      if (endsNow(app.view().span) && !timeline.isBusy()) void load();
+    refresh() {
+      if (endsNow(app.view().selectedRange) && !timeline.isBusy()) void load();
     },
     leave() {
       aborter.abort();

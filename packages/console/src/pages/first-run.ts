@@ -1,4 +1,4 @@
-/** A project without data: the exact commands that send some. */
+/** For a project without data: commands that send some. */
 import type { App } from '../app.ts';
 import { h } from '../dom.ts';
 import { command } from '../parts/copy.ts';
@@ -24,24 +24,16 @@ export function firstRun(app: App): HTMLElement {
     'div',
     { class: 'first-run' },
     h('h2', {}, `${app.project.name} has no data yet`),
-    h(
-      'p',
-      {},
-      'Send it some, in whichever way suits you. This page turns into the dashboard by itself as soon as the first event is counted.',
-    ),
+    h('p', {}, 'Send log lines in one of these ways. Waiting for the first event...'),
+    step('On the server', 'Follow a log file, across rotation and restarts.', [follow]),
     step(
-      'On the machine of the service',
-      'Follow a log file. Lines count as they are written, through rotation and restarts.',
-      [follow],
-    ),
-    step(
-      'From anywhere, by HTTP',
+      'Over HTTP',
       app.session.user.access === 'console'
-        ? 'This needs a user with programmatic access, and the role ingest in the project. Put their name and password into the first command; a token lasts 24 hours.'
-        : 'Get a token with your password in the place of PASSWORD; it lasts 24 hours. Then send log lines, as they are.',
+        ? 'Use a user with programmatic access and the role ingest in this project: put the name and password into the first command. The token is valid for 24 hours.'
+        : 'Get a token: replace PASSWORD with your password. The token is valid for 24 hours. Then send log lines unchanged.',
       [token, push],
     ),
-    step('Just to see it work', 'One made-up attack, now.', [event]),
+    step('Test event', 'Send one sample attack.', [event]),
   );
 }
 

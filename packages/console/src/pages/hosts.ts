@@ -1,19 +1,16 @@
-/** The project's hosts, with what each had in the chosen range. */
-import { HOST_ORDERS } from '../address.ts';
+/** The hosts of the project with their statistics in the selected range. */
+
 import type { HostFigures } from '../api.ts';
 import type { App, Page } from '../app.ts';
-import { fill, h } from '../dom.ts';
-import { exact, share } from '../format.ts';
-import { COMPARE, ORDER_NAMES } from '../host-order.ts';
-import { icon } from '../icons.ts';
+import { fill, h, icon } from '../dom.ts';
+import { formatCount, share } from '../format.ts';
 import { controls } from '../parts/controls.ts';
-import { dialog } from '../parts/dialog.ts';
-import { field, submitForm } from '../parts/form.ts';
-import { sparkline } from '../parts/sparkline.ts';
+import { dialog, field, submitForm } from '../parts/form.ts';
 import { failureNotice, isAbort, message } from '../parts/states.ts';
 import { type Cell, table } from '../parts/table.ts';
 import { total } from '../points.ts';
-import { endsNow, rangeOf } from '../time-span.ts';
+import { endsNow, resolveRange } from '../time-range.ts';
+import { HOST_ORDERS, type HostOrder } from '../view.ts';
 
 const ROWS_MAX = 25;
 const LINE_POINTS = 60;
@@ -49,7 +46,7 @@ export function hostsPage(app: App): Page {
   );
   let aborter = new AbortController();
 
-  search.addEventListener('input', () => app.go({ search: search.value, offset: 0 }, 'refine'));
+  search.addEventListener('input', () => app.go({ search: search.value, offset: 0 }, 'replace'));
   order.addEventListener('change', () => {
     const chosen = HOST_ORDERS.find((name) => name === order.value) ?? 'requests';
     app.go({ order: chosen, offset: 0 });
@@ -62,8 +59,8 @@ export function hostsPage(app: App): Page {
     aborter.abort();
     aborter = new AbortController();
     const { signal } = aborter;
-    const { span, order: by, search: wanted, offset } = app.view();
-    const range = rangeOf(span, app.offsetMs(), app.now());
+    const { selectedRange, order: by, search: wanted, offset } = app.view();
+    const range = resolveRange(selectedRange, app.offsetMs(), app.now());
     try {
       const { items } = await app.api.figures(app.project.id, { ...range, signal });
       const found = items.filter(({ hostname }) => hostname.includes(wanted.trim().toLowerCase()));
@@ -77,7 +74,7 @@ export function hostsPage(app: App): Page {
       draw(shown, new Map(lines.map((host) => [host.id, host])), found.length, items.length);
       list.setAttribute('aria-busy', 'false');
     } catch (failure) {
-      if (isAbort(failure) || app.ended(failure)) return;
+      if (isAbort(failure) || app.handleSignedOut(failure)) return;
       fill(
         list,
         failureNotice(failure, () => void load()),
@@ -97,9 +94,9 @@ export function hostsPage(app: App): Page {
         all === 0
           ? message(
               'No hosts yet',
-              'A host appears here when the first log line names it, or when you add it.',
+              'A host is registered when the first log line names it, or when you add it.',
             )
-          : message('No such host', `None of the ${exact(all)} hosts has a name with this in it.`),
+          : message('No matching host', `None of the ${formatCount(all)} hosts matches the search.`),
       );
       return;
     }
@@ -107,12 +104,12 @@ export function hostsPage(app: App): Page {
       { title: 'Host' },
       { title: 'Requests', number: true },
       { title: 'Attacks', number: true },
-      { title: 'Share', number: true },
+      { title: 'Attack rate', number: true },
       { title: 'Trend' },
       { title: 'ID' },
       ...(mayChange ? [{ title: 'Actions', actions: true }] : []),
     ];
-    // A button that has the focus must not vanish under the fingers, so a refresh gives it back.
+    // Restores the focus after a refresh.
     const focused = list.contains(document.activeElement)
       ? document.activeElement?.getAttribute('aria-label')
       : null;
@@ -151,8 +148,8 @@ export function hostsPage(app: App): Page {
     );
     return [
       open,
-      exact(total(requests)),
-      h('span', { class: total(attacks) > 0 ? 'attack' : 'faint' }, exact(total(attacks))),
+      formatCount(total(requests)),
+      h('span', { class: total(attacks) > 0 ? 'attack' : 'faint' }, formatCount(total(attacks))),
       share(total(attacks), total(requests)),
       line ? sparkline(line.requests, line.attacks) : '',
       h('code', { class: 'faint' }, id),
@@ -176,7 +173,7 @@ export function hostsPage(app: App): Page {
       h(
         'span',
         { class: 'hint' },
-        `${exact(offset + 1)} to ${exact(Math.min(found, offset + ROWS_MAX))} of ${exact(found)}`,
+        `${formatCount(offset + 1)} to ${formatCount(Math.min(found, offset + ROWS_MAX))} of ${formatCount(found)}`,
       ),
       step('Next', offset + ROWS_MAX, offset + ROWS_MAX < found),
     );
@@ -186,7 +183,7 @@ export function hostsPage(app: App): Page {
     const hint =
       name === ''
         ? undefined
-        : 'The ID and the counts stay. Log lines with the old name will count for a new host.';
+        : 'The host keeps its ID and counts. Log lines with the old name will count for a new host.';
     const hostname = field(
       'Host name',
       { value: name, required: true, spellcheck: 'false', autocapitalize: 'none' },
@@ -202,7 +199,7 @@ export function hostsPage(app: App): Page {
         void load();
         return '';
       },
-      app.ended,
+      app.handleSignedOut,
     );
     const close = dialog(title, form);
     hostname.input.select();
@@ -218,9 +215,81 @@ export function hostsPage(app: App): Page {
       order.value = view.order;
       void load();
     },
-    tick() {
-      if (endsNow(app.view().span) && document.querySelector('dialog') === null) void load();
+    refresh() {
+      if (endsNow(app.view().selectedRange) && document.querySelector('dialog') === null) void load();
     },
     leave: () => aborter.abort(),
   };
+}
+
+const ORDER_NAMES: Readonly<Record<HostOrder, string>> = {
+  requests: 'Most requests',
+  attacks: 'Most attacks',
+  share: 'Highest attack rate',
+  name: 'Name',
+};
+
+type Compare = (a: HostFigures, b: HostFigures) => number;
+
+const byName: Compare = (a, b) => (a.hostname < b.hostname ? -1 : 1);
+const shareOf = ({ requests, attacks }: HostFigures) => total(attacks) / Math.max(1, total(requests));
+
+export const COMPARE: Readonly<Record<HostOrder, Compare>> = {
+  requests: (a, b) => total(b.requests) - total(a.requests) || byName(a, b),
+  attacks: (a, b) => total(b.attacks) - total(a.attacks) || byName(a, b),
+  share: (a, b) => shareOf(b) - shareOf(a) || byName(a, b),
+  name: byName,
+};
+
+const SVG = 'http://www.w3.org/2000/svg';
+const WIDTH = 160;
+const HEIGHT = 28;
+
+/** Requests as a line, attacks as bars, each on its own scale. */
+function sparkline(requests: readonly number[], attacks: readonly number[]): SVGSVGElement {
+  const svg = element('svg', {
+    class: 'sparkline',
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+    'aria-hidden': 'true',
+  }) as SVGSVGElement;
+  svg.setAttribute('preserveAspectRatio', 'none');
+  svg.append(
+    element('path', { class: 'attacks', d: bars(attacks, Math.max(...requests, 1)) }),
+    element('path', { class: 'requests', d: line(requests) }),
+  );
+  return svg;
+}
+
+function line(counts: readonly number[]): string {
+  const most = Math.max(...counts, 1);
+  const step = WIDTH / Math.max(1, counts.length - 1);
+  return counts.map((n, i) => `${i === 0 ? 'M' : 'L'}${round(i * step)} ${round(height(n, most))}`).join('');
+}
+
+/** On the scale of the requests, or on their own where they would be invisible. */
+function bars(counts: readonly number[], requestsMax: number): string {
+  const most = Math.max(...counts, 1);
+  const scale = Math.max(most * 1.6, requestsMax / 8);
+  const step = WIDTH / Math.max(1, counts.length);
+  return counts
+    .map((n, i) =>
+      n === 0
+        ? ''
+        : `M${round(i * step)} ${HEIGHT}V${round(height(n, scale))}h${round(step * 0.8)}V${HEIGHT}z`,
+    )
+    .join('');
+}
+
+function height(n: number, most: number): number {
+  return HEIGHT - 1 - (n / most) * (HEIGHT - 3);
+}
+
+function round(n: number): number {
+  return Math.round(n * 100) / 100;
+}
+
+function element(name: string, attributes: Readonly<Record<string, string>>): SVGElement {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
 }

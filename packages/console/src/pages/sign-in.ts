@@ -1,4 +1,4 @@
-/** Who are you? Shown at whatever address was asked for, which is then shown. */
+/** Shown at any URL until the user has signed in. */
 import type { Api, Session } from '../api.ts';
 import { h } from '../dom.ts';
 import { field } from '../parts/form.ts';
@@ -31,7 +31,7 @@ export function signInPage(api: Api, signedIn: (session: Session) => void): HTML
     'form',
     { class: 'card sign-in' },
     h('div', { class: 'brand' }, logo(), h('h1', {}, 'wafstat')),
-    h('p', { class: 'hint' }, 'What your firewall sees, in numbers.'),
+    h('p', { class: 'hint' }, 'Statistics for your web application firewall'),
     user.element,
     domain.element,
     password.element,

@@ -1,14 +1,14 @@
-/** What reports, since when, and what of it was not counted, and why. */
-import type { Connection } from '@wafstat/client';
+/** The log sources: whether they report, and what was dropped. */
+import type { Source } from '@wafstat/client';
 import type { App, Page } from '../app.ts';
 import { fill, h } from '../dom.ts';
-import { ago, exact, moment, share } from '../format.ts';
+import { ago, formatCount, formatTime, share } from '../format.ts';
 import { failureNotice, isAbort } from '../parts/states.ts';
 import { type Cell, table } from '../parts/table.ts';
 import { total } from '../points.ts';
 import { firstRun } from './first-run.ts';
 
-/** A source that says nothing for so long is marked: most sites have a request an hour. */
+/** Most sites have at least one request per hour. */
 const SILENT_MS = 3_600_000;
 
 export function sourcesPage(app: App): Page {
@@ -21,12 +21,12 @@ export function sourcesPage(app: App): Page {
     aborter.abort();
     aborter = new AbortController();
     try {
-      const { items } = await client.connections({ signal: aborter.signal });
+      const { items } = await client.sources({ signal: aborter.signal });
       if (items.length > 0)
         fill(list, table('Sources', COLUMNS, items.map(row)), hostHint(items), reasons(items));
       else if (list.querySelector('.first-run') === null) fill(list, firstRun(app));
     } catch (failure) {
-      if (isAbort(failure) || app.ended(failure)) return;
+      if (isAbort(failure) || app.handleSignedOut(failure)) return;
       fill(
         list,
         failureNotice(failure, () => void load()),
@@ -34,7 +34,7 @@ export function sourcesPage(app: App): Page {
     }
   }
 
-  function row({ name, format, hosts, events, without_host, ...rest }: Connection): Cell[] {
+  function row({ name, format, hosts, events, without_host, ...rest }: Source): Cell[] {
     const { dropped, first_seen, last_seen } = rest;
     const now = app.now();
     const lost = total(Object.values(dropped));
@@ -44,17 +44,17 @@ export function sourcesPage(app: App): Page {
       h('span', { class: `state ${silent ? 'silent' : 'active'}` }, silent ? 'Silent' : 'Reporting'),
       last_seen === null
         ? 'never'
-        : h('span', { title: moment(last_seen, app.offsetMs()) }, ago(last_seen, now)),
-      first_seen === null ? 'never' : moment(first_seen, app.offsetMs()),
+        : h('span', { title: formatTime(last_seen, app.offsetMs()) }, ago(last_seen, now)),
+      first_seen === null ? 'never' : formatTime(first_seen, app.offsetMs()),
       h('code', {}, format),
-      exact(hosts.length),
-      exact(events),
-      h('span', { class: without_host > 0 ? 'attack' : 'faint' }, exact(without_host)),
-      h('span', { class: lost > 0 ? 'attack' : 'faint' }, exact(lost)),
+      formatCount(hosts.length),
+      formatCount(events),
+      h('span', { class: without_host > 0 ? 'attack' : 'faint' }, formatCount(without_host)),
+      h('span', { class: lost > 0 ? 'attack' : 'faint' }, formatCount(lost)),
     ];
   }
 
-  function reasons(items: readonly Connection[]): HTMLElement | null {
+  function reasons(items: readonly Source[]): HTMLElement | null {
     const rows = items.flatMap(({ name, events, dropped }) => {
       const read = events + total(Object.values(dropped));
       return Object.entries(dropped)
@@ -68,23 +68,22 @@ export function sourcesPage(app: App): Page {
             ' ',
             h('code', { class: 'faint' }, reason),
           ),
-          exact(n),
+          formatCount(n),
           share(n, read),
         ]);
     });
-    if (rows.length === 0)
-      return h('p', { class: 'hint' }, 'Every record that was read has been counted: nothing was dropped.');
+    if (rows.length === 0) return h('p', { class: 'hint' }, 'All records were counted; none were dropped.');
     const columns = [
       { title: 'Source' },
-      { title: 'Why' },
+      { title: 'Reason' },
       { title: 'Records', number: true },
-      { title: 'Of all read', number: true },
+      { title: 'Share', number: true },
     ];
     return h(
       'section',
       {},
-      h('div', { class: 'page-head' }, h('h2', {}, 'Not counted')),
-      table('Records that were not counted, by reason', columns, rows),
+      h('div', { class: 'page-head' }, h('h2', {}, 'Dropped records')),
+      table('Dropped records by reason', columns, rows),
     );
   }
 
@@ -92,21 +91,21 @@ export function sourcesPage(app: App): Page {
     element,
     title: 'Sources',
     show: () => void load(),
-    tick: () => void load(),
+    refresh: () => void load(),
     leave: () => aborter.abort(),
   };
 }
 
-/** What to do about records that count for no host; null when there are none. */
-function hostHint(items: readonly Connection[]): HTMLElement | null {
+/** How to fix records without a host; null if there are none. */
+function hostHint(items: readonly Source[]): HTMLElement | null {
   const records = total(items.map(({ without_host }) => without_host));
   if (records === 0) return null;
   const counted = total(items.map(({ events }) => events));
   return h(
     'p',
     { class: 'hint' },
-    `${exact(records)} of ${exact(counted)} records have no registered host, so they count in the project's total only. `,
-    'Name the host in the log (nginx: ',
+    `${formatCount(records)} of ${formatCount(counted)} records have no registered host, so they count in the project's total only. `,
+    'Add the host to the log format (nginx: ',
     h('code', {}, 'log_format'),
     ' with ',
     h('code', {}, '$host'),
@@ -114,7 +113,7 @@ function hostHint(items: readonly Connection[]): HTMLElement | null {
     h('code', {}, '%v'),
     '), or pass ',
     h('code', {}, '--host NAME'),
-    '. If the log names it, add the host on the Hosts page, or raise ',
+    '. If the log has it, add the host on the Hosts page, or raise ',
     h('code', {}, '--hosts-max'),
     '.',
   );

@@ -1,6 +1,5 @@
-/** A command, and a button that copies it. */
-import { fill, h } from '../dom.ts';
-import { icon } from '../icons.ts';
+/** A shell command with a copy button. */
+import { fill, h, icon } from '../dom.ts';
 
 export interface Command {
   element: HTMLElement;
@@ -29,13 +28,13 @@ export function copyButton(text: () => string): HTMLButtonElement {
   );
   button.addEventListener('click', async () => {
     const copied = await copy(text());
-    fill(button, icon(copied ? 'done' : 'close'), copied ? 'Copied' : 'Select and copy it');
+    fill(button, icon(copied ? 'done' : 'close'), copied ? 'Copied' : 'Copy failed');
     setTimeout(() => fill(button, icon('copy'), label), 2_000);
   });
   return button;
 }
 
-/** Without TLS, beyond loopback, browsers keep the clipboard to themselves: then the old way may still do. */
+/** Browsers hide the clipboard API on pages without TLS, where execCommand may still work. */
 async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,24 +1,37 @@
-/** Attacks by category: a table whose rows are bars, so that it needs no other one beside it. */
+/** Attacks by category: a bar chart that is a table, so it is accessible as it is. */
 import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 import type { App } from '../app.ts';
-import { CATEGORY_NAMES } from '../categories.ts';
-import { csv } from '../csv.ts';
-import { attackTypesCurl } from '../curl.ts';
 import { fill, h } from '../dom.ts';
-import { exact, share } from '../format.ts';
-import type { Range } from '../time-span.ts';
+import { attackTypesCurl, csv, download } from '../export.ts';
+import { formatCount, share } from '../format.ts';
+import type { TimeRange } from '../time-range.ts';
 import { command } from './copy.ts';
-import { download } from './download.ts';
 import { panel } from './panel.ts';
+
+const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
+  xss: 'Cross-site scripting',
+  sqli: 'SQL injection',
+  cmdi: 'Command injection',
+  cc: 'HTTP floods (CC)',
+  custom: 'Custom rules',
+  illegal: 'Invalid requests',
+  lfi: 'Local file inclusion',
+  robot: 'Malicious crawlers',
+  antitamper: 'Page tampering',
+  rfi: 'Remote file inclusion',
+  vuln: 'Other',
+  whiteblackip: 'IP allow/block lists',
+  webshell: 'Web shells',
+};
 
 export interface DistributionPanel {
   element: HTMLElement;
-  show(counts: AttackTypes, range: Range): void;
+  show(counts: AttackTypes, range: TimeRange): void;
 }
 
 export function distributionPanel(app: App): DistributionPanel {
   const { element, body, addAction, addDrawer } = panel('Attacks by category', 'distribution');
-  const curl = command('The same question as a call of the API');
+  const curl = command('API call');
   const rows = h('tbody', {}, ...ATTACK_TYPES.map(skeleton));
   let shown: AttackTypes | null = null;
   body.append(
@@ -47,7 +60,7 @@ export function distributionPanel(app: App): DistributionPanel {
       shown = counts;
       const sum = ATTACK_TYPES.reduce((total, name) => total + counts[name], 0);
       const most = Math.max(1, ...ATTACK_TYPES.map((name) => counts[name]));
-      // Sorting is stable: what is equal stands in the order of the API.
+      // Sorting is stable, so equal counts stay in the order of the API.
       const ordered = ATTACK_TYPES.toSorted((a, b) => counts[b] - counts[a]);
       fill(rows, ...ordered.map((name) => row(CATEGORY_NAMES[name], name, counts[name], sum, most)));
       curl.set(
@@ -70,7 +83,7 @@ function row(name: string, key: string, count: number, sum: number, most: number
     { class: count === 0 ? 'none' : null, 'data-key': key },
     h('th', { scope: 'row' }, h('span', {}, name), h('code', {}, key)),
     h('td', { class: 'track' }, bar),
-    h('td', { class: 'number' }, exact(count)),
+    h('td', { class: 'number' }, formatCount(count)),
     h('td', { class: 'number faint' }, count === 0 ? '–' : share(count, sum)),
   );
 }

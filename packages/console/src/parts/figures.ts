@@ -1,7 +1,7 @@
-/** The four figures on top, each with its change against the span before. */
+/** Four key figures, each with its change from the previous period. */
 import type { HostFigures } from '../api.ts';
 import { fill, h } from '../dom.ts';
-import { type Change, change, changeOfShare, exact, readable, share } from '../format.ts';
+import { type Change, change, compactCount, formatCount, rateChange, share } from '../format.ts';
 import { total } from '../points.ts';
 
 export interface Totals {
@@ -10,22 +10,22 @@ export interface Totals {
   hosts: readonly HostFigures[];
 }
 
-/** What the span before is: in words, and exactly. */
-export interface Against {
+/** The previous period: its name and its exact range. */
+export interface PreviousPeriod {
   name: string;
   range: string;
 }
 
 export interface FiguresRow {
   element: HTMLElement;
-  show(now: Totals, before: Totals, against: Against): void;
+  show(now: Totals, before: Totals, previous: PreviousPeriod): void;
 }
 
 interface Figure {
   kind: 'requests' | 'attacks' | 'share' | 'busiest';
   name: string;
   text: string;
-  /** What the text leaves out. */
+  /** The tooltip. */
   title: string;
   change: Change | null;
   more?: string;
@@ -33,55 +33,58 @@ interface Figure {
 
 export function figuresRow(): FiguresRow {
   const figures = h('dl', { class: 'figures' });
-  fill(figures, ...['Requests', 'Attacks', 'Share of attacks', 'Busiest host'].map(skeleton));
+  fill(figures, ...['Requests', 'Attacks', 'Attack rate', 'Busiest host'].map(skeleton));
   return {
     element: figures,
-    show(now, before, against) {
+    show(now, before, previous) {
       const all = [
         ...(['requests', 'attacks'] as const).map((kind) => count(kind, now[kind], before[kind])),
-        shareOfAttacks(now, before),
+        attackRate(now, before),
         busiest(now, before),
       ];
-      fill(figures, ...all.map((figure) => figureElement(figure, against)));
+      fill(figures, ...all.map((figure) => figureElement(figure, previous)));
     },
   };
 }
 
 function count(kind: 'requests' | 'attacks', now: number, before: number): Figure {
   const name = kind === 'requests' ? 'Requests' : 'Attacks';
-  return { kind, name, text: readable(now), title: exact(now), change: change(now, before) };
+  return { kind, name, text: compactCount(now), title: formatCount(now), change: change(now, before) };
 }
 
-function shareOfAttacks(now: Totals, before: Totals): Figure {
+function attackRate(now: Totals, before: Totals): Figure {
   const comparable = now.requests > 0 && before.requests > 0;
   return {
     kind: 'share',
-    name: 'Share of attacks',
+    name: 'Attack rate',
     text: share(now.attacks, now.requests),
-    title: `${exact(now.attacks)} of ${exact(now.requests)}`,
-    change: comparable ? changeOfShare(now.attacks / now.requests, before.attacks / before.requests) : null,
+    title: `${formatCount(now.attacks)} of ${formatCount(now.requests)}`,
+    change: comparable ? rateChange(now.attacks / now.requests, before.attacks / before.requests) : null,
   };
 }
 
 function busiest(now: Totals, before: Totals): Figure {
   const figure = { kind: 'busiest', name: 'Busiest host' } as const;
   const host = busiestHost(now.hosts);
-  if (host === undefined) return { ...figure, text: '–', title: 'No host had requests', change: null };
+  if (host === undefined) return { ...figure, text: '–', title: 'No requests', change: null };
   const requests = total(host.requests);
   const past = total(before.hosts.find(({ id }) => id === host.id)?.requests ?? []);
-  const more = `${readable(requests)} requests`;
+  const more = `${compactCount(requests)} requests`;
   return { ...figure, text: host.hostname, title: host.hostname, change: change(requests, past), more };
 }
 
-/** By requests; of equals, the first by name. */
-export function busiestHost(hosts: readonly HostFigures[]): HostFigures | undefined {
+/** The host with the most requests; the first by name if there are several. */
+function busiestHost(hosts: readonly HostFigures[]): HostFigures | undefined {
   const [first] = hosts.toSorted((a, b) => total(b.requests) - total(a.requests));
   return first !== undefined && total(first.requests) > 0 ? first : undefined;
 }
 
 const ARROWS = { up: '▲', down: '▼', same: null } as const;
 
-function figureElement({ kind, name, text, title, change: difference, more }: Figure, against: Against) {
+function figureElement(
+  { kind, name, text, title, change: difference, more }: Figure,
+  previous: PreviousPeriod,
+) {
   const sign = difference && ARROWS[difference.direction];
   const arrow = sign && h('span', { class: 'arrow', 'aria-hidden': 'true' }, sign);
   return h(
@@ -91,10 +94,10 @@ function figureElement({ kind, name, text, title, change: difference, more }: Fi
     h('dd', { class: 'value', title }, text),
     h(
       'dd',
-      { class: 'change', title: difference && `Against ${against.name}: ${against.range}` },
+      { class: 'change', title: difference && `vs ${previous.name}: ${previous.range}` },
       more !== undefined && `${more} `,
       difference && h('span', { class: 'difference' }, arrow, difference.text),
-      difference && more === undefined && h('span', { class: 'against' }, ` vs ${against.name}`),
+      difference && more === undefined && h('span', { class: 'against' }, ` vs ${previous.name}`),
     ),
   );
 }

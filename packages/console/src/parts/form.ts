@@ -1,4 +1,4 @@
-/** Labelled inputs, and forms that say what became of them. */
+/** Labelled inputs, forms and dialogs. */
 import { h, type Props, uniqueId } from '../dom.ts';
 import { sentence } from './states.ts';
 
@@ -32,7 +32,7 @@ export function choice(label: string, options: readonly (readonly [value: string
   return { element: h('div', { class: 'field' }, h('label', { for: id }, label), select), select };
 }
 
-/** A form whose failure is a sentence beside the button. `submit` answers what to say when it went well. */
+/** Shows errors next to the button. `submit` resolves to the success message. */
 export function submitForm(
   name: string,
   verb: string,
@@ -65,4 +65,29 @@ export function submitForm(
     }
   });
   return form;
+}
+
+/** Opens a modal dialog. Returns a function that closes it. */
+export function dialog(title: string, content: HTMLElement): () => void {
+  const id = uniqueId();
+  const close = () => box.close();
+  const cancel = h('button', { class: 'button', type: 'button', on: { click: close } }, 'Cancel');
+  const box = h('dialog', { 'aria-labelledby': id }, h('h2', { id }, title), content, cancel);
+  box.addEventListener('close', () => box.remove());
+  document.body.append(box);
+  box.showModal();
+  // Forms have a row of buttons at their end.
+  content.querySelector('.form-end')?.append(cancel);
+  return close;
+}
+
+/** Asks before an action that cannot be undone. */
+export function confirm(title: string, text: string, verb: string, act: () => void): void {
+  const button = h('button', { class: 'button danger', type: 'button' }, verb);
+  const content = h('div', {}, h('p', {}, text), h('div', { class: 'form-end' }, button));
+  const close = dialog(title, content);
+  button.addEventListener('click', () => {
+    close();
+    act();
+  });
 }

@@ -1,14 +1,13 @@
-/** A part of the dashboard with its title, its actions, and what they open: a table, or the call of the API. */
-import { h, uniqueId } from '../dom.ts';
-import { type IconName, icon } from '../icons.ts';
+/** A section of the dashboard with a title, actions and drawers. */
+import { h, type IconName, icon, uniqueId } from '../dom.ts';
 
 export interface Panel {
   element: HTMLElement;
-  /** Beside the title. */
+  /** Next to the title. */
   extras: HTMLElement;
   body: HTMLElement;
   addAction(name: IconName, label: string, action: () => void): void;
-  /** An action that shows and hides something under the body. `opened` is called each time it is shown. */
+  /** An action that shows or hides content below the body. `opened` is called each time it is shown. */
   addDrawer(name: IconName, label: string, content: Node, opened?: () => void): { isOpen(): boolean };
 }
 

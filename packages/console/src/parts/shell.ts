@@ -1,9 +1,9 @@
-/** The frame around every page: where one is, which project, who one is. */
-import { addressOf, PAGES, type PageName } from '../address.ts';
+/** The frame of every page: navigation, project and user. */
+
 import type { App } from '../app.ts';
-import { fill, h } from '../dom.ts';
-import { icon } from '../icons.ts';
+import { fill, h, icon } from '../dom.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
+import { PAGES, type PageName, urlOf } from '../view.ts';
 
 const TITLES: Readonly<Record<PageName, string>> = {
   dashboard: 'Dashboard',
@@ -16,7 +16,7 @@ const TITLES: Readonly<Record<PageName, string>> = {
 export interface Shell {
   elements: HTMLElement[];
   put(page: HTMLElement): void;
-  /** The view has changed. */
+  /** Called when the view changes. */
   show(): void;
 }
 
@@ -37,7 +37,7 @@ export function shell(app: App, signOut: () => void): Shell {
   const header = h(
     'header',
     { class: 'top' },
-    h('a', { class: 'skip', href: '#main' }, 'Skip to the content'),
+    h('a', { class: 'skip', href: '#main' }, 'Skip to content'),
     h('div', { class: 'brand' }, logo(), h('span', {}, 'wafstat')),
     projectPicker(app),
     h('nav', { 'aria-label': 'Pages' }, ...links.map(({ link }) => link)),
@@ -55,10 +55,10 @@ export function shell(app: App, signOut: () => void): Shell {
     show() {
       const view = app.view();
       for (const { name, link } of links) {
-        link.href = addressOf({ ...view, page: name });
+        link.href = urlOf({ ...view, page: name });
         if (name === view.page) {
           link.setAttribute('aria-current', 'page');
-          // On a narrow screen it may be out of sight.
+          // On a narrow screen it may be scrolled out of view.
           link.scrollIntoView({ block: 'nearest', inline: 'nearest' });
         } else link.removeAttribute('aria-current');
       }
@@ -81,8 +81,8 @@ function themeButton(): HTMLElement {
   const draw = () => {
     const other = currentTheme() === 'dark' ? 'light' : 'dark';
     fill(button, icon(other));
-    button.setAttribute('aria-label', `Switch to ${other} colours`);
-    button.title = `Switch to ${other} colours`;
+    button.setAttribute('aria-label', `Switch to ${other} theme`);
+    button.title = `Switch to ${other} theme`;
   };
   onTheme(draw);
   draw();

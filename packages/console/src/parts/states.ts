@@ -1,4 +1,4 @@
-/** What stands where numbers would, when there are none: still loading, nothing there, something wrong. */
+/** Messages in place of content: nothing there, or an error. */
 import { WafstatError } from '@wafstat/client';
 import { h } from '../dom.ts';
 
@@ -6,7 +6,7 @@ export function message(title: string, text: string, ...more: Node[]): HTMLEleme
   return h('div', { class: 'message' }, h('h2', {}, title), h('p', {}, text), ...more);
 }
 
-/** Says what went wrong in the words of the service, and offers to try again. */
+/** The error message of the service, and a button to try again. */
 export function failureNotice(failure: unknown, again?: () => void): HTMLElement {
   const { title, text, requestId } = explain(failure);
   return h(
@@ -14,13 +14,13 @@ export function failureNotice(failure: unknown, again?: () => void): HTMLElement
     { class: 'message failure', role: 'alert' },
     h('h2', {}, title),
     h('p', {}, text),
-    requestId !== undefined && h('p', { class: 'hint' }, 'Request ', h('code', {}, requestId)),
+    requestId !== undefined && h('p', { class: 'hint' }, 'Request ID ', h('code', {}, requestId)),
     again !== undefined &&
       h('button', { class: 'button', type: 'button', on: { click: again } }, 'Try again'),
   );
 }
 
-/** For a form: one sentence beside its button. */
+/** The error as one sentence, for forms. */
 export function sentence(failure: unknown): string {
   const { text } = explain(failure);
   return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.');
@@ -34,9 +34,9 @@ function explain(failure: unknown): { title: string; text: string; requestId?: s
   if (!(failure instanceof WafstatError)) return { title: 'Something went wrong', text: String(failure) };
   const { status, message: text, requestId } = failure;
   if (status === undefined) {
-    return { title: 'The service does not answer', text: 'It may be restarting, or the network is down.' };
+    return { title: 'The service is not responding', text: 'It may be restarting, or the network is down.' };
   }
   if (status === 403) return { title: 'Not allowed', text, requestId };
   if (status === 429) return { title: 'Too many requests', text, requestId };
-  return { title: 'The service could not answer', text, requestId };
+  return { title: 'The request failed', text, requestId };
 }

@@ -1,11 +1,11 @@
-/** Tables: plain ones, with a name, that scroll inside their own box when they are long or wide. */
+/** Tables that scroll in their own box. */
 import { h } from '../dom.ts';
 
 export interface Column {
   title: string;
-  /** Right aligned, in figures of equal width. */
+  /** Right-aligned, with digits of equal width. */
   number?: boolean;
-  /** Buttons: on the right, under a title that only screen readers read. */
+  /** Buttons: right-aligned, with a title for screen readers only. */
   actions?: boolean;
 }
 

@@ -1,12 +1,11 @@
-/** The timeline, drawn: both series in one look, with scales of their own where one would hide the other. */
+/** Draws the timeline. Attacks get their own scale if they would be invisible beside the requests. */
 import uPlot from 'uplot';
-import type { SeriesName } from '../address.ts';
 import { fill, h } from '../dom.ts';
-import { exact, short, stretch } from '../format.ts';
+import { axisCount, formatCount, formatRange } from '../format.ts';
 import type { Points } from '../points.ts';
+import { tickLabel, timeTicks } from '../points.ts';
 import { colour } from '../theme.ts';
-import { tickLabel, timeTicks } from '../ticks.ts';
-import { axisWidth, plotData, scalesOf, WHOLE_STEPS } from './timeline-scales.ts';
+import type { SeriesName } from '../view.ts';
 
 export interface Drawing {
   points: Points;
@@ -17,10 +16,10 @@ export interface Drawing {
 export interface TimelineChart {
   element: HTMLElement;
   draw(drawing: Drawing): void;
-  /** Draws the same once more, in other colours. */
+  /** Draws again with the current colours. */
   recolour(): void;
   canvas(): HTMLCanvasElement | null;
-  /** Someone is pointing at it: not the moment to move it. */
+  /** A selection is being dragged, so the chart must not change. */
   isBusy(): boolean;
   destroy(): void;
 }
@@ -90,7 +89,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
       incrs: WHOLE_STEPS,
       space: rem * 3.2,
       ticks: { show: false },
-      values: (_: uPlot, splits: number[]) => splits.map(short),
+      values: (_: uPlot, splits: number[]) => splits.map(axisCount),
     };
     return {
       width: element.clientWidth,
@@ -163,7 +162,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     band.style.width = `${Math.max(1, u.valToPos(to, 'x') - start)}px`;
     fill(
       tooltip,
-      h('strong', {}, stretch(from, to, offsetMs)),
+      h('strong', {}, formatRange(from, to, offsetMs)),
       ...(['requests', 'attacks'] as const)
         .filter((name) => !hidden.includes(name))
         .map((name) =>
@@ -171,7 +170,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
             'span',
             { class: `key ${name}` },
             name === 'requests' ? 'Requests' : 'Attacks',
-            h('b', {}, exact(points[name][idx] ?? 0)),
+            h('b', {}, formatCount(points[name][idx] ?? 0)),
           ),
         ),
     );
@@ -182,7 +181,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     tooltip.style.right = right ? 'auto' : `${width - middle + 14}px`;
   }
 
-  /** From the beginning of the first point to the end of the last one. */
+  /** Zooms to whole points. */
   function select(u: uPlot): void {
     const { left, width } = u.select;
     if (width < 4 || drawing === null) return;
@@ -210,7 +209,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   };
 }
 
-/** Steps: a count holds from the beginning of its point to the end, so that is what is drawn. */
+/** Stepped, because a count is constant within its point. */
 function series(scale: string, stroke: string, fillColour: string, show: boolean): uPlot.Series {
   const paths = uPlot.paths.stepped?.({ align: 1 });
   return {
@@ -225,6 +224,35 @@ function series(scale: string, stroke: string, fillColour: string, show: boolean
 }
 
 function summary({ requests, attacks }: Points): string {
-  const sum = (counts: readonly number[]) => exact(counts.reduce((total, n) => total + n, 0));
-  return `Timeline: ${sum(requests)} requests, ${sum(attacks)} attacks. Arrow keys read out the points; a table of them can be opened.`;
+  const sum = (counts: readonly number[]) => formatCount(counts.reduce((total, n) => total + n, 0));
+  return `Timeline: ${sum(requests)} requests, ${sum(attacks)} attacks. Use the arrow keys to read the points, or open the table.`;
+}
+
+/** The ratio from which attacks would be invisible on the scale of the requests. */
+const TWO_SCALES_FROM = 4;
+/** On their own scale, attacks stay in the lower half, below the requests. */
+const HEADROOM = 1.9;
+
+/** Repeats the last value, because its step ends at the last edge. */
+export function plotData({ edges, requests, attacks }: Points): uPlot.AlignedData {
+  return [edges, [...requests, requests.at(-1) ?? 0], [...attacks, attacks.at(-1) ?? 0]];
+}
+
+export function scalesOf(points: Points | undefined, hidden: readonly SeriesName[]) {
+  const most = (counts: readonly number[] = []) => counts.reduce((max, n) => Math.max(max, n), 0);
+  const requests = hidden.includes('requests') ? 0 : most(points?.requests);
+  const attacks = hidden.includes('attacks') ? 0 : most(points?.attacks);
+  const two = requests > 0 && attacks > 0 && requests / attacks >= TWO_SCALES_FROM;
+  const both = Math.max(requests, attacks, 1) * 1.08;
+  return { two, requests: both, attacks: two ? Math.max(attacks * HEADROOM, 2) : both };
+}
+
+/** Counts are integers. */
+export const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) =>
+  [1, 2, 5].map((n) => n * 10 ** power),
+).flat();
+
+export function axisWidth(u: uPlot, values: string[] | null): number {
+  const letter = Number.parseFloat(getComputedStyle(u.root).fontSize) * 0.5;
+  return 18 + Math.max(2, ...(values ?? []).map((text) => text.length)) * letter;
 }

@@ -1,38 +1,35 @@
-/** The timeline with all that belongs to it: switches of the series, table, CSV, picture, and the call of the API. */
+/** The timeline: chart, series switches, table, CSV, PNG and curl. */
 import type { Timeline } from '@wafstat/client';
-import { SERIES, type SeriesName } from '../address.ts';
 import type { App } from '../app.ts';
-import { csv } from '../csv.ts';
-import { timelineCurl } from '../curl.ts';
 import { fill, h } from '../dom.ts';
-import { duration, exact, moment, stretch } from '../format.ts';
+import { csv, download, timelineCurl, timelinePng } from '../export.ts';
+import { duration, formatCount, formatRange, formatTime } from '../format.ts';
 import { drawnPoints, type Points, total } from '../points.ts';
 import { onTheme } from '../theme.ts';
-import type { Range } from '../time-span.ts';
+import type { TimeRange } from '../time-range.ts';
+import { SERIES, type SeriesName } from '../view.ts';
 import { command } from './copy.ts';
-import { download } from './download.ts';
 import { panel } from './panel.ts';
-import { picture } from './picture.ts';
 import { table } from './table.ts';
 import { timelineChart } from './timeline-chart.ts';
 
 const NAMES: Readonly<Record<SeriesName, string>> = { requests: 'Requests', attacks: 'Attacks' };
-/** A step narrower than this is not seen as one. */
+/** Narrower steps cannot be told apart. */
 const POINT_WIDTH_REM = 0.27;
 
 export interface TimelinePanel {
   element: HTMLElement;
-  show(timeline: Timeline, range: Range): void;
+  show(timeline: Timeline, range: TimeRange): void;
   isBusy(): boolean;
   leave(): void;
 }
 
 export function timelinePanel(app: App): TimelinePanel {
   const { element, extras, body, addAction, addDrawer } = panel('Timeline', 'timeline');
-  const chart = timelineChart((from, to) => app.go({ span: { from, to } }));
-  const curl = command('The same question as a call of the API');
+  const chart = timelineChart((from, to) => app.go({ selectedRange: { from, to } }));
+  const curl = command('API call');
   const rows = h('div', {});
-  let shown: { timeline: Timeline; range: Range; points: Points } | null = null;
+  let shown: { timeline: Timeline; range: TimeRange; points: Points } | null = null;
   body.append(chart.element);
 
   const switches = SERIES.map((name) => {
@@ -46,7 +43,7 @@ export function timelinePanel(app: App): TimelinePanel {
     button.addEventListener('click', () => {
       const { hidden } = app.view();
       const others = SERIES.filter((other) => (other === name) !== hidden.includes(other));
-      app.go({ hidden: others }, 'refine');
+      app.go({ hidden: others }, 'replace');
     });
     extras.append(button);
     return { name, button, count };
@@ -64,12 +61,12 @@ export function timelinePanel(app: App): TimelinePanel {
     if (!canvas || !shown) return;
     const { range } = shown;
     const offsetMs = app.offsetMs();
-    const caption = `${moment(range.from, offsetMs)} – ${moment(range.to, offsetMs)}, UTC${app.timezone()}`;
-    download('timeline.png', picture(canvas, app.project.name, caption, shown.points));
+    const caption = `${formatTime(range.from, offsetMs)} – ${formatTime(range.to, offsetMs)}, UTC${app.timezone()}`;
+    download('timeline.png', timelinePng(canvas, app.project.name, caption, shown.points));
   });
   addDrawer('code', 'curl', curl.element);
 
-  /** The whole of it can be a thousand rows, so only when someone looks. */
+  /** It can have a thousand rows, so it is filled only while it is open. */
   function fillTable(): void {
     if (shown === null) return;
     const { edges, requests, attacks } = shown.points;
@@ -79,9 +76,9 @@ export function timelinePanel(app: App): TimelinePanel {
       { title: 'Attacks', number: true },
     ];
     const cells = requests.map((n, i) => [
-      stretch(edges[i] ?? 0, edges[i + 1] ?? 0, app.offsetMs()),
-      exact(n),
-      exact(attacks[i] ?? 0),
+      formatRange(edges[i] ?? 0, edges[i + 1] ?? 0, app.offsetMs()),
+      formatCount(n),
+      formatCount(attacks[i] ?? 0),
     ]);
     fill(rows, table('Timeline as a table', columns, cells));
   }
@@ -92,19 +89,19 @@ export function timelinePanel(app: App): TimelinePanel {
     chart.draw({ points: shown.points, hidden, offsetMs: app.offsetMs() });
     for (const { name, button, count } of switches) {
       button.setAttribute('aria-pressed', String(!hidden.includes(name)));
-      count.textContent = exact(total(shown.points[name]));
+      count.textContent = formatCount(total(shown.points[name]));
     }
     step.textContent = `per ${stepName(shown.points)}`;
     if (drawer.isOpen()) fillTable();
   }
 
-  const forget = onTheme(() => chart.recolour());
+  const stopTheme = onTheme(() => chart.recolour());
   return {
     element,
     show(timeline, range) {
       const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
-      const points_max = Math.max(40, chart.element.clientWidth / (POINT_WIDTH_REM * rem));
-      shown = { timeline, range, points: drawnPoints(timeline, range.from, app.offsetMs(), points_max) };
+      const pointsMax = Math.max(40, chart.element.clientWidth / (POINT_WIDTH_REM * rem));
+      shown = { timeline, range, points: drawnPoints(timeline, range.from, app.offsetMs(), pointsMax) };
       const { hosts } = app.view();
       curl.set(
         timelineCurl({ ...range, origin: location.origin, project: app.project.id, hosts }, app.timezone()),
@@ -113,19 +110,19 @@ export function timelinePanel(app: App): TimelinePanel {
     },
     isBusy: () => chart.isBusy(),
     leave() {
-      forget();
+      stopTheme();
       chart.destroy();
     },
   };
 }
 
-/** How long the points are, but for those that the ends of the range cut. */
+/** The length of a point; the first and the last may be shorter. */
 function stepName({ edges }: Points): string {
-  const step_ms = Math.max(0, ...edges.slice(1).map((edge, i) => edge - (edges[i] ?? edge)));
-  return duration(step_ms);
+  const stepMs = Math.max(0, ...edges.slice(1).map((edge, i) => edge - (edges[i] ?? edge)));
+  return duration(stepMs);
 }
 
-/** Every point as the API gives it. */
+/** Every point of the API, not merged. */
 export function timelineCsv({ requests, attacks }: Timeline, from: number): string {
   const rows = requests.map(({ time, num }, i) => [
     new Date(requests[i - 1]?.time ?? from).toISOString(),

@@ -1,8 +1,8 @@
-/** Where the attacks went: the most attacked hosts, each of which can be looked at alone. */
+/** The most attacked hosts. */
 import type { HostFigures } from '../api.ts';
 import type { App } from '../app.ts';
 import { fill, h } from '../dom.ts';
-import { exact, share } from '../format.ts';
+import { formatCount, share } from '../format.ts';
 import { total } from '../points.ts';
 import { panel } from './panel.ts';
 
@@ -16,7 +16,7 @@ export interface TopHostsPanel {
 export function topHostsPanel(app: App): TopHostsPanel {
   const { element, body, extras } = panel('Most attacked hosts', 'top-hosts');
   const rows = h('tbody', {});
-  const heads = ['Host', 'Requests', 'Attacks', 'Share'];
+  const heads = ['Host', 'Requests', 'Attacks', 'Attack rate'];
   const all = h('a', { href: '/console/hosts', class: 'all' }, 'All hosts');
   all.addEventListener('click', (event) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -51,18 +51,14 @@ export function topHostsPanel(app: App): TopHostsPanel {
   };
 
   function row({ id, hostname, requests, attacks }: HostFigures): HTMLElement {
-    const only = h(
-      'button',
-      { class: 'link cut', type: 'button', title: `Show ${hostname} alone` },
-      hostname,
-    );
+    const only = h('button', { class: 'link cut', type: 'button', title: `Show only ${hostname}` }, hostname);
     only.addEventListener('click', () => app.go({ hosts: [id] }));
     return h(
       'tr',
       {},
       h('th', { scope: 'row' }, only),
-      h('td', { class: 'number' }, exact(total(requests))),
-      h('td', { class: `number ${total(attacks) > 0 ? 'attack' : 'faint'}` }, exact(total(attacks))),
+      h('td', { class: 'number' }, formatCount(total(requests))),
+      h('td', { class: `number ${total(attacks) > 0 ? 'attack' : 'faint'}` }, formatCount(total(attacks))),
       h('td', { class: 'number faint' }, share(total(attacks), total(requests))),
     );
   }

@@ -164,7 +164,7 @@ describe('queries', () => {
     const reversed = await run(['types', ...place, '--from', '2', '--to', '1', '--token', await getToken()]);
     expect(reversed.err).toMatch(/^wafstat: from \(2\) is after to \(1\) \(WAF\.1025, request ID \w+\)\n$/);
     const nowhere = await run(['types', '--url', 'http://127.0.0.1:9', '--project', 'p', '--token', 't']);
-    expect(nowhere).toMatchObject({ status: 1, err: expect.stringContaining('got no answer') });
+    expect(nowhere).toMatchObject({ status: 1, err: expect.stringContaining('got no response') });
   });
 
   test('all mistakes are told at once', async () => {

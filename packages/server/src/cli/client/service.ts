@@ -1,12 +1,5 @@
 /** Calls the service as a connection says. */
-import {
-  type Authorize,
-  type Client,
-  createClient,
-  passwordAuthorizer,
-  tokenAuthorizer,
-  WafstatError,
-} from '@wafstat/client';
+import { type Client, type Credentials, createClient, WafstatError } from '@wafstat/client';
 import { sign } from '@wafstat/signer';
 import { printable } from '../../printable.ts';
 import { type Io, UserError } from '../command.ts';
@@ -26,10 +19,9 @@ export async function callService<T>(
 ): Promise<Answer<T>> {
   let body = new Uint8Array();
   const client = createClient({
-    baseUrl: connection.url,
+    url: connection.url,
     projectId: connection.project,
-    authorize: authorizerOf(connection, now),
-    now,
+    credentials: credentialsOf(connection, now),
     fetch: async (input, init) => {
       const response = await fetch(input, init);
       body = new Uint8Array(await response.clone().arrayBuffer());
@@ -46,15 +38,10 @@ export async function callService<T>(
   }
 }
 
-function authorizerOf({ url, project, credentials }: Connection, now: () => number): Authorize {
-  switch (credentials.kind) {
-    case 'key':
-      return (request) => sign(request, credentials, { now });
-    case 'password':
-      return passwordAuthorizer({ ...credentials, identityUrl: url, projectId: project, now });
-    case 'token':
-      return tokenAuthorizer(credentials.token);
-  }
+function credentialsOf({ credentials }: Connection, now: () => number): Credentials {
+  return credentials.kind === 'key'
+    ? { authorize: (request) => sign(request, credentials, { now }) }
+    : credentials;
 }
 
 function sentenceOf({ message, errorCode, requestId }: WafstatError): string {

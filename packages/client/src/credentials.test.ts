@@ -2,27 +2,26 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
-import { createClient } from './client.ts';
-import { passwordAuthorizer } from './password-authorizer.ts';
+import { buildClient } from './client.ts';
+import { sleep } from './transport.ts';
 
 const START = Date.UTC(2026, 10, 14, 10);
 const HOUR_MS = 3_600_000;
-const CREDENTIALS = { user: 'u', password: 'secret', domain: 'd', projectId: 'p1' };
+const CREDENTIALS = { user: 'u', password: 'secret', domain: 'd' };
 
 interface Service {
-  /** What the API was asked with, and what the identity service was. */
   tokensUsed: unknown[];
   tokenRequests: { url: string | undefined; body: unknown }[];
-  valid: (token: unknown) => boolean;
+  isValid: (token: unknown) => boolean;
   tokenReply: (count: number) => { status: number; headers?: Record<string, string>; body: unknown };
 }
 
-/** A service that numbers its tokens and accepts those in `valid`, and a client of it with a clock to turn. */
+/** A service that numbers its tokens, and a client with a clock to set. */
 async function setUp() {
   const service: Service = {
     tokensUsed: [],
     tokenRequests: [],
-    valid: () => true,
+    isValid: () => true,
     tokenReply: (count) => ({
       status: 201,
       headers: { 'X-Subject-Token': `t${count}` },
@@ -39,78 +38,83 @@ async function setUp() {
     }
     const token = request.headers['x-auth-token'];
     service.tokensUsed.push(token);
-    response.writeHead(service.valid(token) ? 200 : 401).end('{"total":0,"items":[]}');
+    response.writeHead(service.isValid(token) ? 200 : 401).end('{"total":0,"items":[]}');
   });
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
   onTestFinished(() => {
     server.close();
   });
-  // A server that listens on a port has an address of this form.
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const identity = { ...CREDENTIALS, identityUrl: `${baseUrl}/identity`, now: () => clock.now };
-  const client = createClient({ baseUrl, projectId: 'p1', authorize: passwordAuthorizer(identity) });
-  return { service, clock, client, identity, baseUrl };
+  // A TCP server has an address of this form.
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const clientOf = (identityUrl?: string) =>
+    buildClient(
+      { url, projectId: 'p1', credentials: { ...CREDENTIALS, identityUrl } },
+      { now: () => clock.now, sleep, random: Math.random },
+    );
+  return { service, clock, client: clientOf(), clientOf, url };
 }
 
-test('asks for a token as the specification says', async () => {
+test('requests a token as the API specification says', async () => {
   const { service, client } = await setUp();
-  await client.connections();
+  await client.sources();
   const user = { name: 'u', password: 'secret', domain: { name: 'd' } };
   const auth = { identity: { methods: ['password'], password: { user } }, scope: { project: { id: 'p1' } } };
-  expect(service.tokenRequests).toEqual([{ url: '/identity/v3/auth/tokens', body: { auth } }]);
+  expect(service.tokenRequests).toEqual([{ url: '/v3/auth/tokens', body: { auth } }]);
 });
 
-test.each(['/identity/', '/identity/v3', '/identity/v3/'])('the address may end in %s', async (path) => {
-  const { service, identity, baseUrl } = await setUp();
-  const authorize = passwordAuthorizer({ ...identity, identityUrl: `${baseUrl}${path}` });
-  await createClient({ baseUrl, projectId: 'p1', authorize }).connections();
-  expect(service.tokenRequests[0]?.url).toBe('/identity/v3/auth/tokens');
-});
+test.each(['/identity', '/identity/', '/identity/v3', '/identity/v3/'])(
+  'identityUrl may end in %s',
+  async (path) => {
+    const { service, clientOf, url } = await setUp();
+    await clientOf(`${url}${path}`).sources();
+    expect(service.tokenRequests[0]?.url).toBe('/identity/v3/auth/tokens');
+  },
+);
 
-test('calls at the same time share one token, and later ones use it until five minutes before its end', async () => {
+test('concurrent calls share one token, and later calls use it until five minutes before it expires', async () => {
   const { service, client, clock } = await setUp();
-  await Promise.all([client.connections(), client.hosts(), client.connections()]);
+  await Promise.all([client.sources(), client.hosts(), client.sources()]);
   clock.now = START + 24 * HOUR_MS - 5 * 60_000 - 1;
-  await client.connections();
+  await client.sources();
   expect(service.tokensUsed).toEqual(['t1', 't1', 't1', 't1']);
   clock.now += 1;
-  await client.connections();
+  await client.sources();
   expect(service.tokensUsed.at(-1)).toBe('t2');
 });
 
-test('without an end in the answer a token lasts 24 hours', async () => {
+test('a token without expires_at is used for 24 hours', async () => {
   const { service, client, clock } = await setUp();
   service.tokenReply = (count) => ({ status: 201, headers: { 'X-Subject-Token': `t${count}` }, body: {} });
-  await client.connections();
+  await client.sources();
   clock.now += 23 * HOUR_MS;
-  await client.connections();
+  await client.sources();
   clock.now += HOUR_MS;
-  await client.connections();
+  await client.sources();
   expect(service.tokensUsed).toEqual(['t1', 't1', 't2']);
 });
 
-test('calls that are refused together get one new token', async () => {
+test('concurrent calls that are refused get one new token', async () => {
   const { service, client } = await setUp();
-  await client.connections();
-  service.valid = (token) => token !== 't1';
-  await Promise.all([client.connections(), client.hosts(), client.connections()]);
+  await client.sources();
+  service.isValid = (token) => token !== 't1';
+  await Promise.all([client.sources(), client.hosts(), client.sources()]);
   expect(service.tokenRequests).toHaveLength(2);
   expect(service.tokensUsed.filter((token) => token === 't2')).toHaveLength(3);
 });
 
-test('a call that the new token does not help fails with the second 401', async () => {
+test('a call fails if the new token is refused too', async () => {
   const { service, client } = await setUp();
-  service.valid = () => false;
-  await expect(client.connections()).rejects.toMatchObject({ status: 401 });
+  service.isValid = () => false;
+  await expect(client.sources()).rejects.toMatchObject({ status: 401 });
   expect(service.tokensUsed).toEqual(['t1', 't2']);
 });
 
-test('a wrong password is reported in the words of the identity service, and not tried again', async () => {
+test('a wrong password is reported with the message of the identity service, and not retried', async () => {
   const { service, client } = await setUp();
   const tokenReply = service.tokenReply;
   const error = { code: 401, title: 'Unauthorized', message: 'The username or password is wrong.' };
   service.tokenReply = () => ({ status: 401, body: { error } });
-  await expect(client.connections()).rejects.toMatchObject({
+  await expect(client.sources()).rejects.toMatchObject({
     name: 'WafstatError',
     status: 401,
     message: 'The username or password is wrong.',
@@ -119,21 +123,21 @@ test('a wrong password is reported in the words of the identity service, and not
   expect(service.tokensUsed).toEqual([]);
 
   service.tokenReply = tokenReply;
-  await client.connections();
+  await client.sources();
   expect(service.tokensUsed).toEqual(['t2']);
 });
 
-test('an answer without a token is reported as that', async () => {
+test('a response without a token is an error', async () => {
   const { service, client } = await setUp();
   service.tokenReply = () => ({ status: 201, body: {} });
-  await expect(client.connections()).rejects.toThrow(/POST http.* has no X-Subject-Token\.$/);
+  await expect(client.sources()).rejects.toThrow(/POST http.* has no X-Subject-Token\.$/);
 });
 
-test('the failure of one aborted caller leaves the token to the others', async () => {
+test('an aborted call leaves the token request to the other calls', async () => {
   const { service, client } = await setUp();
   const controller = new AbortController();
-  const aborted = client.connections({ signal: controller.signal });
-  const other = client.connections();
+  const aborted = client.sources({ signal: controller.signal });
+  const other = client.sources();
   controller.abort();
   await expect(aborted).rejects.toMatchObject({ name: 'AbortError' });
   await other;

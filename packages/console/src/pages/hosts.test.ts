@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { HOST_ORDERS } from './address.ts';
-import { COMPARE } from './host-order.ts';
+import { HOST_ORDERS } from '../view.ts';
+import { COMPARE } from './hosts.ts';
 
 const HOSTS = [
   { id: '1', hostname: 'b', requests: [5, 5], attacks: [1] },
@@ -9,7 +9,7 @@ const HOSTS = [
   { id: '4', hostname: 'd', requests: [0], attacks: [9] },
 ];
 
-test('each order lists the most first, and equals by name', () => {
+test('each order lists the largest first, and ties by name', () => {
   const names = HOST_ORDERS.map((order) => HOSTS.toSorted(COMPARE[order]).map(({ hostname }) => hostname));
   expect(Object.fromEntries(HOST_ORDERS.map((order, i) => [order, names[i]?.join('')]))).toEqual({
     requests: 'abcd',

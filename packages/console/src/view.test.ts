@@ -1,16 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { addressOf, HOST_ORDERS, PAGES, type PageName, parseAddress, SERIES, type View } from './address.ts';
-import { PRESETS, type PresetName } from './time-span.ts';
-import { formatOffset } from './time-zone.ts';
+import { formatOffset, PRESETS, type PresetName } from './time-range.ts';
+import { HOST_ORDERS, PAGES, type PageName, parseView, SERIES, urlOf, type View } from './view.ts';
 
-const parse = (path: string) => parseAddress(new URL(path, 'http://localhost'));
+const parse = (path: string) => parseView(new URL(path, 'http://localhost'));
 
 const id = fc.stringMatching(/^[A-Za-z0-9_-]{1,64}$/);
 const view: fc.Arbitrary<View> = fc.record({
   page: fc.constantFrom(...(Object.keys(PAGES) as PageName[])),
   project: fc.option(id),
-  span: fc.oneof(
+  selectedRange: fc.oneof(
     fc.record({ preset: fc.constantFrom(...(Object.keys(PRESETS) as PresetName[])) }),
     fc
       .tuple(fc.integer({ min: 0, max: 2e12 }), fc.integer({ min: 1, max: 3e11 }))
@@ -25,29 +24,35 @@ const view: fc.Arbitrary<View> = fc.record({
   offset: fc.nat(),
 });
 
-test('a view survives the way through the address', () => {
+test('a view survives a round trip through the URL', () => {
   fc.assert(
     fc.property(view, (given) => {
-      expect(parse(addressOf(given))).toEqual(given);
+      expect(parse(urlOf(given))).toEqual(given);
     }),
   );
 });
 
-test('what is not chosen does not stand in the address', () => {
-  expect(addressOf(parse('/console/'))).toBe('/console/');
-  expect(addressOf(parse('/console/hosts?range=24hours&live=on&order=requests'))).toBe('/console/hosts');
+test('defaults are left out of the URL', () => {
+  expect(urlOf(parse('/console/'))).toBe('/console/');
+  expect(urlOf(parse('/console/hosts?range=24hours&live=on&order=requests'))).toBe('/console/hosts');
 });
 
-test('what cannot be understood is left out', () => {
+test('invalid parameters are ignored', () => {
   const broken = parse('/console/?from=2&to=1&tz=%2B15:00&host=a/b&project=%00&hide=all&offset=-1&order=x');
   expect(broken).toEqual(parse('/console/'));
   fc.assert(
     fc.property(fc.string(), (query) => {
-      addressOf(parse(`/console/?${query.replaceAll('#', '')}`));
+      urlOf(parse(`/console/?${query.replaceAll('#', '')}`));
     }),
   );
 });
 
-test('a plus that nobody encoded is a plus', () => {
+test('an unencoded plus is a plus', () => {
   expect(parse('/console/?tz=+08:00').timezone).toBe('+08:00');
+});
+
+test('a range is at most as long as the API allows', () => {
+  const dayMs = 86_400_000;
+  expect(parse(`/console/?from=0&to=${3_653 * dayMs}`).selectedRange).toEqual({ from: 0, to: 3_653 * dayMs });
+  expect(parse(`/console/?from=0&to=${3_653 * dayMs + 1}`).selectedRange).toEqual({ preset: '24hours' });
 });

@@ -1,6 +1,5 @@
-/** Everything that is chosen stands in the address, so that a view can be shared, reloaded and gone back to. */
-import { DEFAULT_PRESET, isPreset, type Span } from './time-span.ts';
-import { parseOffset } from './time-zone.ts';
+/** The URL holds every selection, so that a view can be shared, reloaded and navigated back to. */
+import { DEFAULT_PRESET, isPreset, parseOffset, rangeProblem, type SelectedRange } from './time-range.ts';
 
 export const PAGES = {
   dashboard: '/console/',
@@ -20,28 +19,27 @@ export type HostOrder = (typeof HOST_ORDERS)[number];
 
 export interface View {
   page: PageName;
-  /** Null: the first one there is. */
+  /** Null: the first project. */
   project: string | null;
-  span: Span;
-  /** Null: that of the browser. */
+  selectedRange: SelectedRange;
+  /** Null: the time zone of the browser. */
   timezone: string | null;
   hosts: readonly string[];
-  /** Not drawn. */
+  /** Series that are not drawn. */
   hidden: readonly SeriesName[];
   live: boolean;
-  /** Of the list of hosts. */
+  /** Order of the list of hosts. */
   order: HostOrder;
   search: string;
   offset: number;
 }
 
-/** As far apart as the API allows, and as late as times have a readable form. */
-const RANGE_MS_MAX = 10 * 366 * 86_400_000;
+/** Later times have no ISO form with a four-digit year. */
 const TIME_MAX = Date.UTC(9999, 11, 31);
 const ID = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** What cannot be understood is left out, never an error: addresses are typed and cut off by people. */
-export function parseAddress({ pathname, searchParams: query }: URL): View {
+/** Ignores invalid parameters: people edit and truncate URLs. */
+export function parseView({ pathname, searchParams: query }: URL): View {
   const path = pathname.replace(/\/+$/, '');
   const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name].replace(/\/+$/, '') === path);
   const project = query.get('project');
@@ -49,7 +47,7 @@ export function parseAddress({ pathname, searchParams: query }: URL): View {
   return {
     page: page ?? 'dashboard',
     project: project !== null && ID.test(project) ? project : null,
-    span: parseSpan(query),
+    selectedRange: parseRange(query),
     timezone: timezone !== null && parseOffset(timezone) !== null ? timezone : null,
     hosts: [...new Set(query.getAll('host').filter((id) => ID.test(id)))],
     hidden: SERIES.filter((name) => query.getAll('hide').includes(name)),
@@ -60,14 +58,14 @@ export function parseAddress({ pathname, searchParams: query }: URL): View {
   };
 }
 
-/** The shortest that means the same. */
-export function addressOf(view: View): string {
+/** The shortest URL of the view. */
+export function urlOf(view: View): string {
   const query = new URLSearchParams();
   if (view.project !== null) query.set('project', view.project);
-  if (!('preset' in view.span)) {
-    query.set('from', String(view.span.from));
-    query.set('to', String(view.span.to));
-  } else if (view.span.preset !== DEFAULT_PRESET) query.set('range', view.span.preset);
+  if (!('preset' in view.selectedRange)) {
+    query.set('from', String(view.selectedRange.from));
+    query.set('to', String(view.selectedRange.to));
+  } else if (view.selectedRange.preset !== DEFAULT_PRESET) query.set('range', view.selectedRange.preset);
   if (view.timezone !== null) query.set('tz', view.timezone);
   for (const id of view.hosts) query.append('host', id);
   for (const name of view.hidden) query.append('hide', name);
@@ -79,10 +77,10 @@ export function addressOf(view: View): string {
   return text === '' ? PAGES[view.page] : `${PAGES[view.page]}?${text}`;
 }
 
-function parseSpan(query: URLSearchParams): Span {
+function parseRange(query: URLSearchParams): SelectedRange {
   const from = wholeNumber(query.get('from'));
   const to = wholeNumber(query.get('to'));
-  if (from !== null && to !== null && from < to && to - from <= RANGE_MS_MAX && to < TIME_MAX)
+  if (from !== null && to !== null && to < TIME_MAX && rangeProblem({ from, to }) === null)
     return { from, to };
   const preset = query.get('range');
   return { preset: isPreset(preset) ? preset : DEFAULT_PRESET };
