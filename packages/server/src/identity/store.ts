@@ -4,8 +4,7 @@ import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Key, RootDatabase } from 'lmdb';
 import { PerTurnMemo } from '../cache.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
-import { createPrivateFiles } from '../lmdb/files.ts';
-import { openLmdb, writeAtOnce } from '../lmdb/open.ts';
+import { commitSync, createPrivateFiles, openLmdb } from '../lmdb/files.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 import { IdentityNotWritable } from './unavailable.ts';
 
@@ -77,7 +76,7 @@ export function openIdentityStore(path: string): IdentityStore {
   }
   // Files of earlier days have keys without hashes. Otherwise opening needs no lock, which another process may hold.
   if (!db.meta.doesExist('version') || db.keyHashes.getCount() !== db.keys.getCount()) {
-    writeAtOnce(path, db.root, () => {
+    commitSync(path, db.root, () => {
       db.meta.putSync('version', IDENTITY_VERSION);
       for (const access of [...db.keys.getKeys()]) db.keyHashes.putSync(hashOf(access), access);
     });
@@ -186,7 +185,7 @@ export function openIdentityStore(path: string): IdentityStore {
         .catch(rethrow),
     hasMark(mark) {
       if (!db.meta.doesExist('mark')) {
-        writeAtOnce(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', mark));
+        commitSync(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', mark));
       }
       return db.meta.get('mark') === mark;
     },
@@ -194,7 +193,7 @@ export function openIdentityStore(path: string): IdentityStore {
       const id = db.meta.get('statistics');
       return typeof id === 'number' ? id : undefined;
     },
-    setStatisticsFileId: (id) => writeAtOnce(path, db.root, () => void db.meta.putSync('statistics', id)),
+    setStatisticsFileId: (id) => commitSync(path, db.root, () => void db.meta.putSync('statistics', id)),
     changes: () => changes.get(),
     change: (action) =>
       committer
