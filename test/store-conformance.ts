@@ -243,6 +243,25 @@ export function storeConformance(
       });
     });
 
+    test('an unknown category is an error that names it, and nothing of the batch is counted', async () => {
+      const { store } = await fresh();
+      const good = batch('p', [], [{ ...drawnAt(NOW), attack: 'sqli' }]);
+      // As a bug in a log format could create it.
+      const bad = { ...drawnAt(NOW), attack: 'nonsense' as 'sqli' };
+      const outcomes = await Promise.allSettled([
+        store.append({ ...good, id: 'x', events: [...good.events, bad] }),
+        store.append({ ...good, id: 'y' }),
+      ]);
+      expect(outcomes).toMatchObject([
+        { status: 'rejected', reason: { message: expect.stringContaining("'nonsense'") } },
+        { status: 'fulfilled', value: { kind: 'appended' } },
+      ]);
+      expect(sum(await store.totals({ project: 'p', from: 0, to: NOW + 1 }))).toBe(1);
+      const { requests } = await store.series({ project: 'p', edges: [0, NOW + 1] });
+      expect([...requests]).toEqual([1]);
+      expect(await store.append({ ...good, id: 'x' })).toMatchObject({ kind: 'appended' });
+    });
+
     test('a batch id that the source already has changes nothing', async () => {
       const { store } = await fresh();
       const first = { ...batch('p', [], [drawnAt(NOW)]), id: 'x' };

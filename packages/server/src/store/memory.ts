@@ -13,6 +13,7 @@ import {
   type Source,
   type Store,
   StoreUnavailable,
+  storedCategory,
   updateSource,
 } from './store.ts';
 
@@ -60,6 +61,7 @@ export function memoryStore(now: () => number = Date.now): Store {
     async append(batch) {
       const project = open(batch.project);
       const { id, link } = batch;
+      for (const { attack } of batch.events) if (attack !== null) storedCategory(attack);
       const batches = project.batches.get(batch.source.name) ?? [];
       if (id !== undefined) {
         const exists = (other: string) => batches.some((known) => known.id === other);

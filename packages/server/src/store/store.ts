@@ -3,7 +3,7 @@
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
 import { createHash } from 'node:crypto';
-import type { Event } from '../event.ts';
+import { categoryNumber, type Event } from '../event.ts';
 import type { MaybePromise } from '../maybe-promise.ts';
 
 export interface Store {
@@ -14,7 +14,7 @@ export interface Store {
    * Counts a batch, all of it or nothing. When the promise resolves, the batch is durable (it survives `kill -9` and
    * power loss) and visible to every later query of any process. A batch whose `id` the source already has changes
    * nothing. Events may arrive in any order and months late; events before the horizon (see `prune`) are reported, but
-   * not counted.
+   * not counted. Rejects if a category is not in CATEGORIES.
    */
   append(batch: Batch): Promise<Appended>;
 
@@ -371,6 +371,13 @@ export function updateSource(
     if (updated.last_seen === null || time > updated.last_seen) updated.last_seen = time;
   }
   return updated;
+}
+
+/** The number of a category in stored records. Throws for a category that does not exist: it must not count as another. */
+export function storedCategory(category: string): number {
+  const number = categoryNumber(category);
+  if (number === undefined) throw new Error(`unknown attack category '${category}'; nothing was counted`);
+  return number;
 }
 
 /**

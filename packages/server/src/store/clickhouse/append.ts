@@ -11,6 +11,7 @@ import {
   derivedId,
   isLinkCurrent,
   newSource,
+  storedCategory,
   toLinkRecord,
   updateSource,
 } from '../store.ts';
@@ -214,6 +215,7 @@ function planBatch(
   const idsAfter = (other: string) => storedLinks(other).map((stored) => stored.id);
   if (id !== undefined && isKnown(id)) return { kind: 'duplicate' };
   if (link && !isLinkCurrent(link, isKnown, idsAfter)) return { kind: 'conflict' };
+  for (const { attack } of batch.events) if (attack !== null) storedCategory(attack);
 
   const inTime = batch.events.filter(({ time }) => time >= horizon);
   const unknown = new Set(hostsOf(inTime).filter((host) => get(hostKey(project, host)) === ''));

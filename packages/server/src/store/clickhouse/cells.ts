@@ -1,6 +1,6 @@
 /** Cells: the counts of one attempt in one minute of one host, as sums and as exact milliseconds. */
-import { CATEGORIES, categoryNumber, type Event } from '../../event.ts';
-import type { Selection, Series } from '../store.ts';
+import { CATEGORIES, type Event } from '../../event.ts';
+import { type Selection, type Series, storedCategory } from '../store.ts';
 import type { Snapshot } from './ledger.ts';
 import type { Server, Values } from './server.ts';
 
@@ -36,7 +36,7 @@ export class CellRows {
 
   add(project: string, { time, hostId, request, attack, count }: Event): void {
     const minute = Math.floor(time / MINUTE_MS);
-    const category = attack === null ? NO_ATTACK : (categoryNumber(attack) ?? NO_ATTACK);
+    const category = attack === null ? NO_ATTACK : storedCategory(attack);
     const { row, positions } = this.#cell(project, hostId ?? '', minute);
     if (request) row.requests += count;
     if (attack !== null) {

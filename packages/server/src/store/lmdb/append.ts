@@ -1,5 +1,5 @@
 /** The write side: one group of batches in one transaction. */
-import { categoryNumber, EVENT_COUNT_MAX, type Event } from '../../event.ts';
+import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
 import {
   type Appended,
   type Batch,
@@ -10,6 +10,7 @@ import {
   fromLinkRecord,
   isLinkCurrent,
   newSource,
+  storedCategory,
   toLinkRecord,
   updateSource,
 } from '../store.ts';
@@ -249,7 +250,7 @@ class GroupCounts {
     const cell = event.time - minute * EXACT.cellsPerChunk;
     if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count, times);
     if (event.attack !== null) {
-      const series = FIRST_CATEGORY + (categoryNumber(event.attack) ?? 0);
+      const series = FIRST_CATEGORY + storedCategory(event.attack);
       this.#addCell(minute, project, host, cellCode(series, cell), event.count, times);
     }
   }
