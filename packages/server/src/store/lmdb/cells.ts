@@ -54,21 +54,18 @@ export function accumulate(
     const length = reader.number();
     const end = reader.at + length;
     const row = rowOf[series] ?? -1;
-    if (row >= 0) accumulateSection(record, reader.at, end, runs, row * points, out);
+    if (row >= 0) accumulateSection(reader, end, runs, row * points, out);
     reader.at = end;
   }
 }
 
-/** The inner loop of every query. */
 function accumulateSection(
-  record: Uint8Array,
-  start: number,
+  reader: NumberReader,
   end: number,
   runs: readonly number[],
   base: number,
   out: Float64Array,
 ): void {
-  let at = start;
   let cell = -1;
   let run = -4;
   let runFirst = 0;
@@ -76,29 +73,10 @@ function accumulateSection(
   let cellsInPoint = 1;
   let index = base;
   let pointEnd = 0;
-  while (at < end) {
-    let token = record[at++] ?? 0;
-    if (token > 127) {
-      let scale = 128;
-      token -= 128;
-      for (let byte = 128; byte > 127; scale *= 128) {
-        byte = record[at++] ?? 0;
-        token += (byte & 127) * scale;
-      }
-    }
-    let count = 1;
-    if ((token & 1) === 1) {
-      count = record[at++] ?? 0;
-      if (count > 127) {
-        let scale = 128;
-        count -= 128;
-        for (let byte = 128; byte > 127; scale *= 128) {
-          byte = record[at++] ?? 0;
-          count += (byte & 127) * scale;
-        }
-      }
-    }
-    cell += (token >>> 1) + 1;
+  while (reader.at < end) {
+    const token = reader.number();
+    const count = token % 2 === 1 ? reader.number() : 1;
+    cell += Math.floor(token / 2) + 1;
     while (cell >= runEnd) {
       run += 4;
       if (run >= runs.length) return;
