@@ -37,7 +37,7 @@ const clickhouse = await startClickHouse(folder);
 try {
   const options = {
     ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
-    ...{ timeout_ms: 60_000, replicated: false },
+    ...{ timeoutMs: 60_000, replicated: false },
   };
   await migrate(options);
   const stores = {

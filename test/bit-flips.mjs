@@ -11,7 +11,7 @@ const [dist, file, flips, queries] = process.argv.slice(2);
 const { lmdbStore } = await import(join(dist, 'store/lmdb/lmdb.js'));
 const { StoreUnavailable } = await import(join(dist, 'store/store.js'));
 const { verifyStatistics } = await import(join(dist, 'store/lmdb/verify.js'));
-const { checkDataFile, DamagedFile } = await import(join(dist, 'lmdb-pages.js'));
+const { checkDataFile, DamagedFile } = await import(join(dist, 'lmdb/pages.js'));
 
 const original = readFileSync(file);
 const expected = await answers(file);

@@ -1,4 +1,4 @@
-/** The store on a current release of ClickHouse, as an engine within this process. */
+/** The store on a current release of ClickHouse, as an engine in this process. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,6 @@ import { clickhouseStore, migrate } from '../packages/server/src/store/clickhous
 import { CHDB } from './clickhouse-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
-/** As for the other servers. */
 const SHARE = 0.2;
 
 describe.skipIf(!CHDB.isThere() && process.env.CI !== 'true')(`with chdb (${CHDB.needs})`, () => {
@@ -21,7 +20,7 @@ describe.skipIf(!CHDB.isThere() && process.env.CI !== 'true')(`with chdb (${CHDB
       const { drainPending } = require('chdb');
       const path = mkdtempSync(join(tmpdir(), 'wafstat-chdb-'));
       const connect = (): ClickHouseClient => createClient({ connection: createChdbConnection({ path }) });
-      // The engine has one folder, and a connection one database: the one that is there.
+      // The engine has one folder, and a connection only sees the existing database.
       const options = {
         urls: ['chdb:'],
         database: 'default',

@@ -1,4 +1,4 @@
-/** Two shards of two replicas each: what is counted is visible at once, and a replica that is away is not missed. */
+/** Two shards with two replicas each: counts are visible at once, and one replica may be down. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Event } from '../packages/server/src/event.ts';
 import {
@@ -57,7 +57,7 @@ describe.skipIf((!CLICKHOUSE.isThere() || !ZOOKEEPER.isThere()) && process.env.C
     });
     const requests = async () => (await store.series({ project: 'p', edges: [0, NOW + 1] })).requests[0];
 
-    test('what is counted is visible at once, though copies come later', async () => {
+    test('counts are visible at once, although replication is asynchronous', async () => {
       for (let i = 1; i <= 40; i++) {
         await store.append(batch(`batch ${i}`));
         expect(await Promise.all([requests(), requests(), requests()])).toEqual(
@@ -66,9 +66,9 @@ describe.skipIf((!CLICKHOUSE.isThere() || !ZOOKEEPER.isThere()) && process.env.C
       }
     });
 
-    test('a replica that is away is not missed, on either side of it', async () => {
+    test('appends and queries work while a replica is down', async () => {
       const before = (await requests()) ?? 0;
-      // The second of the first shard, then the first of the second, which has been asked so far.
+      // The second one of the first shard, then the first one of the second shard, which was queried so far.
       for (const [i, victim] of [clickhouse.servers[2], clickhouse.servers[1]].entries()) {
         await victim?.kill();
         await store.append(batch(`without ${i}`));

@@ -1,4 +1,4 @@
-/** Real ClickHouse servers from Debian, on loopback, each in a folder of its own; several are a cluster of shards and replicas. */
+/** Real ClickHouse servers from Debian on loopback. Several of them form a cluster of shards and replicas. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ export const CLICKHOUSE = {
 };
 
 const chdbHome = new URL('chdb/', import.meta.url);
-/** A current engine as a library. npm has it for linux-x64; the tests install it elsewhere too, if it is there one day. */
+/** A current engine as a library. npm has it for linux-x64 only. */
 export const CHDB = {
   home: chdbHome,
   needs: 'npm install, in the folder test/chdb',
@@ -27,11 +27,11 @@ export const CLUSTER = 'wafstat';
 interface Ports {
   http: number;
   tcp: number;
-  /** Where replicas get their copies. */
-  copies: number;
+  /** For replication. */
+  interserver: number;
 }
 
-/** The servers of each shard, and the ZooKeeper that makes them replicas of each other. */
+/** The servers of each shard, and the ZooKeeper that they need for replication. */
 interface Layout {
   shards: readonly (readonly Ports[])[];
   zookeeperPort: number | undefined;
@@ -41,7 +41,7 @@ export class ClickHouseServer {
   readonly url: string;
   readonly #folder: string;
   #child: ChildProcess | null = null;
-  #said = '';
+  #output = '';
 
   constructor(folder: string, ports: Ports, layout: Layout) {
     this.#folder = folder;
@@ -57,16 +57,16 @@ export class ClickHouseServer {
     this.#child = child;
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (text) => {
-        this.#said = `${this.#said}${text}`.slice(-10_000);
+        this.#output = `${this.#output}${text}`.slice(-10_000);
       });
     }
     await eventually(async () => {
-      if (child.exitCode !== null) throw new Error(`clickhouse-server ended: ${this.#said}`);
+      if (child.exitCode !== null) throw new Error(`clickhouse-server ended: ${this.#output}`);
       return (await fetch(`${this.url}/ping`).catch(() => null))?.ok || undefined;
     }, `clickhouse-server at ${this.url}`);
   }
 
-  /** As a power cut would, but for what the operating system holds. */
+  /** Like a power failure, except for data that the operating system has cached. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     const child = this.#child;
     if (child === null || child.exitCode !== null || child.signalCode !== null) return;
@@ -75,7 +75,7 @@ export class ClickHouseServer {
     await ended;
   }
 
-  /** Stands still, as on a machine that is overloaded, until it is to go on. */
+  /** Stops the process, as on an overloaded machine, until `resume`. */
   pause(): void {
     this.#child?.kill('SIGSTOP');
   }
@@ -91,13 +91,13 @@ export interface ClickHouse {
   stop(): Promise<void>;
 }
 
-/** With a ZooKeeper every shard has two replicas: the first of each shard comes first. */
+/** With a ZooKeeper, every shard has two replicas. The first replicas of all shards come first. */
 export async function startClickHouse(shards = 1, zookeeperPort?: number): Promise<ClickHouse> {
   const root = mkdtempSync(join(tmpdir(), 'wafstat-clickhouse-'));
   const replicas = zookeeperPort === undefined ? 1 : 2;
   const ports: Ports[] = [];
   for (let i = 0; i < shards * replicas; i++) {
-    ports.push({ http: await freePort(), tcp: await freePort(), copies: await freePort() });
+    ports.push({ http: await freePort(), tcp: await freePort(), interserver: await freePort() });
   }
   const shardPorts = Array.from({ length: shards }, (_, shard) =>
     ports.filter((_, i) => i % shards === shard),
@@ -111,7 +111,7 @@ export async function startClickHouse(shards = 1, zookeeperPort?: number): Promi
   try {
     await Promise.all(servers.map((server) => server.start()));
   } catch (error) {
-    // Those that did start would be left running.
+    // Stops the servers that did start.
     await stop();
     throw error;
   }
@@ -136,7 +136,7 @@ function configuration(folder: string, own: Ports, { shards, zookeeperPort }: La
 function replication(own: Ports, shards: Layout['shards'], zookeeperPort: number): string {
   const shard = shards.findIndex((ports) => ports.includes(own));
   return `<zookeeper><node><host>127.0.0.1</host><port>${zookeeperPort}</port></node></zookeeper>
-  <interserver_http_host>127.0.0.1</interserver_http_host><interserver_http_port>${own.copies}</interserver_http_port>
+  <interserver_http_host>127.0.0.1</interserver_http_host><interserver_http_port>${own.interserver}</interserver_http_port>
   <macros><shard>${shard}</shard><replica>${shards[shard]?.indexOf(own)}</replica></macros>`;
 }
 

@@ -1,4 +1,4 @@
-/** The service on ClickHouse, as an operator runs it: several processes in front, and servers that come and go. */
+/** The service on ClickHouse in operation: several processes, and servers that fail and restart. */
 import { appendFileSync, rmSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -45,7 +45,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         body: ndjson(events(count)),
       });
 
-    /** As a shipper does: 503 and 429 mean to come back. Answers how often it had to. */
+    /** Retries after 503 and 429, as log shippers do. Returns the number of retries. */
     async function pushUntilCounted(server: Server, api: Api, key: string): Promise<number> {
       for (let refusals = 0; ; refusals++) {
         const { status, headers, text } = await push(server, api, key);
@@ -63,7 +63,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       expect(sum(await api.distribution(RANGE))).toBe(expected);
     }
 
-    test('two processes count the same batches at once: each counts once, and both answer the same', async () => {
+    test('batches that two processes receive at once count once, and both return the same counts', async () => {
       const servers = await Promise.all([sandbox.serve(store), sandbox.serve(store)]);
       const apis = await Promise.all(servers.map(({ address }) => login(address, installation)));
       const keys = Array.from({ length: 20 }, (_, i) => `batch ${i}`);
@@ -77,7 +77,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       expect((await (apis[0] as Api).hostIds()).size).toBe(7);
     });
 
-    test(`a server of the cluster is killed and comes back, ${RESTARTS} times under push and follow: totals are exact`, async () => {
+    test(`totals are exact after ${RESTARTS} crashes of cluster servers during push and follow`, async () => {
       const random = new Random(11);
       const server = await sandbox.serve(store);
       const api = await login(server.address, installation);
@@ -114,7 +114,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         const { requests } = await api.timeline(RANGE);
         return sum(requests) === pushed * 100 + written || undefined;
       }, 'the followed lines');
-      // Nothing comes in late.
+      // Nothing arrives later.
       await sleep(1_000);
       await expectRequests(api, pushed * 100 + written);
       follow.signal('SIGTERM');
@@ -125,12 +125,12 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       );
     });
 
-    test('with ClickHouse away the service says so, also at its start, and goes on when it is back', async () => {
+    test('while ClickHouse is down, also at startup, the service returns 503, and it recovers', async () => {
       const [first] = clickhouse.servers;
       await first?.kill();
       const server = await sandbox.serve(store);
       const api = await login(server.address, installation);
-      const asked = Date.now();
+      const start = Date.now();
       for (const path of ['/readyz', `/v1/${api.project}/waf/event/timeline?${RANGE}`]) {
         const answer = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
         expect(answer.status).toBe(503);
@@ -138,14 +138,14 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       }
       expect((await call(server.address, '/healthz')).status).toBe(200);
       expect((await push(server, api, 'early')).status).toBe(503);
-      expect(Date.now() - asked).toBeLessThan(30_000);
+      expect(Date.now() - start).toBeLessThan(30_000);
       await first?.start();
       await pushUntilCounted(server, api, 'early');
       await expectRequests(api, 100);
       expect((await call(server.address, '/readyz')).status).toBe(200);
     });
 
-    test('a ClickHouse that stands still: pushes are refused, and nothing of them is counted', async () => {
+    test('while ClickHouse hangs, pushes are refused, and nothing of them is counted', async () => {
       const server = await sandbox.serve([...store, '--body-limit', '33554432']);
       const api = await login(server.address, installation);
       await pushUntilCounted(server, api, 'first');
@@ -167,7 +167,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await expectRequests(api, 400);
     });
 
-    test('a project is copied to ClickHouse and back, and its logs go on where they stopped', async () => {
+    test('after a copy to ClickHouse and back, ingest continues where it stopped', async () => {
       const file = sandbox.write('events.ndjson', ndjson(events(2_000)));
       const ingest = (...more: string[]) =>
         sandbox.run(['ingest', '--data', sandbox.data, '--project', 'default', ...more, file]);
@@ -185,7 +185,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       appendFileSync(file, ndjson(events(10)));
       expect((await ingest(...store)).stdout).toMatch(/^accepted +10$/m);
 
-      // Both stores have numbers of their own now: to add one to the other would count twice.
+      // Both stores have counts of their own now: adding one to the other would count twice.
       for (const to of ['lmdb', 'clickhouse']) {
         const mixed = await copy(to);
         expect([mixed.status, mixed.stderr]).toEqual([1, expect.stringMatching(/nothing was copied: /)]);
@@ -199,7 +199,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await expectRequests(api, 2_010);
     });
 
-    test('a machine that only ships logs needs no data folder, but the ID of the project', async () => {
+    test('a machine that only ships logs needs the ID of the project, but no data folder', async () => {
       const file = sandbox.write('events.ndjson', ndjson(events(30)));
       const ingest = (project: string, ...more: string[]) =>
         sandbox.run(['ingest', '--project', project, ...more, file]);
@@ -212,19 +212,19 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await expectRequests(api, 30);
     });
 
-    test('without the right to make tables, their absence is told in a sentence; migrate makes them', async () => {
+    test('with --clickhouse-migrate never, missing tables are an error, until migrate creates them', async () => {
       const where = ['--data', sandbox.data, '--project', 'default', ...store];
       const file = sandbox.write('events.ndjson', ndjson(events(10)));
       const args = ['ingest', ...where, '--format', 'events', '--clickhouse-migrate', 'never', file];
       const refused = await sandbox.run(args);
       expect([refused.status, refused.stderr]).toEqual([
         1,
-        expect.stringMatching(/has no tables: make them with 'wafstat migrate'/),
+        expect.stringMatching(/has no tables; create them with 'wafstat migrate'/),
       ]);
       const serve = ['serve', '--data', sandbox.data, '--listen', '127.0.0.1:0', ...store];
       for (const [wrong, sentence] of [
-        [['--clickhouse-migrate', 'never'], /has no tables: make them/],
-        [['--clickhouse-user', 'nobody'], /does not let us in: .*nobody/],
+        [['--clickhouse-migrate', 'never'], /has no tables; create them/],
+        [['--clickhouse-user', 'nobody'], /denied access: .*nobody/],
       ] as const) {
         const ended = await sandbox.run([...serve, ...wrong]);
         expect([ended.status, ended.stderr]).toEqual([1, expect.stringMatching(sentence)]);

@@ -1,4 +1,4 @@
-/** One ClickHouse for all files of a run. Each sandbox has a database of its own on it. */
+/** One ClickHouse for all files of a run. Each sandbox uses a separate database. */
 import type { TestProject } from 'vitest/node';
 import { startClickHouse } from './clickhouse-server.ts';
 

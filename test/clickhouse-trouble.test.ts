@@ -1,8 +1,8 @@
-/** ClickHouse fails in every way it can: nothing may be lost, or counted twice. */
+/** Failures of ClickHouse: nothing may be lost or counted twice. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
-import { type Head, Ledger } from '../packages/server/src/store/clickhouse/ledger.ts';
+import { Ledger, type LedgerState } from '../packages/server/src/store/clickhouse/ledger.ts';
 import { Server } from '../packages/server/src/store/clickhouse/server.ts';
 import type { Appended, Batch, Store } from '../packages/server/src/store/store.ts';
 import { StoreUnavailable } from '../packages/server/src/store/store.ts';
@@ -24,8 +24,8 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
     });
     afterAll(() => clickhouse?.stop());
 
-    /** A database of its own, on one server or on two shards, and stores on it by any way. */
-    async function database(cluster?: string) {
+    /** A new database on one server or on two shards, and stores on it. */
+    async function createDatabase(cluster?: string) {
       const options = {
         urls: cluster === undefined ? clickhouse.urls.slice(0, 1) : clickhouse.urls,
         cluster,
@@ -44,14 +44,14 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         ledger: new Ledger(server, options),
         open: (urls = options.urls, timeoutMs = options.timeoutMs): Store =>
           clickhouseStore({ ...options, urls, timeoutMs }, () => NOW),
-        async head(): Promise<Head> {
-          return (await new Ledger(server, options).read([])).head;
+        async state(): Promise<LedgerState> {
+          return (await new Ledger(server, options).read([])).state;
         },
       };
     }
 
-    test('answers that are lost, requests that are cut: every batch counts once', async () => {
-      const { open } = await database();
+    test('every batch counts once if responses are lost and requests are interrupted', async () => {
+      const { open } = await createDatabase();
       const random = new Random(20_260_701);
       const proxy = await flakyProxy(clickhouse.urls[0] ?? '', 0.1, () => random.next());
       const stores = [open([proxy.url]), open([proxy.url]), open([proxy.url])];
@@ -67,7 +67,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         expect((await store.sources('p'))[0]?.events).toBe(events);
         await store.close();
       }
-      // Where the answer was lost, the next attempt hears of a duplicate: no batch was appended twice.
+      // If a response was lost, the next attempt reports a duplicate: no batch was appended twice.
       for (const { id } of batches) {
         const times = outcomes.filter((kinds) => kinds.get(id ?? '') === 'appended').length;
         expect(times).toBeLessThanOrEqual(1);
@@ -75,12 +75,12 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await proxy.stop();
     });
 
-    test('a second user of ClickHouse is turned away, until it is the only one', async () => {
-      const { options, open } = await database();
+    test('a second ClickHouse user is rejected until migrate makes it the only one', async () => {
+      const { options, open } = await createDatabase();
       const second = { ...options, user: 'second' };
       const store = clickhouseStore(second, () => NOW);
       await expect(store.append(batch('x', 1))).rejects.toThrow(/all processes must use the same one/);
-      // Marks of users are by the second.
+      // The version of the user is a time in seconds.
       await sleep(1_100);
       await migrate(second);
       expect(await store.append(batch('x', 1))).toMatchObject({ kind: 'appended' });
@@ -89,8 +89,8 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await Promise.all([store.close(), first.close()]);
     });
 
-    test('a server that stands still is told of in bounded time, and goes on where it stopped', async () => {
-      const { open } = await database();
+    test('a server that hangs causes errors in bounded time, and works again after it resumes', async () => {
+      const { open } = await createDatabase();
       const store = open(undefined, 1_000);
       await store.append(batch('before', 1));
       clickhouse.servers[0]?.pause();
@@ -104,7 +104,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         expect(outcome).toMatchObject({
           status: 'rejected',
           reason: expect.objectContaining({
-            message: expect.stringMatching(/does not answer: no answer within [12] s/),
+            message: expect.stringMatching(/does not respond: no response within [12] s/),
           }),
         });
       }
@@ -115,14 +115,14 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await store.close();
     });
 
-    test('a commit that does not end is waited for in bounded time, by however many', async () => {
-      const { open, name } = await database();
+    test('concurrent callers wait in bounded time for a commit that hangs', async () => {
+      const { open, name } = await createDatabase();
       const store = open(undefined, 1_000);
       await store.append(batch('before', 1));
-      // As a statement whose client is gone, and whose disk does not answer.
+      // Like a statement whose client is gone and whose disk hangs.
       const stuck = new URL(`/?query_id=wafstat-ledger-${name}`, clickhouse.urls[0]);
       const body = 'SELECT sleepEachRow(1) FROM numbers(8) SETTINGS max_block_size = 1';
-      const over = fetch(stuck, { method: 'POST', body }).then((answer) => answer.text());
+      const finished = fetch(stuck, { method: 'POST', body }).then((response) => response.text());
       await sleep(300);
       const began = Date.now();
       const outcomes = await Promise.allSettled([
@@ -135,7 +135,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       for (const outcome of outcomes) {
         expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(StoreUnavailable) });
       }
-      await over;
+      await finished;
       await appendAll(store, [batch('late', 2)]);
       expect((await store.series(ALL)).requests[0]).toBe(3);
       expect(await store.addHost({ project: 'p', hostname: '1.example', limit: 100 })).toMatchObject({
@@ -144,8 +144,8 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await store.close();
     });
 
-    test('while a shard is away no attempt is opened, however often it is tried', async () => {
-      const { open, head, server } = await database(CLUSTER);
+    test('while a shard is down, retries open no more attempts', async () => {
+      const { open, state, server } = await createDatabase(CLUSTER);
       const store = open();
       const events = await Promise.all(
         Array.from({ length: 16 }, async (_, i) => {
@@ -157,23 +157,23 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       const everywhere = { ...batch('everywhere', 0), events };
       await clickhouse.servers[1]?.kill();
       for (let i = 0; i < 10; i++) await expect(store.append(everywhere)).rejects.toThrow(StoreUnavailable);
-      expect((await head()).open).toHaveLength(1);
+      expect((await state()).open).toHaveLength(1);
       await clickhouse.servers[1]?.start();
       await appendAll(store, [everywhere, batch('another', 1)]);
       expect((await store.series(ALL)).requests[0]).toBe(17);
-      expect((await head()).open).toHaveLength(1);
+      expect((await state()).open).toHaveLength(1);
       await store.close();
       await server.close();
     });
 
-    test('an attempt that the server refuses as a whole is not remembered', async () => {
-      const { open, head, server } = await database();
+    test('an attempt whose insert fails as a whole is removed', async () => {
+      const { open, state, server } = await createDatabase();
       const store = open();
-      // A text that is no number cannot be inserted.
+      // The project is not a number, so the insert fails.
       await server.run('ALTER TABLE cells ADD COLUMN refused UInt64 MATERIALIZED toUInt64(project)');
       for (let i = 0; i < 3; i++)
-        await expect(store.append(batch('x', 2))).rejects.toThrow(/refused: Code: 6,/);
-      expect((await head()).open).toEqual([]);
+        await expect(store.append(batch('x', 2))).rejects.toThrow(/failed on ClickHouse at .*: Code: 6,/);
+      expect((await state()).open).toEqual([]);
       await server.run('ALTER TABLE cells DROP COLUMN refused');
       await store.append(batch('x', 2));
       expect((await store.series(ALL)).requests[0]).toBe(2);
@@ -181,8 +181,8 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await server.close();
     });
 
-    test('what is swept away stays away: a removed key goes when no older value of it is left', async () => {
-      const { ledger, server, name } = await database();
+    test('rows of a removed key are deleted once no older value is left, so that none reappears', async () => {
+      const { ledger, server, name } = await createDatabase();
       for (const [i, value] of ['known', ''].entries()) {
         await server.run(
           `INSERT INTO ledger (key, version, value, written)
@@ -192,21 +192,21 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       }
       const number = async (sql: string) => Number((await server.select<{ n: string }>(sql))[0]?.n);
       const rows = () => number(`SELECT count() AS n FROM ledger WHERE key = 'batch/p/s/x'`);
-      const sweep = async () => {
-        await ledger.sweep(1);
-        const under_way = `SELECT count() AS n FROM system.mutations WHERE database = '${name}' AND NOT is_done`;
-        await eventually(async () => (await number(under_way)) === 0 || undefined, 'the sweep');
+      const deleteRemoved = async () => {
+        await ledger.deleteRemoved(1);
+        const runningMutations = `SELECT count() AS n FROM system.mutations WHERE database = '${name}' AND NOT is_done`;
+        await eventually(async () => (await number(runningMutations)) === 0 || undefined, 'the deletion');
       };
-      await sweep();
+      await deleteRemoved();
       await server.run('OPTIMIZE TABLE ledger FINAL');
       expect(await rows()).toBe(1);
-      await sweep();
+      await deleteRemoved();
       expect(await rows()).toBe(0);
       await server.close();
     });
 
-    test('batches are read and forgotten in parts, however many there are', async () => {
-      const { open } = await database();
+    test('many batches are read and deleted in parts', async () => {
+      const { open } = await createDatabase();
       const store = open();
       const day = Math.floor(NOW / 86_400_000);
       const source = {
@@ -237,7 +237,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
   },
 );
 
-/** Tries again until each batch is counted, as every sender does; answers the last word on each. */
+/** Retries until each batch is counted, as senders do. Returns the outcome of each. */
 async function appendAll(store: Store, batches: readonly Batch[]): Promise<Map<string, Appended['kind']>> {
   const kinds = new Map<string, Appended['kind']>();
   for (const one of batches) {

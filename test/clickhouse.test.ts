@@ -3,7 +3,7 @@ import { clickhouseStore, migrate } from '../packages/server/src/store/clickhous
 import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
-/** A batch takes some 50 ms here, a thousandth of that in the embedded store: fewer random cases. */
+/** A batch takes some 50 ms, a thousand times as long as in the embedded store. */
 const SHARE = 0.2;
 
 describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(

@@ -131,7 +131,7 @@ describe('a data folder in which something is missing', () => {
       return stderr;
     };
     truncateSync(file, bytes.length / 2);
-    expect(await refusal()).toContain('statistics.mdb is cut off');
+    expect(await refusal()).toContain('statistics.mdb is truncated');
     truncateSync(file, 0);
     expect(await refusal()).toContain('statistics.mdb is empty, but it held the statistics');
     rmSync(file);

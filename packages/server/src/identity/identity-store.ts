@@ -4,8 +4,7 @@ import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Database, Key, RootDatabase } from 'lmdb';
 import { PerTurnMemo } from '../cache.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
-import { createPrivateFiles } from '../lmdb/files.ts';
-import { openLmdb, writeAtOnce } from '../lmdb/open.ts';
+import { commitSync, createPrivateFiles, openLmdb } from '../lmdb/files.ts';
 import { IdentityNotWritable } from './errors.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
@@ -32,7 +31,7 @@ export function openIdentityStore(path: string) {
   }
   // Files of earlier releases have no hashes of keys. Otherwise opening needs no write lock, which may be taken.
   if (!db.meta.doesExist('version') || db.keyHashes.getCount() !== db.keys.getCount()) {
-    writeAtOnce(path, db.root, () => {
+    commitSync(path, db.root, () => {
       db.meta.putSync('version', IDENTITY_VERSION);
       for (const access of [...db.keys.getKeys()]) db.keyHashes.putSync(hash('sha256', access), access);
     });
@@ -100,7 +99,7 @@ export function openIdentityStore(path: string) {
     /** Stores the fingerprint on the first call; later returns whether it is the same. */
     matchesMasterKey(fingerprint: string): boolean {
       if (!db.meta.doesExist('mark')) {
-        writeAtOnce(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
+        commitSync(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
       }
       return db.meta.get('mark') === fingerprint;
     },
@@ -110,7 +109,7 @@ export function openIdentityStore(path: string) {
       return typeof id === 'number' ? id : undefined;
     },
     setStatisticsFileId: (id: number) =>
-      writeAtOnce(path, db.root, () => void db.meta.putSync('statistics', id)),
+      commitSync(path, db.root, () => void db.meta.putSync('statistics', id)),
     /** The number of changes so far, by any process. Cached records are valid while it stays the same. */
     changes: () => changes.get(),
     /**

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CommitFailed, Committer } from './commit.ts';
-import { openLmdb } from './open.ts';
+import { openLmdb } from './files.ts';
 
 let folder: string;
 let path: string;
@@ -37,7 +37,7 @@ function openCounter() {
   return { counts, count, committer };
 }
 
-/** Another process, in the middle of a transaction until it is told to go on. */
+/** Another process that holds the write lock until it is released. */
 async function holdLock(): Promise<{ release(): Promise<void> }> {
   const program = `
     import { open } from 'lmdb';
@@ -59,7 +59,7 @@ async function holdLock(): Promise<{ release(): Promise<void> }> {
   };
 }
 
-test('changes that come together are all made, and one that fails takes none with it', async () => {
+test('concurrent changes are all made, and one that fails does not affect the others', async () => {
   const { count, counts, committer } = openCounter();
   const failing = committer.run(() => {
     count('a');
@@ -76,7 +76,7 @@ test('changes that come together are all made, and one that fails takes none wit
   await committer.close();
 });
 
-test('a change that is refused because it waited too long for the lock is never made', async () => {
+test('a change that was rejected because it waited too long for the lock is never made', async () => {
   const { count, counts, committer } = openCounter();
   await committer.run(() => count('a'));
   const other = await holdLock();
@@ -90,7 +90,7 @@ test('a change that is refused because it waited too long for the lock is never 
   await expect(committer.check()).rejects.toBeInstanceOf(CommitFailed);
   expect(counts.get('a')).toBe(1);
 
-  // Waits behind the refused ones, and is made once.
+  // Waits after the rejected ones, and is made once.
   await other.release();
   await expect.poll(() => committer.run(() => count('b')).catch(() => null)).toBe(1);
   expect(counts.get('a')).toBe(1);
@@ -98,9 +98,9 @@ test('a change that is refused because it waited too long for the lock is never 
   await committer.close();
 });
 
-test('a file that LMDB has given up on is opened again, and the outcome is said to be unknown', async () => {
+test('after MDB_PANIC the file is reopened, and the outcome is reported as unknown', async () => {
   const lmdbError = (message: string, code: number) => Object.assign(new Error(message), { code });
-  // As lmdb-js behaves when the header of the file cannot be written.
+  // How lmdb-js behaves if it cannot write the header of the file.
   const broken = {
     async childTransaction() {
       const commitError = Promise.reject(lmdbError('Input/output error', 5));
@@ -126,14 +126,14 @@ test('a file that LMDB has given up on is opened again, and the outcome is said 
     outcomeUnknown: true,
     message: expect.stringContaining('whether the change was made is unknown'),
   });
-  // Refused for a second, without another attempt.
+  // Rejected for a second, without another attempt.
   await expect(committer.run(() => 1)).rejects.toMatchObject({ outcomeUnknown: false });
   await expect.poll(() => committer.check().then(() => 'works'), { timeout: 5_000 }).toBe('works');
   expect(await committer.run(() => 1)).toBe(1);
   await committer.close();
 });
 
-test('opening and closing need no lock, once the file is there', async () => {
+test('opening and closing an existing file needs no lock', async () => {
   const first = openCounter();
   await first.committer.run(() => first.count('a'));
   await first.committer.close();

@@ -1,9 +1,9 @@
-/** How both LMDB files are written: one transaction at a time, with a limit on the wait for the write lock. */
+/** Writes to the LMDB files: one transaction at a time, with a timeout for the write lock. */
 import type { RootDatabase } from 'lmdb';
 
-/** How long a change waits for the write lock, which another process may hold: a stopped one holds it for ever. */
+/** How long a change waits for the write lock. A stopped process may hold it forever. */
 const LOCK_WAIT_MS_MAX = 5_000;
-/** After a failure, changes are refused for this long, so that a full disk gets one attempt per second. */
+/** After a failure, changes are refused for this long: a full disk gets one attempt per second. */
 const RETRY_MS = 1_000;
 /** How long closing waits for the write lock. */
 const CLOSE_WAIT_MS_MAX = 500;
@@ -11,7 +11,7 @@ const CLOSE_WAIT_MS_MAX = 500;
 const UNKNOWN =
   'whether the change was made is unknown (a push with an Idempotency-Key can be sent again safely)';
 
-/** Why a change was refused, for those who may not know more. */
+/** Why a change was refused, without details for clients that must not see more. */
 export type WriteTrouble =
   | 'the disk is full'
   | 'the disk is full or fails'
@@ -36,9 +36,9 @@ export class CommitFailed extends Error {
 export interface CommitterOptions {
   path: string;
   root: () => RootDatabase;
-  /** Opens the file again: after a failed write of its header LMDB refuses even reads. */
+  /** Reopens the file: after a failed write of its header LMDB refuses even reads. */
   reopen: () => Promise<void>;
-  /** Any write that changes nothing. It tells whether writes work again. */
+  /** A write that changes nothing, to test whether writes work again. */
   probe: () => void;
   lockWaitMsMax?: number;
 }
@@ -48,13 +48,13 @@ interface Job {
   resolve(result: unknown): void;
   reject(error: unknown): void;
   timer: NodeJS.Timeout;
-  /** `expired` jobs have been rejected: they must change nothing any more. */
+  /** `expired` jobs have been rejected and must not change anything. */
   state: 'waiting' | 'begun' | 'expired';
 }
 
 /**
- * Runs changes in transactions: all of a change or nothing of it. Only one transaction is handed to LMDB at a time: each
- * takes a thread of the pool while it waits for the lock. Changes that come meanwhile share the next one.
+ * Runs each change atomically. LMDB gets one transaction at a time, because each occupies a thread of the pool while it
+ * waits for the lock. Changes that arrive in the meantime share the next transaction.
  */
 export class Committer {
   readonly #options: CommitterOptions;
@@ -72,28 +72,22 @@ export class Committer {
     const refusal = this.#refusal();
     if (refusal !== null) return Promise.reject(refusal);
     return new Promise<unknown>((resolve, reject) => {
-      const wait = this.#options.lockWaitMsMax ?? LOCK_WAIT_MS_MAX;
-      const job: Job = {
-        action,
-        resolve,
-        reject,
-        timer: setTimeout(() => this.#expire(job), wait),
-        state: 'waiting',
-      };
+      const timer = setTimeout(() => this.#expire(job), this.#options.lockWaitMsMax ?? LOCK_WAIT_MS_MAX);
+      const job: Job = { action, resolve, reject, timer, state: 'waiting' };
       this.#waiting.push(job);
       if (this.#running.length === 0) this.#idle = this.#runWaiting();
-    }) as Promise<T>; // The queue holds jobs of all types; this one resolves to what its own action returns.
+    }) as Promise<T>; // The queue holds jobs of all types; each resolves to the result of its own action.
   }
 
-  /** Resolves when changes work, as far as is known. After a failure it tries one. */
+  /** Rejects while changes fail. After a failure, this tries a write. */
   async check(): Promise<void> {
     if (this.#failure === null) return;
-    // Whoever asks for the state must not wait for the lock.
+    // A health check must not wait for the lock.
     if (this.#running.length > 0) throw this.#failure.error;
     await this.run(this.#options.probe);
   }
 
-  /** Waits for changes that have begun. A change that waits for the lock of a stopped process is given up with the process. */
+  /** Waits for changes that have begun, but not for the write lock of a stopped process. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -119,7 +113,7 @@ export class Committer {
     while (this.#waiting.length > 0) {
       this.#running = this.#waiting;
       this.#waiting = [];
-      // Started in one turn, so that lmdb-js puts them into one transaction.
+      // Started in one turn, so that lmdb-js runs them in one transaction.
       await Promise.all(this.#running.map((job) => this.#runJob(job)));
       this.#running = [];
     }
@@ -128,8 +122,8 @@ export class Committer {
   async #runJob(job: Job): Promise<void> {
     try {
       const result = await commit(this.#options.root(), () => {
-        // LMDB has the lock now, perhaps long after this change was refused.
-        if (job.state === 'expired') throw new Error('the change was given up');
+        // LMDB got the lock, perhaps long after this change was rejected.
+        if (job.state === 'expired') throw new Error('the change has expired');
         clearTimeout(job.timer);
         job.state = 'begun';
         return job.action();
@@ -156,7 +150,7 @@ export class Committer {
     job.reject(error);
   }
 
-  /** An error of the action itself is passed on as it is. */
+  /** Errors of the action itself are passed on. */
   async #failed(error: unknown): Promise<unknown> {
     if (!isLmdbError(error)) return error;
     const outcomeUnknown = this.#mustReopen();
@@ -179,7 +173,7 @@ export class Committer {
       root.get('version');
       return false;
     } catch (error) {
-      // Its number is not always that of the panic.
+      // The error code is not always that of MDB_PANIC.
       return isLmdbError(error) && error.message.includes('MDB_PANIC');
     }
   }
@@ -189,23 +183,23 @@ export class Committer {
   }
 }
 
-/** LMDB's own failures carry its error number, or that of the operating system. */
+/** LMDB errors carry a code of LMDB or of the operating system. */
 export function isLmdbError(error: unknown): error is Error & { code: number } {
   return error instanceof Error && 'code' in error && typeof error.code === 'number';
 }
 
-/** ENOSPC, EDQUOT, and EFBIG: a limit on the size of files. */
+/** ENOSPC, EDQUOT and EFBIG (the file size limit). */
 function isFull({ code }: { code: number }): boolean {
   return [28, 122, 27].includes(code);
 }
 
-/** All of it or nothing: a child transaction, because only that is rolled back when the action throws. */
-export async function commit<T>(root: RootDatabase, action: () => T): Promise<T> {
+/** A child transaction, because only that is rolled back if the action throws. */
+async function commit<T>(root: RootDatabase, action: () => T): Promise<T> {
   try {
     return (await root.childTransaction(action)) as T;
   } catch (error) {
     if (!(error instanceof Error && 'commitError' in error)) throw error;
-    // The cause comes in a promise of its own, which would end the process if nobody looked at it.
+    // The cause is in a separate promise, whose rejection would end the process if nobody handled it.
     throw await Promise.resolve(error.commitError).catch((reason: unknown) => reason);
   }
 }

@@ -1,13 +1,131 @@
-/** File modes: data files are readable by their owner only. */
-import { chmodSync, closeSync, lstatSync, openSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+/**
+ * LMDB files: how they are opened, their modes, and the disk space that is kept free. Nothing here waits for the write
+ * lock unless the file is new: another process may hold it forever.
+ */
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  statfsSync,
+  statSync,
+} from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { type Database, type DatabaseOptions, type Key, open, openAsClass, type RootDatabase } from 'lmdb';
+import { CommitFailed, isLmdbError } from './commit.ts';
+
+export interface LmdbFile {
+  root: RootDatabase;
+  table<V, K extends Key>(name: string, options: DatabaseOptions): Database<V, K>;
+}
+
+export function openLmdb(path: string): LmdbFile {
+  checkLockFile(path);
+  const options = {
+    path,
+    noSubdir: true,
+    maxDbs: 16,
+    // Plain LMDB commits are on disk when they return. Overlapping sync would gain nothing: concurrent appends already
+    // share a commit.
+    overlappingSync: false,
+    // Otherwise lmdb-js creates a promise per turn that nobody can catch, and a failed commit ends the process.
+    eventTurnBatching: false,
+  };
+  return explainErrors(path, () => {
+    // Declared as a function, but it returns the class.
+    const Opened = openAsClass(options) as unknown as LmdbClass;
+    // lmdb-js opens tables in a write transaction, which waits for the lock. For existing tables, a read transaction is
+    // enough.
+    const { prototype } = Opened;
+    const { transactionSync } = prototype;
+    function withoutLock<T>(open: () => T): T {
+      prototype.transactionSync = function (this: ReadTransactions, action) {
+        this.resetReadTxn();
+        this.ensureReadTxn();
+        return action();
+      };
+      try {
+        return open();
+      } finally {
+        prototype.transactionSync = transactionSync;
+      }
+    }
+    const root = withoutLock(() => new Opened(null, { ...options, isRoot: true }));
+    return {
+      root,
+      table<V, K extends Key>(name: string, tableOptions: DatabaseOptions) {
+        const existingOnly = { ...tableOptions, create: false };
+        // The types say otherwise, but it is undefined if the table does not exist.
+        const existing = withoutLock(() => root.openDB<V, K>(name, existingOnly)) as
+          | Database<V, K>
+          | undefined;
+        return existing ?? explainErrors(path, () => root.openDB<V, K>(name, tableOptions));
+      },
+    };
+  });
+}
+
+/** Tables that do not exist are undefined, contrary to the types. */
+export function openReadOnly(path: string): LmdbFile {
+  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  return { root, table: (name, options) => root.openDB(name, options) };
+}
+
+/** A synchronous write, for use while a file is being opened. */
+export function commitSync<T>(path: string, root: RootDatabase, action: () => T): T {
+  return explainErrors(path, () => root.transactionSync(action));
+}
+
+interface LmdbClass {
+  new (name: null, options: object): RootDatabase;
+  prototype: Pick<RootDatabase, 'transactionSync'>;
+}
+
+interface ReadTransactions {
+  resetReadTxn(): void;
+  ensureReadTxn(): void;
+}
+
+function explainErrors<T>(path: string, action: () => T): T {
+  try {
+    return action();
+  } catch (error) {
+    if (!isLmdbError(error)) throw error;
+    throw new CommitFailed(`${path} cannot be opened: ${error.message}`, 'the disk is full or fails', {
+      cause: error,
+    });
+  }
+}
+
+/** More than a lock file takes. */
+const LOCK_FILE_BYTES = 64 * 1024;
+const PAGE_BYTES = 4_096;
+
+/**
+ * LMDB creates a sparse lock file and writes it through memory, where a full disk causes a SIGBUS. Only its first page
+ * (60 readers) is used. The file is not opened here: closing it would release LMDB's locks on it.
+ */
+function checkLockFile(path: string): void {
+  const lock = statSync(`${path}-lock`, { throwIfNoEntry: false });
+  const folder = dirname(path);
+  if ((lock && lock.blocks * 512 >= PAGE_BYTES) || !existsSync(folder)) return;
+  const { bavail, bsize } = statfsSync(folder);
+  if (bavail * bsize >= LOCK_FILE_BYTES) return;
+  throw new CommitFailed(
+    `${path} cannot be opened: the disk is full, and its lock file needs ${LOCK_FILE_BYTES} bytes`,
+    'the disk is full',
+  );
+}
 
 const FILE_MODE = 0o600;
 const FOLDER_MODE = 0o700;
 
 /**
- * LMDB creates its files with the modes of the umask. It takes empty ones as new. Files that exist are not opened: to
- * close a lock file would release the locks that LMDB has on it in this process.
+ * LMDB creates its files with the modes of the umask, but accepts empty files as new. Existing files are not opened:
+ * closing a lock file would release the locks that LMDB holds on it in this process.
  */
 export function createPrivateFiles(path: string): void {
   for (const file of [path, `${path}-lock`]) {
@@ -19,10 +137,10 @@ export function createPrivateFiles(path: string): void {
   }
 }
 
-/** Files of a data folder. Others that somebody put beside them are left alone. */
+/** Files of a data folder. Other files in it are left alone. */
 const OWN_FILE = /^(?:(?:identity|statistics)\.mdb(?:-lock)?|master\.key|audit.*)$/;
 
-/** Takes away what others may do with the folder and its files. Answers a sentence for each that was changed. */
+/** Makes the folder and its files accessible to their owner only. Returns a message for each change. */
 export function tightenModes(folder: string): string[] {
   const names = readdirSync(folder).filter((name) => OWN_FILE.test(name));
   return [folder, ...names.map((name) => join(folder, name))].flatMap((path) => tighten(path));
@@ -32,11 +150,64 @@ function tighten(path: string): string[] {
   const { mode, uid } = lstatSync(path);
   const kind = mode & 0o170000;
   const wanted = kind === 0o040000 ? FOLDER_MODE : kind === 0o100000 ? FILE_MODE : null;
-  // A folder with the sticky bit, like /tmp, is not ours alone.
+  // A folder with the sticky bit, like /tmp, is shared.
   if (wanted === null || (mode & 0o077) === 0 || (mode & 0o1000) !== 0) return [];
   const was = (mode & 0o777).toString(8);
   if (uid !== process.getuid?.())
     return [`${path} has mode ${was} and belongs to another user: others may read it`];
   chmodSync(path, wanted);
   return [`changed the mode of ${path} from ${was} to ${wanted.toString(8)}`];
+}
+
+/** Room for thousands of identity changes, and for other programs. */
+const RESERVED_BYTES_MAX = 64 * 1_048_576;
+/** Of a small file system, this share. */
+const RESERVED_SHARE = 0.05;
+const MEASUREMENT_AGE_MS_MAX = 1_000;
+
+export interface FileSystem {
+  bsize: number;
+  blocks: number;
+  bavail: number;
+}
+
+/** Keeps disk space free: appends stop before the disk is full, so that revocations and deletions still work. */
+export class FreeSpace {
+  readonly #folder: string;
+  readonly #measure: (folder: string) => Promise<FileSystem>;
+  readonly #monotonicNow: () => number;
+  #measured: { at: number; error: CommitFailed | null } | null = null;
+
+  constructor(
+    folder: string,
+    measure: (folder: string) => Promise<FileSystem> = statfs,
+    monotonicNow = () => performance.now(),
+  ) {
+    this.#folder = folder;
+    this.#measure = measure;
+    this.#monotonicNow = monotonicNow;
+  }
+
+  /** Rejects with CommitFailed while less than the reserve is free. */
+  async check(): Promise<void> {
+    const at = this.#monotonicNow();
+    if (this.#measured === null || at - this.#measured.at >= MEASUREMENT_AGE_MS_MAX) {
+      this.#measured = { at, error: await this.#shortage() };
+    }
+    if (this.#measured.error !== null) throw this.#measured.error;
+  }
+
+  async #shortage(): Promise<CommitFailed | null> {
+    const measured = await this.#measure(this.#folder).catch(() => null);
+    // A disk that cannot be measured is no reason to refuse.
+    if (measured === null) return null;
+    const { bsize, blocks, bavail } = measured;
+    const reserved = Math.min(RESERVED_BYTES_MAX, Math.floor(RESERVED_SHARE * blocks * bsize));
+    const free = bavail * bsize;
+    if (free >= reserved) return null;
+    return new CommitFailed(
+      `${this.#folder} has ${free} bytes free, less than the reserve of ${reserved}; nothing was counted`,
+      'the disk is full',
+    );
+  }
 }

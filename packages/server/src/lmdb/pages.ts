@@ -1,11 +1,11 @@
 /**
- * LMDB's own pages, read from the file without mapping it. LMDB trusts them: a file that was cut off ends the process
- * with SIGBUS, and a damaged page number with SIGSEGV. So a file is looked at here before it is opened, and `verify`
- * walks all of it. The layout is that of lmdb-js 3 (data version 2), little endian.
+ * Checks the pages of an LMDB file without mapping it. LMDB trusts its pages: a truncated file ends the process with
+ * SIGBUS, a damaged page number with SIGSEGV. So a file is checked before it is opened, and `verify` walks all of it.
+ * The layout is that of lmdb-js 3 (data version 2), little endian.
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
-/** A sentence about a file that must not be opened. */
+/** The file must not be opened. */
 export class DamagedFile extends Error {}
 
 export interface PageProblem {
@@ -34,10 +34,10 @@ const SUB_DATABASE = 0x02;
 /** The root of an empty tree. */
 const NO_PAGE = 0xffff_ffff_ffff_ffffn;
 
-/** More levels than a tree of 2^48 pages has: a loop of pages ends here. */
+/** More levels than a tree of 2^48 pages has. Ends loops. */
 const DEPTH_MAX = 32;
 
-/** Throws DamagedFile for a file that LMDB would not survive. An empty one passes: LMDB makes a new file of it. */
+/** Throws DamagedFile for a file that would crash LMDB. An empty file passes: LMDB initializes it. */
 export function checkDataFile(path: string): void {
   withFile(path, (fd) => {
     if (fstatSync(fd).size === 0) return;
@@ -46,14 +46,14 @@ export function checkDataFile(path: string): void {
       if (typeof meta === 'string') throw new DamagedFile(`${path} is damaged: ${meta}`);
       const bytes = (meta.lastPage + 1) * meta.pageBytes;
       if (meta.fileBytes >= bytes) return;
-      // Pages at the end that were freed before they were written are missing rightly, but those in use are not.
+      // Freed pages at the end may never have been written, but pages in use must exist.
       if (![...walkTrees(fd, meta)].some(({ problem }) => problem === BEYOND_END)) return;
       const now = readMeta(fd);
       const isInUse = typeof now === 'object' && now.transaction !== meta.transaction;
-      // Pages that another process reused meanwhile say nothing.
+      // Another process may have reused the pages in the meantime.
       if (isInUse && attempt < ATTEMPTS_MAX) continue;
       throw new DamagedFile(
-        `${path} is cut off: it has ${meta.fileBytes} bytes, but its pages reach up to ${bytes}`,
+        `${path} is truncated: it has ${meta.fileBytes} bytes, but its pages need ${bytes}`,
       );
     }
   });
@@ -62,8 +62,8 @@ export function checkDataFile(path: string): void {
 const ATTEMPTS_MAX = 5;
 
 /**
- * Everything that is wrong with the pages of a file. While the file is in use, the caller holds a read transaction: then
- * no page that was in use when it began is overwritten.
+ * Lists damaged pages. If the file is in use, the caller must hold a read transaction, so that no page of its snapshot
+ * is overwritten.
  */
 export function pageProblems(path: string): { pages: number; problems: PageProblem[] } {
   return withFile(path, (fd) => {
@@ -78,7 +78,7 @@ export function pageProblems(path: string): { pages: number; problems: PageProbl
   });
 }
 
-/** What is wrong with the first two pages, without which LMDB cannot open the file. */
+/** A problem of the first two pages, without which LMDB cannot open the file. */
 export function metaProblem(path: string): string | null {
   return withFile(path, (fd) => {
     const meta = readMeta(fd);
@@ -86,7 +86,7 @@ export function metaProblem(path: string): string | null {
   });
 }
 
-/** The number of the last commit. */
+/** The ID of the last commit. */
 export function lastTransaction(path: string): number {
   return withFile(path, (fd) => {
     const meta = readMeta(fd);
@@ -95,10 +95,9 @@ export function lastTransaction(path: string): number {
   });
 }
 
-/** More say nothing new. */
 const PROBLEMS_MAX = 1_000;
 
-const BEYOND_END = 'lies beyond the end of the file';
+const BEYOND_END = 'is beyond the end of the file';
 
 function withFile<T>(path: string, action: (fd: number) => T): T {
   const fd = openSync(path, 'r');
@@ -109,15 +108,15 @@ function withFile<T>(path: string, action: (fd: number) => T): T {
   }
 }
 
-/** The newer of the two, or a sentence on what is wrong. */
+/** The newer of the two meta pages, or the problem. */
 function readMeta(fd: number): (Meta & { fileBytes: number }) | string {
   const first = metaAt(fd, 0);
   const second = metaAt(fd, first?.pageBytes ?? 4_096);
-  if (!first || !second) return 'its first two pages are not those of LMDB';
-  // Taken last: a commit writes its pages before these two, and so the file has them by now.
+  if (!first || !second) return 'the first two pages are not LMDB pages';
+  // Measured last: a commit writes all other pages before these two.
   const fileBytes = fstatSync(fd).size;
   if (fileBytes < 2 * first.pageBytes || first.pageBytes !== second.pageBytes) {
-    return 'it is cut off in its first pages';
+    return 'the file is truncated within its first two pages';
   }
   return { ...(first.transaction >= second.transaction ? first : second), fileBytes };
 }
@@ -154,18 +153,18 @@ interface Walk {
   fd: number;
   bytes: number;
   meta: Meta;
-  /** A bit for each page: one that is in two places would be changed in both. */
+  /** A bit per page, to find pages that are used twice. */
   seen: Uint8Array;
   table: string;
-  /** The list of free pages has numbers as keys, whose order is another. */
+  /** False for the list of free pages, whose keys are numbers in another order. */
   isSorted: boolean;
-  /** What an entry can be: the main tree holds the tables, and nothing else. */
+  /** The flags that an entry may have: the main tree holds tables and nothing else. */
   flags: readonly number[];
 }
 
 const VALUES = [0, BIG_DATA];
 
-/** `from` and `to`: what the branch above says of the keys here. */
+/** `from` and `to` bound the keys, according to the branch above. */
 function* walk(
   at: Walk,
   page: number,
@@ -176,8 +175,8 @@ function* walk(
   if (page === -1) return;
   const { fd, table, meta, isSorted } = at;
   const wrong = (problem: string) => ({ table, page, problem });
-  const claimed = claim(at, page, 1);
-  if (claimed !== null) return yield wrong(claimed);
+  const claimError = claim(at, page, 1);
+  if (claimError !== null) return yield wrong(claimError);
   const bytes = Buffer.alloc(meta.pageBytes);
   readSync(fd, bytes, 0, bytes.length, page * meta.pageBytes);
   const flags = bytes.readUInt16LE(18) & 0xff;
@@ -185,7 +184,7 @@ function* walk(
   const upper = bytes.readUInt16LE(22);
   const room = meta.pageBytes - PAGE_HEADER_BYTES;
   if (pageNumber(bytes, 0) !== page || (flags !== BRANCH && flags !== LEAF) || depth > DEPTH_MAX) {
-    return yield wrong('is not the page that belongs there');
+    return yield wrong('is not the expected page');
   }
   if (lower % 2 !== 0 || lower > upper || upper > room || lower === 0)
     return yield wrong('has a damaged header');
@@ -216,7 +215,7 @@ function* walk(
   }
 }
 
-/** A value on pages of its own, or the root of a table. */
+/** A value on overflow pages, or the root of a table. */
 function* walkEntry(
   at: Walk,
   bytes: Buffer,
@@ -227,22 +226,22 @@ function* walkEntry(
 ): Generator<PageProblem, string | null> {
   const flags = bytes.readUInt16LE(offset + 4);
   const length = bytes.readUInt32LE(offset);
-  if (!at.flags.includes(flags)) return 'its flags are none that it can have';
+  if (!at.flags.includes(flags)) return 'invalid flags';
   if ((flags & BIG_DATA) !== 0) {
     if (dataAt + 24 > bytes.length) return 'it ends outside of the page';
     const first = pageNumber(bytes, dataAt);
     const pages = pageNumber(bytes, dataAt + 16);
     const header = Buffer.alloc(PAGE_HEADER_BYTES);
-    const claimed = claim(at, first, pages);
-    if (claimed !== null) return `its value ${claimed}`;
+    const claimError = claim(at, first, pages);
+    if (claimError !== null) return `its value ${claimError}`;
     readSync(at.fd, header, 0, header.length, first * at.meta.pageBytes);
     const isRight = pageNumber(header, 0) === first && (header.readUInt16LE(18) & 0xff) === OVERFLOW;
     const isLong = length <= pages * at.meta.pageBytes - PAGE_HEADER_BYTES;
-    return isRight && isLong ? null : 'its value is not on the page that belongs there';
+    return isRight && isLong ? null : 'its value is not on the expected page';
   }
   if (dataAt + length > bytes.length) return 'it ends outside of the page';
   if ((flags & SUB_DATABASE) !== 0) {
-    if (length !== 48) return 'it is not a table';
+    if (length !== 48) return 'not a table';
     const table = key.toString('latin1').replace(/\0$/, '');
     yield* walk(
       { ...at, table, flags: VALUES },
@@ -255,7 +254,7 @@ function* walkEntry(
   return null;
 }
 
-/** The key of a branch entry; undefined if damaged, which is reported when that entry is checked. */
+/** The key of a branch entry. Undefined if damaged, which the check of that entry reports. */
 function keyOf(bytes: Buffer, i: number): Buffer | undefined {
   const offset = PAGE_HEADER_BYTES + bytes.readUInt16LE(PAGE_HEADER_BYTES + 2 * i);
   const keyAt = offset + NODE_HEADER_BYTES;
@@ -264,14 +263,13 @@ function keyOf(bytes: Buffer, i: number): Buffer | undefined {
   return end > bytes.length ? undefined : bytes.subarray(keyAt, end);
 }
 
-/** Marks pages as in use; says what is wrong when that cannot be. */
+/** Marks pages as used. Returns the problem if they cannot be. */
 function claim({ bytes, meta, seen }: Walk, first: number, count: number): string | null {
-  if (!(first >= 2 && count >= 1 && first + count - 1 <= meta.lastPage))
-    return 'has a page number that cannot be';
+  if (!(first >= 2 && count >= 1 && first + count - 1 <= meta.lastPage)) return 'has an invalid page number';
   if ((first + count) * meta.pageBytes > bytes) return BEYOND_END;
   for (let page = first; page < first + count; page++) {
     const bit = 1 << (page % 8);
-    if (((seen[page >> 3] ?? 0) & bit) !== 0) return 'is in use twice';
+    if (((seen[page >> 3] ?? 0) & bit) !== 0) return 'is used twice';
     seen[page >> 3] = (seen[page >> 3] ?? 0) | bit;
   }
   return null;

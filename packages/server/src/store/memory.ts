@@ -1,29 +1,34 @@
-/** Plain events, filtered: too slow and too short-lived for use, obviously right, and so the oracle of all others. */
+/** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Event } from '../event.ts';
-import { derivedId } from './ids.ts';
 import {
-  type Batch,
   type BatchLink,
   compareFollowed,
+  derivedId,
   type FollowedPath,
   type Host,
-  linkHolds,
+  isLinkCurrent,
   NO_SOURCE,
   newSource,
   type RetentionNote,
   type Source,
   type Store,
   StoreUnavailable,
-  tallySource,
+  storedCategory,
+  updateSource,
 } from './store.ts';
 
 interface Project {
   events: Event[];
   hosts: Host[];
   sources: Source[];
-  /** Batch ids and links by source name. */
-  batches: Map<string, { id: string; link?: Batch['link'] }[]>;
+  /** By source name. */
+  batches: Map<string, StoredBatch[]>;
   followed: FollowedPath[];
+}
+
+interface StoredBatch {
+  id: string;
+  link?: Omit<BatchLink, 'id'> & { after: string };
 }
 
 export function memoryStore(now: () => number = Date.now): Store {
@@ -56,22 +61,23 @@ export function memoryStore(now: () => number = Date.now): Store {
     async append(batch) {
       const project = open(batch.project);
       const { id, link } = batch;
+      for (const { attack } of batch.events) if (attack !== null) storedCategory(attack);
       const batches = project.batches.get(batch.source.name) ?? [];
       if (id !== undefined) {
-        if (batches.some((known) => known.id === id)) return { kind: 'duplicate' };
         const exists = (other: string) => batches.some((known) => known.id === other);
-        if (link && !linkHolds(link, exists, (after) => linksAfter(batches, after)))
-          return { kind: 'conflict' };
+        if (exists(id)) return { kind: 'duplicate' };
+        const idsAfter = (after: string) => linksAfter(batches, after).map((other) => other.id);
+        if (link && !isLinkCurrent(link, exists, idsAfter)) return { kind: 'conflict' };
         const kept = batches.filter((known) => known.id !== link?.replaces);
         project.batches.set(batch.source.name, [...kept, link ? { id, link } : { id }]);
       }
 
       const known = new Set(project.hosts.map(({ id }) => id));
       const counted = batch.events.filter(({ time }) => time >= horizon);
-      const placed = counted.map((event) =>
+      const assigned = counted.map((event) =>
         event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
       );
-      project.events.push(...placed);
+      project.events.push(...assigned);
       if (batch.followed) putFollowed(project, batch.followed);
       changes++;
 
@@ -80,11 +86,11 @@ export function memoryStore(now: () => number = Date.now): Store {
         ...newSource(derivedId('source', batch.project, name), batch.source),
         hosts: [],
       };
-      const reported = placed.flatMap(({ hostId }) => (hostId === null ? [] : [hostId]));
-      const withoutHost = placed.length - reported.length;
-      const tallied = tallySource(source, batch, counted, withoutHost);
-      tallied.hosts = [...new Set([...source.hosts, ...reported])].sort();
-      project.sources = [...project.sources.filter((candidate) => candidate.name !== name), tallied];
+      const reported = assigned.flatMap(({ hostId }) => (hostId === null ? [] : [hostId]));
+      const withoutHost = assigned.length - reported.length;
+      const updated = updateSource(source, batch, counted, withoutHost);
+      updated.hosts = [...new Set([...source.hosts, ...reported])].sort();
+      project.sources = [...project.sources.filter((candidate) => candidate.name !== name), updated];
       return {
         kind: 'appended',
         beforeHorizon: batch.events.length - counted.length,
@@ -189,13 +195,9 @@ export function memoryStore(now: () => number = Date.now): Store {
     async putSource(projectId, source, batches) {
       const project = open(projectId);
       project.sources = [...project.sources.filter(({ name }) => name !== source.name), source];
-      const others = project.batches
-        .get(source.name)
-        ?.filter(({ id }) => !batches.some((one) => one.id === id));
-      project.batches.set(source.name, [
-        ...(others ?? []),
-        ...batches.map(({ id, link }) => (link ? { id, link: { ...link, siblings: [] } } : { id })),
-      ]);
+      const known = project.batches.get(source.name) ?? [];
+      const others = known.filter(({ id }) => !batches.some((batch) => batch.id === id));
+      project.batches.set(source.name, [...others, ...batches]);
     },
 
     async prune(before, { freeBefore = before } = {}) {
@@ -241,12 +243,9 @@ function putFollowed(project: Project, followed: FollowedPath): void {
   project.followed = [...others, structuredClone(followed)].sort(compareFollowed);
 }
 
-function linksAfter(
-  batches: readonly { id: string; link?: Batch['link'] }[],
-  after: string | undefined,
-): BatchLink[] {
+function linksAfter(batches: readonly StoredBatch[], after: string): BatchLink[] {
   return batches.flatMap(({ id, link }) =>
-    link && link.after === after
+    link?.after === after
       ? [{ id, bytes: link.bytes, firstLineHash: link.firstLineHash, readerState: link.readerState }]
       : [],
   );

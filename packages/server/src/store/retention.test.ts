@@ -24,7 +24,7 @@ function count(...times: number[]) {
   return store.append({ project: 'p', source: { name: 's', format: 'f' }, events, dropped: {} });
 }
 
-/** Another process. */
+/** The policy of a new process. */
 function policy(): RetentionPolicy {
   const log = (message: string) => logged.push(message);
   const clocks = { now: () => clock.now, monotonicNow: () => clock.monotonic };
@@ -41,7 +41,7 @@ async function counted(): Promise<number> {
   return requests[0] ?? 0;
 }
 
-test('what is older than the retention time no longer counts, and the log says that the horizon moved', async () => {
+test('events older than the retention time no longer count, and the log says that the horizon moves', async () => {
   await policy().pass();
   expect(await counted()).toBe(2);
   expect(logged).toEqual([expect.stringContaining('to 2026-10-16T00:00:00.000Z')]);
@@ -68,14 +68,14 @@ describe('a start with the clock in 2040', () => {
     clock.monotonic = 0;
   });
 
-  test('removes nothing, and says why', async () => {
+  test('removes nothing, and logs why', async () => {
     await policy().pass();
     expect(await counted()).toBe(2);
     expect(logged).toEqual([expect.stringContaining('2040-01-01T00:00:00.000Z')]);
     expect(logged[0]).toContain('last used at 2026-11-15T00:00:00.000Z');
   });
 
-  test('is not believed because events of that time come in, nor because of a restart', async () => {
+  test('is not trusted because events of that time arrive, nor because of restarts', async () => {
     for (let restart = 0; restart < 3; restart++) {
       clock.monotonic = 0;
       const one = policy();
@@ -90,7 +90,7 @@ describe('a start with the clock in 2040', () => {
     expect(await counted()).toBe(2 + 3);
   });
 
-  test('is believed after a day in all, however often the service restarts', async () => {
+  test('is trusted after a day in total, regardless of restarts', async () => {
     for (let restart = 0; restart < 4; restart++) {
       clock.monotonic = 0;
       const one = policy();
@@ -102,7 +102,7 @@ describe('a start with the clock in 2040', () => {
     expect(logged.at(-1)).toContain('the horizon moves');
   });
 
-  test('is believed after a day, and even then a day is left to set the horizon back', async () => {
+  test('is trusted after a day, and then the horizon can move back for another day', async () => {
     const one = policy();
     await one.pass();
     elapse(DAY_MS);
@@ -119,7 +119,7 @@ describe('a start with the clock in 2040', () => {
   });
 });
 
-test('a clock that jumps ahead while the service runs is not believed at once', async () => {
+test('a clock that jumps ahead while the service runs is not trusted at once', async () => {
   const one = policy();
   await one.pass();
   clock.now += 60 * DAY_MS;
@@ -129,7 +129,7 @@ test('a clock that jumps ahead while the service runs is not believed at once', 
   expect(logged.at(-1)).toContain('jumped ahead');
 });
 
-test('data of a source that went silent is removed in time', async () => {
+test('data of a source that sends nothing more is removed on time', async () => {
   const one = policy();
   for (let day = 0; day < 35; day++) {
     await one.pass();
@@ -138,7 +138,7 @@ test('data of a source that went silent is removed in time', async () => {
   expect(await counted()).toBe(0);
 });
 
-test('of several workers one moves the horizon', async () => {
+test('only one of several workers moves the horizon', async () => {
   const workers = [policy(), policy(), policy()];
   for (const worker of workers) await worker.pass();
   logged = [];

@@ -1,18 +1,18 @@
 /**
- * Keeps a store within its retention time, without believing every clock: a machine that starts with the wrong date must
+ * Applies the retention time to a store, but does not trust every clock: a machine that starts with a wrong date must
  * not lose its data (docs/decisions/0022-retention-and-wrong-clocks.md).
  */
 import type { Retention, Store } from './store.ts';
 
-/** Events live up to this much longer than the retention time says. */
+/** Events live up to this much longer than the retention time. */
 const PRUNE_EVERY_MS = 10 * 60_000;
-/** After a longer silence than this, the clock is not trusted at once: the machine may have started with a wrong date. */
-const SILENCE_MS_MAX = 7 * 86_400_000;
-/** A clock that jumps further ahead than this while the service runs is not trusted either. */
+/** After a longer downtime the clock is not trusted at once: the machine may have started with a wrong date. */
+const DOWNTIME_MS_MAX = 7 * 86_400_000;
+/** A clock that jumps further ahead while the service runs is not trusted either. */
 const JUMP_MS_MAX = 3_600_000;
-/** A clock is trusted once the service has run with it for this long: time enough for someone to read the log. */
+/** A clock is trusted once the service has run with it for this long: enough time for someone to read the log. */
 const PROBATION_MS = 24 * 3_600_000;
-/** Space is freed this long after the horizon has passed it. Until then the horizon can be set back. */
+/** Space is freed this long after the horizon has passed it. Until then the horizon can move back. */
 const FREE_DELAY_MS = 24 * 3_600_000;
 
 export interface RetentionLog {
@@ -22,9 +22,9 @@ export interface RetentionLog {
 }
 
 export interface Clocks {
-  /** The system clock, which can be wrong. */
+  /** The system clock, which may be wrong. */
   now: () => number;
-  /** Milliseconds that only go forward. */
+  /** Milliseconds that never go back. */
   monotonicNow: () => number;
 }
 
@@ -43,19 +43,19 @@ export class RetentionPolicy {
     this.#log = log;
   }
 
-  /** Moves the horizon and frees what it passed a day ago. */
+  /** Moves the horizon and frees the space that it passed a day ago. */
   async pass(stop?: AbortSignal): Promise<void> {
     const state = await this.#store.retention();
     const now = this.#clocks.now();
     if (state.horizon > now) {
       this.#log.warn(
         `all events are refused: the horizon is at ${iso(state.horizon)}, but the clock says ${iso(now)}. ` +
-          `If the clock is right, set the horizon back: wafstat horizon --set ${iso(now - this.#retentionMs)}`,
+          `If the clock is right, move the horizon back: wafstat horizon --set ${iso(now - this.#retentionMs)}`,
       );
       return;
     }
     const { elapsedMs, isFirst } = this.#checkClock(state, now);
-    // Of several workers one is enough; the first pass of each comes at once, because settings may have changed.
+    // One of several workers is enough. Each makes its first pass at once, because settings may have changed.
     const isDone = state.note !== null && Math.abs(now - state.note.passedAt) < PRUNE_EVERY_MS / 2;
     if (isDone && !isFirst) return;
     const note = state.note ?? { freeBefore: 0, freeSince: now, trustedAt: now, probationMs: 0 };
@@ -63,7 +63,8 @@ export class RetentionPolicy {
       const probationMs = note.probationMs + elapsedMs;
       if (probationMs < PROBATION_MS) {
         const trustedAt = state.note?.trustedAt ?? state.newestEvent ?? now;
-        return this.#store.noteRetention({ ...note, trustedAt, passedAt: now, probationMs });
+        await this.#store.noteRetention({ ...note, trustedAt, passedAt: now, probationMs });
+        return;
       }
       this.#isDoubtful = false;
       this.#log.warn(`the clock (${iso(now)}) is trusted now: the service has run with it for 24 hours`);
@@ -76,17 +77,12 @@ export class RetentionPolicy {
     const freeBefore = isDue ? Math.min(note.freeBefore, horizon) : state.freedBefore;
     await this.#store.prune(horizon, { freeBefore, ...(stop && { stop }) });
     const pending = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : note;
-    const { freeBefore: next, freeSince } = pending;
-    await this.#store.noteRetention({
-      trustedAt: now,
-      passedAt: now,
-      probationMs: 0,
-      freeBefore: next,
-      freeSince,
-    });
+    const { freeBefore: nextFreeBefore, freeSince } = pending;
+    const trusted = { trustedAt: now, passedAt: now, probationMs: 0 };
+    await this.#store.noteRetention({ ...trusted, freeBefore: nextFreeBefore, freeSince });
   }
 
-  /** Warns when the clock becomes doubtful. */
+  /** Warns if the clock becomes doubtful. */
   #checkClock({ note, newestEvent }: Retention, now: number): { elapsedMs: number; isFirst: boolean } {
     const monotonic = this.#clocks.monotonicNow();
     const last = this.#lastPass;
@@ -94,7 +90,7 @@ export class RetentionPolicy {
     const elapsedMs = last === null ? 0 : monotonic - last.monotonic;
     const doubt =
       last === null
-        ? silenceDoubt(note?.trustedAt ?? newestEvent, now)
+        ? downtimeDoubt(note?.trustedAt ?? newestEvent, now)
         : jumpDoubt(now - last.now - elapsedMs);
     if (doubt !== null) {
       this.#isDoubtful = true;
@@ -104,8 +100,8 @@ export class RetentionPolicy {
   }
 }
 
-function silenceDoubt(knownAt: number | null, now: number): string | null {
-  if (knownAt === null || now - knownAt <= SILENCE_MS_MAX) return null;
+function downtimeDoubt(knownAt: number | null, now: number): string | null {
+  if (knownAt === null || now - knownAt <= DOWNTIME_MS_MAX) return null;
   return `the clock says ${iso(now)}, but this store was last used at ${iso(knownAt)}`;
 }
 
@@ -141,7 +137,7 @@ export function retainFor(
   };
 }
 
-/** A wrong clock can be beyond any calendar. */
+/** A wrong clock may be out of the range of Date. */
 function iso(time: number): string {
   const date = new Date(time);
   return Number.isNaN(date.getTime()) ? `${time} ms` : date.toISOString();

@@ -1,131 +1,140 @@
 /**
- * The contract of a store: it counts, exactly, and nothing else. Time grids, time zones, category names in
- * answers and zero filling live above it, in statistics/. Every store passes the suite in conformance.ts.
+ * The contract of a store: exact counts, and nothing else. Time grids, time zones, category names in responses and
+ * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
-import type { Event } from '../event.ts';
+import { createHash } from 'node:crypto';
+import { categoryNumber, type Event } from '../event.ts';
 import type { MaybePromise } from '../maybe-promise.ts';
 
 export interface Store {
-  /** Of a store in a file: sets it apart from another file in its place. */
+  /** For a store in a file: tells the file from another one at the same path. */
   readonly fileId?: number;
 
   /**
-   * Counts a batch. When the promise resolves the batch is durable (it survives `kill -9` and power loss) and
-   * visible to every later query of any process. All of a batch counts, or none of it. A batch whose `id` was
-   * seen before under the same source changes nothing. Events may come in any order, and late by months; those
-   * from before the horizon (see `prune`) are not counted but reported.
+   * Counts a batch, all of it or nothing. When the promise resolves, the batch is durable (it survives `kill -9` and
+   * power loss) and visible to every later query of any process. A batch whose `id` the source already has changes
+   * nothing. Events may arrive in any order and months late; events before the horizon (see `prune`) are reported, but
+   * not counted. Rejects if a category is not in CATEGORIES.
    */
   append(batch: Batch): Promise<Appended>;
 
   /** Requests and attacks between neighbouring edges: point i is `[edges[i], edges[i + 1])`, to the millisecond. */
   series(query: SeriesQuery): Promise<Series>;
 
-  /** Attacks in `[from, to)` by category, in the order of CATEGORIES. Always adds up to the attacks of `series`. */
+  /** Attacks in `[from, to)` by category, in the order of CATEGORIES. Their sum equals the attacks of `series`. */
   totals(query: TotalsQuery): Promise<Float64Array>;
 
   /**
-   * A mark that differs once any count between `from` and `to` may have changed, of whatever project: as long as it is
-   * the same, so are all answers about that time. Null: the store cannot tell.
+   * Changes whenever a count between `from` and `to` may have changed, in any project: while it is equal, so are the
+   * results of all queries of that range. Null: the store cannot tell.
    */
-  version(range: { from: number; to: number }): MaybePromise<string | null>;
+  version(range: TimeRange): MaybePromise<string | null>;
 
-  /** The batches that were counted directly after `after` (a batch id, or '' for the start) in their file. */
+  /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
 
-  /** Every path of a project that `follow` has followed, by source and path. */
+  /** The paths of a project that `follow` has followed, sorted by source and path. */
   followedPaths(project: string): Promise<FollowedPath[]>;
 
-  /** Stores the state of a followed path without a batch, in place of the earlier one. It is durable like a batch. */
+  /** Replaces the state of a followed path, without a batch. Durable like a batch. */
   putFollowedPath(project: string, followed: FollowedPath): Promise<void>;
 
   /**
-   * Registers a host name, or finds it: one name has one ID in a project, and one ID one name. With `limit`
-   * hosts already there nothing is added. Concurrent callers, of other processes too, get the same ID.
+   * Registers a host name, or finds it: in a project, names and IDs map one to one. A project that has `limit` hosts
+   * gets no more. Concurrent callers get the same ID, in other processes too.
    */
   addHost(host: NewHost): Promise<AddedHost>;
 
   /**
-   * The ID of each host name, in the order of `hostnames`, which may repeat names. New names are registered in their
-   * order until the project has `limit` hosts; the others are null. At the limit nothing is written, and the time is
-   * linear in the names, with the event loop free in between. Concurrent callers, of other processes too, get the same IDs.
+   * The ID of each host name, in the order of `hostnames`, which may repeat names. New names are registered in that
+   * order until the project has `limit` hosts; the rest resolve to null. At the limit nothing is written, and the call
+   * takes time linear in the names and yields to the event loop. Concurrent callers get the same IDs, in other
+   * processes too.
    */
-  resolveHosts(query: HostnameQuery): Promise<(string | null)[]>;
+  resolveHosts(names: HostnamesToResolve): Promise<(string | null)[]>;
 
-  /** Gives a host another name. Its ID and its counts stay; the old name is free again. */
+  /** Renames a host. Its ID and its counts stay; the old name becomes available. */
   renameHost(host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
 
-  /** The hosts of a project, by name. */
+  /** The hosts of a project, sorted by name. */
   hosts(project: string): Promise<Host[]>;
 
-  /** The log sources of a project, by name. */
+  /** The log sources of a project, sorted by name. */
   sources(project: string): Promise<Source[]>;
 
   /**
-   * Every event that counts, in parts of bounded size, for another store to take in under the source NO_SOURCE. As
-   * long as nothing is counted, the parts and their ids are the same each time.
+   * Every counted event, in parts of bounded size, for import into another store under the source NO_SOURCE. Until
+   * something is counted, each call yields the same parts with the same ids.
    */
   events(project: string): AsyncIterable<{ id: string; events: Event[] }>;
 
-  /** The batches that are remembered of a source, in parts of bounded size. */
-  batches(project: string, source: string): AsyncIterable<RememberedBatch[]>;
+  /** The batches of a source that the store still recognizes, in parts of bounded size. */
+  batches(project: string, source: string): AsyncIterable<BatchRecord[]>;
 
-  /** Takes in what another store says of a source, in the place of what is known of it, and batches it remembers. */
-  putSource(project: string, source: Source, batches: readonly RememberedBatch[]): Promise<void>;
+  /** Replaces a source with the one from another store, and adds batches of it to those that this store recognizes. */
+  putSource(project: string, source: Source, batches: readonly BatchRecord[]): Promise<void>;
 
   /**
-   * Moves the horizon forward to `before`: from then on no query counts an event before it. Frees the space of what
-   * lies before `freeBefore` (the horizon by default) in steps of bounded length, between which other work goes on;
-   * resolves when all is freed or `stop` is aborted.
+   * Moves the horizon forward to `before`: no later query counts an event before it. Frees the space of everything
+   * before `freeBefore` (default: the horizon) in short steps that let other work run in between. Resolves when all
+   * is freed or `stop` is aborted.
    */
   prune(before: number, options?: { freeBefore?: number; stop?: AbortSignal }): Promise<void>;
 
-  /** Where the horizon is, and what retention.ts must know to move it. */
+  /** The horizon, and the state that retention.ts needs to move it. */
   retention(): Promise<Retention>;
 
-  /** Keeps a note for the next call of `retention`, in this or another process. */
+  /** Stores the note that `retention` returns from now on, in this and other processes. */
   noteRetention(note: RetentionNote): Promise<void>;
 
-  /** Sets the horizon back to `to`, or as far as space has not been freed. Resolves to the new horizon. */
+  /** Moves the horizon back to `to`, or as far as space has not been freed. Resolves to the new horizon. */
   restoreHorizon(to: number): Promise<number>;
 
-  /** Rejects with StoreUnavailable when the store cannot answer. */
+  /** Rejects with StoreUnavailable while queries fail. */
   ping(): Promise<void>;
 
-  /** Rejects with StoreUnavailable while appends fail or would be refused: a full disk, for example. */
+  /** Rejects with StoreUnavailable while appends fail, for example because the disk is full. */
   checkWrites(): Promise<void>;
 
-  /** Waits for the appends under way, then lets go of everything. */
+  /** Waits for running appends, then releases all resources. */
   close(): Promise<void>;
 }
 
-/** `hosts` undefined: the whole project, events of no known host included. An unknown ID counts nothing. */
-interface Scope {
+/** Which events a query counts. */
+export interface Selection {
   project: string;
+  /** Undefined selects the whole project, events without a registered host included. Unknown IDs select nothing. */
   hosts?: readonly string[] | undefined;
+}
+
+/** Milliseconds since the epoch, `to` excluded. */
+export interface TimeRange {
+  from: number;
+  to: number;
 }
 
 export interface Retention {
   horizon: number;
-  /** The horizon cannot be set back to before this. */
+  /** The horizon cannot move back beyond this. */
   freedBefore: number;
-  /** The time of the newest event of any project; null when there is none, or the store cannot tell cheaply. */
+  /** The time of the newest event of any project. Null: there is none, or the store cannot tell cheaply. */
   newestEvent: number | null;
   note: RetentionNote | null;
 }
 
 export interface RetentionNote {
-  /** The last time of the system clock that was trusted. */
+  /** The last system time that was trusted. */
   trustedAt: number;
-  /** When a process last looked, by the system clock. */
+  /** When a process last ran the retention policy, by the system clock. */
   passedAt: number;
-  /** How long processes have run with a clock that is not trusted yet. */
+  /** How long processes have run with an untrusted clock. */
   probationMs: number;
   /** Space before this may be freed once `freeSince` is long enough ago. */
   freeBefore: number;
   freeSince: number;
 }
 
-export interface SeriesQuery extends Scope {
+export interface SeriesQuery extends Selection {
   /** Ascending milliseconds, at least two. */
   edges: readonly number[];
 }
@@ -135,36 +144,33 @@ export interface Series {
   attacks: Float64Array;
 }
 
-export interface TotalsQuery extends Scope {
-  from: number;
-  to: number;
-}
+export interface TotalsQuery extends Selection, TimeRange {}
 
 export interface Batch {
   project: string;
   source: { name: string; format: string };
-  /** Makes a retry harmless. Remembered for the retention time: older events would be refused anyway. */
+  /** Makes a retry harmless. Kept for the retention time: older events would not be counted anyway. */
   id?: string;
-  /** Where the batch stands in its file. */
+  /** The position of the batch in its file. */
   link?: NewLink;
-  /** New state of the followed path that the file belongs to. It is stored if and only if the batch counts. */
+  /** New state of the followed path of the file. Stored if and only if the batch is counted. */
   followed?: FollowedPath;
   /**
-   * A `hostId` here is one that resolveHosts or addHost gave, or `hosts` lists. An unknown one counts as no host. One and the same
-   * object may stand here many times, as for the access lines of a host in a second: it counts each time.
+   * An event with an unregistered `hostId` counts as one without a host. The same object may appear many times, for
+   * example for the access lines of one host in one second: it counts each time.
    */
   events: readonly Event[];
-  /** Records that were refused on the way, by reason: they show up in `sources`. */
+  /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
 }
 
-/** One counted chunk of a file. It follows another chunk ('' at the start). */
+/** A counted batch as a chunk of a file. It follows another chunk, or '' at the start of the file. */
 export interface BatchLink {
   id: string;
   bytes: number;
-  /** By which a shorter copy of the chunk is recognized. */
+  /** Identifies a shorter copy of the chunk. */
   firstLineHash: string;
-  /** What the reader of the file must know to continue after the chunk. */
+  /** The state that a reader of the file needs to continue after the chunk. */
   readerState: string;
 }
 
@@ -175,52 +181,52 @@ export interface LinkRecord {
   carry: string;
 }
 
-export function linkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLink, 'id'>): LinkRecord {
+export function toLinkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLink, 'id'>): LinkRecord {
   return { bytes, head: firstLineHash, carry: readerState };
 }
 
-export function linkOfRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
+export function fromLinkRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
   return { bytes, firstLineHash: head, readerState: carry };
 }
 
-/** What is known of a counted batch. */
-export interface RememberedBatch {
+/** A counted batch that the store still recognizes. */
+export interface BatchRecord {
   id: string;
-  /** The day (since the epoch) from which on it may be forgotten once the horizon has reached it. */
+  /** Days since the epoch. The store may delete the record once the horizon has passed this day. */
   day: number;
   link?: Omit<BatchLink, 'id'> & { after: string };
 }
 
 export interface NewLink extends Omit<BatchLink, 'id'> {
   after: string;
-  /** The ids of all links that the caller found behind `after`. With others there, someone else reads the same file. */
+  /** The ids of all links that the caller found after `after`. If there are others, another process reads the same file. */
   siblings: readonly string[];
-  /** The one of them that this batch takes the place of: the same piece, grown. It is forgotten. */
+  /** The sibling that this batch replaces: the same chunk, which has grown. */
   replaces?: string | undefined;
 }
 
-/** What `follow` knows about a path between restarts. Field names are those on disk; stores do not interpret them. */
+/** The state of a path that `follow` keeps across restarts. Field names are those on disk; stores do not interpret them. */
 export interface FollowedPath {
   source: string;
   /** Absolute. */
   path: string;
-  /** When the path was followed for the first time, milliseconds since the epoch. */
+  /** When the path was first followed, milliseconds since the epoch. */
   since: number;
-  /** The file whose first line was counted last, and when that was. */
+  /** The file whose first line was counted last, and when. */
   begun: { first_line_hash: string; at: number } | null;
-  /** Rotated files beside the path that need not be read again. */
+  /** Rotated files next to the path that need no reading. */
   files: FollowedFile[];
 }
 
 export interface FollowedFile {
   first_line_hash: string;
-  /** `left_alone`: older than the first follow of the path. `other_name`: its name does not look rotated. */
+  /** `left_alone`: older than the first follow of the path. `other_name`: the name does not look rotated. */
   state: 'left_alone' | 'other_name' | 'finished';
   modified_ms: number;
   bytes: number;
 }
 
-/** The order in which stores list followed paths. */
+/** Sorts followed paths. */
 export function compareFollowed(a: FollowedPath, b: FollowedPath): number {
   const [one, other] = a.source === b.source ? [a.path, b.path] : [a.source, b.source];
   return one < other ? -1 : one > other ? 1 : 0;
@@ -228,37 +234,38 @@ export function compareFollowed(a: FollowedPath, b: FollowedPath): number {
 
 export type Appended =
   | { kind: 'duplicate' }
-  /** The links behind `after` are not those that the caller found: nothing was changed, look again. */
+  /** The links after `after` are not those that the caller found. Nothing was changed: read them and retry. */
   | { kind: 'conflict' }
   /**
-   * `beforeHorizon`: events not counted because what they belong to has been pruned. `withoutHost`: counted events that
-   * count in the project's total only; `unknownHosts` of them have a `hostId` that the project does not have.
+   * `beforeHorizon`: events that were not counted, because they are before the horizon. `withoutHost`: events that count
+   * only in the total of the project; of these, `unknownHosts` have a `hostId` that is not registered.
    */
   | { kind: 'appended'; beforeHorizon: number; withoutHost: number; unknownHosts: number };
 
 /**
- * Whether the pieces around a new one are still as its reader found them: the one before it is there, those behind
- * that are the ones it knows, and the one that it takes the place of has nothing behind it. Otherwise someone else
- * counts the same file, and to go on would count lines twice.
+ * Whether the chunks around a new one are still as its reader found them: its predecessor exists, the links after that
+ * are its siblings, and nothing follows the chunk that it replaces. Otherwise another process counts the same file,
+ * and appending would count lines twice.
  */
-export function linkHolds(
+export function isLinkCurrent(
   link: NewLink,
   exists: (id: string) => boolean,
-  linksAfter: (id: string) => readonly BatchLink[],
+  idsAfter: (id: string) => readonly string[],
 ): boolean {
-  const there = linksAfter(link.after);
+  const siblings = new Set(link.siblings);
+  const found = idsAfter(link.after);
   return (
     (link.after === '' || exists(link.after)) &&
-    there.length === link.siblings.length &&
-    there.every(({ id }) => link.siblings.includes(id)) &&
-    (link.replaces === undefined || linksAfter(link.replaces).length === 0)
+    found.length === siblings.size &&
+    found.every((id) => siblings.has(id)) &&
+    (link.replaces === undefined || idsAfter(link.replaces).length === 0)
   );
 }
 
 export interface Host {
   id: string;
   hostname: string;
-  /** When it was registered, milliseconds since the epoch. */
+  /** When the host was registered, milliseconds since the epoch. */
   created: number;
 }
 
@@ -267,11 +274,11 @@ export interface NewHost {
   hostname: string;
   id?: string | undefined;
   limit: number;
-  /** When it was registered, if not now: it comes from another store. */
+  /** When the host was registered, if it comes from another store. Default: now. */
   created?: number | undefined;
 }
 
-export interface HostnameQuery {
+export interface HostnamesToResolve {
   project: string;
   hostnames: readonly string[];
   limit: number;
@@ -291,24 +298,24 @@ export type RenamedHost =
 export interface Source {
   id: string;
   name: string;
-  /** The format of its latest batch. */
+  /** The format of the latest batch. */
   format: string;
-  /** IDs of the hosts it has reported on. */
+  /** IDs of the hosts in its events. */
   hosts: string[];
-  /** Records counted. With `dropped` it adds up to the records that were read. */
+  /** Counted records. Together with `dropped`: all records that were read. */
   events: number;
-  /** Records among `events` without a registered host: they count in the project's total only. */
+  /** Records among `events` without a registered host: they count only in the total of the project. */
   without_host: number;
   dropped: Record<string, number>;
-  /** Times of its earliest and latest event, null when every record was dropped. */
+  /** Times of the earliest and the latest event, null if every record was dropped. */
   first_seen: number | null;
   last_seen: number | null;
 }
 
-/** Events that come from another store belong to no source of the project's, and `sources` does not list this one. */
+/** The source of events that were imported from another store. `sources` does not list it. */
 export const NO_SOURCE = { name: '', format: '' } as const;
 
-/** The store cannot answer now; nothing was changed, as far as it can know. */
+/** The store is not available now. As far as it can tell, nothing was changed. */
 export class StoreUnavailable extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -316,9 +323,9 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** The store answers queries but takes no changes now. The message says why, and that nothing was changed. */
+/** The store serves queries, but accepts no changes now. The message says why, and that nothing was changed. */
 export class StoreNotWritable extends StoreUnavailable {
-  /** The same in a few words, without paths. */
+  /** A short form of the message, without paths. */
   readonly trouble: string;
 
   constructor(message: string, trouble: string, options?: ErrorOptions) {
@@ -328,15 +335,15 @@ export class StoreNotWritable extends StoreUnavailable {
   }
 }
 
-/** It never will, until somebody changes the settings. */
+/** The store stays unavailable until someone changes the settings. */
 export class StoreMisconfigured extends StoreUnavailable {}
 
-/** A source that has not counted anything yet. Fields that older records lack are read as they are here. */
+/** A source without events. Also the defaults for fields that records of older releases lack. */
 export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
   return { id, name, format, events: 0, without_host: 0, dropped: {}, first_seen: null, last_seen: null };
 }
 
-/** What is stored is not what was written. The message says where; `wafstat verify` lists all of it. */
+/** Stored data is not what was written. The message says where; `wafstat verify` lists all damage. */
 export class StoreDamaged extends StoreUnavailable {
   constructor(where: string, options?: ErrorOptions) {
     super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data folder`, options);
@@ -344,25 +351,46 @@ export class StoreDamaged extends StoreUnavailable {
   }
 }
 
-/** What a batch of this source adds to what is known of it. Shared by the stores, so that all tell the same. */
-export function tallySource(
-  known: Source,
+/** The source after a batch was counted. All stores share this, so that they report the same. */
+export function updateSource(
+  source: Source,
   batch: Batch,
   counted: readonly Event[],
   withoutHost: number,
 ): Source {
-  const tallied: Source = { ...known, format: batch.source.format, dropped: { ...known.dropped } };
-  for (const [reason, n] of Object.entries(batch.dropped)) addDrop(tallied, reason, n);
-  addDrop(tallied, 'too_old', batch.events.length - counted.length);
-  tallied.events += counted.length;
-  tallied.without_host += withoutHost;
+  const updated: Source = { ...source, format: batch.source.format, dropped: { ...source.dropped } };
+  const drop = (reason: string, n: number) => {
+    if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
+  };
+  for (const [reason, n] of Object.entries(batch.dropped)) drop(reason, n);
+  drop('too_old', batch.events.length - counted.length);
+  updated.events += counted.length;
+  updated.without_host += withoutHost;
   for (const { time } of counted) {
-    if (tallied.first_seen === null || time < tallied.first_seen) tallied.first_seen = time;
-    if (tallied.last_seen === null || time > tallied.last_seen) tallied.last_seen = time;
+    if (updated.first_seen === null || time < updated.first_seen) updated.first_seen = time;
+    if (updated.last_seen === null || time > updated.last_seen) updated.last_seen = time;
   }
-  return tallied;
+  return updated;
 }
 
-function addDrop(source: Source, reason: string, n: number): void {
-  if (n > 0) source.dropped[reason] = (source.dropped[reason] ?? 0) + n;
+/** The number of a category in stored records. Throws for a category that does not exist: it must not count as another. */
+export function storedCategory(category: string): number {
+  const number = categoryNumber(category);
+  if (number === undefined) throw new Error(`unknown attack category '${category}'; nothing was counted`);
+  return number;
+}
+
+/**
+ * The ID of a host, a source or a followed path (whose `parent` is its source), derived from the name: processes that
+ * register the same new name at the same time agree without coordination. `attempt` yields another ID if the first is
+ * taken, which only happens after a rename, or if a user chose that ID.
+ */
+export function derivedId(
+  kind: 'host' | 'source' | 'path',
+  parent: string,
+  name: string,
+  attempt = 0,
+): string {
+  const parts = [kind, parent, name, attempt];
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 32);
 }

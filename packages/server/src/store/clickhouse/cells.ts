@@ -1,36 +1,34 @@
-/** Cells: what one attempt counts in one minute of one host, with the exact milliseconds beside the sums. */
-import { CATEGORIES, categoryNumber, type Event } from '../../event.ts';
-import type { Series } from '../store.ts';
-import { planMinutes, type Slots } from './edges.ts';
-import type { Page } from './ledger.ts';
-import type { Values } from './literals.ts';
-import type { Server } from './server.ts';
+/** Cells: the counts of one attempt in one minute of one host, as sums and as exact milliseconds. */
+import { CATEGORIES, type Event } from '../../event.ts';
+import { type Selection, type Series, storedCategory } from '../store.ts';
+import type { Snapshot } from './ledger.ts';
+import type { Server, Values } from './server.ts';
 
 const MINUTE_MS = 60_000;
-/** The kind of an event is its category's number, or this, and REQUEST on top if it is a request. */
+/** The kind of an event is the number of its category, or NO_ATTACK, plus REQUEST if it is a request. */
 export const NO_ATTACK = 15;
 export const REQUEST = 16;
 
 export interface CellRow {
   project: string;
-  /** '' for events of no known host. */
+  /** '' for events without a registered host. */
   host: string;
   minute: number;
   attempt: number;
   requests: number;
   attacks: number;
-  /** Attacks by category; empty when there are none. */
+  /** Attacks by category. Empty if there are none. */
   categories: number[];
-  /** Events one by one: the millisecond in the minute, the kind, how often. */
+  /** The single events: millisecond in the minute, kind, count. */
   at: number[];
   kind: number[];
   count: number[];
 }
 
-/** The events of projects as rows. Equal events become one with the sum of their counts. */
+/** Converts events to rows. Counts of equal events are summed. */
 export class CellRows {
   readonly #attempt: number;
-  readonly #rows = new Map<string, { row: CellRow; places: Map<number, number> }>();
+  readonly #rows = new Map<string, { row: CellRow; positions: Map<number, number> }>();
 
   constructor(attempt: number) {
     this.#attempt = attempt;
@@ -38,8 +36,8 @@ export class CellRows {
 
   add(project: string, { time, hostId, request, attack, count }: Event): void {
     const minute = Math.floor(time / MINUTE_MS);
-    const category = attack === null ? NO_ATTACK : (categoryNumber(attack) ?? NO_ATTACK);
-    const { row, places } = this.#cell(project, hostId ?? '', minute);
+    const category = attack === null ? NO_ATTACK : storedCategory(attack);
+    const { row, positions } = this.#cell(project, hostId ?? '', minute);
     if (request) row.requests += count;
     if (attack !== null) {
       if (row.attacks === 0) row.categories = CATEGORIES.map(() => 0);
@@ -48,13 +46,13 @@ export class CellRows {
     }
     const kind = category + (request ? REQUEST : 0);
     const at = time - minute * MINUTE_MS;
-    const place = places.get(at * 2 * REQUEST + kind);
-    if (place === undefined) {
-      places.set(at * 2 * REQUEST + kind, row.at.length);
+    const position = positions.get(at * 2 * REQUEST + kind);
+    if (position === undefined) {
+      positions.set(at * 2 * REQUEST + kind, row.at.length);
       row.at.push(at);
       row.kind.push(kind);
       row.count.push(count);
-    } else row.count[place] = (row.count[place] ?? 0) + count;
+    } else row.count[position] = (row.count[position] ?? 0) + count;
   }
 
   rows(): CellRow[] {
@@ -66,19 +64,14 @@ export class CellRows {
     let cell = this.#rows.get(key);
     if (cell === undefined) {
       const row = { project, host, minute, attempt: this.#attempt, requests: 0, attacks: 0 };
-      cell = { row: { ...row, categories: [], at: [], kind: [], count: [] }, places: new Map() };
+      cell = { row: { ...row, categories: [], at: [], kind: [], count: [] }, positions: new Map() };
       this.#rows.set(key, cell);
     }
     return cell;
   }
 }
 
-interface Scope {
-  project: string;
-  hosts?: readonly string[] | undefined;
-}
-
-/** What had been counted when the page was read, in every part of every answer. */
+/** Limits a statement to the cells that were counted at the time of the snapshot. */
 export const COUNTED = 'attempt <= {version:UInt64} AND NOT has({open:Array(UInt64)}, attempt)';
 const IN_PROJECT = 'project = {project:String}';
 const ON_HOSTS = 'AND host IN (SELECT arrayJoin({hosts:Array(String)}))';
@@ -90,13 +83,13 @@ const CUT = `minute IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))
 
 export async function readSeries(
   server: Server,
-  page: Page,
-  scope: Scope,
+  snapshot: Snapshot,
+  selection: Selection,
   edges: readonly number[],
 ): Promise<Series> {
   const points = edges.length - 1;
   const series = { requests: new Float64Array(points), attacks: new Float64Array(points) };
-  const { where, values, whole, cut } = question(page, scope, edges);
+  const { where, values, whole, cut } = planQuery(snapshot, selection, edges);
   const add = (slots: Slots, rows: { slot: string; requests: string; attacks: string }[]) => {
     for (const { slot, requests, attacks } of rows) {
       const point = slots.pointOf(Number(slot));
@@ -111,7 +104,7 @@ export async function readSeries(
           `SELECT intDiv(toUInt64(minute) + {shift:UInt64}, {width:UInt64}) AS slot,
              sum(requests) AS requests, sum(attacks) AS attacks
            FROM cells WHERE ${where} AND ${WHOLE} GROUP BY slot`,
-          { ...values, ...numbers(whole) },
+          { ...values, ...slotValues(whole) },
         )
         .then((rows) => add(whole, rows)),
     cut &&
@@ -120,7 +113,7 @@ export async function readSeries(
           `SELECT intDiv(${TIME} + {shift:UInt64}, {width:UInt64}) AS slot,
              sumIf(count, kind >= ${REQUEST}) AS requests, sumIf(count, bitAnd(kind, 15) != ${NO_ATTACK}) AS attacks
            FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} GROUP BY slot`,
-          { ...values, ...numbers(cut) },
+          { ...values, ...slotValues(cut) },
         )
         .then((rows) => add(cut, rows)),
   ]);
@@ -129,21 +122,21 @@ export async function readSeries(
 
 export async function readTotals(
   server: Server,
-  page: Page,
-  scope: Scope,
+  snapshot: Snapshot,
+  selection: Selection,
   range: readonly [from: number, to: number],
 ): Promise<Float64Array> {
   const totals = new Float64Array(CATEGORIES.length);
   const add = (category: number, n: string | number) => {
     totals[category] = (totals[category] ?? 0) + Number(n);
   };
-  const { where, values, whole, cut } = question(page, scope, range);
+  const { where, values, whole, cut } = planQuery(snapshot, selection, range);
   await Promise.all([
     whole &&
       server
         .select<{ sums: string[] }>(
           `SELECT sumForEach(categories) AS sums FROM cells WHERE ${where} AND ${WHOLE} AND attacks > 0`,
-          { ...values, ...numbers(whole) },
+          { ...values, ...slotValues(whole) },
         )
         .then(([row]) => {
           for (const [category, n] of (row?.sums ?? []).entries()) add(category, n);
@@ -154,7 +147,7 @@ export async function readTotals(
           `SELECT bitAnd(kind, 15) AS category, sum(count) AS n
            FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} AND attacks > 0 AND category != ${NO_ATTACK}
            GROUP BY category`,
-          { ...values, ...numbers(cut) },
+          { ...values, ...slotValues(cut) },
         )
         .then((rows) => {
           for (const { category, n } of rows) add(Number(category), n);
@@ -163,14 +156,84 @@ export async function readTotals(
   return totals;
 }
 
-function question({ version, head }: Page, { project, hosts }: Scope, edges: readonly number[]) {
-  const { whole, cut, cutMinutes } = planMinutes(edges.map((edge) => Math.max(edge, head.horizon)));
-  const values: Values = { project, version, open: head.open.map(({ attempt }) => attempt), cutMinutes };
+function planQuery({ version, state }: Snapshot, { project, hosts }: Selection, edges: readonly number[]) {
+  const { whole, cut, cutMinutes } = planMinutes(edges.map((edge) => Math.max(edge, state.horizon)));
+  const values: Values = { project, version, open: state.open.map(({ attempt }) => attempt), cutMinutes };
   return hosts === undefined
     ? { where: `${IN_PROJECT} AND ${COUNTED}`, values, whole, cut }
     : { where: `${IN_PROJECT} ${ON_HOSTS} AND ${COUNTED}`, values: { ...values, hosts }, whole, cut };
 }
 
-function numbers({ from, to, shift, width }: Slots): Values {
+function slotValues({ from, to, shift, width }: Slots): Values {
   return { from, to, shift, width };
+}
+
+/** The server sums counts in slots of equal width. Each slot is within one point. */
+export interface Slots {
+  /** The range to sum, in minutes or milliseconds, `to` excluded. */
+  from: number;
+  to: number;
+  /** x belongs to the slot floor((x + shift) / width). */
+  shift: number;
+  width: number;
+  pointOf(slot: number): number;
+}
+
+/** Which minutes a query needs as a whole, and which ones it cuts. */
+export interface MinutePlan {
+  /** In minutes. Null if no minute is whole. Contains the cut minutes, which must be left out. */
+  whole: Slots | null;
+  /** In milliseconds. Null if no minute is cut. Only events in the cut minutes count. */
+  cut: Slots | null;
+  cutMinutes: number[];
+}
+
+/** `edges` are ascending, and equal where a range was clipped. */
+export function planMinutes(edges: readonly number[]): MinutePlan {
+  const first = edges[0] ?? 0;
+  const last = edges.at(-1) ?? first;
+  const cutMinutes = new Set<number>();
+  for (const edge of edges) if (edge % MINUTE_MS !== 0) cutMinutes.add(Math.floor(edge / MINUTE_MS));
+  const from = Math.ceil(first / MINUTE_MS);
+  const to = Math.floor(last / MINUTE_MS);
+  const inside = [...cutMinutes].filter((minute) => from <= minute && minute < to).length;
+  const isEmpty = first >= last;
+  return {
+    // An edge within a minute is rounded down here: the minute itself is left out.
+    whole:
+      isEmpty || to - from <= inside
+        ? null
+        : slots(
+            edges.map((edge) => Math.floor(edge / MINUTE_MS)),
+            from,
+            to,
+          ),
+    cut: isEmpty || cutMinutes.size === 0 ? null : slots(edges, first, last),
+    cutMinutes: isEmpty ? [] : [...cutMinutes],
+  };
+}
+
+/** The widest slots that no inner edge cuts. */
+function slots(edges: readonly number[], from: number, to: number): Slots {
+  const inner = edges.slice(1, -1).filter((edge) => from < edge && edge < to);
+  const anchor = inner[0] ?? from;
+  const width = inner.reduce((common, edge) => commonDivisor(common, edge - anchor), 0) || to - from;
+  const shift = (width - (anchor % width)) % width;
+  return { from, to, shift, width, pointOf: (slot) => pointAt(edges, Math.max(from, slot * width - shift)) };
+}
+
+function commonDivisor(a: number, b: number): number {
+  return b === 0 ? a : commonDivisor(b, a % b);
+}
+
+/** The last point that begins at or before `at`. Empty points come before it. */
+function pointAt(edges: readonly number[], at: number): number {
+  let low = 0;
+  let high = edges.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if ((edges[middle] ?? 0) <= at) low = middle;
+    else high = middle;
+  }
+  return low;
 }

@@ -1,34 +1,39 @@
-/** The store on ClickHouse. This file is the contract's verbs; attempts.ts and ledger.ts say how they count exactly once. */
-import { GroupCommit } from '../group.ts';
+/** The store on ClickHouse: the methods of the contract. append.ts and ledger.ts make it count exactly once. */
+import { GroupCommit } from '../group-commit.ts';
 import {
   type Appended,
   type Batch,
   compareFollowed,
   type FollowedPath,
-  linkOfRecord,
+  fromLinkRecord,
   NO_SOURCE,
   newSource,
   type Source,
   type Store,
   StoreUnavailable,
 } from '../store.ts';
-import { parse } from './append.ts';
-import { Attempts } from './attempts.ts';
+import { Attempts } from './append.ts';
 import { readSeries, readTotals } from './cells.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
-import { followedKey, type LinksValue, linksKey, partsOf, type SourceValue } from './keys.ts';
-import { Ledger } from './ledger.ts';
+import {
+  followedKey,
+  Ledger,
+  type LinksValue,
+  linksKey,
+  parse,
+  partsOf,
+  type SourceValue,
+} from './ledger.ts';
 import { freedBefore, pruneLedger, restoreHorizon } from './prune.ts';
 import { type ClickHouseOptions, type Connect, checkTables, dropCellsBefore, openServers } from './schema.ts';
-import { Refused, type Server } from './server.ts';
+import { type Server, StatementFailed } from './server.ts';
 
 export type { ClickHouseOptions } from './schema.ts';
 export { migrate } from './schema.ts';
 
-/** A query that began before the horizon moved may go on reading for so long. */
+/** A query that began before the horizon moved may read for this much longer. */
 const GRACE_MS = 3_600_000;
-/** Who asks whether the store is there waits no longer. */
 const PING_MS_MAX = 2_000;
 
 export function clickhouseStore(
@@ -43,7 +48,7 @@ export function clickhouseStore(
   const attempts = new Attempts(ledger, first, isOneServer, now);
   let closed = false;
   let checked: Promise<void> | null = null;
-  let turn = 0;
+  let nextServer = 0;
 
   const appends = new GroupCommit<Batch, Appended>(
     (batch) => batch.events.length,
@@ -62,16 +67,16 @@ export function clickhouseStore(
   }
 
   /**
-   * Any server can answer for all of them; the next one is asked when one does not. With replicas the first is the one
-   * that inserts, and has what was inserted.
+   * Any server can run a query; if one fails, the next is tried. With replicas, the first one makes the inserts, and so
+   * has all of them.
    */
-  async function anywhere<T>(ask: (server: Server) => Promise<T>): Promise<T> {
-    const start = options.replicated ? 0 : turn++;
+  async function onAnyServer<T>(query: (server: Server) => Promise<T>): Promise<T> {
+    const start = options.replicated ? 0 : nextServer++;
     for (let i = 0; ; i++) {
       try {
-        return await ask(servers[(start + i) % servers.length] as Server);
+        return await query(servers[(start + i) % servers.length] as Server);
       } catch (error) {
-        if (error instanceof Refused || i === servers.length - 1) throw error;
+        if (error instanceof StatementFailed || i === servers.length - 1) throw error;
       }
     }
   }
@@ -82,24 +87,24 @@ export function clickhouseStore(
 
     series: ({ project, hosts, edges }) =>
       available(async () => {
-        const page = await ledger.read([]);
-        return anywhere((server) => readSeries(server, page, { project, hosts }, edges));
+        const snapshot = await ledger.read([]);
+        return onAnyServer((server) => readSeries(server, snapshot, { project, hosts }, edges));
       }),
 
     totals: ({ project, hosts, from, to }) =>
       available(async () => {
-        const page = await ledger.read([]);
-        return anywhere((server) => readTotals(server, page, { project, hosts }, [from, to]));
+        const snapshot = await ledger.read([]);
+        return onAnyServer((server) => readTotals(server, snapshot, { project, hosts }, [from, to]));
       }),
 
-    // The mark of the latest write: made at random, so that no other ledger has the same.
-    version: () => available(async () => (await ledger.read([])).head.recent[0] ?? 'empty'),
+    // The random ID of the latest write, which no other ledger has.
+    version: () => available(async () => (await ledger.read([])).state.recent[0] ?? 'empty'),
 
     batchesAfter: (project, source, after) =>
       available(async () => {
         const key = linksKey(project, source, after);
         const links = parse<LinksValue>((await ledger.read([key])).get(key)) ?? [];
-        return links.map(({ id, ...link }) => ({ id, ...linkOfRecord(link) }));
+        return links.map(({ id, ...link }) => ({ id, ...fromLinkRecord(link) }));
       }),
 
     followedPaths: (project) =>
@@ -116,14 +121,14 @@ export function clickhouseStore(
       }),
 
     addHost: (host) => available(() => addHost(ledger, host, now())),
-    resolveHosts: (query) => available(() => resolveHosts(ledger, query, now())),
+    resolveHosts: (names) => available(() => resolveHosts(ledger, names, now())),
     renameHost: (host) => available(() => renameHost(ledger, host)),
     hosts: (project) => available(() => hostsOfProject(ledger, project)),
     sources: (project) => available(() => listSources(ledger, project)),
 
     async *events(project) {
-      const page = await available(() => ledger.read([]));
-      yield* dumpEvents(first, page, project);
+      const snapshot = await available(() => ledger.read([]));
+      yield* dumpEvents(first, snapshot, project);
     },
 
     async *batches(project, source) {
@@ -141,24 +146,24 @@ export function clickhouseStore(
 
     retention: () =>
       available(async () => {
-        const { head } = await ledger.read([]);
-        const { horizon, retention: note = null } = head;
-        return { horizon, freedBefore: freedBefore(head), newestEvent: null, note };
+        const { state } = await ledger.read([]);
+        const { horizon, retention: note = null } = state;
+        return { horizon, freedBefore: freedBefore(state), newestEvent: null, note };
       }),
 
     noteRetention: (note) =>
       available(() =>
-        ledger.change([], ({ head }) => ({
+        ledger.change([], ({ state }) => ({
           result: undefined,
           writes: new Map(),
-          head: { ...head, retention: note },
+          state: { ...state, retention: note },
         })),
       ),
 
     restoreHorizon: (to) => available(() => restoreHorizon(ledger, to)),
 
     ping: () => available(async () => void (await ledger.read([], PING_MS_MAX))),
-    // Whether its disks are full is for its own monitoring to say.
+    // Full disks are a matter of ClickHouse's own monitoring.
     async checkWrites() {},
 
     async close() {

@@ -1,27 +1,28 @@
-/** What a project consists of, for another store to take in; and what another store has of a source, taken in. */
+/** Export of events and batches to another store, and import of a source from one. */
 import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import { linkOfRecord, linkRecord, type RememberedBatch, type Source } from '../store.ts';
-import { parse } from './append.ts';
+import { type BatchRecord, fromLinkRecord, type Source, toLinkRecord } from '../store.ts';
 import { COUNTED, NO_ATTACK, REQUEST, TIME } from './cells.ts';
 import {
   type BatchValue,
   batchKey,
+  type Ledger,
   type LinksValue,
   linksKey,
+  parse,
   partsOf,
+  type Snapshot,
   sourceHostKey,
   sourceKey,
-} from './keys.ts';
-import type { Ledger, Page } from './ledger.ts';
+} from './ledger.ts';
 import type { Server } from './server.ts';
 
-/** An hour at a time, as it stood when the page was read. */
+/** One part per hour, as of the snapshot. */
 export async function* dumpEvents(
   server: Server,
-  { version, head }: Page,
+  { version, state }: Snapshot,
   project: string,
 ): AsyncGenerator<{ id: string; events: Event[] }> {
-  const values = { project, version, open: head.open.map(({ attempt }) => attempt), from: head.horizon };
+  const values = { project, version, open: state.open.map(({ attempt }) => attempt), from: state.horizon };
   const hours = await server.select<{ hour: number }>(
     `SELECT DISTINCT intDiv(minute, 60) AS hour FROM cells
      WHERE project = {project:String} AND ${COUNTED} AND minute >= intDiv({from:UInt64}, 60000) ORDER BY hour`,
@@ -32,9 +33,9 @@ export async function* dumpEvents(
       `SELECT host, ${TIME} AS time, kind AS sort, sum(count) AS n
        FROM cells ARRAY JOIN at, kind, count
        WHERE project = {project:String} AND ${COUNTED}
-         AND minute >= {first:UInt32} AND minute < {behind:UInt32} AND ${TIME} >= {from:UInt64}
+         AND minute >= {first:UInt32} AND minute < {end:UInt32} AND ${TIME} >= {from:UInt64}
        GROUP BY host, time, sort ORDER BY host, time, sort`,
-      { ...values, first: Number(hour) * 60, behind: (Number(hour) + 1) * 60 },
+      { ...values, first: Number(hour) * 60, end: (Number(hour) + 1) * 60 },
     );
     yield { id: `hour ${hour}`, events: rows.flatMap(eventsOf) };
   }
@@ -58,21 +59,21 @@ export async function* dumpBatches(
   ledger: Ledger,
   project: string,
   source: string,
-): AsyncGenerator<RememberedBatch[]> {
+): AsyncGenerator<BatchRecord[]> {
   for await (const batches of ledger.scanParts(batchKey(project, source, ''))) {
     const known = batches.map(({ key, value }) => ({
       id: partsOf(key)[2] ?? '',
       ...(JSON.parse(value) as BatchValue),
     }));
     const linksOf = (after: string) => linksKey(project, source, after);
-    const page = await ledger.read(
+    const snapshot = await ledger.read(
       known.flatMap(({ after }) => (after === undefined ? [] : [linksOf(after)])),
     );
     yield known.map(({ id, day, after }) => {
-      const siblings = after === undefined ? [] : (parse<LinksValue>(page.get(linksOf(after))) ?? []);
+      const siblings = after === undefined ? [] : (parse<LinksValue>(snapshot.get(linksOf(after))) ?? []);
       const found = siblings.find((link) => link.id === id);
       if (after === undefined || found === undefined) return { id, day };
-      return { id, day, link: { after, ...linkOfRecord(found) } };
+      return { id, day, link: { after, ...fromLinkRecord(found) } };
     });
   }
 }
@@ -81,11 +82,11 @@ export async function putSource(
   ledger: Ledger,
   project: string,
   { hosts, ...source }: Source,
-  batches: readonly RememberedBatch[],
+  batches: readonly BatchRecord[],
 ): Promise<void> {
-  const followed = new Set(batches.flatMap(({ link }) => (link ? [link.after] : [])));
-  const keys = [...followed].map((after) => linksKey(project, source.name, after));
-  await ledger.change(keys, (page) => {
+  const predecessors = new Set(batches.flatMap(({ link }) => (link ? [link.after] : [])));
+  const keys = [...predecessors].map((after) => linksKey(project, source.name, after));
+  await ledger.change(keys, (snapshot) => {
     const writes = new Map([[sourceKey(project, source.name), JSON.stringify(source)]]);
     for (const host of hosts) writes.set(sourceHostKey(project, source.name, host), '1');
     for (const { id, day, link } of batches) {
@@ -94,10 +95,10 @@ export async function putSource(
       if (link) {
         const { after } = link;
         const key = linksKey(project, source.name, after);
-        const others = (parse<LinksValue>(writes.get(key) ?? page.get(key)) ?? []).filter(
+        const others = (parse<LinksValue>(writes.get(key) ?? snapshot.get(key)) ?? []).filter(
           (one) => one.id !== id,
         );
-        writes.set(key, JSON.stringify([...others, { id, ...linkRecord(link) }]));
+        writes.set(key, JSON.stringify([...others, { id, ...toLinkRecord(link) }]));
       }
     }
     return { result: undefined, writes };

@@ -1,37 +1,52 @@
 /** The hosts of projects, in the ledger. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { derivedId } from '../ids.ts';
-import type { AddedHost, Host, HostnameQuery, NewHost, RenamedHost } from '../store.ts';
-import { parse } from './append.ts';
-import { type HostValue, hostKey, hostnameKey, type ProjectValue, partsOf, projectKey } from './keys.ts';
-import type { Ledger, Page } from './ledger.ts';
+import {
+  type AddedHost,
+  derivedId,
+  type Host,
+  type HostnamesToResolve,
+  type NewHost,
+  type RenamedHost,
+} from '../store.ts';
+import {
+  type HostValue,
+  hostKey,
+  hostnameKey,
+  type Ledger,
+  type ProjectValue,
+  parse,
+  partsOf,
+  projectKey,
+  type Snapshot,
+} from './ledger.ts';
 
-/** IDs made from a name that may be taken: by a host that was renamed, or by one whose ID a user chose. */
+/** IDs to try for a name. Some may be taken: by a renamed host, or by one whose ID a user chose. */
 const DERIVED_IDS_MAX = 16;
 
-/** More names are looked up in a list of all names of the project. */
+/** For more names, all names of the project are read. */
 const NAMES_PER_READ = 1_000;
-/** Names that one change of the ledger registers: a statement of some hundred kilobytes. */
+/** New names per change of the ledger: a statement of some hundred kilobytes. */
 const NEW_NAMES_PER_CHANGE = 1_000;
-/** Names that are looked up before other work gets a turn: some milliseconds. */
+/** Names that are looked up in one turn of the event loop: some milliseconds. */
 const NAMES_PER_TURN = 5_000;
 
-/** What one change registered, and how many more hosts the project may have. */
 interface NewHosts {
+  /** By name. */
   ids: Map<string, string>;
+  /** How many more hosts the project may have. */
   room: number;
 }
 
-/** Looks the names up and registers new ones, until none is left or the project is full. */
+/** Looks up the names and registers new ones, until none is left or the project is full. */
 export async function resolveHosts(
   ledger: Ledger,
-  query: HostnameQuery,
+  query: HostnamesToResolve,
   now: number,
 ): Promise<(string | null)[]> {
   const { project, hostnames, limit } = query;
   const ids = new Array<string | null>(hostnames.length).fill(null);
   if (hostnames.length === 0) return ids;
-  /** Null for names that cannot be registered: all IDs that can be derived from them are taken. */
+  /** Null for names that cannot be registered, because all their derived IDs are taken. */
   const registered = new Map<string, string | null>();
   let room: number | null = null;
   for (;;) {
@@ -49,7 +64,7 @@ export async function resolveHosts(
     const added = await addHosts(ledger, query, newNames, now);
     for (const hostname of newNames) registered.set(hostname, added.ids.get(hostname) ?? null);
     room = added.room;
-    // Nearly always: to look again for names that have just been registered would be one more statement.
+    // Saves a statement in nearly all cases.
     if (ids.every((id, i) => id !== null || registered.has(hostnames[i] ?? ''))) {
       return hostnames.map((hostname, i) => ids[i] ?? registered.get(hostname) ?? null);
     }
@@ -63,9 +78,9 @@ async function readHostnames(
 ): Promise<{ hosts: number; find: (hostname: string) => string | undefined }> {
   const isFew = hostnames.length <= NAMES_PER_READ;
   const names = isFew ? hostnames.map((hostname) => hostnameKey(project, hostname)) : [];
-  const page = await ledger.read([projectKey(project), ...names]);
-  const hosts = parse<ProjectValue>(page.get(projectKey(project)))?.hosts ?? 0;
-  if (isFew) return { hosts, find: (hostname) => page.get(hostnameKey(project, hostname)) || undefined };
+  const snapshot = await ledger.read([projectKey(project), ...names]);
+  const hosts = parse<ProjectValue>(snapshot.get(projectKey(project)))?.hosts ?? 0;
+  if (isFew) return { hosts, find: (hostname) => snapshot.get(hostnameKey(project, hostname)) || undefined };
   const ids = new Map<string, string>();
   for await (const part of ledger.scanParts(hostnameKey(project, ''))) {
     for (const { key, value } of part) ids.set(partsOf(key)[1] ?? '', value);
@@ -73,10 +88,10 @@ async function readHostnames(
   return { hosts, find: (hostname) => ids.get(hostname) };
 }
 
-/** `crowded`: names of which the first derived ID is taken, so that the others must be on the page. */
+/** `crowded`: names whose first derived ID is taken, so that the snapshot must contain the others. */
 async function addHosts(
   ledger: Ledger,
-  query: HostnameQuery,
+  query: HostnamesToResolve,
   hostnames: ReadonlySet<string>,
   now: number,
   crowded: ReadonlySet<string> = new Set(),
@@ -94,17 +109,17 @@ async function addHosts(
   ]);
   const added = await ledger.change<NewHosts | { crowded: Set<string> }>(
     [projectKey(project), ...keys],
-    (page) => {
-      const before = parse<ProjectValue>(page.get(projectKey(project)))?.hosts ?? 0;
+    (snapshot) => {
+      const before = parse<ProjectValue>(snapshot.get(projectKey(project)))?.hosts ?? 0;
       const registered = new Map<string, string>();
       const writes = new Map<string, string>();
       const taken = new Set<string>();
       let hosts = before;
       for (const { hostname, ids } of candidates) {
-        const known = page.get(hostnameKey(project, hostname));
+        const known = snapshot.get(hostnameKey(project, hostname));
         if (known !== '') registered.set(hostname, known);
         if (known !== '' || hosts >= limit) continue;
-        const id = ids.find((candidate) => page.get(hostKey(project, candidate)) === '');
+        const id = ids.find((candidate) => snapshot.get(hostKey(project, candidate)) === '');
         if (id === undefined) {
           if (!crowded.has(hostname)) taken.add(hostname);
           continue;
@@ -123,7 +138,7 @@ async function addHosts(
   return addHosts(ledger, query, hostnames, now, new Set([...crowded, ...added.crowded]));
 }
 
-/** `owner`: the host that was seen to have the name. */
+/** `owner`: the ID of the host that has the name, if an earlier try found one. */
 export async function addHost(
   ledger: Ledger,
   wanted: NewHost,
@@ -136,19 +151,19 @@ export async function addHost(
     wanted.id === undefined
       ? Array.from({ length: DERIVED_IDS_MAX }, (_, i) => derivedId('host', project, hostname, i))
       : [wanted.id];
-  const asked = owner === undefined ? ids : [...ids, owner];
-  const keys = [name, projectKey(project), ...asked.map((id) => hostKey(project, id))];
-  const added = await ledger.change<AddedHost | { owner: string }>(keys, (page) => {
+  const candidates = owner === undefined ? ids : [...ids, owner];
+  const keys = [name, projectKey(project), ...candidates.map((id) => hostKey(project, id))];
+  const added = await ledger.change<AddedHost | { owner: string }>(keys, (snapshot) => {
     const nothing = new Map<string, string>();
-    const id = page.get(name);
-    // A host with an ID of its own, of which nothing is on the page.
-    if (id !== '' && !asked.includes(id)) return { result: { owner: id }, writes: nothing };
-    const known = id === '' ? undefined : hostAt(page, project, id);
+    const id = snapshot.get(name);
+    // The name belongs to a host that is not in the snapshot.
+    if (id !== '' && !candidates.includes(id)) return { result: { owner: id }, writes: nothing };
+    const known = id === '' ? undefined : hostAt(snapshot, project, id);
     if (known) return { result: { kind: 'exists', host: known }, writes: nothing };
-    const taken = wanted.id === undefined ? undefined : hostAt(page, project, wanted.id);
+    const taken = wanted.id === undefined ? undefined : hostAt(snapshot, project, wanted.id);
     if (taken) return { result: { kind: 'id_taken', host: taken }, writes: nothing };
-    const count = parse<ProjectValue>(page.get(projectKey(project)))?.hosts ?? 0;
-    const free = ids.find((candidate) => page.get(hostKey(project, candidate)) === '');
+    const count = parse<ProjectValue>(snapshot.get(projectKey(project)))?.hosts ?? 0;
+    const free = ids.find((candidate) => snapshot.get(hostKey(project, candidate)) === '');
     if (count >= limit || free === undefined) return { result: { kind: 'full' }, writes: nothing };
     const created = wanted.created ?? now;
     const host = { id: free, hostname, created };
@@ -170,13 +185,13 @@ export async function renameHost(
   const { project, id, hostname } = wanted;
   const name = hostnameKey(project, hostname);
   const keys = [name, hostKey(project, id), hostKey(project, owner)];
-  const renamed = await ledger.change<RenamedHost | { owner: string }>(keys, (page) => {
+  const renamed = await ledger.change<RenamedHost | { owner: string }>(keys, (snapshot) => {
     const writes = new Map<string, string>();
-    const host = hostAt(page, project, id);
+    const host = hostAt(snapshot, project, id);
     if (host === undefined) return { result: { kind: 'unknown' }, writes };
-    const ownerId = page.get(name);
+    const ownerId = snapshot.get(name);
     if (ownerId !== '' && ownerId !== id) {
-      const other = hostAt(page, project, ownerId);
+      const other = hostAt(snapshot, project, ownerId);
       return { result: other ? { kind: 'name_taken', host: other } : { owner: ownerId }, writes };
     }
     if (host.hostname !== hostname) {
@@ -200,7 +215,7 @@ export async function hostsOfProject(ledger: Ledger, project: string): Promise<H
   })).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
 }
 
-function hostAt(page: Page, project: string, id: string): Host | undefined {
-  const value = parse<HostValue>(page.get(hostKey(project, id)));
+function hostAt(snapshot: Snapshot, project: string, id: string): Host | undefined {
+  const value = parse<HostValue>(snapshot.get(hostKey(project, id)));
   return value && { id, ...value };
 }

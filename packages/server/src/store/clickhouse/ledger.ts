@@ -1,14 +1,14 @@
 /**
- * The ledger: a table of keys and values that changes by compare-and-set. One statement at a time may write to it, it
- * writes only if nobody has written since its writer looked, and all its rows become visible at once. With that, and
- * nothing else of the server, everything is counted exactly once (docs/decisions/0014).
+ * The ledger: a key-value table with compare-and-set. One statement at a time may write, it writes only if the ledger has
+ * not changed since its snapshot, and all its rows become visible at once. Exactly-once counting needs nothing else of the
+ * server (docs/decisions/0014).
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type RetentionNote, StoreUnavailable } from '../store.ts';
+import { derivedId, type LinkRecord, type RetentionNote, type Source, StoreUnavailable } from '../store.ts';
 import { AlreadyRunning, type Server } from './server.ts';
 
-/** An attempt to count something. Its cells count from the moment it is no longer in this list. */
+/** An attempt to count a group of batches. Its cells count once it is no longer open. */
 export interface OpenAttempt {
   attempt: number;
   token: string;
@@ -16,68 +16,70 @@ export interface OpenAttempt {
   opened: number;
 }
 
-export interface Head {
-  /** Events from before this moment do not count. */
+/** The value of the key 'head', which every write replaces. */
+export interface LedgerState {
+  /** Events before this time do not count. */
   horizon: number;
-  /** Space before this has been freed; older ledgers do not have it. */
+  /** Space before this has been freed. Missing in ledgers of older releases. */
   freed?: number;
   retention?: RetentionNote;
   open: readonly OpenAttempt[];
-  /** Marks of the latest writes, by which a writer knows its own. */
+  /** IDs of the latest writes, by which a writer recognizes its own. */
   recent: readonly string[];
 }
 
-/** What stood in the ledger at one moment. */
-export interface Page {
-  /** How often the ledger had been written. */
+export interface Snapshot {
+  /** The number of writes so far. */
   version: number;
-  head: Head;
-  /** '' when there is none: a value is never empty. */
+  state: LedgerState;
+  /** '' for a missing key: values are never empty. */
   get(key: string): string;
 }
 
 /** Values by key; '' removes. */
 export type Writes = ReadonlyMap<string, string>;
 
-/** What to write, and what to answer when it is written. */
-export interface Decision<T> {
+/** What to write, and the result once it is written. */
+export interface LedgerChange<T> {
   result: T;
   writes: Writes;
-  head?: Head;
+  state?: LedgerState;
 }
 
-const EMPTY_HEAD: Head = { horizon: 0, open: [], recent: [] };
-/** So many others may write before a writer looks whether its own write was done. */
+const INITIAL_STATE: LedgerState = { horizon: 0, open: [], recent: [] };
+/** How many other writes may happen before a writer checks for its own. */
 const RECENT_MAX = 32;
 /** How long to wait while another process writes, which takes some milliseconds. */
-const TURN_MS_MAX = 20;
-/** A part of many keys, some hundred kilobytes with their values. */
+const RETRY_MS_MAX = 20;
+/** Some hundred kilobytes with their values. */
 const KEYS_PER_PART = 1_000;
 
 export class Ledger {
   readonly #server: Server;
-  /** Statements of one name exclude each other on the server. */
-  readonly #name: string;
+  /** Statements with the same query ID exclude each other on the server. */
+  readonly #queryId: string;
   readonly #timeoutMs: number;
-  /** The last change of this process. */
+  /** The last change by this process. */
   #latest: Promise<unknown> = Promise.resolve();
 
   constructor(server: Server, { database, timeoutMs }: { database: string; timeoutMs: number }) {
     this.#server = server;
-    this.#name = `wafstat-ledger-${database}`;
+    this.#queryId = `wafstat-ledger-${database}`;
     this.#timeoutMs = timeoutMs;
   }
 
-  /** For whoever tries again: rejects once that has gone on for longer than one statement may take. */
-  patience(): () => void {
+  /** Bounds retries: the returned function throws once they have taken longer than one statement may. */
+  startDeadline(): () => void {
     const end = performance.now() + this.#timeoutMs;
     return () => {
       if (performance.now() < end) return;
-      throw new StoreUnavailable(`the ledger in ClickHouse was not free within ${this.#timeoutMs / 1_000} s`);
+      throw new StoreUnavailable(
+        `the ledger in ClickHouse was busy for more than ${this.#timeoutMs / 1_000} s`,
+      );
     };
   }
 
-  async read(keys: Iterable<string>, timeoutMs?: number): Promise<Page> {
+  async read(keys: Iterable<string>, timeoutMs?: number): Promise<Snapshot> {
     const rows = await this.#server.select<{ key: string; latest: string; value: string }>(
       `SELECT key, max(version) AS latest, argMax(value, version) AS value
        FROM ledger WHERE key IN (SELECT arrayJoin({keys:Array(String)})) GROUP BY key`,
@@ -85,62 +87,67 @@ export class Ledger {
       timeoutMs,
     );
     const values = new Map(rows.map(({ key, value }) => [key, value]));
-    const head = values.get('head');
+    const state = values.get('head');
     return {
       version: Number(rows.find(({ key }) => key === 'head')?.latest ?? 0),
-      head: head === undefined ? EMPTY_HEAD : JSON.parse(head),
+      state: state === undefined ? INITIAL_STATE : JSON.parse(state),
       get: (key) => values.get(key) ?? '',
     };
   }
 
-  /** All keys that begin so, with their values; removed ones are left out. For what a project has few of. */
+  /** The entries with this prefix, all at once: for small sets. */
   async scan(prefix: string): Promise<Map<string, string>> {
     const rows = await this.#server.select<{ key: string; value: string }>(
       `SELECT key, argMax(value, version) AS value FROM ledger
-       WHERE key > {after:String} AND key < {behind:String} GROUP BY key HAVING value != ''`,
-      { after: prefix, behind: behind(prefix) },
+       WHERE key > {after:String} AND key < {end:String} GROUP BY key HAVING value != ''`,
+      { after: prefix, end: endOf(prefix) },
     );
     return new Map(rows.map(({ key, value }) => [key, value]));
   }
 
-  /** The same in the order of the keys and a part at a time, each as it stands when it is read. */
+  /** The same in key order and in parts. Each part is read when it is needed, so later ones may be newer. */
   scanParts(prefix: string): AsyncGenerator<{ key: string; value: string }[]> {
     return parts(prefix, (after) =>
       this.#server.select(
         `SELECT key, argMax(value, version) AS value FROM ledger
-         WHERE key > {after:String} AND key < {behind:String}
+         WHERE key > {after:String} AND key < {end:String}
          GROUP BY key HAVING value != '' ORDER BY key LIMIT ${KEYS_PER_PART}`,
-        { after, behind: behind(prefix) },
+        { after, end: endOf(prefix) },
       ),
     );
   }
 
-  /** Keys of which the `day` is earlier, or was before they were written again. Nothing is summed up for the others. */
+  /** Keys of which the current value or an earlier one has an earlier `day`. */
   scanOlder(prefix: string, day: number): AsyncGenerator<{ key: string }[]> {
     return parts(prefix, (after) =>
       this.#server.select(
         `SELECT DISTINCT key FROM ledger
-         WHERE key > {after:String} AND key < {behind:String}
+         WHERE key > {after:String} AND key < {end:String}
            AND value != '' AND visitParamExtractUInt(value, 'day') < {day:UInt64}
          ORDER BY key LIMIT ${KEYS_PER_PART}`,
-        { after, behind: behind(prefix), day },
+        { after, end: endOf(prefix), day },
       ),
     );
   }
 
   /**
-   * Writes if the ledger still is as `page` says. When it resolves, that has been done or not, which reading again
-   * tells: a page behind it has the `mark`. When it rejects, it may even be done later, unless somebody else writes.
+   * Writes if the ledger has not changed since the snapshot. When this resolves, a later snapshot tells whether it did:
+   * then its state has the `writeId`. If this rejects, the write may even happen later, unless another one comes first.
    */
-  async write(page: Page, head: Head, writes: Writes, mark = randomBytes(8).toString('hex')): Promise<void> {
-    const recent = [mark, ...page.head.recent].slice(0, RECENT_MAX);
-    const entries = [['head', JSON.stringify({ ...head, recent })] as const, ...writes];
+  async write(
+    snapshot: Snapshot,
+    state: LedgerState,
+    writes: Writes,
+    writeId = randomBytes(8).toString('hex'),
+  ): Promise<void> {
+    const recent = [writeId, ...snapshot.state.recent].slice(0, RECENT_MAX);
+    const entries = [['head', JSON.stringify({ ...state, recent })] as const, ...writes];
     const values = {
-      version: page.version + 1,
+      version: snapshot.version + 1,
       keys: entries.map(([key]) => key),
       contents: entries.map(([, value]) => value),
     };
-    const checkPatience = this.patience();
+    const checkDeadline = this.startDeadline();
     for (;;) {
       try {
         return await this.#server.run(
@@ -150,21 +157,21 @@ export class Ledger {
            ARRAY JOIN keys AS key, contents AS value
            WHERE (SELECT max(version) FROM ledger WHERE key = 'head') + 1 = {version:UInt64}`,
           values,
-          this.#name,
+          this.#queryId,
         );
       } catch (error) {
         if (!(error instanceof AlreadyRunning)) throw error;
-        checkPatience();
-        await sleep(1 + Math.random() * TURN_MS_MAX);
+        checkDeadline();
+        await sleep(1 + Math.random() * RETRY_MS_MAX);
       }
     }
   }
 
   /**
-   * Reads, decides, writes, until nobody has come in between. Changes of one process are made in their order. When one
-   * fails, those that wait behind it fail too: else each would wait for as long as a statement may take.
+   * Reads, decides and writes, until no other write comes in between. Changes of one process are made in order. If one
+   * fails, those that wait for it fail too: otherwise each would wait for its own timeout.
    */
-  change<T>(keys: Iterable<string>, decide: (page: Page) => Decision<T>): Promise<T> {
+  change<T>(keys: Iterable<string>, decide: (snapshot: Snapshot) => LedgerChange<T>): Promise<T> {
     const changed = this.#latest.then(() => this.#change([...keys], decide));
     this.#latest = changed;
     changed.catch(() => {
@@ -173,28 +180,28 @@ export class Ledger {
     return changed;
   }
 
-  async #change<T>(keys: readonly string[], decide: (page: Page) => Decision<T>): Promise<T> {
-    const checkPatience = this.patience();
-    let page = await this.read(keys);
+  async #change<T>(keys: readonly string[], decide: (snapshot: Snapshot) => LedgerChange<T>): Promise<T> {
+    const checkDeadline = this.startDeadline();
+    let snapshot = await this.read(keys);
     for (;;) {
-      const { result, writes, head } = decide(page);
-      if (writes.size === 0 && head === undefined) return result;
-      const mark = randomBytes(8).toString('hex');
-      await this.write(page, head ?? page.head, writes, mark);
-      page = await this.read(keys);
-      if (page.head.recent.includes(mark)) return result;
-      checkPatience();
+      const { result, writes, state } = decide(snapshot);
+      if (writes.size === 0 && state === undefined) return result;
+      const writeId = randomBytes(8).toString('hex');
+      await this.write(snapshot, state ?? snapshot.state, writes, writeId);
+      snapshot = await this.read(keys);
+      if (snapshot.state.recent.includes(writeId)) return result;
+      checkDeadline();
     }
   }
 
-  /** Removes from the table what the ledger has forgotten for a day; less than `rows_min` is left for later. */
-  async sweep(rows_min: number): Promise<void> {
-    const [row] = await this.#server.select<{ forgotten: string }>(
-      `SELECT count() AS forgotten FROM ledger WHERE value = '' AND written < now() - 86400`,
+  /** Deletes the rows of keys that were removed a day ago, if there are at least `rowsMin`. */
+  async deleteRemoved(rowsMin: number): Promise<void> {
+    const [row] = await this.#server.select<{ removed: string }>(
+      `SELECT count() AS removed FROM ledger WHERE value = '' AND written < now() - 86400`,
     );
-    if (Number(row?.forgotten ?? 0) < rows_min) return;
-    // Only keys of which all that is left is empty. The server goes through the parts of the table one by one, in any
-    // order, and asks again in each: an older value that is not merged yet would be back once its '' is gone.
+    if (Number(row?.removed ?? 0) < rowsMin) return;
+    // Only keys without an older value. The server deletes part by part, in any order: without its '' row, an older value
+    // that is not merged yet would become visible again.
     await this.#server.run(
       `ALTER TABLE ledger DELETE WHERE key IN (
          SELECT key FROM ledger GROUP BY key HAVING max(value) = '' AND max(written) < now() - 86400)`,
@@ -202,8 +209,8 @@ export class Ledger {
   }
 }
 
-/** Prefixes end in '/', which '0' follows. */
-function behind(prefix: string): string {
+/** Prefixes end with '/', which '0' follows. */
+function endOf(prefix: string): string {
   return `${prefix.slice(0, -1)}0`;
 }
 
@@ -216,4 +223,50 @@ async function* parts<Row extends { key: string }>(prefix: string, read: (after:
     if (last === undefined || rows.length < KEYS_PER_PART) return;
     after = last.key;
   }
+}
+
+// Keys and values of the ledger.
+
+export const projectKey = (project: string) => `project/${part(project)}`;
+export const hostKey = (project: string, id: string) => `host/${part(project)}/${part(id)}`;
+export const hostnameKey = (project: string, hostname: string) =>
+  `hostname/${part(project)}/${part(hostname)}`;
+export const sourceKey = (project: string, name: string) => `source/${part(project)}/${part(name)}`;
+export const sourceHostKey = (project: string, source: string, id: string) =>
+  `source-host/${part(project)}/${part(source)}/${part(id)}`;
+export const batchKey = (project: string, source: string, id: string) =>
+  `batch/${part(project)}/${part(source)}/${part(id)}`;
+export const linksKey = (project: string, source: string, after: string) =>
+  `links/${part(project)}/${part(source)}/${part(after)}`;
+export const followedKey = (project: string, source: string, path: string) =>
+  `followed/${part(project)}/${part(source)}/${derivedId('path', source, path)}`;
+
+export interface ProjectValue {
+  hosts: number;
+}
+export interface HostValue {
+  hostname: string;
+  created: number;
+}
+export type SourceValue = Omit<Source, 'hosts'>;
+export interface BatchValue {
+  /** Days since the epoch. The record may be deleted once the horizon has passed this day. */
+  day: number;
+  after?: string;
+}
+export type LinksValue = (LinkRecord & { id: string })[];
+
+/** The parts of a key after the first. */
+export function partsOf(key: string): string[] {
+  return key.split('/').slice(1).map(decodeURIComponent);
+}
+
+/** Encodes names from outside, so that none contains a slash. Lone surrogates, which have no encoding, do not occur in UTF-8 input. */
+function part(name: string): string {
+  return encodeURIComponent(Buffer.from(name).toString());
+}
+
+/** The value of a key. Undefined if there is none. */
+export function parse<T>(value: string): T | undefined {
+  return value === '' ? undefined : JSON.parse(value);
 }

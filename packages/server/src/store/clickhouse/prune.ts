@@ -1,12 +1,20 @@
-/** Forgetting: the horizon moves first; then batches of which every event lies before it are forgotten. */
-import { parse } from './append.ts';
-import { type BatchValue, batchKey, type LinksValue, linksKey, partsOf } from './keys.ts';
-import type { Head, Ledger, Page } from './ledger.ts';
+/** Retention: the horizon moves first; then batches with no event after it are deleted. */
+import {
+  type BatchValue,
+  batchKey,
+  type Ledger,
+  type LedgerState,
+  type LinksValue,
+  linksKey,
+  parse,
+  partsOf,
+  type Snapshot,
+} from './ledger.ts';
 
 const DAY_MS = 86_400_000;
-/** Rows of forgotten keys that are worth rewriting parts of the table for. */
-const SWEEP_ROWS_MIN = 10_000;
-/** No event is later than a day after it came, and no attempt takes a day. */
+/** Deleting rows rewrites parts of the table: fewer rows are not worth it. */
+const REMOVED_ROWS_MIN = 10_000;
+/** No event is more than a day in the future, and no attempt takes a day. */
 const ATTEMPT_MS_MAX = 2 * DAY_MS;
 
 export async function pruneLedger(
@@ -15,65 +23,65 @@ export async function pruneLedger(
   freeBefore: number,
   stop: AbortSignal | undefined,
 ): Promise<void> {
-  const isNewDay = await ledger.change([], ({ head }) => {
-    const horizon = Math.max(before, head.horizon);
-    const freed = Math.max(freedBefore(head), Math.min(freeBefore, horizon));
-    const changed = horizon > head.horizon || freed > freedBefore(head);
+  const isNewDay = await ledger.change([], ({ state }) => {
+    const horizon = Math.max(before, state.horizon);
+    const freed = Math.max(freedBefore(state), Math.min(freeBefore, horizon));
+    const isChanged = horizon > state.horizon || freed > freedBefore(state);
     return {
-      result: dayOf(freed) > dayOf(freedBefore(head)),
+      result: dayOf(freed) > dayOf(freedBefore(state)),
       writes: new Map(),
-      ...(changed ? { head: moveHorizon({ ...head, freed }, horizon) } : {}),
+      ...(isChanged ? { state: moveHorizon({ ...state, freed }, horizon) } : {}),
     };
   });
-  // Batches are remembered by the day: the rest of it, there is nothing to do.
+  // Batches are deleted by day.
   if (!isNewDay || stop?.aborted) return;
   for await (const old of ledger.scanOlder('batch/', dayOf(freeBefore))) {
     if (stop?.aborted) return;
     const keys = old.map(({ key }) => key);
-    await forgetBatches(ledger, keys, dayOf(freeBefore));
+    await deleteBatches(ledger, keys, dayOf(freeBefore));
   }
-  await ledger.sweep(SWEEP_ROWS_MIN);
+  await ledger.deleteRemoved(REMOVED_ROWS_MIN);
 }
 
-/** Ledgers from before this was noted have freed everything up to the horizon. */
-export function freedBefore({ freed, horizon }: Head): number {
+/** Ledgers of releases that did not store this have freed everything before the horizon. */
+export function freedBefore({ freed, horizon }: LedgerState): number {
   return freed ?? horizon;
 }
 
 export function restoreHorizon(ledger: Ledger, to: number): Promise<number> {
-  return ledger.change([], ({ head }) => {
-    const freed = freedBefore(head);
-    const horizon = Math.min(head.horizon, Math.max(to, freed));
-    return { result: horizon, writes: new Map(), head: { ...head, freed, horizon } };
+  return ledger.change([], ({ state }) => {
+    const freed = freedBefore(state);
+    const horizon = Math.min(state.horizon, Math.max(to, freed));
+    return { result: horizon, writes: new Map(), state: { ...state, freed, horizon } };
   });
 }
 
-/** An attempt that was never closed is let go when space has been freed past all that it can have written. */
-function moveHorizon(head: Head, horizon: number): Head {
-  const open = head.open.filter(({ opened }) => opened + ATTEMPT_MS_MAX >= freedBefore(head));
-  return { ...head, horizon, open };
+/** Drops attempts that were never closed, once all cells that they may have written are freed. */
+function moveHorizon(state: LedgerState, horizon: number): LedgerState {
+  const open = state.open.filter(({ opened }) => opened + ATTEMPT_MS_MAX >= freedBefore(state));
+  return { ...state, horizon, open };
 }
 
-async function forgetBatches(ledger: Ledger, batches: readonly string[], day: number): Promise<void> {
-  const pieces = batches.map((key) => {
+async function deleteBatches(ledger: Ledger, batches: readonly string[], day: number): Promise<void> {
+  const parsed = batches.map((key) => {
     const [project = '', source = '', id = ''] = partsOf(key);
     return { key, project, source, id };
   });
   const found = await ledger.read(batches);
-  const keys = pieces.flatMap(({ key, project, source, id }) => [
+  const keys = parsed.flatMap(({ key, project, source, id }) => [
     key,
     linksKey(project, source, id),
     linksKey(project, source, parse<BatchValue>(found.get(key))?.after ?? ''),
   ]);
-  await ledger.change(keys, (page) => {
+  await ledger.change(keys, (snapshot) => {
     const writes = new Map<string, string>();
-    const get: Page['get'] = (key) => writes.get(key) ?? page.get(key);
-    for (const { key, project, source, id } of pieces) {
+    const get: Snapshot['get'] = (key) => writes.get(key) ?? snapshot.get(key);
+    for (const { key, project, source, id } of parsed) {
       const batch = parse<BatchValue>(get(key));
       if (batch === undefined || batch.day >= day) continue;
-      const behind = parse<LinksValue>(get(linksKey(project, source, id))) ?? [];
-      // A trail is read from its start: what has something behind it is kept until that is forgotten.
-      if (behind.length > 0) writes.set(key, JSON.stringify({ ...batch, day }));
+      const next = parse<LinksValue>(get(linksKey(project, source, id))) ?? [];
+      // Links are read from the start of a file: a batch is kept as long as another one follows it.
+      if (next.length > 0) writes.set(key, JSON.stringify({ ...batch, day }));
       else {
         writes.set(batchKey(project, source, id), '');
         if (batch.after !== undefined) {

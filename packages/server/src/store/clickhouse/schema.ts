@@ -1,28 +1,28 @@
-/** The tables, and how they are made. docs/storage.md describes them in prose. */
+/** The tables and their creation. docs/storage.md describes them in prose. */
 import type { ClickHouseClient } from '@clickhouse/client';
 import { StoreMisconfigured } from '../store.ts';
 import { Server, type ServerOptions } from './server.ts';
 
 export interface ClickHouseOptions extends Omit<ServerOptions, 'url'> {
-  /** Every server of the cluster, or the one that there is. The first keeps the ledger. */
+  /** All servers of the cluster, or the only one. The first one has the ledger. */
   urls: readonly string[];
-  /** Name of the cluster in the servers' configuration; undefined for a single server. */
+  /** Name of the cluster in the configuration of the servers. Undefined for a single server. */
   cluster?: string | undefined;
-  /** Tables are replicated, by the servers' macros {shard} and {replica}. */
+  /** Whether tables are replicated, with the macros {shard} and {replica} of the servers. */
   replicated: boolean;
-  /** Missing tables are made by whoever finds them missing. */
+  /** Whether to create missing tables. */
   mayMigrate?: boolean | undefined;
 }
 
-/** Instead of one over HTTP: an engine inside this process. */
+/** Creates a client for an engine in this process, instead of one over HTTP. */
 export type Connect = (url: string, database: string) => ClickHouseClient;
 
-/** Raised when tables can no longer be used as they are; a step is added to `migrate` then. */
+/** Increased when tables need changes, which `migrate` then makes. */
 const SCHEMA_VERSION = 1;
 
-/** Keys of few rows each: a lookup reads one granule for each key. */
+/** Keys have few rows, and a lookup reads one granule per key. */
 const LEDGER_ROWS_PER_MARK = 256;
-/** Weeks: few enough parts for an insert of old logs, and space is freed at most a week late. */
+/** A week: an insert of old logs creates few parts, and space is freed at most a week late. */
 const MINUTES_PER_PARTITION = 7 * 1_440;
 
 export function openServers(options: ClickHouseOptions, connect?: Connect): Server[] {
@@ -33,7 +33,7 @@ function openServer(options: ClickHouseOptions, url: string, database: string, c
   return new Server({ ...options, url, database }, connect?.(url, database));
 }
 
-/** Makes what is not there. Can be run at any time, by several processes at once. */
+/** Creates missing databases and tables. Safe at any time, and in several processes at once. */
 export async function migrate(options: ClickHouseOptions, connect?: Connect): Promise<void> {
   for (const url of options.urls) {
     const outside = openServer(options, url, 'default', connect);
@@ -41,7 +41,7 @@ export async function migrate(options: ClickHouseOptions, connect?: Connect): Pr
     const server = openServer(options, url, options.database, connect);
     await closing(server, () => createTables(server, options, url === options.urls[0]));
   }
-  // Last, because it says that all of them are made.
+  // Last: the version means that all tables exist.
   const first = openServer(options, options.urls[0] as string, options.database, connect);
   await closing(first, () => writeVersion(first, options.user));
 }
@@ -49,7 +49,7 @@ export async function migrate(options: ClickHouseOptions, connect?: Connect): Pr
 async function createTables(server: Server, options: ClickHouseOptions, isFirst: boolean): Promise<void> {
   const { cluster, database } = options;
   const settings = await mergeTreeSettings(server);
-  // Replicas of the ledger are copies to fall back on; it is the first server that is asked.
+  // Replicas of the ledger are backups; only the first server is queried.
   if (isFirst || options.replicated) {
     await server.run(`
       CREATE TABLE IF NOT EXISTS ledger (key String, version UInt64, value String, written DateTime)
@@ -72,7 +72,7 @@ async function createTables(server: Server, options: ClickHouseOptions, isFirst:
   }
 }
 
-/** Replicas are often named anew in each shard, and all shards have a copy of the ledger. */
+/** Shards often use the same replica names, and all shards replicate the ledger. */
 const REPLICA = "'{shard}-{replica}'";
 
 function engine(name: string, options: ClickHouseOptions, path: string, ...more: string[]): string {
@@ -80,7 +80,7 @@ function engine(name: string, options: ClickHouseOptions, path: string, ...more:
   return `Replicated${name}(${[`'/wafstat/${options.database}/${path}'`, REPLICA, ...more].join(', ')})`;
 }
 
-/** An insert that was answered survives a power cut, where the server can promise that (20.10 and later). */
+/** Makes inserts survive a power failure, if the server supports it (20.10 and later). */
 async function mergeTreeSettings(server: Server): Promise<string> {
   const rows = await server.select<{ name: string }>(
     `SELECT name FROM system.merge_tree_settings WHERE name IN ('fsync_after_insert', 'fsync_part_directory')`,
@@ -103,7 +103,7 @@ async function writeVersion(server: Server, user: string): Promise<void> {
   }
 }
 
-/** null: not all tables are made yet. */
+/** Null if not all tables exist yet. */
 async function readVersion(server: Server): Promise<number | null> {
   const [row] = await server.select<{ value: string }>(
     `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'schema'`,
@@ -111,7 +111,7 @@ async function readVersion(server: Server): Promise<number | null> {
   return row === undefined || row.value === '' ? null : Number(row.value);
 }
 
-/** Rejects when the tables cannot be worked with. */
+/** Rejects if the tables cannot be used. */
 export async function checkTables(
   first: Server,
   options: ClickHouseOptions,
@@ -125,12 +125,12 @@ export async function checkTables(
   if (version === SCHEMA_VERSION) return checkUser(first, options.user);
   throw new StoreMisconfigured(
     version === null
-      ? `the database ${options.database} of ClickHouse has no tables: make them with 'wafstat migrate'`
-      : `the tables in ClickHouse have version ${version}, but this release works with version ${SCHEMA_VERSION}`,
+      ? `the database ${options.database} of ClickHouse has no tables; create them with 'wafstat migrate'`
+      : `the tables in ClickHouse have version ${version}, but this release needs version ${SCHEMA_VERSION}`,
   );
 }
 
-/** Writes exclude each other by user and name: with two users, two processes could both write the same version. */
+/** Query IDs exclude each other per user: with two users, two processes could both write the same version. */
 async function checkUser(first: Server, user: string): Promise<void> {
   const [row] = await first.select<{ value: string }>(
     `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'user'`,
@@ -152,7 +152,7 @@ async function hasLedger(options: ClickHouseOptions, connect?: Connect): Promise
   return rows.length > 0;
 }
 
-/** Frees what lies before a minute, in whole partitions. */
+/** Drops the partitions before a minute. */
 export async function dropCellsBefore(
   servers: readonly Server[],
   { cluster, database }: ClickHouseOptions,

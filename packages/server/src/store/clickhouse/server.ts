@@ -1,4 +1,4 @@
-/** One ClickHouse server: statements with values, bounded in time. Whatever fails here is StoreUnavailable. */
+/** One ClickHouse server: statements with bound values and a timeout. All failures are StoreUnavailable. */
 import {
   type ClickHouseClient,
   ClickHouseLogLevel,
@@ -6,52 +6,51 @@ import {
   createClient,
 } from '@clickhouse/client';
 import { StoreMisconfigured, StoreUnavailable } from '../store.ts';
-import { renderLiterals, type Values } from './literals.ts';
 
 export interface ServerOptions {
   url: string;
   database: string;
   user: string;
   password: string;
-  /** How long one statement may take, from sending it to the last byte of its answer. */
+  /** How long one statement may take, from sending it to the last byte of the response. */
   timeoutMs: number;
 }
 
-/** Another statement with the same name is running on the server: this one was not begun. */
+/** Another statement with the same query ID is running on the server: this one was not started. */
 export class AlreadyRunning extends Error {}
 
-/** The server has answered, and said no: the statement is over, and did not do what it should. */
-export class Refused extends StoreUnavailable {}
+/** The server responded with an error: the statement has ended, and has failed. */
+export class StatementFailed extends StoreUnavailable {}
 
-/** The exception's number in ClickHouse. */
+/** An exception code of ClickHouse. */
 const QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING = 216;
-/** No such user, a wrong password, a missing one, no right to it: in the words of old and of new releases. */
-const NOT_ALLOWED = new Set([192, 193, 194, 195, 497, 516]);
-/** From this release on, values can be bound over HTTP. Older ones get them as literals. */
+/** Unknown user, wrong or missing password, missing privileges: exception codes of old and new releases. */
+const ACCESS_DENIED = new Set([192, 193, 194, 195, 497, 516]);
+/** Since this release, values can be bound over HTTP. Older ones get literals. */
 const BINDS_VALUES_SINCE = 21;
-/** A query is two statements. With the client's ten, five slow ones would keep commits and health checks waiting. */
+/** A query is two statements. With the default of ten connections, five slow queries would block commits and health checks. */
 const CONNECTIONS_MAX = 64;
-/** Literals stand in the statement itself, and a batch can bring a megabyte of them. */
+/** A batch can add a megabyte of literals to a statement. */
 const STATEMENT_BYTES_MAX = 64 * 1_048_576;
-/** Used where the server knows them. Rows must be on disk, or on all shards, when an insert is answered. */
+/** Sent if the server knows them. Rows must be on disk, or on all shards, when an insert returns. */
 const INSERT_SETTINGS: ClickHouseSettings = {
   insert_distributed_sync: 1,
   // A batch of old logs can span more weeks than the default allows.
   max_partitions_per_insert_block: '0',
-  // A row must not sit in a buffer: `append` promises that it is visible.
+  // No buffering: `append` promises that rows are visible.
   async_insert: 0,
 };
 
-/** What a profile of the user may say otherwise. */
-const ALWAYS: ClickHouseSettings = {
-  // An error in the middle of an answer must not look like its end.
+/** Override the profile of the user. */
+const FIXED_SETTINGS: ClickHouseSettings = {
+  // An error within a response must not look like its end.
   wait_end_of_query: 1,
-  // Queries ask the replica of a shard that inserts go to, and another only when that is away: copies come later.
+  // Query the replica that inserts go to, and another only if that is down: replication is asynchronous.
   load_balancing: 'in_order',
-  // No half answers.
+  // No partial results.
   timeout_overflow_mode: 'throw',
   skip_unavailable_shards: 0,
-  // A statement must not end another of its name, but wait.
+  // A statement must not stop another one with the same query ID.
   replace_running_query: 0,
 };
 
@@ -84,7 +83,7 @@ export class Server {
 
   async select<Row>(sql: string, values: Values = {}, timeoutMs = this.#timeoutMs): Promise<Row[]> {
     const { bindsValues } = await this.dialect();
-    return this.#answer(async (abort_signal) => {
+    return this.#execute(async (abort_signal) => {
       const result = await this.#client.query({
         format: 'JSONEachRow',
         clickhouse_settings: this.#settings(bindsValues, timeoutMs),
@@ -95,16 +94,16 @@ export class Server {
     }, timeoutMs);
   }
 
-  /** A statement that changes something. While it runs, no other of the same `name` begins. */
-  async run(sql: string, values: Values = {}, name?: string): Promise<void> {
+  /** Runs a statement that changes something. While it runs, no other one with the same `queryId` starts. */
+  async run(sql: string, values: Values = {}, queryId?: string): Promise<void> {
     const { bindsValues } = await this.dialect();
     const request = {
       clickhouse_settings: this.#settings(bindsValues),
-      ...(name === undefined ? {} : { query_id: name }),
+      ...(queryId === undefined ? {} : { query_id: queryId }),
       ...this.#statement(sql, values, bindsValues),
     };
-    await this.#answer(async (abort_signal) => {
-      // Only `query` sends long values in the body; in the address they would be over its limit.
+    await this.#execute(async (abort_signal) => {
+      // Only `query` sends long values in the body; in the URL they would exceed its limit.
       if (Object.keys(values).length > 0 && bindsValues) {
         await (await this.#client.query({ ...request, abort_signal, format: 'JSONEachRow' })).text();
       } else await this.#client.command({ ...request, abort_signal });
@@ -113,13 +112,13 @@ export class Server {
 
   async insert(table: string, rows: readonly object[]): Promise<void> {
     const { insertSettings } = await this.dialect();
-    await this.#answer((abort_signal) =>
+    await this.#execute((abort_signal) =>
       this.#client.insert({
         table,
         abort_signal,
         values: rows,
         format: 'JSONEachRow',
-        clickhouse_settings: { ...insertSettings, ...ALWAYS },
+        clickhouse_settings: { ...insertSettings, ...FIXED_SETTINGS },
       }),
     );
   }
@@ -128,18 +127,18 @@ export class Server {
     await this.#client.close();
   }
 
-  /** What this server understands: asked once, and again after a failure. */
+  /** Read once, and again after a failure. */
   dialect(): Promise<Dialect> {
-    this.#dialect ??= this.#askDialect().catch((error) => {
+    this.#dialect ??= this.#readDialect().catch((error) => {
       this.#dialect = null;
       throw error;
     });
     return this.#dialect;
   }
 
-  async #askDialect(): Promise<Dialect> {
+  async #readDialect(): Promise<Dialect> {
     const names = Object.keys(INSERT_SETTINGS).map((name) => `'${name}'`);
-    const [row] = await this.#answer(async (abort_signal) => {
+    const [row] = await this.#execute(async (abort_signal) => {
       const result = await this.#client.query({
         abort_signal,
         query: `SELECT version() AS version, groupArray(name) AS names
@@ -165,39 +164,85 @@ export class Server {
   #settings(bindsValues: boolean, timeoutMs = this.#timeoutMs): ClickHouseSettings {
     return {
       max_execution_time: Math.ceil(timeoutMs / 1_000),
-      ...ALWAYS,
+      ...FIXED_SETTINGS,
       ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
     };
   }
 
-  async #answer<T>(
+  async #execute<T>(
     action: (abort_signal: AbortSignal) => Promise<T>,
     timeoutMs = this.#timeoutMs,
   ): Promise<T> {
-    // The client's own time limit is about a silent connection; this one is about the whole statement.
+    // The timeout of the client is for silent connections; this one is for the whole statement.
     const limit = AbortSignal.timeout(timeoutMs);
     try {
       return await action(limit);
     } catch (error) {
       const message = limit.aborted
-        ? `no answer within ${timeoutMs / 1_000} s`
+        ? `no response within ${timeoutMs / 1_000} s`
         : (error instanceof Error ? error.message : String(error)).trim();
       const code = codeOf(error, message);
       if (code === QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING) throw new AlreadyRunning(message);
-      if (code !== null && NOT_ALLOWED.has(code)) {
-        throw new StoreMisconfigured(`ClickHouse at ${this.url} does not let us in: ${message}`, {
+      if (code !== null && ACCESS_DENIED.has(code)) {
+        throw new StoreMisconfigured(`ClickHouse at ${this.url} denied access: ${message}`, {
           cause: error,
         });
       }
-      if (code !== null) throw new Refused(`ClickHouse at ${this.url} refused: ${message}`, { cause: error });
-      throw new StoreUnavailable(`ClickHouse at ${this.url} does not answer: ${message}`, { cause: error });
+      if (code !== null) {
+        throw new StatementFailed(`a statement failed on ClickHouse at ${this.url}: ${message}`, {
+          cause: error,
+        });
+      }
+      throw new StoreUnavailable(`ClickHouse at ${this.url} does not respond: ${message}`, { cause: error });
     }
   }
 }
 
-/** The number of the server's exception, null if none came. The client knows current servers' words, not those of 18.16. */
+/** The exception code of the server, or null. The client does not parse the messages of version 18.16. */
 function codeOf(error: unknown, message: string): number | null {
   const code = (error as { code?: unknown } | null)?.code;
   const digits = typeof code === 'string' && /^\d+$/.test(code) ? code : /^Code: (\d+)/.exec(message)?.[1];
   return digits === undefined ? null : Number(digits);
+}
+
+export type Value = string | number | readonly string[] | readonly number[];
+export type Values = Readonly<Record<string, Value>>;
+
+/** For servers that cannot bind values over HTTP. The only place where a value becomes SQL text. */
+const RENDERERS: Readonly<Record<string, (value: Value) => string>> = {
+  String: quoted,
+  UInt32: (value) => wholeNumber(value, 0xffff_ffff),
+  UInt64: (value) => wholeNumber(value, Number.MAX_SAFE_INTEGER),
+};
+
+/** Replaces every `{name:Type}` with a literal. A value of the wrong type is a bug. */
+export function renderLiterals(sql: string, values: Values): string {
+  return sql.replace(/\{(\w+):(\w+)(?:\((\w+)\))?\}/g, (_, name: string, type: string, inner?: string) => {
+    const value = values[name];
+    if (value === undefined) throw new TypeError(`missing value for ${name}`);
+    if (inner === undefined) return `CAST(${rendererOf(type)(value)} AS ${type})`;
+    if (type !== 'Array' || !Array.isArray(value)) throw new TypeError(`${name} is not of type ${type}`);
+    const items = (value as Value[]).map(rendererOf(inner));
+    return `CAST([${items.join(',')}] AS Array(${inner}))`;
+  });
+}
+
+function rendererOf(type: string): (value: Value) => string {
+  const renderer = RENDERERS[type];
+  if (renderer === undefined) throw new TypeError(`unknown type ${type}`);
+  return renderer;
+}
+
+/** Only these three characters have a special meaning within quotes. */
+function quoted(value: Value): string {
+  if (typeof value !== 'string') throw new TypeError(`${value} is not a string`);
+  const escaped = value.replace(/[\\'\0]/g, (character) => (character === '\0' ? '\\0' : `\\${character}`));
+  return `'${escaped}'`;
+}
+
+function wholeNumber(value: Value, max: number): string {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > max) {
+    throw new TypeError(`${value} is not a whole number from 0 to ${max}`);
+  }
+  return String(value);
 }

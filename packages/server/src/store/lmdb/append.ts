@@ -1,20 +1,29 @@
 /** The write side: one group of batches in one transaction. */
-import type { Event } from '../../event.ts';
-import { derivedId } from '../ids.ts';
+import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
 import {
   type Appended,
   type Batch,
   type BatchLink,
+  type BatchRecord,
+  derivedId,
   type FollowedPath,
-  linkHolds,
-  linkOfRecord,
-  linkRecord,
+  fromLinkRecord,
+  isLinkCurrent,
   newSource,
-  type RememberedBatch,
-  tallySource,
+  storedCategory,
+  toLinkRecord,
+  updateSource,
 } from '../store.ts';
-import { mergeCells, Writer } from './cells.ts';
-import { EXACT } from './levels.ts';
+import {
+  type Additions,
+  cellCode,
+  FIRST_CATEGORY,
+  mergeCells,
+  REQUESTS,
+  RecordWriter,
+  seriesOf,
+} from './cells.ts';
+import { COUNTERS, EXACT, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import {
   cellsKey,
@@ -23,40 +32,40 @@ import {
   countChunkChange,
   metaValue,
   type ProjectRecord,
+  SCOPES_MAX,
   type Schema,
   type SourceRecord,
 } from './schema.ts';
-import { SCOPES_MAX, Tally } from './tally.ts';
 
 const DAY_MS = 86_400_000;
 
-/** Runs inside a write transaction; when it throws, the caller must roll back. */
+/** Runs inside a write transaction. If this throws, the caller must roll back. */
 export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
-  const tally = new Tally();
+  const group = new GroupCounts();
   const horizon = metaValue(schema, 'horizon');
-  const results = batches.map((batch) => appendBatch(schema, batch, tally, horizon, now));
-  const writer = new Writer();
+  const results = batches.map((batch) => appendBatch(schema, batch, group, horizon, now));
+  const writer = new RecordWriter();
   const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
   const key = Buffer.allocUnsafe(9);
   let [level, chunk] = [-1, -1];
   countChange(schema);
-  for (const additions of tally.records()) {
+  for (const additions of group.records()) {
     if (additions.level !== EXACT.id && (additions.level !== level || additions.chunk !== chunk)) {
       ({ level, chunk } = additions);
       countChunkChange(schema, level, chunk);
     }
-    // Checked before it is added to: a new checksum over damaged counts would hide them for good.
+    // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
     mergeCells(records.read(additions.level, additions.chunk, additions.scope), additions, writer);
-    const sealed = writer.sealed(cellsSeed(additions.level, additions.chunk, additions.scope));
-    schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), sealed);
+    const value = writer.withChecksum(cellsSeed(additions.level, additions.chunk, additions.scope));
+    schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), value);
   }
   return results;
 }
 
-/** What an event costs that is in a record of its own, compared to one that shares its record with others. */
+/** The cost of writing a record, relative to adding an event to it. */
 const RECORD_WEIGHT = 24;
 
-/** Roughly the microseconds that a batch takes. Exact where the events of a host come in the order of time. */
+/** The cost of a batch, roughly in microseconds. Exact if the events of each host are sorted by time. */
 export function weighBatch({ events }: Batch): number {
   const minutes = new Map<string | null, number>();
   let records = 0;
@@ -70,16 +79,20 @@ export function weighBatch({ events }: Batch): number {
   return events.length + RECORD_WEIGHT * records;
 }
 
-/** Everything of a batch but its cells, which the whole group adds at once. */
-function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number, now: number): Appended {
+/** Writes everything but the cells of a batch, which the whole group writes at once. */
+function appendBatch(
+  schema: Schema,
+  batch: Batch,
+  group: GroupCounts,
+  horizon: number,
+  now: number,
+): Appended {
   const project = openProject(schema, batch.project);
   const source = openSource(schema, project, batch.project, batch.source);
-  if (batch.id !== undefined && schema.batches.doesExist([source.number, batch.id]))
-    return { kind: 'duplicate' };
   const exists = (id: string) => schema.batches.doesExist([source.number, id]);
-  if (batch.link && !linkHolds(batch.link, exists, (after) => linksAfter(schema, source.number, after))) {
-    return { kind: 'conflict' };
-  }
+  if (batch.id !== undefined && exists(batch.id)) return { kind: 'duplicate' };
+  const siblings = (after: string) => idsAfter(schema, source.number, after);
+  if (batch.link && !isLinkCurrent(batch.link, exists, siblings)) return { kind: 'conflict' };
 
   const scopes = new Map<string, number | null>();
   let latest = project.latest;
@@ -100,7 +113,7 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
       if (event.hostId !== null) unknownHosts += times;
     }
     if (event.time > latest) latest = event.time;
-    tally.add(event, times, project.scope, scope);
+    group.add(event, times, project.scope, scope);
   }
   schema.projects.putSync(batch.project, { ...project, latest });
 
@@ -109,27 +122,24 @@ function appendBatch(schema: Schema, batch: Batch, tally: Tally, horizon: number
       schema.sourceHosts.putSync([source.number, id], true);
     }
   }
-  // Nearly always all of them are, and need no copy.
   const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-  const { hosts: _, ...tallied } = tallySource({ ...source, hosts: [] }, batch, counted, withoutHost);
-  schema.sources.putSync([project.scope, batch.source.name], { ...tallied, number: source.number });
+  const { hosts: _, ...updated } = updateSource({ ...source, hosts: [] }, batch, counted, withoutHost);
+  schema.sources.putSync([project.scope, batch.source.name], { ...updated, number: source.number });
   if (batch.followed) putFollowed(schema, project, batch.followed);
-  if (batch.id !== undefined) rememberBatch(schema, source.number, batch, batch.id, Math.max(now, latest));
+  if (batch.id !== undefined) {
+    const { id, link } = batch;
+    const day = Math.floor(Math.max(now, latest) / DAY_MS);
+    if (link?.replaces !== undefined) deleteBatch(schema, source.number, link.replaces);
+    putBatch(schema, source.number, link ? { id, day, link } : { id, day });
+  }
   return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
 }
 
-/** Many access lines of one host and second are one and the same event, again and again: it is looked at once. */
+/** The access lines of one host and second are the same object many times: it is processed once. */
 function endOfRun(events: readonly Event[], start: number): number {
   let end = start + 1;
   while (end < events.length && events[end] === events[start]) end++;
   return end;
-}
-
-function rememberBatch(schema: Schema, source: number, batch: Batch, id: string, latest: number): void {
-  const day = Math.floor(latest / DAY_MS);
-  const { link } = batch;
-  if (link?.replaces !== undefined) forgetBatch(schema, source, link.replaces);
-  putBatch(schema, source, link ? { id, day, link } : { id, day });
 }
 
 export function putFollowed(schema: Schema, project: ProjectRecord, followed: FollowedPath): void {
@@ -137,15 +147,13 @@ export function putFollowed(schema: Schema, project: ProjectRecord, followed: Fo
   schema.followed.putSync([project.scope, source, derivedId('path', source, path)], followed);
 }
 
-export function putBatch(schema: Schema, source: number, { id, day, link }: RememberedBatch): void {
+export function putBatch(schema: Schema, source: number, { id, day, link }: BatchRecord): void {
   schema.batches.putSync([source, id], link ? { day, after: link.after } : { day });
   schema.batchDays.putSync([day, source, id], true);
-  if (link) {
-    schema.batchLinks.putSync([source, link.after, id], linkRecord(link));
-  }
+  if (link) schema.batchLinks.putSync([source, link.after, id], toLinkRecord(link));
 }
 
-export function forgetBatch(schema: Schema, source: number, id: string): void {
+export function deleteBatch(schema: Schema, source: number, id: string): void {
   const known = schema.batches.get([source, id]);
   if (known === undefined) return;
   if (known.after !== undefined) schema.batchLinks.removeSync([source, known.after, id]);
@@ -153,8 +161,8 @@ export function forgetBatch(schema: Schema, source: number, id: string): void {
   schema.batchDays.removeSync([known.day, source, id]);
 }
 
-/** Not to be forgotten before this day. */
-export function keepBatch(schema: Schema, source: number, id: string, day: number): void {
+/** Keeps a batch until a later day. */
+export function keepBatchUntil(schema: Schema, source: number, id: string, day: number): void {
   const known = schema.batches.get([source, id]);
   if (known === undefined) return;
   schema.batchDays.removeSync([known.day, source, id]);
@@ -163,8 +171,18 @@ export function keepBatch(schema: Schema, source: number, id: string, day: numbe
 }
 
 export function linksAfter({ batchLinks }: Schema, source: number, after: string): BatchLink[] {
-  const range = batchLinks.getRange({ start: [source, after, ''], end: [source, after, '\uffff'] });
-  return [...range].map(({ key: [, , id], value }) => ({ id, ...linkOfRecord(value) }));
+  const range = batchLinks.getRange(keysAfter(source, after));
+  return [...range].map(({ key: [, , id], value }) => ({ id, ...fromLinkRecord(value) }));
+}
+
+export function idsAfter({ batchLinks }: Schema, source: number, after: string): string[] {
+  return [...batchLinks.getKeys(keysAfter(source, after))].map(([, , id]) => id);
+}
+
+type LinkKey = [source: number, after: string, id: string];
+
+function keysAfter(source: number, after: string): { start: LinkKey; end: LinkKey } {
+  return { start: [source, after, ''], end: [source, after, '\uffff'] };
 }
 
 export function openProject(schema: Schema, id: string): ProjectRecord {
@@ -175,10 +193,11 @@ export function openProject(schema: Schema, id: string): ProjectRecord {
   return project;
 }
 
-/** Numbers of projects and hosts alike: each is a scope that counts are kept for. */
+/** A scope is the number of a project or a host, for which counts are kept. */
 export function nextScope({ meta }: Schema): number {
   const scope = (meta.get('scopes') ?? 0) + 1;
-  if (scope >= SCOPES_MAX) throw new Error(`the store holds its limit of ${SCOPES_MAX} projects and hosts`);
+  if (scope >= SCOPES_MAX)
+    throw new Error(`the store has reached its limit of ${SCOPES_MAX} projects and hosts`);
   meta.putSync('scopes', scope);
   return scope;
 }
@@ -209,4 +228,130 @@ function hostScope(
     known.set(id, scope);
   }
   return scope;
+}
+
+/** Larger than EVENT_COUNT_MAX: cell and count of one event fit into one number, which sorts by cell. */
+const COUNT_BASE = 2 ** 20;
+
+interface RecordAdditions extends Additions {
+  level: number;
+  chunk: number;
+  scope: number;
+}
+
+/** Sums the events of a group into additions to records: at every level, for their host and for their project. */
+class GroupCounts {
+  /** Numbers `cellCode * COUNT_BASE + count` by minute and scope, in order of arrival. */
+  readonly #minutes = new Map<number, number[]>();
+
+  add(event: Event, times: number, project: number, host: number | null): void {
+    if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX)) throw new Error(`count is ${event.count}`);
+    const minute = Math.floor(event.time / EXACT.cellsPerChunk);
+    const cell = event.time - minute * EXACT.cellsPerChunk;
+    if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count, times);
+    if (event.attack !== null) {
+      const series = FIRST_CATEGORY + storedCategory(event.attack);
+      this.#addCell(minute, project, host, cellCode(series, cell), event.count, times);
+    }
+  }
+
+  #addCell(
+    minute: number,
+    project: number,
+    host: number | null,
+    code: number,
+    count: number,
+    times: number,
+  ): void {
+    const ofProject = this.#list(minute * SCOPES_MAX + project);
+    const ofHost = host === null ? null : this.#list(minute * SCOPES_MAX + host);
+    const atOnce = Math.floor(EVENT_COUNT_MAX / count);
+    for (let left = times; left > 0; left -= atOnce) {
+      const packed = code * COUNT_BASE + count * Math.min(left, atOnce);
+      ofProject.push(packed);
+      ofHost?.push(packed);
+    }
+  }
+
+  #list(key: number): number[] {
+    let list = this.#minutes.get(key);
+    if (list === undefined) {
+      list = [];
+      this.#minutes.set(key, list);
+    }
+    return list;
+  }
+
+  /** In key order within each level, which is the fastest order for the B-tree. */
+  *records(): Generator<RecordAdditions> {
+    const counters = COUNTERS.map((level) => ({ level, records: new Map<number, Map<number, number>>() }));
+    for (const key of [...this.#minutes.keys()].sort((a, b) => a - b)) {
+      const minute = Math.floor(key / SCOPES_MAX);
+      const scope = key % SCOPES_MAX;
+      const exact = sumCells(this.#minutes.get(key) ?? []);
+      const totals = seriesTotals(exact);
+      for (const { level, records } of counters) addToCounters(level, records, minute, scope, totals);
+      yield { level: EXACT.id, chunk: minute, scope, ...exact };
+    }
+    for (const { level, records } of counters) {
+      for (const key of [...records.keys()].sort((a, b) => a - b)) {
+        const cells = [...(records.get(key) ?? [])].sort(([a], [b]) => a - b);
+        yield {
+          level: level.id,
+          chunk: Math.floor(key / SCOPES_MAX),
+          scope: key % SCOPES_MAX,
+          codes: cells.map(([code]) => code),
+          counts: cells.map(([, count]) => count),
+        };
+      }
+    }
+  }
+}
+
+/** Sums equal cells. A typed array sorts several times faster than an array. */
+function sumCells(packed: number[]): Additions {
+  const sorted = Float64Array.from(packed).sort();
+  const codes: number[] = [];
+  const counts: number[] = [];
+  for (const value of sorted) {
+    const code = Math.floor(value / COUNT_BASE);
+    const count = value - code * COUNT_BASE;
+    if (codes.length > 0 && codes[codes.length - 1] === code) {
+      counts[counts.length - 1] = (counts[counts.length - 1] ?? 0) + count;
+    } else {
+      codes.push(code);
+      counts.push(count);
+    }
+  }
+  return { codes, counts };
+}
+
+/** The sum of each series in the minute. */
+function seriesTotals({ codes, counts }: Additions): [number, number][] {
+  const totals: [number, number][] = [];
+  for (let i = 0; i < codes.length; ) {
+    const series = seriesOf(codes[i] ?? 0);
+    let total = 0;
+    for (; i < codes.length && seriesOf(codes[i] ?? 0) === series; i++) total += counts[i] ?? 0;
+    totals.push([series, total]);
+  }
+  return totals;
+}
+
+function addToCounters(
+  level: Level,
+  records: Map<number, Map<number, number>>,
+  minute: number,
+  scope: number,
+  totals: readonly [number, number][],
+): void {
+  const cell = Math.floor((minute * EXACT.cellsPerChunk) / level.cellMs);
+  const chunk = Math.floor(cell / level.cellsPerChunk);
+  const key = chunk * SCOPES_MAX + scope;
+  const cells = records.get(key) ?? new Map<number, number>();
+  records.set(key, cells);
+  for (const [series, total] of totals) {
+    const code = cellCode(series, cell - chunk * level.cellsPerChunk);
+    cells.set(code, (cells.get(code) ?? 0) + total);
+  }
 }

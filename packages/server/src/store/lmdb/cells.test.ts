@@ -6,8 +6,8 @@ import {
   accumulateTotals,
   cellCode,
   mergeCells,
+  RecordWriter,
   runningTotals,
-  Writer,
 } from './cells.ts';
 
 const CELLS = 60_000;
@@ -22,10 +22,10 @@ const cells = fc.array(
 );
 
 describe('a record of cells', () => {
-  test('holds the sum of all that was merged into it, whatever the order', () => {
+  test('holds the sum of all merged additions, in any order', () => {
     fc.assert(
       fc.property(fc.array(cells, { maxLength: 4 }), (merges) => {
-        const writer = new Writer();
+        const writer = new RecordWriter();
         const expected = new Map<string, number>();
         let record: Uint8Array | undefined;
         for (const merge of merges) {
@@ -49,8 +49,8 @@ describe('a record of cells', () => {
     );
   });
 
-  test('counts cells by run, and those between runs not at all', () => {
-    const writer = new Writer();
+  test('adds the cells of each run, and none between runs', () => {
+    const writer = new RecordWriter();
     const record = mergeCells(
       undefined,
       additions([
@@ -67,7 +67,7 @@ describe('a record of cells', () => {
     expect([...out]).toEqual([8, 0, 3]);
   });
 
-  test('its running totals count the same as its bytes, whatever is asked for', () => {
+  test('its running totals count the same as its cells, for any runs and rows', () => {
     const SIZE = 130;
     const few = fc.array(
       fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: SIZE - 1 }), count),
@@ -80,7 +80,7 @@ describe('a record of cells', () => {
         rowOf,
         fc.array(fc.integer({ min: 0, max: SIZE }), { maxLength: 8 }),
         (all, rows, cuts) => {
-          const record = mergeCells(undefined, additions(all), new Writer());
+          const record = mergeCells(undefined, additions(all), new RecordWriter());
           const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
           const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
           accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
@@ -91,35 +91,35 @@ describe('a record of cells', () => {
     );
   });
 
-  test('takes one byte for a single event less than 64 cells behind the one before', () => {
+  test('takes one byte for a single event less than 64 cells after the previous one', () => {
     const thousand = Array.from({ length: 1_000 }, (_, i): [number, number, number] => [0, i * 60, 1]);
-    const record = mergeCells(undefined, additions(thousand), new Writer());
+    const record = mergeCells(undefined, additions(thousand), new RecordWriter());
     expect(record.length).toBe(1_000 + 3);
   });
 
-  test('a count that could not be exact is refused', () => {
-    const writer = new Writer();
+  test('a count that cannot be exact is refused', () => {
+    const writer = new RecordWriter();
     expect(() => mergeCells(undefined, additions([[0, 0, 2 ** 53]]), writer)).toThrow(
       /cannot be stored exactly/,
     );
   });
 
-  test('a record that was cut off is an error, not a wrong number', () => {
-    const record = mergeCells(undefined, additions([[300, 5, 7]]), new Writer());
+  test('a truncated record is an error, not a wrong number', () => {
+    const record = mergeCells(undefined, additions([[300, 5, 7]]), new RecordWriter());
     expect(() =>
       accumulate(record.subarray(0, 1), [0, 10, 0, 10], new Int8Array(400), 1, new Float64Array(1)),
     ).toThrow(/ends inside a number/);
   });
 });
 
-/** A run between every other pair of neighbours, in points of 1, 2, 3, ... cells. */
+/** A run between every other pair of neighbours, with points of 1, 2, 3, ... cells. */
 function runsBetween(cuts: readonly number[]): number[] {
   const runs: number[] = [];
   let point = 0;
   for (let i = 0; i + 1 < cuts.length; i += 2) {
-    const [first = 0, behind = 0, cellsInPoint = i / 2 + 1] = cuts.slice(i, i + 2);
-    runs.push(first, behind, point, cellsInPoint);
-    point += Math.ceil((behind - first) / cellsInPoint);
+    const [first = 0, end = 0, cellsInPoint = i / 2 + 1] = cuts.slice(i, i + 2);
+    runs.push(first, end, point, cellsInPoint);
+    point += Math.ceil((end - first) / cellsInPoint);
   }
   return runs;
 }
@@ -134,10 +134,10 @@ function additions(cells: readonly [series: number, cell: number, count: number]
   return { codes: sorted.map(([code]) => code), counts: sorted.map(([, n]) => n) };
 }
 
-function read(record: Uint8Array, series: number, first: number, behind: number): number {
+function read(record: Uint8Array, series: number, first: number, end: number): number {
   const rowOf = new Int8Array(32).fill(-1);
   rowOf[series] = 0;
   const out = new Float64Array(1);
-  accumulate(record, [first, behind, 0, behind - first], rowOf, 1, out);
+  accumulate(record, [first, end, 0, end - first], rowOf, 1, out);
   return out[0] ?? 0;
 }

@@ -1,27 +1,30 @@
 /**
- * The bytes of a record: for each series that occurs, its cells that are not zero. docs/storage.md has the layout.
+ * The encoding of a record: the non-zero cells of each series. docs/storage.md has the layout.
  *
  *   record  = section*                      in ascending order of series
- *   section = series length cell*           `length` is that of the cells, in bytes
- *   cell    = gap*2 + (count > 1) [count]   `gap` cells are zero since the one before
+ *   section = series length cell*           `length` is the size of the cells in bytes
+ *   cell    = gap*2 + (count > 1) [count]   `gap` is the number of zero cells before this one
  *
- * A checksum of four bytes stands before it (checksum.ts); functions here take and return records without it.
- * All numbers are variable-length (7 bits a byte, low bits first). A reader skips a series that it does not know,
- * so a new one needs no rewriting of what is stored.
+ * Stored records begin with a checksum (schema.ts); functions here take and return records without it. All numbers have
+ * a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
+ * rewriting stored records.
  */
-import { CHECKSUM_BYTES, seal } from './checksum.ts';
 import type { ChunkPlan } from './levels.ts';
+import { addChecksum, CHECKSUM_BYTES } from './schema.ts';
 
-/** Storage version 1 has 14 series, of which some may have been added later: no record of it has more than these. */
+/** Series are numbered on disk: requests, then the categories in the order of CATEGORIES, append only. */
+export const REQUESTS = 0;
+export const FIRST_CATEGORY = 1;
+/** Records of storage version 1 have 14 series. This leaves room for later ones. */
 const SERIES_MAX = 31;
 
-/** What is to be added to a record: codes (see cellCode) in ascending order, each with its count. */
+/** Additions to a record: codes (see cellCode) in ascending order, and a count for each. */
 export interface Additions {
   codes: number[];
   counts: number[];
 }
 
-/** Series and cell in one number, in the order in which a record holds them. A chunk has at most 2^16 cells. */
+/** Series and cell as one number, which sorts like the cells of a record. A chunk has at most 2^16 cells. */
 export function cellCode(series: number, cell: number): number {
   return series * 65_536 + cell;
 }
@@ -30,9 +33,13 @@ export function seriesOf(code: number): number {
   return Math.floor(code / 65_536);
 }
 
+export function cellOf(code: number): number {
+  return code % 65_536;
+}
+
 /**
- * Adds the cells of one record to the points of a plan: `out[row * points + point] += count`, where `rowOf[series]`
- * is the row, or negative for a series that is not asked for.
+ * Adds the cells of a record to the points of a plan: `out[row * points + point] += count`. `rowOf[series]` is the row,
+ * or negative for a series that the query does not count.
  */
 export function accumulate(
   record: Uint8Array,
@@ -41,79 +48,54 @@ export function accumulate(
   points: number,
   out: Float64Array,
 ): void {
-  const reader = new Reader(record);
+  const reader = new NumberReader(record);
   while (reader.at < record.length) {
     const series = reader.number();
     const length = reader.number();
     const end = reader.at + length;
     const row = rowOf[series] ?? -1;
-    if (row >= 0) accumulateSection(record, reader.at, end, runs, row * points, out);
+    if (row >= 0) accumulateSection(reader, end, runs, row * points, out);
     reader.at = end;
   }
 }
 
-/** The inner loop of every query: the two common cases, both numbers below 128, are read without a call. */
 function accumulateSection(
-  record: Uint8Array,
-  start: number,
+  reader: NumberReader,
   end: number,
   runs: readonly number[],
   base: number,
   out: Float64Array,
 ): void {
-  let at = start;
   let cell = -1;
   let run = -4;
   let runFirst = 0;
-  let runBehind = 0;
+  let runEnd = 0;
   let cellsInPoint = 1;
   let index = base;
-  let pointBehind = 0;
-  while (at < end) {
-    let token = record[at++] ?? 0;
-    if (token > 127) {
-      let scale = 128;
-      token -= 128;
-      for (let byte = 128; byte > 127; scale *= 128) {
-        byte = record[at++] ?? 0;
-        token += (byte & 127) * scale;
-      }
-    }
-    let count = 1;
-    if ((token & 1) === 1) {
-      count = record[at++] ?? 0;
-      if (count > 127) {
-        let scale = 128;
-        count -= 128;
-        for (let byte = 128; byte > 127; scale *= 128) {
-          byte = record[at++] ?? 0;
-          count += (byte & 127) * scale;
-        }
-      }
-    }
-    cell += (token >>> 1) + 1;
-    while (cell >= runBehind) {
+  let pointEnd = 0;
+  while (reader.at < end) {
+    const token = reader.number();
+    const count = token % 2 === 1 ? reader.number() : 1;
+    cell += Math.floor(token / 2) + 1;
+    while (cell >= runEnd) {
       run += 4;
       if (run >= runs.length) return;
       runFirst = runs[run] ?? 0;
-      runBehind = runs[run + 1] ?? 0;
+      runEnd = runs[run + 1] ?? 0;
       index = base + (runs[run + 2] ?? 0);
       cellsInPoint = runs[run + 3] ?? 1;
-      pointBehind = runFirst + cellsInPoint;
+      pointEnd = runFirst + cellsInPoint;
     }
     if (cell < runFirst) continue;
-    while (cell >= pointBehind) {
-      pointBehind += cellsInPoint;
+    while (cell >= pointEnd) {
+      pointEnd += cellsInPoint;
       index++;
     }
     out[index] = (out[index] ?? 0) + count;
   }
 }
 
-/**
- * A record as running totals: for each row, how much lies before each cell and behind the last. What lies between any
- * two cells is then one subtraction.
- */
+/** The running totals of a record: for each row, the sum of the cells before each cell. A range is then one subtraction. */
 export function runningTotals(
   record: Uint8Array,
   rowOf: Int8Array,
@@ -125,7 +107,7 @@ export function runningTotals(
   return toRunningTotals(sums, rowCount, cells);
 }
 
-/** Adds each cell of a record to the place behind it, for `toRunningTotals`. */
+/** Adds each cell of a record to the next position, for `toRunningTotals`. */
 export function addCells(record: Uint8Array, rowOf: Int8Array, cells: number, sums: Float64Array): void {
   accumulate(record, [0, cells, 1, 1], rowOf, cells + 1, sums);
 }
@@ -133,13 +115,13 @@ export function addCells(record: Uint8Array, rowOf: Int8Array, cells: number, su
 /** In place. */
 export function toRunningTotals(sums: Float64Array, rowCount: number, cells: number): Float64Array {
   for (let row = 0; row < rowCount; row++) {
-    const behind = (row + 1) * (cells + 1);
-    for (let i = behind - cells; i < behind; i++) sums[i] = (sums[i] ?? 0) + (sums[i - 1] ?? 0);
+    const end = (row + 1) * (cells + 1);
+    for (let i = end - cells; i < end; i++) sums[i] = (sums[i] ?? 0) + (sums[i - 1] ?? 0);
   }
   return sums;
 }
 
-/** The running totals of several records together. Those of a record that is not there are empty. */
+/** The sum of running totals, of which some may be empty. */
 export function sumOfTotals(all: readonly Float64Array[]): Float64Array {
   const sum = new Float64Array(all.reduce((length, totals) => Math.max(length, totals.length), 0));
   for (const totals of all) {
@@ -148,7 +130,7 @@ export function sumOfTotals(all: readonly Float64Array[]): Float64Array {
   return sum;
 }
 
-/** The same as `accumulate`, from the running totals of the record. */
+/** Like `accumulate`, from the running totals of a record. */
 export function accumulateTotals(
   totals: Float64Array,
   cells: number,
@@ -158,26 +140,26 @@ export function accumulateTotals(
 ): void {
   for (let row = 0, base = 0; base < totals.length; row++, base += cells + 1) {
     for (let run = 0; run < runs.length; run += 4) {
-      const behind = base + (runs[run + 1] ?? 0);
+      const end = base + (runs[run + 1] ?? 0);
       const cellsInPoint = runs[run + 3] ?? 1;
       let index = row * points + (runs[run + 2] ?? 0);
       let before = totals[base + (runs[run] ?? 0)] ?? 0;
       let at = base + (runs[run] ?? 0) + cellsInPoint;
-      for (; at < behind; at += cellsInPoint) {
+      for (; at < end; at += cellsInPoint) {
         const total = totals[at] ?? 0;
         out[index] = (out[index] ?? 0) + total - before;
         before = total;
         index++;
       }
-      // The last point ends where the run does, be it whole or not.
-      out[index] = (out[index] ?? 0) + (totals[behind] ?? 0) - before;
+      // The last point of a run may be shorter.
+      out[index] = (out[index] ?? 0) + (totals[end] ?? 0) - before;
     }
   }
 }
 
-/** Every cell of a record that is not zero: its series, its number, its count. */
+/** All non-zero cells of a record. */
 export function* readCells(record: Uint8Array): Generator<[series: number, cell: number, count: number]> {
-  const reader = new Reader(record);
+  const reader = new NumberReader(record);
   while (reader.at < record.length) {
     const series = reader.number();
     const length = reader.number();
@@ -191,9 +173,9 @@ export function* readCells(record: Uint8Array): Generator<[series: number, cell:
   }
 }
 
-/** Whether every byte has a meaning: all that can be checked of a record without a checksum. */
+/** Whether the encoding is valid: the only possible check of a record without a checksum. */
 export function isWellFormed(record: Uint8Array, cellsInChunk: number): boolean {
-  const reader = new Reader(record);
+  const reader = new NumberReader(record);
   try {
     for (let last = -1; reader.at < record.length; ) {
       const series = reader.number();
@@ -214,11 +196,15 @@ export function isWellFormed(record: Uint8Array, cellsInChunk: number): boolean 
   }
 }
 
-/** The bytes of a record with the additions in it. The result is a view that the next call overwrites. */
-export function mergeCells(record: Uint8Array | undefined, additions: Additions, writer: Writer): Uint8Array {
+/** The record with the additions. The result is a view that the next call overwrites. */
+export function mergeCells(
+  record: Uint8Array | undefined,
+  additions: Additions,
+  writer: RecordWriter,
+): Uint8Array {
   const { codes, counts } = additions;
   writer.clear();
-  const old = new Reader(record ?? new Uint8Array(0));
+  const old = new NumberReader(record ?? new Uint8Array(0));
   let next = 0;
   const oldLength = record?.length ?? 0;
   while (old.at < oldLength || next < codes.length) {
@@ -245,18 +231,18 @@ export function mergeCells(record: Uint8Array | undefined, additions: Additions,
   return writer.bytes();
 }
 
-/** Writes one series: its old cells up to `oldEnd`, and the additions from `next` on. Answers the next addition. */
+/** Writes one series: its old cells up to `oldEnd`, and the additions from `next` on. Returns the next addition. */
 function mergeSection(
-  old: Reader,
+  old: NumberReader,
   oldEnd: number,
   series: number,
   codes: readonly number[],
   counts: readonly number[],
   next: number,
-  writer: Writer,
+  writer: RecordWriter,
 ): number {
   const base = cellCode(series, 0);
-  const behind = cellCode(series + 1, 0);
+  const end = cellCode(series + 1, 0);
   const section = writer.openSection(series);
   let written = -1;
   let cell = -1;
@@ -269,8 +255,8 @@ function mergeSection(
       count = token % 2 === 1 ? old.number() : 1;
       pending = true;
     }
-    const code = next < codes.length ? (codes[next] ?? 0) : behind;
-    const added = code < behind ? code - base : Number.POSITIVE_INFINITY;
+    const code = next < codes.length ? (codes[next] ?? 0) : end;
+    const added = code < end ? code - base : Number.POSITIVE_INFINITY;
     if (!pending && added === Number.POSITIVE_INFINITY) break;
     const at = pending ? Math.min(cell, added) : added;
     let total = 0;
@@ -286,7 +272,7 @@ function mergeSection(
   return next;
 }
 
-class Reader {
+class NumberReader {
   readonly bytes: Uint8Array;
   at = 0;
 
@@ -305,8 +291,8 @@ class Reader {
   }
 }
 
-/** A growing buffer that is used again for every record. */
-export class Writer {
+/** Encodes records into one growing buffer. */
+export class RecordWriter {
   #buffer = Buffer.allocUnsafe(4_096);
   #length = 0;
 
@@ -319,9 +305,9 @@ export class Writer {
     return this.#buffer.subarray(CHECKSUM_BYTES, this.#length);
   }
 
-  /** The same behind its checksum, as it is stored. */
-  sealed(seed: number): Buffer {
-    return seal(this.#buffer.subarray(0, this.#length), seed);
+  /** The stored form: the record after its checksum. */
+  withChecksum(seed: number): Buffer {
+    return addChecksum(this.#buffer.subarray(0, this.#length), seed);
   }
 
   copy(from: Uint8Array, start: number, end: number): void {
@@ -336,7 +322,7 @@ export class Writer {
     if (count > 1) this.#number(count);
   }
 
-  /** Starts a section; its length is filled in when it is closed. */
+  /** Returns the position of the length, which closeSection fills in. */
   openSection(series: number): number {
     this.#reserve(20);
     this.#number(series);
@@ -350,13 +336,12 @@ export class Writer {
     this.#buffer.copyWithin(start + header, start, this.#length);
     this.#length = start;
     this.#number(length);
-    if (this.#length !== start + header)
-      throw new Error('the length of a section takes more bytes than foreseen');
+    if (this.#length !== start + header) throw new Error('a section is longer than its length field allows');
     this.#length += length;
   }
 
   #number(value: number): void {
-    // Beyond 2^53 a number is no longer exact; better no batch than a wrong count.
+    // Beyond 2^53 numbers are not exact: reject the batch instead of storing a wrong count.
     if (!Number.isSafeInteger(value) || value < 0) throw new Error(`${value} cannot be stored exactly`);
     let rest = value;
     while (rest > 127) {

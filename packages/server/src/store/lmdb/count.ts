@@ -1,20 +1,29 @@
-/** The read side: the sums of all rows in all points. The one way in which anything is counted. */
+/** The read side: counts by row and point, and the version of a time range. */
+import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
+import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES } from '../../event.ts';
 import type { MaybePromise } from '../../maybe-promise.ts';
-import { StoreDamaged } from '../store.ts';
+import { StoreDamaged, type TimeRange } from '../store.ts';
 import {
   accumulate,
   accumulateTotals,
   addCells,
+  FIRST_CATEGORY,
+  REQUESTS,
   runningTotals,
   sumOfTotals,
   toRunningTotals,
 } from './cells.ts';
-import { DecodedChunks } from './decoded.ts';
-import { Groups } from './groups.ts';
-import { type ChunkPlan, COUNTERS, EXACT, planChunks } from './levels.ts';
-import { checkAbsence, isHostOf, isProject, KnownAbsences, RecordReader } from './records.ts';
+import { ChunkCache, HostSets } from './chunk-cache.ts';
+import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
+import {
+  type AbsenceCache,
+  checkAbsence,
+  matchesHostKey,
+  matchesProjectKey,
+  RecordReader,
+} from './records.ts';
 import {
   allChanges,
   CHANGES,
@@ -24,23 +33,10 @@ import {
   type ReadOptions,
   type Schema,
 } from './schema.ts';
-import { FIRST_CATEGORY, REQUESTS } from './tally.ts';
-
-/** Which row of an answer a series adds to (negative: none), and how many rows there are. */
-interface Rows {
-  rowOf: Int8Array;
-  rowCount: number;
-}
-
-export const TIMELINE_ROWS: Rows = { rowOf: rows((category) => (category === null ? 0 : 1)), rowCount: 2 };
-export const DISTRIBUTION_ROWS: Rows = {
-  rowOf: rows((category) => category ?? -1),
-  rowCount: CATEGORIES.length,
-};
 
 /**
- * `hosts` undefined: the whole project. Answers the points of the first row, then those of the next; in a promise when
- * there is so much to read that others must have a turn meanwhile.
+ * `hosts` undefined: the whole project. Returns the points of the first row, then those of the next; in a promise if
+ * there is so much to read that other work needs a turn in between.
  */
 export type Counter = (
   project: string,
@@ -50,68 +46,107 @@ export type Counter = (
 
 const HOUR_MS = 3_600_000;
 
-/** A scope that has no counters in a chunk. */
-const NOTHING = new Float64Array(0);
+/** Totals of a scope without counters in a chunk. */
+const EMPTY = new Float64Array(0);
 
 /**
- * What is read in one go, without giving others a turn: some 4 ms when nothing is decoded yet. Beyond it records are
- * added up without being kept one by one, because together they would push each other out of the cache.
+ * Beyond these, a query runs in slices: the limits take about 4 ms if nothing is decoded yet. Such a query keeps only
+ * the sums of its host set: the totals of its hosts would evict each other from the cache.
  */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
-/** How long a query that reads more keeps the event loop at a time. */
+/** How long a sliced query holds the event loop at a time. */
 const SLICE_MS = 3;
-/** Records between two looks at the clock. */
-const RECORDS_PER_LOOK = 16;
+const RECORDS_PER_CLOCK_READ = 16;
 
-export function createCounter(schema: Schema, { rowOf, rowCount }: Rows, sliceMs = SLICE_MS): Counter {
-  const decoded = new DecodedChunks();
-  const groups = new Groups();
-  const absences = new KnownAbsences();
-  const hostScopes = createHostScopes(schema);
-  const basics = createBasics(schema);
+/** Bounds the memory to some 10 MB. */
+const HOSTS_MAX = 100_000;
+/** Some 400 KB. */
+const ABSENCES_MAX = 10_000;
+
+interface SharedLookups {
+  schema: Schema;
+  hostSets: HostSets;
+  absences: AbsenceCache;
+  scopesOf: (project: ProjectRecord, hosts: readonly string[]) => number[];
+  findProject: (id: string, changes: number) => { project: ProjectRecord | undefined; horizon: number };
+  sliceMs: number;
+}
+
+/** A timeline has the rows requests and attacks; a distribution has one row per category. */
+export function createCounters(
+  schema: Schema,
+  sliceMs = SLICE_MS,
+): { timeline: Counter; distribution: Counter } {
+  const lookups: SharedLookups = {
+    schema,
+    hostSets: new HostSets(),
+    absences: new BoundedCache({ entriesMax: ABSENCES_MAX }),
+    scopesOf: createScopeLookup(schema),
+    findProject: createProjectLookup(schema),
+    sliceMs,
+  };
+  const timelineRows = rowsOf((category) => (category === null ? 0 : 1));
+  const distributionRows = rowsOf((category) => category ?? -1);
+  return {
+    timeline: createCounter(lookups, timelineRows, 2),
+    distribution: createCounter(lookups, distributionRows, CATEGORIES.length),
+  };
+}
+
+/** The row of each series, or -1 for series that the query does not count. */
+function rowsOf(rowOf: (category: number | null) => number): Int8Array {
+  const rows = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
+  rows[REQUESTS] = rowOf(null);
+  for (const category of CATEGORIES.keys()) rows[FIRST_CATEGORY + category] = rowOf(category);
+  return rows;
+}
+
+function createCounter(
+  { schema, hostSets, absences, scopesOf, findProject, sliceMs }: SharedLookups,
+  rowOf: Int8Array,
+  rowCount: number,
+): Counter {
+  const cache = new ChunkCache();
   const key = Buffer.allocUnsafe(9);
-
-  /** Undefined: no counters. A count of changes that is there no more would pass for that. */
-  function changes(records: RecordReader, level: number, chunk: number, read?: ReadOptions): number {
-    const found = changesOf(schema.cells, level, chunk, key, read);
-    if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
-    return found ?? 0;
-  }
 
   function countAtOnce(
     scopes: readonly number[],
     plan: readonly ChunkPlan[],
     points: number,
-    everything: number,
+    changes: number,
   ): Float64Array {
     const out = new Float64Array(rowCount * points);
-    const group = scopes.length > 1 ? groups.numberOf(scopes) : undefined;
-    const records = new RecordReader(schema, { known: { absences, changes: everything } });
+    const hostSet = scopes.length > 1 ? hostSets.idIfRepeated(scopes) : undefined;
+    const known = { absences: absences, allChanges: changes };
+    const records = new RecordReader(schema, { known });
     for (const { level, chunk, runs } of plan) {
       if (level === EXACT.id) {
         for (const scope of scopes) {
           const record = records.read(level, chunk, scope);
           if (record !== undefined) accumulate(record, runs, rowOf, points, out);
         }
+        continue;
+      }
+      const cells = cellsIn(level);
+      const cached = cache.open(level, chunk, changes, () => readChanges(records, level, chunk));
+      const decode = (scope: number): Float64Array => {
+        const record = records.read(level, chunk, scope);
+        return record === undefined ? EMPTY : runningTotals(record, rowOf, rowCount, cells);
+      };
+      const totalsOf = (scope: number) => cached.get(scope) ?? cached.put(scope, decode(scope));
+      if (hostSet === undefined) {
+        for (const scope of scopes) accumulateTotals(totalsOf(scope), cells, runs, points, out);
       } else {
-        const cellCount = cellsIn(level);
-        const changesNow = () => changes(records, level, chunk);
-        const totalsOf = decoded.chunk(level, chunk, everything, changesNow, (scope): Float64Array => {
-          if (scope === group) return sumOfTotals(scopes.map(totalsOf));
-          const record = records.read(level, chunk, scope);
-          return record === undefined ? NOTHING : runningTotals(record, rowOf, rowCount, cellCount);
-        });
-        for (const scope of group === undefined ? scopes : [group]) {
-          accumulateTotals(totalsOf(scope), cellCount, runs, points, out);
-        }
+        const totals = cached.get(hostSet) ?? cached.put(hostSet, sumOfTotals(scopes.map(totalsOf)));
+        accumulateTotals(totals, cells, runs, points, out);
       }
     }
     return out;
   }
 
-  /** From one snapshot, so that what is counted meanwhile is in all of the answer or in none. */
+  /** Reads one snapshot, so that the result contains all of a concurrent batch or nothing of it. */
   async function countInSlices(
     scopes: readonly number[],
     points: number,
@@ -121,9 +156,10 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows, sliceMs
     const read = { transaction: schema.root.useReadTransaction() };
     const slices = new Slices(sliceMs);
     try {
-      const everything = allChanges(schema, read);
-      const records = new RecordReader(schema, { read, known: { absences, changes: everything } });
-      const group = groups.numberFor(scopes);
+      const changes = allChanges(schema, read);
+      const known = { absences: absences, allChanges: changes };
+      const records = new RecordReader(schema, { read, known });
+      const hostSet = hostSets.idOf(scopes);
       for (const { level, chunk, runs } of planIn(read)) {
         if (level === EXACT.id) {
           for (const scope of scopes) {
@@ -133,19 +169,19 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows, sliceMs
           }
           continue;
         }
-        const cellCount = cellsIn(level);
-        const kept = decoded.open(level, chunk, everything, () => changes(records, level, chunk, read));
-        let totals = kept.get(group);
+        const cells = cellsIn(level);
+        const cached = cache.open(level, chunk, changes, () => readChanges(records, level, chunk, read));
+        let totals = cached.get(hostSet);
         if (totals === undefined) {
-          const sums = new Float64Array(rowCount * (cellCount + 1));
+          const sums = new Float64Array(rowCount * (cells + 1));
           for (const scope of scopes) {
             const record = records.read(level, chunk, scope);
-            if (record !== undefined) addCells(record, rowOf, cellCount, sums);
+            if (record !== undefined) addCells(record, rowOf, cells, sums);
             if (slices.isOver()) await slices.next();
           }
-          totals = kept.keep(group, toRunningTotals(sums, rowCount, cellCount));
+          totals = cached.put(hostSet, toRunningTotals(sums, rowCount, cells));
         }
-        accumulateTotals(totals, cellCount, runs, points, out);
+        accumulateTotals(totals, cells, runs, points, out);
       }
       return out;
     } finally {
@@ -153,24 +189,29 @@ export function createCounter(schema: Schema, { rowOf, rowCount }: Rows, sliceMs
     }
   }
 
+  /** 0 for a chunk without counters. A damaged key must not look like one. */
+  function readChanges(records: RecordReader, level: number, chunk: number, read?: ReadOptions): number {
+    const found = changesOf(schema.cells, level, chunk, key, read);
+    if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
+    return found ?? 0;
+  }
+
   return (projectId, hosts, edges) => {
     const points = edges.length - 1;
-    const everything = allChanges(schema);
-    const { project, horizon } = basics(projectId, everything);
+    const changes = allChanges(schema);
+    const { project, horizon } = findProject(projectId, changes);
     if (project === undefined) return new Float64Array(rowCount * points);
-    const scopes = hosts === undefined ? [project.scope] : hostScopes(project, hosts);
-    const plan = planChunks(clipped(edges, horizon, project));
-    if (isMuch(scopes, plan, rowCount)) {
-      return countInSlices(scopes, points, (read) => {
-        const { latest } = schema.projects.get(projectId, read) ?? project;
-        return planChunks(clipped(edges, metaValue(schema, 'horizon', read), { latest }));
-      });
-    }
-    return countAtOnce(scopes, plan, points, everything);
+    const scopes = hosts === undefined ? [project.scope] : scopesOf(project, hosts);
+    const plan = planChunks(clip(edges, horizon, project.latest));
+    if (!isLarge(scopes, plan, rowCount)) return countAtOnce(scopes, plan, points, changes);
+    return countInSlices(scopes, points, (read) => {
+      const { latest } = schema.projects.get(projectId, read) ?? project;
+      return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));
+    });
   };
 }
 
-function isMuch(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount: number): boolean {
+function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount: number): boolean {
   if (scopes.length === 1) return false;
   if (scopes.length * plan.length > RECORDS_AT_ONCE_MAX) return true;
   const cells = plan.reduce((sum, { level }) => sum + (level === EXACT.id ? 0 : cellsIn(level)), 0);
@@ -181,7 +222,7 @@ function cellsIn(level: number): number {
   return COUNTERS[level]?.cellsPerChunk ?? 0;
 }
 
-/** Turns of work of bounded length. */
+/** Yields to the event loop after each slice of work. */
 class Slices {
   readonly #lengthMs: number;
   #records = 0;
@@ -191,10 +232,10 @@ class Slices {
     this.#lengthMs = lengthMs;
   }
 
-  /** Asked after each record. */
+  /** Call after each record. */
   isOver(): boolean {
     this.#records++;
-    return this.#records % RECORDS_PER_LOOK === 0 && performance.now() - this.#start > this.#lengthMs;
+    return this.#records % RECORDS_PER_CLOCK_READ === 0 && performance.now() - this.#start > this.#lengthMs;
   }
 
   async next(): Promise<void> {
@@ -203,76 +244,83 @@ class Slices {
   }
 }
 
-/** Outside of what is left there is nothing: what is before the horizon has been pruned, or is about to be. */
-function clipped(
-  edges: readonly number[],
-  horizon: number,
-  { latest }: Pick<ProjectRecord, 'latest'>,
-): readonly number[] {
-  // To the hour, not to the millisecond: a cut minute would have to be read in milliseconds.
-  const behind = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
-  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= behind) return edges;
-  return edges.map((edge) => Math.min(Math.max(edge, horizon), behind));
+/** Limits edges to the time from the horizon to the latest event: there is nothing to count outside. */
+function clip(edges: readonly number[], horizon: number, latest: number): readonly number[] {
+  // To the hour: exact milliseconds would have to be read for a cut minute.
+  const end = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
+  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= end) return edges;
+  return edges.map((edge) => Math.min(Math.max(edge, horizon), end));
 }
 
-/** Bounds the memory: some 10 MB. */
-const HOSTS_KNOWN_MAX = 100_000;
-
-/** The scopes of hosts, in memory: a host is never removed, and its scope never changes. */
-function createHostScopes(schema: Schema) {
-  const known = new Map<string, number>();
+/** Scopes are cached without a version: a host is never removed, and its scope never changes. */
+function createScopeLookup(schema: Schema) {
+  const known = new BoundedCache<string, number>({ entriesMax: HOSTS_MAX });
   return (project: ProjectRecord, ids: readonly string[]): number[] => {
     const scopes = new Set<number>();
     for (const id of ids) {
       const name = `${project.scope} ${id}`;
       let scope = known.get(name);
       if (scope === undefined) {
-        const host = schema.hosts.get([project.scope, id]);
+        const key: [number, string] = [project.scope, id];
+        const host = schema.hosts.get(key);
         if (host === undefined) {
-          checkAbsence(schema.hosts, [project.scope, id], isHostOf);
+          checkAbsence(schema.hosts, key, matchesHostKey);
           continue;
         }
-        if (!isHostOf([project.scope, id], host)) throw new StoreDamaged(`the key of the host ${id}`);
+        if (!matchesHostKey(key, host)) throw new StoreDamaged(`the key of the host ${id}`);
         scope = host.scope;
-        if (known.size >= HOSTS_KNOWN_MAX) known.clear();
         known.set(name, scope);
       }
       scopes.add(scope);
     }
-    // In the order of the keys, which is also that of the file.
+    // In key order, which is also the order in the file.
     return [...scopes].sort((a, b) => a - b);
   };
 }
 
-/** Bounds the memory: some 200 KB. */
-const PROJECTS_KNOWN_MAX = 1_000;
-
-/** What every query needs, read again when anything was counted or the horizon has moved. */
-function createBasics(schema: Schema) {
-  const known = new Map<string, ProjectRecord>();
-  let horizon = 0;
+function createProjectLookup(schema: Schema) {
   let changes = -1;
-  return (id: string, changesNow: number): { project: ProjectRecord | undefined; horizon: number } => {
-    if (changes !== changesNow || known.size > PROJECTS_KNOWN_MAX) {
-      known.clear();
-      horizon = metaValue(schema, 'horizon');
-      changes = changesNow;
-    }
-    let project = known.get(id);
-    if (project === undefined) {
-      project = schema.projects.get(id);
-      // A project that nothing was counted for yet is not there, and may come without a change of counts.
-      if (project === undefined) checkAbsence(schema.projects, id, isProject);
-      else if (!isProject(id, project)) throw new StoreDamaged(`the key of the project ${id}`);
-      else known.set(id, project);
-    }
+  const known = new VersionedCache<string, { project: ProjectRecord; horizon: number }>(() => changes);
+  return (id: string, changesNow: number) => {
+    changes = changesNow;
+    const found = known.get(id);
+    if (found !== undefined) return found;
+    const horizon = metaValue(schema, 'horizon');
+    const project = schema.projects.get(id);
+    // Not cached if missing: a new project does not change the counter until it has counts.
+    if (project === undefined) checkAbsence(schema.projects, id, matchesProjectKey);
+    else if (!matchesProjectKey(id, project)) throw new StoreDamaged(`the key of the project ${id}`);
+    else known.set(id, { project, horizon });
     return { project, horizon };
   };
 }
 
-function rows(rowOf: (category: number | null) => number): Int8Array {
-  const table = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
-  table[REQUESTS] = rowOf(null);
-  for (const number of CATEGORIES.keys()) table[FIRST_CATEGORY + number] = rowOf(number);
-  return table;
+/** The version of a range is made of at most this many change counters. */
+const VERSION_CHUNKS_MAX = 16;
+
+/** `changes`: the global change counter. While it is the same, so are all versions. */
+export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
+  const known = new VersionedCache<string, string>(() => changes.get());
+  return ({ from, to }) => {
+    const key = `${from} ${to}`;
+    let version = known.get(key);
+    if (version === undefined) {
+      version = versionOf(schema, from, to);
+      known.set(key, version);
+    }
+    return version;
+  };
+}
+
+/** Every level counts every change, so one level is enough. The finer it is, the less it covers outside of the range. */
+function versionOf(schema: Schema, from: number, to: number): string {
+  const chunkMs = ({ cellMs, cellsPerChunk }: Level) => cellMs * cellsPerChunk;
+  const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
+  const horizon = metaValue(schema, 'horizon');
+  const hash = createHash('sha256').update(`${metaValue(schema, 'born')} ${horizon > from ? horizon : ''}`);
+  const end = Math.ceil(to / chunkMs(level));
+  for (let chunk = Math.floor(from / chunkMs(level)); chunk < end; chunk++) {
+    hash.update(` ${changesOf(schema.cells, level.id, chunk) ?? 0}`);
+  }
+  return hash.digest('base64url').slice(0, 22);
 }

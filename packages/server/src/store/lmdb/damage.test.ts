@@ -61,8 +61,8 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 describe('a damaged record', () => {
-  test('is an error or does not matter: no answer is wrong', async () => {
-    const right = await answers(original);
+  test('is an error or has no effect: no result is wrong', async () => {
+    const expected = await results(original);
     await fc.assert(
       fc.asyncProperty(fc.constantFrom(...TABLES), fc.nat(), fc.nat(), async (table, record, bit) => {
         const path = await damaged((entries) => {
@@ -71,14 +71,14 @@ describe('a damaged record', () => {
           flip(flipped, bit);
           return [{ key, value: flipped }];
         }, table);
-        expectRightOrError(await answers(path), right);
+        expectEqualOrDamaged(await results(path), expected);
       }),
       { numRuns: 150 },
     );
   });
 
-  test('is an error, too, when its key is damaged and it is no longer found', async () => {
-    const right = await answers(original);
+  test('is an error too if its key is damaged, so that it is not found', async () => {
+    const expected = await results(original);
     const bytes = readFileSync(original);
     const keys = leafKeys(bytes);
     await fc.assert(
@@ -88,13 +88,13 @@ describe('a damaged record', () => {
         flip(flipped.subarray(at, at + 9), bit);
         const path = copy();
         writeFileSync(path, flipped);
-        expectRightOrError(await answers(path), right);
+        expectEqualOrDamaged(await results(path), expected);
       }),
       { numRuns: 100 },
     );
   });
 
-  test('of a busy minute, which lmdb-js passes in another way, is read like the others', async () => {
+  test('of a busy minute, which lmdb-js returns as another type, is read like the others', async () => {
     const path = copy();
     const store = lmdbStore(path, () => NOW);
     const times = Array.from({ length: 30_000 }, (_, i) => NOW - HOUR_MS + 2 * i);
@@ -115,7 +115,7 @@ describe('a damaged record', () => {
     expect((await verifyStatistics(path)).problems).toBe(0);
   });
 
-  test('is not added to, and so does not get a valid checksum', async () => {
+  test('rejects additions, so that it does not get a valid checksum', async () => {
     const path = await damaged(
       (entries) => entries.map(({ key, value }) => ({ key, value: lastByteChanged(value) })),
       'cells',
@@ -126,10 +126,10 @@ describe('a damaged record', () => {
       StoreDamaged,
     );
     await store.close();
-    expect((await answers(path)).every((answer) => answer === 'damaged')).toBe(true);
+    expect((await results(path)).every((result) => result === 'damaged')).toBe(true);
   });
 
-  test('is told by verify, with project, host and time', async () => {
+  test('is reported by verify, with project, host and time', async () => {
     const path = await damaged(
       (entries) => entries.slice(-1).map(({ key, value }) => ({ key, value: lastByteChanged(value) })),
       'cells',
@@ -143,8 +143,8 @@ describe('a damaged record', () => {
 });
 
 describe('repair', () => {
-  test('makes counters of any level right again', async () => {
-    const right = await answers(original);
+  test('restores the counters of any level', async () => {
+    const expected = await results(original);
     await fc.assert(
       fc.asyncProperty(fc.nat(2), fc.nat(), fc.nat(), async (level, record, bit) => {
         const path = await damaged((entries) => {
@@ -158,13 +158,13 @@ describe('repair', () => {
         expect(lost).toEqual([]);
         expect(repaired).toBeGreaterThanOrEqual(0);
         expect((await verifyStatistics(path)).findings).toEqual([]);
-        expect(await answers(path)).toEqual(right);
+        expect(await results(path)).toEqual(expected);
       }),
       { numRuns: 30 },
     );
   });
 
-  test('keeps the counts of a minute whose exact times are lost, and says which', async () => {
+  test('keeps the counts of a minute whose exact times are lost, and reports the minute', async () => {
     let minute = 0;
     const path = await damaged((entries) => {
       const { key, value } = entries.at(-1) as Entry;
@@ -175,13 +175,13 @@ describe('repair', () => {
     expect(lost).toHaveLength(1);
     expect(lost[0]).toMatchObject({ from: minute * MINUTE_MS, to: (minute + 1) * MINUTE_MS, project: 'p' });
     expect((await verifyStatistics(path)).problems).toBe(0);
-    const right = await answers(original);
-    const given = await answers(path);
+    const expected = await results(original);
+    const found = await results(path);
     // The first ten queries have edges on the minute.
-    expect(given.slice(0, 10)).toEqual(right.slice(0, 10));
+    expect(found.slice(0, 10)).toEqual(expected.slice(0, 10));
   });
 
-  test('drops a link to a batch that does not exist, and gives a host its name back', async () => {
+  test('removes a link to a batch that does not exist, and restores the name of a host', async () => {
     const path = copy();
     const { root, batchLinks, hostnames } = openSchemaForRepair(path);
     await batchLinks.put([1, 'gone', 'batch 1'], { bytes: 1, head: '', carry: '' });
@@ -202,13 +202,13 @@ describe('repair', () => {
 });
 
 describe('a file of storage version 1, which has no checksums', () => {
-  test('answers the same, is added to, and gets its checksums by repair', async () => {
-    const right = await answers(original);
+  test('has the same results, accepts batches, and gets its checksums from repair', async () => {
+    const expected = await results(original);
     const path = await withoutChecksums();
     const { problems, without_checksum: records } = await verifyStatistics(path);
     expect(problems).toBe(0);
     expect(records).toBeGreaterThan(100);
-    expect(await answers(path)).toEqual(right);
+    expect(await results(path)).toEqual(expected);
 
     const store = lmdbStore(path, () => NOW);
     const events: Event[] = [
@@ -227,13 +227,13 @@ describe('a file of storage version 1, which has no checksums', () => {
     expect(await verifyStatistics(path)).toMatchObject({ problems: 0, without_checksum: 0 });
   });
 
-  test('is an error where a record cannot be decoded', async () => {
+  test('is an error if a record cannot be decoded', async () => {
     const path = await withoutChecksums((value) => value.subarray(0, value.length - 1));
-    expect(new Set(await answers(path))).toEqual(new Set(['damaged']));
+    expect(new Set(await results(path))).toEqual(new Set(['damaged']));
   });
 });
 
-describe('a file that is cut off', () => {
+describe('a truncated file', () => {
   test('is refused at any length, before LMDB maps it', () => {
     const bytes = readFileSync(original).length;
     fc.assert(
@@ -242,7 +242,7 @@ describe('a file that is cut off', () => {
         truncateSync(path, length);
         try {
           checkDataFile(path);
-          // What was cut off was not in use.
+          // The missing part was not in use.
           expect(pageProblems(path).problems).toEqual([]);
         } catch (error) {
           expect(error).toBeInstanceOf(DamagedFile);
@@ -270,7 +270,7 @@ async function damaged(
     table,
     table === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' },
   );
-  // The version has no checksum, and no other version can come of one flipped bit.
+  // The version has no checksum, but one flipped bit does not make it another valid version.
   const entries = [...raw.getRange()].filter(({ key }) => key !== 'version');
   for (const { key, value } of change(entries)) {
     if (value === undefined) await raw.remove(key);
@@ -280,7 +280,7 @@ async function damaged(
   return path;
 }
 
-/** As release 0.1 would have written it. */
+/** As release 0.1 wrote it. */
 async function withoutChecksums(change = (value: Buffer) => value): Promise<string> {
   const path = copy();
   const { root, version, meta } = openSchemaForRepair(path);
@@ -306,7 +306,7 @@ function copy(): string {
 }
 
 /** A JSON text for each query, or 'damaged'. */
-async function answers(path: string): Promise<string[]> {
+async function results(path: string): Promise<string[]> {
   let store: ReturnType<typeof lmdbStore>;
   try {
     store = lmdbStore(path, () => NOW);
@@ -314,22 +314,22 @@ async function answers(path: string): Promise<string[]> {
     expect(error).toBeInstanceOf(StoreDamaged);
     return queries.map(() => 'damaged');
   }
-  const given: string[] = [];
-  for (const { edges, ...scope } of queries) {
+  const found: string[] = [];
+  for (const { edges, ...selection } of queries) {
     try {
-      const { requests, attacks } = await store.series({ ...scope, edges });
-      const totals = await store.totals({ ...scope, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 });
-      given.push(JSON.stringify([[...requests], [...attacks], [...totals]]));
+      const { requests, attacks } = await store.series({ ...selection, edges });
+      const totals = await store.totals({ ...selection, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 });
+      found.push(JSON.stringify([[...requests], [...attacks], [...totals]]));
     } catch (error) {
       expect(error).toBeInstanceOf(StoreDamaged);
-      given.push('damaged');
+      found.push('damaged');
     }
   }
   await store.close();
-  return given;
+  return found;
 }
 
-/** Where the keys of `cells` are in the file: nodes with a key of nine bytes and a value. */
+/** Offsets of the keys of `cells` in the file: nodes with a key of nine bytes and a value. */
 function leafKeys(bytes: Buffer): number[] {
   const { root, cells } = openSchemaForRepair(original);
   const keys = [...cells.getKeys()].map((key) => Buffer.from(key));
@@ -343,8 +343,8 @@ function leafKeys(bytes: Buffer): number[] {
   });
 }
 
-function expectRightOrError(given: readonly string[], right: readonly string[]): void {
-  for (const [i, answer] of given.entries()) if (answer !== 'damaged') expect(answer).toBe(right[i]);
+function expectEqualOrDamaged(found: readonly string[], expected: readonly string[]): void {
+  for (const [i, result] of found.entries()) if (result !== 'damaged') expect(result).toBe(expected[i]);
 }
 
 function flip(bytes: Buffer, bit: number): void {

@@ -1,18 +1,17 @@
-/** What a project consists of, for another store to take in; and what another store has of a source, taken in. */
+/** Export of events and batches to another store, and import of a source from one. */
 import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import { linkOfRecord, type RememberedBatch, type Source } from '../store.ts';
+import { type BatchRecord, fromLinkRecord, type Source } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
-import { readCells } from './cells.ts';
+import { FIRST_CATEGORY, readCells } from './cells.ts';
 import { EXACT } from './levels.ts';
 import { checkedSections } from './records.ts';
 import { cellsKey, metaValue, type Schema } from './schema.ts';
-import { FIRST_CATEGORY } from './tally.ts';
 
-/** Bounds the memory that a part takes, to some megabytes. */
+/** Bounds the memory for a part to some megabytes. */
 const EVENTS_PER_PART = 20_000;
 const BATCHES_PER_PART = 1_000;
 
-/** Minute by minute, from the exact milliseconds. Each part ends with a minute, and is known by its first. */
+/** Reads the exact milliseconds minute by minute. A part consists of whole minutes; its id is the first of them. */
 export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: string; events: Event[] }> {
   const project = schema.projects.get(projectId);
   if (project === undefined) return;
@@ -37,7 +36,7 @@ export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: 
   if (part) yield part;
 }
 
-/** The records of all scopes, a minute at a time. */
+/** The records of all scopes, one minute at a time. */
 function* minutes(
   schema: Schema,
   first: number,
@@ -60,7 +59,7 @@ function* minutes(
   if (records.size > 0) yield { minute, records };
 }
 
-/** Those of the hosts, and what is left of the project's for no host. */
+/** The events of the hosts, then the rest of the project's events, which have no host. */
 function* eventsOf(
   minute: number,
   all: Uint8Array,
@@ -84,7 +83,7 @@ function* eventsOf(
   }
 }
 
-/** Requests and attacks are counted apart, so a request that was an attack comes out as two events. */
+/** Requests and attacks are counted separately, so a request that was an attack becomes two events. */
 function* event(
   minute: number,
   series: number,
@@ -99,8 +98,8 @@ function* event(
   }
 }
 
-export function* dumpBatches(schema: Schema, source: number): Generator<RememberedBatch[]> {
-  let part: RememberedBatch[] = [];
+export function* dumpBatches(schema: Schema, source: number): Generator<BatchRecord[]> {
+  let part: BatchRecord[] = [];
   for (const { key, value } of schema.batches.getRange({ start: [source, ''], end: [source + 1, ''] })) {
     const [, id] = key;
     const { day, after } = value;
@@ -108,7 +107,7 @@ export function* dumpBatches(schema: Schema, source: number): Generator<Remember
     part.push(
       after === undefined || link === undefined
         ? { id, day }
-        : { id, day, link: { ...linkOfRecord(link), after } },
+        : { id, day, link: { ...fromLinkRecord(link), after } },
     );
     if (part.length === BATCHES_PER_PART) {
       yield part;
@@ -123,7 +122,7 @@ export function putSource(
   schema: Schema,
   projectId: string,
   { hosts, ...source }: Source,
-  batches: readonly RememberedBatch[],
+  batches: readonly BatchRecord[],
 ): void {
   const project = openProject(schema, projectId);
   const { number } = openSource(schema, project, projectId, source);

@@ -1,25 +1,32 @@
-/** The hosts of projects: names to IDs, one by one for administration, and all those of a batch at once. */
+/** The hosts of projects: one at a time for administration, all names of a batch at once for ingest. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { derivedId } from '../ids.ts';
-import type { AddedHost, Host, HostnameQuery, NewHost, RenamedHost } from '../store.ts';
+import {
+  type AddedHost,
+  derivedId,
+  type Host,
+  type HostnamesToResolve,
+  type NewHost,
+  type RenamedHost,
+} from '../store.ts';
 import { nextScope, openProject } from './append.ts';
 import type { HostRecord, ProjectRecord, Schema } from './schema.ts';
 
-/** Names that are looked up before other work gets a turn: some milliseconds. */
+/** Names that are looked up in one turn of the event loop: some milliseconds. */
 const NAMES_PER_TURN = 5_000;
-/** New names that one transaction registers: 20 ms. More of them in a batch are a flood, or the import of years. */
+/** New names that one transaction registers: 20 ms. Only a flood or a large import has more of them in a batch. */
 const NEW_NAMES_PER_TRANSACTION = 250;
 
-/** What one transaction registered, and how many more hosts the project may have. */
 interface NewHosts {
+  /** By name. */
   ids: Map<string, string>;
+  /** How many more hosts the project may have. */
   room: number;
 }
 
-/** Looks the names up and registers new ones with `add`, until none is left or the project is full. */
+/** Looks up the names and registers new ones with `add`, until none is left or the project is full. */
 export async function resolveHosts(
   schema: Schema,
-  { project, hostnames, limit }: HostnameQuery,
+  { project, hostnames, limit }: HostnamesToResolve,
   add: (hostnames: ReadonlySet<string>) => Promise<NewHosts>,
 ): Promise<(string | null)[]> {
   const ids = new Array<string | null>(hostnames.length).fill(null);
@@ -40,12 +47,12 @@ export async function resolveHosts(
     const added = await add(newNames);
     for (const [hostname, id] of added.ids) registered.set(hostname, id);
     room = added.room;
-    // The next lookups must see what other processes have registered meanwhile.
+    // The next lookups must see the names that other processes have registered.
     schema.root.resetReadTxn();
   }
 }
 
-/** Many names are looked up in a map of the project's hosts: to read each from the file takes ten times as long. */
+/** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */
 async function hostFinder(
   { hostnames }: Schema,
   { scope, hosts }: ProjectRecord,
@@ -62,16 +69,16 @@ async function hostFinder(
       after = key;
       read++;
     }
-    // The last name of a page is the first of the next.
+    // The last name of a part is the first of the next.
     if (read < NAMES_PER_TURN) return (hostname) => ids.get(hostname);
     await nextTurn();
   }
 }
 
-/** Runs inside a write transaction. Registers names in their order, as long as there is room. */
+/** Runs inside a write transaction. Registers names in their order until the project is full. */
 export function addHosts(
   schema: Schema,
-  { project: projectId, limit }: HostnameQuery,
+  { project: projectId, limit }: HostnamesToResolve,
   hostnames: ReadonlySet<string>,
   now: number,
 ): NewHosts {
@@ -79,7 +86,7 @@ export function addHosts(
   const ids = new Map<string, string>();
   let { hosts } = project;
   for (const hostname of hostnames) {
-    // Asked again inside the transaction: another process may have been first.
+    // Looked up again inside the transaction: another process may have been faster.
     let id = schema.hostnames.get([project.scope, hostname]);
     if (id === undefined && hosts < limit) {
       id = freeHostId(schema, project, projectId, hostname);
@@ -94,7 +101,7 @@ export function addHosts(
 
 export function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost {
   const project = openProject(schema, wanted.project);
-  // Asked again inside the transaction: another process may have been first.
+  // Looked up again inside the transaction: another process may have been faster.
   const found = findHost(schema, project, wanted);
   if (found) return found;
   const host = {
@@ -125,7 +132,7 @@ export function publicHost({ id, hostname, created }: HostRecord): Host {
   return { id, hostname, created };
 }
 
-/** What there is to say without adding anything: a full project is told of here, so a flood of names writes nothing. */
+/** The result if nothing needs to be added. Detects a full project, so that a flood of names writes nothing. */
 export function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost): AddedHost | undefined {
   const idOfName = schema.hostnames.get([project.scope, wanted.hostname]);
   const id = idOfName ?? wanted.id;

@@ -10,20 +10,20 @@ const anyEdges = fc
   .uniqueArray(moment, { minLength: 2, maxLength: 6 })
   .map((times) => times.sort((a, b) => a - b));
 
-/** As the API makes them: a regular grid, on some local clock, between two ends that may lie anywhere. */
+/** As the API creates them: a regular grid in some time zone, between two arbitrary ends. */
 const gridEdges = fc
   .record({
     step: fc.constantFrom(1, 7_000, 60_000, 300_000, 600_000, 900_000, 3_600_000, DAY_MS),
     phase: fc.constantFrom(0, 1, 60_000, 900_000, 1_800_000, 2_700_000, 5 * 3_600_000),
     points: fc.integer({ min: 1, max: 200 }),
     before: fc.constantFrom(0, 1, 59_999, 60_000),
-    behind: fc.constantFrom(0, 1, 59_999, 60_000),
+    after: fc.constantFrom(0, 1, 59_999, 60_000),
     gap: fc.constantFrom(0, 3_600_000),
   })
-  .map(({ step, phase, points, before, behind, gap }) => {
+  .map(({ step, phase, points, before, after, gap }) => {
     const edges = Array.from({ length: points + 1 }, (_, i) => BASE + phase + i * step);
     const [first = 0, last = 0] = [edges[0], edges.at(-1)];
-    const outside = [first - gap, first - before, ...edges, last + behind, last + behind + gap];
+    const outside = [first - gap, first - before, ...edges, last + after, last + after + gap];
     return [...new Set(outside)].sort((a, b) => a - b);
   });
 
@@ -36,7 +36,7 @@ test('the chunks of a plan tile every point exactly once, with the coarsest cell
         expect(own[0]?.from).toBe(edges[point]);
         expect(own.at(-1)?.to).toBe(edges[point + 1]);
         for (const [i, piece] of own.entries()) if (i > 0) expect(piece.from).toBe(own[i - 1]?.to);
-        // A whole cell of the next coarser level would not have been read in parts.
+        // Whole cells of the next coarser level are not read in parts.
         for (const piece of own) {
           const coarser = LEVELS[LEVELS.findIndex(({ cellMs }) => cellMs === piece.cellMs) - 1];
           if (coarser) expect(piece.to - piece.from).toBeLessThan(2 * coarser.cellMs);
@@ -46,7 +46,7 @@ test('the chunks of a plan tile every point exactly once, with the coarsest cell
   );
 });
 
-test('a regular grid is planned in as many steps as it has chunks', () => {
+test('the plan of a regular grid has one run per chunk', () => {
   const edges = Array.from({ length: 1_441 }, (_, i) => BASE + 3_600_000 + i * 60_000);
   expect(planChunks(edges).map(({ runs }) => runs.length)).toEqual(Array(13).fill(4));
 });
@@ -61,17 +61,17 @@ test('a month by hour in India reads quarter hours, not minutes', () => {
   expect(new Set(planChunks(edges).map(({ level }) => level))).toEqual(new Set([1]));
 });
 
-/** The stretch of time that each point gets from each run. */
+/** The time range of each point in each run. */
 function piecesOf({ level, chunk, runs }: ChunkPlan) {
   const { cellMs, cellsPerChunk } = levelOf(level);
   const pieces = [];
   for (let run = 0; run < runs.length; run += 4) {
-    const [first = 0, behind = 0, firstPoint = 0, cellsInPoint = 0] = runs.slice(run, run + 4);
-    expect(first).toBeLessThan(behind);
-    expect(behind).toBeLessThanOrEqual(cellsPerChunk);
-    for (let cell = first, point = firstPoint; cell < behind; cell += cellsInPoint, point++) {
+    const [first = 0, end = 0, firstPoint = 0, cellsInPoint = 0] = runs.slice(run, run + 4);
+    expect(first).toBeLessThan(end);
+    expect(end).toBeLessThanOrEqual(cellsPerChunk);
+    for (let cell = first, point = firstPoint; cell < end; cell += cellsInPoint, point++) {
       const from = (chunk * cellsPerChunk + cell) * cellMs;
-      const to = (chunk * cellsPerChunk + Math.min(cell + cellsInPoint, behind)) * cellMs;
+      const to = (chunk * cellsPerChunk + Math.min(cell + cellsInPoint, end)) * cellMs;
       pieces.push({ from, to, point, cellMs });
     }
   }

@@ -1,10 +1,10 @@
-/** The resolutions that counters are kept at, and how a range is tiled with the coarsest cells that fit. */
+/** The resolutions of counters, and how to tile a range with the coarsest cells that fit. */
 
 export interface Level {
   /**
-   * Its number in the key of a record, never used for another meaning: it is on disk. The exact level has the
-   * highest, so that live traffic appends at the end of the tree: there LMDB fills its pages, elsewhere it halves
-   * them (10 MB instead of 22 for a month of six quiet hosts).
+   * Part of record keys on disk, so it must never change. The exact level has the highest ID, so that live traffic
+   * appends at the end of the tree: there LMDB fills its pages, elsewhere it splits them (10 MB instead of 22 for a
+   * month of six quiet hosts).
    */
   id: number;
   cellMs: number;
@@ -14,10 +14,9 @@ export interface Level {
 const MINUTE_MS = 60_000;
 
 /**
- * From coarse to fine. A chunk of cells is one record. Quarter hours are there because the local clocks of some
- * thousand million people stand at :15, :30 or :45 of an hour in UTC: without them their hour and day points
- * would be added up from minutes. The finest level holds the exact milliseconds; only the minutes that an edge
- * cuts are read from it. docs/storage.md tells how the chunk lengths were chosen.
+ * From coarse to fine. A chunk of cells is one record. Quarter hours serve time zones with offsets like +05:30, whose
+ * hours and days would otherwise be summed from minutes. The finest level holds exact milliseconds; queries read it only
+ * for minutes that an edge cuts. docs/storage.md explains the chunk lengths.
  */
 export const LEVELS = [
   { id: 0, cellMs: 60 * MINUTE_MS, cellsPerChunk: 384 },
@@ -27,20 +26,21 @@ export const LEVELS = [
 ] as const satisfies readonly Level[];
 
 export const EXACT = LEVELS[3];
-export const COUNTERS = LEVELS.slice(0, 3);
+/** The index of a level is its ID. */
+export const COUNTERS = [LEVELS[0], LEVELS[1], LEVELS[2]] as const;
 
-/** One record to read, and which of its cells count for which point. */
+/** A record to read, and the points that its cells belong to. */
 export interface ChunkPlan {
   level: number;
   chunk: number;
   /**
-   * Runs of points of the same length, each four numbers: `first cell, cell behind the last, first point, cells in a
-   * point`. Ascending and without overlap.
+   * Runs of points of the same length, four numbers each: first cell, end (exclusive), first point, cells per point.
+   * Ascending and without overlap.
    */
   runs: number[];
 }
 
-/** Which cells of which chunks make up the points between neighbouring edges. The same for every host. */
+/** The cells that make up the points between neighbouring edges. The same for every host. */
 export function planChunks(edges: readonly number[]): ChunkPlan[] {
   const plan: ChunkPlan[] = [];
   const newest: (ChunkPlan | undefined)[] = [];
@@ -59,52 +59,52 @@ export function planChunks(edges: readonly number[]): ChunkPlan[] {
     tile(depth + 1, end * level.cellMs, to, point);
   }
 
-  /** Adds the cells from `first` up to `end`, which are points of so many cells each; the last may be shorter. */
+  /** Adds the cells from `first` to `end` (exclusive) as points of `cellsInPoint` each; the last may be shorter. */
   function addRun(depth: number, first: number, end: number, point: number, cellsInPoint: number): void {
     const { id, cellsPerChunk: size } = LEVELS[depth] ?? EXACT;
     for (let cell = first; cell < end; ) {
       const chunk = Math.floor(cell / size);
-      const behind = Math.min(end, (chunk + 1) * size);
+      const chunkEnd = Math.min(end, (chunk + 1) * size);
       let entry = newest[depth];
       if (entry?.chunk !== chunk) {
         entry = { level: id, chunk, runs: [] };
         newest[depth] = entry;
         plan.push(entry);
       }
-      // A chunk may end within a point: what is left of the point is a run of its own in the next chunk.
+      // A chunk may end within a point: the rest of the point is a separate run in the next chunk.
       const left = cellsInPoint - ((cell - first) % cellsInPoint);
-      const runBehind = left < cellsInPoint ? Math.min(behind, cell + left) : behind;
+      const runEnd = left < cellsInPoint ? Math.min(chunkEnd, cell + left) : chunkEnd;
       const runPoint = point + Math.floor((cell - first) / cellsInPoint);
-      entry.runs.push(cell - chunk * size, runBehind - chunk * size, runPoint, left);
-      cell = runBehind;
+      entry.runs.push(cell - chunk * size, runEnd - chunk * size, runPoint, left);
+      cell = runEnd;
     }
   }
 
   for (let point = 0; point + 1 < edges.length; ) {
     const from = edges[point] ?? 0;
     const step = (edges[point + 1] ?? 0) - from;
-    const behind = behindRun(edges, point, step);
-    const depth = behind > point + 1 ? depthOfGrid(from, step) : -1;
+    const end = endOfGrid(edges, point, step);
+    const depth = end > point + 1 ? depthOfGrid(from, step) : -1;
     if (depth === -1) tile(0, from, from + step, point++);
     else {
       const { cellMs } = LEVELS[depth] ?? EXACT;
-      addRun(depth, from / cellMs, (edges[behind] ?? 0) / cellMs, point, step / cellMs);
-      point = behind;
+      addRun(depth, from / cellMs, (edges[end] ?? 0) / cellMs, point, step / cellMs);
+      point = end;
     }
   }
   return plan;
 }
 
-/** The point behind the last of those that follow each other with the same length. */
-function behindRun(edges: readonly number[], point: number, step: number): number {
-  let behind = point + 1;
-  while (behind + 1 < edges.length && (edges[behind + 1] ?? 0) - (edges[behind] ?? 0) === step) behind++;
-  return behind;
+/** The end (exclusive) of the points from `point` on that all have the length `step`. */
+function endOfGrid(edges: readonly number[], point: number, step: number): number {
+  let end = point + 1;
+  while (end + 1 < edges.length && (edges[end + 1] ?? 0) - (edges[end] ?? 0) === step) end++;
+  return end;
 }
 
 /**
- * The one level whose cells tile every point of a regular grid, or -1 when there is none, or when points are so long
- * that coarser cells fit into them. A day by minute is planned in 13 steps so, instead of 1,440 (0012).
+ * The level whose cells tile every point of a regular grid, or -1 if there is none, or if coarser cells fit into the
+ * points. With it, a day by minute is planned in 13 steps instead of 1,440 (docs/decisions/0012).
  */
 function depthOfGrid(from: number, step: number): number {
   if (step <= 0) return -1;

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
 import type { Event } from '../../event.ts';
 import { appendGroup } from './append.ts';
-import { createCounter, TIMELINE_ROWS } from './count.ts';
+import { createCounters } from './count.ts';
 import { lmdbStore } from './lmdb.ts';
 import { openSchema, reopenSchema } from './schema.ts';
 
@@ -43,7 +43,7 @@ describe('the embedded store', () => {
     dropped: {},
   };
 
-  test('names that find no room in a full project are not written', async () => {
+  test('names beyond the limit of a full project are not written', async () => {
     const { folder, store, destroy } = await open(() => NOW);
     const resolve = (...hostnames: string[]) => store.resolveHosts({ project: 'p', hostnames, limit: 2 });
     await resolve('a', 'b');
@@ -53,7 +53,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('more new names than one transaction takes are registered in their order', async () => {
+  test('more new names than fit in one transaction are registered in their order', async () => {
     const { store, destroy } = await open(() => NOW);
     const hostnames = Array.from({ length: 2_600 }, (_, i) => `${i}.example`);
     const ids = await store.resolveHosts({ project: 'p', hostnames, limit: 2_500 });
@@ -63,14 +63,14 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a source from before records without a host were counted has none', async () => {
+  test('a source of a release that did not count records without a host has none of them', async () => {
     const { folder, store, reopen, destroy } = await open(() => NOW);
     await store.append(batch);
     await store.close();
     const { root, sources } = openSchema(join(folder, 'statistics.mdb'));
     for (const { key, value } of [...sources.getRange()]) {
       const { without_host: _, ...older } = value;
-      // Written by a release that did not know the field.
+      // Written by a release without the field.
       sources.putSync(key, older as typeof value);
     }
     await root.close();
@@ -81,7 +81,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a prune frees every record that lies before the horizon', async () => {
+  test('a prune frees every record before the horizon', async () => {
     const { folder, store, destroy } = await open(() => NOW);
     const events = Array.from({ length: 5_000 }, (_, i) => ({ ...batch.events[0], time: NOW - i * 60_000 }));
     await store.append({ ...batch, events: events as Event[] });
@@ -93,7 +93,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('one batch that cannot be stored does not take the others of its group with it', async () => {
+  test('a batch that cannot be stored does not fail the others of its group', async () => {
     const { store, destroy } = await open(() => NOW);
     const { link: _, ...good } = batch;
     const bad = { ...good, id: 'bad', events: batch.events.map((event) => ({ ...event, count: 0 })) };
@@ -105,7 +105,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a query over many hosts gives others their turn', async () => {
+  test('a query over many hosts yields to the event loop', async () => {
     const { folder, store, destroy } = await open(() => NOW);
     const hosts: string[] = [];
     for (let i = 0; i < 600; i++) {
@@ -122,8 +122,8 @@ describe('the embedded store', () => {
     await store.append({ project: 'p', source: batch.source, events, dropped: {} });
     await store.close();
     const schema = openSchema(join(folder, 'statistics.mdb'));
-    // Every look at the clock ends a slice.
-    const count = createCounter(schema, TIMELINE_ROWS, -1);
+    // Every reading of the clock ends a slice.
+    const { timeline: count } = createCounters(schema, -1);
     let turns = 0;
     let isOver = false;
     const watch = () => {
@@ -138,13 +138,13 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a file that is opened again under way has the same numbers, and takes more', async () => {
+  test('a file that is reopened during use has the same counts, and accepts more', async () => {
     const { folder, store, destroy } = await open(() => NOW);
     await store.append(batch);
     await store.close();
     const path = join(folder, 'statistics.mdb');
     const schema = openSchema(path);
-    const count = createCounter(schema, TIMELINE_ROWS);
+    const { timeline: count } = createCounters(schema);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     await reopenSchema(schema, path);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
@@ -155,7 +155,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a file of another storage version is refused by name', async () => {
+  test('a file of an unknown storage version is refused', async () => {
     const { folder, store } = await open(() => NOW);
     await store.close();
     const path = join(folder, 'statistics.mdb');
@@ -166,14 +166,14 @@ describe('the embedded store', () => {
     rmSync(folder, { recursive: true });
   });
 
-  test('a query over many hosts is of one moment, and right while more is counted', async () => {
+  test('a query over many hosts reads one snapshot while more is counted', async () => {
     const { store, destroy } = await open(() => NOW);
     const hosts: string[] = [];
     for (let i = 0; i < 300; i++) {
       const added = await store.addHost({ project: 'p', hostname: `h${i}`, limit: 300 });
       if ('host' in added) hosts.push(added.host.id);
     }
-    // One event on every host at the same time, in different days: a torn answer is not a multiple of 300.
+    // One event on every host at once, on different days: a torn result is not a multiple of 300.
     const round = (day: number) =>
       store.append({
         project: 'p',
@@ -206,7 +206,7 @@ describe('the embedded store', () => {
     }
     await Promise.all(appends);
     expect((await store.totals(range)).reduce((a, b) => a + b, 0)).toBe(24 * 300);
-    // What is under way when the store is closed is answered or refused, and the process goes on.
+    // A query that runs while the store is closed completes.
     const last = store.totals({ ...range, hosts: hosts.slice(1) });
     await store.close();
     expect((await last).reduce((a, b) => a + b, 0)).toBe(24 * 299);

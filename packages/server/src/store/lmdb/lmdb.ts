@@ -1,9 +1,10 @@
-/** The embedded store. This file is the contract's verbs; append.ts writes, levels.ts and cells.ts read. */
+/** The embedded store: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { dirname } from 'node:path';
 import { PerTurnMemo } from '../../cache.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
+import { FreeSpace } from '../../lmdb/files.ts';
 import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
-import { GroupCommit } from '../group.ts';
+import { GroupCommit } from '../group-commit.ts';
 import {
   type Appended,
   type Batch,
@@ -17,31 +18,26 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
-import { createCounter, DISTRIBUTION_ROWS, TIMELINE_ROWS } from './count.ts';
+import { createCounters, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
-import { FreeSpace } from './free-space.ts';
 import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
-
 import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
-
-import { createVersions } from './versions.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
-  const timelines = createCounter(schema, TIMELINE_ROWS);
-  const distributions = createCounter(schema, DISTRIBUTION_ROWS);
+  const { timeline, distribution } = createCounters(schema);
   const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
-  const counting = new Pending();
+  const queries = new PendingQueries();
   let closed = false;
 
   const committer = new Committer({
     path,
     root: () => schema.root,
     async reopen() {
-      // Queries in slices hold a snapshot of the file as it is open now.
-      await counting.idle();
+      // Sliced queries hold a snapshot of the open file.
+      await queries.idle();
       await reopenSchema(schema, path);
     },
     probe: () => schema.version.putSync('version', STORAGE_VERSION),
@@ -50,8 +46,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
   const write = <T>(action: () => T): Promise<T> =>
     available(() => committer.run(action).finally(() => changes.forget()));
-  /** For what makes the file larger. */
-  const grow = <T>(action: () => T): Promise<T> => space.check().then(() => write(action));
+  /** For changes that make the file larger. */
+  const grow = <T>(action: () => T): Promise<T> => available(() => space.check()).then(() => write(action));
 
   const appends = new GroupCommit<Batch, Appended>(
     weighBatch,
@@ -60,15 +56,14 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   );
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
-    if (closed) throw new StoreUnavailable('the store is closed');
     try {
-      return await action();
+      return await availableSync(action);
     } catch (error) {
       throw asUnavailable(error);
     }
   }
 
-  function availableAtOnce<T>(action: () => T): T {
+  function availableSync<T>(action: () => T): T {
     if (closed) throw new StoreUnavailable('the store is closed');
     try {
       return action();
@@ -86,16 +81,16 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     series: ({ project, hosts, edges }) =>
       available(() => {
         const points = edges.length - 1;
-        return mapMaybe(counting.track(timelines(project, hosts, edges)), (counts) => ({
+        return mapMaybe(queries.track(timeline(project, hosts, edges)), (counts) => ({
           requests: counts.subarray(0, points),
           attacks: counts.subarray(points),
         }));
       }),
 
     totals: ({ project, hosts, from, to }) =>
-      available(() => counting.track(distributions(project, hosts, [from, to]))),
+      available(() => queries.track(distribution(project, hosts, [from, to]))),
 
-    version: ({ from, to }) => availableAtOnce(() => versionOf(from, to)),
+    version: (range) => availableSync(() => versionOf(range)),
 
     batchesAfter: (project, source, after) =>
       available(() => {
@@ -105,9 +100,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     followedPaths: (project) =>
       available(() => {
-        const known = schema.projects.get(project);
-        if (known === undefined) return [];
-        const range = schema.followed.getRange({ start: [known.scope], end: [known.scope + 1] });
+        const range = schema.followed.getRange(keysOfProject(schema, project));
         return [...range].map(({ value }) => value).sort(compareFollowed);
       }),
 
@@ -121,21 +114,18 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
         return found ?? (await grow(() => addHost(schema, host, now())));
       }),
 
-    resolveHosts: (query) =>
+    resolveHosts: (names) =>
       available(() =>
-        resolveHosts(schema, query, (names) => grow(() => addHosts(schema, query, names, now()))),
+        resolveHosts(schema, names, (newNames) => grow(() => addHosts(schema, names, newNames, now()))),
       ),
 
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
 
     hosts: (project) =>
       available(() => {
-        const known = schema.projects.get(project);
-        if (known === undefined) return [];
-        const range = schema.hosts.getRange({ start: [known.scope], end: [known.scope + 1] });
-        return [...range]
-          .map(({ value }) => publicHost(value))
-          .sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+        const range = schema.hosts.getRange(keysOfProject(schema, project));
+        const hosts = [...range].map(({ value }) => publicHost(value));
+        return hosts.sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
       }),
 
     sources: (project) => available(() => listSources(schema, project)),
@@ -171,22 +161,22 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       if (closed) return;
       await appends.idle();
       closed = true;
-      // They hold a snapshot, which must not be closed under them.
-      await counting.idle();
+      // Sliced queries hold a snapshot, which must stay open.
+      await queries.idle();
       await committer.close();
     },
   };
 }
 
-/** Queries that take several turns. */
-class Pending {
+/** Queries that run over several turns. */
+class PendingQueries {
   readonly #promises = new Set<Promise<unknown>>();
 
   track<T>(result: MaybePromise<T>): MaybePromise<T> {
     if (!(result instanceof Promise)) return result;
     this.#promises.add(result);
-    const forget = () => this.#promises.delete(result);
-    result.then(forget, forget);
+    const remove = () => this.#promises.delete(result);
+    result.then(remove, remove);
     return result;
   }
 
@@ -195,7 +185,7 @@ class Pending {
   }
 }
 
-/** Errors that are not LMDB's are bugs of ours. */
+/** Other errors than those of LMDB are bugs. */
 function asUnavailable(error: unknown): unknown {
   if (error instanceof CommitFailed)
     return new StoreNotWritable(error.message, error.trouble, { cause: error });
@@ -206,7 +196,7 @@ function asUnavailable(error: unknown): unknown {
   return new StoreUnavailable(`the embedded store failed: ${error.message}`, { cause: error });
 }
 
-/** MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_INVALID. After MDB_PANIC the committer opens the file again. */
+/** MDB_PAGE_NOTFOUND, MDB_CORRUPTED, MDB_INVALID. After MDB_PANIC the committer reopens the file. */
 const DAMAGE_CODES: readonly number[] = [-30797, -30796, -30793];
 
 function sourceNumber(schema: Schema, project: string, source: string): number | undefined {
@@ -214,10 +204,14 @@ function sourceNumber(schema: Schema, project: string, source: string): number |
   return known && schema.sources.get([known.scope, source])?.number;
 }
 
+/** The keys of a project in a table whose keys begin with its scope. Nothing for an unknown project. */
+function keysOfProject(schema: Schema, project: string): { start: [number]; end: [number] } {
+  const scope = schema.projects.get(project)?.scope ?? 0;
+  return { start: [scope], end: [scope === 0 ? 0 : scope + 1] };
+}
+
 function listSources(schema: Schema, project: string): Source[] {
-  const known = schema.projects.get(project);
-  if (known === undefined) return [];
-  const range = schema.sources.getRange({ start: [known.scope], end: [known.scope + 1] });
+  const range = schema.sources.getRange(keysOfProject(schema, project));
   const listed = [...range].filter(({ value }) => value.name !== NO_SOURCE.name);
   const sources = listed.map(({ value: { number, ...source } }) => {
     const hosts = schema.sourceHosts.getKeys({ start: [number], end: [number + 1] });

@@ -1,6 +1,6 @@
-/** Forgetting: the horizon moves first, in one transaction for all; then the space is freed in small steps. */
+/** Retention: the horizon moves first, in one transaction; then the space is freed in small steps. */
 import type { Retention } from '../store.ts';
-import { forgetBatch, keepBatch, linksAfter } from './append.ts';
+import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, countChange, metaValue, type Schema } from './schema.ts';
 
@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000;
 /** About 10 ms of work: queries and appends wait no longer than that for a step. */
 const RECORDS_PER_STEP = 2_000;
 
-/** The steps of a prune, each to be run in a write transaction of its own. */
+/** The steps of a prune, each for a separate write transaction. */
 export function* pruneSteps(schema: Schema, before: number, freeBefore: number): Generator<() => void> {
   yield () => {
     if (before <= metaValue(schema, 'horizon')) return;
@@ -18,36 +18,36 @@ export function* pruneSteps(schema: Schema, before: number, freeBefore: number):
     countChange(schema);
   };
   const freed = Math.min(freeBefore, Math.max(before, metaValue(schema, 'horizon')));
-  // Before anything is freed, so that the horizon is never set back to where something is missing.
+  // Stored before anything is freed, so that the horizon never moves back to where data is missing.
   yield () => {
     if (freed > freedBefore(schema)) schema.meta.putSync('freed', freed);
   };
   for (const level of LEVELS) {
-    // Only chunks that lie before the horizon as a whole; of the one that it cuts, queries count the later part.
-    const behind = Math.max(0, Math.floor(freed / (level.cellMs * level.cellsPerChunk)));
-    yield* batchSteps(
+    // Only whole chunks: queries still count a part of the chunk that the limit cuts.
+    const end = Math.max(0, Math.floor(freed / (level.cellMs * level.cellsPerChunk)));
+    yield* removeSteps(
       () =>
         schema.cells.getKeys({
           start: cellsKey(level.id, 0, 0),
-          end: cellsKey(level.id, behind, 0),
+          end: cellsKey(level.id, end, 0),
           limit: RECORDS_PER_STEP,
         }),
       (key) => schema.cells.removeSync(key),
     );
   }
   const day = Math.floor(freed / DAY_MS);
-  yield* batchSteps(
+  yield* removeSteps(
     () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),
     ([, source, id]) => {
-      // A trail is read from its start: what has something behind it is kept until that is forgotten.
-      const isLast = linksAfter(schema, source, id).length === 0;
-      if (isLast) forgetBatch(schema, source, id);
-      else keepBatch(schema, source, id, day);
+      // Links are read from the start of a file: a batch is kept as long as another one follows it.
+      const isLast = idsAfter(schema, source, id).length === 0;
+      if (isLast) deleteBatch(schema, source, id);
+      else keepBatchUntil(schema, source, id, day);
     },
   );
 }
 
-/** Files from before this was noted have freed everything up to the horizon. */
+/** Files of releases that did not store this have freed everything before the horizon. */
 export function freedBefore(schema: Schema): number {
   return schema.meta.get('freed') ?? metaValue(schema, 'horizon');
 }
@@ -71,8 +71,8 @@ export function restoreHorizon(schema: Schema, to: number): number {
   return horizon;
 }
 
-/** Steps until nothing is left to remove. */
-function* batchSteps<K>(next: () => Iterable<K>, remove: (key: K) => void): Generator<() => void> {
+/** Removes keys in steps until none is left. */
+function* removeSteps<K>(next: () => Iterable<K>, remove: (key: K) => void): Generator<() => void> {
   let removed = RECORDS_PER_STEP;
   while (removed === RECORDS_PER_STEP) {
     yield () => {

@@ -1,8 +1,8 @@
-/** Records of `cells`, checked: what is damaged, or missing because a key is damaged, is an error and never a zero. */
+/** Checked reads of `cells`: a record that is damaged, or not found because a key is damaged, is an error, never a zero. */
 import { compareKeys, type Database, type Key } from 'lmdb';
+import type { BoundedCache } from '../../cache.ts';
 import { StoreDamaged } from '../store.ts';
 import { isWellFormed } from './cells.ts';
-import { hasChecksum, unseal } from './checksum.ts';
 import { EXACT, LEVELS } from './levels.ts';
 import {
   CHANGES,
@@ -10,41 +10,29 @@ import {
   cellsSeed,
   decodeChanges,
   type HostRecord,
+  hasChecksum,
   mayLackChecksums,
   type ProjectRecord,
   type ReadOptions,
   recordName,
+  SCOPES_MAX,
   type Schema,
+  withoutChecksum,
 } from './schema.ts';
-import { SCOPES_MAX } from './tally.ts';
 
-interface Options {
-  /** The snapshot to read; without one, the latest commit. */
+interface ReaderOptions {
+  /** The snapshot to read. Default: the latest commit. */
   read?: ReadOptions | undefined;
   /** Whether to verify that a missing record was never written (about 10 us). */
   checksAbsence?(level: number): boolean;
-  /** What is known to be absent already, and at which count of changes. */
-  known?: { absences: KnownAbsences; changes: number } | undefined;
+  /** Absences of exact records that were verified before, and the current change counter. */
+  known?: { absences: AbsenceCache; allChanges: number } | undefined;
 }
 
-/** Exact records that are not there: unlike counters they are looked up in each query. */
-export class KnownAbsences {
-  readonly #changes = new Map<number, number>();
+/** Change counters at which the absence of an exact record was verified. Unlike counters, these are read in each query. */
+export type AbsenceCache = BoundedCache<number, number>;
 
-  has(chunk: number, scope: number, changes: number): boolean {
-    return this.#changes.get(chunk * SCOPES_MAX + scope) === changes;
-  }
-
-  add(chunk: number, scope: number, changes: number): void {
-    if (this.#changes.size >= ABSENCES_MAX) this.#changes.clear();
-    this.#changes.set(chunk * SCOPES_MAX + scope, changes);
-  }
-}
-
-/** Some 400 KB. */
-const ABSENCES_MAX = 10_000;
-
-/** Keys of one chunk between which there is nothing, both ends excluded. */
+/** Neighbouring keys of one chunk, with nothing in between. */
 interface Gap {
   level: number;
   chunk: number;
@@ -52,38 +40,39 @@ interface Gap {
   before: number;
 }
 
-/** For reads of one snapshot: a query, a transaction. */
+/** Reads records of one snapshot, for a query or a transaction. */
 export class RecordReader {
   readonly #schema: Schema;
   readonly #read: ReadOptions | undefined;
   readonly #checksAbsence: (level: number) => boolean;
-  readonly #known: Options['known'];
+  readonly #known: ReaderOptions['known'];
   readonly #key = Buffer.allocUnsafe(9);
   #gap: Gap = { level: -1, chunk: -1, after: 0, before: 0 };
 
-  constructor(schema: Schema, { read, checksAbsence = () => true, known }: Options = {}) {
+  constructor(schema: Schema, { read, checksAbsence = () => true, known }: ReaderOptions = {}) {
     this.#schema = schema;
     this.#read = read;
     this.#known = known;
     this.#checksAbsence = checksAbsence;
   }
 
-  /** The sections of the record, which the next read overwrites; undefined when there is none. */
+  /** The sections of the record, valid until the next read. Undefined if there is none. */
   read(level: number, chunk: number, scope: number): Uint8Array | undefined {
     const stored = this.#schema.cells.getBinaryFast(cellsKey(level, chunk, scope, this.#key), this.#read);
     if (stored !== undefined) return checkedSections(this.#schema, level, chunk, scope, stored);
     if (!this.#checksAbsence(level)) return undefined;
     const known = level === EXACT.id ? this.#known : undefined;
-    if (known?.absences.has(chunk, scope, known.changes)) return undefined;
+    const absence = chunk * SCOPES_MAX + scope;
+    if (known && known.absences.get(absence) === known.allChanges) return undefined;
     this.checkAbsence(level, chunk, scope);
-    known?.absences.add(chunk, scope, known.changes);
+    known?.absences.set(absence, known.allChanges);
     return undefined;
   }
 
   /**
-   * A record is not found either because it was never written, or because a key was damaged: its own, or one that led
-   * the search astray. In the latter case the search ends beside the damaged key, or between keys out of order. So the
-   * neighbours tell. Two intact ones vouch for everything between them.
+   * A record is not found because it was never written, or because a key is damaged: its own, or one that misled the
+   * search. Then the search ends next to the damaged key, or between keys that are out of order. So the neighbours are
+   * checked: two intact ones prove that nothing is missing between them.
    */
   checkAbsence(level: number, chunk: number, scope: number): void {
     const gap = this.#gap;
@@ -91,21 +80,21 @@ export class RecordReader {
     const key = cellsKey(level, chunk, scope);
     const before = this.#neighbour(key, true);
     const after = this.#neighbour(key, false);
-    // Without a neighbour this is an end of the table. LMDB also takes a damaged key of no length for one.
+    // Without a neighbour this is an end of the table. LMDB also takes a damaged key of length 0 for an end.
     const isEnd =
       (before !== undefined || this.#end(false)?.equals(after ?? key) !== false) &&
       (after !== undefined || this.#end(true)?.equals(before ?? key) !== false);
     if (!isEnd || (before && before.compare(key) >= 0) || (after && after.compare(key) <= 0)) {
       throw new StoreDamaged(
-        `keys of the table cells are out of order beside ${recordName(level, chunk, scope)}`,
+        `keys of the table cells are out of order next to ${recordName(level, chunk, scope)}`,
       );
     }
-    const isOfChunk = (other: Buffer | undefined) => other?.[0] === level && other.readUInt32BE(1) === chunk;
+    const isInChunk = (other: Buffer | undefined) => other?.[0] === level && other.readUInt32BE(1) === chunk;
     this.#gap = {
       level,
       chunk,
-      after: before && isOfChunk(before) ? before.readUInt32BE(5) : -1,
-      before: after && isOfChunk(after) ? after.readUInt32BE(5) : Number.POSITIVE_INFINITY,
+      after: before && isInChunk(before) ? before.readUInt32BE(5) : -1,
+      before: after && isInChunk(after) ? after.readUInt32BE(5) : Number.POSITIVE_INFINITY,
     };
   }
 
@@ -115,7 +104,7 @@ export class RecordReader {
     return undefined;
   }
 
-  /** The key beside this one, its record checked. */
+  /** The next key in one direction, its record checked. */
   #neighbour(key: Buffer, reverse: boolean): Buffer | undefined {
     const options = { start: key, reverse, limit: 1, ...this.#read };
     for (const { key: found, value } of this.#schema.cells.getRange(options)) {
@@ -126,10 +115,7 @@ export class RecordReader {
   }
 }
 
-/**
- * The same for a table of JSON: a key that is not found is compared with its neighbours. `matches` says whether a value
- * belongs to the key that it stands under.
- */
+/** The same check for a JSON table. `matches` tells whether a value belongs to its key. */
 export function checkAbsence<K extends Key, V>(
   table: Database<V, K>,
   key: K,
@@ -139,31 +125,31 @@ export function checkAbsence<K extends Key, V>(
     for (const { key: found, value } of table.getRange({ start: key, reverse, limit: 1 })) {
       const order = compareKeys(found, key);
       if ((reverse ? order < 0 : order > 0) && matches(found, value)) continue;
-      throw new StoreDamaged(`a key beside ${JSON.stringify(key)}`);
+      throw new StoreDamaged(`a key next to ${JSON.stringify(key)}`);
     }
   }
 }
 
-export function isProject(key: string, { id }: ProjectRecord): boolean {
+export function matchesProjectKey(key: string, { id }: ProjectRecord): boolean {
   return id === undefined || id === key;
 }
 
-export function isHostOf([scope, hostId]: [number, string], { id, project }: HostRecord): boolean {
+export function matchesHostKey([scope, hostId]: [number, string], { id, project }: HostRecord): boolean {
   return id === hostId && (project === undefined || project === scope);
 }
 
-/** Any record of the table, by the key that it stands under. */
+/** Checks any entry of the table. */
 export function checkEntry(schema: Schema, key: Buffer, stored: Buffer): void {
-  if (key.length !== 9 || (key[0] ?? 0) >= LEVELS.length) {
-    throw new StoreDamaged(`the key ${key.toString('hex')} of the table cells is none`);
-  }
   const level = key[0] ?? 0;
+  if (key.length !== 9 || level >= LEVELS.length) {
+    throw new StoreDamaged(`invalid key ${key.toString('hex')} in the table cells`);
+  }
   const [chunk, scope] = [key.readUInt32BE(1), key.readUInt32BE(5)];
   if (scope === CHANGES) decodeChanges(stored, level, chunk);
   else checkedSections(schema, level, chunk, scope, stored);
 }
 
-/** The record without its checksum. Throws when it is damaged. */
+/** The record without its checksum. Throws if it is damaged. */
 export function checkedSections(
   schema: Schema,
   level: number,
@@ -172,11 +158,10 @@ export function checkedSections(
   stored: Uint8Array,
 ): Uint8Array {
   if (hasChecksum(stored)) {
-    const sections = unseal(stored, cellsSeed(level, chunk, scope));
+    const sections = withoutChecksum(stored, cellsSeed(level, chunk, scope));
     if (sections !== undefined) return sections;
   } else {
-    // Written by a release without checksums: all that can be said is whether it can be decoded. A copy, because the
-    // next read overwrites it.
+    // Of a release without checksums: only the encoding can be checked. A copy, because the next read overwrites it.
     const sections = Buffer.from(stored.subarray(0, stored.length));
     if (mayLackChecksums(schema) && isWellFormed(sections, LEVELS[level]?.cellsPerChunk ?? 0))
       return sections;

@@ -1,23 +1,9 @@
 /**
- * Puts right what can be: counters from the level below, links and names from their other half. Each step is a
- * transaction, so a server may run meanwhile. What cannot be put right is reported, with the range that it is about.
+ * Repairs counters from the next finer level, and names and links from their counterparts. Each step is a transaction, so
+ * a server may run at the same time. Losses are reported with their time range.
  */
 import { compareKeys, type Database, type Key } from 'lmdb';
-import { type Additions, mergeCells, Writer } from './cells.ts';
-import { CHECKSUM_BYTES, checkedJson, hasChecksum, seal } from './checksum.ts';
-import { EXACT, LEVELS } from './levels.ts';
-import {
-  CHANGES,
-  cellsKey,
-  cellsSeed,
-  changesOf,
-  META_KEYS,
-  metaValue,
-  openSchemaForRepair,
-  type Schema,
-  STORAGE_VERSION,
-} from './schema.ts';
-import { type Finding, type Owners, ownerOf, type Progress, readOwners, walkPages } from './verify.ts';
+import { type Additions, cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from './cells.ts';
 import {
   type Cells,
   type Comparison,
@@ -29,15 +15,34 @@ import {
   records,
   scopeRanges,
   tryTo,
-} from './windows.ts';
+} from './compare-levels.ts';
+import { EXACT, LEVELS } from './levels.ts';
+import {
+  addChecksum,
+  CHANGES,
+  CHECKSUM_BYTES,
+  cellsKey,
+  cellsSeed,
+  changesOf,
+  checkedJson,
+  countChange,
+  hasChecksum,
+  META_KEYS,
+  metaValue,
+  openSchemaForRepair,
+  putChanges,
+  type Schema,
+  STORAGE_VERSION,
+} from './schema.ts';
+import { chunkLocation, type Finding, type Owners, type Progress, readOwners, walkPages } from './verify.ts';
 
 export interface RepairReport {
-  /** How many records were written anew, added or dropped, and the first of them. */
+  /** The number of records that were rewritten, added or removed, and the first of them. */
   repaired: number;
   repairs: Finding[];
-  /** What could not be put right. */
+  /** Data that could not be repaired. */
   lost: Finding[];
-  /** Records of older releases that have a checksum now. */
+  /** Records of older releases that got a checksum. Part of the JSON output. */
   sealed: number;
 }
 
@@ -59,14 +64,14 @@ export async function repairStatistics(path: string, progress: Progress = () => 
   return report;
 }
 
-/** Tables whose damaged records can go, because the others tell what was in them, or nothing depends on it. */
+/** Damaged records of these tables can be removed: other tables have the same data, or nothing depends on it. */
 const REMOVABLE: ReadonlySet<string> = new Set(['hostnames', 'batch-links', 'notes', 'followed']);
 
 class Repair {
   readonly #schema: Schema;
   readonly #report: RepairReport;
   readonly #progress: Progress;
-  readonly #writer = new Writer();
+  readonly #writer = new RecordWriter();
   #owners: Owners = new Map();
 
   constructor(schema: Schema, report: RepairReport, progress: Progress) {
@@ -81,18 +86,17 @@ class Repair {
     this.#step(() => this.#repairMeta());
     this.#step(() => this.#repairJsonTables());
     this.#step(() => this.#repairReferences());
-    this.#step(() => this.#dropStrangeKeys());
+    this.#step(() => this.#removeInvalidKeys());
     for (const pair of LEVEL_PAIRS) {
       this.#progress(`level ${pair.coarse.id} from level ${pair.fine.id}`);
       for (const chunk of [...coarseChunks(this.#schema, pair)])
         this.#step(() => this.#repairChunk(pair, chunk));
     }
     this.#progress('checksums');
-    this.#sealRecords();
-    const { meta } = this.#schema;
+    this.#addMissingChecksums();
     this.#step(() => {
-      meta.putSync('unchecked', 0);
-      meta.putSync('changes', metaValue(this.#schema, 'changes') + 1);
+      this.#schema.meta.putSync('unchecked', 0);
+      countChange(this.#schema);
     });
   }
 
@@ -119,12 +123,12 @@ class Repair {
       if (typeof tryTo(() => meta.get(key)) === 'number') continue;
       meta.putSync(key, this.#metaSubstitute(key));
       const finding = { table: 'meta', key, problem: 'missing or damaged' };
-      if (key === 'horizon') this.#lost({ ...finding, problem: 'lost: now the oldest minute that is there' });
+      if (key === 'horizon') this.#lost({ ...finding, problem: 'lost; set to the oldest stored minute' });
       else this.#repaired(finding);
     }
   }
 
-  /** Counts of what was given out must not be too low, the others only differ from before. */
+  /** The last assigned numbers must not be too low. The other values only have to differ from before. */
   #metaSubstitute(key: (typeof META_KEYS)[number]): number {
     const { projects, hosts, sources, cells } = this.#schema;
     if (key === 'scopes')
@@ -141,7 +145,7 @@ class Repair {
     return 0;
   }
 
-  /** Values that other tables tell are written anew, those without a checksum get one. */
+  /** Restores values from other tables, and adds missing checksums. */
   #repairJsonTables(): void {
     const { root, batchDays, batchLinks, batches, sourceHosts } = this.#schema;
     for (const name of [...root.getKeys()].map(String)) {
@@ -158,11 +162,11 @@ class Repair {
           continue;
         }
         const finding = { table: name, key: JSON.stringify(key), problem: 'damaged' };
-        // The keys of these tables are lists, as schema.ts says.
+        // The keys of these tables are arrays (schema.ts).
         const parts = key as never;
         if (name === 'source-hosts') sourceHosts.putSync(parts, true);
         else if (name === 'batch-days') batchDays.putSync(parts, true);
-        // Without these the service starts over: retention with the horizon, a followed path with its first file.
+        // Without these, the service starts over: retention with the horizon, a followed path with its first file.
         else if (REMOVABLE.has(name) || (name === 'meta' && key === 'freed')) table.removeSync(key);
         else if (name === 'batches') {
           const [source, id] = parts as [number, string];
@@ -173,7 +177,7 @@ class Repair {
           )?.[1];
           batches.putSync([source, id], { day: day ?? 0, ...(after === undefined ? {} : { after }) });
         } else {
-          this.#lost({ ...finding, problem: 'damaged, and nothing else tells what was in it' });
+          this.#lost({ ...finding, problem: 'damaged, and no other record has its data' });
           continue;
         }
         this.#repaired(finding);
@@ -181,11 +185,11 @@ class Repair {
     }
   }
 
-  /** Names, links and days by what they refer to. Tables with damaged records are left alone. */
+  /** Repairs names, links and days from the records that they refer to, unless those are damaged. */
   #repairReferences(): void {
     const { projects, hosts, hostnames, sources, sourceHosts, batches, batchLinks, batchDays } = this.#schema;
     if (![projects, hosts, sources].every(isReadable)) return;
-    const drop = (table: string, key: unknown, problem: string) =>
+    const report = (table: string, key: unknown, problem: string) =>
       this.#repaired({ table, key: JSON.stringify(key), problem });
 
     const counts = new Map<number, number>();
@@ -193,18 +197,18 @@ class Repair {
       counts.set(key[0], (counts.get(key[0]) ?? 0) + 1);
       if (hostnames.get([key[0], value.hostname]) === value.id) continue;
       hostnames.putSync([key[0], value.hostname], value.id);
-      drop('hostnames', [key[0], value.hostname], 'missing name of a host added');
+      report('hostnames', [key[0], value.hostname], 'missing name of a host added');
     }
     for (const { key, value } of entries(hostnames)) {
       if (hosts.get([key[0], value])?.hostname === key[1]) continue;
       hostnames.removeSync(key);
-      drop('hostnames', key, 'name of no host dropped');
+      report('hostnames', key, 'name without a host removed');
     }
     for (const { key, value } of entries(projects)) {
       const count = counts.get(value.scope) ?? 0;
       if (count === value.hosts) continue;
       projects.putSync(key, { ...value, hosts: count });
-      drop('projects', key, `number of hosts set from ${value.hosts} to ${count}`);
+      report('projects', key, `number of hosts set from ${value.hosts} to ${count}`);
     }
 
     const projectOf = new Map(
@@ -213,17 +217,17 @@ class Repair {
     for (const { key } of entries(sourceHosts)) {
       if (hosts.doesExist([projectOf.get(key[0]) ?? -1, key[1]])) continue;
       sourceHosts.removeSync(key);
-      drop('source-hosts', key, 'orphan dropped');
+      report('source-hosts', key, 'orphan removed');
     }
     for (const { key, value } of entries(batches)) {
       const [source, id] = key;
       if (!batchDays.doesExist([value.day, source, id])) {
         batchDays.putSync([value.day, source, id], true);
-        drop('batch-days', [value.day, source, id], 'missing day of a batch added');
+        report('batch-days', [value.day, source, id], 'missing day of a batch added');
       }
       if (value.after !== undefined && !batchLinks.doesExist([source, value.after, id])) {
         batches.putSync(key, { day: value.day });
-        drop('batches', key, 'place in its file is lost; the batch itself is still recognized');
+        report('batches', key, 'position in its file is lost; the batch is still recognized');
       }
     }
     for (const { key } of entries(batchLinks)) {
@@ -233,20 +237,20 @@ class Repair {
       batchLinks.removeSync(key);
       const batch = batches.get([source, id]);
       if (batch !== undefined && batch.after === after) batches.putSync([source, id], { day: batch.day });
-      drop('batch-links', key, 'orphaned link dropped');
+      report('batch-links', key, 'orphaned link removed');
     }
     for (const { key } of entries(batchDays)) {
       if (batches.get([key[1], key[2]])?.day === key[0]) continue;
       batchDays.removeSync(key);
-      drop('batch-days', key, 'orphan dropped');
+      report('batch-days', key, 'orphan removed');
     }
   }
 
-  #dropStrangeKeys(): void {
+  #removeInvalidKeys(): void {
     const { cells } = this.#schema;
     for (const key of [...cells.getKeys({ start: cellsKey(LEVELS.length, 0, 0) })]) {
       cells.removeSync(key);
-      this.#repaired({ table: 'cells', key: key.toString('hex'), problem: 'a key of no level dropped' });
+      this.#repaired({ table: 'cells', key: key.toString('hex'), problem: 'invalid key removed' });
     }
   }
 
@@ -262,18 +266,20 @@ class Repair {
         this.#put(coarse.id, chunk, scope, sums);
         isChanged = true;
         this.#repaired({
-          ...this.#place(coarse.id, chunk, scope),
+          ...chunkLocation(this.#owners, coarse.id, chunk, scope),
           problem: `recomputed from level ${pair.fine.id}`,
         });
       }
     }
     const changes = tryTo(() => changesOf(this.#schema.cells, coarse.id, chunk));
-    if (isChanged || changes === null) this.#putChanges(coarse.id, chunk, (changes ?? Date.now()) + 1);
+    if (isChanged || changes === null) {
+      putChanges(this.#schema, coarse.id, chunk, (changes ?? Date.now()) + 1);
+    }
   }
 
   /**
-   * An exact record that is damaged or missing: the minute's counters still tell how much there was, so that all of it is
-   * put at the start of the minute. Only ranges that cut this minute are wrong by it.
+   * If an exact record is damaged or missing, the counters of the minute still have its sums: these are put at the start
+   * of the minute. Only ranges that cut this minute are affected.
    */
   #repairExact(pair: LevelPair, chunk: number, comparison: Comparison): void {
     const { scope, sums, stored, intact, damaged } = comparison;
@@ -281,11 +287,11 @@ class Repair {
     for (const minute of damaged) minutes.set(minute, new Map());
     if (stored !== 'damaged') {
       for (const [code, count] of stored) {
-        const minute = chunk * pair.ratio + (code % 65_536);
+        const minute = chunk * pair.ratio + cellOf(code);
         const isDue = isComparable(code, pair, chunk, metaValue(this.#schema, 'horizon'));
         if (intact.has(minute) || (!isDue && !damaged.has(minute))) continue;
         const cells = minutes.get(minute) ?? new Map();
-        cells.set(Math.floor(code / 65_536) * 65_536, count);
+        cells.set(cellCode(seriesOf(code), 0), count);
         minutes.set(minute, cells);
         sums.set(code, count);
       }
@@ -294,23 +300,10 @@ class Repair {
       this.#put(EXACT.id, minute, scope, cells);
       const problem =
         cells.size > 0
-          ? 'exact times of this minute are lost: its counts stand at its start'
-          : 'counts of this minute are lost: its counters are damaged, too, or empty';
-      this.#lost({ ...this.#place(EXACT.id, minute, scope), problem });
+          ? 'exact times of this minute are lost; its counts are now at its start'
+          : 'counts of this minute are lost; its counters are damaged or empty';
+      this.#lost({ ...chunkLocation(this.#owners, EXACT.id, minute, scope), problem });
     }
-  }
-
-  #place(level: number, chunk: number, scope: number): Omit<Finding, 'problem'> {
-    const { cellMs, cellsPerChunk } = LEVELS[level] ?? EXACT;
-    const from = chunk * cellMs * cellsPerChunk;
-    const key = `level ${level}, chunk ${chunk}, scope ${scope}`;
-    return {
-      table: 'cells',
-      key,
-      ...ownerOf(this.#owners, scope),
-      from,
-      to: from + cellMs * cellsPerChunk,
-    };
   }
 
   #put(level: number, chunk: number, scope: number, cells: Cells): void {
@@ -325,42 +318,33 @@ class Repair {
       counts: sorted.map(([, count]) => count),
     };
     mergeCells(undefined, additions, this.#writer);
-    this.#schema.cells.putSync(key, this.#writer.sealed(cellsSeed(level, chunk, scope)));
+    this.#schema.cells.putSync(key, this.#writer.withChecksum(cellsSeed(level, chunk, scope)));
   }
 
-  #putChanges(level: number, chunk: number, changes: number): void {
-    const value = Buffer.allocUnsafe(CHECKSUM_BYTES + 8);
-    value.writeDoubleBE(changes, CHECKSUM_BYTES);
-    this.#schema.cells.putSync(
-      cellsKey(level, chunk, CHANGES),
-      seal(value, cellsSeed(level, chunk, CHANGES)),
-    );
-  }
-
-  /** Those that older releases wrote, level by level, some thousand at a time. */
-  #sealRecords(): void {
+  /** For records of older releases. */
+  #addMissingChecksums(): void {
     if (metaValue(this.#schema, 'unchecked') === 0) return;
     for (const level of LEVELS) {
       const chunks = new Set<number>();
       const range = { start: cellsKey(level.id, 0, 0), end: cellsKey(level.id + 1, 0, 0) };
       for (const key of this.#schema.cells.getKeys(range)) chunks.add(key.readUInt32BE(1));
-      for (const chunk of chunks) this.#step(() => this.#sealChunk(level.id, chunk));
+      for (const chunk of chunks) this.#step(() => this.#addChecksums(level.id, chunk));
     }
   }
 
-  #sealChunk(level: number, chunk: number): void {
+  #addChecksums(level: number, chunk: number): void {
     const { cells } = this.#schema;
     const changes = cells.getBinary(cellsKey(level, chunk, CHANGES));
     if (changes !== undefined && !hasChecksum(changes)) {
-      this.#putChanges(level, chunk, changesOf(cells, level, chunk) ?? 0);
+      putChanges(this.#schema, level, chunk, changesOf(cells, level, chunk) ?? 0);
       this.#report.sealed++;
     }
-    for (const { scope, sections, isSealed } of [
+    for (const { scope, sections, isChecked } of [
       ...records(this.#schema, LEVELS[level] ?? EXACT, chunk, 1, 0xffff_ffff),
     ]) {
-      if (sections === null || isSealed) continue;
-      const sealed = Buffer.concat([Buffer.alloc(CHECKSUM_BYTES), sections]);
-      cells.putSync(cellsKey(level, chunk, scope), seal(sealed, cellsSeed(level, chunk, scope)));
+      if (sections === null || isChecked) continue;
+      const value = Buffer.concat([Buffer.alloc(CHECKSUM_BYTES), sections]);
+      cells.putSync(cellsKey(level, chunk, scope), addChecksum(value, cellsSeed(level, chunk, scope)));
       this.#report.sealed++;
     }
   }
@@ -386,7 +370,7 @@ function highest<V>(
 
 const ENTRIES_PER_PART = 5_000;
 
-/** All entries, also while the caller changes the one it has. */
+/** All entries. The caller may change the current one. */
 function* entries<V, K extends Key>(table: Database<V, K>): Generator<{ key: K; value: V }> {
   let last: K | undefined;
   for (;;) {

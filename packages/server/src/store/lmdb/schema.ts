@@ -1,7 +1,7 @@
-/** What stands where in the file: docs/storage.md describes each of these in prose. */
+/** The tables, keys and checksums of a statistics file. docs/storage.md describes them in prose. */
+import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
-import { createPrivateFiles } from '../../lmdb/files.ts';
-import { openLmdb, openReadOnly, writeAtOnce } from '../../lmdb/open.ts';
+import { commitSync, createPrivateFiles, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import {
   type FollowedPath,
   type Host,
@@ -11,27 +11,26 @@ import {
   StoreDamaged,
   StoreUnavailable,
 } from '../store.ts';
-import { CHECKSUM_BYTES, checkedJson, hasChecksum, seal, unseal } from './checksum.ts';
 
-/** Raised when older releases cannot read new files. Since 2, every value has a checksum. */
+/** Increased when older releases cannot read new files. Since version 2, every value has a checksum. */
 export const STORAGE_VERSION = 2;
 
-/** Read as it is, and raised to STORAGE_VERSION at the first start. */
+/** Can be read. The first start of this release upgrades it to STORAGE_VERSION. */
 const VERSION_WITHOUT_CHECKSUMS = 1;
 
 export interface ProjectRecord {
-  /** The key again: by it a damaged key is noticed. Missing in records of storage version 1. */
+  /** Repeats the key, to detect a damaged key. Missing in records of storage version 1. */
   id?: string;
   scope: number;
-  /** How many hosts it has. */
+  /** The number of hosts. */
   hosts: number;
-  /** No event is later: a query for the next ten years need not look for them. */
+  /** The time of the latest event: queries of later times read nothing. */
   latest: number;
 }
 
 export interface HostRecord extends Host {
   scope: number;
-  /** The scope of its project: with the ID this is the key again. Missing in records of storage version 1. */
+  /** The scope of the project: repeats the key, together with the ID. Missing in records of storage version 1. */
   project?: number;
 }
 
@@ -39,18 +38,18 @@ export interface SourceRecord extends Omit<Source, 'hosts'> {
   number: number;
 }
 
-export interface BatchRecord {
-  /** The day from which on the batch may be forgotten once the horizon has reached it. */
+export interface StoredBatch {
+  /** Days since the epoch. The record may be deleted once the horizon has passed this day. */
   day: number;
   after?: string;
 }
 
-/** lmdb-js takes the options and answers plain bytes for long values, but its types do not say so. */
+/** lmdb-js accepts the options and returns plain bytes for long values, but its types do not say so. */
 type CellsTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
   getBinaryFast(id: Buffer, options?: ReadOptions): Uint8Array | undefined;
 };
 
-/** A snapshot that is kept over several turns of the event loop. Without one, reads see the latest commit. */
+/** A snapshot over several turns of the event loop. Without one, reads see the latest commit. */
 export interface ReadOptions {
   transaction: Transaction;
 }
@@ -79,18 +78,18 @@ export function openSchema(path: string): Schema {
   return schema;
 }
 
-/** Opens the file again. The record stays the same object, with new tables. */
+/** Reopens the file: the same object, with new tables. */
 export async function reopenSchema(schema: Schema, path: string): Promise<void> {
   await schema.root.close();
   Object.assign(schema, openTables(path, false));
 }
 
-/** Changes nothing in the file. Files of both versions can be opened so. */
+/** Changes nothing in the file. Works for both storage versions. */
 export function openSchemaReadOnly(path: string): Schema {
   return openTables(path, true);
 }
 
-/** Without a look at what is in it: that may be damaged. */
+/** Does not check the contents, which may be damaged. */
 export function openSchemaForRepair(path: string): Schema {
   return openTables(path, false);
 }
@@ -102,17 +101,17 @@ function openTables(path: string, readOnly: boolean) {
   return {
     root,
     meta: table<number, MetaKey>('meta'),
-    /** The version alone has no checksum: releases that know of none must be able to read and refuse it. */
+    /** Only the version has no checksum: older releases must be able to read and reject it. */
     version: openTable<number, 'version'>('meta', { encoding: 'json' }),
     notes: table<RetentionNote, 'retention'>('notes'),
-    /** Level, chunk, scope: 1, 4 and 4 bytes, big endian. Time before scope, so that live traffic writes in one place. */
+    /** Key: level, chunk, scope (1, 4 and 4 bytes, big endian). Time before scope, so that live traffic writes in one place. */
     cells: openTable<Buffer, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }) as CellsTable,
     projects: table<ProjectRecord, string>('projects'),
     hosts: table<HostRecord, [project: number, id: string]>('hosts'),
     hostnames: table<string, [project: number, hostname: string]>('hostnames'),
     sources: table<SourceRecord, [project: number, name: string]>('sources'),
     sourceHosts: table<true, [source: number, host: string]>('source-hosts'),
-    batches: table<BatchRecord, [source: number, id: string]>('batches'),
+    batches: table<StoredBatch, [source: number, id: string]>('batches'),
     batchLinks: table<LinkRecord, [source: number, after: string, id: string]>('batch-links'),
     /** The path itself may be longer than a key. */
     followed: table<FollowedPath, [project: number, source: string, pathId: string]>('followed'),
@@ -132,11 +131,11 @@ function checkVersion(schema: Schema, path: string): void {
       `${path} has storage version ${version}, but this release reads versions up to ${STORAGE_VERSION}`,
     );
   }
-  // Only a new file, or one of the version before, is written to: another process may hold the write lock, and be stopped.
-  writeAtOnce(path, root, () => {
-    // Another process may have been first.
+  // Only writes to a new or an older file: a stopped process may hold the write lock.
+  commitSync(path, root, () => {
+    // Another process may have been faster.
     if (schema.version.get('version') === STORAGE_VERSION) return;
-    // Sets this file apart from another one that may have stood in its place.
+    // Tells this file from another one that was at this path before.
     meta.putSync('born', meta.get('born') ?? Date.now());
     meta.putSync('unchecked', version === undefined ? 0 : 1);
     for (const key of META_KEYS) if (!meta.doesExist(key)) meta.putSync(key, 0);
@@ -144,7 +143,7 @@ function checkVersion(schema: Schema, path: string): void {
   });
 }
 
-/** All that a file of this version has, from its first transaction on: one that is missing is damage. */
+/** Every file of this version has these from its first transaction on: a missing one is damage. */
 export const META_KEYS = ['born', 'changes', 'horizon', 'scopes', 'sources', 'unchecked'] as const;
 
 export function metaValue({ meta }: Schema, key: (typeof META_KEYS)[number], read?: ReadOptions): number {
@@ -153,10 +152,13 @@ export function metaValue({ meta }: Schema, key: (typeof META_KEYS)[number], rea
   return value;
 }
 
-/** No project or host has this number: under it stands how often a chunk has changed. */
+/** Project and host scopes are larger than 0 and less than this: while a batch is appended they have 24 bits. */
+export const SCOPES_MAX = 2 ** 24;
+
+/** The scope under which a chunk keeps its change counter. No project or host has it. */
 export const CHANGES = 0;
 
-/** Pass `key` to have it overwritten instead of a new one made. */
+/** Pass `key` to reuse a buffer. */
 export function cellsKey(
   level: number,
   chunk: number,
@@ -169,17 +171,17 @@ export function cellsKey(
   return key;
 }
 
-/** Whether some values may be from before there were checksums. */
+/** Whether some values may be of a release without checksums. */
 export function mayLackChecksums(schema: Schema): boolean {
   return schema.version.get('version') === VERSION_WITHOUT_CHECKSUMS || metaValue(schema, 'unchecked') === 1;
 }
 
-/** Ties the checksum of a record in `cells` to its key. */
+/** Binds the checksum of a record in `cells` to its key. */
 export function cellsSeed(level: number, chunk: number, scope: number): number {
   return (Math.imul(chunk, 0x9e3779b1) ^ Math.imul(scope, 0x85ebca6b) ^ (level << 30)) >>> 0;
 }
 
-/** How often anything has changed that is counted, or where counting begins. */
+/** The global change counter: counts changes of counters and of the horizon. */
 export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
 }
@@ -188,7 +190,7 @@ export function countChange(schema: Schema): void {
   schema.meta.putSync('changes', allChanges(schema) + 1);
 }
 
-/** How often the counters of a chunk have changed, of whatever project or host; undefined when there are none. */
+/** The change counter of a chunk, for all projects and hosts. Undefined if the chunk has no counters. */
 export function changesOf(
   cells: Schema['cells'],
   level: number,
@@ -201,19 +203,76 @@ export function changesOf(
 }
 
 export function decodeChanges(stored: Uint8Array, level: number, chunk: number): number {
-  const body = hasChecksum(stored) ? unseal(stored, cellsSeed(level, chunk, CHANGES)) : stored.subarray(0);
+  const body = hasChecksum(stored)
+    ? withoutChecksum(stored, cellsSeed(level, chunk, CHANGES))
+    : stored.subarray(0);
   if (body?.length !== 8) throw new StoreDamaged(recordName(level, chunk, CHANGES));
   return new DataView(body.buffer, body.byteOffset).getFloat64(0);
 }
 
-/** Tells every process that what it has decoded of the chunk is out of date. */
-export function countChunkChange({ cells }: Schema, level: number, chunk: number): void {
-  const changes = Buffer.allocUnsafe(CHECKSUM_BYTES + 8);
-  changes.writeDoubleBE((changesOf(cells, level, chunk) ?? 0) + 1, CHECKSUM_BYTES);
-  cells.putSync(cellsKey(level, chunk, CHANGES), seal(changes, cellsSeed(level, chunk, CHANGES)));
+/** Invalidates the decoded chunk in every process. */
+export function countChunkChange(schema: Schema, level: number, chunk: number): void {
+  putChanges(schema, level, chunk, (changesOf(schema.cells, level, chunk) ?? 0) + 1);
+}
+
+export function putChanges({ cells }: Schema, level: number, chunk: number, changes: number): void {
+  const value = Buffer.allocUnsafe(CHECKSUM_BYTES + 8);
+  value.writeDoubleBE(changes, CHECKSUM_BYTES);
+  cells.putSync(cellsKey(level, chunk, CHANGES), addChecksum(value, cellsSeed(level, chunk, CHANGES)));
 }
 
 /** For error messages. */
 export function recordName(level: number, chunk: number, scope: number): string {
   return `the record of level ${level}, chunk ${chunk}, scope ${scope} of the table cells`;
+}
+
+export const CHECKSUM_BYTES = 4;
+
+/**
+ * The highest bit of a checksum is always set. Values of storage version 1 have no checksum, and never begin with a byte
+ * above 127.
+ */
+const CHECKSUM_BIT = 0x8000_0000;
+
+/** Fills in the first four bytes. The seed binds the value to its key: under another key it does not match. */
+export function addChecksum(value: Buffer, seed: number): Buffer {
+  value.writeUInt32BE((crc32(value.subarray(CHECKSUM_BYTES), seed) | CHECKSUM_BIT) >>> 0, 0);
+  return value;
+}
+
+export function hasChecksum(value: Uint8Array): boolean {
+  return (value[0] ?? 0) > 127;
+}
+
+/**
+ * The value without its checksum, or undefined if the checksum does not match. lmdb-js passes short values in a larger
+ * buffer whose `length` only `subarray` respects, and long ones as plain bytes of the mapped file.
+ */
+export function withoutChecksum(value: Uint8Array, seed: number): Uint8Array | undefined {
+  if (value.length < CHECKSUM_BYTES) return undefined;
+  const body = value.subarray(CHECKSUM_BYTES);
+  const high = ((value[0] ?? 0) << 24) | ((value[1] ?? 0) << 16);
+  const stored = high | ((value[2] ?? 0) << 8) | (value[3] ?? 0);
+  return stored === (crc32(body, seed) | CHECKSUM_BIT) ? body : undefined;
+}
+
+/** JSON after a checksum. Values of version 1 are JSON alone. */
+export function checkedJson(table: string) {
+  return {
+    encode(value: unknown): Buffer {
+      const text = JSON.stringify(value);
+      const bytes = Buffer.allocUnsafe(CHECKSUM_BYTES + Buffer.byteLength(text));
+      bytes.write(text, CHECKSUM_BYTES);
+      return addChecksum(bytes, 0);
+    },
+    decode(value: Uint8Array): unknown {
+      const text = hasChecksum(value) ? withoutChecksum(value, 0) : value.subarray(0);
+      if (text === undefined) throw new StoreDamaged(`a record of the table ${table} has a wrong checksum`);
+      try {
+        return JSON.parse(Buffer.from(text).toString());
+      } catch {
+        throw new StoreDamaged(`a record of the table ${table} is not JSON`);
+      }
+    },
+  };
 }

@@ -1,22 +1,9 @@
-/** Everything that can be checked in a statistics file, in one snapshot, while others go on writing. */
+/** Checks a whole statistics file in one snapshot, while other processes keep writing. */
 import { inspect } from 'node:util';
 import { open } from 'lmdb';
 import { CATEGORIES } from '../../event.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
-import { readCells, seriesOf } from './cells.ts';
-import { checkedJson, hasChecksum } from './checksum.ts';
-import { LEVELS } from './levels.ts';
-import { checkEntry, isHostOf, isProject } from './records.ts';
-import {
-  CHANGES,
-  cellsKey,
-  META_KEYS,
-  type MetaKey,
-  metaValue,
-  openSchemaReadOnly,
-  type Schema,
-} from './schema.ts';
-import { FIRST_CATEGORY } from './tally.ts';
+import { cellCode, cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
 import {
   type Comparison,
   coarseChunks,
@@ -26,16 +13,30 @@ import {
   type LevelPair,
   scopeRanges,
   tryTo,
-} from './windows.ts';
+} from './compare-levels.ts';
+import { EXACT, LEVELS } from './levels.ts';
+import { checkEntry, matchesHostKey, matchesProjectKey } from './records.ts';
+import {
+  CHANGES,
+  CHECKSUM_BYTES,
+  cellsKey,
+  checkedJson,
+  hasChecksum,
+  META_KEYS,
+  type MetaKey,
+  metaValue,
+  openSchemaReadOnly,
+  type Schema,
+} from './schema.ts';
 
 export interface Finding {
   table: string;
   key: string;
   problem: string;
-  /** Whose counts these are, as far as known. */
+  /** The project and the host of the counts, if known. */
   project?: string;
   host?: string;
-  /** Milliseconds since the epoch, the end excluded. */
+  /** Milliseconds since the epoch, `to` excluded. */
   from?: number;
   to?: number;
 }
@@ -43,19 +44,19 @@ export interface Finding {
 export interface VerifyReport {
   pages: number;
   records: number;
-  /** Records that were written by a release without checksums. */
+  /** Records of a release without checksums. */
   without_checksum: number;
   problems: number;
-  /** The first of them. */
+  /** The first of the problems. */
   findings: Finding[];
 }
 
-/** Bounds the report; the number of problems is exact. */
+/** Bounds the report. The number of problems is exact. */
 const FINDINGS_MAX = 1_000;
 
 export type Progress = (step: string) => void;
 
-/** All in one turn of the event loop, so all of it is one snapshot. */
+/** Runs in one turn of the event loop, and so in one snapshot. */
 export async function verifyStatistics(path: string, progress: Progress = () => {}): Promise<VerifyReport> {
   const report: VerifyReport = { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
   const add = (finding: Finding) => {
@@ -68,7 +69,7 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
   for (const { table, page, problem } of walked.problems) {
     add({ table, key: `page ${page}`, problem });
   }
-  // LMDB trusts its pages: with damaged ones, to go on could end the process.
+  // LMDB trusts its pages: reading damaged ones could end the process.
   if (report.problems > 0) return report;
 
   const schema = openSchemaReadOnly(path);
@@ -80,7 +81,7 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
   return report;
 }
 
-/** Of a file that may be in use. */
+/** The damaged pages of a file, which may be in use. */
 export async function walkPages(path: string) {
   const broken = metaProblem(path);
   if (broken !== null) return { pages: 0, problems: [{ table: '', page: 0, problem: broken }] };
@@ -101,7 +102,7 @@ interface Owner {
   scope: number;
 }
 
-/** By scope. */
+/** The project or host of each scope. */
 export type Owners = Map<number, Owner>;
 
 export function readOwners({ projects, hosts }: Schema): Owners {
@@ -116,7 +117,7 @@ export function readOwners({ projects, hosts }: Schema): Owners {
   return owners;
 }
 
-export function ownerOf(owners: Owners, scope: number): { project?: string; host?: string } {
+function ownerOf(owners: Owners, scope: number): { project?: string; host?: string } {
   const owner = owners.get(scope);
   if (owner === undefined) return {};
   return owner.host === undefined ? { project: owner.project } : { project: owner.project, host: owner.host };
@@ -140,7 +141,7 @@ class Verification {
     this.#progress('tables');
     const damagedTables = this.#checkJsonTables();
     this.#stage('meta', () => this.#checkMeta());
-    // Cross references need what they refer to.
+    // References can only be checked in readable tables.
     if (damagedTables.size === 0) {
       this.#stage('hosts', () => this.#checkHosts());
       this.#stage('sources', () => this.#checkSources());
@@ -157,13 +158,13 @@ class Verification {
     this.#stage('cells', () => this.#compareHosts());
   }
 
-  /** What a damaged key or value can make of a check is a finding, too. */
+  /** A check that fails because of damaged data is a finding too. */
   #stage(table: string, check: () => void): void {
     const problem = problemOf(check);
     if (problem !== null) this.#add({ table, key: '', problem: `the check failed: ${problem}` });
   }
 
-  /** The checksum of every value, in every table but `cells`. */
+  /** Checks every value of every table but `cells`. Returns the names of damaged tables. */
   #checkJsonTables(): Set<string> {
     const damaged = new Set<string>();
     const { root } = this.#schema;
@@ -204,27 +205,24 @@ class Verification {
       const wrong = (problem: string) =>
         this.#add({ table: 'hosts', key: text(key), problem, host: value.id });
       counts.set(key[0], (counts.get(key[0]) ?? 0) + 1);
-      if (!isHostOf(key, value)) wrong('the record belongs to another key');
-      if (value.scope > last) wrong(`the scope ${value.scope} was never given out`);
+      if (!matchesHostKey(key, value)) wrong('the record belongs to another key');
+      if (value.scope > last) wrong(`the scope ${value.scope} was never assigned`);
       if (!this.#owners.get(key[0])?.project) wrong('the project does not exist');
       if (hostnames.get([key[0], value.hostname]) !== value.id)
-        wrong(`the name ${value.hostname} leads elsewhere`);
+        wrong(`the name ${value.hostname} refers to another host`);
     }
     for (const { key, value } of hostnames.getRange()) {
       if (hosts.get([key[0], value])?.hostname !== key[1]) {
-        this.#add({
-          table: 'hostnames',
-          key: text(key),
-          problem: `the host ${value} does not have this name`,
-        });
+        const problem = `the host ${value} does not have this name`;
+        this.#add({ table: 'hostnames', key: text(key), problem });
       }
     }
     for (const { key, value } of projects.getRange()) {
       const wrong = (problem: string) => this.#add({ table: 'projects', key, problem, project: key });
-      if (!isProject(key, value)) wrong('the record belongs to another key');
-      if (value.scope > last) wrong(`the scope ${value.scope} was never given out`);
+      if (!matchesProjectKey(key, value)) wrong('the record belongs to another key');
+      if (value.scope > last) wrong(`the scope ${value.scope} was never assigned`);
       const count = counts.get(value.scope) ?? 0;
-      if (count !== value.hosts) wrong(`the record says ${value.hosts} hosts, there are ${count}`);
+      if (count !== value.hosts) wrong(`the record has ${value.hosts} hosts, but there are ${count}`);
     }
   }
 
@@ -234,7 +232,7 @@ class Verification {
     for (const { key, value } of sources.getRange()) {
       const wrong = (problem: string) => this.#add({ table: 'sources', key: text(key), problem });
       if (key[1] !== value.name) wrong('the record belongs to another key');
-      if (value.number > (meta.get('sources') ?? 0)) wrong(`the number ${value.number} was never given out`);
+      if (value.number > (meta.get('sources') ?? 0)) wrong(`the number ${value.number} was never assigned`);
       if (projectOf.has(value.number)) wrong(`another source has the number ${value.number}`);
       projectOf.set(value.number, key[0]);
     }
@@ -247,31 +245,17 @@ class Verification {
     }
     for (const { key, value } of batches.getRange()) {
       const [source, id] = key;
+      const hasDay = batchDays.doesExist([value.day, source, id]);
+      const hasLink = value.after === undefined || batchLinks.doesExist([source, value.after, id]);
       check('batches', key, projectOf.has(source), 'the source does not exist');
-      check(
-        'batches',
-        key,
-        batchDays.doesExist([value.day, source, id]),
-        'the record in batch-days is missing',
-      );
-      if (value.after !== undefined) {
-        check(
-          'batches',
-          key,
-          batchLinks.doesExist([source, value.after, id]),
-          'the record in batch-links is missing',
-        );
-      }
+      check('batches', key, hasDay, 'the record in batch-days is missing');
+      check('batches', key, hasLink, 'the record in batch-links is missing');
     }
     for (const key of batchLinks.getKeys()) {
       const [source, after, id] = key;
+      const hasPredecessor = after === '' || batches.doesExist([source, after]);
       check('batch-links', key, batches.get([source, id])?.after === after, 'the batch does not exist');
-      check(
-        'batch-links',
-        key,
-        after === '' || batches.doesExist([source, after]),
-        'the batch before does not exist',
-      );
+      check('batch-links', key, hasPredecessor, 'the previous batch does not exist');
     }
     for (const key of batchDays.getKeys()) {
       check('batch-days', key, batches.get([key[1], key[2]])?.day === key[0], 'the batch does not exist');
@@ -283,18 +267,12 @@ class Verification {
     for (const { key, value } of cells.getRange()) {
       this.#report.records++;
       if (!hasChecksum(value)) this.#report.without_checksum++;
-      const problem = problemOf(() => checkEntry(this.#schema, key, value));
+      const wrong = (problem: string) =>
+        this.#add({ table: 'cells', key: key.toString('hex'), problem, ...this.#place(key) });
       const scope = key.length === 9 ? key.readUInt32BE(5) : CHANGES;
-      if (problem !== null) {
-        this.#add({
-          table: 'cells',
-          key: key.toString('hex'),
-          problem: 'wrong checksum',
-          ...this.#place(key),
-        });
-      } else if (scope !== CHANGES && this.#owners.size > 0 && !this.#owners.has(scope)) {
-        const unknown = `the scope ${scope} is of no project and no host`;
-        this.#add({ table: 'cells', key: key.toString('hex'), problem: unknown, ...this.#place(key) });
+      if (problemOf(() => checkEntry(this.#schema, key, value)) !== null) wrong('wrong checksum');
+      else if (scope !== CHANGES && this.#owners.size > 0 && !this.#owners.has(scope)) {
+        wrong(`no project and no host has the scope ${scope}`);
       }
     }
   }
@@ -311,7 +289,7 @@ class Verification {
     }
   }
 
-  /** One for each record, about the first cell that differs. What is damaged has been reported. */
+  /** At most one finding per record, about the first cell that differs. Damaged records have been reported. */
   #difference(
     pair: LevelPair,
     chunk: number,
@@ -325,15 +303,13 @@ class Verification {
       .sort((a, b) => a - b);
     const [code] = codes;
     if (code === undefined) return null;
-    const from = (chunk * coarse.cellsPerChunk + (code % 65_536)) * coarse.cellMs;
     const problem =
-      `${nameOf(seriesOf(code))}: ${stored.get(code) ?? 0} at level ${coarse.id}, ` +
+      `${seriesName(seriesOf(code))}: ${stored.get(code) ?? 0} at level ${coarse.id}, ` +
       `but ${sums.get(code) ?? 0} at level ${fine.id}${codes.length > 1 ? `, and ${codes.length - 1} more` : ''}`;
-    const key = `level ${coarse.id}, chunk ${chunk}, scope ${scope}`;
-    return { table: 'cells', key, problem, ...ownerOf(this.#owners, scope), from, to: from + coarse.cellMs };
+    return { ...cellLocation(this.#owners, coarse.id, chunk, scope, code), problem };
   }
 
-  /** Level 2 is enough: the others agree with it, or have been reported. */
+  /** Level 2 is enough: differences to other levels have been reported. */
   #compareHosts(): void {
     const level = LEVELS[2];
     const hostsLeft = new Map<number, Map<number, number>>();
@@ -342,17 +318,9 @@ class Verification {
       for (const [scope, rest] of hostsLeft) {
         const worst = [...rest].find(([, count]) => count < 0);
         if (worst === undefined) continue;
-        const from = (current * level.cellsPerChunk + (worst[0] % 65_536)) * level.cellMs;
-        const problem = `${nameOf(seriesOf(worst[0]))}: the hosts have ${-worst[1]} more than the project`;
-        const key = `level ${level.id}, chunk ${current}, scope ${scope}`;
-        this.#add({
-          table: 'cells',
-          key,
-          problem,
-          ...ownerOf(this.#owners, scope),
-          from,
-          to: from + level.cellMs,
-        });
+        const [code, difference] = worst;
+        const problem = `${seriesName(seriesOf(code))}: the hosts have ${-difference} more than the project`;
+        this.#add({ ...cellLocation(this.#owners, level.id, current, scope, code), problem });
       }
       hostsLeft.clear();
     };
@@ -372,8 +340,10 @@ class Verification {
       const rest = hostsLeft.get(owner.scope) ?? new Map<number, number>();
       hostsLeft.set(owner.scope, rest);
       const sign = owner.host === undefined ? 1 : -1;
-      for (const [series, cell, count] of readCells(hasChecksum(value) ? value.subarray(4) : value)) {
-        const code = series * 65_536 + cell;
+      for (const [series, cell, count] of readCells(
+        hasChecksum(value) ? value.subarray(CHECKSUM_BYTES) : value,
+      )) {
+        const code = cellCode(series, cell);
         rest.set(code, (rest.get(code) ?? 0) + sign * count);
       }
     }
@@ -381,15 +351,33 @@ class Verification {
   }
 
   #place(key: Buffer): Partial<Finding> {
-    const level = LEVELS[key[0] ?? 0];
-    if (key.length !== 9 || level === undefined) return {};
-    const chunkMs = level.cellMs * level.cellsPerChunk;
-    const from = key.readUInt32BE(1) * chunkMs;
-    return { ...ownerOf(this.#owners, key.readUInt32BE(5)), from, to: from + chunkMs };
+    if (key.length !== 9 || LEVELS[key[0] ?? 0] === undefined) return {};
+    const {
+      table: _,
+      key: __,
+      ...place
+    } = chunkLocation(this.#owners, key[0] ?? 0, key.readUInt32BE(1), key.readUInt32BE(5));
+    return place;
   }
 }
 
-function nameOf(series: number): string {
+/** The place of a record, for a finding. */
+export function chunkLocation(owners: Owners, level: number, chunk: number, scope: number) {
+  const { cellMs, cellsPerChunk } = LEVELS[level] ?? EXACT;
+  const from = chunk * cellMs * cellsPerChunk;
+  const key = `level ${level}, chunk ${chunk}, scope ${scope}`;
+  return { table: 'cells', key, ...ownerOf(owners, scope), from, to: from + cellMs * cellsPerChunk };
+}
+
+/** The place of one cell of a record. */
+function cellLocation(owners: Owners, level: number, chunk: number, scope: number, code: number) {
+  const { cellMs } = LEVELS[level] ?? EXACT;
+  const location = chunkLocation(owners, level, chunk, scope);
+  const from = location.from + cellOf(code) * cellMs;
+  return { ...location, from, to: from + cellMs };
+}
+
+function seriesName(series: number): string {
   return CATEGORIES[series - FIRST_CATEGORY] ?? 'requests';
 }
 

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { renderLiterals } from './literals.ts';
+import { renderLiterals } from './server.ts';
 
 describe('literals', () => {
-  test('are written by their type', () => {
+  test('are rendered by type', () => {
     expect(renderLiterals('SELECT {a:UInt32}, {b:String}', { a: 7, b: 'x' })).toBe(
       "SELECT CAST(7 AS UInt32), CAST('x' AS String)",
     );
@@ -12,11 +12,11 @@ describe('literals', () => {
     );
   });
 
-  test('no text leaves its quotes', () => {
+  test('no string breaks out of its quotes', () => {
     fc.assert(
       fc.property(hostileText, (text) => {
         const literal = renderLiterals('{text:String}', { text });
-        // What a server reads: from the first quote to the next that no backslash precedes.
+        // What a server reads: up to the next quote without a backslash before it.
         const read = /^CAST\('((?:[^'\\\0]|\\['\\0])*)' AS String\)$/.exec(literal)?.[1];
         expect(read?.replace(/\\(.)/gs, (_, one) => (one === '0' ? '\0' : one))).toBe(text);
       }),
@@ -24,7 +24,7 @@ describe('literals', () => {
     );
   });
 
-  test('a value that looks like a place for another stays what it is', () => {
+  test('a value that looks like a placeholder is not replaced', () => {
     const rendered = renderLiterals('{a:String} {b:String}', { a: '{b:String}', b: "'" });
     expect(rendered).toBe("CAST('{b:String}' AS String) CAST('\\'' AS String)");
   });

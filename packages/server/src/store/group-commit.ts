@@ -1,6 +1,6 @@
-/** Group commit: while one group is being written, the callers that come form the next. */
+/** Group commit: items that arrive while a group is being written form the next group. */
 
-/** Bounds how long one transaction keeps the event loop and the write lock. */
+/** Bounds how long one transaction holds the event loop and the write lock. */
 const GROUP_WEIGHT_MAX = 50_000;
 
 interface Waiting<Item, Result> {
@@ -12,19 +12,19 @@ interface Waiting<Item, Result> {
 export class GroupCommit<Item, Result> {
   readonly #weigh: (item: Item) => number;
   readonly #commit: (items: readonly Item[]) => Promise<Result[]>;
-  readonly #isForAll: (error: unknown) => boolean;
+  readonly #failsAll: (error: unknown) => boolean;
   #waiting: Waiting<Item, Result>[] = [];
   #running: Promise<void> | null = null;
 
-  /** `isForAll`: errors that no item of the group is the cause of, so that to try them one by one, or the next, is of no use. */
+  /** `failsAll`: whether an error is independent of the items, so that retrying them one by one is useless. */
   constructor(
     weigh: (item: Item) => number,
     commit: (items: readonly Item[]) => Promise<Result[]>,
-    isForAll: (error: unknown) => boolean = () => false,
+    failsAll: (error: unknown) => boolean = () => false,
   ) {
     this.#weigh = weigh;
     this.#commit = commit;
-    this.#isForAll = isForAll;
+    this.#failsAll = failsAll;
   }
 
   add(item: Item): Promise<Result> {
@@ -34,13 +34,13 @@ export class GroupCommit<Item, Result> {
     });
   }
 
-  /** Resolves when nothing is waiting or under way. */
+  /** Resolves when nothing is waiting or being written. */
   async idle(): Promise<void> {
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    // Lets the callers of this turn come together, even before the first commit.
+    // Groups the callers of this turn, even before the first commit.
     await Promise.resolve();
     while (this.#waiting.length > 0) await this.#commitGroup(this.#nextGroup());
     this.#running = null;
@@ -58,14 +58,14 @@ export class GroupCommit<Item, Result> {
   async #commitGroup(group: Waiting<Item, Result>[]): Promise<void> {
     try {
       const results = await this.#commit(group.map(({ item }) => item));
-      // The commit answers one result for each item.
+      // The commit returns one result per item.
       for (const [i, { resolve }] of group.entries()) resolve(results[i] as Result);
     } catch (error) {
-      // Those who wait would hear the same, each group of them one time limit later than the one before.
-      const isForAll = this.#isForAll(error);
-      const failed = isForAll ? [...group, ...this.#waiting.splice(0)] : group;
-      // One item that cannot be written must not take the others with it.
-      if (group.length === 1 || isForAll) for (const { reject } of failed) reject(error);
+      // Waiting items would fail too, each group one timeout later than the one before.
+      const failsAll = this.#failsAll(error);
+      const failed = failsAll ? [...group, ...this.#waiting.splice(0)] : group;
+      // One item that cannot be written must not fail the others.
+      if (group.length === 1 || failsAll) for (const { reject } of failed) reject(error);
       else for (const one of group) await this.#commitGroup([one]);
     }
   }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { StoreNotWritable } from '../store.ts';
-import { type FileSystem, FreeSpace } from './free-space.ts';
+import { CommitFailed } from './commit.ts';
+import { type FileSystem, FreeSpace } from './files.ts';
 
 const MIB = 1_048_576;
 
@@ -14,8 +14,8 @@ function spaceOf(total: number) {
 }
 
 test.each([
-  ['of a large disk 64 MiB', 1_000_000 * MIB, 64 * MIB],
-  ['of a small disk 5 %', 100 * MIB, 5 * MIB],
+  ['64 MiB of a large disk', 1_000_000 * MIB, 64 * MIB],
+  ['5 % of a small disk', 100 * MIB, 5 * MIB],
 ])('%s are kept free', async (_, total, kept) => {
   const { world, space } = spaceOf(total);
   await space.check();
@@ -25,15 +25,15 @@ test.each([
   world.free = kept - 1_024;
   world.now += 1_000;
   await expect(space.check()).rejects.toThrow(
-    `/data has ${kept - 1_024} bytes free, less than the ${kept} that are kept free; nothing was counted`,
+    `/data has ${kept - 1_024} bytes free, less than the reserve of ${kept}; nothing was counted`,
   );
-  await expect(space.check()).rejects.toBeInstanceOf(StoreNotWritable);
+  await expect(space.check()).rejects.toBeInstanceOf(CommitFailed);
   world.free = kept;
   world.now += 1_000;
   await space.check();
 });
 
-test('the disk is measured once per second at most', async () => {
+test('the disk is measured at most once per second', async () => {
   const { world, space } = spaceOf(100 * MIB);
   for (let i = 0; i < 100; i++) {
     await space.check();

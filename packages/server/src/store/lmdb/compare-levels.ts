@@ -1,8 +1,8 @@
 /**
- * Two neighbouring levels, side by side: what a record should hold by the finer level, and what it holds. Both `verify`
- * and `repair` go through a file in this way, some hundred scopes of a chunk at a time, so that memory stays bounded.
+ * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process some hundred scopes of a
+ * chunk at a time, to bound the memory.
  */
-import { cellCode, readCells } from './cells.ts';
+import { cellCode, cellOf, readCells } from './cells.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
 import { checkedSections } from './records.ts';
 import { CHANGES, cellsKey, type Schema } from './schema.ts';
@@ -12,13 +12,11 @@ export type Cells = Map<number, number>;
 
 export interface Comparison {
   scope: number;
-  /** What the finer level adds up to. */
+  /** The sums of the finer level. */
   sums: Cells;
-  /** The record itself; 'damaged' when it cannot be read. */
+  /** The record itself, or 'damaged' if it cannot be read. */
   stored: Cells | 'damaged';
-  /** Whether the record is there, and with a checksum. */
-  isSealed: boolean;
-  /** Chunks of the finer level that are there and intact, and those that are damaged. */
+  /** Existing chunks of the finer level. */
   intact: ReadonlySet<number>;
   damaged: ReadonlySet<number>;
 }
@@ -26,11 +24,11 @@ export interface Comparison {
 export interface LevelPair {
   fine: Level;
   coarse: Level;
-  /** Chunks of the finer level in one of the coarser. */
+  /** Chunks of the finer level per chunk of the coarser one. */
   ratio: number;
 }
 
-/** From fine to coarse, which is the order of repair. */
+/** From fine to coarse, the order of repair. */
 export const LEVEL_PAIRS: readonly LevelPair[] = [
   pair(EXACT, LEVELS[2]),
   pair(LEVELS[2], LEVELS[1]),
@@ -44,10 +42,10 @@ function pair(fine: Level, coarse: Level): LevelPair {
 
 const SCOPES_AT_ONCE = 256;
 const SCOPES_END = 0xffff_ffff;
-/** No key has more: a damaged one may look as if. */
+/** The end of chunk numbers, which damaged keys may exceed. */
 const CHUNKS_END = 0xffff_ffff;
 
-/** The chunks of the coarser level that either level has something in. */
+/** The chunks of the coarser level for which either level has records. */
 export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
   const next = (level: Level, chunk: number): number => {
     const end = cellsKey(level.id + 1, 0, 0);
@@ -65,7 +63,7 @@ export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelP
   }
 }
 
-/** Ranges of scopes, together all of them, with at most some hundred that have a record in the chunk. */
+/** Ranges that cover all scopes, each with at most some hundred records in the chunk. */
 export function* scopeRanges(
   { cells }: Schema,
   { coarse }: LevelPair,
@@ -95,22 +93,13 @@ export function compareScopes(
   const entry = (scope: number) => {
     let one = found.get(scope);
     if (one === undefined) {
-      one = {
-        scope,
-        sums: new Map(),
-        stored: new Map(),
-        isSealed: false,
-        intact: new Set(),
-        damaged: new Set(),
-      };
+      one = { scope, sums: new Map(), stored: new Map(), intact: new Set(), damaged: new Set() };
       found.set(scope, one);
     }
     return one;
   };
-  for (const { scope, sections, isSealed } of records(schema, coarse, chunk, from, to)) {
-    const one = entry(scope);
-    one.isSealed = isSealed;
-    one.stored = sections === null ? 'damaged' : cellsOf(sections);
+  for (const { scope, sections } of records(schema, coarse, chunk, from, to)) {
+    entry(scope).stored = sections === null ? 'damaged' : cellsOf(sections);
   }
   const fineEnd = Math.min((chunk + 1) * ratio, CHUNKS_END);
   for (let fineChunk = chunk * ratio; fineChunk < fineEnd; fineChunk++) {
@@ -123,23 +112,23 @@ export function compareScopes(
   return [...found.values()].sort((a, b) => a.scope - b.scope);
 }
 
-/** Of one chunk. `sections` null: damaged. */
+/** The records of one chunk. `sections` is null if the record is damaged. */
 export function* records(
   schema: Schema,
   level: Level,
   chunk: number,
   from: number,
   to: number,
-): Generator<{ scope: number; sections: Uint8Array | null; isSealed: boolean }> {
+): Generator<{ scope: number; sections: Uint8Array | null; isChecked: boolean }> {
   const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
   for (const { key, value } of schema.cells.getRange(range)) {
     const scope = key.readUInt32BE(5);
     const sections = tryTo(() => checkedSections(schema, level.id, chunk, scope, value));
-    yield { scope, sections, isSealed: sections !== null && sections.length < value.length };
+    yield { scope, sections, isChecked: sections !== null && sections.length < value.length };
   }
 }
 
-/** Null when what was read is damaged. */
+/** Null if the data is damaged. */
 export function tryTo<T>(action: () => T): T | null {
   try {
     return action();
@@ -169,7 +158,7 @@ function addToSums(
   }
 }
 
-/** Cells before the horizon do not count, and what they are made of may be freed already. */
+/** Cells before the horizon do not count, and the finer level may have been freed there. */
 export function isComparable(code: number, { coarse }: LevelPair, chunk: number, horizon: number): boolean {
-  return (chunk * coarse.cellsPerChunk + (code % 65_536)) * coarse.cellMs >= horizon;
+  return (chunk * coarse.cellsPerChunk + cellOf(code)) * coarse.cellMs >= horizon;
 }
