@@ -13,7 +13,7 @@ import { Words } from './words.ts';
 
 const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);
 const DAY_MS = 86_400_000;
-const FIXTURES = new URL('formats/fixtures/', import.meta.url);
+const FIXTURES = new URL('../../fixtures/', import.meta.url);
 const fixture = (name: string) => readFileSync(new URL(name, FIXTURES));
 const FIXTURE_NAMES = readdirSync(FIXTURES).filter((name) => name.endsWith('.log'));
 const FIXTURE_LINES = FIXTURE_NAMES.flatMap((name) => linesOf(fixture(name)));

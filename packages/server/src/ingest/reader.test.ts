@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { fixtureLines, outcomes, readFixture, readLines } from './formats/fixtures/read-fixture.ts';
+import { fixtureLines, outcomes, readFixture, readLines } from '../../fixtures/read-fixture.ts';
 import { LOG_FORMATS } from './formats/format.ts';
 import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
 import { createReader } from './reader.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { outcomes, readLines } from './fixtures/read-fixture.ts';
+import { outcomes, readLines } from '../../../fixtures/read-fixture.ts';
 import { fixedZone } from './log-time.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 0, 0);

@@ -4,14 +4,16 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { fixtureLines } from '../../../fixtures/read-fixture.ts';
 import { DROP_REASONS } from '../../event.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { LineBlock, splitLines } from '../blocks.ts';
 import { Pipeline } from '../pipeline.ts';
 import { createReader, FORMAT_NAMES, type FormatName, STATE_LENGTH_MAX } from '../reader.ts';
-import { fixtureLines } from './fixtures/read-fixture.ts';
 
-const FIXTURES = readdirSync(new URL('fixtures/', import.meta.url)).filter((name) => name.endsWith('.log'));
+const FIXTURES = readdirSync(new URL('../../../fixtures/', import.meta.url)).filter((name) =>
+  name.endsWith('.log'),
+);
 const LINES = FIXTURES.flatMap(fixtureLines);
 const DAY_MS = 86_400_000;
 

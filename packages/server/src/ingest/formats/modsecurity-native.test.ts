@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { outcomes, readLines } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
-import { outcomes, readLines } from './fixtures/read-fixture.ts';
 
 const RULE =
   'Message: Warning. Matched. [file "/crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf"] [line "1"] [id "942100"] ' +

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readLines } from './fixtures/read-fixture.ts';
+import { readLines } from '../../../fixtures/read-fixture.ts';
 
 const line = (path: string, end = '') =>
   '2026/11/15 02:20:43 [info] 15255#15255: *3 ModSecurity: Warning. detected SQLi using libinjection. ' +

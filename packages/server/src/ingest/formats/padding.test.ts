@@ -1,7 +1,7 @@
 /** Engines cut long messages. Whatever is lost of them, an attack stays one attack. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
+import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
 
 /** ModSecurity 2 cuts a message at this length, and says host, path and id of the request behind it. */
 const MODSECURITY2_LENGTH_MAX = 1_023;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { outcomes } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
-import { outcomes } from './fixtures/read-fixture.ts';
 import { fixedZone } from './log-time.ts';
 import { compilePattern } from './pattern.ts';
 import { parseZone } from './time-zone.ts';

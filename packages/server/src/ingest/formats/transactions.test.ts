@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { outcomes } from '../../../fixtures/read-fixture.ts';
 import { createReader, STATE_LENGTH_MAX } from '../reader.ts';
-import { outcomes } from './fixtures/read-fixture.ts';
 import { PushedRequests, RecentRequests } from './transactions.ts';
 
 /** A rule hit in the error log of Apache. */

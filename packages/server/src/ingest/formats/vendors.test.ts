@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
-import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
 import { LOG_FORMATS, type LogRecord, type Parsed } from './format.ts';
 import { fixedZone } from './log-time.ts';
 
