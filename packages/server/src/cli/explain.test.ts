@@ -133,12 +133,12 @@ describe('explain', () => {
         '192.0.2.7 - - [01/Jul/2026:10:20:30] "GET / HTTP/1.1" 200',
         'access (no time in [dd/Mon/yyyy:HH:MM:SS +zone] form)',
       ],
-      ['192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] GET / 200', 'access (no quoted request behind the time)'],
+      ['192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] GET / 200', 'access (no quoted request after the time)'],
       [
         '192.0.2.7 - - [31/Feb/2026:10:20:30 +0000] "GET / HTTP/1.1" 200',
         'access (no valid date or time of day in it)',
       ],
-      ['2026/07/01 10:20:30 error 1#1: x', 'nginx-error (no level like [error] behind the time)'],
+      ['2026/07/01 10:20:30 error 1#1: x', 'nginx-error (no level like [error] after the time)'],
       [
         '[2026-07-01 10:20:30] hello ModSecurity: x',
         'apache-error (no module and level like [security2:error])',

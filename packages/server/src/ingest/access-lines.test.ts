@@ -6,7 +6,7 @@ import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
 import { LineBlock, splitLines } from './blocks.ts';
 import type { LogRecord } from './formats/format.ts';
-import { fixedZone } from './formats/log-time.ts';
+import { fixedZone } from './formats/time-zone.ts';
 import { Pipeline, type ReadLines } from './pipeline.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
 import { Words } from './words.ts';

@@ -1,8 +1,7 @@
 /** Access lines of a block, added up by host and second while they are read: nothing is made for a single line. */
 import { lineEnd } from './blocks.ts';
-import { request } from './formats/access.ts';
 import { AccessBytes, mayBeHost } from './formats/access-bytes.ts';
-import type { LogRecord } from './formats/format.ts';
+import { type LogRecord, requestRecord } from './formats/format.ts';
 import { Words } from './words.ts';
 
 export interface AccessLinesOptions {
@@ -52,7 +51,7 @@ export class AccessLines {
     let at = start;
     while (at < bytes.length) {
       const end = lineEnd(bytes, at);
-      if (!access.tell(at, end)) break;
+      if (!access.tryParse(at, end)) break;
       const lines = access.hostEnd === at ? this.#linesOfNone() : this.#linesOf(at, access.hostEnd);
       if (lines === null) break;
       if (lines.time !== access.time) {
@@ -73,7 +72,7 @@ export class AccessLines {
   }
 
   #close(lines: HostLines): void {
-    const record = request(lines.time, lines.host);
+    const record = requestRecord(lines.time, lines.host);
     const records = this.#records;
     for (let left = lines.lines; left > 0; left--) records.push(record);
     lines.lines = 0;

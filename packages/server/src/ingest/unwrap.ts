@@ -1,7 +1,7 @@
 /** Removes what container runtimes, syslog and journald put around log lines, and joins the lines that they split. */
 import type { DropReason } from '../event.ts';
 import { LINE_BYTES_MAX } from './blocks.ts';
-import { asObject, asText, type JsonObject } from './formats/json-line.ts';
+import { asObject, asText, type JsonObject } from './formats/json.ts';
 
 export const WRAPPERS = ['docker', 'cri', 'syslog', 'compose', 'journald'] as const;
 

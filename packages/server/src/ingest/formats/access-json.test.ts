@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createReader } from '../reader.ts';
-import { fixedZone } from './log-time.ts';
+import { fixedZone } from './time-zone.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30, 456);
 const read = (fields: object, offset_minutes = 0) =>

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { outcomes, readLines } from '../../../fixtures/read-fixture.ts';
-import { fixedZone } from './log-time.ts';
+import { fixedZone } from './time-zone.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 0, 0);
 const RULE =

@@ -1,14 +1,12 @@
-/** The error log of Apache: lines of ModSecurity or Coraza about matched rules. */
+/** Error log of Apache: rules matched by ModSecurity or Coraza. */
 import { attackDetails } from '../attack-details.ts';
 import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
-import { fixedZone, type LocalZone, parseAsctime, parseLocalTime } from './log-time.ts';
-import { clientOf, isRuleMessage } from './nginx-error.ts';
-import { CUT_BYTES_MIN, parseRuleText, requestIds } from './rule-text.ts';
-import { parseTime } from './time.ts';
+import { CUT_BYTES_MIN, clientOf, isRuleMessage, parseRuleText, requestIds, UNIQUE_ID } from './rules.ts';
+import { fixedZone, type LocalZone } from './time-zone.ts';
+import { parseAsctime, parseLocalTime, parseTime } from './timestamps.ts';
 
 export const apacheError: TextFormat = {
   name: 'apache-error',
-  about: 'error log of Apache: rules of ModSecurity or Coraza',
   traits: [
     [
       'time like [Wed Jul 01 12:00:00.123456 2026] or [2026-07-01 12:00:00.123456] at its start',
@@ -20,11 +18,12 @@ export const apacheError: TextFormat = {
     ],
     ['message of ModSecurity or Coraza', (line) => / (?:ModSecurity|Coraza): /.test(line)],
   ],
-  recognizes: (line) => (line.startsWith('[') && line.charCodeAt(4) === SPACE) || isIsoLayout(line),
+  recognizes: (line) => (line.startsWith('[') && line.startsWith(' ', 4)) || isIsoLayout(line),
   parse: parseApacheError,
 };
 
-const SPACE = 0x20;
+/** A line of about 8,192 bytes may have lost its ID; what looks like one may be text that a client wrote before it. */
+const LONG_BYTES = 8_000;
 
 /**
  * `[Sun Feb 21 22:27:04.221889 2021] [security2:error] [pid 16:tid 14] [client ..] [client ..] ModSecurity: ..`, or
@@ -32,10 +31,9 @@ const SPACE = 0x20;
  */
 function parseApacheError(line: string, { zone }: Context): Reading {
   const field = timeField(line);
-  const { end } = field;
   const time = parseErrorTime(field.time, zone);
   if (time === null) return dropped('unknown_format');
-  const messageStart = messageAt(line, end);
+  const messageStart = messageAt(line, field.end);
   const message = line.slice(messageStart);
   if (!isRuleMessage(message)) return dropped('other_log_line');
   const referer = refererOf(message);
@@ -44,40 +42,29 @@ function parseApacheError(line: string, { zone }: Context): Reading {
   if (found === null) return dropped('other_log_line');
   const { rule, uri } = found;
   const bytes = Buffer.byteLength(line);
-  // Apache cuts a line at 8,192 bytes, behind a long path. A short line without an id is half a line.
+  // Apache cuts a line at 8,192 bytes, after a long path. A short line without an ID is incomplete.
   if (found.uniqueId === '' && bytes < CUT_BYTES_MIN) return dropped('bad_record');
   const isUncertain = referer.isForged || (bytes >= LONG_BYTES && !text.endsWith('"]'));
-  const uniqueId = isUncertain ? '' : found.uniqueId;
-  const host = isUncertain ? undefined : found.hostname || hostnameBehind(text) || undefined;
-  const process = line.slice(end, messageStart);
-  const source = clientOf(process.slice(Math.max(process.indexOf('[client '), 0)));
-  const details = attackDetails({ blocked: rule.denied === true, source, url: uri });
+  const connection = line.slice(field.end, messageStart);
+  const source = clientOf(connection.slice(Math.max(connection.indexOf('[client '), 0)));
   return {
-    kind: 'hit',
-    hit: {
-      id: uniqueId,
+    kind: 'match',
+    match: {
+      id: isUncertain ? '' : found.uniqueId,
       time,
-      host,
+      host: isUncertain ? undefined : found.hostname || lastHostname(text) || undefined,
       rules: [rule],
-      details,
+      details: attackDetails({ blocked: rule.denied === true, source, url: uri }),
       written: time,
-      connection: process,
+      connection,
       ...(isUncertain && { claimedIds: requestIds(message) }),
     },
   };
 }
 
-/** A line of about 8,192 bytes may have lost its id, and what looks like one is what a client wrote in front of it. */
-const LONG_BYTES = 8_000;
-
-const ISO_TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?(?= )/;
-
-/** `[Sun Feb 21 22:27:04.221889 2021 +0100] ` */
-const TIME_LENGTH_MAX = 44;
-
 /**
- * Other programs begin their lines with such a time too. So brackets must follow, as in the default format, or what
- * follows must be a message about a rule.
+ * Other programs also begin their lines with such a time. So a bracket must follow, as in the default format, or a
+ * message about a rule.
  */
 function isIsoLayout(line: string): boolean {
   if (!/^\[?\d{4}-\d{2}-\d{2}[T ]/.test(line)) return false;
@@ -88,26 +75,32 @@ function isIsoLayout(line: string): boolean {
   );
 }
 
+const ISO_TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?(?= )/;
+
+/** `[Sun Feb 21 22:27:04.221889 2021 +0100] ` */
+const TIME_LENGTH_MAX = 44;
+
 function timeField(line: string): { time: string; end: number } {
+  const head = line.slice(0, TIME_LENGTH_MAX);
   if (!line.startsWith('[')) {
-    const time = ISO_TIME.exec(line.slice(0, TIME_LENGTH_MAX))?.[0] ?? '';
+    const time = ISO_TIME.exec(head)?.[0] ?? '';
     return { time, end: time.length + 1 };
   }
-  const end = Math.max(line.slice(0, TIME_LENGTH_MAX).indexOf('] '), 1);
+  const end = Math.max(head.indexOf('] '), 1);
   return { time: line.slice(1, end), end: end + 2 };
 }
+
+const UTC = fixedZone(0);
 
 function parseErrorTime(text: string, zone: LocalZone): number | null {
   const [, local = '', offset] = /^(.*?) ?(Z|[+-]\d{2}:?\d{2})?$/.exec(text) ?? [];
   if (offset === undefined) return parseAsctime(local, zone) ?? parseLocalTime(local, zone);
   const asctime = parseAsctime(local, UTC);
-  const east = parseTime(`1970-01-01T00:00${offset}`);
-  return asctime === null || east === null ? parseTime(`${local}${offset}`) : asctime + east;
+  const offsetMs = parseTime(`1970-01-01T00:00${offset}`);
+  return asctime === null || offsetMs === null ? parseTime(`${local}${offset}`) : asctime + offsetMs;
 }
 
-const UTC = fixedZone(0);
-
-/** What Apache writes before a message without brackets: level, module, process, thread, source file, client. Never text of a client. */
+/** Fields without brackets before the message: level, module, process, thread, source file, client. No client text. */
 const PLAIN_FIELD =
   /^(?:(?:[a-z0-9_]{1,32}:)?(?:emerg|alert|crit|error|warn|notice|info|debug|trace[1-8])|(?:pid|tid|client)|(?:pid |tid )?\d{1,20}(?::tid \d{1,20})?|[0-9a-fA-F.:]{3,45}|[\w.-]{1,48}\(\d{1,6}\)|[-|])[:,]? /;
 const PLAIN_FIELD_LENGTH_MAX = 80;
@@ -128,9 +121,8 @@ function plainFieldLength(line: string, at: number): number {
 }
 
 /**
- * Apache adds where the client said it came from, behind the id of the request. Clients write arguments in front of
- * that id and the referer behind it, and quotes are escaped in neither: if an id follows a referer, nobody can tell
- * which ones are real.
+ * Apache appends the referer after the request ID. Clients control the arguments before that ID and the referer after
+ * it, with unescaped quotes in both: if an ID follows a referer, it is unknown which are real.
  */
 function refererOf(message: string): { at: number; isForged: boolean } {
   const lastId = message.lastIndexOf(UNIQUE_ID);
@@ -145,10 +137,8 @@ function refererOf(message: string): { at: number; isForged: boolean } {
   return { at: isForged ? message.length : at, isForged };
 }
 
-const UNIQUE_ID = '"] [unique_id "';
-
-/** ModSecurity 2 writes host and path behind all that a client can write without a backslash in front of a quote. */
-function hostnameBehind(text: string): string {
+/** ModSecurity 2 writes host and path after everything in which a client can write an unescaped quote. */
+function lastHostname(text: string): string {
   const end = text.lastIndexOf('"] [uri "');
   const opening = ' [hostname "';
   const at = end === -1 ? -1 : text.lastIndexOf(opening, end);

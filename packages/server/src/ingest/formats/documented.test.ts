@@ -1,7 +1,7 @@
 /** Formats of engines that could not be run here: fixtures written by hand from their documentation and source. */
 import { expect, test } from 'vitest';
 import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
-import { fixedZone } from './log-time.ts';
+import { fixedZone } from './time-zone.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
 

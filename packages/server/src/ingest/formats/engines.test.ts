@@ -1,7 +1,7 @@
 /** What real engines wrote for known requests (fixtures/make-fixtures.mjs) comes out as those requests. */
 import { describe, expect, test } from 'vitest';
 import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
-import { fixedZone } from './log-time.ts';
+import { fixedZone } from './time-zone.ts';
 
 const BY_NGINX = ['sqli', 'lfi', 'cmdi', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];
 const BY_APACHE = ['sqli', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];

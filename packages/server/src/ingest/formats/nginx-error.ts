@@ -1,20 +1,24 @@
-/** The error log of nginx: lines of ModSecurity or Coraza about matched rules, and requests that limit_req refused. */
+/** Error log of nginx: rules matched by ModSecurity or Coraza, and requests rejected by limit_req. */
 import { attackDetails } from '../attack-details.ts';
-import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
-import { parseLocalTime } from './log-time.ts';
-import { timeOfId } from './modsecurity-id.ts';
-import { pathOfRequestLine } from './modsecurity2-json.ts';
-import { CUT_BYTES_MIN, parseRuleText, requestIds } from './rule-text.ts';
+import {
+  type Context,
+  dropped,
+  pathOfRequestLine,
+  type Reading,
+  requestRecord,
+  type TextFormat,
+} from './format.ts';
+import { CUT_BYTES_MIN, clientOf, isRuleMessage, parseRuleText, requestIds } from './rules.ts';
+import { parseLocalTime, timeOfModsecurityId } from './timestamps.ts';
 
 export const nginxError: TextFormat = {
   name: 'nginx-error',
-  about: 'error log of nginx: rules of ModSecurity or Coraza, and `limiting requests`',
   traits: [
     [
       'time in yyyy/mm/dd HH:MM:SS form at its start',
       (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
     ],
-    ['level like [error] behind the time', (line) => /^\S+ \S+ \[[a-z]+\] /.test(line)],
+    ['level like [error] after the time', (line) => /^\S+ \S+ \[[a-z]+\] /.test(line)],
   ],
   recognizes: (line) => line.charCodeAt(4) === SLASH && line.charCodeAt(7) === SLASH,
   parse: parseNginxError,
@@ -23,99 +27,81 @@ export const nginxError: TextFormat = {
 const SLASH = 0x2f;
 /** `2025/12/10 09:25:32` */
 const TIME_LENGTH = 19;
-/** A message of a line that nginx may have cut; what stands in front of it takes some bytes too. */
+/** nginx may have cut a line whose message is this long. */
 const LONG_BYTES = 1_900;
+/** No zone is further from UTC. */
+const ZONE_MS_MAX = 15 * 3_600_000;
 
 /** `2025/12/10 09:25:32 [error] 34#34: *8 message, client: .., server: .., request: "..", host: ".."` */
 function parseNginxError(line: string, { zone }: Context): Reading {
-  const local = parseLocalTime(line.slice(0, TIME_LENGTH), zone);
-  if (local === null || !line.startsWith(' [', TIME_LENGTH)) return dropped('unknown_format');
+  const time = parseLocalTime(line.slice(0, TIME_LENGTH), zone);
+  if (time === null || !line.startsWith(' [', TIME_LENGTH)) return dropped('unknown_format');
   const process = line.indexOf('] ', TIME_LENGTH) + 2;
   const star = line.indexOf(': *', process);
   const space = line.indexOf(' ', star + 3);
   if (process < 2 || star === -1 || space === -1) return dropped('other_log_line');
   const message = line.slice(space + 1);
-  if (message.startsWith('limiting requests, ')) return limited(message, local);
+  if (message.startsWith('limiting requests, ')) return limitedRequest(message, time);
   if (!isRuleMessage(message)) return dropped('other_log_line');
-  return hit(message, line.slice(process, space), local);
+  return ruleMatchOf(message, line.slice(process, space), time);
 }
 
-/** `ModSecurity: Warning. ..`, or with the client in front. */
-export function isRuleMessage(message: string): boolean {
-  const at = message.startsWith('[client ') ? message.indexOf('] ') + 2 : 0;
-  return message.startsWith('ModSecurity: ', at) || message.startsWith('Coraza: ', at);
-}
-
-function limited(message: string, time: number): Reading {
+function limitedRequest(message: string, time: number): Reading {
   const evidence = [
     { rule: 'limit_req', points: 0, category: 'cc', because: 'nginx refused the request' },
   ] as const;
-  const host = hostOf(message, 0);
   const details = attackDetails({
     blocked: true,
     source: textBetween(message, ', client: ', ',', 0),
     url: pathOfRequestLine(textBetween(message, ', request: "', '"', 0) ?? ''),
     rule: 'limit_req',
   });
-  return {
-    kind: 'record',
-    record: { time, host, hostId: undefined, request: false, attack: 'cc', count: 1, details, evidence },
-  };
+  const record = requestRecord(time, hostOf(message, 0));
+  return { kind: 'record', record: { ...record, request: false, attack: 'cc', details, evidence } };
 }
 
-function hit(message: string, connection: string, local: number): Reading {
+/** Where nginx's own text begins after a message. */
+const SUFFIX = '"], client: ';
+
+function ruleMatchOf(message: string, connection: string, written: number): Reading {
   const suffix = message.lastIndexOf(SUFFIX);
   const found = parseRuleText(suffix === -1 ? message : message.slice(0, suffix + 2));
   if (found === null) return dropped('other_log_line');
   const { rule, hostname, uri } = found;
   const bytes = Buffer.byteLength(message);
-  // A short line without an id is half a line: the rest of it may follow.
+  // A short line without an ID is incomplete: the rest of it may follow.
   if (found.uniqueId === '' && suffix === -1 && bytes < CUT_BYTES_MIN) return dropped('bad_record');
-  // A client can write what stands behind a message: into its path, or into an argument so long that nginx cuts off
-  // the real one. Nobody can tell then which id, host and client are real.
+  // A client can forge nginx's suffix: in its path, or in an argument so long that nginx cuts off the real one. Then
+  // ID, host and client are all uncertain.
   const isForged = suffix !== -1 && message.indexOf(SUFFIX) !== suffix;
   const isUncertain = isForged || bytes >= LONG_BYTES || (bytes >= CUT_BYTES_MIN && !message.endsWith('"'));
   if (isUncertain) rule.doubtful = true;
-  const uniqueId = isUncertain ? '' : found.uniqueId;
   const host = suffix === -1 ? undefined : hostOf(message, suffix);
-  const details = attackDetails({
-    // Denials are logged at a higher level than matches, so a log of matches has them too.
-    blocked: rule.denied === true,
-    source:
-      isUncertain || suffix === -1 ? clientOf(message) : textBetween(message, ', client: ', ',', suffix),
-    url: uri,
-  });
+  const source =
+    isUncertain || suffix === -1 ? clientOf(message) : textBetween(message, ', client: ', ',', suffix);
   return {
-    kind: 'hit',
-    hit: {
-      id: uniqueId,
-      time: timeOfRequest(isForged ? '' : found.uniqueId, local),
+    kind: 'match',
+    match: {
+      id: isUncertain ? '' : found.uniqueId,
+      time: timeOfRequest(isForged ? '' : found.uniqueId, written),
       host: isUncertain ? undefined : (host ?? (hostname || undefined)),
       rules: [rule],
-      details,
-      written: local,
+      // Denials are logged at a higher level than matches, so a log of matches also has them.
+      details: attackDetails({ blocked: rule.denied === true, source, url: uri }),
+      written,
       connection,
       ...(isUncertain && { claimedIds: requestIds(message) }),
     },
   };
 }
 
-const SUFFIX = '"], client: ';
-
-/** The log names no zone, but the id does not need one. What is further away than any zone is no id of this request. */
-function timeOfRequest(uniqueId: string, local: number): number {
-  const time = timeOfId(uniqueId);
-  return time !== null && Math.abs(time - local) <= ZONE_MS_MAX ? time : local;
+/** The time in the ID, which needs no zone; the line's own if they differ by more than any zone. */
+function timeOfRequest(uniqueId: string, written: number): number {
+  const time = timeOfModsecurityId(uniqueId);
+  return time !== null && Math.abs(time - written) <= ZONE_MS_MAX ? time : written;
 }
 
-const ZONE_MS_MAX = 15 * 3_600_000;
-
-/** `[client 127.0.0.1] ModSecurity: ..` or, of Coraza, `[client "127.0.0.1"] ..` */
-export function clientOf(message: string): string | undefined {
-  return /^\[client "?([^"\]]{1,64})/.exec(message)?.[1];
-}
-
-/** Undefined when there are two: the request line in front of the real one and the referrer behind it are the client's. */
+/** Undefined if there are two: the client controls the request line before the real host, and the referrer after it. */
 function hostOf(message: string, from: number): string | undefined {
   const opening = ', host: "';
   const isOnly = message.indexOf(opening, from) === message.lastIndexOf(opening);

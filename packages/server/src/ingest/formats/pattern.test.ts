@@ -2,9 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { outcomes } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
-import { fixedZone } from './log-time.ts';
 import { compilePattern } from './pattern.ts';
-import { parseZone } from './time-zone.ts';
+import { fixedZone, parseZone } from './time-zone.ts';
 
 const TIME = Date.UTC(2025, 11, 10, 9, 25, 32);
 const STAMP = '10/Dec/2025:09:25:32 +0000';

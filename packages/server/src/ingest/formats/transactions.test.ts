@@ -423,7 +423,7 @@ test('a push that fails takes back what it added, and leaves what earlier pushes
   other.set('both', { time: 4, formats: [] });
   push.set('both', { time: 5, formats: [] });
   other.set('both', { time: 6, formats: [] });
-  push.takeBack();
+  push.rollback();
   expect(all.entries()).toEqual([
     ['earlier', 1, ['nginx-error']],
     ['both', 6, []],

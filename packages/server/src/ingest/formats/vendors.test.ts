@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
 import { LOG_FORMATS, type LogRecord, type Parsed } from './format.ts';
-import { fixedZone } from './log-time.ts';
+import { fixedZone } from './time-zone.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
 const HOST = 'shop.example.com';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseRuleText } from './rule-text.ts';
+import { parseRuleText } from './rules.ts';
 
 const FILE = '[file "/crs/REQUEST-941-APPLICATION-ATTACK-XSS.conf"] [line "38"]';
 const TAIL = '[hostname "192.0.2.1"] [uri "/"] [unique_id "abc"]';
