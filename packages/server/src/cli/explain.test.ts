@@ -233,7 +233,7 @@ describe('explain', () => {
     const without = await run(['explain', '--pattern', '$host "$request"'], 'x');
     expect(without).toMatchObject({
       status: 2,
-      err: expect.stringContaining('must hold the time: $time_local'),
+      err: expect.stringContaining('must contain the time: $time_local'),
     });
     const other = await run(['explain', '--pattern', '%t', '--format', 'events'], 'x');
     expect(other.err).toContain('--pattern is for access logs, but --format is events');

@@ -65,39 +65,12 @@ function isDash(line: string, at: number): boolean {
 }
 
 /** Names that people give the variables of nginx, Apache and Caddy, and those of ECS; the most exact first. */
-const TIMES = [
-  'msec',
-  'time_iso8601',
-  '@timestamp',
-  'StartUTC',
-  'start_time',
-  'timestamp',
-  'ts',
-  'time_local',
-  'time',
-];
-const HOSTS = [
-  'host',
-  'http_host',
-  'server_name',
-  'vhost',
-  'authority',
-  ':authority',
-  'RequestHost',
-  'domain',
-];
-const REQUEST_FIELDS = [
-  'status',
-  'request_uri',
-  'request_method',
-  'method',
-  'response_code',
-  'upstream_addr',
-  'DownstreamStatus',
-  'RequestMethod',
-  'http.request.method',
-  'http.response.status_code',
-];
+const TIMES = 'msec time_iso8601 @timestamp StartUTC start_time timestamp ts time_local time'.split(' ');
+const HOSTS = 'host http_host server_name vhost authority :authority RequestHost domain'.split(' ');
+const REQUEST_FIELDS = (
+  'status request_uri request_method method response_code upstream_addr DownstreamStatus RequestMethod ' +
+  'http.request.method http.response.status_code'
+).split(' ');
 
 export const accessJson: JsonFormat = {
   name: 'access-json',

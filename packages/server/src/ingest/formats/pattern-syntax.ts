@@ -35,7 +35,7 @@ export function parsePattern(text: string): PatternSyntax {
   const isApache = format.search(APACHE_VARIABLE) !== -1;
   if (!isNginx && !isApache) {
     throw new Error(
-      'must hold variables like $time_local or %t; put it in single quotes, so that the shell leaves $ alone',
+      'must contain variables like $time_local or %t; put it in single quotes so that the shell does not expand $',
     );
   }
   const server =
@@ -165,50 +165,29 @@ function apacheKey({ name, argument }: PatternVariable): string {
   return name === 'P' && argument === 'hextid' ? '' : name;
 }
 
-interface Kinds {
-  hosts: readonly string[];
-  numbers: readonly string[];
-  words: readonly string[];
-}
-
 /**
  * Hosts, the best first: what the server made of the request, what the client sent, what the configuration says.
  * Numbers and words are values of the server itself: no client can put a space into them.
  */
-const KINDS: Readonly<Record<PatternSyntax['server'], Kinds>> = {
+const KINDS = {
   nginx: {
-    hosts: ['host', 'http_host', 'ssl_server_name', 'server_name'],
-    numbers: [
-      'status',
-      'body_bytes_sent',
-      'bytes_sent',
-      'request_length',
-      'request_time',
-      'server_port',
-      'remote_port',
-      'connection',
-      'connection_requests',
-      'gzip_ratio',
-      'pid',
-    ],
-    words: [
-      'host',
-      'server_name',
-      'remote_addr',
-      'realip_remote_addr',
-      'proxy_protocol_addr',
-      'server_addr',
-      'scheme',
-      'request_method',
-      'request_id',
-      'ssl_protocol',
-      'ssl_cipher',
-      'upstream_cache_status',
-    ],
+    hosts: words('host http_host ssl_server_name server_name'),
+    numbers: words(
+      'status body_bytes_sent bytes_sent request_length request_time server_port remote_port connection ' +
+        'connection_requests gzip_ratio pid',
+    ),
+    words: words(
+      'host server_name remote_addr realip_remote_addr proxy_protocol_addr server_addr scheme request_method ' +
+        'request_id ssl_protocol ssl_cipher upstream_cache_status',
+    ),
   },
   Apache: {
     hosts: ['i host', 'V', 'v'],
-    numbers: ['s', 'b', 'B', 'D', 'T', 'p', 'P', 'k', 'O', 'I', 'S'],
-    words: ['v', 'h', 'a', 'A', 'm', 'X', 'L'],
+    numbers: words('s b B D T p P k O I S'),
+    words: words('v h a A m X L'),
   },
 };
+
+function words(list: string): readonly string[] {
+  return list.split(' ');
+}

@@ -194,7 +194,7 @@ function strftime(form: string, spelled: string): { pattern: string; fields: Tim
   const pattern = long.replace(/%(.)|[^%]+|%/gs, (text, letter: string | undefined) => {
     if (letter === undefined) return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
     const known = STRFTIME[letter];
-    if (known === undefined) throw new Error(`${spelled} holds %${letter}, which wafstat cannot read`);
+    if (known === undefined) throw new Error(`${spelled} contains %${letter}, which is not supported`);
     if (known[1] !== undefined) fields.push(known[1]);
     return known[0];
   });

@@ -49,6 +49,7 @@ export function fitsPattern(format: string | undefined): boolean {
 }
 
 const UNKNOWN = dropped('unknown_format');
+const NO_ENDS = new Int32Array(0);
 
 /** More than any configuration has. Bounds the recursion of a match. */
 const VARIABLES_MAX = 64;
@@ -66,22 +67,35 @@ interface Match {
 class Matcher {
   readonly #head: string;
   readonly #fields: readonly Field[];
-  /** Reused for each line: creating one takes longer than most matches. */
-  readonly #attempt: Attempt;
+  readonly #escaping: PatternSyntax['escaping'];
   /** Indexes of the fields that the record is built from. */
   readonly #times: readonly number[];
   readonly #hosts: readonly number[];
-  /** After this field, a line may be cut. */
+  /** The last field that a line must have. */
   readonly #needed: number;
+  /** Per field: where its value ends; -1 if unknown. This and the next are reused for each line. */
+  readonly #ends: Int32Array;
+  /** Per field: the first offset at which its end has not been tried. */
+  readonly #untried: Int32Array;
+  /** Per field, while values begin before it: the next literal, the next quote, the next character that ends a value. */
+  readonly #literals: Int32Array;
+  readonly #quotes: Int32Array;
+  readonly #runEnds: Int32Array;
+  /** The ends up to the last field that was tried. */
+  #furthest = NO_ENDS;
+  #line = '';
+  /** After this field, the line may end anywhere. */
+  #cutAfter = 0;
 
   constructor({ server, escaping, parts }: PatternSyntax) {
     const { head, fields } = fieldsOf(server, parts);
     this.#head = head;
     this.#fields = fields;
+    this.#escaping = escaping;
     const moment = completeTime(fields.flatMap(({ time }) => time ?? []));
     if (moment === null) {
       throw new Error(
-        'must hold the time: $time_local, $time_iso8601 or $msec for nginx, %t or %{...}t with date and time for Apache',
+        'must contain the time: $time_local, $time_iso8601 or $msec for nginx, %t or %{...}t with date and time for Apache',
       );
     }
     const indexes = fields.map((_, i) => i);
@@ -89,18 +103,19 @@ class Matcher {
     this.#times = indexes.filter((i) => fields[i]?.time?.moment === moment);
     this.#hosts = indexes.filter((i) => rank(i) < Number.POSITIVE_INFINITY).sort((a, b) => rank(a) - rank(b));
     this.#needed = Math.max(...this.#times, this.#hosts[0] ?? 0);
-    this.#attempt = new Attempt(fields, escaping);
+    this.#ends = new Int32Array(fields.length);
+    this.#untried = new Int32Array(fields.length);
+    this.#literals = new Int32Array(fields.length);
+    this.#quotes = new Int32Array(fields.length);
+    this.#runEnds = new Int32Array(fields.length);
   }
 
   match(line: string): Match {
     if (!line.startsWith(this.#head)) return { ends: NO_ENDS, isComplete: false };
-    const attempt = this.#attempt;
-    attempt.begin(line, Number.POSITIVE_INFINITY);
-    if (attempt.matches(0, this.#head.length)) return { ends: attempt.ends, isComplete: true };
-    const { furthest } = attempt;
+    if (this.#matches(line, Number.POSITIVE_INFINITY)) return { ends: this.#ends, isComplete: true };
+    const furthest = this.#furthest;
     // A line that was cut is still a request if it has time and host.
-    attempt.begin(line, this.#needed);
-    if (attempt.matches(0, this.#head.length)) return { ends: attempt.ends, isComplete: true };
+    if (this.#matches(line, this.#needed)) return { ends: this.#ends, isComplete: true };
     return { ends: furthest, isComplete: false };
   }
 
@@ -139,61 +154,24 @@ class Matcher {
   #start(i: number, ends: Int32Array): number {
     return i === 0 ? this.#head.length : (ends[i - 1] ?? 0) + (this.#fields[i - 1]?.literal.length ?? 0);
   }
-}
 
-function expected({ name, literal, kind }: Field): string {
-  const value = kind === 'text' ? name : `${name} (a ${kind})`;
-  return literal === ''
-    ? `${value} up to the end of the line`
-    : `${value} followed by ${JSON.stringify(literal)}`;
-}
-
-const NO_ENDS = new Int32Array(0);
-
-/** Matches one line against one pattern. */
-class Attempt {
-  readonly #fields: readonly Field[];
-  readonly #escaping: PatternSyntax['escaping'];
-  /** Per field: the first offset at which its end has not been tried. */
-  readonly #untried: Int32Array;
-  /** Per field, while values begin before it: the next literal, the next quote, the next character that ends a value. */
-  readonly #literals: Int32Array;
-  readonly #quotes: Int32Array;
-  readonly #runEnds: Int32Array;
-  readonly ends: Int32Array;
-  /** The ends up to the last field that was tried. */
-  furthest = NO_ENDS;
-  #line = '';
-  #needed = 0;
-
-  constructor(fields: readonly Field[], escaping: PatternSyntax['escaping']) {
-    const { length } = fields;
-    this.#fields = fields;
-    this.#escaping = escaping;
-    this.#untried = new Int32Array(length);
-    this.#literals = new Int32Array(length);
-    this.#quotes = new Int32Array(length);
-    this.#runEnds = new Int32Array(length);
-    this.ends = new Int32Array(length);
-  }
-
-  /** After the field `needed`, the line may end anywhere. */
-  begin(line: string, needed: number): void {
+  #matches(line: string, cutAfter: number): boolean {
     this.#line = line;
-    this.#needed = needed;
+    this.#cutAfter = cutAfter;
+    this.#ends.fill(-1);
     this.#untried.fill(0);
     this.#literals.fill(-1);
     this.#quotes.fill(-1);
     this.#runEnds.fill(-1);
-    this.ends.fill(-1);
-    this.furthest = NO_ENDS;
+    this.#furthest = NO_ENDS;
+    return this.#matchesFrom(0, this.#head.length);
   }
 
   /** Whether the fields from this index match the line from this offset. */
-  matches(index: number, start: number): boolean {
+  #matchesFrom(index: number, start: number): boolean {
     const field = this.#fields[index];
     if (field === undefined) return start === this.#line.length;
-    if (field.kind === 'time') return this.#time(field, field.time, index, start);
+    if (field.time !== null) return this.#matchesTime(field, field.time, index, start);
     const stop = this.#stopOf(field, index, start);
     const { literal } = field;
     if (literal === '') return start >= (this.#untried[index] ?? 0) && this.#endsAt(field, index, stop);
@@ -203,27 +181,27 @@ class Attempt {
       if (this.#endsAt(field, index, end)) return true;
     }
     // The line ends within the value, or within the text that follows it.
-    const isCut = index > this.#needed && literal.startsWith(this.#line.slice(stop));
-    if (isCut) this.ends[index] = stop;
+    const isCut = index > this.#cutAfter && literal.startsWith(this.#line.slice(stop));
+    if (isCut) this.#ends[index] = stop;
     return isCut;
   }
 
-  #time(field: Field, time: TimeVariable | null, index: number, start: number): boolean {
-    if (time === null || start < (this.#untried[index] ?? 0)) return false;
+  #matchesTime(field: Field, { regex }: TimeVariable, index: number, start: number): boolean {
+    if (start < (this.#untried[index] ?? 0)) return false;
     this.#untried[index] = start + 1;
-    time.regex.lastIndex = start;
-    if (!time.regex.test(this.#line)) return false;
-    const end = time.regex.lastIndex;
+    regex.lastIndex = start;
+    if (!regex.test(this.#line)) return false;
+    const end = regex.lastIndex;
     return this.#line.startsWith(field.literal, end) && this.#endsAt(field, index, end);
   }
 
   #endsAt({ literal }: Field, index: number, end: number): boolean {
     this.#untried[index] = Math.max(end + 1, this.#untried[index] ?? 0);
-    this.ends[index] = end;
-    if (this.matches(index + 1, end + literal.length)) return true;
-    const isFurther = index >= this.furthest.length && index + 1 < this.#fields.length;
-    if (isFurther) this.furthest = this.ends.slice(0, index + 1);
-    this.ends[index] = -1;
+    this.#ends[index] = end;
+    if (this.#matchesFrom(index + 1, end + literal.length)) return true;
+    const isFurther = index >= this.#furthest.length && index + 1 < this.#fields.length;
+    if (isFurther) this.#furthest = this.#ends.slice(0, index + 1);
+    this.#ends[index] = -1;
     return false;
   }
 
@@ -247,6 +225,13 @@ class Attempt {
     }
     return this.#literals[index] ?? this.#line.length;
   }
+}
+
+function expected({ name, literal, kind }: Field): string {
+  const value = kind === 'text' ? name : `${name} (a ${kind})`;
+  return literal === ''
+    ? `${value} up to the end of the line`
+    : `${value} followed by ${JSON.stringify(literal)}`;
 }
 
 /** Servers write a quote in a value as `\"` or `\x22`, so an unescaped one is never part of it. */
@@ -312,7 +297,9 @@ function join(last: Field, next: Field, fields: Field[]): void {
     return;
   }
   if (last.hostRank !== null || next.hostRank !== null || next.kind === 'time') {
-    throw new Error(`has nothing between ${last.name} and ${next.name}: where one ends cannot be told`);
+    throw new Error(
+      `must have text between ${last.name} and ${next.name}: otherwise it is unclear where one ends`,
+    );
   }
   last.name += next.name;
   last.kind = 'text';

@@ -1,11 +1,10 @@
 /** All formats, in the order in which they are tried on a line. */
 import { access, accessJson } from './access.ts';
-import { apacheError } from './apache-error.ts';
 import { awsAlb, awsWaf, cloudfrontJson, cloudfrontText } from './aws.ts';
 import { azureWaf } from './azure.ts';
-import { caddyJson, caddyText } from './caddy.ts';
 import { cloudArmor } from './cloud-armor.ts';
 import { cloudflare } from './cloudflare.ts';
+import { apacheError, caddyJson, caddyText, nginxError } from './error-logs.ts';
 import { events } from './events.ts';
 import type { JsonFormat, LogFormat, TextFormat, Trait } from './format.ts';
 import { asObject, parseJsonLine } from './json.ts';
@@ -13,7 +12,6 @@ import { lts } from './lts.ts';
 import { corazaJson, modsecurity2Json, modsecurity3Json } from './modsecurity-json.ts';
 import { NATIVE_TRAITS } from './modsecurity-native.ts';
 import { naxsi } from './naxsi.ts';
-import { nginxError } from './nginx-error.ts';
 import { envoy, haproxy, nginxProxyManager, traefik } from './proxies.ts';
 
 /** Except ModSecurity's native audit log, which has multi-line records: see modsecurity-native.ts. */

@@ -5,7 +5,7 @@ import { RULE_ID_PATTERN, type Rule, scoresOf } from '../categories/judge.ts';
 /** A shorter line was not cut: nginx cuts at 2,048 bytes, Apache at 8,192, syslog possibly at 1,024. */
 export const CUT_BYTES_MIN = 1_000;
 
-interface RuleText {
+export interface RuleText {
   /** Its ID is '' if the message was cut before it. */
   rule: Rule;
   /** '' if the text has none, or was cut before it. */
