@@ -22,6 +22,7 @@ import {
   type Reading,
   requestReading,
   requestRecord,
+  restAfter,
   type TextFormat,
 } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json.ts';
@@ -193,7 +194,7 @@ function parseAlb(line: string): Reading {
   const fields = line.split(' ', 12);
   const respondedAt = parseTime(fields[1]);
   if (respondedAt === null) return dropped('unknown_format');
-  const rest = line.slice(fields.join(' ').length + 1);
+  const rest = restAfter(line, fields);
   const [method, target] = rest.split(' ', 2);
   if (!method?.startsWith('"') || !target) return dropped('bad_record');
   // A request that is not HTTP: `"- http://shop.example.com:80- -"`.

@@ -94,7 +94,8 @@ function requestMatches(fields: JsonObject): Match[] {
 }
 
 function firstArray(fields: JsonObject, names: readonly string[]): readonly unknown[] {
-  return names.map((name) => asArray(fields[name])).find(({ length }) => length > 0) ?? [];
+  for (const name of names) if (asArray(fields[name]).length > 0) return asArray(fields[name]);
+  return [];
 }
 
 /** The datasets differ: `managedChallenge` and `managedchallenge`. */

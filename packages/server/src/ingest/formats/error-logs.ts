@@ -106,13 +106,13 @@ type MatchLine = Pick<RuleMatch, 'time' | 'written' | 'connection' | 'host'> & {
 /** `isUncertain`: a client may have forged the ID and the host. */
 function matchReading(found: RuleText, message: string, isUncertain: boolean, line: MatchLine): Reading {
   const { rule, uniqueId, uri } = found;
-  const { source, host, ...rest } = line;
-  const request = isUncertain
-    ? { id: '', host: undefined, claimedIds: requestIds(message) }
-    : { id: uniqueId, host };
+  const { time, written, connection, host, source } = line;
   // Denials are logged at a higher level than matches, so a log of matches also has them.
   const details = attackDetails({ blocked: rule.denied === true, source, url: uri });
-  return { kind: 'match', match: { ...rest, ...request, rules: [rule], details } };
+  const match = { id: uniqueId, time, host, rules: [rule], details, written, connection };
+  return isUncertain
+    ? { kind: 'match', match: { ...match, id: '', host: undefined, claimedIds: requestIds(message) } }
+    : { kind: 'match', match };
 }
 
 /** The time in the ID, which needs no zone; the line's own if they differ by more than any zone. */

@@ -161,6 +161,11 @@ export function objectField(name: string): Trait<JsonObject> {
 /** `[10/Dec/2025:09:25:32 +0000]` */
 export const COMMON_TIME = /\[\d{2}\/[A-Z][a-z]{2}\/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4}\]/;
 
+/** The rest of a line after its first fields, which are separated by spaces. */
+export function restAfter(line: string, fields: readonly string[]): string {
+  return line.slice(fields.reduce((length, text) => length + text.length + 1, 0));
+}
+
 /** The host of an absolute URL, as in `https://shop.example.com:443/path`; undefined for a path. */
 export function hostOfUrl(url: string): string | undefined {
   // Bounds the search for the end of the host, which has at most 253 characters.

@@ -40,7 +40,7 @@ function parseModsecurity3(fields: JsonObject, { zone }: Context): Reading {
   if (time === null) return dropped('bad_time');
   const request = asObject(transaction.request);
   const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);
-  const rules = asArray(transaction.messages).flatMap((message) => modsecurity3Rule(asObject(message)));
+  const rules = modsecurity3Rules(transaction.messages);
   const blocked = isBlocked(transaction, rules);
   if (blocked) markDenied(rules);
   const details = attackDetails({
@@ -51,10 +51,15 @@ function parseModsecurity3(fields: JsonObject, { zone }: Context): Reading {
   return { kind: 'transaction', transaction: { id, time, host, rules, details } };
 }
 
-function modsecurity3Rule(message: JsonObject | null): Rule[] {
-  const details = asObject(message?.details);
-  const id = asText(details?.ruleId);
-  return details === null || id === '' ? [] : [ruleOf(id, details, asText(message?.message))];
+function modsecurity3Rules(messages: unknown): Rule[] {
+  const rules: Rule[] = [];
+  for (const each of asArray(messages)) {
+    const message = asObject(each);
+    const details = asObject(message?.details);
+    const id = asText(details?.ruleId);
+    if (details !== null && id !== '') rules.push(ruleOf(id, details, asText(message?.message)));
+  }
+  return rules;
 }
 
 function ruleOf(id: string, details: JsonObject, message: string): Rule {

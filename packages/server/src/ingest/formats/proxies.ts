@@ -10,6 +10,7 @@ import {
   type Reading,
   requestReading,
   requestRecord,
+  restAfter,
   type TextFormat,
 } from './format.ts';
 import { asText, firstText, type JsonObject } from './json.ts';
@@ -114,7 +115,7 @@ function parseHaproxy(line: string, { zone }: Context): Reading {
   if (local === null) return dropped('unknown_format');
   // Lines about TCP connections and errors begin the same way.
   if (!TIMERS.test(fields[4] ?? '') || !STATUS.test(fields[5] ?? '')) return dropped('other_log_line');
-  return requestReading(zone.toUtc(local), haproxyHost(line.slice(fields.join(' ').length + 1)));
+  return requestReading(zone.toUtc(local), haproxyHost(restAfter(line, fields)));
 }
 
 /** In captured text, HAProxy writes quotes, braces and bars as `#22`, `#7B`, `#7D` and `#7C`. */

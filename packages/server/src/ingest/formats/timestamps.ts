@@ -95,11 +95,16 @@ export function utcTime(
   second: Digits = 0,
   fraction?: string,
 ): number | null {
-  if (!(Number(hour) <= 23 && Number(minute) <= 59 && Number(second) <= 59)) return null;
-  const date = new Date(0);
-  date.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
-  if (date.getUTCMonth() !== Number(month) - 1 || date.getUTCDate() !== Number(day)) return null;
-  return date.setUTCHours(Number(hour), Number(minute), Number(second), milliseconds(fraction));
+  const monthIndex = Number(month) - 1;
+  const date = Number(day);
+  const h = Number(hour);
+  const m = Number(minute);
+  const s = Number(second);
+  if (!(h <= 23 && m <= 59 && s <= 59)) return null;
+  const time = new Date(0);
+  time.setUTCFullYear(Number(year), monthIndex, date);
+  if (time.getUTCMonth() !== monthIndex || time.getUTCDate() !== date) return null;
+  return time.setUTCHours(h, m, s, milliseconds(fraction));
 }
 
 /** Cuts further digits instead of rounding, so that no event moves into the next point. */

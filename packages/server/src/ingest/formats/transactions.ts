@@ -101,10 +101,9 @@ export class Transactions {
     for (const rule of rules) addDistinct(judgements, judge(rule, this.#overrides));
     const parsed = this.#finish({ id, format, time, host, judgements, details }, [format]);
     if (!request) return parsed;
-    const record =
-      parsed.kind === 'record'
-        ? { ...parsed.record, request: true }
-        : { ...requestRecord(time, host), evidence: judgements };
+    const record = parsed.kind === 'record' ? parsed.record : requestRecord(time, host);
+    record.request = true;
+    record.evidence = judgements;
     return { kind: 'record', record, format };
   }
 
@@ -222,7 +221,17 @@ export class Transactions {
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time, completeFormats);
     const details = { ...request.details, ...attackDetails({ rule }) };
-    const record = { ...requestRecord(time, host), request: false, attack, details, evidence, decision };
+    const record = {
+      time,
+      host,
+      hostId: undefined,
+      request: false,
+      attack,
+      count: 1,
+      details,
+      evidence,
+      decision,
+    };
     return { kind: 'record', record, format };
   }
 
