@@ -92,7 +92,12 @@ function judgeRequest(fields: JsonObject): Judgement[] {
   // Labels say more than the name of a rule that is not in the tables.
   const specific = judged.filter(({ isSpecific }) => isSpecific);
   const others = judged.filter(({ isSpecific }) => !isSpecific);
-  return [...specific, ...labels, ...others].map(({ isSpecific: _, ...judgement }) => judgement);
+  return [...specific, ...labels, ...others].map(({ rule, category, because }) => ({
+    rule,
+    points: 0,
+    category,
+    because,
+  }));
 }
 
 function terminatingMatches(fields: JsonObject): Match[] {
@@ -118,9 +123,10 @@ function countedMatches(fields: JsonObject): Match[] {
 }
 
 function groupsOf(fields: JsonObject): JsonObject[] {
-  return asArray(fields.ruleGroupList)
-    .map(asObject)
-    .filter((group) => group !== null);
+  return asArray(fields.ruleGroupList).flatMap((entry) => {
+    const group = asObject(entry);
+    return group === null ? [] : [group];
+  });
 }
 
 function matchOf(value: unknown, group: JsonObject | null): Match[] {
@@ -136,7 +142,7 @@ function conditionsOf(details: unknown): string[] {
 
 function judgeMatch({ rule, group, type, conditions }: Match): MatchJudgement {
   const name = rule.slice(0, NAME_LENGTH_MAX);
-  const judgement = (category: Category, because: string, isSpecific = true) => ({
+  const judgement = (category: Category, because: string, isSpecific: boolean) => ({
     rule: name,
     points: 0,
     category,
@@ -145,14 +151,14 @@ function judgeMatch({ rule, group, type, conditions }: Match): MatchJudgement {
   });
   for (const condition of [...conditions, type]) {
     const category = categoryOfName(AWS_CONDITIONS, condition);
-    if (category !== null) return judgement(category, `condition ${condition}`);
+    if (category !== null) return judgement(category, `condition ${condition}`, true);
   }
   const byRule = categoryOfName(AWS_RULES, name);
-  if (byRule !== null) return judgement(byRule, `rule ${name}`);
+  if (byRule !== null) return judgement(byRule, `rule ${name}`, true);
   const groupName = group.slice(group.lastIndexOf('#') + 1).slice(0, NAME_LENGTH_MAX);
   const byGroup = categoryOfName(AWS_GROUPS, groupName);
-  if (byGroup !== null) return judgement(byGroup, `rule group ${groupName}`);
-  if (AWS_IP_SET.name.test(name)) return judgement(AWS_IP_SET.category, 'an IP set by its name');
+  if (byGroup !== null) return judgement(byGroup, `rule group ${groupName}`, true);
+  if (AWS_IP_SET.name.test(name)) return judgement(AWS_IP_SET.category, 'an IP set by its name', true);
   const isManaged = group.includes('AWSManaged') || type === 'MANAGED_RULE_GROUP';
   if (!isManaged) return judgement(OWN_RULE, 'an own rule', false);
   // A rule of a managed group at least looked for attacks.

@@ -143,9 +143,10 @@ export function requestReading(time: number, host: string | undefined): Reading 
 
 /** A matched rule from a log without connections. Without an ID, no other line can belong to its request. */
 export function ruleMatch(transaction: Transaction): Reading {
-  return transaction.id === ''
+  const { id, time, host, rules, details } = transaction;
+  return id === ''
     ? { kind: 'transaction', transaction }
-    : { kind: 'match', match: { ...transaction, written: transaction.time, connection: '' } };
+    : { kind: 'match', match: { id, time, host, rules, details, written: time, connection: '' } };
 }
 
 /** The object has this field, or one of several alternatives. */

@@ -3,7 +3,7 @@ import { type AttackDetails, CATEGORIES, type Category, categoryNumber, ID_PATTE
 import { attackDetails } from '../attack-details.ts';
 import { categoryOfName } from '../categories/names.ts';
 import { LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
-import { type Context, dropped, field, type JsonFormat, type Reading, requestRecord } from './format.ts';
+import { type Context, dropped, field, type JsonFormat, type Reading } from './format.ts';
 import { asText, firstText, firstTime, type JsonObject } from './json.ts';
 
 const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
@@ -28,22 +28,25 @@ function parseLts(fields: JsonObject, { zone }: Context): Reading {
   if (isAttackLog && name === '') return dropped('bad_record');
   const host = firstText(fields, ['http_host', 'host']);
   const hostId = asText(fields.hostid);
+  const attack = name === '' ? null : categoryOf(name);
   const record = {
-    ...requestRecord(time, host),
+    time,
+    host,
     // Host names are registered when first seen; the vendor's ID need not be registered here.
     hostId: host === undefined && ID_PATTERN.test(hostId) ? hostId : undefined,
     // The access log has every request, including those with an attack.
     request: !isAttackLog,
-    ...(name !== '' && attackOf(fields, name)),
+    attack,
+    count: 1,
+    details: attack === null ? undefined : detailsOf(fields),
+    evidence: attack === null ? undefined : [judgement(fields, attack, name)],
   };
   return { kind: 'record', record, ...(isAttackLog && { id: asText(fields.requestid) }) };
 }
 
-function attackOf(fields: JsonObject, name: string) {
-  const attack = categoryOf(name);
+function judgement(fields: JsonObject, category: Category, name: string) {
   const rule = asText(fields.rule).slice(0, 64);
-  const evidence = [{ rule, points: 0, category: attack, because: `attack ${name.slice(0, 64)}` }];
-  return { attack, details: detailsOf(fields), evidence };
+  return { rule, points: 0, category, because: `attack ${name.slice(0, 64)}` };
 }
 
 function categoryOf(name: string): Category {
