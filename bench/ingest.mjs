@@ -115,7 +115,7 @@ function writeAccessLog(path) {
 /** The records of a real engine, over and over: parsed alone, and read by our reader. */
 async function measureJson() {
   const { createReader } = await import(join(root, 'packages/server/dist/ingest/reader.js'));
-  const fixture = join(root, 'packages/server/src/ingest/formats/fixtures/modsecurity3-json.log');
+  const fixture = join(root, 'packages/server/fixtures/modsecurity3-json.log');
   const records = readFileSync(fixture, 'utf8').split('\n').filter(Boolean);
   // Each with an id of its own, because one that was told before does not count again.
   const lines = Array.from({ length: 100_000 }, (_, i) =>

@@ -223,7 +223,7 @@ describe('lines by HTTP', () => {
       '?timezone=Europe/Berlinn',
       /^timezone is 'Europe\/Berlinn', but must be an offset like \+08:00.*or an IANA/,
     ],
-    ['?pattern=%24host', /^pattern is '\$host', but must hold the time/],
+    ['?pattern=%24host', /^pattern is '\$host', but must contain the time/],
     ['?pattern=%25t&format=events', /^pattern is for access logs, but format is events/],
     ['?hosts=some', /^hosts is 'some', but must be one of auto, registered/],
     [`?source=${'x'.repeat(129)}`, /^source must have 1 to 128 characters/],

@@ -5,8 +5,8 @@ import { ACCESS_TYPES, ROLES, SYSTEM_ROLE } from './identity/records.ts';
 import type { Overrides } from './ingest/categories/classify.ts';
 import { parseOverrides } from './ingest/categories/classify.ts';
 import { compilePattern, fitsPattern } from './ingest/formats/pattern.ts';
-import { parseTime } from './ingest/formats/time.ts';
 import { parseZone } from './ingest/formats/time-zone.ts';
+import { parseTime } from './ingest/formats/timestamps.ts';
 import { FORMAT_NAMES } from './ingest/reader.ts';
 import { isLoopback } from './loopback.ts';
 

@@ -133,12 +133,12 @@ describe('explain', () => {
         '192.0.2.7 - - [01/Jul/2026:10:20:30] "GET / HTTP/1.1" 200',
         'access (no time in [dd/Mon/yyyy:HH:MM:SS +zone] form)',
       ],
-      ['192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] GET / 200', 'access (no quoted request behind the time)'],
+      ['192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] GET / 200', 'access (no quoted request after the time)'],
       [
         '192.0.2.7 - - [31/Feb/2026:10:20:30 +0000] "GET / HTTP/1.1" 200',
         'access (no valid date or time of day in it)',
       ],
-      ['2026/07/01 10:20:30 error 1#1: x', 'nginx-error (no level like [error] behind the time)'],
+      ['2026/07/01 10:20:30 error 1#1: x', 'nginx-error (no level like [error] after the time)'],
       [
         '[2026-07-01 10:20:30] hello ModSecurity: x',
         'apache-error (no module and level like [security2:error])',
@@ -233,7 +233,7 @@ describe('explain', () => {
     const without = await run(['explain', '--pattern', '$host "$request"'], 'x');
     expect(without).toMatchObject({
       status: 2,
-      err: expect.stringContaining('must hold the time: $time_local'),
+      err: expect.stringContaining('must contain the time: $time_local'),
     });
     const other = await run(['explain', '--pattern', '%t', '--format', 'events'], 'x');
     expect(other.err).toContain('--pattern is for access logs, but --format is events');

@@ -3,9 +3,8 @@ import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
-import type { LocalZone } from '../ingest/formats/log-time.ts';
 import { compilePattern, fitsPattern, type Pattern } from '../ingest/formats/pattern.ts';
-import { parseZone } from '../ingest/formats/time-zone.ts';
+import { type LocalZone, parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
 import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 

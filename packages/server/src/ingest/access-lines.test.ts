@@ -5,14 +5,14 @@ import { describe, expect, test } from 'vitest';
 import { memoryStore } from '../store/memory.ts';
 import { AccessLines } from './access-lines.ts';
 import type { LogRecord } from './formats/format.ts';
-import { fixedZone } from './formats/log-time.ts';
+import { fixedZone } from './formats/time-zone.ts';
 import { LineBlock, Words } from './lines.ts';
 import { Pipeline, type ReadLines } from './pipeline.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
 
 const NOW = Date.UTC(2026, 10, 15, 3, 0, 0);
 const DAY_MS = 86_400_000;
-const FIXTURES = new URL('formats/fixtures/', import.meta.url);
+const FIXTURES = new URL('../../fixtures/', import.meta.url);
 const fixture = (name: string) => readFileSync(new URL(name, FIXTURES));
 const FIXTURE_NAMES = readdirSync(FIXTURES).filter((name) => name.endsWith('.log'));
 const FIXTURE_LINES = FIXTURE_NAMES.flatMap((name) => linesOf(fixture(name)));

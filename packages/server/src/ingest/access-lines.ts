@@ -1,7 +1,6 @@
 /** Counts the access lines of a block by host and second from their bytes, without an object for each line. */
-import { request } from './formats/access.ts';
 import { AccessBytes, mayBeHost } from './formats/access-bytes.ts';
-import type { LogRecord } from './formats/format.ts';
+import { type LogRecord, requestRecord } from './formats/format.ts';
 import { lineEnd, Words } from './lines.ts';
 
 interface AccessLinesOptions {
@@ -51,7 +50,7 @@ export class AccessLines {
     let at = start;
     while (at < bytes.length) {
       const end = lineEnd(bytes, at);
-      if (!access.tell(at, end)) break;
+      if (!access.tryParse(at, end)) break;
       const lines = access.hostEnd === at ? this.#linesWithoutHost() : this.#linesOf(at, access.hostEnd);
       if (lines === null) break;
       if (lines.time !== access.time) {
@@ -72,7 +71,7 @@ export class AccessLines {
   }
 
   #flush(lines: HostLines): void {
-    const record = request(lines.time, lines.host);
+    const record = requestRecord(lines.time, lines.host);
     for (let left = lines.lines; left > 0; left--) this.#records.push(record);
     lines.lines = 0;
   }

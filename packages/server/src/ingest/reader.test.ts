@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { fixtureLines, outcomes, readFixture, readLines } from './formats/fixtures/read-fixture.ts';
+import { fixtureLines, outcomes, readFixture, readLines } from '../../fixtures/read-fixture.ts';
 import { LOG_FORMATS } from './formats/format.ts';
-import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
+import { JSON_FORMATS, TEXT_FORMATS } from './formats/registry.ts';
 import { createReader } from './reader.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);

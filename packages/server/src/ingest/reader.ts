@@ -10,10 +10,7 @@ import {
   type Reading,
   type TextFormat,
 } from './formats/format.ts';
-import { JSON_FORMATS, TEXT_FORMATS } from './formats/formats.ts';
-import { asObject, parseJsonLine } from './formats/json-line.ts';
-import { LogClock } from './formats/log-clock.ts';
-import { type ClockState, fixedZone, type LocalZone } from './formats/log-time.ts';
+import { asObject, parseJsonLine } from './formats/json.ts';
 import {
   addLine,
   closeBlock,
@@ -21,8 +18,10 @@ import {
   openBlock,
   opensBlock,
 } from './formats/modsecurity-native.ts';
-import { nearestFormat } from './formats/nearest.ts';
 import type { Pattern } from './formats/pattern.ts';
+import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
+import { fixedZone, type LocalZone, type ZoneState } from './formats/time-zone.ts';
+import { CommonTimeParser } from './formats/timestamps.ts';
 import { type CountedRequests, Transactions, type TransactionsState } from './formats/transactions.ts';
 import { BARE, LAYERS_MAX, type PartsState, Unwrapper, type Wrapper } from './unwrap.ts';
 
@@ -76,7 +75,7 @@ interface State {
   /** The open block of lines without a wrapper. */
   open?: OpenBlock | null;
   columns?: readonly string[] | null;
-  clock?: ClockState | null;
+  clock?: ZoneState | null;
   /** The other open blocks, by key. */
   wrapped?: [string, OpenBlock][];
   /** Missing in states of older versions. */
@@ -116,7 +115,7 @@ export class LineReader {
     this.#explain = explain ? (line, parsed) => explained(line, parsed, format, pattern) : null;
     this.host = host;
     const zone = logZone.startLog?.(state.clock ?? null) ?? logZone;
-    this.#context = { zone, clock: new LogClock(), columns: state.columns ?? null };
+    this.#context = { zone, commonTime: new CommonTimeParser(), columns: state.columns ?? null };
     this.#textFormats = pattern ? [patternFormat(pattern)] : TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
     this.#recognize = format === 'auto' && pattern === undefined;
@@ -266,7 +265,7 @@ export class LineReader {
         open.lines = [open.lines[0], this.#number];
       if (step !== 'open') parsed.push(...this.#closeBlock(key, now));
       if (step !== 'lost') isTaken = true;
-      if (step === 'whole' || open.block.part !== part) isBoundary = true;
+      if (step === 'complete' || open.block.part !== part) isBoundary = true;
     }
     if (!isTaken) return [...parsed, ...this.#readWrapped(line, origin, layers, now)];
     if (!this.#mixed || isBoundary) return parsed;
@@ -320,21 +319,21 @@ export class LineReader {
       case 'record':
         return reading.id === undefined
           ? [{ kind: 'record', record: reading.record, format }]
-          : [this.#transactions.record(format, reading.id, reading.record)];
+          : [this.#transactions.addRecord(format, reading.id, reading.record)];
       case 'dropped':
         return [{ kind: 'dropped', reason: reading.reason, format }];
       case 'header':
         return [];
       case 'transaction':
         return [this.#transactions.addComplete(format, reading.transaction)];
-      case 'hit':
-        return this.#transactions.addMatch(format, reading.hit, now, this.#number);
+      case 'match':
+        return this.#transactions.addMatch(format, reading.match, now, this.#number);
     }
   }
 }
 
 function patternFormat({ parse }: Pattern): TextFormat {
-  return { name: 'access', about: 'access log with --pattern', traits: [], recognizes: () => true, parse };
+  return { name: 'access', traits: [], recognizes: () => true, parse };
 }
 
 function explained(

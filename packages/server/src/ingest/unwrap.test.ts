@@ -2,13 +2,13 @@
 import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
-import { fixtureLines, outcomes, readLines } from './formats/fixtures/read-fixture.ts';
+import { fixtureLines, outcomes, readLines } from '../../fixtures/read-fixture.ts';
 import type { Parsed } from './formats/format.ts';
 import { LINE_BYTES_MAX, LineBlock } from './lines.ts';
 import { createReader, STATE_LENGTH_MAX } from './reader.ts';
 import { BARE, Unwrapper } from './unwrap.ts';
 
-const FIXTURES = readdirSync(new URL('formats/fixtures/', import.meta.url)).filter((name) =>
+const FIXTURES = readdirSync(new URL('../../fixtures/', import.meta.url)).filter((name) =>
   name.endsWith('.log'),
 );
 const ACCESS = 'shop.example.com 192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6';

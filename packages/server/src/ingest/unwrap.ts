@@ -1,6 +1,6 @@
 /** Removes the wrappers of container runtimes, syslog and journald from log lines, and joins lines that they split. */
 import type { DropReason } from '../event.ts';
-import { asObject, asText, type JsonObject } from './formats/json-line.ts';
+import { asObject, asText, type JsonObject } from './formats/json.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 
 export type Wrapper = 'docker' | 'cri' | 'syslog' | 'compose' | 'journald';

@@ -201,7 +201,7 @@ class CountingPush {
 
   /** The sender will try again, and must not find that its own lines are known. */
   takeBack(): void {
-    this.#requests.takeBack();
+    this.#requests.rollback();
     this.#takeBackState();
   }
 

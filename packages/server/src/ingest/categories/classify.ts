@@ -1,6 +1,6 @@
 /** Chooses the category of a matched rule, and of a request that matched several rules. */
 import { CATEGORIES, type Category, categoryNumber } from '../../event.ts';
-import { asObject, type JsonObject } from '../formats/json-line.ts';
+import { asObject, type JsonObject } from '../formats/json.ts';
 import {
   COUNTING_RULES,
   CRS_TABLE,

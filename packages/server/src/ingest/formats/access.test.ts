@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createReader } from '../reader.ts';
+import { fixedZone } from './time-zone.ts';
 
 const TIME = Date.UTC(2025, 11, 10, 9, 25, 32);
 const STAMP = '[10/Dec/2025:09:25:32 +0000]';
@@ -16,7 +17,7 @@ describe('a request in an access log', () => {
   test.each([
     ['common', `192.0.2.7 - - ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['combined', `192.0.2.7 - - ${STAMP} "GET / HTTP/1.1" 200 6 "-" "curl/8"`],
-    ['with more behind', `192.0.2.7 - - ${STAMP} "GET / HTTP/1.1" 200 6 "-" "curl/8" "-" 0.003`],
+    ['with more fields', `192.0.2.7 - - ${STAMP} "GET / HTTP/1.1" 200 6 "-" "curl/8" "-" 0.003`],
     ['with a user', `::1 - ann ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['with a user name of several words', `::1 - ann b c ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['with identd', `192.0.2.7 ann ann ${STAMP} "GET / HTTP/1.1" 200 6`],
@@ -24,9 +25,9 @@ describe('a request in an access log', () => {
     ['without a client', `- - - ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['with forwarded addresses', `192.0.2.7, 192.0.2.8 - - ${STAMP} "GET / HTTP/1.1" 200 6`],
     ['with three forwarded addresses', `192.0.2.7, 192.0.2.8, ::1 - ann ${STAMP} "GET / HTTP/1.1" 200 6`],
-    ['that is none of HTTP', `192.0.2.7 - - ${STAMP} "\\x16\\x03\\x01" 400 150`],
+    ['that is not HTTP', `192.0.2.7 - - ${STAMP} "\\x16\\x03\\x01" 400 150`],
     ['that timed out', `192.0.2.7 - - ${STAMP} "-" 408 -`],
-    ['that was cut on its way', `192.0.2.7 - - ${STAMP} "GET /aaaaaaaaaaaaaaaa`],
+    ['that was cut', `192.0.2.7 - - ${STAMP} "GET /aaaaaaaaaaaaaaaa`],
     ['whose user name holds a time', `::1 - [01/Jan/2020:00:00:00 +0000] ${STAMP} "GET / HTTP/1.1" 200 6`],
   ])('%s', (_, line) => {
     expect(read(line)).toEqual(record());
@@ -53,6 +54,89 @@ test.each([
   `${STAMP} "GET / HTTP/1.1" 200 6`,
   'hello',
   '',
-])('%j is no line of an access log', (line) => {
+])('%j is not an access line', (line) => {
   expect(read(line)).toEqual([{ kind: 'dropped', reason: 'unknown_format', format: 'none' }]);
+});
+
+describe('as JSON', () => {
+  const TIME = Date.UTC(2026, 6, 1, 10, 20, 30, 456);
+  const read = (fields: object, offsetMinutes = 0) =>
+    createReader({ format: 'auto', zone: fixedZone(offsetMinutes) }).read(JSON.stringify(fields), 0)[0];
+
+  test.each([
+    [{ msec: '1782901230.456', host: 'a.example.com', status: '200' }, 'a.example.com'],
+    [{ msec: 1782901230.456, http_host: 'a.example.com', status: 200 }, 'a.example.com'],
+    [
+      { time_iso8601: '2026-07-01T18:20:30.456+08:00', server_name: 'a.example.com', request: 'GET /' },
+      'a.example.com',
+    ],
+    [
+      { '@timestamp': '2026-07-01T10:20:30.456Z', host: '-', http_host: 'b.example.com', status: 404 },
+      'b.example.com',
+    ],
+    [{ timestamp: 1782901230456, host: { name: 'beat' }, request_method: 'GET' }, undefined],
+    [{ time: '2026-07-01T10:20:30.456Z', request_uri: '/', host: '' }, undefined],
+    [
+      {
+        ts: 1782901230.456,
+        logger: 'http.log.access',
+        level: 'info',
+        msg: 'handled request',
+        request: { host: 'c.example.com' },
+        status: 200,
+      },
+      'c.example.com',
+    ],
+    [{ start_time: '2026-07-01T10:20:30.456Z', authority: 'd.example.com', method: 'GET' }, 'd.example.com'],
+    [
+      { start_time: '2026-07-01T10:20:30.456Z', ':authority': 'd.example.com', response_code: 200 },
+      'd.example.com',
+    ],
+    [
+      { StartUTC: '2026-07-01T10:20:30.456Z', domain: 'd.example.com', RequestMethod: 'GET' },
+      'd.example.com',
+    ],
+    [{ timestamp: 1782901230456, RequestHost: 'd.example.com', status: 200 }, 'd.example.com'],
+    [
+      {
+        '@timestamp': '2026-07-01T10:20:30.456Z',
+        'url.domain': 'e.example.com',
+        'http.request.method': 'GET',
+        host: 'machine',
+      },
+      'e.example.com',
+    ],
+    [
+      {
+        '@timestamp': '2026-07-01T10:20:30.456Z',
+        url: { domain: 'e.example.com', path: '/' },
+        http: { response: { status_code: 200 } },
+        host: { name: 'machine' },
+      },
+      'e.example.com',
+    ],
+  ])('%j is a request', (fields, host) => {
+    expect(read(fields)).toMatchObject({
+      kind: 'record',
+      format: 'access-json',
+      record: { time: TIME, request: true },
+    });
+    expect(read(fields)).toHaveProperty('record.host', host);
+  });
+
+  test('a time without a zone is in the zone of the log', () => {
+    const fields = { time_local: '2026-07-01T18:20:30.456', status: 200 };
+    expect(read(fields, 480)).toMatchObject({ record: { time: TIME } });
+  });
+
+  test('an event may have any additional field', () => {
+    const event = { time: TIME, attack: 'sqli', status: 403, method: 'GET' };
+    expect(read(event)).toMatchObject({ format: 'events', record: { attack: 'sqli' } });
+    expect(read({ time: TIME, request: false, status: 1 })).toMatchObject({ format: 'events' });
+  });
+
+  test('unknown JSON is dropped as unknown_format', () => {
+    expect(read({ some: 'thing' })).toMatchObject({ reason: 'unknown_format', format: 'none' });
+    expect(read({ status: 200, msec: 'never' })).toMatchObject({ reason: 'bad_time', format: 'access-json' });
+  });
 });

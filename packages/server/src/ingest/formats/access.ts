@@ -1,45 +1,26 @@
-/** Access logs of nginx and Apache: common, combined, what stands behind, and the virtual host in front. */
+/** Access logs of nginx and Apache: common, combined, with the virtual host in front; and as JSON. */
 import {
   COMMON_TIME,
   type Context,
   dropped,
-  type LogRecord,
+  field,
+  type JsonFormat,
   type Reading,
+  requestReading,
   type TextFormat,
 } from './format.ts';
+import { asObject, firstText, firstTime, type JsonObject } from './json.ts';
 
 export const access: TextFormat = {
   name: 'access',
-  about: 'access log of nginx or Apache: common, combined, or with the virtual host in front',
   traits: [
-    ['client in front of the time', (line) => /^[^\s[{]+ /.test(line)],
+    ['client before the time', (line) => /^[^\s[{]+ /.test(line)],
     ['time in [dd/Mon/yyyy:HH:MM:SS +zone] form', (line) => COMMON_TIME.test(line)],
-    ['quoted request behind the time', (line) => /\] "/.test(line)],
+    ['quoted request after the time', (line) => /\] "/.test(line)],
   ],
   recognizes: () => true,
   parse: parseAccess,
 };
-
-/**
- * `[host[:port] ]client ident user [time] "request" ...`. What comes behind the opening quote is not looked at: a
- * line that was cut on its way through syslog is a request all the same.
- */
-export function parseAccess(line: string, { clock }: Context): Reading {
-  for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
-    // The user name is the client's to choose, a time in it too; but never with a quote behind it.
-    if (!line.startsWith('] "', at + TIME_LENGTH)) continue;
-    const time = clock.read(line, at + 1);
-    if (time === null) continue;
-    const client = line.indexOf(' ');
-    return client < at - 1 ? { kind: 'record', record: request(time, hostOf(line, client, at)) } : UNKNOWN;
-  }
-  return UNKNOWN;
-}
-
-/** A request that nothing more is known of. */
-export function request(time: number, host: string | undefined): LogRecord {
-  return { time, host, hostId: undefined, request: true, attack: null, count: 1, evidence: undefined };
-}
 
 /** `[10/Dec/2025:09:25:32 +0000` */
 const TIME_LENGTH = 27;
@@ -49,11 +30,27 @@ const COMMA = 0x2c;
 const UNKNOWN = dropped('unknown_format');
 
 /**
- * The second field is nearly always `-`, because identd is unused. When instead a `-` follows the second field, and
- * another field follows it, the line begins with the virtual host. The client may be a list out of X-Forwarded-For:
+ * `[host[:port] ]client ident user [time] "request" ...`. Ignores everything after the opening quote: a line that
+ * syslog cut is still a request.
+ */
+function parseAccess(line: string, { commonTime }: Context): Reading {
+  for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
+    // The client chooses the user name, which may hold a time, but no quote can follow that.
+    if (!line.startsWith('] "', at + TIME_LENGTH)) continue;
+    const time = commonTime.parseAt(line, at + 1);
+    if (time === null) continue;
+    const client = line.indexOf(' ');
+    return client < at - 1 ? requestReading(time, virtualHost(line, client, at)) : UNKNOWN;
+  }
+  return UNKNOWN;
+}
+
+/**
+ * The second field is nearly always `-`, because identd is unused. If a `-` follows the second field instead, and
+ * another field follows that, the line begins with the virtual host. The client may be a list from X-Forwarded-For:
  * `a, b - - [` names no host, `host a, b - - [` does.
  */
-function hostOf(line: string, firstSpace: number, timeAt: number): string | undefined {
+function virtualHost(line: string, firstSpace: number, timeAt: number): string | undefined {
   if (line.charCodeAt(firstSpace - 1) === COMMA || isDash(line, firstSpace + 1)) return undefined;
   let clientEnd = line.indexOf(' ', firstSpace + 1);
   while (line.charCodeAt(clientEnd - 1) === COMMA && clientEnd < timeAt) {
@@ -65,4 +62,51 @@ function hostOf(line: string, firstSpace: number, timeAt: number): string | unde
 
 function isDash(line: string, at: number): boolean {
   return line.charCodeAt(at) === DASH && line.charCodeAt(at + 1) === SPACE;
+}
+
+/** Names that people give the variables of nginx, Apache and Caddy, and those of ECS; the most exact first. */
+const TIMES = 'msec time_iso8601 @timestamp StartUTC start_time timestamp ts time_local time'.split(' ');
+const HOSTS = 'host http_host server_name vhost authority :authority RequestHost domain'.split(' ');
+const REQUEST_FIELDS = (
+  'status request_uri request_method method response_code upstream_addr DownstreamStatus RequestMethod ' +
+  'http.request.method http.response.status_code'
+).split(' ');
+
+export const accessJson: JsonFormat = {
+  name: 'access-json',
+  traits: [
+    field('time', TIMES),
+    [
+      `request: request, ${REQUEST_FIELDS.join(', ')} or http`,
+      (fields) => fields.request !== undefined || hasRequestField(fields),
+    ],
+    field('host', HOSTS),
+  ],
+  recognizes: (fields) => {
+    // wafstat's own events may have any additional field.
+    if (typeof fields.request === 'boolean' || 'attack' in fields || 'host_id' in fields) return false;
+    const isRequest = typeof fields.request === 'string' || hasRequestField(fields);
+    return isRequest && TIMES.some((name) => name in fields);
+  },
+  parse: (fields, { zone }) => {
+    const time = firstTime(fields, TIMES, zone);
+    return time === null ? dropped('bad_time') : requestReading(time, hostOf(fields));
+  },
+};
+
+/** Also `{"http": {"request": {"method": ..}, "response": {"status_code": ..}}}`, as in ECS. */
+function hasRequestField(fields: JsonObject): boolean {
+  if (REQUEST_FIELDS.some((name) => name in fields)) return true;
+  const http = asObject(fields.http);
+  return asObject(http?.request) !== null || asObject(http?.response) !== null;
+}
+
+/** `url.domain` first: in ECS, `host` is the machine that wrote the log. */
+function hostOf(fields: JsonObject): string | undefined {
+  return (
+    firstText(fields, ['url.domain']) ??
+    firstText(asObject(fields.url), ['domain']) ??
+    firstText(fields, HOSTS) ??
+    firstText(asObject(fields.request), ['host'])
+  );
 }

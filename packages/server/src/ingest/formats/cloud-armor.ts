@@ -1,4 +1,4 @@
-/** Google Cloud load balancers: every object is a request, with what the policies of Cloud Armor made of it. */
+/** Google Cloud load balancers with Cloud Armor: every object is a request with the verdicts of the security policies. */
 import { attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
@@ -8,27 +8,32 @@ import {
   CLOUD_ARMOR_MATCHES,
   categoryOfName,
 } from '../categories/vendor-tables.ts';
-import { firstText } from './access-json.ts';
-import { anyOf, type Context, dropped, type JsonFormat, objectField, type Reading } from './format.ts';
-import { asArray, asObject, asText, type JsonObject } from './json-line.ts';
-import { parseAnyTime } from './log-time.ts';
-import { hostOfUrl } from './request-url.ts';
-import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
+import {
+  type Context,
+  dropped,
+  field,
+  hostOfUrl,
+  type JsonFormat,
+  objectField,
+  type Reading,
+} from './format.ts';
+import { asArray, asObject, asText, firstText, type JsonObject } from './json.ts';
+import { crsRule, isCrsId, namedRule } from './rules.ts';
+import { parseAnyTime } from './timestamps.ts';
 
 export const cloudArmor: JsonFormat = {
   name: 'cloud-armor',
-  about: 'load balancers of Google Cloud, with Cloud Armor',
   traits: [
     objectField('httpRequest'),
     objectField('jsonPayload'),
-    anyOf('timestamp', ['timestamp']),
+    field('timestamp'),
     ['resource.type of a load balancer, or security policy', isLoadBalancer],
   ],
   recognizes: isLoadBalancer,
   parse: parseCloudArmor,
 };
 
-/** Policies of the edge come first; those in preview change nothing. */
+/** Edge policies first. Policies in preview mode do not affect requests. */
 const POLICIES = [
   { name: 'enforcedEdgeSecurityPolicy', isEnforced: true },
   { name: 'enforcedSecurityPolicy', isEnforced: true },
@@ -50,9 +55,9 @@ function parseCloudArmor(fields: JsonObject, { zone }: Context): Reading {
   const time = parseAnyTime(fields.timestamp, zone);
   if (time === null) return dropped('bad_time');
   const payload = asObject(fields.jsonPayload) ?? {};
-  const httpRequest = asObject(fields.httpRequest) ?? {};
+  const httpRequest = asObject(fields.httpRequest);
   const requestData = asObject(payload.securityPolicyRequestData);
-  const url = asText(httpRequest.requestUrl);
+  const url = asText(httpRequest?.requestUrl);
   const matched = POLICIES.flatMap(({ name, isEnforced }) => {
     const policy = asObject(payload[name]);
     return policy !== null && isAttack(policy) ? [{ policy, isEnforced }] : [];
@@ -60,7 +65,7 @@ function parseCloudArmor(fields: JsonObject, { zone }: Context): Reading {
   const details = attackDetails({
     blocked: matched.some(({ isEnforced }) => isEnforced),
     source:
-      firstText(asObject(requestData?.userIpInfo) ?? {}, ['ipAddress']) ??
+      firstText(asObject(requestData?.userIpInfo), ['ipAddress']) ??
       firstText(payload, ['remoteIp']) ??
       firstText(httpRequest, ['remoteIp']),
     url,
@@ -73,30 +78,30 @@ function parseCloudArmor(fields: JsonObject, { zone }: Context): Reading {
   };
 }
 
-/** Refused, sent elsewhere (a CAPTCHA too), or more than a limit allows. */
+/** Denied, redirected (including to a CAPTCHA), or over a rate limit. */
 function isAttack(policy: JsonObject): boolean {
   const outcome = asText(policy.outcome);
   return outcome === 'DENY' || outcome === 'REDIRECT' || isLimited(policy);
 }
 
-/** RATE_LIMIT_THRESHOLD_EXCEED or BAN_THRESHOLD_EXCEED; the other outcome is .._CONFORM. */
+/** RATE_LIMIT_THRESHOLD_EXCEED or BAN_THRESHOLD_EXCEED; otherwise the outcome is .._CONFORM. */
 function isLimited(policy: JsonObject): boolean {
   return asText(asObject(policy.rateLimitAction)?.outcome).includes('EXCEED');
 }
 
-/** A request matches few expressions; what a log calls one can be anything. */
+/** A request matches only a few. */
 const EXPRESSIONS_MAX = 32;
+const NAME_LENGTH_MAX = 128;
+const MATCHES = ['threatIntelligence', 'addressGroup', 'adaptiveProtection'];
 
 function rulesOf(policy: JsonObject): Rule[] {
   const name = `${asText(policy.name)}/${asText(policy.priority)}`;
-  const match = MATCHES.find((field) => asObject(policy[field]) !== null);
   if (isLimited(policy)) return [matchRule(name, 'rateLimitAction')];
   const expressions = asArray(policy.preconfiguredExprIds).slice(0, EXPRESSIONS_MAX).map(asText);
   if (expressions.length > 0) return expressions.map(expressionRule);
+  const match = MATCHES.find((each) => asObject(policy[each]) !== null);
   return [matchRule(name, match ?? asText(policy.configuredAction))];
 }
-
-const MATCHES = ['threatIntelligence', 'addressGroup', 'adaptiveProtection'];
 
 function matchRule(name: string, match: string): Rule {
   const category = categoryOfName(CLOUD_ARMOR_MATCHES, match);
@@ -114,5 +119,3 @@ function expressionRule(expression: string): Rule {
   const known = categoryOfName(CLOUD_ARMOR_EXPRESSIONS, id) ?? categoryOfName(CLOUD_ARMOR_EXPRESSIONS, kind);
   return namedRule(name, known ?? CLOUD_ARMOR_MANAGED_RULE, `expression ${name}`);
 }
-
-const NAME_LENGTH_MAX = 128;

@@ -1,8 +1,8 @@
 /**
- * Cloudflare Logpush: `http_requests`, every request with what the firewall did, and `firewall_events`, one object for
- * each matched rule. Both may come in one stream: the Ray ID joins them.
+ * Cloudflare Logpush: `http_requests` has every request with the actions of the firewall, `firewall_events` one object
+ * per matched rule. One stream may have both: the Ray ID joins them.
  */
-import { attackDetails, type Category } from '../../event.ts';
+import { type AttackDetails, attackDetails, type Category } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
 import {
   ATTACK_WORDS,
@@ -12,21 +12,19 @@ import {
   categoryOfName,
   categoryOfWords,
 } from '../categories/vendor-tables.ts';
-import { firstText, firstTime } from './access-json.ts';
-import { anyOf, type Context, dropped, type JsonFormat, type Reading } from './format.ts';
-import { asArray, asText, type JsonObject } from './json-line.ts';
-import { crsRule, isCrsId, namedRule } from './vendor-rule.ts';
+import { type Context, dropped, field, type JsonFormat, type Reading, ruleMatch } from './format.ts';
+import { asArray, asText, firstText, firstTime, type JsonObject } from './json.ts';
+import { crsRule, isCrsId, namedRule } from './rules.ts';
 
 const TIMES = ['EdgeStartTimestamp', 'Datetime', 'EdgeEndTimestamp', 'Timestamp'];
 
 export const cloudflare: JsonFormat = {
   name: 'cloudflare',
-  about: 'Cloudflare Logpush: http_requests and firewall_events',
   traits: [
-    anyOf('RayID', ['RayID']),
-    anyOf('ClientRequestHost', ['ClientRequestHost']),
-    anyOf('time', TIMES),
-    anyOf('action', ['Action', 'SecurityAction', 'SecurityActions']),
+    field('RayID'),
+    field('ClientRequestHost'),
+    field('time', TIMES),
+    field('action', ['Action', 'SecurityAction', 'SecurityActions']),
   ],
   recognizes: (fields) =>
     'EdgeStartTimestamp' in fields ||
@@ -40,20 +38,17 @@ function parseCloudflare(fields: JsonObject, { zone }: Context): Reading {
   if (time === null) return dropped('bad_time');
   const isEvent = 'Action' in fields && !('EdgeStartTimestamp' in fields);
   const matches = (isEvent ? [eventMatch(fields)] : requestMatches(fields)).filter(isAttack);
-  // A rule that lets a request through says nothing bad of it; its request is in the other dataset.
+  // A rule that let the request through. The request itself is in the other dataset.
   if (isEvent && matches.length === 0) return dropped('not_an_attack');
-  const id = asText(fields.RayID);
   const transaction = {
-    id,
+    id: asText(fields.RayID),
     time,
     host: firstText(fields, ['ClientRequestHost']),
     rules: matches.map((match) => ruleOf(match, fields)),
     details: detailsOf(fields, matches),
   };
-  if (!isEvent) return { kind: 'transaction', transaction: { ...transaction, request: true } };
-  return id === ''
-    ? { kind: 'transaction', transaction }
-    : { kind: 'hit', hit: { ...transaction, written: time, connection: '' } };
+  if (isEvent) return ruleMatch(transaction);
+  return { kind: 'transaction', transaction: { ...transaction, request: true } };
 }
 
 interface Match {
@@ -68,52 +63,50 @@ const MATCHES_MAX = 32;
 
 function eventMatch(fields: JsonObject): Match {
   return {
-    action: lower(fields.Action),
-    source: lower(fields.Source),
+    action: lowerCase(fields.Action),
+    source: lowerCase(fields.Source),
     rule: asText(fields.RuleID),
     description: asText(fields.Description),
   };
 }
 
-/** The arrays belong together, place by place. Names before 2023 are `FirewallMatches..`, still older ones `WAF..`. */
+/** The arrays correspond by index. Before 2023 they were named `FirewallMatches..`, and earlier `WAF..`. */
 function requestMatches(fields: JsonObject): Match[] {
-  const actions = arrayOf(fields, ['SecurityActions', 'FirewallMatchesActions']);
-  const sources = arrayOf(fields, ['SecuritySources', 'FirewallMatchesSources']);
-  const rules = arrayOf(fields, ['SecurityRuleIDs', 'FirewallMatchesRuleIDs']);
+  const actions = firstArray(fields, ['SecurityActions', 'FirewallMatchesActions']);
+  const sources = firstArray(fields, ['SecuritySources', 'FirewallMatchesSources']);
+  const rules = firstArray(fields, ['SecurityRuleIDs', 'FirewallMatchesRuleIDs']);
   const description = firstText(fields, ['SecurityRuleDescription', 'WAFRuleMessage']) ?? '';
   const rule = firstText(fields, ['SecurityRuleID', 'WAFRuleID']) ?? '';
   if (actions.length === 0) {
-    const action = lower(fields.SecurityAction) || lower(fields.WAFAction);
-    return [{ action, source: lower(sources[0]) || 'waf', rule, description }];
+    const action = lowerCase(fields.SecurityAction) || lowerCase(fields.WAFAction);
+    return [{ action, source: lowerCase(sources[0]) || 'waf', rule, description }];
   }
   return actions.slice(0, MATCHES_MAX).map((action, i) => {
     const own = asText(rules[i]);
     const isDescribed = own === rule || actions.length === 1;
     return {
-      action: lower(action),
-      source: lower(sources[i]),
+      action: lowerCase(action),
+      source: lowerCase(sources[i]),
       rule: own || rule,
       description: isDescribed ? description : '',
     };
   });
 }
 
-function arrayOf(fields: JsonObject, names: readonly string[]): readonly unknown[] {
+function firstArray(fields: JsonObject, names: readonly string[]): readonly unknown[] {
   for (const name of names) if (asArray(fields[name]).length > 0) return asArray(fields[name]);
   return [];
 }
 
-/** Cloudflare writes `managedChallenge` in one dataset and `managedchallenge` in the other. */
-function lower(value: unknown): string {
-  return asText(value).slice(0, TEXT_LENGTH_MAX).toLowerCase();
+/** The datasets differ: `managedChallenge` and `managedchallenge`. */
+function lowerCase(value: unknown): string {
+  return asText(value).slice(0, 128).toLowerCase();
 }
 
-const TEXT_LENGTH_MAX = 128;
-
-/** The rule let the request through, or the visitor has passed the challenge before. */
+/** The rule let the request through, or the visitor had passed the challenge before. */
 const PASSES = /^(?:|unknown|allow|skip|bypass|rewrite|[a-z]*(?:bypassed|skipped))$/;
-/** The rule only watches, or the visitor passed the challenge with this request. */
-const WATCHES = /^(?:log|simulate|[a-z]*solved)$/;
+/** The rule only logs, or the visitor passed the challenge with this request. */
+const LOG_ONLY = /^(?:log|simulate|[a-z]*solved)$/;
 
 function isAttack({ action }: Match): boolean {
   return !PASSES.test(action);
@@ -123,7 +116,7 @@ function ruleOf({ source, rule, description }: Match, fields: JsonObject): Rule 
   const id = rule || source || 'cloudflare';
   const bySource = categoryOfName(CLOUDFLARE_SOURCES, source);
   if (bySource !== null) return namedRule(id, bySource, `source ${source}`);
-  // `942100: SQL Injection Attack Detected via libinjection`: the managed rules that are taken over from CRS.
+  // Managed rules from CRS: `942100: SQL Injection Attack Detected via libinjection`.
   const crs = /^(\d{6}): /.exec(description)?.[1] ?? '';
   if (isCrsId(crs)) return crsRule(crs);
   const byWords = categoryOfWords(ATTACK_WORDS, description);
@@ -133,7 +126,10 @@ function ruleOf({ source, rule, description }: Match, fields: JsonObject): Rule 
   return namedRule(id, CLOUDFLARE_MANAGED_RULE, 'a managed rule');
 }
 
-/** The lowest score counts, if Cloudflare itself would call it an attack. 0: there is none. */
+/** Cloudflare calls a request with a score up to this an attack. */
+const ATTACK_SCORE_MAX = 20;
+
+/** By the lowest score. 0 means no score. */
 function categoryOfScore(fields: JsonObject): Category | null {
   let lowest = ATTACK_SCORE_MAX + 1;
   let found: Category | null = null;
@@ -149,15 +145,13 @@ function categoryOfScore(fields: JsonObject): Category | null {
   return found;
 }
 
-const ATTACK_SCORE_MAX = 20;
-
-function detailsOf(fields: JsonObject, matches: readonly Match[]) {
+function detailsOf(fields: JsonObject, matches: readonly Match[]): AttackDetails | undefined {
   const country = asText(fields.ClientCountry);
   return attackDetails({
-    blocked: matches.some(({ action }) => !WATCHES.test(action)),
+    blocked: matches.some(({ action }) => !LOG_ONLY.test(action)),
     source: asText(fields.ClientIP),
     url: firstText(fields, ['ClientRequestPath', 'ClientRequestURI']),
-    // Cloudflare's own codes for unknown countries and for Tor are no countries.
+    // Cloudflare's code for an unknown country.
     country: /^xx$/i.test(country) ? undefined : country,
   });
 }

@@ -1,7 +1,7 @@
-/** What real engines wrote for known requests (fixtures/make-fixtures.mjs) comes out as those requests. */
+/** Logs that real engines wrote for known requests (fixtures/make-fixtures.mjs) are parsed as those requests. */
 import { describe, expect, test } from 'vitest';
-import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
-import { fixedZone } from './log-time.ts';
+import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
+import { fixedZone } from './time-zone.ts';
 
 const BY_NGINX = ['sqli', 'lfi', 'cmdi', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];
 const BY_APACHE = ['sqli', 'robot', 'custom', 'not_an_attack', 'xss', 'xss'];
@@ -29,9 +29,9 @@ describe('audit logs', () => {
     ['modsecurity3-native.log', 'modsecurity-native', BY_NGINX],
     ['modsecurity2-json.log', 'modsecurity2-json', BY_APACHE],
     ['modsecurity2-native.log', 'modsecurity-native', BY_APACHE],
-  ] as const)('%s: one attack for each flagged request, none for the others', (name, format, want) => {
+  ] as const)('%s: one attack per flagged request, none for others', (name, format, want) => {
     const parsed = readFixture(name);
-    // Apache answers in several threads, which write in any order.
+    // Apache's threads write in any order.
     expect(outcomes(parsed).toSorted()).toEqual(want.toSorted());
     expect(new Set(parsed.map((each) => each.format))).toEqual(new Set([format]));
     for (const each of parsed) {
@@ -41,12 +41,12 @@ describe('audit logs', () => {
     expect(outcomes(readFixture(name, { format })).toSorted()).toEqual(want.toSorted());
   });
 
-  test('the same request has the same time, whichever log tells of it', () => {
+  test('a request has the same time in every log', () => {
     const times = (name: string) =>
       readFixture(name).flatMap((each) => (each.kind === 'record' ? [each.record.time] : []));
     const [first = 0] = times('nginx-json.log');
     for (const name of ['modsecurity3-json.log', 'nginx-error.log']) {
-      // The time zone that a source is given does not matter: the id tells the time.
+      // The zone does not matter: the ID has the time.
       for (const each of readFixture(name, { zone: fixedZone(480) })) {
         if (each.kind === 'record' && each.record.attack !== 'cc')
           expect(Math.abs(each.record.time - first)).toBeLessThan(5_000);
@@ -56,7 +56,7 @@ describe('audit logs', () => {
 });
 
 describe('error logs', () => {
-  test('nginx-error.log: the rules of a request are one attack, and so is a refused request', () => {
+  test('nginx-error.log: the rules of a request are one attack, and so is a rejected request', () => {
     const parsed = readFixture('nginx-error.log').filter((each) => each.kind === 'record');
     expect(outcomes(parsed).toSorted()).toEqual(
       ['cc', ...BY_NGINX.filter((each) => each !== 'not_an_attack')].toSorted(),
@@ -66,7 +66,7 @@ describe('error logs', () => {
     }
   });
 
-  test('apache-error.log: the rules of a request are one attack, wherever the server is', () => {
+  test('apache-error.log: the rules of a request are one attack, in any time zone', () => {
     const parsed = readFixture('apache-error.log').filter((each) => each.kind === 'record');
     expect(outcomes(parsed).toSorted()).toEqual(
       BY_APACHE.filter((each) => each !== 'not_an_attack').toSorted(),
@@ -78,13 +78,13 @@ describe('error logs', () => {
     expect((utc?.record.time ?? 0) - (east?.record.time ?? 0)).toBe(480 * 60_000);
   });
 
-  test('what an error log says beside that has a reason of its own', () => {
+  test('other lines of an error log are dropped as other_log_line', () => {
     const drops = readFixture('nginx-error.log').filter(({ kind }) => kind === 'dropped');
     expect(new Set(outcomes(drops))).toEqual(new Set(['other_log_line']));
   });
 });
 
-test('a stream that mixes the logs of a server counts each request and each attack once', () => {
+test('a stream of several logs counts each request and each attack once', () => {
   const logs = ['nginx-combined.log', 'nginx-error.log', 'modsecurity3-json.log'].map(fixtureLines);
   const mixed = Array.from({ length: Math.max(...logs.map(({ length }) => length)) }, (_, i) =>
     logs.flatMap((lines) => lines[i] ?? []),
@@ -96,7 +96,7 @@ test('a stream that mixes the logs of a server counts each request and each atta
   );
 });
 
-test('every rule of CRS that matched is known by its number, although the engine left out its tags', () => {
+test('every matched CRS rule is known by its number, although the engine omits its tags', () => {
   for (const each of readFixture('modsecurity3-json.log')) {
     for (const { rule, because } of each.kind === 'record' ? (each.record.evidence ?? []) : []) {
       expect(because).toMatch(rule === '10001' ? /not a CRS rule/ : /^rule id/);
@@ -104,7 +104,7 @@ test('every rule of CRS that matched is known by its number, although the engine
   }
 });
 
-describe('of an attack', () => {
+describe('details of an attack', () => {
   test.each([
     ['modsecurity3-json.log'],
     ['modsecurity3-native.log'],
@@ -112,7 +112,7 @@ describe('of an attack', () => {
     ['modsecurity2-native.log'],
     ['nginx-error.log'],
     ['apache-error.log'],
-  ])('%s says whether it was stopped, its source, path and deciding rule', (name) => {
+  ])('%s has the outcome, source, path and deciding rule', (name) => {
     const records = readFixture(name).flatMap((each) => (each.kind === 'record' ? [each.record] : []));
     const rules: Record<string, RegExp> = { sqli: /^942/, xss: /^941/, custom: /^10001$/, robot: /^9131/ };
     for (const { attack, details } of records) {
@@ -127,17 +127,17 @@ describe('of an attack', () => {
     expect(paths('cc')).toEqual(paths('cc').map(() => '/limited'));
   });
 
-  test('the same things are said by every log of the same requests', () => {
-    const told = (name: string) =>
+  test('are the same in every log of the same requests', () => {
+    const detailsIn = (name: string) =>
       readFixture(name)
         .flatMap((each) => (each.kind === 'record' && each.record.attack !== 'cc' ? [each.record] : []))
-        // A quote in a path is written as it came, decoded or escaped.
+        // Logs differ in how they write quotes in a path.
         .filter(({ details }) => !/["%]/.test(details?.url ?? ''))
         .map(({ attack, details }) => JSON.stringify([attack, Object.entries(details ?? {}).toSorted()]))
         .toSorted();
-    expect(told('modsecurity3-native.log')).toEqual(told('modsecurity3-json.log'));
-    expect(told('nginx-error.log')).toEqual(told('modsecurity3-json.log'));
-    expect(told('modsecurity2-native.log')).toEqual(told('modsecurity2-json.log'));
-    expect(told('apache-error.log')).toEqual(told('modsecurity2-json.log'));
+    expect(detailsIn('modsecurity3-native.log')).toEqual(detailsIn('modsecurity3-json.log'));
+    expect(detailsIn('nginx-error.log')).toEqual(detailsIn('modsecurity3-json.log'));
+    expect(detailsIn('modsecurity2-native.log')).toEqual(detailsIn('modsecurity2-json.log'));
+    expect(detailsIn('apache-error.log')).toEqual(detailsIn('modsecurity2-json.log'));
   });
 });

@@ -11,7 +11,7 @@ const reasonOf = (line: string) => {
   return parsed?.kind === 'dropped' ? parsed.reason : 'counted';
 };
 
-test('the least that is an event is a time: one request of no host', () => {
+test('the minimal event is a time: one request without a host', () => {
   expect(parse({ time: TIME })).toEqual({
     kind: 'record',
     format: 'events',
@@ -19,7 +19,7 @@ test('the least that is an event is a time: one request of no host', () => {
   });
 });
 
-test('all fields are taken as they stand, and others are let be', () => {
+test('all fields are read, and unknown ones ignored', () => {
   const fields = {
     time: TIME,
     host: 'a',
@@ -38,14 +38,14 @@ test('all fields are taken as they stand, and others are let be', () => {
     expect(parse({ time: TIME, attack })).toMatchObject({ record: { attack } });
 });
 
-test('what an attack was is kept in its canonical form, and never without an attack', () => {
-  const said = { blocked: false, source: '2001:DB8::0:1', url: '/a?b=c', rule: '942100', country: 'de' };
-  expect(parse({ time: TIME, attack: 'sqli', ...said })).toMatchObject({
+test('details are normalized, and ignored without an attack', () => {
+  const details = { blocked: false, source: '2001:DB8::0:1', url: '/a?b=c', rule: '942100', country: 'de' };
+  expect(parse({ time: TIME, attack: 'sqli', ...details })).toMatchObject({
     record: {
       details: { blocked: false, source: '2001:db8::1', url: '/a', rule: '942100', country: 'DE' },
     },
   });
-  expect(parse({ time: TIME, ...said })).toMatchObject({ record: { attack: null, details: undefined } });
+  expect(parse({ time: TIME, ...details })).toMatchObject({ record: { attack: null, details: undefined } });
   expect(parse({ time: TIME, attack: 'sqli', blocked: null, source: null })).toMatchObject({
     record: { details: undefined },
   });
@@ -63,8 +63,8 @@ test.each([
   { rule: 942100 },
   { country: 'Germany' },
   { country: '' },
-])('%j is refused', (said) => {
-  expect(parse({ time: TIME, attack: 'sqli', ...said })).toMatchObject({ reason: 'bad_details' });
+])('%j is rejected', (details) => {
+  expect(parse({ time: TIME, attack: 'sqli', ...details })).toMatchObject({ reason: 'bad_details' });
 });
 
 test.each([
@@ -96,7 +96,7 @@ test.each([
   [null],
   [true],
   [[]],
-])('%j is no time', (time) => {
+])('%j is not a time', (time) => {
   expect(parse({ time })).toMatchObject({ kind: 'dropped', reason: 'bad_time' });
 });
 
@@ -124,7 +124,7 @@ test.each([
   expect(reasonOf(line)).toBe(want);
 });
 
-test('any text and any JSON is a record or a reason, never an exception', () => {
+test('any text and any JSON is a record or a drop reason, never an exception', () => {
   const hostile = fc.oneof(fc.string({ unit: 'binary' }), fc.json(), fc.constant('['.repeat(100_000)));
   fc.assert(
     fc.property(hostile, (line) => {

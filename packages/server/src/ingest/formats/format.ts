@@ -1,12 +1,12 @@
-/** What a log format is: a pure function from text to what it says, which can be counted, or the reason why not. */
+/** What a log format is: a pure function from a line to a record, or to the reason why the line does not count. */
 import type { AttackDetails, Category, DropReason } from '../../event.ts';
 import type { Classification, Decision, Rule } from '../categories/classify.ts';
-import { asObject, type JsonObject } from './json-line.ts';
-import type { LogClock } from './log-clock.ts';
-import type { LocalZone } from './log-time.ts';
+import { asObject, type JsonObject } from './json.ts';
 import type { PatternFields } from './pattern.ts';
+import type { LocalZone } from './time-zone.ts';
+import type { CommonTimeParser } from './timestamps.ts';
 
-/** As on the command line and in summaries. */
+/** As used on the command line and in summaries. */
 export const LOG_FORMATS = [
   'access',
   'access-json',
@@ -42,21 +42,21 @@ export interface LogRecord {
   request: boolean;
   attack: Category | null;
   count: number;
-  /** Of an attack: attackDetails() makes them. */
+  /** Attacks only. Built by attackDetails(). */
   details?: AttackDetails | undefined;
   /** Why the attack is in its category. */
   evidence?: readonly Classification[] | undefined;
-  /** How the category was chosen, where rules were judged. */
+  /** How the category was chosen, if rules were judged. */
   decision?: Decision | undefined;
 }
 
-/** What a line, or several that belong together, came out as. */
+/** The result for a line, or for several that belong together. */
 export type Parsed = (
   | { kind: 'record'; record: LogRecord; format: LogFormat | 'none' }
   | {
       kind: 'dropped';
       reason: DropReason;
-      /** None: the line is in no known format. */
+      /** `none`: the line is in no known format. */
       format: LogFormat | 'none';
       evidence?: readonly Classification[];
     }
@@ -67,88 +67,116 @@ export type Parsed = (
   hint?: string | undefined;
   /** What the line was wrapped in: `docker`, or `syslog in cri`. */
   wrapper?: string;
-  /** For `explain`: the first and the last line of a record that has several. */
+  /** For `explain`: the first and last line of a multi-line record. */
   lines?: LineRange | undefined;
 };
 
 export type LineRange = readonly [first: number, last: number];
 
-/** A request that a firewall wrote down, or a part of it. */
+/** A request logged by a firewall, or a part of it. */
 export interface Transaction {
-  /** As the firewall numbered it; '' when it did not, or the line was cut before. */
+  /** The firewall's ID; '' if it has none, or the line was cut before it. */
   id: string;
   time: number;
   host: string | undefined;
   rules: readonly Rule[];
-  /** Absent when the log does not say these. `blocked: true` is evidence: the request counts even without rules. */
+  /** `blocked: true` is evidence: the request counts as an attack even without rules. */
   details?: AttackDetails | undefined;
-  /** The log has a record of every request, so this one counts as a request too, attack or not. */
+  /** The log has a record of every request, so this also counts as a request. */
   request?: boolean;
 }
 
-/** What a format makes of a piece of text. Whether that is an attack, and of which category, is decided elsewhere. */
-export type Reading =
-  /** `id`: of a request that may be told again. */
-  | { kind: 'record'; record: LogRecord; id?: string }
-  | { kind: 'dropped'; reason: DropReason }
-  /** A line that names the columns of those that follow. */
-  | { kind: 'header' }
-  | { kind: 'transaction'; transaction: Transaction }
-  | { kind: 'hit'; hit: RuleHit };
-
-/** One matched rule of a request: others may follow. */
-export interface RuleHit extends Transaction {
-  /** When the line was written, which for a slow request is long after it began. */
+/** One matched rule of a request. More may follow. */
+export interface RuleMatch extends Transaction {
+  /** When the line was written: for a slow request, long after it began. */
   written: number;
-  /** Tells requests apart when the id was cut off; '' when the log does not say it. */
+  /** Tells requests apart if the ID was cut off; '' if the log has none. */
   connection: string;
-  /** Where `id` is '' because a client may have written what the line names: all ids in it, maybe the real one too. */
+  /** Set if `id` is '' because a client may have forged it: all IDs in the line, possibly the real one too. */
   claimedIds?: readonly string[];
 }
 
-/** What a format must know beside the text. */
+/** What a format makes of a line. The category of a transaction is decided later. */
+export type Reading =
+  /** `id`: of a request that other lines may repeat. */
+  | { kind: 'record'; record: LogRecord; id?: string }
+  | { kind: 'dropped'; reason: DropReason }
+  /** A line that names the columns of the following lines. */
+  | { kind: 'header' }
+  | { kind: 'transaction'; transaction: Transaction }
+  | { kind: 'match'; match: RuleMatch };
+
+/** What a parser needs besides the line. */
 export interface Context {
-  /** For times that name no zone. */
+  /** For times without a zone. */
   zone: LocalZone;
-  clock: LogClock;
-  /** As the last `#Fields:` line named them; null until one has been read. */
+  commonTime: CommonTimeParser;
+  /** From the last `#Fields:` line; null before the first. */
   columns: readonly string[] | null;
 }
 
-/** What the lines of a format have, in the order in which `explain` says what a line lacks. */
-export type Traits<T> = readonly (readonly [about: string, test: (value: T) => boolean])[];
+/** A property of all lines of a format. `explain` names the first that a line lacks. */
+export type Trait<T> = readonly [about: string, test: (value: T) => boolean];
 
-interface Named<T> {
+interface Format<T> {
   name: LogFormat;
-  about: string;
-  traits: Traits<T>;
+  traits: readonly Trait<T>[];
+  /** A cheap check: `parse` may still reject the line. */
+  recognizes(value: T): boolean;
+  parse(value: T, context: Context): Reading;
 }
 
-export interface TextFormat extends Named<string> {
-  /** A cheap look: the parser may still refuse the line. */
-  recognizes(line: string): boolean;
-  parse(line: string, context: Context): Reading;
-}
-
-export interface JsonFormat extends Named<JsonObject> {
-  recognizes(fields: JsonObject): boolean;
-  parse(fields: JsonObject, context: Context): Reading;
-}
+export type TextFormat = Format<string>;
+export type JsonFormat = Format<JsonObject>;
 
 export function dropped(reason: DropReason): Reading {
   return { kind: 'dropped', reason };
 }
 
-/** A trait of JSON: one of these fields. */
-export function anyOf(about: string, names: readonly string[]): Traits<JsonObject>[number] {
+export function requestRecord(time: number, host: string | undefined): LogRecord {
+  return { time, host, hostId: undefined, request: true, attack: null, count: 1, evidence: undefined };
+}
+
+export function requestReading(time: number, host: string | undefined): Reading {
+  return { kind: 'record', record: requestRecord(time, host) };
+}
+
+/** A matched rule from a log without connections. Without an ID, no other line can belong to its request. */
+export function ruleMatch(transaction: Transaction): Reading {
+  const { id, time, host, rules, details } = transaction;
+  return id === ''
+    ? { kind: 'transaction', transaction }
+    : { kind: 'match', match: { id, time, host, rules, details, written: time, connection: '' } };
+}
+
+/** The object has this field, or one of several alternatives. */
+export function field(about: string, names: readonly string[] = [about]): Trait<JsonObject> {
   const list = names.length === 1 ? '' : `: ${names.slice(0, -1).join(', ')} or ${names.at(-1)}`;
   return [`${about}${list}`, (fields) => names.some((name) => fields[name] !== undefined)];
 }
 
-/** A trait of JSON: this field, which is an object. */
-export function objectField(name: string): Traits<JsonObject>[number] {
+export function objectField(name: string): Trait<JsonObject> {
   return [`${name} object`, (fields) => asObject(fields[name]) !== null];
 }
 
 /** `[10/Dec/2025:09:25:32 +0000]` */
 export const COMMON_TIME = /\[\d{2}\/[A-Z][a-z]{2}\/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4}\]/;
+
+/** The rest of a line after its first fields, which are separated by spaces. */
+export function restAfter(line: string, fields: readonly string[]): string {
+  return line.slice(fields.reduce((length, text) => length + text.length + 1, 0));
+}
+
+/** The host of an absolute URL, as in `https://shop.example.com:443/path`; undefined for a path. */
+export function hostOfUrl(url: string): string | undefined {
+  // Bounds the search for the end of the host, which has at most 253 characters.
+  const match = /^[a-z][a-z0-9+.-]{0,15}:\/\/(?:[^/?#@]*@)?([^/?#]+)/i.exec(url.slice(0, 512));
+  return match?.[1] === '-' ? undefined : match?.[1];
+}
+
+/** The path in `GET /path?query HTTP/1.1`. */
+export function pathOfRequestLine(line: string): string | undefined {
+  const start = line.indexOf(' ') + 1;
+  const end = line.indexOf(' ', start);
+  return start === 0 ? undefined : line.slice(start, end === -1 ? line.length : end);
+}

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { outcomes, readLines } from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
-import { outcomes, readLines } from './fixtures/read-fixture.ts';
 
 const RULE =
   'Message: Warning. Matched. [file "/crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf"] [line "1"] [id "942100"] ' +
@@ -23,7 +23,7 @@ function block(boundary: string, id: string, ...body: string[]): string[] {
   ];
 }
 
-test('a block is one attack, with what its parts say', () => {
+test('a block is one attack, with the data of its parts', () => {
   expect(readLines(block('622ca252', 'a', 'q=1'))).toMatchObject([
     {
       kind: 'record',
@@ -51,7 +51,7 @@ test.each([
   if (shift !== 0) expect(readLines(twice)).toMatchObject(want);
 });
 
-test('a body may hold what it likes: only its own boundary ends a block', () => {
+test('a body may contain anything: only its own boundary ends a block', () => {
   const hostile = [...block('deadbeef', 'x'), '---deadbeef---Z--', '{"time":1}', RULE];
   expect(outcomes(readLines([...block('622ca252', 'a', ...hostile), ...block('622ca252', 'b')]))).toEqual([
     'sqli',
@@ -59,17 +59,17 @@ test('a body may hold what it likes: only its own boundary ends a block', () => 
   ]);
 });
 
-test('a block that another one follows before its end has lost it', () => {
+test('a block without an end is dropped when the next one begins', () => {
   const lines = block('622ca252', 'a');
   expect(outcomes(readLines([...lines.slice(0, 3), ...block('722ca252', 'b')]))).toEqual([
     'unfinished_record',
     'sqli',
   ]);
-  // With the part that names the rules it says enough.
+  // Unless it has the part with the rules.
   expect(outcomes(readLines([...lines.slice(0, -1), ...block('722ca252', 'b')]))).toEqual(['sqli', 'sqli']);
 });
 
-test('a block is kept between two runs, wherever it was left', () => {
+test('a block continues after a restart at any line', () => {
   const lines = block('622ca252', 'a', '--deadbeef-Z--');
   for (let cut = 0; cut <= lines.length; cut++) {
     const first = createReader({ format: 'auto' });
@@ -80,7 +80,7 @@ test('a block is kept between two runs, wherever it was left', () => {
   }
 });
 
-test('while a log is followed, a block waits for its end far longer than the rules of an error log', () => {
+test('while a log is followed, a block waits longer for its end than the rules of an error log', () => {
   const reader = createReader({ format: 'auto' });
   for (const line of block('622ca252', 'a').slice(0, -1)) reader.read(line, 1_000_000);
   expect(reader.flush(1_000_001)).toEqual([]);
@@ -88,7 +88,7 @@ test('while a log is followed, a block waits for its end far longer than the rul
   expect(reader.flush()).toEqual([]);
 });
 
-test('a body without end is given up, and what follows counts', () => {
+test('a body without an end is dropped, and the following lines count', () => {
   const reader = createReader({ format: 'auto' });
   for (const line of block('622ca252', 'a').slice(0, 6)) reader.read(line, 0);
   const drops = Array.from({ length: 17 }, () => reader.read('x'.repeat(1_048_575), 0)).flat();
@@ -96,7 +96,7 @@ test('a body without end is given up, and what follows counts', () => {
   expect(outcomes(block('722ca252', 'b').flatMap((line) => reader.read(line, 0)))).toEqual(['sqli']);
 });
 
-describe('boundaries that a client brought into an error log', () => {
+describe('boundaries that a client wrote into an error log', () => {
   const fastcgi =
     '2026/11/15 02:20:43 [error] 15255#15255: *1 FastCGI sent in stderr: "PHP message: unknown user ' + "'";
   const end = '\' in /srv/www/login.php" while reading response header from upstream, client: 192.0.2.9';
@@ -121,7 +121,7 @@ describe('boundaries that a client brought into an error log', () => {
     }
   });
 
-  test('are known as such in the next run too', () => {
+  test('are recognized after a restart too', () => {
     const lines = [fastcgi, '---AAAAAAAA---A--', head, '---AAAAAAAA---C--', end, ...attacks, access];
     for (let cut = 0; cut <= lines.length; cut++) {
       const first = createReader({ format: 'auto' });
@@ -133,7 +133,7 @@ describe('boundaries that a client brought into an error log', () => {
     }
   });
 
-  test('do not end the block of a request whose body holds many of them', () => {
+  test('do not end the block of a request whose body has many of them', () => {
     const body = Array.from({ length: 50 }, (_, i) => [`--deadbe${i + 10}-A--`, head]).flat();
     const found = counted([fastcgi, ...block('622ca252', 'a', ...body), access]);
     expect(found).toEqual(['sqli', 'request']);

@@ -1,44 +1,44 @@
-/** The native audit log of ModSecurity 2 and 3: a record is a block of lines in parts, from A to Z. */
+/** Native audit log of ModSecurity 2 and 3: a record is a block of lines, in parts from A to Z. */
 import { attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
-import { dropped, type Reading, type Traits } from './format.ts';
-import { parseCommonTime } from './log-time.ts';
-import { pathOfRequestLine } from './modsecurity2-json.ts';
-import { parseRuleText } from './rule-text.ts';
+import { dropped, pathOfRequestLine, type Reading, type Trait } from './format.ts';
+import { parseRuleText } from './rules.ts';
+import { parseCommonTime } from './timestamps.ts';
 
-/** A block that has begun and not yet ended. It is kept between two runs, so it is plain data, and small. */
+/** An unfinished block. Part of the reader's state, so it is plain data, and small. */
 export interface NativeBlock {
   /** `--622ca252-` or `---PImuTN3y---`. */
   boundary: string;
   part: string;
   id: string;
   time: number | null;
-  /** Set once the Stopwatch has given the milliseconds. */
+  /** Whether the Stopwatch line has given the milliseconds. */
   timed?: boolean;
   host: string | null;
   rules: Rule[];
-  /** Missing in states that older versions wrote, like the next ones. */
+  /** Missing in states written by older versions, like the next two. */
   source?: string;
   url?: string;
-  /** Undefined until the part that would say it. */
+  /** Undefined before part H. */
   blocked?: boolean;
-  /** Characters so far, most of which were not kept. */
+  /** Characters so far, most of them not kept. */
   length: number;
 }
 
 /** Version 2 writes eight hexadecimal digits, version 3 eight letters and digits. */
 const BOUNDARY = /^(--[0-9a-f]{8}-|---[A-Za-z0-9]{8}---)([A-Z])--$/;
 
-/** ModSecurity's own limit on a request body is 12.5 MiB: a block that grows beyond has lost its end. */
+/** ModSecurity limits request bodies to 12.5 MiB: a larger block has lost its end. */
 const BLOCK_LENGTH_MAX = 16 * 1_048_576;
-/** More matched rules than any real request has. */
+/** More rules than a real request matches. */
 const RULES_MAX = 32;
+const TEXT_LENGTH_MAX = 256;
 
-/** What clients and servers send, line for line: anything can stand there, even the boundary of another block. */
+/** Headers and bodies as sent: they may hold anything, even the boundary of another block. */
 const BODY_PARTS = 'CDEGIJ';
 
-/** Only a line that opens a block, or is in one, is recognized. */
-export const NATIVE_TRAITS: Traits<string> = [
+/** Only lines in a block, and those that open one, are recognized. */
+export const NATIVE_TRAITS: readonly Trait<string>[] = [
   ['boundary like --622ca252-A--', (line) => /^--+[A-Za-z0-9]+-+[A-Z]--$/.test(line)],
   ['part A before it', () => false],
 ];
@@ -53,10 +53,10 @@ export function openBlock(line: string): NativeBlock {
 }
 
 /**
- * Takes the next line of the log. `lost`: it does not belong to the block, whose end will not come. Engines write the
- * head right behind the first boundary; without it, the boundary was text that somebody had written to another log.
+ * Adds the next line of the log. `lost`: the line does not belong to the block, whose end is missing. Engines write the
+ * head right after the first boundary; without it, the boundary was text in another log.
  */
-export function addLine(block: NativeBlock, line: string): 'open' | 'whole' | 'lost' {
+export function addLine(block: NativeBlock, line: string): 'open' | 'complete' | 'lost' {
   block.length += line.length + 1;
   if (block.part === 'A' && block.time === null) {
     readHead(block, line);
@@ -66,10 +66,10 @@ export function addLine(block: NativeBlock, line: string): 'open' | 'whole' | 'l
   if (boundary === block.boundary && part !== 'A') {
     block.part = part;
     if (part === 'H') block.blocked ??= false;
-    return part === 'Z' ? 'whole' : 'open';
+    return part === 'Z' ? 'complete' : 'open';
   }
-  const anotherBegins = part === 'A' && !BODY_PARTS.includes(block.part);
-  if (anotherBegins || block.length > BLOCK_LENGTH_MAX) return 'lost';
+  const isNewBlock = part === 'A' && !BODY_PARTS.includes(block.part);
+  if (isNewBlock || block.length > BLOCK_LENGTH_MAX) return 'lost';
   if (block.part === 'B') readHeader(block, line);
   else if (block.part === 'H') readTrailer(block, line);
   return 'open';
@@ -93,17 +93,15 @@ function readHead(block: NativeBlock, line: string): void {
   block.source = source.slice(0, TEXT_LENGTH_MAX);
 }
 
-const TEXT_LENGTH_MAX = 256;
-
 function readHeader(block: NativeBlock, line: string): void {
-  // The first line of part B is the request line. Longer than what is kept of a path, even if all of it is escaped.
+  // The first line of part B is the request line. Four times the limit, in case all of it is escaped.
   block.url ??= pathOfRequestLine(line)?.slice(0, 4 * TEXT_LENGTH_MAX) ?? '';
   if (block.host === null && /^host:/i.test(line)) {
     block.host = line.slice('host:'.length).trim().slice(0, TEXT_LENGTH_MAX);
   }
 }
 
-/** Version 2 says `Message: ..` (and repeats it as `Apache-Error: ..`), version 3 `ModSecurity: ..`. */
+/** Version 2 writes `Message: ..` (and repeats it as `Apache-Error: ..`), version 3 `ModSecurity: ..`. */
 function readTrailer(block: NativeBlock, line: string): void {
   if (line.startsWith('Action: Intercepted')) block.blocked = true;
   if (line.startsWith('Stopwatch')) readStopwatch(block, line);
@@ -118,7 +116,7 @@ function readTrailer(block: NativeBlock, line: string): void {
   if (isNew && block.rules.length < RULES_MAX) block.rules.push(rule);
 }
 
-/** Part A has whole seconds, of when the record was written; a difference beyond this is another clock. */
+/** Part A has whole seconds, taken when the record was written; a larger difference means another clock. */
 const STOPWATCH_MS_MAX = 2_000;
 
 /** `Stopwatch: 1794709245730812 2632 (- - -)`, also `Stopwatch2:`, begins with the start of the request in microseconds. */
@@ -126,7 +124,7 @@ function readStopwatch(block: NativeBlock, line: string): void {
   const micros = /^Stopwatch2?: (\d{16}) /.exec(line)?.[1];
   if (micros === undefined || block.time === null) return;
   const time = Math.floor(Number(micros) / 1_000);
-  // Read once: the second line repeats the first, and must not move the time further from part A.
+  // Only the first line counts: the second must not move the time further from part A.
   if (!block.timed && Math.abs(time - block.time) <= STOPWATCH_MS_MAX) {
     block.time = time;
     block.timed = true;

@@ -1,14 +1,13 @@
-/** NAXSI: lines in the error log of nginx, one for each flagged request, with its scores and the rules that matched. */
-import { attackDetails, type Category } from '../../event.ts';
+/** NAXSI: one line per flagged request in the error log of nginx, with its scores and the matched rules. */
+import { attackDetails } from '../../event.ts';
 import type { Classification } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { categoryOfName, NAXSI_RULES, NAXSI_SCORES } from '../categories/vendor-tables.ts';
-import { type Context, dropped, type Reading, type TextFormat } from './format.ts';
-import { parseLocalTime } from './log-time.ts';
+import { type Context, dropped, type Reading, requestRecord, type TextFormat } from './format.ts';
+import { parseLocalTime } from './timestamps.ts';
 
 export const naxsi: TextFormat = {
   name: 'naxsi',
-  about: 'NAXSI in the error log of nginx',
   traits: [
     [
       'time in yyyy/mm/dd HH:MM:SS form at its start',
@@ -20,15 +19,14 @@ export const naxsi: TextFormat = {
       (line) => /: (?:\*\d+ )?(?:NAXSI_|\{"ip":)/.test(line),
     ],
   ],
-  // At the beginning of the message only: elsewhere, clients could write it.
-  recognizes: (line) => line.charCodeAt(4) === SLASH && MESSAGE.test(line.slice(0, HEAD_LENGTH)),
+  // Only at the start of the message: elsewhere, clients could write it.
+  recognizes: (line) => line.startsWith('/', 4) && MESSAGE.test(line.slice(0, HEAD_LENGTH)),
   parse: parseNaxsi,
 };
 
-const SLASH = 0x2f;
 const HEAD_LENGTH = 120;
 const TIME_LENGTH = 19;
-/** `2026/07/01 10:20:30 [error] 34#34: *8 NAXSI_FMT: ip=..`; newer versions can write JSON instead. */
+/** `2026/07/01 10:20:30 [error] 34#34: *8 NAXSI_FMT: ip=..`; newer versions can also write JSON. */
 const MESSAGE =
   /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} \[\w+\] \d+#\d+: (?:\*\d+ )?(?:(NAXSI_FMT: )|(NAXSI_EXLOG: )|(?=\{"ip":))/;
 
@@ -40,7 +38,7 @@ function parseNaxsi(line: string, { zone }: Context): Reading {
   const [head, isText, isExtra] = match;
   const message = line.slice(head.length);
   const values = isText || isExtra ? textValues(message) : jsonValues(message);
-  // The values that matched, one line each, beside the line of the request; and the rest of a line that was too long.
+  // Additional lines with the matched values, and the rest of a line that was too long.
   const isJsonExtra = values.some(({ key }) => key === 'content' || key === 'id') && !modeOf(values);
   if (isExtra || values[0]?.key !== 'ip' || (!isText && isJsonExtra)) return dropped('same_request');
   return attackOf(values, time);
@@ -51,7 +49,7 @@ interface Value {
   value: string;
 }
 
-/** More than fits into the 2,048 bytes that nginx gives a line. */
+/** More than fit into a line of nginx, which has at most 2,048 bytes. */
 const VALUES_MAX = 1_024;
 
 function textValues(message: string): Value[] {
@@ -62,7 +60,7 @@ function textValues(message: string): Value[] {
   });
 }
 
-/** Not JSON.parse: nginx cuts long lines. A quote inside a value has a backslash in front, so no value can pose as a key. */
+/** Not JSON.parse: nginx cuts long lines. Quotes inside values are escaped, so no value can look like a key. */
 function jsonValues(message: string): Value[] {
   const values: Value[] = [];
   for (const [, key = '', text, number] of message.slice(0, JSON_LENGTH_MAX).matchAll(JSON_VALUE)) {
@@ -77,40 +75,30 @@ const JSON_VALUE = /(?<!\\)"([$\w]{1,64})":(?:"((?:[^"\\]|\\.)*)"|(\d+))/g;
 
 function attackOf(values: readonly Value[], time: number): Reading {
   const first = (key: string) => values.find((each) => each.key === key)?.value ?? '';
-  // The Host header, which stands in front of the mode, is not escaped: what looks like a score there is none.
-  const told = values.slice(values.findLastIndex(({ key }) => MODES.includes(key)) + 1);
-  const scores = scoresOf(told);
-  const rules = told.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
+  // The Host header precedes the mode and is not escaped: anything before the mode may be forged.
+  const trusted = values.slice(values.findLastIndex(({ key }) => MODES.includes(key)) + 1);
+  const scores = scoresOf(trusted);
+  const rules = trusted.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
   const judged = rules.slice(0, RULES_MAX).map(({ value }) => judgeRule(value));
   const best = scores.reduce<Classification | null>(
     (top, each) => (top === null || each.points > top.points ? each : top),
     null,
   );
-  // A line that was cut, or forged by a Host header, is an attack all the same.
-  const attack = best?.category ?? judged[0]?.category ?? UNTOLD;
+  // A line that was cut, or forged by a Host header, is still an attack.
+  const attack = best?.category ?? judged[0]?.category ?? 'vuln';
   const rule = judged.find(({ category }) => category === attack) ?? judged[0] ?? best;
-  return {
-    kind: 'record',
-    record: {
-      time,
-      host: first('server') || undefined,
-      hostId: undefined,
-      request: false,
-      attack,
-      count: 1,
-      details: attackDetails({
-        blocked: isBlocked(values),
-        source: first('ip'),
-        url: first('uri'),
-        rule: rule?.rule,
-      }),
-      evidence: [...scores, ...judged],
-    },
-  };
+  const details = attackDetails({
+    blocked: isBlocked(values),
+    source: first('ip'),
+    url: first('uri'),
+    rule: rule?.rule,
+  });
+  const record = requestRecord(time, first('server') || undefined);
+  const evidence = [...scores, ...judged];
+  return { kind: 'record', record: { ...record, request: false, attack, details, evidence } };
 }
 
 const RULES_MAX = 32;
-const UNTOLD: Category = 'vuln';
 
 /** `cscore0=$SQL&score0=8`, or `"$SQL":8` in newer JSON. */
 function scoresOf(values: readonly Value[]): Classification[] {
@@ -136,14 +124,14 @@ function judgeRule(id: string): Classification {
   return { rule: id, points: 0, category: row?.category ?? CUSTOM_RULE, because };
 }
 
-/** `block=` before version 0.56, `config=` up to version 1.3, `mode=` since. */
+/** `block=` before version 0.56, `config=` up to version 1.3, then `mode=`. */
 const MODES = ['block', 'config', 'mode'];
 
 function modeOf(values: readonly Value[]): string {
   return values.findLast(({ key }) => key === 'mode' || key === 'config')?.value ?? '';
 }
 
-/** Old versions have `learning=0&block=1`. What a rule with DROP matches is stopped in learning mode too. */
+/** Old versions write `learning=0&block=1`. Rules with DROP also stop requests in learning mode. */
 function isBlocked(values: readonly Value[]): boolean {
   const mode = modeOf(values);
   if (mode !== '') return mode === 'block' || mode.endsWith('drop');

@@ -1,17 +1,17 @@
-/** Engines cut long messages. Whatever is lost of them, an attack stays one attack. */
+/** Engines cut long messages. Whatever is cut off, an attack stays one attack. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
+import { fixtureLines, outcomes, readFixture, readLines } from '../../../fixtures/read-fixture.ts';
 
-/** ModSecurity 2 cuts a message at this length, and says host, path and id of the request behind it. */
+/** ModSecurity 2 cuts a message at this length, then appends host, path and ID of the request. */
 const MODSECURITY2_LENGTH_MAX = 1_023;
-/** nginx cuts a line at this length, whatever it says. */
+/** nginx cuts a line at this length. */
 const NGINX_LENGTH_MAX = 2_047;
 
 const isAttack = (outcome: string) => !['not_an_attack', 'other_log_line'].includes(outcome);
 const attacksIn = (name: string) => outcomes(readFixture(name)).filter(isAttack).length;
 
-/** A long name of an argument stands where the match is described, in front of the fields of the rule. */
+/** A long argument name is part of the match description, before the fields of the rule. */
 function padded(message: string, padding: string): string {
   const isMatch = /(?:^|: )Warning\. /.test(message) && !/\[id "9[0458]\d{4}"\]/.test(message);
   return isMatch ? message.replace(' [file "', ` ARGS_NAMES:${padding}. [file "`) : message;
@@ -20,7 +20,7 @@ function padded(message: string, padding: string): string {
 const paddedAndCut = (message: string, padding: string) =>
   padded(message, padding).slice(0, MODSECURITY2_LENGTH_MAX);
 
-/** What stands behind a message that ModSecurity 2 cut: Apache adds it. */
+/** Apache appends host, path and ID after a message that ModSecurity 2 cut. */
 function paddedLine(line: string, padding: string): string {
   const at = line.indexOf('ModSecurity: ');
   const tail = line.indexOf(' [hostname "');
@@ -86,7 +86,7 @@ describe('a padded attack is still one attack', () => {
     );
   });
 
-  test('in the error log of nginx when the firewall only detects, so that nothing but cut lines tells of it', () => {
+  test('in the error log of nginx in detection mode, where all lines are cut', () => {
     const detected = fixtureLines('nginx-error.log').filter((line) => line.includes('Warning. '));
     const attacks = new Set(detected.map((line) => /#\d+: (\*\d+) /.exec(line)?.[1])).size;
     const lines = detected.map((line) => padded(line, 'A'.repeat(2_500)).slice(0, NGINX_LENGTH_MAX));
@@ -95,7 +95,7 @@ describe('a padded attack is still one attack', () => {
   });
 });
 
-test('a request whose rules were cut is in the category that the sums of CRS show', () => {
+test('a request whose rules were cut has the category of the highest CRS sum', () => {
   const lines = fixtureLines('apache-error.log').map((line) => paddedLine(line, 'A'.repeat(2_000)));
   const whole = outcomes(readFixture('apache-error.log')).filter(isAttack);
   expect(outcomes(readLines(lines)).filter(isAttack).toSorted()).toEqual(
@@ -104,7 +104,7 @@ test('a request whose rules were cut is in the category that the sums of CRS sho
   );
 });
 
-test('an error log of nginx at its default level, which has only the verdicts, has all attacks that were stopped', () => {
+test('an error log of nginx at its default level, which has only verdicts, has all stopped attacks', () => {
   const lines = fixtureLines('nginx-error.log').filter((line) => line.includes('[error]'));
   const denied = lines.filter((line) => line.includes('Access denied')).length;
   const found = outcomes(readLines(lines));
@@ -167,7 +167,7 @@ describe('a client that writes the fields of a rule into the name of an argument
     }
   }
 
-  test('cannot make its attack look like one that the operator excluded', () => {
+  test('cannot make its attack look like a rule that the operator excluded', () => {
     const forged = 'evil [file "/crs/x.conf"] [id "920350"] [ver "OWASP_CRS/3.3.4"] [hostname "h"] [uri "/"]';
     const line =
       `[Sun Nov 15 02:20:45 2026] [security2:error] [pid 1] [client 192.0.2.7:5] ModSecurity: Warning. ARGS_NAMES:` +

@@ -1,28 +1,29 @@
-/** Log formats as they stand in the configuration of nginx and Apache: text and variables, one after the other. */
+/** Log formats as configured in nginx and Apache: text and variables, and what the values of a variable can be. */
+import { apacheTime, nginxTime, type TimeVariable } from './pattern-time.ts';
 
 export interface PatternSyntax {
   server: 'nginx' | 'Apache';
-  /** What the server does with quotes inside of values: `none` writes them as they are. */
+  /** How the server writes quotes in values: `none` does not escape them. */
   escaping: 'quotes' | 'none';
   parts: readonly PatternPart[];
 }
 
-export type PatternPart = { literal: string } | PatternVariable;
+type PatternPart = { literal: string } | PatternVariable;
 
 export interface PatternVariable {
-  /** As the pattern spells it: `$host`, `%{Host}i`. */
+  /** As spelled in the pattern: `$host`, `%{Host}i`. */
   spelled: string;
-  /** `host` of nginx, `i` of Apache. */
+  /** `host` in nginx, `i` in Apache. */
   name: string;
-  /** What Apache has in braces. */
+  /** The text in braces, Apache only. */
   argument: string;
 }
 
-/** A configuration line that is longer is none. */
+/** Longer than any configuration line. */
 const PATTERN_LENGTH_MAX = 4_096;
 
 const NGINX_VARIABLE = /\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))/g;
-/** With its modifiers in any order: `%>s`, `%{Referer}i`, `%!200,304{User-Agent}i`, `%{Foo}^ti`. */
+/** With modifiers in any order: `%>s`, `%{Referer}i`, `%!200,304{User-Agent}i`, `%{Foo}^ti`. */
 const APACHE_VARIABLE = /%((?:[<>!,\d]|\{[^}]*\})*)(\^[A-Za-z]{2}|[A-Za-z%])/g;
 const NGINX_TIME = /\$\{?(?:time_local|time_iso8601|msec)\b/;
 
@@ -34,7 +35,7 @@ export function parsePattern(text: string): PatternSyntax {
   const isApache = format.search(APACHE_VARIABLE) !== -1;
   if (!isNginx && !isApache) {
     throw new Error(
-      'must hold variables like $time_local or %t; put it in single quotes, so that the shell leaves $ alone',
+      'must contain variables like $time_local or %t; put it in single quotes so that the shell does not expand $',
     );
   }
   const server =
@@ -51,16 +52,16 @@ interface Unwrapped {
   directive: 'log_format' | 'LogFormat' | null;
 }
 
-/** Takes off `log_format main escape=json '..' '..';` and `LogFormat ".." nickname`, and the quotes of either. */
+/** Removes `log_format main escape=json '..' '..';` or `LogFormat ".." nickname` around the format. */
 function unwrapDirective(text: string): Unwrapped {
   const nginx = /^log_format\s+[^\s'"$]+\s+/.exec(text)?.[0];
   const apache = nginx === undefined ? /^LogFormat\s+/i.exec(text)?.[0] : undefined;
   let rest = text.slice((nginx ?? apache ?? '').length);
-  const given = /^escape=(default|json|none)\s+/.exec(rest);
-  rest = rest.slice(given?.[0].length ?? 0);
+  const escapeOption = /^escape=(default|json|none)\s+/.exec(rest);
+  rest = rest.slice(escapeOption?.[0].length ?? 0);
   const directive = nginx !== undefined ? 'log_format' : apache !== undefined ? 'LogFormat' : null;
   const format = unescaped(unquoted(rest, directive));
-  return { format, escaping: given?.[1] === 'none' ? 'none' : 'quotes', directive };
+  return { format, escaping: escapeOption?.[1] === 'none' ? 'none' : 'quotes', directive };
 }
 
 const QUOTED = /'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"/gs;
@@ -68,15 +69,15 @@ const QUOTED = /'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"/gs;
 function unquoted(text: string, directive: Unwrapped['directive']): string {
   const strings = [...text.matchAll(QUOTED)].map((match) => ({
     quote: match[0][0],
-    inside: match[1] ?? match[2] ?? '',
+    content: match[1] ?? match[2] ?? '',
   }));
   const [first] = strings;
-  if (directive === 'LogFormat') return first === undefined ? text : first.inside;
+  if (directive === 'LogFormat') return first === undefined ? text : first.content;
   const isAllQuoted = first !== undefined && /^[\s;]*$/.test(text.replace(QUOTED, ''));
-  // `"$host" "$request"` may be the format itself; in single quotes, or as one string, it cannot be meant.
+  // `"$host" "$request"` may be the format itself; single quotes or one string can only be configuration syntax.
   const isConfiguration =
     directive !== null || strings.length === 1 || strings.every(({ quote }) => quote === "'");
-  return isAllQuoted && isConfiguration ? strings.map(({ inside }) => inside).join('') : text;
+  return isAllQuoted && isConfiguration ? strings.map(({ content }) => content).join('') : text;
 }
 
 const ESCAPES: Readonly<Record<string, string>> = {
@@ -128,4 +129,65 @@ function addLiteral(parts: PatternPart[], literal: string): void {
   const last = parts.at(-1);
   if (last !== undefined && 'literal' in last) last.literal += literal;
   else parts.push({ literal });
+}
+
+/** A variable of a pattern: what its value can be, and the text that follows it. */
+export interface Field {
+  name: string;
+  kind: 'time' | 'number' | 'word' | 'text';
+  time: TimeVariable | null;
+  /** The lower, the better it names the host; null if it does not. */
+  hostRank: number | null;
+  /** A character that ends the value and belongs to the next one. */
+  until: string | null;
+  literal: string;
+}
+
+/** Throws an Error for a time that cannot be read. */
+export function fieldOf(server: PatternSyntax['server'], variable: PatternVariable): Field {
+  const time = server === 'nginx' ? nginxTime(variable) : apacheTime(variable);
+  const key = server === 'nginx' ? variable.name : apacheKey(variable);
+  const { hosts, numbers, words } = KINDS[server];
+  const rank = hosts.indexOf(key);
+  const kind = numbers.includes(key) ? 'number' : words.includes(key) ? 'word' : 'text';
+  return {
+    name: variable.spelled,
+    kind: time === null ? kind : 'time',
+    time,
+    hostRank: rank === -1 ? null : rank,
+    until: null,
+    literal: '',
+  };
+}
+
+function apacheKey({ name, argument }: PatternVariable): string {
+  if (name === 'i') return `i ${argument.toLowerCase()}`;
+  return name === 'P' && argument === 'hextid' ? '' : name;
+}
+
+/**
+ * Hosts, the best first: what the server made of the request, what the client sent, what the configuration says.
+ * Numbers and words are values of the server itself: no client can put a space into them.
+ */
+const KINDS = {
+  nginx: {
+    hosts: words('host http_host ssl_server_name server_name'),
+    numbers: words(
+      'status body_bytes_sent bytes_sent request_length request_time server_port remote_port connection ' +
+        'connection_requests gzip_ratio pid',
+    ),
+    words: words(
+      'host server_name remote_addr realip_remote_addr proxy_protocol_addr server_addr scheme request_method ' +
+        'request_id ssl_protocol ssl_cipher upstream_cache_status',
+    ),
+  },
+  Apache: {
+    hosts: ['i host', 'V', 'v'],
+    numbers: words('s b B D T p P k O I S'),
+    words: words('v h a A m X L'),
+  },
+};
+
+function words(list: string): readonly string[] {
+  return list.split(' ');
 }

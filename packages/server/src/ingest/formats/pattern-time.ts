@@ -1,47 +1,47 @@
-/** The times that a log format can hold, alone or put together from several variables. */
+/** Times in patterns: a single variable, or several that give date and time together. */
 import type { Context } from './format.ts';
-import { type LocalZone, monthNumber } from './log-time.ts';
 import type { PatternVariable } from './pattern-syntax.ts';
-import { milliseconds, parseTime, utcTime } from './time.ts';
+import type { LocalZone } from './time-zone.ts';
+import { milliseconds, monthNumber, parseTime, utcTime } from './timestamps.ts';
 
-/** A variable that says when, or a part of it. */
+/** A variable for the time, or for a part of it. */
 export interface TimeVariable {
-  /** Matches the whole value, at its place. */
+  /** Sticky; matches the whole value. */
   regex: RegExp;
-  /** What each group of the expression is. */
-  fields: readonly Field[];
-  /** Apache can write the start of a request and its end: they are two times. */
+  /** The meaning of each group. */
+  fields: readonly TimeField[];
+  /** Apache can log the start of a request and its end: two different times. */
   moment: 'begin' | 'end';
 }
 
-type Field =
+type TimeField =
   | 'common'
   | 'iso'
   | 'epochSeconds'
   | 'epochMillis'
   | 'epochMicros'
   | 'year'
-  | 'century year'
+  | 'two-digit year'
   | 'month'
   | 'month name'
   | 'day'
   | 'hour'
-  | 'hour of 12'
-  | 'half'
+  | '12-hour'
+  | 'am/pm'
   | 'minute'
   | 'second'
   | 'fraction'
   | 'offset'
   | 'zone name';
 
-/** A value that was matched, and where. */
-export interface TimeValue {
+/** Where a value was matched. */
+interface TimeValue {
   variable: TimeVariable;
   start: number;
   end: number;
 }
 
-/** Null for a variable that is no time. Throws an Error for a time that cannot be read. */
+/** Null for a variable that is not a time. */
 export function nginxTime({ name }: PatternVariable): TimeVariable | null {
   if (name === 'time_local') return COMMON;
   if (name === 'time_iso8601')
@@ -50,100 +50,90 @@ export function nginxTime({ name }: PatternVariable): TimeVariable | null {
   return null;
 }
 
+/** Null for a variable that is not a time. Throws an Error for a time that cannot be read. */
 export function apacheTime({ name, argument, spelled }: PatternVariable): TimeVariable | null {
   if (name !== 't') return null;
   const moment = argument.startsWith('end:') ? 'end' : 'begin';
   const form = argument.replace(/^(?:begin|end):/, '');
   if (form === '') return { ...BRACKETED, moment };
-  const counted = COUNTED[form];
-  if (counted !== undefined) return { ...variable(...counted), moment };
+  const epoch = EPOCH_FORMS[form];
+  if (epoch !== undefined) return { ...variable(...epoch), moment };
   const { pattern, fields } = strftime(form, spelled);
   return { ...variable(pattern, fields), moment };
 }
 
-/** The variables that give the time of a line together, or null when they do not. */
+/** The moment for which the variables give date and time, or null if they do for neither. */
 export function completeTime(variables: readonly TimeVariable[]): TimeVariable['moment'] | null {
   for (const moment of ['begin', 'end'] as const) {
     const fields = new Set(variables.flatMap((each) => (each.moment === moment ? each.fields : [])));
-    const has = (...names: Field[]) => names.some((name) => fields.has(name));
-    const isDate = has('year', 'century year') && has('month', 'month name') && has('day');
-    const isClock = (has('hour') || (has('hour of 12') && has('half'))) && has('minute');
-    if (has('common', 'iso', 'epochSeconds', 'epochMillis', 'epochMicros') || (isDate && isClock))
+    const has = (...names: TimeField[]) => names.some((name) => fields.has(name));
+    const hasDate = has('year', 'two-digit year') && has('month', 'month name') && has('day');
+    const hasClock = (has('hour') || (has('12-hour') && has('am/pm'))) && has('minute');
+    if (has('common', 'iso', 'epochSeconds', 'epochMillis', 'epochMicros') || (hasDate && hasClock))
       return moment;
   }
   return null;
 }
 
-/** Milliseconds since the epoch, or null for a time that there is not. The most exact variable counts. */
+/** Milliseconds since the epoch, or null for a time that does not exist. The most exact variable counts. */
 export function readTime(
   line: string,
   values: readonly TimeValue[],
-  { zone, clock }: Context,
+  { zone, commonTime }: Context,
 ): number | null {
   const [first] = values;
   const isCommon = values.length === 1 && first?.variable.fields[0] === 'common';
   if (isCommon && first !== undefined)
-    return clock.read(line, first.end - (line[first.end - 1] === ']' ? 27 : 26));
-  const found = new Map<Field, string>();
-  for (const {
-    variable: { regex, fields },
-    start,
-    end,
-  } of values) {
-    regex.lastIndex = 0;
-    const groups = regex.exec(line.slice(start, end)) ?? [];
-    fields.forEach((field, i) => {
+    return commonTime.parseAt(line, first.end - (line[first.end - 1] === ']' ? 27 : 26));
+  const found = new Map<TimeField, string>();
+  for (const { variable, start, end } of values) {
+    variable.regex.lastIndex = 0;
+    const groups = variable.regex.exec(line.slice(start, end)) ?? [];
+    variable.fields.forEach((field, i) => {
       if (!found.has(field)) found.set(field, groups[i + 1] ?? '');
     });
   }
-  const text = (field: Field) => found.get(field);
-  const fraction = milliseconds(text('fraction'));
+  const text = (field: TimeField) => found.get(field);
+  const fractionMs = milliseconds(text('fraction'));
   const micros = text('epochMicros');
   if (micros !== undefined) return Math.floor(Number(micros) / 1_000);
   const millis = text('epochMillis');
   if (millis !== undefined) return Number(millis);
   const seconds = text('epochSeconds');
-  if (seconds !== undefined) return Number(seconds) * 1_000 + fraction;
+  if (seconds !== undefined) return Number(seconds) * 1_000 + fractionMs;
   const iso = text('iso');
-  if (iso !== undefined) return added(parseTime(iso), fraction);
+  if (iso !== undefined) return sum(parseTime(iso), fractionMs);
   const common = text('common');
-  if (common !== undefined) return added(clock.read(common, 0), fraction);
-  return fromFields(text, fraction, zone);
+  if (common !== undefined) return sum(commonTime.parseAt(common, 0), fractionMs);
+  return fromFields(text, zone);
 }
 
-function fromFields(
-  text: (field: Field) => string | undefined,
-  fraction: number,
-  zone: LocalZone,
-): number | null {
-  const number = (field: Field) => Number(text(field) ?? Number.NaN);
-  const short = number('century year');
-  const year = text('year') === undefined ? short + (short < 69 ? 2_000 : 1_900) : number('year');
-  const month =
-    text('month') === undefined ? monthNumber((text('month name') ?? '').slice(0, 3)) : number('month');
-  const hour12 = (number('hour of 12') % 12) + (/p/i.test(text('half') ?? '') ? 12 : 0);
-  const hour = text('hour') === undefined ? hour12 : number('hour');
-  const utc = utcTime(year, month, number('day'), hour, number('minute'), Number(text('second') ?? 0));
+function fromFields(text: (field: TimeField) => string | undefined, zone: LocalZone): number | null {
+  const shortYear = Number(text('two-digit year'));
+  const year = text('year') ?? shortYear + (shortYear < 69 ? 2_000 : 1_900);
+  const month = text('month') ?? monthNumber(text('month name')?.slice(0, 3));
+  const hour = text('hour') ?? (Number(text('12-hour')) % 12) + (/p/i.test(text('am/pm') ?? '') ? 12 : 0);
+  const utc = utcTime(year, month, text('day'), hour, text('minute'), text('second'), text('fraction'));
   if (utc === null) return null;
-  const offset = text('offset') ?? (/^(?:UTC|GMT|Z)$/.test(text('zone name') ?? '') ? '+0000' : undefined);
-  if (offset === undefined) return zone.toUtc(utc + fraction);
-  return added(parseTime(`1970-01-01T00:00${offset}`), utc + fraction);
+  const isUtc = /^(?:UTC|GMT|Z)$/.test(text('zone name') ?? '');
+  const offset = text('offset') ?? (isUtc ? '+0000' : undefined);
+  return offset === undefined ? zone.toUtc(utc) : sum(parseTime(`1970-01-01T00:00${offset}`), utc);
 }
 
-function added(time: number | null, ms: number): number | null {
+function sum(time: number | null, ms: number): number | null {
   return time === null ? null : time + ms;
 }
 
-function variable(pattern: string, fields: readonly Field[]): TimeVariable {
+function variable(pattern: string, fields: readonly TimeField[]): TimeVariable {
   return { regex: new RegExp(pattern, 'y'), fields, moment: 'begin' };
 }
 
-const STAMP = '(\\d{2}/[A-Z][a-z]{2}/\\d{4}:\\d{2}:\\d{2}:\\d{2} [+-]\\d{4})';
-const COMMON = variable(STAMP, ['common']);
-const BRACKETED = variable(`\\[${STAMP}\\]`, ['common']);
+const COMMON_TIME = '(\\d{2}/[A-Z][a-z]{2}/\\d{4}:\\d{2}:\\d{2}:\\d{2} [+-]\\d{4})';
+const COMMON = variable(COMMON_TIME, ['common']);
+const BRACKETED = variable(`\\[${COMMON_TIME}\\]`, ['common']);
 
-/** Of a fixed length, so that one can stand behind the other: so many digits they have from 2001 to 2286. */
-const COUNTED: Readonly<Record<string, [string, Field[]]>> = {
+/** Of fixed length, so that one can directly follow another: the number of digits from 2001 to 2286. */
+const EPOCH_FORMS: Readonly<Record<string, [string, TimeField[]]>> = {
   sec: ['(\\d{10})', ['epochSeconds']],
   msec: ['(\\d{13})', ['epochMillis']],
   usec: ['(\\d{16})', ['epochMicros']],
@@ -151,10 +141,10 @@ const COUNTED: Readonly<Record<string, [string, Field[]]>> = {
   usec_frac: ['(\\d{6})', ['fraction']],
 };
 
-/** In the C locale, in which servers write their logs. */
-const STRFTIME: Readonly<Record<string, [string, Field?]>> = {
+/** In the C locale, which servers use for logs. */
+const STRFTIME: Readonly<Record<string, [string, TimeField?]>> = {
   Y: ['(\\d{4})', 'year'],
-  y: ['(\\d{2})', 'century year'],
+  y: ['(\\d{2})', 'two-digit year'],
   m: ['(\\d{2})', 'month'],
   b: ['([A-Z][a-z]{2})', 'month name'],
   h: ['([A-Z][a-z]{2})', 'month name'],
@@ -163,10 +153,10 @@ const STRFTIME: Readonly<Record<string, [string, Field?]>> = {
   e: ['([ \\d]\\d)', 'day'],
   H: ['(\\d{2})', 'hour'],
   k: ['([ \\d]\\d)', 'hour'],
-  I: ['(\\d{2})', 'hour of 12'],
-  l: ['([ \\d]\\d)', 'hour of 12'],
-  p: ['([AP]M)', 'half'],
-  P: ['([ap]m)', 'half'],
+  I: ['(\\d{2})', '12-hour'],
+  l: ['([ \\d]\\d)', '12-hour'],
+  p: ['([AP]M)', 'am/pm'],
+  P: ['([ap]m)', 'am/pm'],
   M: ['(\\d{2})', 'minute'],
   S: ['(\\d{2})', 'second'],
   s: ['(\\d{10})', 'epochSeconds'],
@@ -198,13 +188,13 @@ const STRFTIME_SHORTHANDS: Readonly<Record<string, string>> = {
   x: '%m/%d/%y',
 };
 
-function strftime(form: string, spelled: string): { pattern: string; fields: Field[] } {
-  const fields: Field[] = [];
+function strftime(form: string, spelled: string): { pattern: string; fields: TimeField[] } {
+  const fields: TimeField[] = [];
   const long = form.replace(/%([cDFRrTXx])/g, (_, letter: string) => STRFTIME_SHORTHANDS[letter] ?? '');
   const pattern = long.replace(/%(.)|[^%]+|%/gs, (text, letter: string | undefined) => {
     if (letter === undefined) return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
     const known = STRFTIME[letter];
-    if (known === undefined) throw new Error(`${spelled} holds %${letter}, which wafstat cannot read`);
+    if (known === undefined) throw new Error(`${spelled} contains %${letter}, which is not supported`);
     if (known[1] !== undefined) fields.push(known[1]);
     return known[0];
   });

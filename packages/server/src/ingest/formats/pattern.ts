@@ -1,22 +1,21 @@
-/** Access lines in the log format that the server's configuration has (`--pattern`). */
-import { request } from './access.ts';
-import { type Context, dropped, type Reading } from './format.ts';
-import { type PatternSyntax, type PatternVariable, parsePattern } from './pattern-syntax.ts';
-import { apacheTime, completeTime, nginxTime, readTime, type TimeVariable } from './pattern-time.ts';
+/** Access lines in a format given as in the server's configuration (`--pattern`). See docs/decisions/0018. */
+import { type Context, dropped, type Reading, requestReading } from './format.ts';
+import { type Field, fieldOf, type PatternSyntax, parsePattern } from './pattern-syntax.ts';
+import { completeTime, readTime, type TimeVariable } from './pattern-time.ts';
 
 export interface Pattern {
   parse(line: string, context: Context): Reading;
-  /** What `explain` shows: each variable with its value, or where the line stops matching. */
+  /** For `explain`: each variable with its value, and where the line stops matching. */
   explain(line: string): PatternFields;
 }
 
 export interface PatternFields {
   fields: readonly (readonly [name: string, value: string])[];
-  /** Absent when the line matches. */
+  /** Absent if the line matches. */
   mismatch?: string;
 }
 
-/** Patterns that have a name. Nginx Proxy Manager has two: for proxied hosts, and for all others. */
+/** Nginx Proxy Manager has two formats: for proxied hosts, and for all others. */
 const NAMED_PATTERNS: Readonly<Record<string, readonly string[]>> = {
   'nginx-proxy-manager': [
     '[$time_local] $upstream_cache_status $upstream_status $status - $request_method $scheme $host "$request_uri" [Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio] [Sent-to $server] "$http_user_agent" "$http_referer"',
@@ -31,8 +30,8 @@ export function compilePattern(text: string): Pattern {
   return {
     parse(line, context) {
       for (const matcher of matchers) {
-        const { ends, isWhole } = matcher.match(line);
-        if (isWhole) return matcher.reading(line, ends, context);
+        const { ends, isComplete } = matcher.match(line);
+        if (isComplete) return matcher.reading(line, ends, context);
       }
       return UNKNOWN;
     },
@@ -44,57 +43,59 @@ export function compilePattern(text: string): Pattern {
   };
 }
 
-/** A pattern is of an access log, so no other format can be meant beside it. */
+/** A pattern describes an access log, so it excludes all other formats. */
 export function fitsPattern(format: string | undefined): boolean {
   return format === undefined || format === 'auto' || format === 'access';
 }
 
 const UNKNOWN = dropped('unknown_format');
+const NO_ENDS = new Int32Array(0);
 
-/** More than any configuration has; bounds the depth of a match. */
+/** More than any configuration has. Bounds the recursion of a match. */
 const VARIABLES_MAX = 64;
 
-/** What a value can be, and the text that follows it. */
-interface Field {
-  name: string;
-  kind: 'time' | 'number' | 'word' | 'text';
-  time: TimeVariable | null;
-  /** The lower, the better it names the host; null when it does not. */
-  hostRank: number | null;
-  /** A character that ends the value and belongs to the next one. */
-  until: string | null;
-  literal: string;
-}
-
-/** Where each value ends: of all fields, or of those before the first that does not match. */
+/** Where each value ends: for all fields, or for those before the first mismatch. */
 interface Match {
   ends: Int32Array;
-  isWhole: boolean;
+  isComplete: boolean;
 }
 
 /**
- * Values are tried from the shortest up. Where a value ended once, it is not tried to end again, wherever it began:
- * what follows has failed there. So the time is linear in the line for each variable, whatever a client sends.
+ * Tries values from the shortest to the longest. Each end of a value is tried only once, wherever the value began: what
+ * follows has failed there. So the time is linear in the line for each variable, whatever a client sends.
  */
 class Matcher {
   readonly #head: string;
   readonly #fields: readonly Field[];
-  /** Used again for each line: to make one takes longer than most matches. */
-  readonly #attempt: Attempt;
-  /** Fields that the record is made of. */
+  readonly #escaping: PatternSyntax['escaping'];
+  /** Indexes of the fields that the record is built from. */
   readonly #times: readonly number[];
   readonly #hosts: readonly number[];
-  /** Behind this field, a line may be cut. */
+  /** The last field that a line must have. */
   readonly #needed: number;
+  /** Per field: where its value ends; -1 if unknown. This and the next are reused for each line. */
+  readonly #ends: Int32Array;
+  /** Per field: the first offset at which its end has not been tried. */
+  readonly #untried: Int32Array;
+  /** Per field, while values begin before it: the next literal, the next quote, the next character that ends a value. */
+  readonly #literals: Int32Array;
+  readonly #quotes: Int32Array;
+  readonly #runEnds: Int32Array;
+  /** The ends up to the last field that was tried. */
+  #furthest = NO_ENDS;
+  #line = '';
+  /** After this field, the line may end anywhere. */
+  #cutAfter = 0;
 
   constructor({ server, escaping, parts }: PatternSyntax) {
     const { head, fields } = fieldsOf(server, parts);
     this.#head = head;
     this.#fields = fields;
+    this.#escaping = escaping;
     const moment = completeTime(fields.flatMap(({ time }) => time ?? []));
     if (moment === null) {
       throw new Error(
-        'must hold the time: $time_local, $time_iso8601 or $msec for nginx, %t or %{...}t with date and time for Apache',
+        'must contain the time: $time_local, $time_iso8601 or $msec for nginx, %t or %{...}t with date and time for Apache',
       );
     }
     const indexes = fields.map((_, i) => i);
@@ -102,19 +103,20 @@ class Matcher {
     this.#times = indexes.filter((i) => fields[i]?.time?.moment === moment);
     this.#hosts = indexes.filter((i) => rank(i) < Number.POSITIVE_INFINITY).sort((a, b) => rank(a) - rank(b));
     this.#needed = Math.max(...this.#times, this.#hosts[0] ?? 0);
-    this.#attempt = new Attempt(fields, escaping);
+    this.#ends = new Int32Array(fields.length);
+    this.#untried = new Int32Array(fields.length);
+    this.#literals = new Int32Array(fields.length);
+    this.#quotes = new Int32Array(fields.length);
+    this.#runEnds = new Int32Array(fields.length);
   }
 
   match(line: string): Match {
-    if (!line.startsWith(this.#head)) return { ends: NOTHING, isWhole: false };
-    const attempt = this.#attempt;
-    attempt.begin(line, Number.POSITIVE_INFINITY);
-    if (attempt.from(0, this.#head.length)) return { ends: attempt.ends, isWhole: true };
-    const { furthest } = attempt;
-    // A line that was cut on its way is a request all the same, when it names time and host.
-    attempt.begin(line, this.#needed);
-    if (attempt.from(0, this.#head.length)) return { ends: attempt.ends, isWhole: true };
-    return { ends: furthest, isWhole: false };
+    if (!line.startsWith(this.#head)) return { ends: NO_ENDS, isComplete: false };
+    if (this.#matches(line, Number.POSITIVE_INFINITY)) return { ends: this.#ends, isComplete: true };
+    const furthest = this.#furthest;
+    // A line that was cut is still a request if it has time and host.
+    if (this.#matches(line, this.#needed)) return { ends: this.#ends, isComplete: true };
+    return { ends: furthest, isComplete: false };
   }
 
   reading(line: string, ends: Int32Array, context: Context): Reading {
@@ -126,16 +128,16 @@ class Matcher {
     if (time === null) return dropped('bad_time');
     for (const i of this.#hosts) {
       const host = (ends[i] ?? -1) < 0 ? '' : this.#value(line, i, ends);
-      if (host !== '' && host !== '-') return { kind: 'record', record: request(time, host) };
+      if (host !== '' && host !== '-') return requestReading(time, host);
     }
-    return { kind: 'record', record: request(time, undefined) };
+    return requestReading(time, undefined);
   }
 
   explain(line: string): PatternFields {
-    const { ends, isWhole } = this.match(line);
+    const { ends, isComplete } = this.match(line);
     const read = this.#fields.slice(0, ends.length).filter((_, i) => (ends[i] ?? -1) >= 0);
     const fields = read.map(({ name }, i) => [name, this.#value(line, i, ends)] as const);
-    if (isWhole) return { fields };
+    if (isComplete) return { fields };
     const isHead = line.startsWith(this.#head);
     const at = isHead ? this.#start(ends.length, ends) : 0;
     const field = this.#fields[ends.length];
@@ -148,9 +150,80 @@ class Matcher {
     return line.slice(this.#start(i, ends), ends[i]);
   }
 
-  /** A value begins where the text behind the one before it ends. */
+  /** A value begins where the text after the previous one ends. */
   #start(i: number, ends: Int32Array): number {
     return i === 0 ? this.#head.length : (ends[i - 1] ?? 0) + (this.#fields[i - 1]?.literal.length ?? 0);
+  }
+
+  #matches(line: string, cutAfter: number): boolean {
+    this.#line = line;
+    this.#cutAfter = cutAfter;
+    this.#ends.fill(-1);
+    this.#untried.fill(0);
+    this.#literals.fill(-1);
+    this.#quotes.fill(-1);
+    this.#runEnds.fill(-1);
+    this.#furthest = NO_ENDS;
+    return this.#matchesFrom(0, this.#head.length);
+  }
+
+  /** Whether the fields from this index match the line from this offset. */
+  #matchesFrom(index: number, start: number): boolean {
+    const field = this.#fields[index];
+    if (field === undefined) return start === this.#line.length;
+    if (field.time !== null) return this.#matchesTime(field, field.time, index, start);
+    const stop = this.#stopOf(field, index, start);
+    const { literal } = field;
+    if (literal === '') return start >= (this.#untried[index] ?? 0) && this.#endsAt(field, index, stop);
+    for (;;) {
+      const end = this.#nextLiteral(literal, index, Math.max(start, this.#untried[index] ?? 0));
+      if (end > stop || end === this.#line.length) break;
+      if (this.#endsAt(field, index, end)) return true;
+    }
+    // The line ends within the value, or within the text that follows it.
+    const isCut = index > this.#cutAfter && literal.startsWith(this.#line.slice(stop));
+    if (isCut) this.#ends[index] = stop;
+    return isCut;
+  }
+
+  #matchesTime(field: Field, { regex }: TimeVariable, index: number, start: number): boolean {
+    if (start < (this.#untried[index] ?? 0)) return false;
+    this.#untried[index] = start + 1;
+    regex.lastIndex = start;
+    if (!regex.test(this.#line)) return false;
+    const end = regex.lastIndex;
+    return this.#line.startsWith(field.literal, end) && this.#endsAt(field, index, end);
+  }
+
+  #endsAt({ literal }: Field, index: number, end: number): boolean {
+    this.#untried[index] = Math.max(end + 1, this.#untried[index] ?? 0);
+    this.#ends[index] = end;
+    if (this.#matchesFrom(index + 1, end + literal.length)) return true;
+    const isFurther = index >= this.#furthest.length && index + 1 < this.#fields.length;
+    if (isFurther) this.#furthest = this.#ends.slice(0, index + 1);
+    this.#ends[index] = -1;
+    return false;
+  }
+
+  /** The first offset from `start` whose character cannot be part of the value. */
+  #stopOf({ kind, until }: Field, index: number, start: number): number {
+    let stop = this.#line.length;
+    if (this.#escaping === 'quotes') {
+      if (start > (this.#quotes[index] ?? -1)) this.#quotes[index] = unescapedQuote(this.#line, start);
+      stop = this.#quotes[index] ?? stop;
+    }
+    if (kind === 'text' && until === null) return stop;
+    if (start > (this.#runEnds[index] ?? -1)) this.#runEnds[index] = endOfRun(this.#line, start, kind, until);
+    return Math.min(stop, this.#runEnds[index] ?? stop);
+  }
+
+  /** The length of the line if there is none. */
+  #nextLiteral(literal: string, index: number, start: number): number {
+    if (start > (this.#literals[index] ?? -1)) {
+      const at = this.#line.indexOf(literal, start);
+      this.#literals[index] = at === -1 ? this.#line.length : at;
+    }
+    return this.#literals[index] ?? this.#line.length;
   }
 }
 
@@ -161,108 +234,7 @@ function expected({ name, literal, kind }: Field): string {
     : `${value} followed by ${JSON.stringify(literal)}`;
 }
 
-const NOTHING = new Int32Array(0);
-
-/** One line against one pattern. */
-class Attempt {
-  readonly #fields: readonly Field[];
-  readonly #escaping: PatternSyntax['escaping'];
-  /** For each field: the first place that its end has not been tried at. */
-  readonly #untried: Int32Array;
-  /** For each field, found once and kept while values begin before it: the text that follows, a quote, another character. */
-  readonly #literals: Int32Array;
-  readonly #quotes: Int32Array;
-  readonly #runs: Int32Array;
-  readonly ends: Int32Array;
-  /** The ends, up to the last field that was tried. */
-  furthest = NOTHING;
-  #line = '';
-  #needed = 0;
-
-  constructor(fields: readonly Field[], escaping: PatternSyntax['escaping']) {
-    const { length } = fields;
-    this.#fields = fields;
-    this.#escaping = escaping;
-    this.#untried = new Int32Array(length);
-    this.#literals = new Int32Array(length);
-    this.#quotes = new Int32Array(length);
-    this.#runs = new Int32Array(length);
-    this.ends = new Int32Array(length);
-  }
-
-  /** Behind the field `needed`, the end of the line ends any match. */
-  begin(line: string, needed: number): void {
-    this.#line = line;
-    this.#needed = needed;
-    this.#untried.fill(0);
-    this.#literals.fill(-1);
-    this.#quotes.fill(-1);
-    this.#runs.fill(-1);
-    this.ends.fill(-1);
-    this.furthest = NOTHING;
-  }
-
-  /** Whether the fields from this one on match from this place on. */
-  from(index: number, start: number): boolean {
-    const field = this.#fields[index];
-    if (field === undefined) return start === this.#line.length;
-    if (field.kind === 'time') return this.#time(field, field.time, index, start);
-    const stop = this.#stopOf(field, index, start);
-    const { literal } = field;
-    if (literal === '') return start >= (this.#untried[index] ?? 0) && this.#endsAt(field, index, stop);
-    for (;;) {
-      const end = this.#nextLiteral(literal, index, Math.max(start, this.#untried[index] ?? 0));
-      if (end > stop || end === this.#line.length) break;
-      if (this.#endsAt(field, index, end)) return true;
-    }
-    // The line ends in the value, or in the text that follows it.
-    const isCut = index > this.#needed && literal.startsWith(this.#line.slice(stop));
-    if (isCut) this.ends[index] = stop;
-    return isCut;
-  }
-
-  #time(field: Field, time: TimeVariable | null, index: number, start: number): boolean {
-    if (time === null || start < (this.#untried[index] ?? 0)) return false;
-    this.#untried[index] = start + 1;
-    time.regex.lastIndex = start;
-    if (!time.regex.test(this.#line)) return false;
-    const end = time.regex.lastIndex;
-    return this.#line.startsWith(field.literal, end) && this.#endsAt(field, index, end);
-  }
-
-  #endsAt({ literal }: Field, index: number, end: number): boolean {
-    this.#untried[index] = Math.max(end + 1, this.#untried[index] ?? 0);
-    this.ends[index] = end;
-    if (this.from(index + 1, end + literal.length)) return true;
-    const isFurther = index >= this.furthest.length && index + 1 < this.#fields.length;
-    if (isFurther) this.furthest = this.ends.slice(0, index + 1);
-    this.ends[index] = -1;
-    return false;
-  }
-
-  /** The first character from `start` on that the value cannot hold. */
-  #stopOf({ kind, until }: Field, index: number, start: number): number {
-    let stop = this.#line.length;
-    if (this.#escaping === 'quotes') {
-      if (start > (this.#quotes[index] ?? -1)) this.#quotes[index] = unescapedQuote(this.#line, start);
-      stop = this.#quotes[index] ?? stop;
-    }
-    if (kind === 'text' && until === null) return stop;
-    if (start > (this.#runs[index] ?? -1)) this.#runs[index] = endOfRun(this.#line, start, kind, until);
-    return Math.min(stop, this.#runs[index] ?? stop);
-  }
-
-  /** The length of the line when there is none. */
-  #nextLiteral(literal: string, index: number, start: number): number {
-    if (start > (this.#literals[index] ?? -1)) {
-      const at = this.#line.indexOf(literal, start);
-      this.#literals[index] = at === -1 ? this.#line.length : at;
-    }
-    return this.#literals[index] ?? this.#line.length;
-  }
-}
-
-/** Servers write a quote in a value as `\"` or `\x22`, so a plain one is never part of it. */
+/** Servers write a quote in a value as `\"` or `\x22`, so an unescaped one is never part of it. */
 function unescapedQuote(line: string, start: number): number {
   for (let at = line.indexOf('"', start); at !== -1; at = line.indexOf('"', at + 1)) {
     let backslashes = 0;
@@ -309,13 +281,13 @@ function fieldsOf(
     else join(last, field, fields);
   }
   if (fields.length > VARIABLES_MAX) throw new Error(`must have at most ${VARIABLES_MAX} variables`);
-  // Lines are read without the space around them.
+  // Lines are trimmed before they are matched.
   const last = fields.at(-1);
   if (last !== undefined) last.literal = last.literal.trimEnd();
   return { head: head.trimStart(), fields };
 }
 
-/** Nothing stands between two values: they are one, unless one of them is what the line is read for. */
+/** Two values with no text between them are one, unless one of them is the time or the host. */
 function join(last: Field, next: Field, fields: Field[]): void {
   // `$host$request_uri`: the host ends where the path begins.
   const isAddress = last.hostRank !== null && /request_uri|uri$|%U/.test(next.name);
@@ -325,77 +297,10 @@ function join(last: Field, next: Field, fields: Field[]): void {
     return;
   }
   if (last.hostRank !== null || next.hostRank !== null || next.kind === 'time') {
-    throw new Error(`has nothing between ${last.name} and ${next.name}: where one ends cannot be told`);
+    throw new Error(
+      `must have text between ${last.name} and ${next.name}: otherwise it is unclear where one ends`,
+    );
   }
   last.name += next.name;
   last.kind = 'text';
 }
-
-function fieldOf(server: PatternSyntax['server'], variable: PatternVariable): Field {
-  const time = server === 'nginx' ? nginxTime(variable) : apacheTime(variable);
-  const key = server === 'nginx' ? variable.name : apacheKey(variable);
-  const { hosts, numbers, words } = KINDS[server];
-  const rank = hosts.indexOf(key);
-  const kind = numbers.includes(key) ? 'number' : words.includes(key) ? 'word' : 'text';
-  return {
-    name: variable.spelled,
-    kind: time === null ? kind : 'time',
-    time,
-    hostRank: rank === -1 ? null : rank,
-    until: null,
-    literal: '',
-  };
-}
-
-function apacheKey({ name, argument }: PatternVariable): string {
-  if (name === 'i') return `i ${argument.toLowerCase()}`;
-  return name === 'P' && argument === 'hextid' ? '' : name;
-}
-
-interface Kinds {
-  hosts: readonly string[];
-  numbers: readonly string[];
-  words: readonly string[];
-}
-
-/**
- * Hosts from the best: what the server made of the request, what the client sent, what the configuration says.
- * Numbers and words are what the server makes itself: no client can put a space into them.
- */
-const KINDS: Readonly<Record<PatternSyntax['server'], Kinds>> = {
-  nginx: {
-    hosts: ['host', 'http_host', 'ssl_server_name', 'server_name'],
-    numbers: [
-      'status',
-      'body_bytes_sent',
-      'bytes_sent',
-      'request_length',
-      'request_time',
-      'server_port',
-      'remote_port',
-      'connection',
-      'connection_requests',
-      'gzip_ratio',
-      'pid',
-    ],
-    words: [
-      'host',
-      'server_name',
-      'remote_addr',
-      'realip_remote_addr',
-      'proxy_protocol_addr',
-      'server_addr',
-      'scheme',
-      'request_method',
-      'request_id',
-      'ssl_protocol',
-      'ssl_cipher',
-      'upstream_cache_status',
-    ],
-  },
-  Apache: {
-    hosts: ['i host', 'V', 'v'],
-    numbers: ['s', 'b', 'B', 'D', 'T', 'p', 'P', 'k', 'O', 'I', 'S'],
-    words: ['v', 'h', 'a', 'A', 'm', 'X', 'L'],
-  },
-};

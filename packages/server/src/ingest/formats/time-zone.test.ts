@@ -34,7 +34,7 @@ describe('a zone with daylight saving', () => {
     ]);
   });
 
-  test('reads a time that no clock shows as the clock before the change would', () => {
+  test('reads a time that no clock shows with the offset before the change', () => {
     expect(inOrder('Europe/Berlin', ['2026-03-29T02:00:00', '2026-03-29T02:59:59'])).toEqual([
       '2026-03-29T01:00:00',
       '2026-03-29T01:59:59',
@@ -93,7 +93,7 @@ const ZONES = [
   'America/St_Johns',
 ];
 
-test('lines in order come back as they were written, and a restart anywhere changes nothing', () => {
+test('times in order are converted exactly, and a restart anywhere changes nothing', () => {
   const minutes = fc.array(fc.integer({ min: 1, max: 29 }), { minLength: 1, maxLength: 600 });
   const starts = [
     '2026-03-28T12:00',
@@ -127,7 +127,7 @@ test('lines in order come back as they were written, and a restart anywhere chan
   );
 });
 
-test('a reader keeps its place in the ambiguous hour, and nothing outside of it', () => {
+test('a reader keeps state in the ambiguous hour, and none outside of it', () => {
   const line = (time: string) => `2026/10/25 ${time} [error] 1#1: *1 limiting requests, excess: 1, host: "a"`;
   const zone = parseZone('Europe/Berlin');
   const first = createReader({ format: 'nginx-error', zone });
@@ -159,19 +159,19 @@ test.each([
   '',
   'x'.repeat(65),
   '../etc/passwd',
-])('%j is no zone', (text) => {
+])('%j is not a zone', (text) => {
   expect(() => parseZone(text)).toThrow('must be an offset like +08:00, from -12:00 to +14:00, or an IANA');
 });
 
-test('a million lines take few looks at the calendar', () => {
+test('a million lines need few offset lookups', () => {
   const zone = ianaZone('Europe/Berlin').startLog?.(null);
   const format = Intl.DateTimeFormat.prototype;
-  let looks = 0;
+  let lookups = 0;
   const original = Object.getOwnPropertyDescriptor(format, 'format') ?? {};
   Object.defineProperty(format, 'format', {
     ...original,
     get() {
-      looks++;
+      lookups++;
       return original.get?.call(this);
     },
   });
@@ -180,6 +180,6 @@ test('a million lines take few looks at the calendar', () => {
   } finally {
     Object.defineProperty(format, 'format', original);
   }
-  expect(looks).toBeGreaterThan(0);
-  expect(looks).toBeLessThan(200);
+  expect(lookups).toBeGreaterThan(0);
+  expect(lookups).toBeLessThan(200);
 });

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { outcomes } from '../../../fixtures/read-fixture.ts';
 import { createReader, STATE_LENGTH_MAX } from '../reader.ts';
-import { outcomes } from './fixtures/read-fixture.ts';
 import { PushedRequests, RecentRequests } from './transactions.ts';
 
-/** A rule hit in the error log of Apache. */
-function hit(id: string, rule: string, at = 0): string {
+/** A matched rule in the error log of Apache. */
+function match(id: string, rule: string, at = 0): string {
   const clock = new Date(Date.UTC(2026, 6, 1, 10) + at * 1_000).toISOString().slice(11, 19);
   return (
     `[Wed Jul 01 ${clock} 2026] [security2:error] [pid 1] [client 192.0.2.7:1] ModSecurity: Warning. Matched. ` +
@@ -39,99 +39,98 @@ describe('the rules of one request', () => {
   test('are one attack, in the category with the most points, each rule once', () => {
     const { read, flush } = reading();
     const lines = [
-      hit('a', '941100'),
-      hit('b', '942100'),
-      hit('a', '942100'),
-      hit('a', '942140'),
-      hit('a', '942100'),
+      match('a', '941100'),
+      match('b', '942100'),
+      match('a', '942100'),
+      match('a', '942140'),
+      match('a', '942100'),
     ];
-    expect(read(...lines, hit('a', '949110'))).toEqual([]);
+    expect(read(...lines, match('a', '949110'))).toEqual([]);
     expect(flush()).toEqual(['sqli', 'sqli']);
   });
 
-  test('that come when it has been counted do not count again', () => {
+  test('that follow after it was counted do not count again', () => {
     const { read, flush } = reading();
-    read(hit('a', '941100'));
+    read(match('a', '941100'));
     expect(flush()).toEqual(['xss']);
-    expect(read(hit('a', '942100'))).toEqual([]);
+    expect(read(match('a', '942100'))).toEqual([]);
     expect(flush()).toEqual([]);
   });
 
-  test('that make it an attack count even behind a verdict that did not', () => {
+  test('that make it an attack count even after a verdict that did not', () => {
     const { read, flush } = reading();
-    read(hit('a', '980130'));
+    read(match('a', '980130'));
     expect(flush()).toEqual(['not_an_attack']);
-    read(hit('a', '942100'));
+    read(match('a', '942100'));
     expect(flush()).toEqual(['sqli']);
   });
 
-  test('are told to the end when the log has moved on', () => {
+  test('are complete when the log has moved on', () => {
     const { read } = reading();
-    expect(read(hit('a', '942100'), hit('b', '941100', 5), hit('c', '941100', 11))).toEqual(['sqli']);
+    expect(read(match('a', '942100'), match('b', '941100', 5), match('c', '941100', 11))).toEqual(['sqli']);
   });
 
-  test('are one attack even when they come slowly', () => {
+  test('are one attack even if they arrive slowly', () => {
     const { read, flush } = reading();
-    expect(read(hit('a', '942100'), hit('a', '942110', 11), hit('a', '949110', 60))).toEqual(['sqli']);
+    expect(read(match('a', '942100'), match('a', '942110', 11), match('a', '949110', 60))).toEqual(['sqli']);
     expect(flush()).toEqual([]);
   });
 
-  test('are told to the end when none has come for a while, while a log is followed', () => {
+  test('are complete when none has arrived for a while in a followed log', () => {
     const reader = createReader({ format: 'auto' });
-    reader.read(hit('a', '942100'), 1_000);
-    reader.read(hit('b', '941100'), 1_100);
-    reader.read(hit('a', '942110'), 1_200);
+    reader.read(match('a', '942100'), 1_000);
+    reader.read(match('b', '941100'), 1_100);
+    reader.read(match('a', '942110'), 1_200);
     expect(outcomes(reader.flush(1_150))).toEqual(['xss']);
     expect(outcomes(reader.flush(1_201))).toEqual(['sqli']);
   });
 });
 
 describe('one request in two logs of the same stream', () => {
-  test('counts once, with the rules of both, when its lines in the error log came first', () => {
+  test('counts once, with the rules of both, if the error log came first', () => {
     const { read, flush } = reading();
-    expect(read(hit('a', '949110'), hit('a', '942100'), audit('a', '941100', '941110'))).toEqual(['xss']);
-    expect(read(hit('b', '942100'), audit('b'))).toEqual(['sqli']);
+    expect(read(match('a', '949110'), match('a', '942100'), audit('a', '941100', '941110'))).toEqual(['xss']);
+    expect(read(match('b', '942100'), audit('b'))).toEqual(['sqli']);
     expect(flush()).toEqual([]);
   });
 
-  test('counts once when the audit log came first', () => {
+  test('counts once if the audit log came first', () => {
     const { read, flush } = reading();
-    expect(read(audit('a', '941100'), hit('a', '942100'))).toEqual(['xss']);
+    expect(read(audit('a', '941100'), match('a', '942100'))).toEqual(['xss']);
     expect(flush()).toEqual([]);
   });
 
-  test('counts once when the lines of the error log were counted before the audit log came', () => {
+  test('counts once if the error log was counted before the audit log came', () => {
     const { read, flush } = reading();
-    read(hit('a', '942100'));
+    read(match('a', '942100'));
     expect(flush()).toEqual(['sqli']);
     expect(read(audit('a', '942100'))).toEqual(['same_request']);
   });
 
-  test('is another request when the same log tells of the same id again: clients may choose the id', () => {
+  test('is another request if the same log has the ID again: clients may choose the ID', () => {
     const { read, flush } = reading();
     const lines = Array.from({ length: 100 }, () => audit('a', '941100'));
     expect(read(...lines)).toEqual(lines.map(() => 'xss'));
-    expect(read(hit('b', '942100'), audit('b', '942100'), hit('b', '942100'), audit('b', '942100'))).toEqual([
-      'sqli',
-      'sqli',
-    ]);
-    read(hit('c', '942100'));
+    expect(
+      read(match('b', '942100'), audit('b', '942100'), match('b', '942100'), audit('b', '942100')),
+    ).toEqual(['sqli', 'sqli']);
+    read(match('c', '942100'));
     expect(flush()).toEqual(['sqli']);
     expect(read(audit('c', '942100'), audit('c', '942100'))).toEqual(['same_request', 'sqli']);
   });
 
-  test('is another request when the same id comes much later', () => {
+  test('is another request if the same ID comes much later', () => {
     const { read, flush } = reading();
-    expect(read(audit('a', '941100'), hit('a', '942100', 301))).toEqual(['xss']);
+    expect(read(audit('a', '941100'), match('a', '942100', 301))).toEqual(['xss']);
     expect(flush()).toEqual(['sqli']);
   });
 
-  test('is never the same when the id is missing', () => {
+  test('is never the same without an ID', () => {
     expect(reading().read(audit('', '941100'), audit('', '941100'))).toEqual(['xss', 'xss']);
   });
 });
 
-describe('a line of nginx that was cut', () => {
+describe('a line that nginx cut', () => {
   const line = (rest: string, connection = 8) =>
     `2026/07/01 10:00:00 [error] 34#34: *${connection} ModSecurity: Warning. [file "/crs/x.conf"] [line "1"] ` +
     `[id "942100"] [severity "2"] [ver "OWASP_CRS/3.3.4"]${rest}`;
@@ -160,14 +159,14 @@ describe('a line of nginx that was cut', () => {
     expect(flush()).toEqual(['sqli', 'sqli']);
   });
 
-  test('belongs to the next request on a connection that is kept open, once the first was denied', () => {
+  test('belongs to the next request on a keep-alive connection, once the first was denied', () => {
     const denied = whole().replace('Warning.', 'Access denied with code 403 (phase 2).');
     const { read, flush } = reading();
     read(cut(), denied, cut(), denied.replace('[unique_id "a"]', '[unique_id "b"]'));
     expect(flush()).toEqual(['sqli', 'sqli']);
   });
 
-  test('is not lost when all lines of both requests were cut', () => {
+  test('is not lost if all lines of both requests were cut', () => {
     const denied = cut().replace('Warning.', 'Access denied with code 403 (phase 2).');
     const { read, flush } = reading();
     expect([...read(cut(), denied, cut(), denied, cut()), ...flush()]).toEqual(['sqli', 'sqli', 'sqli']);
@@ -185,20 +184,20 @@ describe('a line of nginx that was cut', () => {
     expect(flush()).toEqual(['sqli']);
   });
 
-  test('counts even if nothing in it names the rule', () => {
+  test('counts even if it does not name the rule', () => {
     const { read, flush } = reading();
     const matched = `2026/07/01 10:00:00 [info] 34#34: *8 ModSecurity: Warning. Matched ${'A'.repeat(2_000)}`;
     expect(read(matched, matched)).toEqual([]);
     expect(flush()).toEqual(['vuln']);
   });
 
-  test('is no record when it is short: the rest of it may still be written', () => {
+  test('is dropped if it is short: the rest of it may follow', () => {
     const text = whole();
     expect(reading().read(text.slice(0, text.indexOf('[unique_id')))).toEqual(['bad_record']);
   });
 });
 
-describe('requests on a connection that is kept open', () => {
+describe('requests on a keep-alive connection', () => {
   const line = (rule: string, id: string, path = '/', client = '192.0.2.7', host = 'shop.example.com') =>
     `2026/07/01 10:00:00 [info] 34#34: *7 ModSecurity: Warning. Matched. [file "/crs/x.conf"] [line "1"] ` +
     `[id "${rule}"] [severity "2"] [ver "OWASP_CRS/3.3.4"] [hostname "192.0.2.1"] [uri "${path}"] ` +
@@ -210,13 +209,13 @@ describe('requests on a connection that is kept open', () => {
   test.each([
     ['/x"], client: '],
     ['/x"] [unique_id "17829000.1"] [ref "x"], client: 203.0.113.9, server: , host: "victim.example"'],
-  ])('are as many attacks, however their path is forged: %s', (path) => {
+  ])('are separate attacks, however their path is forged: %s', (path) => {
     const { read, flush } = reading();
     const found = [...read(...many.flatMap((id) => request(id, path))), ...flush()];
     expect(found).toEqual(many.map(() => 'sqli'));
   });
 
-  test('are as many attacks when all of their lines were cut', () => {
+  test('are separate attacks if all of their lines were cut', () => {
     const { read, flush } = reading();
     const lines = many.flatMap((id) =>
       request(id, `/${'x'.repeat(2_000)}`).map((each) => each.slice(0, 2_047)),
@@ -224,7 +223,7 @@ describe('requests on a connection that is kept open', () => {
     expect([...read(...lines), ...flush()]).toEqual(many.map(() => 'sqli'));
   });
 
-  test('do not take in those of other clients, and give them no host', () => {
+  test('are not joined with those of other clients, and give them no host', () => {
     const { reader } = reading();
     const forged = line('942100', '17829000.1', '/x"], client: 203.0.113.9, host: "victim.example"');
     const lines = [forged, line('942100', '17829000.2', '/', '198.51.100.4', 'bank.example')];
@@ -245,16 +244,16 @@ describe('requests on a connection that is kept open', () => {
   });
 });
 
-describe('what is said of an attack', () => {
+describe('the details of an attack', () => {
   const line = (rule: string, outcome: string, uri: string) =>
-    hit('a', rule).replace('Warning.', outcome).replace('[uri "/"]', `[uri "${uri}"]`);
+    match('a', rule).replace('Warning.', outcome).replace('[uri "/"]', `[uri "${uri}"]`);
   const record = (...lines: string[]) => {
     const { reader } = reading();
     const [first] = [...lines.flatMap((each) => reader.read(each, 0)), ...reader.flush()];
     return first?.kind === 'record' ? first.record : undefined;
   };
 
-  test('comes from all lines: any of them may say that it was stopped', () => {
+  test('come from all lines: any of them may say that it was stopped', () => {
     const denied = line('949110', 'Access denied with code 403 (phase 2).', '/b');
     for (const lines of [
       [denied, line('942100', 'Warning.', '/b')],
@@ -267,10 +266,10 @@ describe('what is said of an attack', () => {
         rule: '942100',
       });
     }
-    expect(record(hit('a', '942100'))?.details?.blocked).toBe(false);
+    expect(record(match('a', '942100'))?.details?.blocked).toBe(false);
   });
 
-  test('comes from both logs of a stream that mixes them', () => {
+  test('come from both logs of a mixed stream', () => {
     const denied = line('949110', 'Access denied with code 403 (phase 2).', '/b');
     expect(record(denied, audit('a', '942100'))?.details).toEqual({
       blocked: true,
@@ -280,8 +279,8 @@ describe('what is said of an attack', () => {
     });
   });
 
-  test('says how the category was chosen', () => {
-    expect(record(hit('a', '920350'), hit('a', '942100'))?.decision).toMatchObject({
+  test('include how the category was chosen', () => {
+    expect(record(match('a', '920350'), match('a', '942100'))?.decision).toMatchObject({
       category: 'sqli',
       rule: '942100',
       step: 'payload',
@@ -290,11 +289,11 @@ describe('what is said of an attack', () => {
 });
 
 test('an own rule that denied the request wins over a protocol rule, in an error log and in an audit log', () => {
-  const own = hit('a', '10001')
+  const own = match('a', '10001')
     .replace('Warning.', 'Access denied with code 403 (phase 1).')
     .replace('[severity "CRITICAL"] [ver "OWASP_CRS/3.3.4"] ', '');
   const { read, flush } = reading();
-  read(hit('a', '920350').replace('CRITICAL', 'WARNING'), own);
+  read(match('a', '920350').replace('CRITICAL', 'WARNING'), own);
   expect(flush()).toEqual(['custom']);
   const record = JSON.parse(audit('b', '920350', '10001'));
   Object.assign(record.transaction, {
@@ -314,9 +313,9 @@ describe('a rule 980130 that says that the score was exceeded', () => {
   const scores = (
     id: string,
     message = 'Inbound Anomaly Score Exceeded (Total Inbound Score: 20 - SQLI=0,XSS=20)',
-  ) => hit(id, '980130').replace('[severity', `[msg "${message}"] [severity`);
+  ) => match(id, '980130').replace('[severity', `[msg "${message}"] [severity`);
 
-  test('is an attack of the kind that its sums name, if it stands alone', () => {
+  test('is an attack of the category with the highest sum, if it is alone', () => {
     const { read, flush } = reading();
     read(scores('a'), scores('b', 'Inbound Anomaly Score (Total Inbound Score: 3 - SQLI=0,XSS=3)'));
     expect(flush()).toEqual(['xss', 'not_an_attack']);
@@ -326,25 +325,25 @@ describe('a rule 980130 that says that the score was exceeded', () => {
     expect(read(JSON.stringify(record))).toEqual(['sqli']);
   });
 
-  test('is no second attack beside the verdict and the rules of its request', () => {
+  test('is not a second attack next to the verdict and the rules of its request', () => {
     const { read, flush } = reading();
-    read(hit('a', '949110'), scores('a'), hit('b', '942100'), hit('b', '949110'), scores('b'));
+    read(match('a', '949110'), scores('a'), match('b', '942100'), match('b', '949110'), scores('b'));
     expect(flush()).toEqual(['xss', 'sqli']);
     read(scores('a'), scores('b'));
     expect(flush()).toEqual([]);
   });
 });
 
-test('a set-up rule that denies every request is no attack, in an error log and in an audit log', () => {
+test('a set-up rule that denies every request is not an attack, in an error log and in an audit log', () => {
   const { read, flush } = reading();
-  read(hit('a', '901001').replace('Warning.', 'Access denied with code 500 (phase 1).'));
+  read(match('a', '901001').replace('Warning.', 'Access denied with code 500 (phase 1).'));
   expect(flush()).toEqual(['not_an_attack']);
   const record = JSON.parse(audit('b', '901001'));
   record.transaction.is_interrupted = true;
   expect(read(JSON.stringify(record))).toEqual(['not_an_attack']);
 });
 
-test('a state that an older version wrote is taken up', () => {
+test('a state of an older version is restored', () => {
   const open = {
     id: 'a',
     connection: '',
@@ -368,13 +367,13 @@ test('a state that an older version wrote is taken up', () => {
   expect(outcomes([...reader.read('--622ca252-Z--', 0), ...reader.flush()])).toEqual(['xss', 'sqli']);
 });
 
-test('what is kept is bounded, whatever comes, and nothing of it is lost', () => {
+test('the state is bounded, and no request is lost', () => {
   const reader = createReader({ format: 'auto' });
   const counted = new Set<string>();
   for (let i = 0; i < 3_000; i++) {
     const id = `${i}${'x'.repeat(i % 2 ? 5_000 : 10)}`;
     for (let rule = 0; rule < 40; rule++) {
-      for (const each of reader.read(hit(id, `942${100 + rule}`), 0)) {
+      for (const each of reader.read(match(id, `942${100 + rule}`), 0)) {
         if (each.kind === 'record') counted.add(String(counted.size));
       }
     }
@@ -385,11 +384,11 @@ test('what is kept is bounded, whatever comes, and nothing of it is lost', () =>
   expect(counted.size + reader.flush().length).toBe(3_000);
 });
 
-test('a reader taken up from its state goes on as if nothing had been', () => {
+test('a reader restored from its state continues as if nothing had happened', () => {
   const line = fc.oneof(
     fc
       .tuple(fc.constantFrom('a', 'b', 'c'), fc.constantFrom('941100', '942100', '949110'), fc.nat(20))
-      .map((hits) => hit(...hits)),
+      .map((args) => match(...args)),
     fc
       .tuple(fc.constantFrom('a', 'b', 'c'), fc.constantFrom('941100', '949110'))
       .map(([id, rule]) => audit(id, rule)),
@@ -413,7 +412,7 @@ test('a reader taken up from its state goes on as if nothing had been', () => {
   );
 });
 
-test('a push that fails takes back what it added, and leaves what earlier pushes know', () => {
+test('a failed push removes what it added, and keeps what earlier pushes added', () => {
   const all = new RecentRequests([['earlier', 1, ['nginx-error']]]);
   const push = new PushedRequests(all);
   push.set('earlier', { time: 1, formats: ['nginx-error', 'modsecurity3-json'] });
@@ -423,7 +422,7 @@ test('a push that fails takes back what it added, and leaves what earlier pushes
   other.set('both', { time: 4, formats: [] });
   push.set('both', { time: 5, formats: [] });
   other.set('both', { time: 6, formats: [] });
-  push.takeBack();
+  push.rollback();
   expect(all.entries()).toEqual([
     ['earlier', 1, ['nginx-error']],
     ['both', 6, []],

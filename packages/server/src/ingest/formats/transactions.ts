@@ -1,66 +1,73 @@
 /**
- * The requests that firewalls write down. One flagged request is one attack, however many rules matched, however many
- * lines tell of it, and whether an error log, an audit log or both do: what belongs together has the same id.
+ * Joins what firewalls log about a request, by its ID. A flagged request is one attack, however many rules matched,
+ * however many lines report it, and whether an error log, an audit log or both do.
  */
-
 import { type AttackDetails, attackDetails } from '../../event.ts';
 import { type Classification, classify, decide, type Overrides } from '../categories/classify.ts';
-import type { LineRange, LogFormat, LogRecord, Parsed, RuleHit, Transaction } from './format.ts';
+import {
+  type LineRange,
+  type LogFormat,
+  type LogRecord,
+  type Parsed,
+  type RuleMatch,
+  requestRecord,
+  type Transaction,
+} from './format.ts';
 
-/** Requests whose rules are still coming in. Servers write those of one request within milliseconds of each other. */
+/** Open requests: more rules may follow. Servers write the rules of a request within milliseconds of each other. */
 const OPEN_MAX = 128;
-/** By the time in the log: what is older than this has been told to the end. */
+/** By the time in the log: older requests are complete. */
 const OPEN_MS_MAX = 10_000;
-/** Counted requests, so that a late line, or another log in the same stream, does not count them again. */
+/** Counted requests, so that a late line or another log in the same stream does not count them again. */
 const COUNTED_MAX = 512;
-/** Records of one request are not further apart, by the time in the log. (Some operators number requests badly.) */
+/** Records of one request are at most this far apart, by the time in the log. (Some servers reuse IDs.) */
 const SAME_MS_MAX = 300_000;
 /** More distinct rules than a real request matches. */
 const RULES_MAX = 32;
-/** A line without an id belongs to a request on its connection that was told of this shortly before. */
+/** A line without an ID belongs to a request on its connection if that got a line this recently. */
 const SAME_CONNECTION_MS_MAX = 2_000;
-/** Ids that the lines of one request may name, in all. */
+/** IDs that the lines of one request may name. */
 const CLAIMED_MAX = 8;
-/** Of ids and host names that are kept. */
+/** Of stored IDs and host names. */
 const TEXT_LENGTH_MAX = 128;
 
-interface Open {
+interface OpenRequest {
   id: string;
   connection: string;
   format: LogFormat;
   time: number;
-  /** When the last line that told of it was written, and when we read it. */
+  /** When its last line was written, and when it was read. */
   written: number;
   touched: number;
   host: string | undefined;
   judgements: Classification[];
-  /** Missing in states that older versions wrote, like the next ones. */
+  /** Missing in states written by older versions, like the next two. */
   details?: AttackDetails | undefined;
-  /** When the first line that told of it was written. */
+  /** When its first line was written. */
   begun?: number;
-  /** Where `id` is '': the ids that its lines name, which a client may have written. */
+  /** If `id` is '': the IDs that its lines name, which a client may have forged. */
   claimedIds?: readonly string[];
   /** For `explain`. */
   lines?: LineRange;
 }
 
-/** A request that was counted, and the formats that have told of all of it. */
+/** A counted request, and the formats that have a complete record of it. */
 interface Counted {
   time: number;
   formats: readonly LogFormat[];
 }
 
-/** Plain data, to go on in another process. */
+/** Plain data, to continue in another process. */
 export interface TransactionsState {
-  open: Open[];
+  open: OpenRequest[];
   /** Older versions wrote no formats. */
   counted: [id: string, time: number, formats?: readonly LogFormat[]][];
 }
 
 export class Transactions {
   readonly #overrides: Overrides;
-  /** The one that was touched last comes last. */
-  readonly #open = new Map<string, Open>();
+  /** In the order of their last lines. */
+  readonly #open = new Map<string, OpenRequest>();
   readonly #counted: CountedRequests;
 
   constructor(
@@ -73,52 +80,51 @@ export class Transactions {
     this.#counted = counted;
   }
 
-  /** Adds a request of which one record tells everything. */
+  /** Adds a request with a complete record. */
   addComplete(format: LogFormat, transaction: Transaction): Parsed {
-    const { id, time, host, rules, request = false } = transaction;
-    const key = short(id);
-    const counted = this.#countedAs(key, time);
-    // A log tells of a request once: the next record with its id is of another request, which was numbered badly.
+    const { time, host, rules, request = false } = transaction;
+    const id = shortened(transaction.id);
+    const counted = this.#countedRequest(id, time);
+    // A log has one record per request: a second record with the same ID is another request.
     if (counted !== undefined && !counted.formats.includes(format)) {
-      this.#remember(key, counted.time, [...counted.formats, format]);
-      // Its attack has been counted, from another log of the same firewall; the request has not.
-      if (request) return { kind: 'record', record: requestOnly(time, host), format };
+      this.#remember(id, counted.time, [...counted.formats, format]);
+      // The attack was counted from another log of the same firewall; the request was not.
+      if (request) return { kind: 'record', record: requestRecord(time, host), format };
       return { kind: 'dropped', reason: 'same_request', format };
     }
-    // Lines of an error log may have told of it already; an audit log can be set to leave the rules out.
-    const open = this.#openOf(key);
+    // The error log may have more rules: an audit log can be configured without them.
+    const open = this.#openWithId(id);
     if (open !== undefined) this.#open.delete(keyOf(open));
     const judgements = open?.judgements ?? [];
     const details = mergeDetails(transaction.details, open?.details);
     for (const rule of rules) addDistinct(judgements, classify(rule, this.#overrides));
-    const parsed = this.#finish(key, format, time, host, judgements, details, [format]);
+    const parsed = this.#finish({ id, format, time, host, judgements, details }, [format]);
     if (!request) return parsed;
-    const record =
-      parsed.kind === 'record'
-        ? { ...parsed.record, request: true }
-        : { ...requestOnly(time, host), evidence: judgements };
+    const record = parsed.kind === 'record' ? parsed.record : requestRecord(time, host);
+    record.request = true;
+    record.evidence = judgements;
     return { kind: 'record', record, format };
   }
 
-  /** A record that is counted as it is, unless its request has been. */
-  record(format: LogFormat, id: string, record: LogRecord): Parsed {
-    const key = short(id);
-    if (this.#countedAs(key, record.time)) return { kind: 'dropped', reason: 'same_request', format };
+  /** Adds a finished record, unless its request has been counted. */
+  addRecord(format: LogFormat, id: string, record: LogRecord): Parsed {
+    const key = shortened(id);
+    if (this.#countedRequest(key, record.time)) return { kind: 'dropped', reason: 'same_request', format };
     this.#remember(key, record.time);
     return { kind: 'record', record, format };
   }
 
-  /** Adds a matched rule of a request. Returns the requests that no further line can belong to. */
-  addMatch(format: LogFormat, hit: RuleHit, now: number, line?: number): Parsed[] {
-    const { time, written, host, rules } = hit;
-    const id = short(hit.id);
-    const connection = short(hit.connection);
-    const older = this.#close((open) => open.written < written - OPEN_MS_MAX);
-    if (this.#countedAs(id, time)) return older;
-    const found = this.#find({ ...hit, id, connection });
+  /** Adds a matched rule. Returns the requests that are complete. */
+  addMatch(format: LogFormat, match: RuleMatch, now: number, line?: number): Parsed[] {
+    const { time, written, host, rules } = match;
+    const id = shortened(match.id);
+    const connection = shortened(match.connection);
+    const complete = this.#close((open) => open.written < written - OPEN_MS_MAX);
+    if (this.#countedRequest(id, time)) return complete;
+    const found = this.#find({ ...match, id, connection });
     const open = found ?? {
-      id: own(id),
-      connection: own(connection),
+      id: copyOf(id),
+      connection: copyOf(connection),
       format,
       time,
       written,
@@ -127,33 +133,33 @@ export class Transactions {
       judgements: [],
       begun: written,
     };
-    // Without an id, requests on one connection have the same key, so the one before is complete.
-    const before = this.#open.get(keyOf(open));
-    if (before !== undefined && found === undefined) older.push(this.#finishOpen(before));
+    // Without IDs, requests on one connection have the same key: the previous one is complete.
+    const previous = this.#open.get(keyOf(open));
+    if (previous !== undefined && found === undefined) complete.push(this.#finishOpen(previous));
     this.#open.delete(keyOf(open));
-    if (open.id === '') open.id = own(id);
-    const claimedIds = open.id === '' ? [...(open.claimedIds ?? []), ...(hit.claimedIds ?? [])] : [];
-    if (claimedIds.length > 0) open.claimedIds = [...new Set(claimedIds)].slice(0, CLAIMED_MAX).map(own);
+    if (open.id === '') open.id = copyOf(id);
+    const claimedIds = open.id === '' ? [...(open.claimedIds ?? []), ...(match.claimedIds ?? [])] : [];
+    if (claimedIds.length > 0) open.claimedIds = [...new Set(claimedIds)].slice(0, CLAIMED_MAX).map(copyOf);
     else delete open.claimedIds;
-    if (host !== undefined) open.host ??= own(short(host));
+    if (host !== undefined) open.host ??= copyOf(shortened(host));
     open.written = written;
     open.touched = now;
     if (line !== undefined) open.lines = [open.lines?.[0] ?? line, line];
-    open.details = mergeDetails(open.details, hit.details);
+    open.details = mergeDetails(open.details, match.details);
     for (const rule of rules) {
       const judgement = classify(rule, this.#overrides);
-      addDistinct(open.judgements, { ...judgement, rule: own(judgement.rule) });
+      addDistinct(open.judgements, { ...judgement, rule: copyOf(judgement.rule) });
     }
     this.#open.set(keyOf(open), open);
-    return [...older, ...this.#close(() => this.#open.size > OPEN_MAX)];
+    return [...complete, ...this.#close(() => this.#open.size > OPEN_MAX)];
   }
 
-  /** Those that no line has told of since `before` on our clock, or all. */
+  /** Finishes the requests that got no line since `before`, by the local clock. */
   flush(before: number): Parsed[] {
     return this.#close(({ touched }) => touched < before);
   }
 
-  /** Whether `flush` returns something. The first is the one that was touched longest ago. */
+  /** Whether `flush` would return something. */
   hasPending(before: number): boolean {
     const [oldest] = this.#open.values();
     return oldest !== undefined && oldest.touched < before;
@@ -165,8 +171,8 @@ export class Transactions {
     return { open: [...this.#open.values()], counted };
   }
 
-  /** From the one that was touched longest ago. */
-  #close(isDone: (open: Open) => boolean): Parsed[] {
+  /** Oldest first, up to the first that is not done. */
+  #close(isDone: (open: OpenRequest) => boolean): Parsed[] {
     const parsed: Parsed[] = [];
     for (const [key, open] of this.#open) {
       if (!isDone(open)) break;
@@ -176,47 +182,44 @@ export class Transactions {
     return parsed;
   }
 
-  #finishOpen({ id, format, time, host, judgements, details, lines }: Open): Parsed {
-    // Another reader of the same source may have counted it meanwhile.
-    if (this.#countedAs(id, time)) return { kind: 'dropped', reason: 'same_request', format };
-    const parsed = this.#finish(id, format, time, host, judgements, details);
+  #finishOpen(open: OpenRequest): Parsed {
+    const { id, format, time, lines } = open;
+    // Another reader of the same source may have counted it in the meantime.
+    if (this.#countedRequest(id, time)) return { kind: 'dropped', reason: 'same_request', format };
+    const parsed = this.#finish(open, []);
     return lines === undefined ? parsed : { ...parsed, lines };
   }
 
-  /** By its id; or the one whose lines may have been forged, but name this id among others. */
-  #openOf(id: string): Open | undefined {
+  /** By ID, including requests with forged lines that name this ID among others. */
+  #openWithId(id: string): OpenRequest | undefined {
     const open = this.#open.get(id);
     if (open !== undefined || id === '') return open;
     for (const each of this.#open.values()) if (each.claimedIds?.includes(id)) return each;
     return undefined;
   }
 
-  /** By its id; or by its connection, when the id of either was cut off with the end of a line, or is uncertain. */
-  #find(hit: RuleHit): Open | undefined {
-    const { id, connection } = hit;
+  /** By ID; or by connection, if one of the IDs was cut off or is uncertain. */
+  #find(match: RuleMatch): OpenRequest | undefined {
+    const { id, connection } = match;
     const found = id === '' ? undefined : this.#open.get(id);
     if (found !== undefined || connection === '') return found;
     for (const open of this.#open.values()) {
-      if (open.connection === connection && isSameRequest(open, hit)) return open;
+      if (open.connection === connection && isSameRequest(open, match)) return open;
     }
     return undefined;
   }
 
   #finish(
-    id: string,
-    format: LogFormat,
-    time: number,
-    host: string | undefined,
-    evidence: readonly Classification[],
-    said?: AttackDetails,
-    formats: readonly LogFormat[] = [],
+    request: Pick<OpenRequest, 'id' | 'format' | 'time' | 'host' | 'judgements' | 'details'>,
+    completeFormats: readonly LogFormat[],
   ): Parsed {
-    const decision = decide(evidence, said?.blocked === true);
+    const { id, format, time, host, judgements: evidence } = request;
+    const decision = decide(evidence, request.details?.blocked === true);
     const { category: attack, rule } = decision;
-    // It is not remembered: a rule that makes it an attack may still come.
+    // Not remembered: a later rule may make it an attack.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
-    this.#remember(id, time, formats);
-    const details = { ...said, ...attackDetails({ rule }) };
+    this.#remember(id, time, completeFormats);
+    const details = { ...request.details, ...attackDetails({ rule }) };
     const record = {
       time,
       host,
@@ -231,13 +234,13 @@ export class Transactions {
     return { kind: 'record', record, format };
   }
 
-  #countedAs(id: string, time: number): Counted | undefined {
+  #countedRequest(id: string, time: number): Counted | undefined {
     const counted = id === '' ? undefined : this.#counted.get(id);
     return counted !== undefined && Math.abs(time - counted.time) <= SAME_MS_MAX ? counted : undefined;
   }
 
   #remember(id: string, time: number, formats: readonly LogFormat[] = []): void {
-    if (id !== '') this.#counted.set(own(id), { time, formats });
+    if (id !== '') this.#counted.set(copyOf(id), { time, formats });
   }
 }
 
@@ -248,6 +251,7 @@ export interface CountedRequests {
   entries(): TransactionsState['counted'];
 }
 
+/** Not a BoundedCache: entries also expire by the time in the log, and are saved in insertion order. */
 export class RecentRequests implements CountedRequests {
   readonly #requests = new Map<string, Counted>();
 
@@ -267,11 +271,11 @@ export class RecentRequests implements CountedRequests {
     }
   }
 
-  /** Puts back what was known before `request`, unless it was counted again since. */
-  restore(id: string, request: Counted, before: Counted | undefined): void {
+  /** Undoes `set`, unless the request was counted again since. */
+  restore(id: string, request: Counted, previous: Counted | undefined): void {
     if (this.#requests.get(id) !== request) return;
-    if (before === undefined) this.#requests.delete(id);
-    else this.#requests.set(id, before);
+    if (previous === undefined) this.#requests.delete(id);
+    else this.#requests.set(id, previous);
   }
 
   entries(): TransactionsState['counted'] {
@@ -279,10 +283,10 @@ export class RecentRequests implements CountedRequests {
   }
 }
 
-/** What one push adds to the requests that all pushes of its source know; taken back if the push fails. */
+/** The requests that one push adds to those of its source. Removed again if the push fails. */
 export class PushedRequests implements CountedRequests {
   readonly #all: RecentRequests;
-  readonly #added: { id: string; request: Counted; before: Counted | undefined }[] = [];
+  readonly #added: { id: string; request: Counted; previous: Counted | undefined }[] = [];
 
   constructor(all: RecentRequests) {
     this.#all = all;
@@ -293,73 +297,66 @@ export class PushedRequests implements CountedRequests {
   }
 
   set(id: string, request: Counted): void {
-    this.#added.push({ id, request, before: this.#all.get(id) });
+    this.#added.push({ id, request, previous: this.#all.get(id) });
     this.#all.set(id, request);
-    // The others are not remembered any more.
+    // Older ones have been evicted from the source.
     if (this.#added.length >= 2 * COUNTED_MAX) this.#added.splice(0, COUNTED_MAX);
   }
 
-  takeBack(): void {
-    // The last first, because a request may have been added twice.
-    for (const { id, request, before } of this.#added.splice(0).reverse())
-      this.#all.restore(id, request, before);
+  rollback(): void {
+    // In reverse, because a request may have been added twice.
+    for (const { id, request, previous } of this.#added.splice(0).reverse())
+      this.#all.restore(id, request, previous);
   }
 
-  /** They are not part of the state of a reader: the other readers know them already. */
+  /** Not part of a reader's state: the readers of a source share them. */
   entries(): TransactionsState['counted'] {
     return [];
   }
 }
 
 /**
- * Whether a line belongs to an open request on its connection, when the id of one of them is unknown. Connections are
- * kept open, and a proxy shares them between clients: in doubt these are two requests, so that none disappears.
+ * Whether a line belongs to an open request on its connection, if the ID of one of them is unknown. Connections are
+ * kept alive and proxies share them between clients: in doubt these are two requests, so that none disappears.
  */
-function isSameRequest(open: Open, { id, written, rules, claimedIds = [] }: RuleHit): boolean {
+function isSameRequest(open: OpenRequest, { id, written, rules, claimedIds = [] }: RuleMatch): boolean {
   if (id !== '' && open.id !== '') return false;
-  // The firewall has denied it, so it is complete.
+  // A denied request gets no more lines.
   if (open.details?.blocked === true) return false;
   const isRecent =
     Math.abs(written - open.written) <= SAME_CONNECTION_MS_MAX &&
     Math.abs(written - (open.begun ?? open.written)) <= OPEN_MS_MAX;
-  const before = open.judgements.map(({ rule }) => rule);
-  const isNext = rules.every((rule) => mayFollow(rule.id, before));
-  return isRecent && isNext && namesSame(idsOf(open.id, open.claimedIds), idsOf(id, claimedIds));
+  const earlier = open.judgements.map(({ rule }) => rule);
+  const canFollow = rules.every((rule) => mayFollow(rule.id, earlier));
+  return isRecent && canFollow && shareIds(idsOf(open.id, open.claimedIds), idsOf(id, claimedIds));
 }
 
 function idsOf(id: string, claimedIds: readonly string[] = []): readonly string[] {
   return id === '' ? claimedIds : [id];
 }
 
-/** Lines of one request name the same id, beside those that a client wrote into some of them, unless it was cut off. */
-function namesSame(some: readonly string[], others: readonly string[]): boolean {
+/** Lines of one request name the same ID, besides those that a client wrote into some of them, unless it was cut off. */
+function shareIds(some: readonly string[], others: readonly string[]): boolean {
   return some.every((id) => others.includes(id)) || others.every((id) => some.includes(id));
 }
 
-/** CRS sums up a request at its end, once: 949 before the response, 959 behind it, then 980. What follows is another. */
-function mayFollow(rule: string, before: readonly string[]): boolean {
+/** CRS sums up a request once, at its end: 949 before the response, 959 after it, then 980. The next rule is another's. */
+function mayFollow(rule: string, earlier: readonly string[]): boolean {
+  const isSum = /^(?:949|959|980)\d{3}$/.test(rule);
   const stage = stageOf(rule);
-  return before.every((each) => stageOf(each) <= stage) && (!isSum(rule) || !before.includes(rule));
-}
-
-function isSum(rule: string): boolean {
-  return /^(?:949|959|980)\d{3}$/.test(rule);
+  return earlier.every((each) => stageOf(each) <= stage) && !(isSum && earlier.includes(rule));
 }
 
 function stageOf(rule: string): number {
   if (!/^9\d{5}$/.test(rule)) return 0;
   if (rule.startsWith('980')) return 4;
   if (rule.startsWith('959')) return 3;
-  // Rules about the response, which is only there behind 949.
+  // Rules about the response, which comes after 949.
   if (rule.startsWith('95')) return 2;
   return rule.startsWith('949') ? 1 : 0;
 }
 
-function requestOnly(time: number, host: string | undefined): LogRecord {
-  return { time, host, hostId: undefined, request: true, attack: null, count: 1 };
-}
-
-function keyOf({ id, connection }: Open): string {
+function keyOf({ id, connection }: OpenRequest): string {
   return id === '' ? `connection ${connection}` : id;
 }
 
@@ -377,22 +374,22 @@ function addDistinct(judgements: Classification[], judgement: Classification): v
   known.points = Math.max(known.points, judgement.points);
 }
 
-/** What the first says counts; but any line that says that the request was stopped is right. */
+/** The first wins, except that any of them may say that the request was blocked. */
 function mergeDetails(
   first: AttackDetails | undefined,
-  more: AttackDetails | undefined,
+  second: AttackDetails | undefined,
 ): AttackDetails | undefined {
-  if (first === undefined || more === undefined) return first ?? more;
-  const merged = { ...more, ...first };
-  if (first.blocked || more.blocked) merged.blocked = true;
+  if (first === undefined || second === undefined) return first ?? second;
+  const merged = { ...second, ...first };
+  if (first.blocked || second.blocked) merged.blocked = true;
   return merged;
 }
 
-function short(text: string): string {
+function shortened(text: string): string {
   return text.length > TEXT_LENGTH_MAX ? text.slice(0, TEXT_LENGTH_MAX) : text;
 }
 
-/** A copy of its own: a part of a line would hold the whole line in memory, which may be a megabyte. */
-function own(text: string): string {
+/** A slice would keep its whole line in memory, up to a megabyte. */
+function copyOf(text: string): string {
   return Buffer.from(text, 'utf16le').toString('utf16le');
 }

@@ -1,26 +1,21 @@
-/** Logs of vendors and proxies: fixtures in their documented shape, and what must hold beyond one line. */
+/** Logs of cloud vendors: fixtures in their documented shape, and what must hold across lines. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import {
+  attacksOf,
+  fixtureLines,
+  outcomes,
+  readFixture,
+  readLines,
+  recordsOf,
+} from '../../../fixtures/read-fixture.ts';
 import { createReader } from '../reader.ts';
-import { fixtureLines, outcomes, readFixture, readLines } from './fixtures/read-fixture.ts';
-import { LOG_FORMATS, type LogRecord, type Parsed } from './format.ts';
-import { fixedZone } from './log-time.ts';
+import { LOG_FORMATS } from './format.ts';
 
 const TIME = Date.UTC(2026, 6, 1, 10, 20, 30);
 const HOST = 'shop.example.com';
 
-function records(parsed: readonly Parsed[]): LogRecord[] {
-  return parsed.flatMap((each) => (each.kind === 'record' ? [each.record] : []));
-}
-
-function attacks(parsed: readonly Parsed[]) {
-  return records(parsed)
-    .filter(({ attack }) => attack !== null)
-    .map(({ attack, details }) => [attack, details?.blocked, details?.rule]);
-}
-
-/** The format names of these fixtures: nothing else may take their lines. */
 test.each([
   ['cloudflare.log', 'cloudflare'],
   ['azure-waf.log', 'azure-waf'],
@@ -47,7 +42,7 @@ test.each([
   ['modsecurity3-json.log', 'modsecurity3-json'],
   ['modsecurity2-native.log', 'modsecurity-native'],
   ['modsecurity3-native.log', 'modsecurity-native'],
-] as const)('%s is recognized as %s, and reads the same when the format is given', (name, format) => {
+] as const)('%s is recognized as %s, and the result is the same if the format is given', (name, format) => {
   const parsed = readFixture(name);
   expect(new Set(parsed.map((each) => each.format))).toEqual(new Set([format]));
   expect(readFixture(name, { format })).toEqual(parsed);
@@ -59,12 +54,12 @@ test('docs/log-formats.md has a row for every format', () => {
 });
 
 describe('Cloudflare', () => {
-  test('whatever the order of the objects, there are as many requests and attacks', () => {
+  test('the order of the objects does not change the number of requests and attacks', () => {
     const lines = fixtureLines('cloudflare.log');
     const anyOrder = fc.shuffledSubarray(lines, { minLength: lines.length });
     fc.assert(
       fc.property(anyOrder, (some) => {
-        const found = records(readLines(some));
+        const found = recordsOf(readLines(some));
         expect(found.filter(({ request }) => request)).toHaveLength(7);
         expect(found.filter(({ attack }) => attack !== null)).toHaveLength(7);
       }),
@@ -84,8 +79,8 @@ describe('Cloudflare', () => {
       'whiteblackip',
       'cmdi',
     ]);
-    for (const record of records(parsed)) expect(record).toMatchObject({ time: TIME, host: HOST });
-    const [, sqli, , watched] = records(parsed);
+    for (const record of recordsOf(parsed)) expect(record).toMatchObject({ time: TIME, host: HOST });
+    const [, sqli, , watched] = recordsOf(parsed);
     expect(sqli?.details).toEqual({
       blocked: true,
       source: '192.0.2.7',
@@ -110,13 +105,13 @@ describe('Cloudflare', () => {
   const request = (fields: object = {}) =>
     JSON.stringify({ ClientRequestHost: HOST, EdgeStartTimestamp: TIME * 1e6, RayID: 'r', ...fields });
 
-  test('the request counts although its attack was counted long before it came', () => {
+  test('a request that follows its counted attack still counts', () => {
     const other = event({ RayID: 'other', Datetime: '2026-07-01T10:21:00Z' });
     const parsed = readLines([event({}), other, request({ SecurityAction: 'block' })]);
     expect(outcomes(parsed)).toEqual(['xss', 'request', 'xss']);
   });
 
-  test('a request that is no attack by itself leaves the attack to a later event', () => {
+  test('an event after a request without an attack counts as the attack', () => {
     expect(outcomes(readLines([request(), event({ Action: 'log' })]))).toEqual(['request', 'xss']);
   });
 
@@ -131,11 +126,11 @@ describe('Cloudflare', () => {
     ['challengesolved', 'xss', false],
     ['managedchallengeinteractivesolved', 'xss', false],
   ])('action %s is an attack', (Action, category, blocked) => {
-    expect(attacks(readLines([event({ Action })]))).toEqual([[category, blocked, '1']]);
+    expect(attacksOf(readLines([event({ Action })]))).toEqual([[category, blocked, '1']]);
   });
 
   test.each(['allow', 'skip', 'bypass', 'managedchallengebypassed', 'unknown'])(
-    'action %s is no attack',
+    'action %s is not an attack',
     (Action) => {
       expect(outcomes(readLines([event({ Action })]))).toEqual(['not_an_attack']);
       expect(outcomes(readLines([request({ SecurityAction: Action })]))).toEqual(['request']);
@@ -163,14 +158,14 @@ describe('Cloudflare', () => {
     expect(outcomes(readLines([event({ Source, Description })]))).toEqual([category]);
   });
 
-  test('a country that Cloudflare does not know is left out', () => {
-    const [record] = records(readLines([event({ ClientCountry: 'xx' })]));
+  test('an unknown country is left out', () => {
+    const [record] = recordsOf(readLines([event({ ClientCountry: 'xx' })]));
     expect(record?.details).not.toHaveProperty('country');
   });
 });
 
 describe('Azure', () => {
-  test('rules of one request are one attack, access logs are requests', () => {
+  test('the rules of a request are one attack; access logs are requests', () => {
     const parsed = readFixture('azure-waf.log');
     expect(outcomes(parsed)).toEqual([
       'request',
@@ -184,8 +179,8 @@ describe('Azure', () => {
       'custom',
       'vuln',
     ]);
-    for (const record of records(parsed)) expect(record).toMatchObject({ host: HOST });
-    expect(attacks(parsed)).toEqual([
+    for (const record of recordsOf(parsed)) expect(record).toMatchObject({ host: HOST });
+    expect(attacksOf(parsed)).toEqual([
       ['sqli', true, '942100'],
       ['webshell', false, '99005002'],
       ['robot', true, 'Bot100200'],
@@ -194,7 +189,7 @@ describe('Azure', () => {
       ['custom', false, 'blockcountries'],
       ['vuln', false, '99001001'],
     ]);
-    expect(records(parsed)[2]?.details).toMatchObject({ source: '192.0.2.7', url: '/' });
+    expect(recordsOf(parsed)[2]?.details).toMatchObject({ source: '192.0.2.7', url: '/' });
   });
 
   const rule = (properties: object, category = 'FrontDoorWebApplicationFirewallLog') =>
@@ -226,25 +221,25 @@ describe('Azure', () => {
     ['logandscore', false],
     ['JSChallengePass', false],
   ])('Front Door action %s: blocked %s', (action, blocked) => {
-    expect(attacks(readLines([rule({ action })]))).toEqual([['custom', blocked, 'own']]);
+    expect(attacksOf(readLines([rule({ action })]))).toEqual([['custom', blocked, 'own']]);
   });
 
-  test('what was allowed is no attack; what lacks a rule is no record', () => {
+  test('an allowed request is not an attack, and a record needs a rule', () => {
     expect(outcomes(readLines([rule({ action: 'Allow' })]))).toEqual(['not_an_attack']);
     expect(outcomes(readLines([rule({ ruleName: '' })]))).toEqual(['bad_record']);
   });
 
-  test('a request between two places of Front Door is not counted', () => {
+  test('a request between two Front Door locations is not counted', () => {
     const line = rule({ isReceivedFromClient: false }, 'FrontDoorAccessLog');
     expect(outcomes(readLines([line]))).toEqual(['same_request']);
   });
 
-  test('rules without the ID of a request count one by one', () => {
+  test('rules without a request ID count separately', () => {
     const line = rule({ trackingReference: '' });
     expect(outcomes(readLines([line, line]))).toEqual(['custom', 'custom']);
   });
 
-  test('a verdict weighs less than any rule, also when it comes first', () => {
+  test('a verdict weighs less than any rule, even if it comes first', () => {
     const verdict = 'Microsoft_DefaultRuleSet-2.1-BLOCKING-EVALUATION-949110';
     const lines = [verdict, 'Microsoft_DefaultRuleSet-2.1-PROTOCOL-ENFORCEMENT-920300'].map((ruleName) =>
       rule({ ruleName }),
@@ -252,7 +247,7 @@ describe('Azure', () => {
     expect(outcomes(readLines(lines))).toEqual(['illegal']);
   });
 
-  test('the number of CRS 2 is not read as one of CRS 3', () => {
+  test('a rule number of CRS 2 is not read as one of CRS 3', () => {
     const properties = {
       ruleId: '950901',
       ruleSetType: 'OWASP',
@@ -267,7 +262,7 @@ describe('Azure', () => {
   });
 });
 
-test('Google Cloud Armor: every object is a request; what a policy refused, or would have, is an attack', () => {
+test('Google Cloud Armor: every object is a request; one that a policy refused, or would have refused, is also an attack', () => {
   const parsed = readFixture('cloud-armor.log');
   expect(outcomes(parsed)).toEqual([
     'request',
@@ -281,14 +276,14 @@ test('Google Cloud Armor: every object is a request; what a policy refused, or w
     'request + cmdi',
     'request + robot',
   ]);
-  for (const record of records(parsed)) expect(record).toMatchObject({ time: TIME + 123, host: HOST });
-  expect(attacks(parsed).map(([, blocked]) => blocked)).toEqual([
+  for (const record of recordsOf(parsed)) expect(record).toMatchObject({ time: TIME + 123, host: HOST });
+  expect(attacksOf(parsed).map(([, blocked]) => blocked)).toEqual([
     true,
     true,
     false,
     ...Array.from({ length: 5 }, () => true),
   ]);
-  expect(records(parsed)[1]?.details).toEqual({
+  expect(recordsOf(parsed)[1]?.details).toEqual({
     blocked: true,
     source: '192.0.2.7',
     url: '/search',
@@ -297,17 +292,72 @@ test('Google Cloud Armor: every object is a request; what a policy refused, or w
   });
 });
 
-test('the operator decides over rules of CRS in the logs of vendors too', () => {
+test('overrides also apply to CRS rules in vendor logs', () => {
   const overrides = new Map([['942100', null]]);
   expect(outcomes(readFixture('cloud-armor.log', { overrides }))[1]).toBe('request');
 });
 
-test('AWS load balancers: every line is a request; one that AWS WAF refused is an attack', () => {
+test("the vendor's logs: the access log gives requests, the attack log attacks", () => {
+  const parsed = readFixture('lts.log');
+  expect(outcomes(parsed)).toEqual(['request', 'request', 'lfi', 'whiteblackip', 'robot', 'vuln']);
+  for (const each of parsed) {
+    expect(each).toMatchObject({ record: { time: TIME, host: 'shop.example.com', hostId: undefined } });
+  }
+  const details = parsed.map((each) => (each.kind === 'record' ? each.record.details : null));
+  expect(details.slice(0, 2)).toEqual([undefined, undefined]);
+  const said = { source: '192.0.2.7', url: '/', rule: '040002' };
+  expect(details.slice(2)).toEqual([true, false, true, true].map((blocked) => ({ blocked, ...said })));
+});
+
+test("the vendor's attack log: two alarms of one request are one attack", () => {
+  const alarm = (attack: string) =>
+    JSON.stringify({
+      category: 'attack',
+      hostid: 'h',
+      attack,
+      requestid: 'r',
+      'attack-time': '2026-07-01T10:20:30Z',
+    });
+  expect(outcomes(readLines([alarm('xss'), alarm('sqli')]))).toEqual(['xss', 'same_request']);
+  expect(outcomes(readLines([alarm('')]))).toEqual(['bad_record']);
+  expect(readLines([alarm('xss')])).toMatchObject([{ record: { host: undefined, hostId: 'h' } }]);
+});
+
+test('AWS WAF: every object is a request, blocked and counted ones are also attacks', () => {
+  const parsed = readFixture('aws-waf.log');
+  expect(outcomes(parsed)).toEqual([
+    'request',
+    'request + xss',
+    'request + cc',
+    'request + sqli',
+    'request + custom',
+    'request + illegal',
+    'request + robot',
+    'request + whiteblackip',
+  ]);
+  for (const each of parsed) {
+    expect(each).toMatchObject({ format: 'aws-waf', record: { time: TIME + 456, host: 'shop.example.com' } });
+  }
+  const details = parsed.map((each) => (each.kind === 'record' ? each.record.details : null));
+  expect(details[0]).toBeUndefined();
+  expect(details[1]).toEqual({
+    blocked: true,
+    source: '192.0.2.7',
+    url: '/',
+    rule: 'CrossSiteScripting_QUERYARGUMENTS',
+    country: 'NL',
+  });
+  // Rules that count let the request through.
+  const blocked = details.slice(1).map((each) => each?.blocked);
+  expect(blocked).toContain(false);
+});
+
+test('AWS load balancers: every line is a request; one that AWS WAF refused is also an attack', () => {
   const parsed = readFixture('aws-alb.log');
   expect(outcomes(parsed)).toEqual(['request', 'request', 'request + vuln', 'request', 'request']);
-  const hosts = records(parsed).map(({ host, time }) => `${host?.split(':')[0]} ${time - TIME}`);
+  const hosts = recordsOf(parsed).map(({ host, time }) => `${host?.split(':')[0]} ${time - TIME}`);
   expect(new Set(hosts)).toEqual(new Set([`${HOST} 456`]));
-  expect(records(parsed)[2]?.details).toEqual({ blocked: true, source: '192.0.2.7', url: '/' });
+  expect(recordsOf(parsed)[2]?.details).toEqual({ blocked: true, source: '192.0.2.7', url: '/' });
   const [line = ''] = fixtureLines('aws-alb.log');
   expect(outcomes(readLines([line.slice(0, 100)]))).toEqual(['bad_record']);
   expect(outcomes(readLines([line.slice(0, 200)]))).toEqual(['request']);
@@ -320,147 +370,50 @@ test.each([
   'a\\x22 \\x22-\\x22 0 2026-07-01T10:20:30.1Z \\x22forward\\x22',
   '" "',
   'x" "-" "-" 0',
-])('a user agent %j does not hide that AWS WAF refused the request', (agent) => {
+])('user agent %j does not hide that AWS WAF refused the request', (agent) => {
   const line = fixtureLines('aws-alb.log')[2]?.replace('example/1', agent) ?? '';
   expect(outcomes(readLines([line]))).toEqual(['request + vuln']);
 });
 
-test('AWS load balancers: a request that is no HTTP has the host of the balancer', () => {
+test('AWS load balancers: a request that is not HTTP has the host of the load balancer', () => {
   const [line = ''] = fixtureLines('aws-alb.log');
   const malformed = line.replace(/"[A-Z]+ http[^"]*"/, `"- http://${HOST}:80- -"`);
   expect(malformed).not.toBe(line);
-  expect(records(readLines([malformed]))[0]?.host).toBe(`${HOST}:80`);
+  expect(recordsOf(readLines([malformed]))[0]?.host).toBe(`${HOST}:80`);
 });
 
 describe('CloudFront', () => {
-  test('columns as the header names them, and JSON', () => {
+  test('reads columns named by the header, and JSON', () => {
     const parsed = readFixture('cloudfront.log');
     expect(outcomes(parsed)).toEqual(['request', 'request', 'request', 'request']);
-    for (const record of records(parsed)) expect(record).toMatchObject({ time: TIME, host: HOST });
+    for (const record of recordsOf(parsed)) expect(record).toMatchObject({ time: TIME, host: HOST });
   });
 
-  test('the columns are remembered, also in another process', () => {
+  test('the columns are part of the reader state', () => {
     const [header = '', line = ''] = fixtureLines('cloudfront.log').slice(-2);
     const first = createReader({ format: 'auto' });
     expect(first.read(header, 0)).toEqual([]);
     const second = createReader({ format: 'auto' }, first.state());
-    expect(records(second.read(line, 0))).toMatchObject([{ time: TIME, host: HOST }]);
+    expect(recordsOf(second.read(line, 0))).toMatchObject([{ time: TIME, host: HOST }]);
     expect(outcomes(readLines([line]))).toEqual(['bad_time']);
   });
 
-  test('without a header the columns are those of standard logs', () => {
+  test('without a header, the columns are those of standard logs', () => {
     const lines = fixtureLines('cloudfront.log').slice(2, 4);
-    for (const record of records(readLines(lines))) expect(record).toMatchObject({ time: TIME, host: HOST });
+    for (const record of recordsOf(readLines(lines)))
+      expect(record).toMatchObject({ time: TIME, host: HOST });
   });
 });
 
-test('Envoy: every object is a request, one over a rate limit an attack too', () => {
-  const parsed = readFixture('envoy.log');
-  expect(outcomes(parsed)).toEqual(['request', 'request', 'request + cc', 'request']);
-  for (const record of records(parsed)) expect(record).toMatchObject({ time: TIME + 456, host: HOST });
-  expect(records(parsed)[2]?.details).toEqual({ blocked: true, source: '192.0.2.7', url: '/' });
-});
-
-test('Traefik: every object and every line is a request', () => {
-  for (const record of records(readFixture('traefik.log')))
-    expect(record).toMatchObject({ time: TIME + 456, host: HOST, request: true });
-  expect(outcomes(readFixture('traefik-clf.log'))).toEqual(['request', 'request']);
-});
-
-describe('HAProxy', () => {
-  test('requests, with the host out of the URL, the first captured header or the TLS handshake', () => {
-    const parsed = readFixture('haproxy.log');
-    expect(outcomes(parsed)).toEqual([
-      'request',
-      'request',
-      'request',
-      'request',
-      'request',
-      'other_log_line',
-      'request',
-      'request',
-    ]);
-    expect(records(parsed).map(({ host }) => host)).toEqual([
-      HOST,
-      HOST,
-      undefined,
-      'www.example.com:18183',
-      'www.example.com',
-      '[::1]:18186',
-      undefined,
-    ]);
-  });
-
-  test('times are local', () => {
-    const [line = ''] = fixtureLines('haproxy.log');
-    expect(records(readLines([line], { zone: fixedZone(60) }))).toMatchObject([
-      { time: Date.UTC(2026, 10, 15, 11, 18, 13, 490) },
-    ]);
-  });
-
-  test('a captured header that is no host is not taken for one', () => {
-    const [line = ''] = fixtureLines('haproxy.log');
-    for (const captured of ['Mozilla/5.0 (X11)', '', '-', 'a b']) {
-      const other = line.replace('{shop.example.com', `{${captured}`);
-      expect(records(readLines([other]))).toMatchObject([{ host: undefined }]);
-    }
-  });
-});
-
-describe('NAXSI', () => {
-  test('one attack for each request, in the category with the highest score', () => {
-    const parsed = readFixture('naxsi.log');
-    expect(outcomes(parsed)).toEqual([
-      'same_request',
-      'sqli',
-      'xss',
-      'illegal',
-      'lfi',
-      'same_request',
-      'same_request',
-      'rfi',
-      'custom',
-    ]);
-    for (const record of records(parsed)) expect(record).toMatchObject({ time: TIME, host: HOST });
-    expect(attacks(parsed)).toEqual([
-      ['sqli', true, '1000'],
-      ['xss', false, '1302'],
-      ['illegal', true, '11'],
-      ['lfi', true, '1200'],
-      ['rfi', false, '1101'],
-      ['custom', true, '10001'],
-    ]);
-  });
-
-  test('a line that was cut, or that a Host header spoils, is an attack all the same', () => {
-    const head = '2026/07/01 10:20:30 [error] 1#1: *1 ';
-    expect(
-      outcomes(readLines([`${head}NAXSI_FMT: ip=192.0.2.7&server=x, client: y&uri=/&cscore0=$SQL`])),
-    ).toEqual(['vuln']);
-    expect(
-      outcomes(
-        readLines([`${head}{"ip":"192.0.2.7","mode":"block","score":{"$SQL":8},"match":[{"zone":"AR`]),
-      ),
-    ).toEqual(['sqli']);
-  });
-
-  test('a Host header does not change how its own attack counts', () => {
-    const line = fixtureLines('naxsi.log')[1] ?? '';
-    const forged = line.replace('server=', 'server=a&config=learning&cscore0=$EVADE&score0=99&id0=10001&x=');
-    expect(attacks(readLines([forged]))).toEqual([['sqli', true, '1000']]);
-  });
-
-  test('text of a client cannot turn a line of ModSecurity into one of NAXSI', () => {
-    const line = fixtureLines('nginx-error.log').find((each) => each.includes('[id "942100"]')) ?? '';
-    const forged = line.replace('[data "', '[data "*1 NAXSI_EXLOG: ip=x');
-    expect(readLines([forged]).map(({ format }) => format)).toEqual(['nginx-error']);
-  });
-});
-
-test('records in an envelope count one by one, several envelopes on a line too, up to the limit', () => {
-  const event = `{"time":${TIME}}`;
-  expect(outcomes(readLines([`{"records":[${event},${event}]}{"records":[${event}]}`]))).toHaveLength(3);
-  const many = outcomes(readLines([`{"records":[${`${event},`.repeat(10_000)}${event}]}`]));
-  expect(many).toHaveLength(10_001);
-  expect(many.at(-1)).toBe('too_many_records');
+test('logs of other vendors are not read as events just because they have a time', () => {
+  const azure = {
+    time: '2026-07-01T10:20:30Z',
+    category: 'FrontDoorHealthProbeLog',
+    properties: {},
+  };
+  const google = { timestamp: '2026-07-01T10:20:30Z', httpRequest: { status: 403 }, jsonPayload: {} };
+  expect(outcomes(readLines([azure, google].map((each) => JSON.stringify(each))))).toEqual([
+    'unknown_format',
+    'unknown_format',
+  ]);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseRuleText } from './rule-text.ts';
+import { parseRuleText } from './rules.ts';
 
 const FILE = '[file "/crs/REQUEST-941-APPLICATION-ATTACK-XSS.conf"] [line "38"]';
 const TAIL = '[hostname "192.0.2.1"] [uri "/"] [unique_id "abc"]';
@@ -14,7 +14,7 @@ const fields = (data: string) =>
   `${FILE} [id "941100"] [rev ""] [msg "XSS"] [data "${data}"] [severity "2"] [ver "OWASP_CRS/3.3.4"] [maturity "0"] ` +
   '[tag "attack-xss"] [tag "OWASP_CRS"]';
 
-test('all that is needed is found, with or without what is said of the request', () => {
+test('finds all fields, with or without those of the request', () => {
   const text = `ModSecurity: Warning. Matched. ${fields('x')}`;
   expect(parseRuleText(text)).toEqual({ rule: RULE, hostname: '', uri: '', uniqueId: '' });
   expect(parseRuleText(`${text} ${TAIL}`)).toEqual({
@@ -45,11 +45,11 @@ test.each([
     'in a path that is not escaped',
     `Warning. Matched. ${fields('x')} [hostname "192.0.2.1"] [uri "/"] [file "x"] [id "1"] [unique_id "1"]"] [unique_id "abc"]`,
   ],
-])('text of the client that looks like a field is not taken for one: %s', (_, text) => {
+])('client text that looks like a field is ignored: %s', (_, text) => {
   expect(parseRuleText(text)).toMatchObject({ rule: RULE, hostname: '192.0.2.1', uniqueId: 'abc' });
 });
 
-test('a text that was cut says what it still can', () => {
+test('a text that was cut gives the fields that are left', () => {
   const whole = `Warning. Matched. ${fields('x')} ${TAIL}`;
   expect(parseRuleText(whole.slice(0, whole.indexOf('[severity')))).toMatchObject({
     rule: { id: '941100', severity: '' },
@@ -61,12 +61,12 @@ test('a text that was cut says what it still can', () => {
   expect(parseRuleText(`${whole.slice(0, -5)}`)).toMatchObject({ rule: RULE, uniqueId: '' });
 });
 
-test('what is kept of a rule is small, however much the log says', () => {
+test('a rule is small, however long its text is', () => {
   const text = `Warning. [file "${'/a'.repeat(500)}"] [id "${'9'.repeat(500)}"] ${'[tag "t"] '.repeat(500)}[tag "u"]`;
   expect(JSON.stringify(parseRuleText(text)).length).toBeLessThan(600);
 });
 
-test('ModSecurity 2 says the host, the path and the id behind a message that it cut', () => {
+test('ModSecurity 2 appends host, path and ID to a message that it cut', () => {
   const text = `Warning. Pattern match at ARGS_NAMES:${'a'.repeat(1_000)} ${TAIL}`;
   expect(parseRuleText(text)).toMatchObject({
     rule: { id: '', doubtful: true },
@@ -76,7 +76,7 @@ test('ModSecurity 2 says the host, the path and the id behind a message that it 
   });
 });
 
-test('a denial is told apart from a warning, and the sums of CRS are read', () => {
+test('distinguishes denials from warnings, and reads the sums of CRS', () => {
   expect(parseRuleText(`Access denied with code 403 (phase 2). ${fields('x')}`)?.rule.denied).toBe(true);
   expect(parseRuleText(`Warning. Access denied ${fields('x')}`)?.rule.denied).toBeUndefined();
   const scores = 'Warning. Matched. [file "x"] [id "980130"] [msg "(Total 5 - SQLI=0,XSS=5,RFI=0)"]';
@@ -89,11 +89,11 @@ test.each([
   'JSON parsing error: lexical error [id "1"]',
   'Audit log: Failed to lock global mutex',
   '',
-])('a message about something else is no match: %s', (text) => {
+])('another message is not a match: %s', (text) => {
   expect(parseRuleText(text)).toBeNull();
 });
 
-test('a client that writes the fields itself cannot make its attack look like set-up', () => {
+test('a client that writes the fields cannot make its attack look like a set-up rule', () => {
   const forged = ' [file "x"] [id "901001"] [ver "OWASP_CRS/3.3.4"]';
   for (const text of [`Warning. ARGS:${forged} ${fields('x')}`, `Warning. ${'a'.repeat(1_000)}${forged}`]) {
     expect(parseRuleText(text)?.rule.doubtful).toBe(true);

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
-import { LogClock } from './log-clock.ts';
+import { fixedZone } from './time-zone.ts';
 import {
-  fixedZone,
+  CommonTimeParser,
   parseAnyTime,
   parseAsctime,
   parseCommonTime,
   parseEpoch,
   parseLocalTime,
-} from './log-time.ts';
+} from './timestamps.ts';
 
 const TIME = Date.UTC(2017, 4, 13, 12, 39, 31);
 
@@ -30,11 +30,11 @@ test.each([
   ['13/May/2017:12:39:31 +0099', null],
   ['13/May/2017:12:39:31', null],
   ['', null],
-])('%s in an access log or audit log', (text, want) => {
+])('%s in an access or audit log', (text, want) => {
   expect(parseCommonTime(text)).toBe(want);
 });
 
-test('a local time is placed by the zone of the source', () => {
+test('a local time is in the zone of the log', () => {
   expect(parseAsctime('Sat May 13 12:39:31 2017', fixedZone(0))).toBe(TIME);
   expect(parseAsctime('Sat May 13 18:09:31.749507 2017', fixedZone(330))).toBe(TIME + 749);
   expect(parseAsctime('Sat May  6 12:39:31 2017', fixedZone(0))).toBe(TIME - 7 * 86_400_000);
@@ -57,11 +57,11 @@ test.each([
   ['x', null],
   [true, null],
   [null, null],
-])('%s since the epoch is told by its size', (value, want) => {
+])('%s since the epoch: the size gives the unit', (value, want) => {
   expect(parseEpoch(value)).toBe(want);
 });
 
-test('fields of JSON have any of these forms', () => {
+test('parseAnyTime reads all of these forms', () => {
   for (const text of [
     '2017-05-13T12:39:31Z',
     '2017-05-13T12:39:31',
@@ -77,8 +77,8 @@ test('fields of JSON have any of these forms', () => {
   }
 });
 
-test('the clock of access logs tells the same, in whatever order times come', () => {
-  const clock = new LogClock();
+test('CommonTimeParser agrees with parseCommonTime, in whatever order times come', () => {
+  const commonTime = new CommonTimeParser();
   for (const text of [
     '13/May/2017:12:39:31 +0000',
     '13/May/2017:12:39:59 +0000',
@@ -92,6 +92,6 @@ test('the clock of access logs tells the same, in whatever order times come', ()
     '13/May/2017:12:39',
     '13/May/2017:12:39:31 +0000',
   ]) {
-    expect(clock.read(`[${text}]`, 1), text).toBe(parseCommonTime(text));
+    expect(commonTime.parseAt(`[${text}]`, 1), text).toBe(parseCommonTime(text));
   }
 });

@@ -1,0 +1,107 @@
+/** A line of JSON: one object, several without a line end between them, an array, or `{"records": [...]}`. */
+import type { DropReason } from '../../event.ts';
+import type { LocalZone } from './time-zone.ts';
+import { parseAnyTime } from './timestamps.ts';
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+interface JsonLine {
+  values: readonly unknown[];
+  /** What is wrong with the rest of the line; null if all of it was parsed. */
+  broken: DropReason | null;
+}
+
+/** A megabyte has room for half a million empty objects, but only for some thousands of real ones. */
+const VALUES_MAX = 10_000;
+
+export function parseJsonLine(line: string): JsonLine {
+  const value = tryParse(line);
+  if (value !== undefined) return limited(recordsOf(value), null);
+  if (isFragment(line)) return { values: [], broken: 'json_fragment' };
+  const { values, broken } = parseObjects(line);
+  return limited(values.flatMap(recordsOf), broken);
+}
+
+/** The elements of an array, or of the only field of `{"records": [...]}`, Azure's envelope; otherwise the value itself. */
+function recordsOf(value: unknown): readonly unknown[] {
+  const records = Array.isArray(value) ? value : asObject(value)?.records;
+  if (!Array.isArray(records) || records.length === 0) return [value];
+  return records === value || Object.keys(asObject(value) ?? {}).length === 1 ? records : [value];
+}
+
+function limited(values: readonly unknown[], broken: DropReason | null): JsonLine {
+  if (values.length <= VALUES_MAX) return { values, broken };
+  return { values: values.slice(0, VALUES_MAX), broken: 'too_many_records' };
+}
+
+function tryParse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** JSON pretty-printed over several lines. */
+function isFragment(line: string): boolean {
+  return /^["}\]]/.test(line) || /[{[,]$/.test(line);
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN = 0x7b;
+const CLOSE = 0x7d;
+
+/** Parses each object once, where its braces close, so that the time is linear for any line. */
+function parseObjects(line: string): JsonLine {
+  const values: unknown[] = [];
+  let start = 0;
+  let depth = 0;
+  let inString = false;
+  for (let at = 0; at < line.length; at++) {
+    const code = line.charCodeAt(at);
+    if (inString) {
+      if (code === BACKSLASH) at++;
+      else if (code === QUOTE) inString = false;
+    } else if (code === QUOTE) inString = true;
+    else if (code === OPEN) depth++;
+    else if (code === CLOSE && --depth <= 0) {
+      const value = depth === 0 ? tryParse(line.slice(start, at + 1)) : undefined;
+      if (value === undefined) break;
+      if (values.length === VALUES_MAX) return { values, broken: 'too_many_records' };
+      values.push(value);
+      start = at + 1;
+    }
+  }
+  const isComplete = values.length > 0 && line.slice(start).trim() === '';
+  return { values, broken: isComplete ? null : 'not_json' };
+}
+
+export function asObject(value: unknown): JsonObject | null {
+  // TypeScript does not narrow an object to a record of unknown.
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : null;
+}
+
+export function asArray(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** '' for a missing value. Accepts numbers: engines differ in whether they quote an ID. */
+export function asText(value: unknown): string {
+  return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : '';
+}
+
+/** The first of these fields that has a value. */
+export function firstText(fields: JsonObject | null, names: readonly string[]): string | undefined {
+  for (const name of names) {
+    const value = fields?.[name];
+    if (typeof value === 'string' && value !== '' && value !== '-') return value;
+  }
+  return undefined;
+}
+
+/** The time in the first of these fields that has a value. */
+export function firstTime(fields: JsonObject, names: readonly string[], zone: LocalZone): number | null {
+  const name = names.find((each) => asText(fields[each]) !== '');
+  return name === undefined ? null : parseAnyTime(fields[name], zone);
+}

@@ -1,0 +1,139 @@
+/** Access logs of reverse proxies: Envoy, Traefik, HAProxy and Nginx Proxy Manager. */
+import { attackDetails } from '../../event.ts';
+import {
+  COMMON_TIME,
+  type Context,
+  dropped,
+  field,
+  hostOfUrl,
+  type JsonFormat,
+  type Reading,
+  requestReading,
+  requestRecord,
+  restAfter,
+  type TextFormat,
+} from './format.ts';
+import { asText, firstText, type JsonObject } from './json.ts';
+import { compilePattern } from './pattern.ts';
+import { parseAnyTime, parseCommonTime } from './timestamps.ts';
+
+/** Envoy and Istio. A request that a rate limit rejected is also an attack. */
+export const envoy: JsonFormat = {
+  name: 'envoy',
+  traits: [field('start_time'), ['response_flags, or authority and path', hasEnvoyFields]],
+  recognizes: (fields) => 'start_time' in fields && hasEnvoyFields(fields),
+  parse: parseEnvoy,
+};
+
+function hasEnvoyFields(fields: JsonObject): boolean {
+  return 'response_flags' in fields || ('authority' in fields && 'path' in fields);
+}
+
+function parseEnvoy(fields: JsonObject, { zone }: Context): Reading {
+  const time = parseAnyTime(fields.start_time, zone);
+  if (time === null) return dropped('bad_time');
+  const record = requestRecord(time, firstText(fields, ['authority', ':authority', 'requested_server_name']));
+  // RL: rejected by the rate limit filter. Not RLSE, an error of the rate limit service.
+  if (!/(?:^|,)RL(?:,|$)/.test(asText(fields.response_flags))) return { kind: 'record', record };
+  const details = attackDetails({
+    blocked: true,
+    source: firstText(fields, ['downstream_remote_address']),
+    url: firstText(fields, ['path', 'x_envoy_original_path']),
+  });
+  const evidence = [
+    { rule: 'RL', points: 0, category: 'cc', because: 'Envoy refused the request: rate limit' },
+  ] as const;
+  return { kind: 'record', record: { ...record, attack: 'cc', details, evidence } };
+}
+
+const TRAEFIK_TIMES = ['StartUTC', 'StartLocal', 'time'];
+
+/** Traefik as JSON. (In the common log format it is `access`.) */
+export const traefik: JsonFormat = {
+  name: 'traefik',
+  traits: [field('request', ['DownstreamStatus', 'RequestHost']), field('time', TRAEFIK_TIMES)],
+  recognizes: (fields) =>
+    'DownstreamStatus' in fields || ('RequestHost' in fields && ('StartUTC' in fields || 'time' in fields)),
+  parse: (fields, { zone }) => {
+    const text = firstText(fields, TRAEFIK_TIMES);
+    const time = text === undefined ? null : parseAnyTime(text, zone);
+    // RequestAddr is the host with its port.
+    return time === null
+      ? dropped('bad_time')
+      : requestReading(time, firstText(fields, ['RequestHost', 'RequestAddr']));
+  },
+};
+
+/** `[10/Dec/2025:09:25:32 +0000] - 200 200 - GET https shop.example.com "/" [Client 192.0.2.7] [Length 6] ..` */
+export const nginxProxyManager: TextFormat = {
+  name: 'nginx-proxy-manager',
+  traits: [
+    ['time in [dd/Mon/yyyy:HH:MM:SS +zone] form at its start', (line) => line.search(COMMON_TIME) === 0],
+    ['[Client address]', (line) => line.includes(' [Client ')],
+    [
+      'status, method, scheme and host before the quoted path',
+      (line) => /\d{3} - [A-Z-]+ \S+ \S+ "/.test(line),
+    ],
+  ],
+  recognizes: (line) =>
+    line.startsWith('] ', '[10/Dec/2025:09:25:32 +0000'.length) && line.includes(' [Client '),
+  parse: compilePattern('nginx-proxy-manager').parse,
+};
+
+/** HTTP log of HAProxy (`option httplog`, `option httpslog`). */
+export const haproxy: TextFormat = {
+  name: 'haproxy',
+  traits: [
+    ['client with its port at its start', (line) => /^\S+:\d+ /.test(line)],
+    [
+      'time in [dd/Mon/yyyy:HH:MM:SS.mmm] form after the client',
+      (line) => HAPROXY_TIME.test(line.slice(line.indexOf(' ') + 1)),
+    ],
+    ['timers like 0/0/0/1/2', (line) => / [+-]?\d+(?:\/[+-]?\d+){4} /.test(line)],
+  ],
+  recognizes: (line) => {
+    const at = line.indexOf(' ') + 1;
+    return line.startsWith('[', at) && HAPROXY_TIME.test(line.slice(at, at + 27));
+  },
+  parse: parseHaproxy,
+};
+
+/** `[06/Feb/2009:12:14:14.655] `, in local time. */
+const HAPROXY_TIME = /^\[\d{2}\/[A-Z][a-z]{2}\/\d{4}:\d{2}:\d{2}:\d{2}\.\d{3}\] /;
+const TIMERS = /^[+-]?\d+(?:\/[+-]?\d+){4}$/;
+const STATUS = /^(?:\d{3}|-1)$/;
+
+/**
+ * `client:port [time] frontend backend/server Tq/Tw/Tc/Tr/Ta status bytes - - ---- 1/1/1/1/0 0/0 {host|..} {..} "request"`;
+ * httpslog appends ` errors sni/version/cipher`.
+ */
+function parseHaproxy(line: string, { zone }: Context): Reading {
+  // The fields before the captured headers.
+  const fields = line.split(' ', 12);
+  // HAProxy writes no offset: parsed as UTC, then converted.
+  const local = parseCommonTime(`${fields[1]?.slice(1, 25)} +0000`);
+  if (local === null) return dropped('unknown_format');
+  // Lines about TCP connections and errors begin the same way.
+  if (!TIMERS.test(fields[4] ?? '') || !STATUS.test(fields[5] ?? '')) return dropped('other_log_line');
+  return requestReading(zone.toUtc(local), haproxyHost(restAfter(line, fields)));
+}
+
+/** In captured text, HAProxy writes quotes, braces and bars as `#22`, `#7B`, `#7D` and `#7C`. */
+function haproxyHost(rest: string): string | undefined {
+  const quote = rest.indexOf('"');
+  const requestEnd = rest.indexOf('"', quote + 1);
+  const [, target = ''] = quote === -1 ? [] : rest.slice(quote + 1, requestEnd).split(' ', 2);
+  // HTTP/2 requests have the whole URL.
+  return hostOfUrl(target) ?? capturedHost(rest) ?? serverName(rest.slice(requestEnd + 1));
+}
+
+/** The first captured header, if it looks like a host: the line does not name the header. */
+function capturedHost(rest: string): string | undefined {
+  const captured = /^\{([^|}]{1,260})[|}]/.exec(rest)?.[1] ?? '';
+  return /^(?:\[[\da-f:.]+\]|[\w.-]*\w)(?::\d{1,5})?$/i.test(captured) ? captured : undefined;
+}
+
+function serverName(tail: string): string | undefined {
+  const name = /^ [\da-f/]{1,64} ([^ /]{1,260})\/[^ /]+\/\S/i.exec(tail)?.[1];
+  return name === '-' ? undefined : name;
+}

@@ -1,0 +1,175 @@
+/** Matched rules: from the messages of ModSecurity and Coraza, and from the rule IDs and names of other firewalls. */
+import type { Category } from '../../event.ts';
+import { RULE_ID_PATTERN, type Rule, scoresOf } from '../categories/classify.ts';
+
+/** A shorter line was not cut: nginx cuts at 2,048 bytes, Apache at 8,192, syslog possibly at 1,024. */
+export const CUT_BYTES_MIN = 1_000;
+
+export interface RuleText {
+  /** Its ID is '' if the message was cut before it. */
+  rule: Rule;
+  /** '' if the text has none, or was cut before it. */
+  hostname: string;
+  /** The path of the request. */
+  uri: string;
+  uniqueId: string;
+}
+
+type Found = RuleText & { rule: { tags: string[] } };
+
+/** `ModSecurity: Warning. ..`, possibly after `[client ..] `. */
+export function isRuleMessage(message: string): boolean {
+  const at = message.startsWith('[client ') ? message.indexOf('] ') + 2 : 0;
+  return message.startsWith('ModSecurity: ', at) || message.startsWith('Coraza: ', at);
+}
+
+/** The client in `[client 127.0.0.1] ModSecurity: ..`; Coraza writes `[client "127.0.0.1"]`. */
+export function clientOf(message: string): string | undefined {
+  return /^\[client "?([^"\]]{1,64})/.exec(message)?.[1];
+}
+
+/**
+ * How messages about a match begin. Engines write others too: `Rule 7f4b [id "941160"][file ".."] - Execution error -
+ * PCRE limits exceeded` is no match.
+ */
+const MATCH =
+  /^(?:Message: )?(?:\[client [^\]]{0,64}\] )?(?:ModSecurity: |Coraza: )?(Warning|Access denied|Access )/;
+
+/** ModSecurity 2 cuts a message at 1,023 bytes, nginx a line at 2,048. Messages about set-up and scores are shorter. */
+const DOUBTFUL_BYTES = 1_000;
+
+/**
+ * Parses `... [file ".."] [line ".."] [id ".."] [msg ".."] [data ".."] [severity ".."] [ver ".."] [tag ".."]*
+ * [hostname ".."] [uri ".."] [unique_id ".."]`. Null if the message is not about a match.
+ *
+ * The client controls much of the text: the matched value precedes the fields, the path is among them, and ModSecurity 3
+ * escapes quotes in neither. So the fields begin at the last `[file` before the path, and the request ID is the last one
+ * after it. (A client that sends all fields can still forge which rule its own attack matched: `doubtful` keeps the
+ * attack in the count, and a possibly forged host is ignored. ModSecurity 3's JSON audit log cannot be forged.)
+ */
+export function parseRuleText(text: string): RuleText | null {
+  const outcome = MATCH.exec(text)?.[1];
+  if (outcome === undefined) return null;
+  const path = text.indexOf('"] [uri "');
+  const end = path === -1 ? text.length : path + 2;
+  const lastFile = text.lastIndexOf(' [file "', end);
+  const start = lastFile === -1 ? text.indexOf(' [id "') : lastFile;
+  const found: Found = {
+    rule: { id: '', severity: '', ver: '', file: '', tags: [] },
+    hostname: '',
+    uri: '',
+    uniqueId: uniqueIdAfter(text, end - 2),
+  };
+  for (let at = start; at !== -1 && at < end; ) {
+    const name = fieldNameAt(text, at);
+    if (name === null) break;
+    const valueAt = at + name.length + 4;
+    const valueEnd = fieldEnd(text, valueAt, end);
+    if (valueEnd === -1) break;
+    setField(found, name, text.slice(valueAt, valueEnd));
+    at = valueEnd + 2;
+  }
+  if (path !== -1) setRequest(found, text, path);
+  const isForged = path !== text.lastIndexOf('"] [uri "');
+  if (isForged) found.hostname = '';
+  if (outcome === 'Access denied') found.rule.denied = true;
+  const id = text.indexOf(' [id "');
+  if (id !== text.lastIndexOf(' [id "')) found.rule.ambiguous = true;
+  // The whole text: a client can write a path of its own before the real fields.
+  const isLong = Buffer.byteLength(text) >= DOUBTFUL_BYTES;
+  if (found.rule.id === '' || isLong || isForged || found.rule.ambiguous) found.rule.doubtful = true;
+  return found;
+}
+
+/** Precedes the ID of the request. */
+export const UNIQUE_ID = '"] [unique_id "';
+
+/** More IDs than a request ever has; a client gains nothing by writing more. */
+const REQUEST_IDS_MAX = 4;
+const REQUEST_ID_LENGTH_MAX = 128;
+
+/** Everything in a message that looks like a request ID, including what a client wrote. */
+export function requestIds(message: string): string[] {
+  const ids = new Set<string>();
+  for (let at = message.indexOf(UNIQUE_ID); at !== -1; at = message.indexOf(UNIQUE_ID, at + 1)) {
+    const end = message.indexOf('"', at + UNIQUE_ID.length);
+    if (end === -1) break;
+    ids.add(message.slice(at + UNIQUE_ID.length, end).slice(0, REQUEST_ID_LENGTH_MAX));
+  }
+  // The real one follows those in an argument or a path.
+  return [...ids].slice(-REQUEST_IDS_MAX);
+}
+
+/** The last ID of the text; '' if it is before `from`. */
+function uniqueIdAfter(text: string, from: number): string {
+  const at = text.lastIndexOf(UNIQUE_ID);
+  if (at < from) return '';
+  const end = text.indexOf('"]', at + UNIQUE_ID.length);
+  return end === -1 ? '' : text.slice(at + UNIQUE_ID.length, end);
+}
+
+/** Host and path follow the fields of the rule, even if those were cut. */
+function setRequest(found: Found, text: string, path: number): void {
+  if (found.hostname === '') {
+    const opening = ' [hostname "';
+    const at = text.lastIndexOf(opening, path);
+    if (at !== -1) found.hostname = text.slice(at + opening.length, path);
+  }
+  const uriAt = path + '"] [uri "'.length;
+  const last = text.lastIndexOf(UNIQUE_ID);
+  const uriEnd = last >= uriAt ? last : text.indexOf('"]', uriAt);
+  found.uri = text.slice(uriAt, uriEnd === -1 ? text.length : uriEnd);
+}
+
+/** Rules may be kept until their request is complete, so they are small. CRS stays far below these. */
+const TAGS_MAX = 16;
+const VALUE_LENGTH_MAX = 128;
+
+function setField(found: Found, name: string, value: string): void {
+  const { rule } = found;
+  // The end of a path says more than its beginning.
+  if (name === 'file') rule.file = value.slice(-VALUE_LENGTH_MAX);
+  else if (name === 'id') rule.id = RULE_ID_PATTERN.test(value) ? value : '';
+  else if (name === 'severity' || name === 'ver') rule[name] = value.slice(0, VALUE_LENGTH_MAX);
+  else if (name === 'msg' && rule.id.startsWith('980')) Object.assign(rule, scoresOf(value));
+  else if (name === 'tag' && rule.tags.length < TAGS_MAX) rule.tags.push(value.slice(0, VALUE_LENGTH_MAX));
+  else if (name === 'hostname') found.hostname = value;
+}
+
+const FIELD_NAME_LENGTH_MAX = 16;
+
+/** The name of a field that begins here, as in ` [name "`. */
+function fieldNameAt(text: string, at: number): string | null {
+  if (!text.startsWith(' [', at)) return null;
+  const quote = text.slice(at + 2, at + 4 + FIELD_NAME_LENGTH_MAX).indexOf(' "');
+  if (quote <= 0) return null;
+  const name = text.slice(at + 2, at + 2 + quote);
+  return /^[a-z_]+$/.test(name) ? name : null;
+}
+
+/** A field ends where another begins or the text ends. Quotes inside may be escaped once, twice, or as \x22. */
+function fieldEnd(text: string, from: number, end: number): number {
+  for (let at = text.indexOf('"]', from); at !== -1 && at < end; at = text.indexOf('"]', at + 1)) {
+    if (at + 2 >= end || fieldNameAt(text, at + 2) !== null) return at;
+  }
+  return -1;
+}
+
+/** The number of a CRS rule, including verdicts. */
+export function isCrsId(id: string): boolean {
+  return /^9\d{5}$/.test(id);
+}
+
+/** A CRS rule that a vendor offers under its number. */
+export function crsRule(id: string, file = ''): Rule {
+  return { id, severity: 'critical', ver: 'OWASP_CRS/3', file, tags: [] };
+}
+
+/** A rule whose category follows from the vendor's names. */
+export function namedRule(id: string, category: Category, because: string): Rule {
+  return {
+    ...crsRule(id.slice(0, VALUE_LENGTH_MAX)),
+    ver: '',
+    named: { category, because: because.slice(0, VALUE_LENGTH_MAX) },
+  };
+}
