@@ -29,9 +29,9 @@ describe('service options', () => {
     const env = { WAFSTAT_RETENTION: 'forever' };
     expect(problems({ listen: 'nowhere', workers: '0', publicUrl: 'ftp://x' }, env)).toEqual([
       '--data (or WAFSTAT_DATA) is required',
+      "--workers is '0', but must be a whole number from 1 to 256",
       "--listen is 'nowhere', but must be HOST:PORT, like 127.0.0.1:8080 or [::1]:8080",
       "--public-url is 'ftp://x', but must be a URL like https://waf.example.com",
-      "--workers is '0', but must be a whole number from 1 to 256",
       "WAFSTAT_RETENTION is 'forever', but must be a time like 180d or 36h, from 1h to 36525d",
     ]);
   });

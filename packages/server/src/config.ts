@@ -8,6 +8,7 @@ import {
   integer,
   nameOf,
   type Option,
+  type Options,
   oneOf,
   option,
   text,
@@ -18,12 +19,8 @@ import type { Overrides } from './ingest/categories/judge.ts';
 import { parseOverrides } from './ingest/categories/overrides.ts';
 import { isLoopback } from './loopback.ts';
 
-const CLICKHOUSE = 'ClickHouse options:';
-const IDENTITY = 'Options for an external identity service:';
-const LIMITS = 'Limits:';
-
-export const SERVICE_OPTIONS = {
-  data: setting('--data <dir>', 'data directory', text),
+/** Of the listener and of requests. */
+export const SERVER_OPTIONS = {
   listen: setting('--listen <host:port>', 'address to listen on; port 0 picks a free port', address, {
     default: '127.0.0.1:8080',
   }),
@@ -50,7 +47,6 @@ export const SERVICE_OPTIONS = {
     url,
   ),
   region: setting('--region <name>', 'region name in the service catalog', text, { default: 'default' }),
-  workers: setting('--workers <n>', 'number of worker processes', integer(1, 256), { default: '1' }),
   categories: setting(
     '--categories <file>',
     'JSON file with categories for single rules, for example {"rules": {"942100": "custom", "10001": "none"}}',
@@ -75,125 +71,136 @@ export const SERVICE_OPTIONS = {
     integer(0, 300),
     { default: '0' },
   ),
-  hostsMax: setting(
-    '--hosts-max <n>',
-    'hosts that are registered automatically per project; events of further hosts count in the project total only',
-    integer(0, 100_000),
-    { default: '1000', group: LIMITS },
-  ),
-  sourcesMax: setting(
-    '--sources-max <n>',
-    'log sources per project; lines of further sources are rejected',
-    integer(1, 100_000),
-    { default: '1000', group: LIMITS },
-  ),
-  bodyLimit: setting(
-    '--body-limit <bytes>',
-    'body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
-    integer(1_024, 1_099_511_627_776),
-    { default: '1073741824', group: LIMITS },
-  ),
-  maxConnections: setting(
-    '--max-connections <n>',
-    'open connections per worker; further connections are closed',
-    integer(1, 1_000_000),
-    { default: '10000', group: LIMITS },
-  ),
-  rateLimit: setting(
-    '--rate-limit <n>',
-    'requests per second of each user, per worker; 0 for no limit',
-    integer(0, 1_000_000),
-    { default: '0', group: LIMITS },
-  ),
+  ...grouped('Limits:', {
+    hostsMax: setting(
+      '--hosts-max <n>',
+      'hosts that are registered automatically per project; events of further hosts count in the project total only',
+      integer(0, 100_000),
+      { default: '1000' },
+    ),
+    sourcesMax: setting(
+      '--sources-max <n>',
+      'log sources per project; lines of further sources are rejected',
+      integer(1, 100_000),
+      { default: '1000' },
+    ),
+    bodyLimit: setting(
+      '--body-limit <bytes>',
+      'body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
+      integer(1_024, 1_099_511_627_776),
+      { default: '1073741824' },
+    ),
+    maxConnections: setting(
+      '--max-connections <n>',
+      'open connections per worker; further connections are closed',
+      integer(1, 1_000_000),
+      { default: '10000' },
+    ),
+    rateLimit: setting(
+      '--rate-limit <n>',
+      'requests per second of each user, per worker; 0 for no limit',
+      integer(0, 1_000_000),
+      { default: '0' },
+    ),
+  }),
+};
+
+export const IDENTITY_OPTIONS = grouped('Options for an external identity service:', {
   identityUrl: setting(
     '--identity-url <url>',
     'authenticate against this service (wafstat or Keystone v3) instead of the local identity store',
     identityUrl,
-    { group: IDENTITY },
   ),
-  identityUser: setting('--identity-user <name>', 'user to authenticate as', text, { group: IDENTITY }),
+  identityUser: setting('--identity-user <name>', 'user to authenticate as', text),
   identityDomain: setting('--identity-domain <name>', 'domain of --identity-user', text, {
     default: 'default',
-    group: IDENTITY,
   }),
   identityPasswordFile: setting(
     '--identity-password-file <file>',
     'file with the password of --identity-user (alternative: WAFSTAT_IDENTITY_PASSWORD)',
     file,
-    { group: IDENTITY },
   ),
   identityCache: setting(
     '--identity-cache <time>',
     'how long to cache identity lookups; revoked credentials keep working for at most this long',
     duration('sm', '1s', '60m', '60s or 5m'),
-    { default: '60s', group: IDENTITY },
+    { default: '60s' },
   ),
+});
+
+export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options:', {
+  clickhouseUrl: setting(
+    '--clickhouse-url <urls>',
+    'URLs of all ClickHouse servers, separated by commas; the first one holds the ledger',
+    clickhouseUrls,
+  ),
+  clickhouseInsecureHttp: setting(
+    '--clickhouse-insecure-http',
+    'allow plain HTTP to ClickHouse on non-loopback addresses (only in a private network)',
+    flag,
+  ),
+  clickhouseDatabase: setting('--clickhouse-database <name>', 'database', sqlName, { default: 'wafstat' }),
+  clickhouseUser: setting('--clickhouse-user <name>', 'user', text, { default: 'default' }),
+  clickhousePasswordFile: setting(
+    '--clickhouse-password-file <file>',
+    'file with the password of the user in its first line',
+    file,
+  ),
+  clickhouseCluster: setting(
+    '--clickhouse-cluster <name>',
+    "cluster from the servers' configuration whose shards hold the counters",
+    sqlName,
+  ),
+  clickhouseReplicated: setting(
+    '--clickhouse-replicated',
+    "create replicated tables, using the servers' macros {shard} and {replica}",
+    flag,
+  ),
+  clickhouseTimeout: setting(
+    '--clickhouse-timeout <seconds>',
+    'timeout of a single statement',
+    integer(1, 600),
+    { default: '10' },
+  ),
+});
+
+/** Of every command that reads or writes statistics. */
+export const STORE_OPTIONS = {
   store: setting(
     '--store <lmdb|clickhouse>',
     'store of the statistics: lmdb is a file in the data directory',
     oneOf('lmdb', 'clickhouse'),
     { default: 'lmdb' },
   ),
-  clickhouseUrl: setting(
-    '--clickhouse-url <urls>',
-    'URLs of all ClickHouse servers, separated by commas; the first one holds the ledger',
-    clickhouseUrls,
-    { group: CLICKHOUSE },
-  ),
-  clickhouseInsecureHttp: setting(
-    '--clickhouse-insecure-http',
-    'allow plain HTTP to ClickHouse on non-loopback addresses (only in a private network)',
-    flag,
-    { group: CLICKHOUSE },
-  ),
-  clickhouseDatabase: setting('--clickhouse-database <name>', 'database', sqlName, {
-    default: 'wafstat',
-    group: CLICKHOUSE,
+  ...CLICKHOUSE_OPTIONS,
+  ...grouped('ClickHouse options:', {
+    clickhouseMigrate: setting(
+      '--clickhouse-migrate <auto|never>',
+      "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
+      oneOf('auto', 'never'),
+      { default: 'auto' },
+    ),
   }),
-  clickhouseUser: setting('--clickhouse-user <name>', 'user', text, {
-    default: 'default',
-    group: CLICKHOUSE,
-  }),
-  clickhousePasswordFile: setting(
-    '--clickhouse-password-file <file>',
-    'file with the password of the user in its first line',
-    file,
-    { group: CLICKHOUSE },
-  ),
-  clickhouseCluster: setting(
-    '--clickhouse-cluster <name>',
-    "cluster from the servers' configuration whose shards hold the counters",
-    sqlName,
-    { group: CLICKHOUSE },
-  ),
-  clickhouseReplicated: setting(
-    '--clickhouse-replicated',
-    "create replicated tables, using the servers' macros {shard} and {replica}",
-    flag,
-    { group: CLICKHOUSE },
-  ),
-  clickhouseTimeout: setting(
-    '--clickhouse-timeout <seconds>',
-    'timeout of a single statement',
-    integer(1, 600),
-    { default: '10', group: CLICKHOUSE },
-  ),
-  clickhouseMigrate: setting(
-    '--clickhouse-migrate <auto|never>',
-    "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
-    oneOf('auto', 'never'),
-    { default: 'auto', group: CLICKHOUSE },
-  ),
 };
 
-export const DATA_REQUIRED = `${nameOf(SERVICE_OPTIONS.data)} is required`;
+export const DATA = setting('--data <dir>', 'data directory', text);
+
+export const SERVICE_OPTIONS = {
+  data: DATA,
+  workers: setting('--workers <n>', 'number of worker processes', integer(1, 256), { default: '1' }),
+  ...SERVER_OPTIONS,
+  ...IDENTITY_OPTIONS,
+  ...STORE_OPTIONS,
+};
+
+export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 
 /** Service options that contradict each other, for whatever part of them a command has. */
 export function serviceConflicts(values: Partial<Values<typeof SERVICE_OPTIONS>>): string[] {
   const { tlsCert, tlsKey, insecureHttp, listen, store, clickhouseUrl, clickhouseInsecureHttp } = values;
   const problems: string[] = [];
   if (store === 'clickhouse' && clickhouseUrl === undefined)
-    problems.push(`--store clickhouse requires ${nameOf(SERVICE_OPTIONS.clickhouseUrl)}`);
+    problems.push(`--store clickhouse requires ${nameOf(CLICKHOUSE_OPTIONS.clickhouseUrl)}`);
   if (store === 'lmdb' && clickhouseUrl !== undefined)
     problems.push('--clickhouse-url requires --store clickhouse, but the store is lmdb');
   const plain = clickhouseUrl?.find(
@@ -225,6 +232,11 @@ function setting<T, const E extends Partial<Option<T>>>(
 ) {
   const env = `WAFSTAT_${flags.split(' ', 1)[0]?.slice(2).toUpperCase().replaceAll('-', '_')}`;
   return { ...option(flags, description, parse, extras), env };
+}
+
+function grouped<O extends Options>(group: string, options: O): O {
+  const entries = Object.entries(options).map(([name, option]) => [name, { ...option, group }]);
+  return Object.fromEntries(entries) as O;
 }
 
 export interface ListenAddress {

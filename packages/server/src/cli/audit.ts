@@ -1,5 +1,5 @@
 import { type AuditRecord, hasAuditTrail, readAuditTrail } from '../audit/audit-trail.ts';
-import { SERVICE_OPTIONS } from '../config.ts';
+import { DATA } from '../config.ts';
 import { command, printLine, printList, UserError } from './command.ts';
 import { isInitialised } from './data-directory.ts';
 import { JSON_OUTPUT, option, required, text, timestamp } from './options.ts';
@@ -9,7 +9,7 @@ export const auditCommand = command({
   description: 'print the audit trail: who changed what, when, and from where',
   examples: ['wafstat audit --data ./data --since 2026-07-01T00:00:00Z --action user'],
   options: {
-    data: required(SERVICE_OPTIONS.data),
+    data: required(DATA),
     since: option(
       '--since <time>',
       'only entries from this time on, for example 2026-07-01T12:00:00+08:00',

@@ -18,7 +18,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { open } from 'lmdb';
-import { SERVICE_OPTIONS } from '../config.ts';
+import { DATA } from '../config.ts';
 import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
@@ -39,7 +39,7 @@ export const backupCommand = command({
     'copy the data directory while the server runs, and verify the copy; to restore, start the server on the copy',
   examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
   options: {
-    data: required(SERVICE_OPTIONS.data),
+    data: required(DATA),
     to: required(option('--to <dir>', 'directory for the backup; must be empty or not exist', text)),
     json: JSON_OUTPUT,
   },
@@ -93,7 +93,7 @@ export const compactCommand = command({
   name: 'compact',
   description:
     'return free space in the statistics file to the file system; stop the server and all other commands first',
-  options: { data: required(SERVICE_OPTIONS.data), json: JSON_OUTPUT },
+  options: { data: required(DATA), json: JSON_OUTPUT },
   async run({ data, json }, _operands, io) {
     const file = statisticsFile(data);
     if (!existsSync(file)) throw new UserError(`${file} does not exist`);

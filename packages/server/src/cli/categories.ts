@@ -1,4 +1,4 @@
-import { SERVICE_OPTIONS } from '../config.ts';
+import { SERVER_OPTIONS } from '../config.ts';
 import { CATEGORIES } from '../event.ts';
 import {
   CRS_TABLE,
@@ -38,7 +38,7 @@ import { JSON_OUTPUT } from './options.ts';
 export const categoriesCommand = command({
   name: 'categories',
   description: 'print the table that maps rules to attack categories',
-  options: { categories: SERVICE_OPTIONS.categories, json: JSON_OUTPUT },
+  options: { categories: SERVER_OPTIONS.categories, json: JSON_OUTPUT },
   async run({ categories: overrides = new Map(), json }, _operands, io) {
     const rows = [...overrides].map(([rule, category]) => ({ rule, category: category ?? 'none' }));
     if (json) printLine(io.stdout, JSON.stringify({ ...TABLE, overrides: rows }));

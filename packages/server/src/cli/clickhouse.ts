@@ -1,8 +1,8 @@
 /** Commands for the ClickHouse store. */
-import { SERVICE_OPTIONS } from '../config.ts';
+import { CLICKHOUSE_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
 import { command, printLine, UserError } from './command.ts';
-import { CLICKHOUSE_OPTIONS, clickhouseOptions, openStore, withInstallation } from './data-directory.ts';
+import { clickhouseOptions, openStore, withInstallation } from './data-directory.ts';
 import { oneOf, option, PROJECT, required } from './options.ts';
 
 const DAY_MS = 86_400_000;
@@ -31,14 +31,14 @@ export const copyCommand = command({
     'wafstat copy --data ./data --project shop --to clickhouse --clickhouse-url http://127.0.0.1:8123',
   ],
   options: {
-    data: required(SERVICE_OPTIONS.data),
+    data: required(DATA),
     project: required(PROJECT),
     to: required(
       option('--to <lmdb|clickhouse>', 'store to copy the project to', oneOf('lmdb', 'clickhouse')),
     ),
     ...CLICKHOUSE_OPTIONS,
     clickhouseUrl: required(CLICKHOUSE_OPTIONS.clickhouseUrl),
-    clickhouseMigrate: SERVICE_OPTIONS.clickhouseMigrate,
+    clickhouseMigrate: STORE_OPTIONS.clickhouseMigrate,
   },
   run: ({ data, project: name, to: target, ...values }, _operands, io) =>
     withInstallation(data, io, { store: 'lmdb' }, async ({ identity, store: embedded }) => {

@@ -12,7 +12,7 @@ import {
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Actor } from '../audit/audit-trail.ts';
-import { DATA_REQUIRED, SERVICE_OPTIONS } from '../config.ts';
+import { type CLICKHOUSE_OPTIONS, DATA_REQUIRED, type STORE_OPTIONS } from '../config.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/master-key.ts';
 import { tightenModes } from '../lmdb/files.ts';
@@ -35,33 +35,6 @@ const MASTER_KEY_FILE = 'master.key';
 export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
-
-const {
-  clickhouseUrl,
-  clickhouseInsecureHttp,
-  clickhouseDatabase,
-  clickhouseUser,
-  clickhousePasswordFile,
-  clickhouseCluster,
-  clickhouseReplicated,
-  clickhouseTimeout,
-} = SERVICE_OPTIONS;
-export const CLICKHOUSE_OPTIONS = {
-  clickhouseUrl,
-  clickhouseInsecureHttp,
-  clickhouseDatabase,
-  clickhouseUser,
-  clickhousePasswordFile,
-  clickhouseCluster,
-  clickhouseReplicated,
-  clickhouseTimeout,
-};
-/** Of every command that reads or writes statistics. */
-export const STORE_OPTIONS = {
-  store: SERVICE_OPTIONS.store,
-  ...CLICKHOUSE_OPTIONS,
-  clickhouseMigrate: SERVICE_OPTIONS.clickhouseMigrate,
-};
 
 export type StoreValues = { store: 'lmdb' } | Values<typeof STORE_OPTIONS>;
 

@@ -1,12 +1,12 @@
 /** `demo`: a server with generated traffic. */
-import { type ListenAddress, SERVICE_OPTIONS } from '../config.ts';
+import { DATA, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import type { Store } from '../store/store.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
 import { type Installation, isInitialised, withInstallation } from './data-directory.ts';
 import { DEFAULT_NAMES, generatePassword, initialise } from './init.ts';
-import { required } from './options.ts';
+import { readOptions, required } from './options.ts';
 import { SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';
-import { checkCanListen, type ServerValues, startServer, whenAborted } from './serve.ts';
+import { checkCanListen, startServer, whenAborted } from './serve.ts';
 import { printListening } from './workers.ts';
 
 const SOURCE = { name: 'sample traffic', format: 'events' };
@@ -17,35 +17,13 @@ const BATCH_S = 3 * DAY_S;
 /** How many ports to try from the default port on. */
 const PORTS_MAX = 20;
 
-const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVICE_OPTIONS;
-/** Values of the other service options. */
-const FIXED: Omit<ServerValues, 'listen' | 'tlsCert' | 'tlsKey' | 'insecureHttp' | 'publicUrl' | 'region'> = {
-  healthListen: undefined,
-  trustProxy: undefined,
-  categories: undefined,
-  retention: 180 * DAY_S * 1_000,
-  hostsMax: 1_000,
-  sourcesMax: 1_000,
-  bodyLimit: 12 * 1_048_576,
-  rateLimit: 0,
-  maxConnections: 10_000,
-  drainDelay: 0,
-  logLevel: 'warn',
-};
+const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVER_OPTIONS;
 
 export const demoCommand = command({
   name: 'demo',
   description: `run a server with ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
   examples: ['wafstat demo --data ./demo-data'],
-  options: {
-    data: required(SERVICE_OPTIONS.data),
-    listen,
-    tlsCert,
-    tlsKey,
-    insecureHttp,
-    publicUrl,
-    region,
-  },
+  options: { data: required(DATA), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source) {
     // Before filling, which takes a while.
     if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
@@ -55,7 +33,8 @@ export const demoCommand = command({
       const project = installation.identity.administration.project(DEFAULT_NAMES.project).id;
       const traffic = await openSampleTraffic(installation.store, project, io);
       await traffic.fill();
-      const server = await startServer(installation, { ...values, ...FIXED }, io);
+      const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
+      const server = await startServer(installation, { ...defaults, logLevel: 'warn', ...values }, io);
       await printWelcome(installation, project, server.address, io);
       const timer = setInterval(() => void traffic.fill().catch((error) => server.log.error(error)), 1_000);
       await whenAborted(io.stop);

@@ -1,6 +1,6 @@
 /** Domains, projects, users and access keys. */
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { SERVICE_OPTIONS } from '../config.ts';
+import { DATA } from '../config.ts';
 import { type Administration, KEYS_PER_USER_MAX, KeyLimitError } from '../identity/administration.ts';
 import { keyFileCsv } from '../identity/key-file.ts';
 import { ACCESS_TYPES, ROLES, SYSTEM_ROLE } from '../identity/records.ts';
@@ -9,7 +9,7 @@ import { withIdentity } from './data-directory.ts';
 import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
 
-const DATA = { data: required(SERVICE_OPTIONS.data) };
+const ON_DATA = { data: required(DATA) };
 const DOMAIN = option('--domain <id or name>', 'domain; optional if there is only one', text);
 const USER = required(option('--user <id or name>', 'owner of the access keys', text));
 const ROLE = option(
@@ -23,7 +23,7 @@ export const domainCommands = [
   command({
     name: 'domain add <name>',
     description: 'add a domain: a tenant with its own projects and users',
-    options: { ...DATA, json: JSON_OUTPUT },
+    options: { ...ON_DATA, json: JSON_OUTPUT },
     run: ({ data, json }, [name = ''], io) =>
       withIdentity(data, io, async ({ administration }) => {
         const domain = await administration.addDomain(name);
@@ -33,7 +33,7 @@ export const domainCommands = [
   command({
     name: 'domain list',
     description: 'list the domains',
-    options: { ...DATA, json: JSON_OUTPUT },
+    options: { ...ON_DATA, json: JSON_OUTPUT },
     run: ({ data, json }, _operands, io) =>
       withIdentity(data, io, async ({ administration }) =>
         printList(io, json, administration.domains(), ({ id, name, enabled }) => [id, name, state(enabled)]),
@@ -56,7 +56,7 @@ export const projectCommands = [
   command({
     name: 'project add <name>',
     description: 'add a project to a domain',
-    options: { ...DATA, domain: DOMAIN, json: JSON_OUTPUT },
+    options: { ...ON_DATA, domain: DOMAIN, json: JSON_OUTPUT },
     run: ({ data, domain, json }, [name = ''], io) =>
       withIdentity(data, io, async ({ administration }) => {
         const project = await administration.addProject(administration.onlyDomain(domain).id, name);
@@ -66,7 +66,7 @@ export const projectCommands = [
   command({
     name: 'project list',
     description: 'list the projects',
-    options: { ...DATA, json: JSON_OUTPUT },
+    options: { ...ON_DATA, json: JSON_OUTPUT },
     run: ({ data, json }, _operands, io) =>
       withIdentity(data, io, async ({ administration }) =>
         printList(io, json, administration.projects(), ({ id, name, enabled }) => [id, name, state(enabled)]),
@@ -95,7 +95,7 @@ const addUser = command({
     'wafstat user add shipper --data ./data --project shop --role ingest --access programmatic',
   ],
   options: {
-    ...DATA,
+    ...ON_DATA,
     domain: DOMAIN,
     access: option(
       '--access <type>',
@@ -140,7 +140,7 @@ const addUser = command({
 const listUsers = command({
   name: 'user list',
   description: 'list the users with their roles',
-  options: { ...DATA, json: JSON_OUTPUT },
+  options: { ...ON_DATA, json: JSON_OUTPUT },
   run: ({ data, json }, _operands, io) =>
     withIdentity(data, io, async ({ administration }) => {
       const users = administration.users().map(({ password_hash: _, token_epoch: __, ...user }) => user);
@@ -167,7 +167,7 @@ const listUsers = command({
 const changePassword = command({
   name: 'user password <user>',
   description: "change a user's password and revoke the user's tokens",
-  options: { ...DATA, passwordStdin: PASSWORD_STDIN },
+  options: { ...ON_DATA, passwordStdin: PASSWORD_STDIN },
   run: ({ data, passwordStdin }, [user = ''], io) =>
     withIdentity(data, io, async ({ administration }) => {
       const { id } = administration.user(user);
@@ -183,7 +183,7 @@ function changeRole(verb: 'grant' | 'revoke'): Command {
   return command({
     name: `user ${verb} <user>`,
     description: `${verb} a role in one project (--project) or in the whole domain`,
-    options: { ...DATA, role: ROLE, project: PROJECT },
+    options: { ...ON_DATA, role: ROLE, project: PROJECT },
     check: systemRoleProblems,
     run: ({ data, role, project }, [name = ''], io) =>
       withIdentity(data, io, async ({ administration }) => {
@@ -226,7 +226,7 @@ const addKey = command({
   name: 'key add',
   description: `create an access key for a user, at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
   options: {
-    ...DATA,
+    ...ON_DATA,
     user: USER,
     description: option('--description <text>', 'description of the key', (value) => value, { default: '' }),
     csv: option('--csv <file>', 'write the key to this new CSV file, readable only by its owner', text),
@@ -271,7 +271,7 @@ export const keyCommands = [
   command({
     name: 'key list',
     description: 'list the access keys of a user, without secrets',
-    options: { ...DATA, user: USER, json: JSON_OUTPUT },
+    options: { ...ON_DATA, user: USER, json: JSON_OUTPUT },
     run: ({ data, user, json }, _operands, io) =>
       withIdentity(data, io, async ({ administration }) =>
         printList(
@@ -304,7 +304,7 @@ function change(
   return command({
     name,
     description,
-    options: DATA,
+    options: ON_DATA,
     run: ({ data }, [operand = ''], io) =>
       withIdentity(data, io, async ({ administration }) => {
         await apply(administration, operand);

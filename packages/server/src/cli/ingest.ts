@@ -2,20 +2,20 @@
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SERVICE_OPTIONS } from '../config.ts';
+import { DATA, SERVER_OPTIONS, STORE_OPTIONS } from '../config.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
 import { openLog, unpacked } from '../ingest/open-log.ts';
 import { type Outcome, Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
-import { STORE_OPTIONS, withProject } from './data-directory.ts';
+import { withProject } from './data-directory.ts';
 import { hostWarnings, IngestSummary } from './ingest-summary.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 
 const OPTIONS = {
-  data: SERVICE_OPTIONS.data,
+  data: DATA,
   project: required(PROJECT),
   source: option('--source <name>', 'name of the log source', sourceName, { default: 'default' }),
   ...READER_OPTIONS,
@@ -25,9 +25,9 @@ const OPTIONS = {
     oneOf('auto', 'registered'),
     { default: 'auto' },
   ),
-  retention: SERVICE_OPTIONS.retention,
-  hostsMax: SERVICE_OPTIONS.hostsMax,
-  sourcesMax: SERVICE_OPTIONS.sourcesMax,
+  retention: SERVER_OPTIONS.retention,
+  hostsMax: SERVER_OPTIONS.hostsMax,
+  sourcesMax: SERVER_OPTIONS.sourcesMax,
   ...STORE_OPTIONS,
 };
 

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { text as readAll } from 'node:stream/consumers';
-import { SERVICE_OPTIONS } from '../config.ts';
+import { DATA } from '../config.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import { createDataDirectory, isInitialised } from './data-directory.ts';
 import { flag, JSON_OUTPUT, option, required, text } from './options.ts';
@@ -22,7 +22,7 @@ export const initCommand = command({
     'wafstat init --data ./data --domain acme --project shop --user alice --password-stdin < password',
   ],
   options: {
-    data: required(SERVICE_OPTIONS.data),
+    data: required(DATA),
     domain: option('--domain <name>', 'name of the first domain', text, { default: DEFAULT_NAMES.domain }),
     project: option('--project <name>', 'name of the first project', text, {
       default: DEFAULT_NAMES.project,

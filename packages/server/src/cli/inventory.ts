@@ -1,9 +1,9 @@
 /** Hosts and log sources of a project. */
 import { hostAdministration } from '../audit/host-administration.ts';
-import { SERVICE_OPTIONS } from '../config.ts';
+import { DATA, STORE_OPTIONS } from '../config.ts';
 import { normalHostname } from '../ingest/hostname.ts';
 import { command, printLine, printList, printResult, UserError } from './command.ts';
-import { STORE_OPTIONS, withInstallation } from './data-directory.ts';
+import { withInstallation } from './data-directory.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
 import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts';
 
@@ -11,7 +11,7 @@ import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts
 const HOSTS_MAX = 100_000;
 
 const OPTIONS = {
-  data: required(SERVICE_OPTIONS.data),
+  data: required(DATA),
   project: required(PROJECT),
   json: JSON_OUTPUT,
   ...STORE_OPTIONS,

@@ -1,7 +1,7 @@
 /** Checks and repairs of the statistics: `verify`, `repair` and `horizon`. */
 import { existsSync } from 'node:fs';
 import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
-import { DATA_REQUIRED, SERVICE_OPTIONS } from '../config.ts';
+import { DATA, DATA_REQUIRED, STORE_OPTIONS } from '../config.ts';
 import { repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
@@ -10,7 +10,6 @@ import {
   identityFile,
   isInitialised,
   localActor,
-  STORE_OPTIONS,
   statisticsFile,
   withStore,
 } from './data-directory.ts';
@@ -21,7 +20,7 @@ export const verifyCommand = command({
   description:
     'check the data directory: checksums, counters, references between tables; works while the server runs; ' +
     'exits with status 1 if there are problems',
-  options: { data: required(SERVICE_OPTIONS.data), json: JSON_OUTPUT },
+  options: { data: required(DATA), json: JSON_OUTPUT },
   async run({ data, json }, _operands, io) {
     const report = await verifyDirectory(data, io);
     if (json) printLine(io.stdout, JSON.stringify(report));
@@ -36,7 +35,7 @@ export const repairCommand = command({
     'recompute damaged counters, remove orphaned references, add missing checksums, and list what is lost; ' +
     'back up the data directory first',
   options: {
-    data: required(SERVICE_OPTIONS.data),
+    data: required(DATA),
     acceptStatistics: option(
       '--accept-statistics',
       'accept the current statistics file (or start a new one) as that of this data directory',
@@ -82,7 +81,7 @@ export const horizonCommand = command({
   description: 'show the retention horizon, or move it back after the server ran with a wrong clock',
   examples: ['wafstat horizon --data ./data --set 2026-01-01T00:00:00Z'],
   options: {
-    data: SERVICE_OPTIONS.data,
+    data: DATA,
     set: option('--set <time>', 'move the horizon back to this time', timestamp),
     json: JSON_OUTPUT,
     ...STORE_OPTIONS,

@@ -1,5 +1,5 @@
 /** Options of `ingest`, `follow` and `explain` that say how log lines are read. */
-import { SERVICE_OPTIONS } from '../config.ts';
+import { SERVER_OPTIONS } from '../config.ts';
 import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
 import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES, type ReaderOptions } from '../ingest/reader.ts';
@@ -21,7 +21,7 @@ export const READER_OPTIONS = {
     parseZone,
     { default: '+00:00' },
   ),
-  categories: SERVICE_OPTIONS.categories,
+  categories: SERVER_OPTIONS.categories,
 };
 
 type ReaderValues = Values<typeof READER_OPTIONS>;

@@ -7,7 +7,13 @@ import { createServer } from 'node:net';
 import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
 import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
-import { DATA_REQUIRED, type ListenAddress, SERVICE_OPTIONS } from '../config.ts';
+import {
+  DATA_REQUIRED,
+  IDENTITY_OPTIONS,
+  type ListenAddress,
+  type SERVER_OPTIONS,
+  SERVICE_OPTIONS,
+} from '../config.ts';
 import type { Identity } from '../identity/identity.ts';
 import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote.ts';
 import { IdentityRefusesUs, IdentityUnavailable } from '../identity/unavailable.ts';
@@ -27,12 +33,8 @@ const STOP_MS_MAX = 5_000;
 /** How often to look for a renewed certificate. */
 const CERTIFICATE_CHECK_MS = 1_000;
 
-type ServiceValues = Values<typeof SERVICE_OPTIONS>;
-/** What `demo` has of them, too. */
-export type ServerValues = Omit<
-  ServiceValues,
-  'data' | 'workers' | 'store' | `identity${string}` | `clickhouse${string}`
->;
+type ServiceSource = Source<typeof SERVICE_OPTIONS>;
+export type ServerValues = Values<typeof SERVER_OPTIONS>;
 
 interface Served {
   identity: Identity | RemoteIdentity;
@@ -49,7 +51,7 @@ export const serveCommand = command({
     'wafstat serve --data ./data --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem',
   ],
   options: SERVICE_OPTIONS,
-  check: (values, source, io) => [...dataProblems(values, source), ...identityProblems(source, io)],
+  check: (values, source, io) => [...dataProblems(values.store, source), ...identityProblems(source, io)],
   async run({ data = '', workers, ...values }, _operands, io) {
     const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
@@ -70,16 +72,16 @@ export const serveCommand = command({
 });
 
 /** The data directory has the identity and the statistics, unless both are external. */
-function dataProblems({ store }: Partial<ServiceValues>, source: Source<typeof SERVICE_OPTIONS>): string[] {
+function dataProblems(store: string | undefined, source: ServiceSource): string[] {
   const isExternal = source('identityUrl') !== undefined && store !== 'lmdb';
   return source('data') === undefined && !isExternal ? [DATA_REQUIRED] : [];
 }
 
-function identityProblems(source: Source<typeof SERVICE_OPTIONS>, { env }: Pick<Io, 'env'>): string[] {
+function identityProblems(source: ServiceSource, { env }: Pick<Io, 'env'>): string[] {
   if (source('identityUrl') === undefined) {
     return (['identityUser', 'identityPasswordFile'] as const)
       .filter((name) => source(name) !== undefined)
-      .map((name) => `${nameOf(SERVICE_OPTIONS[name])} requires --identity-url`);
+      .map((name) => `${nameOf(IDENTITY_OPTIONS[name])} requires --identity-url`);
   }
   const problems: string[] = [];
   if (source('identityUser') === undefined) problems.push('--identity-url requires --identity-user');
@@ -90,10 +92,7 @@ function identityProblems(source: Source<typeof SERVICE_OPTIONS>, { env }: Pick<
 }
 
 /** Null without --identity-url. */
-function remoteIdentity(
-  values: Pick<ServiceValues, `identity${string}` & keyof ServiceValues>,
-  { env, now }: Io,
-): RemoteIdentity | null {
+function remoteIdentity(values: Values<typeof IDENTITY_OPTIONS>, { env, now }: Io): RemoteIdentity | null {
   const { identityUrl, identityUser, identityDomain, identityPasswordFile, identityCache } = values;
   if (identityUrl === undefined || identityUser === undefined) return null;
   const password =
