@@ -1,14 +1,7 @@
 /** The command line: every command by name, in one list. */
 import { createRequire } from 'node:module';
 import { Command as Commander, CommanderError, Option as CommanderOption } from 'commander';
-import { AuditUnavailable } from '../audit/audit-trail.ts';
 import { serviceConflicts } from '../config.ts';
-import { IdentityError } from '../identity/administration.ts';
-import { WrongMasterKey } from '../identity/identity.ts';
-import { IdentityNotWritable } from '../identity/unavailable.ts';
-import { SourceLimitReached } from '../ingest/pipeline.ts';
-import { CommitFailed } from '../lmdb/commit.ts';
-import { StoreUnavailable } from '../store/store.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
 import { type Option, readOptions, sourceOf, UsageError } from './options.ts';
 
@@ -150,19 +143,17 @@ function configured(commander: Commander, { stdout, stderr }: Io): Commander {
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) });
 }
 
-/** Returns the exit status. */
-function reportError(error: unknown, { stderr }: Io): number {
+/** Resolves to the exit status. */
+async function reportError(error: unknown, { stderr }: Io): Promise<number> {
   // Commander has printed its message; help and version end this way too, with status 0.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   if (error instanceof UsageError) {
     for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
     return 2;
   }
-  if (isUserError(error)) {
-    printLine(stderr, `wafstat: ${systemErrorMessage(error) ?? error.message}`);
-    return 1;
-  }
-  throw error;
+  if (!(await isUserError(error))) throw error;
+  printLine(stderr, `wafstat: ${systemErrorMessage(error) ?? (error as Error).message}`);
+  return 1;
 }
 
 function systemErrorMessage(error: unknown): string | null {
@@ -176,17 +167,18 @@ function systemErrorMessage(error: unknown): string | null {
 }
 
 /** Errors that a person can fix; all others are defects and get a stack trace. */
-function isUserError(error: unknown): error is Error {
+async function isUserError(error: unknown): Promise<boolean> {
+  // Errors of the operating system have a syscall, for example those of a full disk.
+  if (error instanceof UserError || (error instanceof Error && 'syscall' in error)) return true;
+  // Loaded here, because they take most of the start-up time of commands that do not use them.
   const kinds = [
-    UserError,
-    IdentityError,
-    IdentityNotWritable,
-    WrongMasterKey,
-    StoreUnavailable,
-    CommitFailed,
-    AuditUnavailable,
-    SourceLimitReached,
+    (await import('../audit/audit-trail.ts')).AuditUnavailable,
+    (await import('../identity/administration.ts')).IdentityError,
+    (await import('../identity/identity.ts')).WrongMasterKey,
+    (await import('../identity/unavailable.ts')).IdentityNotWritable,
+    (await import('../ingest/pipeline.ts')).SourceLimitReached,
+    (await import('../lmdb/commit.ts')).CommitFailed,
+    (await import('../store/store.ts')).StoreUnavailable,
   ];
-  // Errors of the operating system, such as a full disk.
-  return kinds.some((kind) => error instanceof kind) || (error instanceof Error && 'syscall' in error);
+  return kinds.some((kind) => error instanceof kind);
 }
