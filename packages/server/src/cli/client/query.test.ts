@@ -18,7 +18,7 @@ const PASSWORD = 'correct horse battery staple';
 const MINUTE = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000;
 const RANGE = ['--from', String(MINUTE), '--to', String(MINUTE + 120_000)];
 
-let folder: string;
+let directory: string;
 let url: string;
 let project: string;
 let place: string[];
@@ -45,7 +45,7 @@ function worldOf({ env = {}, stdin = '', columns }: World = {}, stop = new Abort
   });
   const input = Object.assign(new PassThrough(), { isTTY: false });
   input.end(stdin);
-  const io: Io = { stdin: input, stdout, stderr, env: { HOME: folder, ...env }, now: Date.now, stop };
+  const io: Io = { stdin: input, stdout, stderr, env: { HOME: directory, ...env }, now: Date.now, stop };
   return { io, printed };
 }
 
@@ -56,8 +56,8 @@ async function run(argv: string[], world?: World) {
 }
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'wafstat-client-'));
-  const data = join(folder, 'data');
+  directory = await mkdtemp(join(tmpdir(), 'wafstat-client-'));
+  const data = join(directory, 'data');
   const made = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
   project = JSON.parse(made.out).project_id;
   const events = [
@@ -65,19 +65,19 @@ beforeAll(async () => {
     { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30 },
     { time: MINUTE + 119_999, host: 'www.example.com', attack: 'xss' },
   ];
-  await writeFile(join(folder, 'events'), events.map((event) => `${JSON.stringify(event)}\n`).join(''));
-  await run(['ingest', '--data', data, '--project', project, join(folder, 'events')]);
+  await writeFile(join(directory, 'events'), events.map((event) => `${JSON.stringify(event)}\n`).join(''));
+  await run(['ingest', '--data', data, '--project', project, join(directory, 'events')]);
   const { io, printed } = worldOf({}, stopping.signal);
   served = runProgram(['serve', '--data', data, '--listen', '127.0.0.1:0'], io);
   while (!printed.out.includes('listens on')) await once(io.stdout, 'data');
   url = /http:\S+/.exec(printed.out)?.[0] ?? '';
   place = ['--url', url, '--project', project];
-});
+}, 60_000);
 
 afterAll(async () => {
   stopping.abort();
   await served;
-  await rm(folder, { recursive: true });
+  await rm(directory, { recursive: true });
 });
 
 async function getToken(): Promise<string> {
@@ -150,7 +150,7 @@ describe('queries', () => {
       (await run(['types', ...place, ...signIn, ...RANGE, ...hosts], password)).out.match(
         /^total +(\d+)$/m,
       )?.[1];
-    const listed = await run(['host', 'list', '--data', join(folder, 'data'), '--project', project]);
+    const listed = await run(['host', 'list', '--data', join(directory, 'data'), '--project', project]);
     const id = listed.out.split(' ', 1)[0] ?? '';
     expect(await types('--host', 'nowhere')).toBe('0');
     expect(await types('--host', 'nowhere', '--host', id)).toBe('31');
@@ -195,8 +195,8 @@ describe('with an access key', () => {
   const KEY = { access: 'AKEXAMPLE', secret: 'secret of the key' };
 
   test('of a user, the service responds', async () => {
-    const made = await run(['key', 'add', '--data', join(folder, 'data'), '--user', 'admin', '--json']);
-    const { access, secret } = JSON.parse(made.out);
+    const created = await run(['key', 'add', '--data', join(directory, 'data'), '--user', 'admin', '--json']);
+    const { access, secret } = JSON.parse(created.out);
     const { out, err } = await run(['types', ...place, ...RANGE, '--ak', access, '--sk-stdin'], {
       stdin: secret,
     });
@@ -274,7 +274,7 @@ describe('the range of a query', () => {
 
 describe('profiles', () => {
   const profileOf = async (name: string) =>
-    JSON.parse(await readFile(join(folder, '.config/wafstat/profiles.json'), 'utf8'))[name];
+    JSON.parse(await readFile(join(directory, '.config/wafstat/profiles.json'), 'utf8'))[name];
 
   test('are created from options, and options win over them', async () => {
     const flags = ['--user', 'admin', '--password-stdin'];
