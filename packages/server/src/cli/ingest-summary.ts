@@ -104,7 +104,7 @@ export class IngestSummary {
 export const NAME_THE_HOST =
   'Name the host in the log (nginx: log_format with $host, Apache: %v), or pass --host NAME.';
 
-const ONLY_IN_TOTAL = 'so they count in the project total only';
+const ONLY_IN_TOTAL = "so they count in the project's total only";
 const NO_HOST = `records have no host, ${ONLY_IN_TOTAL}. ${NAME_THE_HOST}`;
 const UNREGISTERED_HOST =
   `records have a host that is not registered, ${ONLY_IN_TOTAL}. ` +
