@@ -1,5 +1,4 @@
-// Makes a checkout ready to run: installs what the lock file says if that has not been done, and builds the programs
-// and the console.
+// Makes a checkout ready to run: installs dependencies, builds the packages and the console. Skips what is up to date.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -7,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** npm writes the second file when it has installed what the first one says. */
+/** npm writes the second file after it has installed the first one. */
 function isInstalled() {
   const [wanted, installed] = ['package-lock.json', 'node_modules/.package-lock.json'];
   return (
@@ -16,25 +15,28 @@ function isInstalled() {
   );
 }
 
-/** Built later than anything that it is built from. */
+/** The build is newer than its sources. */
 function isConsoleBuilt() {
   const built = `${root}/packages/server/dist/web/index.html`;
   if (!existsSync(built)) return false;
-  const sources = ['packages/console', 'packages/client/src'].flatMap((folder) =>
-    readdirSync(`${root}/${folder}`, { recursive: true }).map((name) => `${folder}/${name}`),
+  const sources = ['packages/console', 'packages/client/src'].flatMap((directory) =>
+    readdirSync(`${root}/${directory}`, { recursive: true }).map((name) => `${directory}/${name}`),
   );
   const newest = ['package-lock.json', ...sources].map((name) => statSync(`${root}/${name}`).mtimeMs);
   return statSync(built).mtimeMs >= Math.max(...newest);
 }
 
-function run(command, ...args) {
+/** Names slow steps on standard error, which leaves standard output to the program that runs after this. */
+function run(step, command, ...args) {
+  if (step !== '') console.error(`${step} ...`);
   execFileSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
 try {
-  if (!isInstalled()) run('npm', 'ci', '--loglevel=error');
-  run('node_modules/.bin/tsc', '-b');
-  if (!isConsoleBuilt()) run('node_modules/.bin/vite', 'build', 'packages/console', '--logLevel', 'warn');
+  if (!isInstalled()) run('Installing dependencies', 'npm', 'ci', '--loglevel=error');
+  run('', 'node_modules/.bin/tsc', '-b');
+  if (!isConsoleBuilt())
+    run('Building the console', 'node_modules/.bin/vite', 'build', 'packages/console', '--logLevel', 'warn');
 } catch (error) {
   console.error(`setup failed: ${error.message}`);
   process.exit(1);

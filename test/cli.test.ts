@@ -1,6 +1,6 @@
-/** The command line: what each command does, and what it says when it cannot. */
+/** The command line: what each command does, and its error messages. */
 import { execFile } from 'node:child_process';
-import { statSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { askToken, call, login, tokenRequest } from './api.ts';
@@ -17,7 +17,7 @@ afterEach(() => sandbox.clear());
 
 const onData = (...args: string[]) => sandbox.run([...args, '--data', sandbox.data]);
 
-/** It failed, and all it said is one sentence for the user. */
+/** The command failed with one sentence for the user. */
 function expectRefusal({ status, stdout, stderr }: Ended, ...words: string[]): void {
   expect(wholeLines(stderr)).toHaveLength(1);
   expect(stderr).toMatch(/^wafstat: /);
@@ -26,19 +26,32 @@ function expectRefusal({ status, stdout, stderr }: Ended, ...words: string[]): v
   expect(status).toBeGreaterThan(0);
 }
 
-test('the program is a file that runs by itself, under its own settings of Node.js', async () => {
+test('the program is executable, and sets its own options of Node.js', async () => {
   const { stdout } = await promisify(execFile)(PROGRAM, ['--version']);
   expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
 });
 
+test('without a build the program prints the command that builds it', async () => {
+  const bin = sandbox.path('bin');
+  mkdirSync(bin);
+  copyFileSync(PROGRAM, `${bin}/wafstat.js`);
+  sandbox.write('package.json', '{"type": "module"}');
+  const run = promisify(execFile)(process.execPath, [`${bin}/wafstat.js`]);
+  await expect(run).rejects.toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringMatching(/^wafstat: .*'npm run setup'.*\n$/),
+  });
+});
+
 describe('init', () => {
-  test('makes a domain, a project and a user, and shows the password that it made', async () => {
+  test('creates a domain, a project and a user, and prints the generated password', async () => {
     const { status, stdout, stderr } = await onData('init');
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
     for (const word of ['default', 'admin', 'password']) expect(stdout).toContain(word);
   });
 
-  test('--json prints one document with all of it', async () => {
+  test('--json prints one JSON document', async () => {
     const { status, stdout } = await onData('init', '--json');
     expect(status).toBe(0);
     expect(JSON.parse(stdout)).toEqual({
@@ -52,48 +65,48 @@ describe('init', () => {
     });
   });
 
-  test('the names can be chosen, and the password given on standard input', async () => {
+  test('names are options, and the password can come from standard input', async () => {
     const args = ['--domain', 'acme', '--project', 'shop', '--user', 'alice', '--password-stdin', '--json'];
     const { stdout } = await sandbox.run(['init', '--data', sandbox.data, ...args], {
       stdin: 'open sesame\n',
     });
-    const made: Installation = JSON.parse(stdout);
-    expect(made).toMatchObject({ domain: 'acme', project: 'shop', user: 'alice' });
-    expect(made).not.toHaveProperty('password');
+    const created: Installation = JSON.parse(stdout);
+    expect(created).toMatchObject({ domain: 'acme', project: 'shop', user: 'alice' });
+    expect(created).not.toHaveProperty('password');
     const { address } = await sandbox.serve();
-    const answer = await askToken(address, tokenRequest({ ...made, password: 'open sesame' }));
+    const answer = await askToken(address, tokenRequest({ ...created, password: 'open sesame' }));
     expect(answer.status).toBe(201);
   });
 
-  test('an empty password is refused', async () => {
-    expectRefusal(await onData('init', '--password-stdin'), 'password');
+  test('an empty password is rejected', async () => {
+    expectRefusal(await onData('init', '--password-stdin'), '--password-stdin', 'empty');
   });
 
-  test('a second one on the same folder is refused and changes nothing', async () => {
+  test('a second init of the same directory is rejected and changes nothing', async () => {
     const made = await sandbox.init();
     expectRefusal(await onData('init'), sandbox.data, 'already');
     const { address } = await sandbox.serve();
     await login(address, made);
   });
 
-  test('after one that was refused for a bad name it can be done again', async () => {
+  test('after an init with an invalid name, init can be repeated', async () => {
     expectRefusal(await onData('init', '--domain', 'x'.repeat(100)), 'domain', 'name');
     await sandbox.init();
   });
 
-  test('the data folder is for its owner only', async () => {
+  test('only the owner can read the data directory', async () => {
     await sandbox.init();
     expect(statSync(sandbox.data).mode & 0o077).toBe(0);
   });
 
-  test('a file in the place of the folder is refused in a sentence', async () => {
+  test('a file in place of the directory is rejected', async () => {
     const file = sandbox.write('file', '');
     expectRefusal(await sandbox.run(['init', '--data', file]), file);
   });
 });
 
 describe('project', () => {
-  test('add makes one, list shows all by name', async () => {
+  test('add creates a project, list shows all by name', async () => {
     const { project_id } = await sandbox.init();
     const added = await sandbox.runJson<{ id: string; name: string }>('project', 'add', 'shop');
     expect(added).toMatchObject({ id: ID, name: 'shop' });
@@ -106,12 +119,12 @@ describe('project', () => {
     expect((await onData('project', 'add', 'third')).stdout).toContain('third');
   });
 
-  test('a name that is there already is refused', async () => {
+  test('a name that exists is rejected', async () => {
     await sandbox.init();
     expectRefusal(await onData('project', 'add', 'default'), "'default'", 'already');
   });
 
-  test('it goes to the domain of the installation, whatever that is called', async () => {
+  test('add uses the only domain, whatever its name', async () => {
     await sandbox.init('--domain', 'acme');
     expect(await sandbox.runJson('project', 'add', 'shop')).toMatchObject({ id: ID, name: 'shop' });
   });
@@ -120,7 +133,7 @@ describe('project', () => {
 describe('host', () => {
   const host = (...args: string[]) => onData('host', ...args, '--project', 'default');
 
-  test('add registers one under a made or a given ID, list shows all by name', async () => {
+  test('add registers a host with a derived or a given ID, list shows all by name', async () => {
     await sandbox.init();
     const inProject = ['--project', 'default'];
     const shop = await sandbox.runJson<{ id: string }>('host', 'add', 'Shop.Example', ...inProject);
@@ -134,7 +147,7 @@ describe('host', () => {
     expect((await host('add', 'api.example')).stdout).toMatch(/api\.example.*[0-9a-f]{32}/);
   });
 
-  test('a name or an ID that is there already is refused, with what it belongs to', async () => {
+  test('a name or an ID that exists is rejected, with its owner', async () => {
     await sandbox.init();
     await host('add', 'shop.example', '--id', 'one');
     const taken = [['shop.example'], ['SHOP.example.', '--id', 'two'], ['blog.example', '--id', 'one']];
@@ -143,7 +156,7 @@ describe('host', () => {
     }
   });
 
-  test('what cannot be a name, an ID or a project is refused', async () => {
+  test('an invalid name, ID or project is rejected', async () => {
     await sandbox.init();
     expectRefusal(await host('add', 'two words'), "'two words'");
     expectRefusal(await host('add', 'shop.example', '--id', 'a.b'), '--id', "'a.b'");
@@ -154,7 +167,7 @@ describe('host', () => {
     );
   });
 
-  test('the running server sees it at once', async () => {
+  test('the running server sees a new host immediately', async () => {
     const { api, installation } = await sandbox.service();
     expect(await api.hostIds()).toEqual(new Map());
     await sandbox.runJson('host', 'add', 'shop.example', '--id', 's1', '--project', installation.project_id);
@@ -162,8 +175,8 @@ describe('host', () => {
   });
 });
 
-describe('settings', () => {
-  test('all that is wrong is reported at once, a line each', async () => {
+describe('options', () => {
+  test('all problems are reported at once, one line each', async () => {
     const listen = ['--listen', 'here', '--workers', '0', '--retention', '5x', '--log-level', 'loud'];
     const more = ['--tls-cert', sandbox.path('none.pem'), '--public-url', 'ftp://x', '--rate-limit', '-1'];
     const { status, stdout, stderr } = await sandbox.run(['serve', ...listen, ...more]);
@@ -184,20 +197,26 @@ describe('settings', () => {
     }
   });
 
-  test('every option is also an environment variable, and the command line wins', async () => {
-    const env = {
-      WAFSTAT_DATA: sandbox.data,
-      WAFSTAT_JSON: 'true',
-      WAFSTAT_USER: 'bob',
-      WAFSTAT_PROJECT: 'p',
-    };
-    const { stdout } = await sandbox.run(['init', '--user', 'alice'], { env });
-    expect(JSON.parse(stdout)).toMatchObject({ user: 'alice', project: 'p', domain: 'default' });
-    const added = await sandbox.run(['host', 'add', 'shop.example'], { env: { ...env, WAFSTAT_ID: 'h' } });
-    expect(JSON.parse(added.stdout)).toMatchObject({ id: 'h' });
+  test('service options are also environment variables, and the command line wins', async () => {
+    const env = { WAFSTAT_DATA: sandbox.data };
+    await sandbox.run(['init'], { env });
+    expect((await sandbox.run(['project', 'list'], { env })).stdout).toContain('default');
+    const ended = await sandbox.run(['project', 'list', '--data', '/nonexistent'], { env });
+    expectRefusal(ended, '/nonexistent');
   });
 
-  test('a wrong environment variable is reported by its own name', async () => {
+  test('variables never stand for options of one command', async () => {
+    const env = { WAFSTAT_USER: 'bob', WAFSTAT_PROJECT: 'p', WAFSTAT_DOMAIN: 'd', WAFSTAT_JSON: 'true' };
+    const { stdout } = await sandbox.run(['init', '--data', sandbox.data], { env });
+    expect(stdout).toMatch(/^domain +default\nproject +default .*\nuser +admin$/m);
+    const added = await sandbox.run(['user', 'add', 'carol', '--data', sandbox.data], { env });
+    expect({ status: added.status, stderr: added.stderr }).toEqual({ status: 0, stderr: '' });
+    expect((await onData('user', 'list')).stdout).toContain('reader in domain default');
+    const host = await sandbox.run(['host', 'list', '--data', sandbox.data], { env });
+    expect(host.stderr).toBe('wafstat: --project is required\n');
+  });
+
+  test('an invalid environment variable is reported by its name', async () => {
     const env = { WAFSTAT_DATA: sandbox.data, WAFSTAT_WORKERS: 'many', WAFSTAT_INSECURE_HTTP: 'perhaps' };
     const { status, stderr } = await sandbox.run(['serve'], { env });
     expect(status).toBeGreaterThan(0);
@@ -209,29 +228,30 @@ describe('settings', () => {
     ['project', 'list'],
     ['host', 'list', '--project', 'default'],
     ['ingest', '--project', 'default', '-'],
-  ])('%s on a folder that is none of ours is refused', async (...args) => {
+  ])('%s on another directory is rejected', async (...args) => {
     expectRefusal(await onData(...args), sandbox.data, 'wafstat init');
   });
 });
 
 describe('help', () => {
-  /** Sees that a command has help, and answers the commands in it if it is a group. */
-  async function explained(words: readonly string[]): Promise<string[][]> {
+  /** Checks the help of a command, and resolves to its subcommands. */
+  async function checkHelp(words: readonly string[]): Promise<string[][]> {
     const { status, stdout, stderr } = await sandbox.run([...words, '--help']);
     expect({ words, status, stderr }).toEqual({ words, status: 0, stderr: '' });
     expect(stdout).toMatch(new RegExp(`^Usage: wafstat ${words.join(' ')}`));
-    const [, list = ''] = stdout.split('\nCommands:\n');
+    const start = stdout.search(words.length === 0 ? /^Server commands:$/m : /^Commands:$/m);
+    const list = start === -1 ? '' : stdout.slice(start);
     const names = [...list.matchAll(/^ {2}([a-z-]+)/gm)].map(([, name = '']) => name);
     return names.filter((name) => name !== 'help').map((name) => [...words, name]);
   }
 
-  test('every command has one, down to the last', async () => {
+  test('every command and subcommand has a help text', async () => {
     const commands: string[] = [];
     const left: string[][] = [[]];
     while (left.length > 0) {
       const few = left.splice(0, 4);
       commands.push(...few.map((words) => words.join(' ')));
-      left.push(...(await Promise.all(few.map(explained))).flat());
+      left.push(...(await Promise.all(few.map(checkHelp))).flat());
     }
     for (const command of [
       'init',
@@ -246,7 +266,7 @@ describe('help', () => {
     }
   });
 
-  test('what is not understood fails and points to it', async () => {
+  test('unknown commands, options and operands point to the help', async () => {
     const wrong = ['nothing', 'serve --nothing', 'host add', 'init too much'];
     for (const ended of await Promise.all(wrong.map((words) => sandbox.run(words.split(' '))))) {
       expect(ended.status).toBeGreaterThan(0);
@@ -257,7 +277,7 @@ describe('help', () => {
 });
 
 describe('serve', () => {
-  test('the first start makes everything and prints the password once', async () => {
+  test('the first start creates the data directory and prints the password once', async () => {
     const first = await sandbox.serve();
     const password = /^password (\S+)/m.exec(first.process.stdout)?.[1] ?? '';
     const project_id = /^project .*\b([0-9a-f]{32})\b/m.exec(first.process.stdout)?.[1] ?? '';
@@ -271,7 +291,7 @@ describe('serve', () => {
     await login(second.address, account);
   });
 
-  test('beyond loopback it wants TLS, or to be told that something in front does it', async () => {
+  test('beyond loopback it requires TLS or --insecure-http', async () => {
     const refused = await onData('serve', '--listen', '0.0.0.0:0');
     expectRefusal(refused, '0.0.0.0', '--tls-cert', '--insecure-http');
     const { address } = await sandbox.serve(['--listen', '0.0.0.0:0', '--insecure-http']);
@@ -279,12 +299,23 @@ describe('serve', () => {
     expect((await call(`http://127.0.0.1:${port}`, '/healthz')).status).toBe(200);
   });
 
-  test('a port that is taken is refused in a sentence', async () => {
+  test('an address in use is reported in one sentence', async () => {
     const { address } = await sandbox.serve();
     expectRefusal(await onData('serve', '--listen', new URL(address).host), new URL(address).host);
   });
 
-  test('a certificate without its key, or none at all in the file, is refused in a sentence', async () => {
+  test('a first start that cannot listen creates nothing', async () => {
+    const other = new Sandbox();
+    const { address } = await other.serve();
+    expectRefusal(await onData('serve', '--listen', new URL(address).host), new URL(address).host);
+    expect(existsSync(sandbox.data)).toBe(false);
+    const health = ['--listen', '127.0.0.1:0', '--health-listen', new URL(address).host];
+    expectRefusal(await onData('serve', ...health), '--health-listen');
+    expect(existsSync(sandbox.data)).toBe(false);
+    await other.clear();
+  });
+
+  test('a certificate without its key, and a file without a certificate, are rejected', async () => {
     await sandbox.init();
     const file = sandbox.write('empty.pem', '');
     expectRefusal(await onData('serve', '--listen', '127.0.0.1:0', '--tls-cert', file), '--tls-key');

@@ -178,7 +178,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
         const { status, stdout } = await copy('clickhouse');
         expect([status, stdout]).toEqual([
           0,
-          'copied: both stores answer the same, 2000 requests and 2000 attacks in all\n',
+          'copied and verified: both stores have 2000 requests and 2000 attacks\n',
         ]);
       }
       expect((await ingest(...store)).stdout).toMatch(/^read before +2000$/m);
@@ -193,7 +193,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       expect((await ingest(...store)).stdout).toMatch(/^read before +2010$/m);
       rmSync(sandbox.path('data/statistics.mdb'));
       expect((await sandbox.run(['repair', '--data', sandbox.data, '--accept-statistics'])).status).toBe(0);
-      expect((await copy('lmdb')).stdout).toMatch(/both stores answer the same/);
+      expect((await copy('lmdb')).stdout).toMatch(/copied and verified: both stores have/);
       expect((await ingest()).stdout).toMatch(/^read before +2010$/m);
       const api = await login((await sandbox.serve()).address, installation);
       await expectRequests(api, 2_010);

@@ -224,7 +224,7 @@ test('the first record without a host is reported when it is counted, and once',
     appendFileSync(log, `{"time":${START + line}}\n`);
     await eventually(async () => (await requests()) === line + 1 || undefined, `${line + 1} requests`);
   }
-  const sentence = `${log}: records name no host, so they count in the project's total only. Name the host in the log`;
+  const sentence = `${log}: records have no host, so they count in the project's total only. Name the host in the log`;
   await eventually(() => following.stderr.includes(sentence) || undefined, 'a warning');
   const { stderr } = await following.kill();
   expect(stderr.split(sentence)).toHaveLength(2);

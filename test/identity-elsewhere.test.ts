@@ -563,9 +563,9 @@ describe('a process that cannot be let in does not start', () => {
     expect([status, wholeLines(stderr)]).toEqual([
       2,
       [
-        'wafstat: --identity-url must be https beyond loopback: secret access keys come from there',
-        'wafstat: --identity-url needs --identity-user, the user with which this process asks there',
-        'wafstat: --identity-url needs a password: give --identity-password-file, or WAFSTAT_IDENTITY_PASSWORD',
+        "wafstat: --identity-url is 'http://identity.example.com', but must be https on non-loopback addresses, because it returns secret access keys",
+        'wafstat: --identity-url requires --identity-user',
+        'wafstat: --identity-url requires --identity-password-file or WAFSTAT_IDENTITY_PASSWORD',
       ],
     ]);
   });

@@ -248,6 +248,6 @@ test('a file that cannot be read is refused by name, and nothing of the others i
   expect(status).toBe(1);
   expect(stderr).toMatch(/^wafstat: .*\n$/);
   expect(stderr).toContain(missing);
-  expect((await ingest([sandbox.folder])).stderr).toContain('folder');
+  expect((await ingest([sandbox.folder])).stderr).toContain('is a directory');
   expect(await requests()).toBe(0);
 });

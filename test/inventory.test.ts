@@ -176,7 +176,7 @@ describe('records without a host', () => {
     const run = await sandbox.run(['ingest', ...where, ...KEEP_ALL, file]);
     expect(run.stdout).toMatch(/^without a host +3\n {2}not named +3$/m);
     expect(run.stderr).toBe(
-      "3 records name no host, so they count in the project's total only. " +
+      "3 records have no host, so they count in the project's total only. " +
         'Name the host in the log (nginx: log_format with $host, Apache: %v), or pass --host NAME.\n',
     );
     expect(await requestsOf()).toBe(3);

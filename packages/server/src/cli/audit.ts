@@ -1,18 +1,37 @@
 import { type AuditRecord, hasAuditTrail, readAuditTrail } from '../audit/audit-trail.ts';
-import { command, printLine, UserError } from './command.ts';
-import { isInitialised } from './data-folder.ts';
-import { printList } from './list.ts';
+import { DATA } from '../config.ts';
+import { command, printLine, printList, UserError } from './command.ts';
+import { isInitialised } from './data-directory.ts';
+import { JSON_OUTPUT, option, required, text, timestamp } from './options.ts';
 
 export const auditCommand = command({
   name: 'audit',
-  about: 'print the audit trail: who changed what, when, and from where',
-  settings: ['data', 'since', 'auditUser', 'auditAction', 'json'],
-  required: ['data'],
-  async run({ data, since, auditUser, auditAction, json }, _operands, io) {
-    // A process whose identity is elsewhere records its starts in a folder without an identity.
+  description: 'print the audit trail: who changed what, when, and from where',
+  examples: ['wafstat audit --data ./data --since 2026-07-01T00:00:00Z --action user'],
+  options: {
+    data: required(DATA),
+    since: option(
+      '--since <time>',
+      'only entries from this time on, for example 2026-07-01T12:00:00+08:00',
+      timestamp,
+    ),
+    user: option(
+      '--user <id or name>',
+      'only changes by this user; local:NAME for changes on the command line',
+      text,
+    ),
+    action: option(
+      '--action <action>',
+      "only this action, like user.add; 'user' is all actions on users",
+      text,
+    ),
+    json: JSON_OUTPUT,
+  },
+  async run({ data, since, user, action, json }, _operands, io) {
+    // A process with an external identity service records its starts in a directory without identity.mdb.
     if (!isInitialised(data) && !hasAuditTrail(data))
       throw new UserError(
-        `${data} is not a wafstat data directory: it holds neither identity.mdb nor audit.log`,
+        `${data} is not a wafstat data directory: it has neither identity.mdb nor audit.log`,
       );
     const records: AuditRecord[] = [];
     let damaged = 0;
@@ -20,8 +39,8 @@ export const auditCommand = command({
       if (record === 'damaged') damaged++;
       else if (
         (since === undefined || Date.parse(record.time) >= since) &&
-        (auditUser === undefined || [record.user, record.user_id].includes(auditUser)) &&
-        (auditAction === undefined || isAction(record.action, auditAction))
+        (user === undefined || [record.user, record.user_id].includes(user)) &&
+        (action === undefined || record.action === action || record.action.startsWith(`${action}.`))
       )
         records.push(record);
     }
@@ -38,11 +57,6 @@ export const auditCommand = command({
     ]);
   },
 });
-
-/** `user` stands for all of `user.add`, `user.delete`, ... */
-function isAction(action: string, wanted: string): boolean {
-  return action === wanted || action.startsWith(`${wanted}.`);
-}
 
 function objectOf({ object: { type, id, name } }: AuditRecord): string {
   return [type, name ?? id ?? ''].filter(Boolean).join(' ');

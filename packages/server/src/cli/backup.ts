@@ -1,3 +1,4 @@
+/** `backup` and `compact`: copies of the data files. */
 import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
@@ -9,49 +10,56 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
+  readlinkSync,
   renameSync,
   rmSync,
+  type Stats,
   statSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { open } from 'lmdb';
+import { DATA } from '../config.ts';
+import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
-import { command, printLine, UserError } from './command.ts';
+import { command, printLine, printResult, UserError } from './command.ts';
 import {
+  fileBeforeCompact,
   identityFile,
   isInitialised,
   MASTER_KEY_VARIABLE,
   masterKeyFile,
   statisticsFile,
-} from './data-folder.ts';
-import { sentenceOf, verifyFolder } from './verify.ts';
+} from './data-directory.ts';
+import { describeFinding, verifyDirectory } from './maintenance.ts';
+import { JSON_OUTPUT, option, required, text } from './options.ts';
 
 export const backupCommand = command({
   name: 'backup',
-  about:
-    'copy the data folder, also while the server runs, and verify the copy; to restore, start the server on the copy',
-  settings: ['data', 'backupTo', 'json'],
-  required: ['data', 'backupTo'],
-  async run({ data, backupTo, json }, _operands, io) {
-    if (!isInitialised(data)) throw new UserError(`${data} is not a wafstat data folder`);
-    const target = resolve(backupTo);
+  description:
+    'copy the data directory while the server runs, and verify the copy; to restore, start the server on the copy',
+  examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
+  options: {
+    data: required(DATA),
+    to: required(option('--to <dir>', 'directory for the backup; must be empty or not exist', text)),
+    json: JSON_OUTPUT,
+  },
+  async run({ data, to, json }, _operands, io) {
+    if (!isInitialised(data)) throw new UserError(`${data} is not a wafstat data directory`);
+    const target = resolve(to);
     if (existsSync(target) && (!statSync(target).isDirectory() || readdirSync(target).length > 0)) {
-      throw new UserError(`--to ${backupTo} is not empty: name a folder that does not exist yet`);
+      throw new UserError(`--to ${to} is not empty: use a directory that does not exist yet`);
     }
-    // Under a temporary name until verified, so that an interrupted backup is not mistaken for a complete one.
-    const unfinished = join(
-      dirname(target),
-      `${basename(target)}.unfinished-${randomBytes(4).toString('hex')}`,
-    );
+    // Renamed after verification, so that an interrupted backup is not mistaken for a complete one.
+    const unfinished = `${target}.unfinished-${randomBytes(4).toString('hex')}`;
     mkdirSync(unfinished, { recursive: true, mode: 0o700 });
     try {
-      await copyFolder(data, unfinished);
-      const report = await verifyFolder(unfinished, io);
+      await copyDirectory(data, unfinished);
+      const report = await verifyDirectory(unfinished, io);
       const [first] = report.findings;
       if (first) {
         throw new UserError(
-          `no backup was made, because the copy is damaged: ${sentenceOf(first)}. ` +
-            `Run 'wafstat verify --data ${data}' to see whether the data folder is, too`,
+          `no backup was created, because the copy is damaged: ${describeFinding(first)}. ` +
+            `Run 'wafstat verify --data ${data}' to check the data directory`,
         );
       }
       for (const name of readdirSync(unfinished)) if (name.endsWith('-lock')) rmSync(join(unfinished, name));
@@ -62,14 +70,17 @@ export const backupCommand = command({
       }
       const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0);
       sync(unfinished);
-      // Replaces an empty folder.
+      // Replaces an empty directory.
       renameSync(unfinished, target);
       sync(dirname(target));
-      const result = { to: target, bytes, records: report.records };
-      if (json) printLine(io.stdout, JSON.stringify(result));
-      else printLine(io.stdout, `backed up to ${target}: ${bytes} bytes, ${report.records} records verified`);
+      const { records } = report;
+      const message = `backed up to ${target}: ${bytes} bytes, ${records} records verified`;
+      printResult(io, json, { to: target, bytes, records }, message);
       if (!existsSync(masterKeyFile(data))) {
-        printLine(io.stderr, `wafstat: the backup has no master key: keep ${MASTER_KEY_VARIABLE} with it`);
+        printLine(
+          io.stderr,
+          `wafstat: the backup does not contain the master key: keep ${MASTER_KEY_VARIABLE}, too`,
+        );
       }
       return 0;
     } finally {
@@ -78,8 +89,55 @@ export const backupCommand = command({
   },
 });
 
-/** Statistics first: then every project that they count for is in the identity file, too. */
-async function copyFolder(from: string, to: string): Promise<void> {
+export const compactCommand = command({
+  name: 'compact',
+  description:
+    'return free space in the statistics file to the file system; stop the server and all other commands first',
+  options: { data: required(DATA), json: JSON_OUTPUT },
+  async run({ data, json }, _operands, io) {
+    const file = statisticsFile(data);
+    if (!existsSync(file)) throw new UserError(`${file} does not exist`);
+    const before = statSync(file);
+    if (processesWith(before).length > 0 || (await hasReaders(file))) throw inUse(file);
+    const copy = `${file}.compact`;
+    const aside = fileBeforeCompact(file);
+    rmSync(copy, { force: true });
+    const transaction = lastTransaction(file);
+    await copyDataFile(file, copy);
+    const [problem] = (await walkPages(copy)).problems;
+    rmSync(`${copy}-lock`, { force: true });
+    if (problem) {
+      rmSync(copy);
+      throw new UserError(
+        `the compacted copy is damaged (page ${problem.page} ${problem.problem}); nothing was changed`,
+      );
+    }
+    sync(copy);
+    // No process can open the file from here on. One that opened or changed it before is detected below.
+    renameSync(file, aside);
+    try {
+      if (lastTransaction(aside) !== transaction || processesWith(before).length > 0) throw inUse(file);
+    } catch (error) {
+      renameSync(aside, file);
+      rmSync(copy);
+      throw error;
+    }
+    rmSync(`${file}-lock`, { force: true });
+    renameSync(copy, file);
+    sync(dirname(file));
+    rmSync(aside);
+    const after = statSync(file).size;
+    return printResult(
+      io,
+      json,
+      { bytes_before: before.size, bytes_after: after },
+      `compacted ${file}: ${before.size} bytes before, ${after} bytes after`,
+    );
+  },
+});
+
+/** Statistics first, so that the identity file has every project in them. */
+async function copyDirectory(from: string, to: string): Promise<void> {
   for (const file of [statisticsFile(from), identityFile(from)]) {
     if (existsSync(file)) await copyDataFile(file, join(to, basename(file)));
   }
@@ -89,10 +147,10 @@ async function copyFolder(from: string, to: string): Promise<void> {
   }
 }
 
-/** One snapshot, without the pages that are free. */
-export async function copyDataFile(from: string, to: string): Promise<void> {
+/** Copies one snapshot, without free pages. */
+async function copyDataFile(from: string, to: string): Promise<void> {
   const [problem] = (await walkPages(from)).problems;
-  // LMDB does not survive a copy of damaged pages.
+  // LMDB crashes when it copies damaged pages.
   if (problem) {
     throw new UserError(
       `${from} is damaged: page ${problem.page} ${problem.problem}. Restore it from a backup`,
@@ -107,8 +165,54 @@ export async function copyDataFile(from: string, to: string): Promise<void> {
   chmodSync(to, 0o600);
 }
 
-export function sync(path: string): void {
+function sync(path: string): void {
   const fd = openSync(path, 'r');
   fsyncSync(fd);
   closeSync(fd);
+}
+
+function inUse(file: string): UserError {
+  return new UserError(
+    `${file} is in use: stop the server and all other wafstat commands on it, then run this again`,
+  );
+}
+
+/** Whether other processes are in LMDB's table of readers, which includes processes in other containers. */
+async function hasReaders(file: string): Promise<boolean> {
+  const root = open({ path: file, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  try {
+    root.readerCheck();
+    const pids = [...root.readerList().matchAll(/^\s*(\d+)\s/gm)].map(([, pid]) => pid);
+    return pids.some((pid) => pid !== String(process.pid));
+  } finally {
+    await root.close();
+  }
+}
+
+/** Other processes of this machine that have the file open, as far as permissions show. */
+function processesWith({ dev, ino }: Stats): string[] {
+  const isOther = (name: string) => /^\d+$/.test(name) && name !== String(process.pid);
+  return list('/proc')
+    .filter(isOther)
+    .filter((pid) => {
+      const directory = join('/proc', pid, 'fd');
+      return list(directory).some((fd) => {
+        try {
+          if (!readlinkSync(join(directory, fd)).startsWith('/')) return false;
+          const found = statSync(join(directory, fd));
+          return found.dev === dev && found.ino === ino;
+        } catch {
+          return false;
+        }
+      });
+    });
+}
+
+/** Empty if the directory is unreadable or the process has ended. */
+function list(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
+  }
 }

@@ -1,3 +1,4 @@
+import { SERVER_OPTIONS } from '../config.ts';
 import { CATEGORIES } from '../event.ts';
 import {
   CRS_TABLE,
@@ -32,21 +33,21 @@ import {
   type NameRow,
 } from '../ingest/categories/vendor-tables.ts';
 import { command, type Io, printLine } from './command.ts';
+import { JSON_OUTPUT } from './options.ts';
 
 export const categoriesCommand = command({
   name: 'categories',
-  about: 'show which evidence puts an attack in which category',
-  settings: ['categories', 'json'],
-  required: [],
+  description: 'print the table that maps rules to attack categories',
+  options: { categories: SERVER_OPTIONS.categories, json: JSON_OUTPUT },
   async run({ categories: overrides = new Map(), json }, _operands, io) {
-    const chosen = [...overrides].map(([rule, category]) => ({ rule, category: category ?? 'none' }));
-    if (json) printLine(io.stdout, JSON.stringify({ ...TABLE, overrides: chosen }));
+    const rows = [...overrides].map(([rule, category]) => ({ rule, category: category ?? 'none' }));
+    if (json) printLine(io.stdout, JSON.stringify({ ...TABLE, overrides: rows }));
     else {
       printTable(io);
       section(
         io,
         'Overrides',
-        chosen.map(({ rule, category }) => [category, [rule]]),
+        rows.map(({ rule, category }) => [category, [rule]]),
       );
     }
     return 0;
@@ -97,12 +98,15 @@ type Rows = readonly (readonly [category: string, names: readonly string[]])[];
 function printTable(io: Io): void {
   printLine(io.stdout, `Table of categories, version ${TABLE_VERSION}`);
   printLine(io.stdout, '');
-  printLine(io.stdout, `A rule is judged by the first that says something: ${EVIDENCE_ORDER.join('; ')}.`);
+  printLine(
+    io.stdout,
+    `The category of a rule comes from the first of these that applies: ${EVIDENCE_ORDER.join('; ')}.`,
+  );
   const words = Object.keys(POINTS).filter((severity) => Number.isNaN(Number(severity)));
   const points = words.map((severity) => `${severity} ${POINTS[severity]}`).join(', ');
   printLine(
     io.stdout,
-    `Each distinct rule has points by its severity (${points}; a CRS rule without one ${POINTS_WITHOUT_SEVERITY}).`,
+    `Each distinct rule has points by severity (${points}; a CRS rule without a severity ${POINTS_WITHOUT_SEVERITY}).`,
   );
   printLine(io.stdout, 'If rules of several categories matched, these steps choose the category:');
   STEPS.forEach((step, i) => {

@@ -1,50 +1,107 @@
-/** What a command is: which settings it takes, and what it does with them. */
+/** What a command is, and how commands print. */
 import type { Readable, Writable } from 'node:stream';
-import type { Origin, SettingName, Settings } from '../config.ts';
 import type { LogStream } from '../log-stream.ts';
 import { printable } from '../printable.ts';
+import type { Environment, Options, Source, Values } from './options.ts';
 
-/** The outside world of a command, so that tests can give it another one. */
+/** The process as a command sees it, so that tests can replace it. */
 export interface Io {
   stdin: Readable & { isTTY?: boolean };
   stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number };
   stderr: Writable & { isTTY?: boolean };
-  /** Where the service writes its log; standard error when absent. */
+  /** Log of the service; standard error if absent. */
   log?: LogStream;
-  env: Readonly<Record<string, string | undefined>>;
+  env: Environment;
   now: () => number;
-  /** Aborted when the process is asked to stop. */
+  /** Aborted when the process receives SIGTERM or SIGINT. */
   stop: AbortSignal;
 }
 
-export interface Command {
+interface Definition<O extends Options> {
   /** With its operands, like `host add <hostname>`. */
   name: string;
-  about: string;
-  settings: readonly SettingName[];
-  required: readonly SettingName[];
-  /** What is wrong with the settings as a whole, one sentence each; told together with what is wrong with one. */
-  check?(origin: Origin, io: Io): readonly string[];
-  /** Answers the exit status. */
-  run(settings: never, operands: string[], io: Io, origin: Origin): Promise<number>;
+  description: string;
+  /** Shown below the options in the help text. */
+  examples?: readonly string[];
+  options: O;
+  /** Problems between options, one sentence each; `values` has the options that are valid. */
+  check?(values: Partial<Values<NoInfer<O>>>, source: Source<NoInfer<O>>, io: Io): readonly string[];
+  /** Resolves to the exit status. */
+  run(values: Values<NoInfer<O>>, operands: string[], io: Io, source: Source<NoInfer<O>>): Promise<number>;
 }
 
-/** Types a command by its own lists of settings. */
-export function command<const N extends SettingName, const R extends N>(definition: {
-  name: string;
-  about: string;
-  settings: readonly N[];
-  required: readonly R[];
-  check?(origin: Origin, io: Io): readonly string[];
-  run(settings: Settings<N, R>, operands: string[], io: Io, origin: Origin): Promise<number>;
-}): Command {
-  return definition;
+/** A definition whose types are no longer known: program.ts passes to `run` what it read for `options`. */
+export type Command = Definition<Options>;
+
+export function command<O extends Options>(definition: Definition<O>): Command {
+  return definition as unknown as Command;
 }
 
-/** Something that the user can put right; the message is one sentence for them. */
+/** An error that the user can fix; the message is one sentence. */
 export class UserError extends Error {}
 
-/** Names come from logs and requests: what would change how the line looks is escaped. */
+/** Escapes control characters: names come from logs and requests. */
 export function printLine(stream: Writable, line: string): void {
   stream.write(`${printable(line)}\n`);
+}
+
+/** Prints one JSON document, or the text. Returns the exit status. */
+export function printResult(io: Io, json: boolean | undefined, result: unknown, text: string): 0 {
+  printLine(io.stdout, json ? JSON.stringify(result) : text);
+  return 0;
+}
+
+/** Prints one JSON document, or aligned columns. Returns the exit status. */
+export function printList<T>(
+  { stdout }: Io,
+  json: boolean | undefined,
+  records: readonly T[],
+  columns: (record: T) => string[],
+): 0 {
+  if (json) {
+    printLine(stdout, JSON.stringify(records));
+    return 0;
+  }
+  const rows = records.map(columns);
+  const widths =
+    rows[0]?.map((_, i) => rows.reduce((widest, row) => Math.max(widest, row[i]?.length ?? 0), 0)) ?? [];
+  for (const row of rows) {
+    const cells = row.map((cell, i) => cell.padEnd(widths[i] ?? 0));
+    printLine(stdout, cells.join('  ').trimEnd());
+  }
+  return 0;
+}
+
+const BAR_WIDTH = 30;
+const REDRAW_MS = 100;
+
+/** Draws on a terminal and is silent elsewhere. `total` is null if it is unknown; `unit` formats what is done. */
+export function progressBar(
+  { stderr, now }: Pick<Io, 'stderr' | 'now'>,
+  label: string,
+  total: number | null,
+  unit: (done: number) => string,
+): { advance(amount: number): void; end(): void } {
+  if (!stderr.isTTY) return { advance() {}, end() {} };
+  let done = 0;
+  let drawnAt = 0;
+  function draw(): void {
+    const share = total ? Math.min(1, done / total) : null;
+    const bar =
+      share === null
+        ? ''
+        : ` ${'█'.repeat(Math.round(share * BAR_WIDTH)).padEnd(BAR_WIDTH, '░')} ${Math.round(share * 100)}%`;
+    stderr.write(`\r\u001b[K${label}${bar} ${unit(done)}`);
+    drawnAt = now();
+  }
+  return {
+    advance(amount) {
+      done += amount;
+      if (now() - drawnAt >= REDRAW_MS) draw();
+    },
+    end() {
+      draw();
+      stderr.write('\n');
+    },
+  };
 }

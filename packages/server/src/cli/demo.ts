@@ -1,50 +1,43 @@
-import type { Event } from '../event.ts';
+/** `demo`: a server with generated traffic. */
+import { DATA, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import type { Store } from '../store/store.ts';
-import { command, type Io, printLine } from './command.ts';
-import { type Installation, isInitialised, withInstallation } from './data-folder.ts';
-import { initialise, randomPassword } from './init.ts';
-import { SAMPLE_HOSTS, sampleSecond } from './sample-traffic.ts';
-import { aborted, startServer } from './serve.ts';
+import { command, type Io, printLine, progressBar, UserError } from './command.ts';
+import { type Installation, isInitialised, withInstallation } from './data-directory.ts';
+import { DEFAULT_NAMES, generatePassword, initialise } from './init.ts';
+import { readOptions, required } from './options.ts';
+import { SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';
+import { checkCanListen, startServer, whenAborted } from './serve.ts';
 import { printListening } from './workers.ts';
 
-const NAMES = { domain: 'default', project: 'default', user: 'admin' };
 const SOURCE = { name: 'sample traffic', format: 'events' };
-const HISTORY_S = 30 * 86_400;
-const QUIET = { request: true, attack: null, count: 1 } as const;
-/** A day in a batch: some 25,000 events. */
-const BATCH_S = 86_400;
+const DAY_S = 86_400;
+const HISTORY_DAYS = 30;
+/** Some 90,000 events: a third faster than batches of a day. */
+const BATCH_S = 3 * DAY_S;
+/** How many ports to try from the default port on. */
+const PORTS_MAX = 20;
 
-/** Those that make a difference to someone who looks around. */
-const DEMO_SETTINGS = ['listen', 'tlsCert', 'tlsKey', 'insecureHttp', 'publicUrl', 'region'] as const;
-const FIXED = {
-  retention: 180 * 86_400_000,
-  hostsMax: 1_000,
-  sourcesMax: 1_000,
-  bodyLimit: 12 * 1_048_576,
-  rateLimit: 0,
-  maxConnections: 10_000,
-  drainDelay: 0,
-  logLevel: 'warn',
-} as const;
+const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVER_OPTIONS;
 
 export const demoCommand = command({
   name: 'demo',
-  about: 'serve 30 days of made-up traffic on six hosts that goes on live',
-  settings: ['data', ...DEMO_SETTINGS],
-  required: ['data'],
-  async run({ data, ...settings }, _operands, io) {
-    if (!isInitialised(data)) await initialise(data, NAMES, randomPassword(), io);
+  description: `run a server with ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
+  examples: ['wafstat demo --data ./demo-data'],
+  options: { data: required(DATA), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
+  async run({ data, ...values }, _operands, io, source) {
+    // Before filling, which takes a while.
+    if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
+    else await checkCanListen('--listen', values.listen);
+    if (!isInitialised(data)) await initialise(data, DEFAULT_NAMES, generatePassword(), io);
     return withInstallation(data, io, { store: 'lmdb' }, async (installation) => {
-      const traffic = await sampleTraffic(installation, io);
+      const project = installation.identity.administration.project(DEFAULT_NAMES.project).id;
+      const traffic = await openSampleTraffic(installation.store, project, io);
       await traffic.fill();
-      const server = await startServer(
-        installation,
-        { ...settings, ...FIXED, healthListen: undefined, trustProxy: undefined, categories: undefined },
-        io,
-      );
-      await printWelcome(installation, traffic.project, server.address, io);
+      const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
+      const server = await startServer(installation, { ...defaults, logLevel: 'warn', ...values }, io);
+      await printWelcome(installation, project, server.address, io);
       const timer = setInterval(() => void traffic.fill().catch((error) => server.log.error(error)), 1_000);
-      await aborted(io.stop);
+      await whenAborted(io.stop);
       clearInterval(timer);
       await traffic.fill();
       await server.close();
@@ -53,8 +46,29 @@ export const demoCommand = command({
   },
 });
 
-async function sampleTraffic({ identity, store }: Installation, io: Io) {
-  const project = identity.administration.project(NAMES.project).id;
+/** The first address that is free, from the given port on. */
+export async function freeAddress(
+  { host, port }: ListenAddress,
+  io: Pick<Io, 'stderr'>,
+): Promise<ListenAddress> {
+  for (let candidate = port; ; candidate++) {
+    try {
+      await checkCanListen('--listen', { host, port: candidate });
+      if (candidate !== port)
+        printLine(io.stderr, `wafstat: port ${port} is in use; using port ${candidate} instead`);
+      return { host, port: candidate };
+    } catch (error) {
+      if (!(error instanceof UserError) || candidate - port >= PORTS_MAX) throw error;
+    }
+  }
+}
+
+/** `fill` stores the events that are missing up to the current second, 30 days of them at first. */
+export async function openSampleTraffic(
+  store: Store,
+  project: string,
+  io: Pick<Io, 'stderr' | 'now' | 'stop'>,
+) {
   const hostIds: string[] = [];
   for (const { hostname } of SAMPLE_HOSTS) {
     const added = await store.addHost({ project, hostname, limit: 1_000 });
@@ -63,23 +77,25 @@ async function sampleTraffic({ identity, store }: Installation, io: Io) {
   let next = await firstMissingSecond(store, project, io.now());
   let filling = Promise.resolve();
 
-  /** Up to the last whole second; what an earlier run has stored is not made again. */
   async function fillGap(): Promise<void> {
     const end = Math.floor(io.now() / 1_000);
+    const days = (seconds: number) => `${Math.round(seconds / DAY_S)} days`;
+    const isLong = end - next > DAY_S;
+    const label = 'Generating sample traffic';
+    if (isLong && !io.stderr.isTTY)
+      printLine(io.stderr, `${label}: ${days(end - next)}, in a few seconds ...`);
+    const bar = isLong ? progressBar(io, label, end - next, days) : null;
     while (next < end && !io.stop.aborted) {
-      const stop = Math.min(end, next + BATCH_S);
-      const events: Event[] = [];
-      for (let second = next; second < stop; second++) events.push(...sampleSecond(second, hostIds));
-      // Quiet seconds are the rule at night; whoever looks on should see something happen in each.
-      if (events.length === 0)
-        events.push({ ...QUIET, time: next * 1_000 + 500, hostId: hostIds[0] ?? null });
+      const batchEnd = Math.min(end, next + BATCH_S);
+      const events = sampleEvents(next, batchEnd, hostIds);
       if (events.length > 0) await store.append({ project, source: SOURCE, events, dropped: {} });
-      next = stop;
+      bar?.advance(batchEnd - next);
+      next = batchEnd;
     }
+    bar?.end();
   }
 
   return {
-    project,
     fill(): Promise<void> {
       filling = filling.then(fillGap);
       return filling;
@@ -87,14 +103,14 @@ async function sampleTraffic({ identity, store }: Installation, io: Io) {
   };
 }
 
-/** Batches go in by whole seconds and in order, so the latest event tells how far an earlier run came. */
+/** Batches contain whole seconds in order, so the latest event shows how far an earlier run came. */
 async function firstMissingSecond(store: Store, project: string, now: number): Promise<number> {
   const source = (await store.sources(project)).find(({ name }) => name === SOURCE.name);
-  const start = Math.floor(now / 1_000) - HISTORY_S;
+  const start = Math.floor(now / 1_000) - HISTORY_DAYS * DAY_S;
   return source?.last_seen ? Math.max(start, Math.floor(source.last_seen / 1_000) + 1) : start;
 }
 
-/** The password is made anew at each start: the old one is known to nobody who did not write it down. */
+/** Sets a new password at each start, because nobody may remember the old one. */
 async function printWelcome(
   { identity }: Installation,
   project: string,
@@ -102,8 +118,8 @@ async function printWelcome(
   io: Io,
 ): Promise<void> {
   const { authenticator, administration } = identity;
-  const user = administration.user(NAMES.user);
-  const password = randomPassword();
+  const user = administration.user(DEFAULT_NAMES.user);
+  const password = generatePassword();
   await administration.setPassword(user.id, password);
   const login = await authenticator.login(
     { user: { id: user.id }, password, scope: { project: { id: project } } },
@@ -111,23 +127,23 @@ async function printWelcome(
   );
   if (typeof login === 'string') throw new Error(`the demo cannot log in: ${login}`);
   const now = io.now();
-  const day = `from=${now - 86_400_000}&to=${now}`;
+  const day = `from=${now - DAY_S * 1_000}&to=${now}`;
   const curl = (path: string) =>
     `curl -H 'X-Auth-Token: ${login.text}' '${address}/v1/${project}/waf/event/${path}'`;
   const lines = [
     '',
-    `login    user ${NAMES.user}, domain ${NAMES.domain}, password ${password}`,
+    `login    user ${DEFAULT_NAMES.user}, domain ${DEFAULT_NAMES.domain}, password ${password}`,
     `project  ${project}`,
     '',
-    'Requests and attacks of the last 24 hours, minute by minute:',
+    'Requests and attacks of the last 24 hours, by minute:',
     '',
     curl(`timeline?${day}`),
     '',
-    'The attacks by category:',
+    'Attacks by category:',
     '',
     curl(`attack/type?${day}`),
     '',
-    'New events come in every second. Ctrl-C stops the demo.',
+    'New events keep arriving. Press Ctrl-C to stop the demo.',
   ];
   printListening(io, address);
   for (const line of lines) printLine(io.stdout, line);

@@ -44,14 +44,14 @@ const HIT =
 const LINES = `${TRANSACTION}\n\n${HIT}\n192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6\nnonsense`;
 
 describe('explain', () => {
-  test('says what each record counts as, and why', async () => {
+  test('prints how each record is counted, and why', async () => {
     const { status, out } = await run(
       ['explain', '--timezone', '+08:00', '--host', 'other.example.com'],
       LINES,
     );
     expect(status).toBe(0);
     expect(out.split('\n')).toEqual([
-      'line 1: attack sqli (modsecurity3-json)',
+      'line 1: counted as an attack (sqli); format modsecurity3-json',
       '  time  2026-07-01T10:20:30.000Z',
       '  host  shop.example.com',
       '  rule  942100: sqli, 5 points, paranoia level 1, rule id 942xxx',
@@ -61,12 +61,12 @@ describe('explain', () => {
       '  blocked  yes',
       '  source   192.0.2.7',
       '  url      /shop',
-      'line 4: request (access)',
+      'line 4: counted as a request; format access',
       '  time  2026-07-01T10:20:30.000Z',
       '  host  other.example.com',
-      'line 5: not counted, unknown_format: the line is in no known format, or not in the one that was given (none)',
+      'line 5: not counted (unknown_format): the line is in no known format, or not in the one that was given',
       '  see   docs/log-formats.md#unknown_format',
-      'line 3: attack custom (apache-error)',
+      'line 3: counted as an attack (custom); format apache-error',
       '  time  2026-07-01T02:20:30.000Z',
       '  host  h',
       '  rule  10001: custom, 0 points, not a CRS rule',
@@ -80,7 +80,9 @@ describe('explain', () => {
 
   test('names the wrapper of a line', async () => {
     const line = `2026-07-01T10:20:30.123456789Z stdout F ${TRANSACTION}`;
-    expect((await run(['explain'], line)).out).toContain('line 1: attack sqli (modsecurity3-json in cri)\n');
+    expect((await run(['explain'], line)).out).toContain(
+      'line 1: counted as an attack (sqli); format modsecurity3-json, wrapped in cri\n',
+    );
     expect(JSON.parse((await run(['explain', '--json'], line)).out)).toMatchObject([{ wrapper: 'cri' }]);
   });
 
@@ -95,15 +97,15 @@ describe('explain', () => {
     lines.push(...block.toSpliced(3, 0, message).toSpliced(1, 0, head));
     const { out } = await run(['explain'], `${lines.join('\n')}\n`);
     expect(out.split('\n').filter((each) => /^\S/.test(each))).toEqual([
-      'lines 1-2: attack sqli (apache-error)',
-      'lines 4-9: attack xss (modsecurity-native)',
-      'line 3: attack xss (apache-error)',
+      'lines 1-2: counted as an attack (sqli); format apache-error',
+      'lines 4-9: counted as an attack (xss); format modsecurity-native',
+      'line 3: counted as an attack (xss); format apache-error',
     ]);
     const printed = JSON.parse((await run(['explain', '--json'], `${lines.join('\n')}\n`)).out);
     expect(printed[0]).toMatchObject({ line: 3, lines: [1, 2] });
   });
 
-  test('says the same as one JSON document, out of a file', async () => {
+  test('prints the same as one JSON document, from a file', async () => {
     const file = join(FOLDER, 'log');
     writeFileSync(file, LINES);
     const { out } = await run(['explain', file, '--json']);
@@ -127,7 +129,7 @@ describe('explain', () => {
     expect(JSON.parse((await run(['explain', '--json'])).out)).toEqual([]);
   });
 
-  test('says which format an unknown line is nearest to, and what it lacks', async () => {
+  test('names the format nearest to an unknown line, and what the line lacks', async () => {
     const lines: [string, string][] = [
       [
         '192.0.2.7 - - [01/Jul/2026:10:20:30] "GET / HTTP/1.1" 200',
@@ -191,7 +193,7 @@ describe('explain', () => {
     events: '{"host":"a.example.com"}',
   };
 
-  test.each(LOG_FORMATS)('names the format that a line nearly is: %s', async (format) => {
+  test.each(LOG_FORMATS)('names the nearest format: %s', async (format) => {
     for (const argv of [['explain'], ['explain', '--format', format]]) {
       const { out } = await run(argv, NEAR_MISSES[format]);
       expect(out).toContain('not counted');
@@ -200,7 +202,7 @@ describe('explain', () => {
     }
   });
 
-  test('says that a line is not JSON if the format is', async () => {
+  test('reports a line that is not JSON for a JSON format', async () => {
     const { out } = await run(['explain', '--format', 'cloudflare'], 'nonsense');
     expect(out).toContain('nearest: cloudflare (no JSON object)');
   });
@@ -210,14 +212,14 @@ describe('explain', () => {
     const line = 'shop.example.com [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200';
     const { out } = await run(['explain', '--pattern', pattern], `${line}\n${line.replace('200', 'x')}`);
     expect(out.split('\n')).toEqual([
-      'line 1: request (access)',
+      'line 1: counted as a request; format access',
       '  time  2026-07-01T10:20:30.000Z',
       '  host  shop.example.com',
       '  $host        shop.example.com',
       '  $time_local  01/Jul/2026:10:20:30 +0000',
       '  $request     GET / HTTP/1.1',
       '  $status      200',
-      'line 2: not counted, unknown_format: the line is in no known format, or not in the one that was given (none)',
+      'line 2: not counted (unknown_format): the line is in no known format, or not in the one that was given',
       '  $host        shop.example.com',
       '  $time_local  01/Jul/2026:10:20:30 +0000',
       '  $request     GET / HTTP/1.1',
@@ -225,11 +227,11 @@ describe('explain', () => {
       '  see   docs/log-formats.md#unknown_format',
       '',
     ]);
-    const [said] = JSON.parse((await run(['explain', '--json', '--pattern', pattern], line)).out);
-    expect(said.fields).toContainEqual(['$status', '200']);
+    const [record] = JSON.parse((await run(['explain', '--json', '--pattern', pattern], line)).out);
+    expect(record.fields).toContainEqual(['$status', '200']);
   });
 
-  test('refuses a pattern without a time, and one beside another format', async () => {
+  test('rejects a pattern without a time, and a pattern with another format', async () => {
     const without = await run(['explain', '--pattern', '$host "$request"'], 'x');
     expect(without).toMatchObject({
       status: 2,
@@ -241,25 +243,25 @@ describe('explain', () => {
     expect(zone.err).toContain("--timezone is 'Europe/Berlinn', but must be an offset like +08:00");
   });
 
-  test('shows why an audit record is no attack, and what an operator has chosen', async () => {
+  test('shows why an audit record is not an attack, and overrides', async () => {
     const file = join(FOLDER, 'categories.json');
     writeFileSync(file, '{"rules": {"942100": "none"}}');
     const { out } = await run(['explain', '--categories', file], TRANSACTION);
-    expect(out).toContain('line 1: not counted, not_an_attack');
+    expect(out).toContain('line 1: not counted (not_an_attack)');
     expect(out).toContain('942100: none, override');
   });
 
-  test('lets nothing in a log act on the terminal', async () => {
+  test('escapes control characters of the log', async () => {
     const line = JSON.stringify({ time: 8.7e15, host: '\u001b[2J\u009b2J\u202e\u0000\ud800\u{e0001}' });
     for (const argv of [['explain'], ['explain', '--json']]) {
       const { out } = await run(argv, line);
       expect(out.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}]/u);
     }
-    const [said] = JSON.parse((await run(['explain', '--json'], line)).out);
-    expect(said.host).toBe('\u001b[2J\u009b2J\u202e\u0000\ud800\u{e0001}');
+    const [record] = JSON.parse((await run(['explain', '--json'], line)).out);
+    expect(record.host).toBe('\u001b[2J\u009b2J\u202e\u0000\ud800\u{e0001}');
   });
 
-  test('tells of a file that is not there, and of every mistake in the settings', async () => {
+  test('reports a missing file, and all invalid options at once', async () => {
     expect(await run(['explain', join(FOLDER, 'none')])).toMatchObject({ status: 1 });
     const file = join(FOLDER, 'wrong.json');
     writeFileSync(file, '{"rules": {"1": "x", "y": "xss"}}');
@@ -271,7 +273,7 @@ describe('explain', () => {
 });
 
 describe('categories', () => {
-  test('shows the whole table, as text and as JSON', async () => {
+  test('prints the whole table, as text and as JSON', async () => {
     const { out } = await run(['categories']);
     for (const word of [
       'version 2',
@@ -292,7 +294,7 @@ describe('categories', () => {
     ]);
   });
 
-  test('shows what an operator has chosen', async () => {
+  test('prints overrides', async () => {
     const file = join(FOLDER, 'categories.json');
     writeFileSync(file, '{"rules": {"942100": "custom", "10001": "none"}}');
     expect((await run(['categories', '--categories', file])).out).toMatch(

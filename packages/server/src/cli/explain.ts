@@ -7,21 +7,20 @@ import { countLineEnds, endsLine, LINE_BYTES_MAX, type Line } from '../ingest/li
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
+import { JSON_OUTPUT } from './options.ts';
+import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 
 export const explainCommand = command({
   name: 'explain [file]',
-  about: 'say what log lines (of a file, or standard input) count as, and why; nothing is stored',
-  settings: ['format', 'pattern', 'hostOfLogs', 'timezone', 'categories', 'json'],
-  required: [],
-  async run({ format, pattern, hostOfLogs, timezone, categories, json }, [file = '-'], io) {
-    const reader = createReader({
-      format,
-      pattern,
-      explain: true,
-      host: hostOfLogs,
-      zone: timezone,
-      overrides: categories,
-    });
+  description: 'show how the lines of a log file (or of standard input) are counted, and why; stores nothing',
+  examples: [
+    'wafstat explain /var/log/nginx/modsec_audit.log',
+    `wafstat explain access.log --pattern '$host $remote_addr [$time_iso8601] "$request" $status'`,
+  ],
+  options: { ...READER_OPTIONS, json: JSON_OUTPUT },
+  check: patternProblems,
+  async run({ json, ...values }, [file = '-'], io) {
+    const reader = createReader({ ...readerOptions(values), explain: true });
     const printer = json ? jsonPrinter(io) : textPrinter(io);
     try {
       for await (const { number, text } of linesOf(file === '-' ? decompress(io.stdin) : openLog(file))) {
@@ -32,7 +31,7 @@ export const explainCommand = command({
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === undefined) throw error;
-      throw new UserError(code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read: ${code}`);
+      throw new UserError(code === 'ENOENT' ? `${file} does not exist` : `cannot read ${file}: ${code}`);
     }
     for (const each of reader.flush()) printer.print(null, each);
     printer.end();
@@ -53,7 +52,7 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
     const piece = nextChunk(seen, insideLine, number);
     for (const line of piece.lines) yield line;
     if (piece.bytes.length === 0) {
-      // The last line has no end.
+      // The last line has no line end.
       yield { number, text: seen.toString('utf8').trim() };
       return;
     }
@@ -64,7 +63,7 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
 }
 
 interface Printer {
-  /** `line` null: known only at the end of the log. */
+  /** `line` is null for records that were complete only at the end of the log. */
   print(line: number | null, parsed: Parsed): void;
   end(): void;
 }
@@ -72,9 +71,7 @@ interface Printer {
 function textPrinter({ stdout }: Io): Printer {
   return {
     print(line, parsed) {
-      const place = placeOf(line, parsed.lines);
-      const wrapper = parsed.wrapper === undefined ? '' : ` in ${parsed.wrapper}`;
-      printLine(stdout, `${place}: ${summary(parsed)} (${parsed.format}${wrapper})`);
+      printLine(stdout, `${lineNumbers(line, parsed.lines)}: ${summary(parsed)}`);
       if (parsed.kind === 'record') {
         const { time, host, hostId } = parsed.record;
         printLine(stdout, `  time  ${isoTime(time)}`);
@@ -85,7 +82,7 @@ function textPrinter({ stdout }: Io): Printer {
       for (const [name, value] of fields) printLine(stdout, `  ${name.padEnd(width)}  ${value}`);
       if (parsed.hint !== undefined) printLine(stdout, `  ${parsed.hint}`);
       if (parsed.kind === 'dropped') printLine(stdout, `  see   ${DROPS_PAGE}#${parsed.reason}`);
-      for (const judgement of evidenceOf(parsed)) printLine(stdout, `  rule  ${sentence(judgement)}`);
+      for (const judgement of evidenceOf(parsed)) printLine(stdout, `  rule  ${describeRule(judgement)}`);
       if (parsed.kind !== 'record') return;
       const { decision, details: { rule, ...details } = {}, attack } = parsed.record;
       if (decision !== undefined) printLine(stdout, `  why   ${decision.reason} (step: ${decision.step})`);
@@ -100,31 +97,33 @@ function textPrinter({ stdout }: Io): Printer {
   };
 }
 
-/** The lines that the record is in, which may be long before the line that completed it. */
-function placeOf(line: number | null, lines: LineRange | undefined): string {
+/** The lines of the record, which may be long before the line that completed it. */
+function lineNumbers(line: number | null, lines: LineRange | undefined): string {
   const [first, last] = lines ?? [line, line];
-  if (first === null) return 'at the end';
+  if (first === null) return 'end of log';
   return first === last ? `line ${first}` : `lines ${first}-${last}`;
 }
 
 const DROPS_PAGE = 'docs/log-formats.md';
 
-/** A time from a log can be one that no calendar has. */
+/** A log may contain times that Date cannot represent. */
 function isoTime(time: number): string {
   const date = new Date(time);
   return Number.isNaN(date.getTime()) ? `${time} ms` : date.toISOString();
 }
 
 function summary(parsed: Parsed): string {
-  if (parsed.kind === 'dropped') return `not counted, ${parsed.reason}: ${DROP_REASONS[parsed.reason]}`;
+  const wrapper = parsed.wrapper === undefined ? '' : `, wrapped in ${parsed.wrapper}`;
+  const format = parsed.format === 'none' ? '' : `; format ${parsed.format}${wrapper}`;
+  if (parsed.kind === 'dropped')
+    return `not counted (${parsed.reason}): ${DROP_REASONS[parsed.reason]}${format}`;
   const { request, attack, count } = parsed.record;
-  const counts = [request ? 'request' : '', attack === null ? '' : `attack ${attack}`]
-    .filter(Boolean)
-    .join(' and ');
-  return count === 1 ? counts : `${counts}, ${count} times`;
+  const counted = [request ? 'a request' : '', attack === null ? '' : `an attack (${attack})`];
+  const times = count === 1 ? '' : `, ${count} times`;
+  return `counted as ${counted.filter(Boolean).join(' and ')}${times}${format}`;
 }
 
-function sentence({ rule, points, category, because, level, verdict, denied }: Classification): string {
+function describeRule({ rule, points, category, because, level, verdict, denied }: Classification): string {
   const parts = [
     category ?? (verdict ? 'verdict' : 'none'),
     category === null ? '' : `${points} points`,
@@ -139,18 +138,18 @@ function evidenceOf(parsed: Parsed): readonly Classification[] {
   return (parsed.kind === 'record' ? parsed.record.evidence : parsed.evidence) ?? [];
 }
 
-/** One array, written as it goes. */
+/** One array, written record by record. */
 function jsonPrinter({ stdout }: Io): Printer {
   let separator = '[';
   return {
     print(line, parsed) {
       const evidence = evidenceOf(parsed);
-      const said =
+      const result =
         parsed.kind === 'record'
           ? recordFields(parsed.record)
           : { dropped: parsed.reason, see: `${DROPS_PAGE}#${parsed.reason}` };
       const { format, wrapper, hint, fields, lines } = parsed;
-      const printed = { line, lines, format, wrapper, ...said, evidence, hint, fields };
+      const printed = { line, lines, format, wrapper, ...result, evidence, hint, fields };
       stdout.write(`${separator}${printable(JSON.stringify(printed))}`);
       separator = ',\n';
     },
@@ -160,7 +159,7 @@ function jsonPrinter({ stdout }: Io): Printer {
   };
 }
 
-/** As in the normal form, with how the category was chosen. */
+/** The fields of the `events` format, and how the category was chosen. */
 function recordFields({ hostId, details, evidence: _, decision, ...record }: LogRecord): object {
   return { ...record, host_id: hostId, ...details, decision };
 }

@@ -1,4 +1,4 @@
-/** What became of the lines of a run: counted as they go, printed at the end. */
+/** Counts what became of the lines of a run, and prints it at the end. */
 import { DROP_REASONS } from '../event.ts';
 import type { FileProgress } from '../ingest/file.ts';
 import { type Drop, FIRST_DROPS_MAX, type Outcome } from '../ingest/pipeline.ts';
@@ -6,7 +6,7 @@ import { type Io, printLine } from './command.ts';
 
 export class IngestSummary {
   readonly #io: Io;
-  readonly #started: number;
+  readonly #startedAt: number;
   #accepted = 0;
   #seen = 0;
   #lines = 0;
@@ -20,7 +20,7 @@ export class IngestSummary {
 
   constructor(io: Io) {
     this.#io = io;
-    this.#started = io.now();
+    this.#startedAt = io.now();
   }
 
   add(file: string, progress: FileProgress): void {
@@ -50,8 +50,8 @@ export class IngestSummary {
     for (const { file, line, reason, text } of this.#firstDrops) {
       printLine(stderr, `${file}, line ${line}: ${DROP_REASONS[reason]}: ${text}`);
     }
-    for (const place of this.#unfinished) printLine(stderr, `${place}: unfinished, left for the next run`);
-    const seconds = Math.max(now() - this.#started, 1) / 1_000;
+    for (const place of this.#unfinished) printLine(stderr, `${place}: incomplete, left for the next run`);
+    const seconds = Math.max(now() - this.#startedAt, 1) / 1_000;
     const row = (name: string, n: number) => printLine(stdout, `${name.padEnd(20)} ${n}`);
     const rows = (counts: ReadonlyMap<string, number>) => {
       for (const [name, n] of counts) row(`  ${name}`, n);
@@ -64,7 +64,7 @@ export class IngestSummary {
     row('dropped', sum(this.#dropped));
     rows(this.#dropped);
     if (this.#seen > 0) row('read before', this.#seen);
-    // Unknown to a follower, which counts as lines come.
+    // A follower does not know how many lines it has read.
     if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));
     this.#printWhyNothing();
   }
@@ -74,13 +74,13 @@ export class IngestSummary {
     if (this.#dropped.size > 0) {
       printLine(
         this.#io.stderr,
-        "No line was counted. 'wafstat explain FILE' shows why; --pattern reads a log format of your own.",
+        "No line was counted. 'wafstat explain FILE' shows why; --pattern describes a custom log format.",
       );
     } else if (this.#seen > 0) {
       printLine(
         this.#io.stderr,
-        'All lines were read before. Each line is read once per source, also if it was dropped then: ' +
-          'to read them with other settings, use another --source.',
+        'All lines were read before. Each line is read once per source, even if it was dropped: ' +
+          'to read them with other options, use another --source.',
       );
     }
   }
@@ -100,17 +100,17 @@ export class IngestSummary {
   }
 }
 
-/** What to do about records that name no host: the same words wherever their number is shown. */
+/** What to do about events without a host. */
 export const NAME_THE_HOST =
   'Name the host in the log (nginx: log_format with $host, Apache: %v), or pass --host NAME.';
 
 const ONLY_IN_TOTAL = "so they count in the project's total only";
-const NO_HOST = `records name no host, ${ONLY_IN_TOTAL}. ${NAME_THE_HOST}`;
+const NO_HOST = `records have no host, ${ONLY_IN_TOTAL}. ${NAME_THE_HOST}`;
 const UNREGISTERED_HOST =
-  `records name a host that is not registered, ${ONLY_IN_TOTAL}. ` +
+  `records have a host that is not registered, ${ONLY_IN_TOTAL}. ` +
   "Register it with 'wafstat host add', or raise --hosts-max if the project is at that limit.";
 
-/** Warns of the first records of a log without a host, once for each cause: a follower may run for months. */
+/** Warns of records without a host once for each cause: a follower may run for months. */
 export function hostWarnings(warn: (message: string) => void): (outcome: Outcome) => void {
   const warned = new Set<string>();
   const warnOnce = (message: string) => {

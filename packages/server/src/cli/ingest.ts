@@ -1,53 +1,66 @@
+/** `ingest` and `follow`: log files into the store. */
+import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import type { SettingName, Settings } from '../config.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DATA, SERVER_OPTIONS, STORE_OPTIONS } from '../config.ts';
 import { decompress, openLog } from '../ingest/byte-stream.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
-import { Pipeline } from '../ingest/pipeline.ts';
-import type { Store } from '../store/store.ts';
-import { command, type Io, printLine, UserError } from './command.ts';
-import { withProject } from './data-folder.ts';
-import { IngestSummary } from './ingest-summary.ts';
-import { progressBar } from './progress-bar.ts';
-import { STORE_SETTINGS } from './store.ts';
+import { Follower } from '../ingest/follow.ts';
+import { type Outcome, Pipeline } from '../ingest/pipeline.ts';
+import { type Store, StoreUnavailable } from '../store/store.ts';
+import { command, type Io, printLine, progressBar, UserError } from './command.ts';
+import { withProject } from './data-directory.ts';
+import { hostWarnings, IngestSummary } from './ingest-summary.ts';
+import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
+import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 
-/** Settings of a log source, the same however its lines come in. */
-export const SOURCE_SETTINGS = [
-  'project',
-  'source',
-  'format',
-  'pattern',
-  'hostOfLogs',
-  'timezone',
-  'hosts',
-  'categories',
-  'retention',
-  'hostsMax',
-  'sourcesMax',
-] as const satisfies readonly SettingName[];
+const OPTIONS = {
+  data: DATA,
+  project: required(PROJECT),
+  source: option('--source <name>', 'name of the log source', sourceName, { default: 'default' }),
+  ...READER_OPTIONS,
+  hosts: option(
+    '--hosts <auto|registered>',
+    'auto: register unknown hosts; registered: count their events in the project total only',
+    oneOf('auto', 'registered'),
+    { default: 'auto' },
+  ),
+  retention: SERVER_OPTIONS.retention,
+  hostsMax: SERVER_OPTIONS.hostsMax,
+  sourcesMax: SERVER_OPTIONS.sourcesMax,
+  ...STORE_OPTIONS,
+};
 
-/** Two runs over one file at once disagree a few times at most: each time one of them has got further. */
+/** Two runs over one file at once conflict a few times at most: each time one of them has progressed. */
 const CONFLICTS_MAX = 100;
+/** Lines show in queries within a second of being written: this, a commit, and some reserve. */
+const POLL_MS = 200;
+/** After the store or a file was unavailable. */
+const RETRY_MS = 2_000;
 
 export const ingestCommand = command({
   name: 'ingest <file...>',
-  about:
-    "count the log lines of files (plain or gzip), or of standard input for '-'; lines that were read before are skipped",
-  settings: ['data', ...SOURCE_SETTINGS, ...STORE_SETTINGS],
-  required: ['project'],
-  async run({ data, ...settings }, files, io) {
+  description:
+    "count the lines of log files (plain or gzip), or of standard input ('-'); skips lines that were read before",
+  examples: [
+    'wafstat ingest --data ./data --project shop /var/log/nginx/access.log*',
+    'zstdcat access.log.zst | wafstat ingest --data ./data --project shop -',
+  ],
+  options: OPTIONS,
+  check: patternProblems,
+  async run({ data, ...values }, files, io) {
     for (const file of files) await checkReadable(file);
-    return withProject(data, io, settings, async (store, project) => {
-      const { ingest, pipeline } = logSource(store, { ...settings, project }, io);
+    return withProject(data, io, values, async (store, project) => {
+      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
       const summary = new IngestSummary(io);
       const errors: UserError[] = [];
       try {
-        // A file that cannot be read to its end must not keep the others from being counted.
         for (const file of files) {
           const error = await ingestOne(file, ingest, store, pipeline, summary, io);
           if (error !== null) errors.push(error);
         }
       } finally {
-        // Whatever ends the run, what was counted before it stays counted.
+        // Also after an error: what was counted before it stays counted.
         summary.print();
       }
       for (const { message } of errors) printLine(io.stderr, `wafstat: ${message}`);
@@ -56,29 +69,53 @@ export const ingestCommand = command({
   },
 });
 
-/** What the settings say about where lines belong, and how they are read; `project` is an ID here. */
-export function logSource(
+export const followCommand = command({
+  name: 'follow <file...>',
+  description: 'count the lines of log files as they are written, across log rotation and restarts',
+  examples: ['wafstat follow --data ./data --project shop /var/log/nginx/access.log'],
+  options: OPTIONS,
+  check: patternProblems,
+  run: ({ data, ...values }, files, io) =>
+    withProject(data, io, values, async (store, project) => {
+      const { ingest, pipeline } = logSource(store, { ...values, project }, io);
+      const summary = new IngestSummary(io);
+      printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
+      const followers = files.map((path) => {
+        const warn = (message: string) => printLine(io.stderr, `wafstat: ${message}`);
+        const warnOfHosts = hostWarnings((message) => warn(`${path}: ${message}`));
+        const counted = (outcome: Outcome) => {
+          summary.addOutcome(path, outcome);
+          warnOfHosts(outcome);
+        };
+        if (!existsSync(path)) warn(`${path} does not exist yet: waiting for it`);
+        const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
+        return followOne(new Follower(options), path, io);
+      });
+      await Promise.all(followers);
+      summary.print();
+      return 0;
+    }),
+});
+
+/** `project` is an ID here. */
+function logSource(
   store: Store,
-  settings: Settings<(typeof SOURCE_SETTINGS)[number], 'project'>,
+  values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, pattern, hostOfLogs, timezone, hosts, categories } = settings;
-  const { retention, hostsMax, sourcesMax } = settings;
+  const { project, source, format, hosts, retention, hostsMax, sourcesMax } = values;
+  const limits = {
+    retentionMs: retention,
+    hostsMax: hosts === 'registered' ? 0 : hostsMax,
+    sourcesMax,
+  };
   return {
-    ingest: {
-      project,
-      source: { name: source, format },
-      reader: { format, pattern, host: hostOfLogs, zone: timezone, overrides: categories },
-    },
-    pipeline: new Pipeline(
-      store,
-      { retentionMs: retention, hostsMax: hosts === 'registered' ? 0 : hostsMax, sourcesMax },
-      io.now,
-    ),
+    ingest: { project, source: { name: source, format }, reader: readerOptions(values) },
+    pipeline: new Pipeline(store, limits, io.now),
   };
 }
 
-/** Answers why the file could not be read to its end, or null. */
+/** Resolves to the error that kept the file from being read to its end, so that other files are read nevertheless. */
 async function ingestOne(
   file: string,
   ingest: FileIngest,
@@ -87,54 +124,73 @@ async function ingestOne(
   summary: IngestSummary,
   io: Io,
 ): Promise<UserError | null> {
-  const name = file === '-' ? 'standard input' : file;
-  const bar = progressBar(io.stderr, name, file === '-' ? null : (await stat(file)).size, io.now);
-  // A pipe may be silent for ever; a stop must not wait for it.
-  if (file === '-') io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
-  for (let conflicts = 0; ; conflicts++) {
-    try {
-      const stream = file === '-' ? decompress(io.stdin) : openLog(file);
-      for await (const progress of ingestFile(stream, ingest, store, pipeline, {
-        eager: file === '-',
-        stop: io.stop,
-      })) {
-        summary.add(name, progress);
-        bar.advance(progress.bytes);
+  const isStdin = file === '-';
+  const name = isStdin ? 'standard input' : file;
+  const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
+  const bar = progressBar(io, name, isStdin ? null : (await stat(file)).size, megabytes);
+  // A pipe may stay silent; a stop must not wait for it.
+  if (isStdin) io.stop.addEventListener('abort', () => io.stdin.destroy(), { once: true });
+  try {
+    for (let conflicts = 0; ; conflicts++) {
+      try {
+        const stream = isStdin ? decompress(io.stdin) : openLog(file);
+        const options = { eager: isStdin, stop: io.stop };
+        for await (const progress of ingestFile(stream, ingest, store, pipeline, options)) {
+          summary.add(name, progress);
+          bar.advance(progress.bytes);
+        }
+        return null;
+      } catch (error) {
+        // A file is read again from its start, skipping what the other run has counted. A stream cannot be.
+        if (error instanceof FileConflict && !isStdin && conflicts < CONFLICTS_MAX) continue;
+        if (io.stop.aborted) return null;
+        return ingestError(error, name);
       }
-      break;
-    } catch (error) {
-      // A file is read again from its start, where what the other has counted is seen; a stream is gone.
-      if (error instanceof FileConflict && file !== '-' && conflicts < CONFLICTS_MAX) continue;
-      if (io.stop.aborted) break;
-      bar.end();
-      const explanation = explained(error, name);
-      if (explanation instanceof UserError) return explanation;
-      throw explanation;
     }
+  } finally {
+    bar.end();
   }
-  bar.end();
-  return null;
 }
 
-function explained(error: unknown, name: string): unknown {
+function ingestError(error: unknown, name: string): UserError {
   const { code, message } = error as NodeJS.ErrnoException;
   if (error instanceof FileConflict)
-    return new UserError(`${name}: another run counts the same lines at this moment`);
+    return new UserError(`${name}: another run is counting the same lines right now`);
   if (code?.startsWith('Z_'))
     return new UserError(
-      `${name} is damaged or truncated gzip (${message}); the lines before that are counted`,
+      `${name} is damaged or truncated gzip (${message}); the lines before the damage are counted`,
     );
-  if (code?.startsWith('E')) return new UserError(`${name} cannot be read: ${code}`);
-  return error;
+  if (code?.startsWith('E')) return new UserError(`cannot read ${name}: ${code}`);
+  throw error;
 }
 
 async function checkReadable(file: string): Promise<void> {
   if (file === '-') return;
-  try {
-    if ((await stat(file)).isDirectory()) throw new UserError(`${file} is a folder, not a file`);
-  } catch (error) {
-    if (error instanceof UserError) throw error;
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UserError(code === 'ENOENT' ? `there is no file ${file}` : `${file} cannot be read: ${code}`);
+  const stats = await stat(file).catch(({ code }: NodeJS.ErrnoException) => {
+    throw new UserError(code === 'ENOENT' ? `${file} does not exist` : `cannot read ${file}: ${code}`);
+  });
+  if (stats.isDirectory()) throw new UserError(`${file} is a directory, not a file`);
+}
+
+async function followOne(follower: Follower, path: string, io: Io): Promise<void> {
+  const pause = (ms: number) => sleep(ms, undefined, { signal: io.stop }).catch(() => {});
+  while (!io.stop.aborted) {
+    try {
+      if (!(await follower.look())) await pause(POLL_MS);
+    } catch (error) {
+      // No lines are lost: the position in the file is stored with the counts.
+      if (!(error instanceof StoreUnavailable) && !(error as NodeJS.ErrnoException).code) throw error;
+      printLine(io.stderr, `wafstat: ${path}: ${(error as Error).message}; retrying`);
+      await pause(RETRY_MS);
+    }
   }
+  await follower.close();
+}
+
+/** A key in the store, shown in lists. */
+function sourceName(value: string): string {
+  if (value.length > 128 || /[\p{Cc}\p{Cs}]/u.test(text(value))) {
+    throw new Error('must be 1 to 128 characters without control characters');
+  }
+  return value;
 }

@@ -1,62 +1,90 @@
 import { randomBytes } from 'node:crypto';
 import { text as readAll } from 'node:stream/consumers';
+import { DATA } from '../config.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
-import { createDataFolder, isInitialised } from './data-folder.ts';
+import { createDataDirectory, isInitialised } from './data-directory.ts';
+import { flag, JSON_OUTPUT, option, required, text } from './options.ts';
+
+/** Of `init`, and of the first `serve` or `demo` on a new data directory. */
+export const DEFAULT_NAMES = { domain: 'default', project: 'default', user: 'admin' };
+
+export const PASSWORD_STDIN = option(
+  '--password-stdin',
+  'read the password from standard input instead of generating one',
+  flag,
+);
 
 export const initCommand = command({
   name: 'init',
-  about: 'make a data folder with a first domain, project and user',
-  settings: ['data', 'domain', 'projectName', 'userName', 'passwordStdin', 'json'],
-  required: ['data'],
-  async run({ data, domain, projectName: project, userName: user, passwordStdin, json }, _operands, io) {
-    if (isInitialised(data)) throw new UserError(`${data} is a wafstat data folder already`);
-    const given = passwordStdin ? await readPassword(io) : undefined;
-    const made = await initialise(data, { domain, project, user }, given, io);
-    if (json) printLine(io.stdout, JSON.stringify(made));
-    else printMade(io, made);
+  description: 'create a data directory with a first domain, project and user',
+  examples: [
+    'wafstat init --data ./data',
+    'wafstat init --data ./data --domain acme --project shop --user alice --password-stdin < password',
+  ],
+  options: {
+    data: required(DATA),
+    domain: option('--domain <name>', 'name of the first domain', text, { default: DEFAULT_NAMES.domain }),
+    project: option('--project <name>', 'name of the first project', text, {
+      default: DEFAULT_NAMES.project,
+    }),
+    user: option('--user <name>', 'name of the first user, an administrator of the domain', text, {
+      default: DEFAULT_NAMES.user,
+    }),
+    passwordStdin: PASSWORD_STDIN,
+    json: JSON_OUTPUT,
+  },
+  async run({ data, domain, project, user, passwordStdin, json }, _operands, io) {
+    if (isInitialised(data)) throw new UserError(`${data} is already a wafstat data directory`);
+    const password = passwordStdin ? await readPassword(io) : undefined;
+    const created = await initialise(data, { domain, project, user }, password, io);
+    if (json) printLine(io.stdout, JSON.stringify(created));
+    else printInitialised(io, created);
     return 0;
   },
 });
 
-export interface Made {
+interface Initialised {
   domain_id: string;
   project_id: string;
   user_id: string;
   domain: string;
   project: string;
   user: string;
-  /** Only when it was made here: this is the one time it is shown. */
+  /** Only if it was generated. */
   password?: string;
 }
 
 export async function initialise(
   data: string,
-  names: { domain: string; project: string; user: string },
+  names: typeof DEFAULT_NAMES,
   givenPassword: string | undefined,
   io: Io,
-): Promise<Made> {
-  const password = givenPassword ?? randomPassword();
-  const founded = await createDataFolder(data, io, ({ administration }) =>
+): Promise<Initialised> {
+  const password = givenPassword ?? generatePassword();
+  const { domain, project, user } = await createDataDirectory(data, io, ({ administration }) =>
     administration.bootstrap(names, password),
   );
-  const { domain, project, user } = founded;
-  const made = { domain_id: domain.id, project_id: project.id, user_id: user.id, ...names };
-  return givenPassword === undefined ? { ...made, password } : made;
+  const created = { domain_id: domain.id, project_id: project.id, user_id: user.id, ...names };
+  return givenPassword === undefined ? { ...created, password } : created;
 }
 
-export function printMade(io: Io, { domain, project, project_id, user, password }: Made): void {
+export function printInitialised(io: Io, { domain, project, project_id, user, password }: Initialised): void {
   printLine(io.stdout, `domain   ${domain}`);
   printLine(io.stdout, `project  ${project} (ID ${project_id})`);
   printLine(io.stdout, `user     ${user}`);
-  if (password !== undefined) printLine(io.stdout, `password ${password}   (shown this once)`);
+  if (password !== undefined) printLine(io.stdout, passwordLine(password));
 }
 
-export function randomPassword(): string {
+export function passwordLine(password: string): string {
+  return `password ${password}   (shown only once)`;
+}
+
+export function generatePassword(): string {
   return randomBytes(18).toString('base64url');
 }
 
 export async function readPassword(io: Io): Promise<string> {
   const password = (await readAll(io.stdin)).replace(/\r?\n$/, '');
-  if (password.length === 0) throw new UserError('--password-stdin: standard input holds no password');
+  if (password.length === 0) throw new UserError('--password-stdin: standard input is empty');
   return password;
 }

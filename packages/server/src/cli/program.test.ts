@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
@@ -19,24 +20,49 @@ async function run(...argv: string[]) {
   return { status, out: await text(stdout), err: await text(stderr) };
 }
 
-test('a command that is loaded alone says the same of itself as among all', async () => {
+/** Names of commands in the help text of the program or of a command. */
+function commandsIn(help: string): string[] {
+  const lists = help.slice(help.search(/^\w.*ommands.*:$/m));
+  return [...lists.matchAll(/^ {2}([a-z]+)/gm)]
+    .map(([, name = '']) => name)
+    .filter((name) => name !== 'help');
+}
+
+test('a command that is loaded alone has the same help as among all commands', async () => {
   const { status, out } = await run('--help');
   expect(status).toBe(0);
-  const names = [...out.slice(out.indexOf('Commands:')).matchAll(/^ {2}([a-z]+)/gm)].map(
-    ([, name = '']) => name,
-  );
+  const names = commandsIn(out);
   expect(names.join(' ')).toBe(
-    'init serve demo ingest follow explain categories host source domain project user key audit ' +
-      'timeline types configure horizon migrate verify repair backup compact copy help',
+    'init serve demo ingest follow explain categories timeline types configure ' +
+      'host source domain project user key audit verify repair backup compact horizon migrate copy',
   );
-  for (const name of names.slice(0, -1)) {
+  for (const name of names) {
     const alone = await run(name, '--help');
     expect(alone).toMatchObject({ status: 0, out: expect.stringContaining(`Usage: wafstat ${name}`) });
     expect(await run('help', name)).toEqual(alone);
   }
 });
 
-test('what is no command is told so, with those that there are', async () => {
+test('every option and every variable in the help texts is documented', async () => {
+  const pages = ['configuration.md', 'command-line.md'].map((name) =>
+    readFileSync(new URL(`../../../../docs/${name}`, import.meta.url), 'utf8'),
+  );
+  const words = new Set<string>();
+  for (const name of commandsIn((await run('--help')).out)) {
+    const { out } = await run(name, '--help');
+    const nested = out.includes('\nCommands:\n') ? commandsIn(out) : [];
+    const helps = [
+      out,
+      ...(await Promise.all(nested.map(async (sub) => (await run(name, sub, '--help')).out))),
+    ];
+    for (const [word] of helps.join('\n').matchAll(/^ {2}--[a-z-]+|WAFSTAT_[A-Z_]+/gm))
+      words.add(word.trim());
+  }
+  expect(words.size).toBeGreaterThan(80);
+  for (const word of words) expect(pages.join('\n')).toMatch(new RegExp(`\`${word}[^\\w-]`));
+});
+
+test('an unknown command is reported, with a similar one', async () => {
   for (const word of ['ingst', 'constructor', '--data']) {
     const { status, err } = await run(word);
     expect(status).toBe(2);

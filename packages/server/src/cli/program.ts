@@ -1,162 +1,185 @@
 /** The command line: every command by name, in one list. */
 import { createRequire } from 'node:module';
-import { Command as Commander, CommanderError } from 'commander';
-import { AuditUnavailable } from '../audit/audit-trail.ts';
-import { originOf, readSettings, SETTINGS, type SettingName, SettingsError, variableOf } from '../config.ts';
-import { IdentityError, IdentityNotWritable, WrongMasterKey } from '../identity/errors.ts';
-import { SourceLimitReached } from '../ingest/pipeline.ts';
-import { CommitFailed } from '../lmdb/commit.ts';
-import { StoreUnavailable } from '../store/store.ts';
+import { Command as Commander, CommanderError, Option as CommanderOption } from 'commander';
+import { serviceConflicts } from '../config.ts';
 import { type Command, type Io, printLine, UserError } from './command.ts';
+import { type Option, readOptions, sourceOf, UsageError } from './options.ts';
 
-/**
- * By the first word of the command line, in the order in which help lists them. Only what is called is loaded: to load
- * all of them takes longer than most of them run.
- */
-const COMMANDS: ReadonlyMap<string, () => Promise<readonly Command[]>> = new Map([
-  ['init', async () => [(await import('./init.ts')).initCommand]],
-  ['serve', async () => [(await import('./serve.ts')).serveCommand]],
-  ['demo', async () => [(await import('./demo.ts')).demoCommand]],
-  ['ingest', async () => [(await import('./ingest.ts')).ingestCommand]],
-  ['follow', async () => [(await import('./follow.ts')).followCommand]],
-  ['explain', async () => [(await import('./explain.ts')).explainCommand]],
-  ['categories', async () => [(await import('./categories.ts')).categoriesCommand]],
-  ['host', async () => (await import('./host.ts')).hostCommands],
-  ['source', async () => (await import('./source.ts')).sourceCommands],
-  ['domain', async () => (await import('./domain.ts')).domainCommands],
-  ['project', async () => (await import('./project.ts')).projectCommands],
-  ['user', async () => (await import('./user.ts')).userCommands],
-  ['key', async () => (await import('./key.ts')).keyCommands],
-  ['audit', async () => [(await import('./audit.ts')).auditCommand]],
-  ['timeline', async () => [(await import('./client/timeline.ts')).timelineCommand]],
-  ['types', async () => [(await import('./client/types.ts')).typesCommand]],
-  ['configure', async () => [(await import('./client/configure.ts')).configureCommand]],
-  ['horizon', async () => [(await import('./horizon.ts')).horizonCommand]],
-  ['migrate', async () => [(await import('./migrate.ts')).migrateCommand]],
-  ['verify', async () => [(await import('./verify.ts')).verifyCommand]],
-  ['repair', async () => [(await import('./repair.ts')).repairCommand]],
-  ['backup', async () => [(await import('./backup.ts')).backupCommand]],
-  ['compact', async () => [(await import('./compact.ts')).compactCommand]],
-  ['copy', async () => [(await import('./copy.ts')).copyCommand]],
-]);
+type Load = () => Promise<readonly Command[]>;
 
-/** Of the package, read where it stands beside the compiled code. */
-const { version: VERSION } = createRequire(import.meta.url)('../../package.json') as { version: string };
-
-const GROUPS: Readonly<Record<string, string>> = {
-  host: 'the protected hosts of a project',
-  source: 'the log sources of a project',
-  domain: 'customers, with their own projects and users',
-  project: 'projects: each has its own hosts, sources and numbers',
-  user: 'who may do what',
-  key: 'access keys, with which programs sign their requests',
+/** By heading and first word, in the order of the help text. Loading a module takes longer than most commands run. */
+const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
+  'Server commands:': {
+    init: async () => [(await import('./init.ts')).initCommand],
+    serve: async () => [(await import('./serve.ts')).serveCommand],
+    demo: async () => [(await import('./demo.ts')).demoCommand],
+  },
+  'Log commands:': {
+    ingest: async () => [(await import('./ingest.ts')).ingestCommand],
+    follow: async () => [(await import('./ingest.ts')).followCommand],
+    explain: async () => [(await import('./explain.ts')).explainCommand],
+    categories: async () => [(await import('./categories.ts')).categoriesCommand],
+  },
+  'Query commands (client of a running service):': {
+    timeline: async () => [(await import('./client/query.ts')).timelineCommand],
+    types: async () => [(await import('./client/query.ts')).typesCommand],
+    configure: async () => [(await import('./client/configure.ts')).configureCommand],
+  },
+  'Administration commands:': {
+    host: async () => (await import('./inventory.ts')).hostCommands,
+    source: async () => (await import('./inventory.ts')).sourceCommands,
+    domain: async () => (await import('./identity.ts')).domainCommands,
+    project: async () => (await import('./identity.ts')).projectCommands,
+    user: async () => (await import('./identity.ts')).userCommands,
+    key: async () => (await import('./identity.ts')).keyCommands,
+    audit: async () => [(await import('./audit.ts')).auditCommand],
+  },
+  'Maintenance commands:': {
+    verify: async () => [(await import('./maintenance.ts')).verifyCommand],
+    repair: async () => [(await import('./maintenance.ts')).repairCommand],
+    backup: async () => [(await import('./backup.ts')).backupCommand],
+    compact: async () => [(await import('./backup.ts')).compactCommand],
+    horizon: async () => [(await import('./maintenance.ts')).horizonCommand],
+    migrate: async () => [(await import('./clickhouse.ts')).migrateCommand],
+    copy: async () => [(await import('./clickhouse.ts')).copyCommand],
+  },
 };
 
-/** Runs one command and answers the exit status. */
+/** Of commands with subcommands. */
+const DESCRIPTIONS: Readonly<Record<string, string>> = {
+  host: 'manage the protected hosts of a project',
+  source: 'show the log sources of a project',
+  domain: 'manage domains: tenants with their own projects and users',
+  project: 'manage projects: each has its own hosts, log sources and statistics',
+  user: 'manage users and their roles',
+  key: 'manage access keys, which sign API requests',
+};
+
+const HELP = 'print the help of a command';
+const { version: VERSION } = createRequire(import.meta.url)('../../package.json') as { version: string };
+
+/** Runs one command and resolves to the exit status. */
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
   let status = 0;
-  const program = frame(new Commander('wafstat'), io).description(
-    'Statistics on the traffic and attacks that a web application firewall sees.',
-  );
-  program.version(VERSION);
-  for (const command of await commandsFor(argv[0])) {
-    addCommand(program, command, io, (result) => {
-      status = result;
-    });
-  }
+  const program = configured(new Commander('wafstat'), io)
+    .description('Statistics on the requests and attacks that a web application firewall sees.')
+    .version(VERSION, '-V, --version', 'print the version')
+    .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
   try {
+    for (const [heading, words] of Object.entries(COMMANDS)) {
+      program.commandsGroup(heading);
+      for (const command of await load(words, argv[0])) {
+        addCommand(program, command, io, (result) => {
+          status = result;
+        });
+      }
+    }
+    program.commandsGroup('Other commands:').helpCommand('help [command]', HELP);
     await program.parseAsync([...argv], { from: 'user' });
     return status;
   } catch (error) {
-    return explain(error, io);
+    return reportError(error, io);
   }
 }
 
-/** Help, and what is none of our commands, is about all of them. */
-async function commandsFor(word: string | undefined): Promise<readonly Command[]> {
-  const named = COMMANDS.get(word ?? '');
-  if (named) return named();
-  return (await Promise.all([...COMMANDS.values()].map((load) => load()))).flat();
+/** The command that is called; all of them for help and for unknown commands; none for the version. */
+async function load(words: Readonly<Record<string, Load>>, called = 'help'): Promise<readonly Command[]> {
+  if (['-V', '--version'].includes(called)) return [];
+  const isCommand = Object.values(COMMANDS).some((group) => Object.hasOwn(group, called));
+  const needed = Object.entries(words).filter(([word]) => !isCommand || word === called);
+  return (await Promise.all(needed.map(([, loadWord]) => loadWord()))).flat();
 }
 
 function addCommand(program: Commander, command: Command, io: Io, finish: (status: number) => void): void {
   const words = command.name.split(' ');
-  const parent =
-    words.length > 1 && words[0] && words[0] in GROUPS ? group(program, words.shift() ?? '', io) : program;
-  const sub = frame(parent.command(words.join(' ')), io).description(command.about);
-  for (const name of command.settings) {
-    const { flag, about, ...rest } = SETTINGS[name];
-    const remarks = ['default' in rest && rest.default ? `default: ${rest.default}` : '', variableOf(name)]
-      .filter(Boolean)
-      .join(', ');
-    sub.option(flag, `${about} (${remarks})`);
-  }
+  const parent = words[0] && words[0] in DESCRIPTIONS ? parentOf(program, words.shift() ?? '', io) : program;
+  const sub = configured(parent.command(words.join(' ')), io).description(command.description);
+  const attributes = new Map(
+    Object.entries(command.options).map(([name, option]) => {
+      const declared = declare(option);
+      sub.addOption(declared);
+      return [name, declared.attributeName()];
+    }),
+  );
+  if (command.examples)
+    sub.addHelpText('after', `\nExamples:\n${command.examples.map((line) => `  ${line}`).join('\n')}`);
   sub.action(async () => {
-    const options = sub.opts<Record<string, string | true | undefined>>();
-    const given = (name: SettingName) => options[optionKey(name)]?.toString();
-    const origin = originOf(given, io.env);
-    const problems = command.check?.(origin, io);
-    const settings = readSettings(command.settings, command.required, given, io.env, problems);
-    finish(await command.run(settings as never, sub.args, io, origin));
+    // The environment is read in readOptions(), which reports all mistakes at once and lets switches be false.
+    const onCommandLine = (name: string) => {
+      const attribute = attributes.get(name) ?? '';
+      return sub.getOptionValueSource(attribute) === 'cli'
+        ? String(sub.getOptionValue(attribute))
+        : undefined;
+    };
+    const source = sourceOf(command.options, onCommandLine, io.env);
+    const values = readOptions(command.options, onCommandLine, io.env, (valid) => [
+      ...serviceConflicts(valid),
+      ...(command.check?.(valid, source, io) ?? []),
+    ]);
+    finish(await command.run(values, sub.args, io, source));
   });
 }
 
-function group(program: Commander, name: string, io: Io): Commander {
-  const known = program.commands.find((candidate) => candidate.name() === name);
-  return known ?? frame(program.command(name), io).description(GROUPS[name] ?? '');
+function declare({ flags, description, env, default: fallback, required, group }: Option<unknown>) {
+  const declared = new CommanderOption(flags, required ? `${description} (required)` : description);
+  if (env !== undefined) declared.env(env);
+  if (fallback !== undefined) declared.default(fallback, fallback);
+  if (group !== undefined) declared.helpGroup(group);
+  return declared;
 }
 
-function frame(commander: Commander, { stdout, stderr }: Io): Commander {
+function parentOf(program: Commander, name: string, io: Io): Commander {
+  const known = program.commands.find((candidate) => candidate.name() === name);
+  if (known) return known;
+  const parent = configured(program.command(name), io).description(DESCRIPTIONS[name] ?? '');
+  return parent.helpCommand('help [command]', HELP);
+}
+
+function configured(commander: Commander, { stdout, stderr }: Io): Commander {
   return commander
     .exitOverride()
+    .helpOption('-h, --help', 'print this help')
     .showHelpAfterError("(run 'wafstat COMMAND --help' for the options)")
     .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) });
 }
 
-/** Commander keeps `--tls-cert <file>` as `tlsCert`; two settings may share a flag in different commands. */
-function optionKey(name: SettingName): string {
-  const flagName = SETTINGS[name].flag.split(' ')[0]?.slice(2) ?? '';
-  return flagName.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase());
-}
-
-function explain(error: unknown, { stderr }: Io): number {
-  // Commander has printed its own; help and version come this way too, with status 0.
+/** Resolves to the exit status. */
+async function reportError(error: unknown, { stderr }: Io): Promise<number> {
+  // Commander has printed its message; help and version end this way too, with status 0.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-  if (error instanceof SettingsError) {
+  if (error instanceof UsageError) {
     for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
     return 2;
   }
-  if (isForTheUser(error)) {
-    printLine(stderr, `wafstat: ${systemSentence(error) ?? error.message}`);
-    return 1;
-  }
-  throw error;
+  if (!(await isUserError(error))) throw error;
+  printLine(stderr, `wafstat: ${systemErrorMessage(error) ?? (error as Error).message}`);
+  return 1;
 }
 
-/** What the operating system says, in words. */
-function systemSentence(error: unknown): string | null {
+function systemErrorMessage(error: unknown): string | null {
   const { code, path } = error as NodeJS.ErrnoException;
   if (code === undefined || path === undefined) return null;
   if (code === 'EACCES' || code === 'EPERM')
-    return `no permission for ${path}: run this as the user that the server runs as`;
-  if (code === 'ENOENT') return `there is no ${path}`;
-  if (code === 'EEXIST' || code === 'ENOTDIR') return `${path} is a file, or inside one: name a folder`;
+    return `permission denied for ${path}: run this command as the user that runs the server`;
+  if (code === 'ENOENT') return `${path} does not exist`;
+  if (code === 'EEXIST' || code === 'ENOTDIR') return `${path} is a file, or inside one: use a directory`;
   return null;
 }
 
-/** What a person can put right; anything else is a bug of ours, and shows where it happened. */
-function isForTheUser(error: unknown): error is Error {
+/** Errors that a person can fix; all others are defects and get a stack trace. */
+async function isUserError(error: unknown): Promise<boolean> {
+  // Errors of the operating system have a syscall, for example those of a full disk.
+  if (error instanceof UserError || (error instanceof Error && 'syscall' in error)) return true;
+  // Loaded here, because they take most of the start-up time of commands that do not use them.
+  const identity = await import('../identity/errors.ts');
   const kinds = [
-    UserError,
-    IdentityError,
-    IdentityNotWritable,
-    WrongMasterKey,
-    StoreUnavailable,
-    CommitFailed,
-    AuditUnavailable,
-    SourceLimitReached,
+    (await import('../audit/audit-trail.ts')).AuditUnavailable,
+    identity.IdentityError,
+    identity.WrongMasterKey,
+    identity.IdentityNotWritable,
+    (await import('../ingest/pipeline.ts')).SourceLimitReached,
+    (await import('../lmdb/commit.ts')).CommitFailed,
+    (await import('../store/store.ts')).StoreUnavailable,
   ];
-  if (kinds.some((kind) => error instanceof kind)) return true;
-  // The operating system's own: a folder that may not be written to, a disk that is full.
-  return error instanceof Error && 'syscall' in error;
+  return kinds.some((kind) => error instanceof kind);
 }

@@ -1,19 +1,19 @@
 /**
- * Traffic as a real site has it, made up: a daily and a weekly rhythm, a steady trickle of attacks, and bursts.
- * A pure function of the second, so that what was made once can be made again, and a gap be filled exactly.
+ * Generated traffic that looks like that of a real site: a daily and a weekly rhythm, a steady trickle of attacks, and
+ * bursts. Each second depends on its number alone, so that a gap is filled with the same events at any time.
  */
 import { CATEGORIES, type Category, type Event } from '../event.ts';
 
 export const SAMPLE_HOSTS = [
-  { hostname: 'www.example.com', requests_per_s: 0.09 },
-  { hostname: 'shop.example.com', requests_per_s: 0.05 },
-  { hostname: 'api.example.com', requests_per_s: 0.07 },
-  { hostname: 'blog.example.com', requests_per_s: 0.025 },
-  { hostname: 'login.example.com', requests_per_s: 0.02 },
-  { hostname: 'legacy.example.com', requests_per_s: 0.01 },
+  { hostname: 'www.example.com', perSecond: 0.09 },
+  { hostname: 'shop.example.com', perSecond: 0.05 },
+  { hostname: 'api.example.com', perSecond: 0.07 },
+  { hostname: 'blog.example.com', perSecond: 0.025 },
+  { hostname: 'login.example.com', perSecond: 0.02 },
+  { hostname: 'legacy.example.com', perSecond: 0.01 },
 ] as const;
 
-/** How often each category comes in the trickle, relative to the others. */
+/** Relative frequency of the categories outside of bursts. */
 const TRICKLE: Readonly<Record<Category, number>> = {
   xss: 10,
   sqli: 16,
@@ -31,36 +31,42 @@ const TRICKLE: Readonly<Record<Category, number>> = {
 };
 const TRICKLE_TOTAL = CATEGORIES.reduce((sum, name) => sum + TRICKLE[name], 0);
 const TRICKLE_SHARE = 0.03;
+/** An ordinary event counts this many requests, which keeps the number of events of a month small. */
+const REQUESTS_PER_EVENT = 4;
 
-/** What a burst consists of: mostly one kind of attack, as when a scanner or a flood comes by. */
-const BURSTS: readonly Category[] = ['sqli', 'robot', 'cc', 'xss', 'lfi', 'cmdi'];
+/** A burst is mostly one kind of attack, as of a scanner or a flood. */
+const BURST_CATEGORIES: readonly Category[] = ['sqli', 'robot', 'cc', 'xss', 'lfi', 'cmdi'];
 const BURST_WINDOW_S = 6 * 3_600;
-const BURST_PER_S = 0.7;
+const BURST_PER_SECOND = 0.7;
 
-/** The events of one second (since the epoch), in order. `hostIds` are those of SAMPLE_HOSTS, in their order. */
-export function sampleSecond(second: number, hostIds: readonly string[]): Event[] {
+/** Events from one second (since the epoch) until just before another. `hostIds` are in the order of SAMPLE_HOSTS. */
+export function sampleEvents(from: number, endExclusive: number, hostIds: readonly string[]): Event[] {
   const events: Event[] = [];
+  let burst = burstOf(from);
+  for (let second = from; second < endExclusive; second++) {
+    if (second % BURST_WINDOW_S === 0) burst = burstOf(second);
+    events.push(...eventsOf(second, burst, hostIds));
+  }
+  return events;
+}
+
+function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[]): Event[] {
   const random = randomNumbers(second);
-  for (const [host, { requests_per_s }] of SAMPLE_HOSTS.entries()) {
-    for (let n = occurrences(requests_per_s * rhythm(second), random); n > 0; n--) {
+  const factor = rhythm(second);
+  const events: Event[] = [];
+  const add = (host: number, attack: Category | null, count: number) => {
+    const time = second * 1_000 + Math.floor(random() * 1_000);
+    events.push({ time, hostId: hostIds[host] ?? null, request: true, attack, count });
+  };
+  for (const [host, { perSecond }] of SAMPLE_HOSTS.entries()) {
+    for (let n = occurrences(perSecond * factor, random); n > 0; n--) {
       const attack = random() < TRICKLE_SHARE ? pickCategory(random) : null;
-      // Ordinary requests come four at a time, so that a month of them is made in seconds.
-      const count = attack === null ? 4 : 1;
-      events.push({
-        time: moment(second, random),
-        hostId: hostIds[host] ?? null,
-        request: true,
-        attack,
-        count,
-      });
+      add(host, attack, attack === null ? REQUESTS_PER_EVENT : 1);
     }
   }
-  const burst = burstAt(second);
-  if (burst) {
-    for (let n = occurrences(BURST_PER_S, random); n > 0; n--) {
-      const attack = random() < 0.85 ? burst.category : pickCategory(random);
-      const hostId = hostIds[burst.host] ?? null;
-      events.push({ time: moment(second, random), hostId, request: true, attack, count: 1 });
+  if (burst && second >= burst.start && second < burst.end) {
+    for (let n = occurrences(BURST_PER_SECOND, random); n > 0; n--) {
+      add(burst.host, random() < 0.85 ? burst.category : pickCategory(random), 1);
     }
   }
   return events.sort((a, b) => a.time - b.time);
@@ -74,17 +80,27 @@ function rhythm(second: number): number {
   return day * (weekday === 0 || weekday === 6 ? 0.55 : 1.1);
 }
 
-/** One attack of 10 to 40 minutes in about two of three windows of six hours. */
-function burstAt(second: number): { host: number; category: Category } | null {
+interface Burst {
+  start: number;
+  end: number;
+  host: number;
+  category: Category;
+}
+
+/** About two of three windows of six hours have a burst of 10 to 40 minutes. */
+function burstOf(second: number): Burst | null {
   const window = Math.floor(second / BURST_WINDOW_S);
   const random = randomNumbers(window * 7_919 + 13);
   if (random() > 0.66) return null;
-  const start = random() * (BURST_WINDOW_S - 2_400);
-  const length = 600 + random() * 1_800;
-  const inside = second - window * BURST_WINDOW_S - start;
+  const start = window * BURST_WINDOW_S + random() * (BURST_WINDOW_S - 2_400);
+  const end = start + 600 + random() * 1_800;
   const host = Math.floor(random() * SAMPLE_HOSTS.length);
-  const category = BURSTS[Math.floor(random() * BURSTS.length)] ?? 'sqli';
-  return inside >= 0 && inside < length ? { host, category } : null;
+  return {
+    start,
+    end,
+    host,
+    category: BURST_CATEGORIES[Math.floor(random() * BURST_CATEGORIES.length)] ?? 'sqli',
+  };
 }
 
 function pickCategory(random: () => number): Category {
@@ -97,11 +113,7 @@ function pickCategory(random: () => number): Category {
   );
 }
 
-function moment(second: number, random: () => number): number {
-  return second * 1_000 + Math.floor(random() * 1_000);
-}
-
-/** A whole number of occurrences with the given mean: the whole part, and the rest by chance. */
+/** A whole number with the given mean: the whole part, and the rest by chance. */
 function occurrences(mean: number, random: () => number): number {
   return Math.floor(mean) + (random() < mean % 1 ? 1 : 0);
 }

@@ -1,138 +1,182 @@
+/** `serve`: the service as a process, from its options to the listener and back. */
 import cluster from 'node:cluster';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, type Stats, unwatchFile, watchFile } from 'node:fs';
 import type { Server } from 'node:http';
-import { createSecureContext } from 'node:tls';
+import { createServer } from 'node:net';
+import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
 import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
 import {
-  type Address,
-  type Origin,
-  type SettingName,
-  type Settings,
-  SettingsError,
-  withoutPassword,
+  DATA_REQUIRED,
+  IDENTITY_OPTIONS,
+  type ListenAddress,
+  type SERVER_OPTIONS,
+  SERVICE_OPTIONS,
 } from '../config.ts';
+import { IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
-import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
+import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { printable } from '../printable.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
-import { FOLDER_REQUIRED, isInitialised, localActor, withInstallation, withStore } from './data-folder.ts';
-import { firstCheck, IDENTITY_SETTINGS, identityProblems, remoteIdentity } from './identity-elsewhere.ts';
-import { initialise, printMade } from './init.ts';
-import { STORE_SETTINGS } from './store.ts';
-import { reloadCertificate } from './tls.ts';
+import { isInitialised, localActor, withInstallation, withStore } from './data-directory.ts';
+import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
+import { nameOf, type Source, type Values, withoutPassword } from './options.ts';
 import { othersHaveClosed, printListening, reportReady, runWorkers } from './workers.ts';
 
-const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there; choose another address',
-  EACCES: 'this user may not use it; choose a port from 1024 on',
-  EADDRNOTAVAIL: 'this machine has no such address',
-};
-
-/** Long enough for any answer, short enough for whoever waits for the process to end. */
+/** Replaces --identity-password-file. Not an option, because `ps` shows options to everyone. */
+const IDENTITY_PASSWORD_VARIABLE = 'WAFSTAT_IDENTITY_PASSWORD';
+/** Requests that take longer than this are cut off at shutdown. */
 const STOP_MS_MAX = 5_000;
+/** How often to look for a renewed certificate. */
+const CERTIFICATE_CHECK_MS = 1_000;
 
-export const SERVE_SETTINGS = [
-  'listen',
-  'healthListen',
-  'tlsCert',
-  'tlsKey',
-  'insecureHttp',
-  'publicUrl',
-  'region',
-  'retention',
-  'hostsMax',
-  'sourcesMax',
-  'categories',
-  'bodyLimit',
-  'trustProxy',
-  'rateLimit',
-  'maxConnections',
-  'drainDelay',
-  'logLevel',
-] as const satisfies readonly SettingName[];
+type ServiceSource = Source<typeof SERVICE_OPTIONS>;
+export type ServerValues = Values<typeof SERVER_OPTIONS>;
 
-export type ServeSettings = Settings<(typeof SERVE_SETTINGS)[number]>;
-
-/** Numbers and identity: each here, or elsewhere. */
 interface Served {
   identity: Identity | RemoteIdentity;
   store: Store;
-  /** Of the audit trail, when identity is elsewhere. */
-  folder?: string | null;
+  /** Of the audit trail, with an external identity service. */
+  directory?: string | null;
 }
 
 export const serveCommand = command({
   name: 'serve',
-  about: 'answer queries; makes the data folder if there is none',
-  settings: ['data', 'workers', ...IDENTITY_SETTINGS, ...SERVE_SETTINGS, ...STORE_SETTINGS],
-  required: [],
-  check: (origin, io) => [...folderProblems(origin), ...identityProblems(origin, io)],
-  async run({ data, workers, ...settings }, _operands, io) {
-    const remote = remoteIdentity(settings, io);
+  description: 'run the server; creates the data directory if it does not exist',
+  examples: [
+    'wafstat serve --data ./data',
+    'wafstat serve --data ./data --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem',
+  ],
+  options: SERVICE_OPTIONS,
+  check: (values, source, io) => [...dataProblems(values.store, source), ...identityProblems(source, io)],
+  async run({ data = '', workers, ...values }, _operands, io) {
+    const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
-      if (!remote && !isInitialised(needed(data))) {
-        const names = { domain: 'default', project: 'default', user: 'admin' };
-        printMade(io, await initialise(needed(data), names, undefined, io));
-      }
-      if (workers > 1) return runWorkers(workers, settings.drainDelay * 1_000, io);
+      if (!remote && !isInitialised(data)) await firstStart(data, values, io);
+      if (workers > 1) return runWorkers(workers, values.drainDelay * 1_000, io);
     }
     if (!remote) {
-      return withInstallation(needed(data), io, settings, (installation) =>
-        serve(installation, settings, io, installation.notices),
+      return withInstallation(data, io, values, (installation) =>
+        serve(installation, values, io, installation.notices),
       );
     }
-    const missing = await firstCheck(remote);
-    const folder = settings.store === 'lmdb' ? needed(data) : null;
-    return withStore(folder, io, settings, (store) =>
-      serve({ identity: remote, store, folder }, settings, io, missing === null ? [] : [missing]),
+    const warning = await checkIdentityService(remote);
+    const directory = values.store === 'lmdb' ? data : null;
+    return withStore(directory, io, values, (store) =>
+      serve({ identity: remote, store, directory }, values, io, warning === null ? [] : [warning]),
     );
   },
 });
 
-/** Identity of its own is in the folder, and so are the numbers unless another store is named. */
-function folderProblems(origin: Origin): string[] {
-  const elsewhere = origin('identityUrl') !== undefined && origin('store') !== undefined;
-  return origin('data') === undefined && !elsewhere ? [FOLDER_REQUIRED] : [];
+/** The data directory has the identity and the statistics, unless both are external. */
+function dataProblems(store: string | undefined, source: ServiceSource): string[] {
+  const isExternal = source('identityUrl') !== undefined && store !== 'lmdb';
+  return source('data') === undefined && !isExternal ? [DATA_REQUIRED] : [];
 }
 
-/** The store that was named may have been the one in the folder. */
-function needed(data: string | undefined): string {
-  if (data === undefined) throw new SettingsError([FOLDER_REQUIRED]);
-  return data;
+function identityProblems(source: ServiceSource, { env }: Pick<Io, 'env'>): string[] {
+  if (source('identityUrl') === undefined) {
+    return (['identityUser', 'identityPasswordFile'] as const)
+      .filter((name) => source(name) !== undefined)
+      .map((name) => `${nameOf(IDENTITY_OPTIONS[name])} requires --identity-url`);
+  }
+  const problems: string[] = [];
+  if (source('identityUser') === undefined) problems.push('--identity-url requires --identity-user');
+  if (source('identityPasswordFile') === undefined && env[IDENTITY_PASSWORD_VARIABLE] === undefined) {
+    problems.push(`--identity-url requires --identity-password-file or ${IDENTITY_PASSWORD_VARIABLE}`);
+  }
+  return problems;
 }
 
-/** Until it is told to stop. */
-async function serve(served: Served, settings: ServeSettings, io: Io, warnings: readonly string[]) {
-  const trouble = await storeTrouble(served.store);
-  const server = await startServer(served, settings, io);
-  for (const sentence of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(sentence);
-  if (cluster.worker === undefined || cluster.worker.id === 1) recordStart(served, settings, server.log, io);
-  const retention = retainFor(served.store, settings.retention, io.now, server.log);
+/** Null without --identity-url. */
+function remoteIdentity(values: Values<typeof IDENTITY_OPTIONS>, { env, now }: Io): RemoteIdentity | null {
+  const { identityUrl, identityUser, identityDomain, identityPasswordFile, identityCache } = values;
+  if (identityUrl === undefined || identityUser === undefined) return null;
+  const password =
+    identityPasswordFile === undefined
+      ? env[IDENTITY_PASSWORD_VARIABLE]
+      : readFileSync(identityPasswordFile, 'utf8').replace(/\r?\n$/, '');
+  if (!password) throw new UserError('the password of --identity-user is empty');
+  return openRemoteIdentity({
+    // Keystone's own configuration often includes the version in the URL.
+    baseUrl: identityUrl.replace(/\/v3$/, ''),
+    user: { name: identityUser, domain: identityDomain, password },
+    cacheTtlMs: identityCache,
+    now,
+  });
+}
+
+/** Fails if the service rejects our credentials; resolves to a warning if it is unavailable, which may pass. */
+async function checkIdentityService(identity: RemoteIdentity): Promise<string | null> {
+  try {
+    await identity.check();
+    return null;
+  } catch (error) {
+    if (error instanceof ServiceUserRejected) throw new UserError(error.message);
+    if (error instanceof IdentityUnavailable) return error.message;
+    throw error;
+  }
+}
+
+/** Checks what could keep the server from starting before it prints a password that is shown only once. */
+async function firstStart(data: string, values: ServerValues, io: Io): Promise<void> {
+  certificateOf(values);
+  await checkCanListen('--listen', values.listen);
+  if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
+  printInitialised(io, await initialise(data, DEFAULT_NAMES, undefined, io));
+}
+
+/** Binds the address and releases it. */
+export async function checkCanListen(option: string, address: ListenAddress): Promise<void> {
+  const probe = createServer();
+  await once(probe.listen({ ...address, exclusive: true }), 'listening').catch((error) =>
+    cannotListen(option, address, error),
+  );
+  await new Promise((resolve) => probe.close(resolve));
+}
+
+/** Resolves to the exit status after a stop. */
+async function serve(served: Served, values: ServerValues, io: Io, warnings: readonly string[]) {
+  const trouble = await storeWarning(served.store);
+  const server = await startServer(served, values, io);
+  for (const warning of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(warning);
+  if (cluster.worker === undefined || cluster.worker.id === 1) recordStart(served, values, server.log, io);
+  const retention = retainFor(served.store, values.retention, io.now, server.log);
   if (cluster.worker) reportReady(server.address);
   else printListening(io, server.address);
-  await aborted(io.stop);
-  // Together: a prune may be waiting for the write lock.
+  await whenAborted(io.stop);
+  // Concurrently: a prune may be waiting for the write lock.
   await Promise.all([retention.stop(), server.close()]);
   if (served.identity.kind === 'remote') await served.identity.close();
   return 0;
 }
 
-/** Settings have no other history: each start records those it runs with. A full disk must not keep the service down. */
+/** An unavailable store may come back; a misconfigured one must be fixed first. */
+async function storeWarning(store: Store): Promise<string | null> {
+  try {
+    await store.ping();
+    return null;
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured) throw error;
+    return `${error.message}; retrying`;
+  }
+}
+
+/** The audit trail records the options of each start. A full disk must not keep the service from starting. */
 function recordStart(
-  { identity, folder = null }: Served,
-  settings: ServeSettings,
+  { identity, directory = null }: Served,
+  values: ServerValues,
   log: FastifyBaseLogger,
   io: Io,
 ): void {
-  const trail = identity.kind === 'local' ? identity.audit : createAuditTrail(folder, io.now);
+  const trail = identity.kind === 'local' ? identity.audit : createAuditTrail(directory, io.now);
   if (identity.kind === 'remote') trail.mirror((record) => log.info({ audit: record }, 'audit'));
-  const { listen, healthListen, categories } = settings;
+  const { listen, healthListen, categories } = values;
   const shown = Object.entries({
-    ...settings,
+    ...values,
     listen: `${listen.host}:${listen.port}`,
     healthListen: healthListen && `${healthListen.host}:${healthListen.port}`,
     categories: categories && [...categories].map(([rule, category]) => `${rule}=${category ?? 'none'}`),
@@ -149,23 +193,11 @@ function recordStart(
   });
 }
 
-/** One that is away may come back, and is waited for; one that turns us away is for somebody to put right first. */
-async function storeTrouble(store: Store): Promise<string | null> {
-  try {
-    await store.ping();
-    return null;
-  } catch (error) {
-    if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured) throw error;
-    return `${error.message}; it is tried again`;
-  }
-}
-
-/** Answers when the server is ready to be called. */
-export async function startServer({ identity, store }: Served, settings: ServeSettings, io: Io) {
-  const { tlsCert, tlsKey, listen, healthListen } = settings;
-  const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
-  if (certificate) checkCertificate(certificate);
-  // Loaded here, because it takes longer than most commands that have no use for it.
+/** Resolves when the server accepts connections. */
+export async function startServer({ identity, store }: Served, values: ServerValues, io: Io) {
+  const { listen, healthListen } = values;
+  const certificate = certificateOf(values);
+  // Loaded here: loading takes longer than most other commands run.
   const [{ createApp }, { drain }, { createHealthServer }] = await Promise.all([
     import('../http/app.ts'),
     import('../http/drain.ts'),
@@ -175,26 +207,24 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
     store,
     identity,
     now: io.now,
-    catalog: { publicUrl: settings.publicUrl ?? null, region: settings.region },
-    bodyBytesMax: settings.bodyLimit,
-    rateLimit: settings.rateLimit,
+    catalog: { publicUrl: values.publicUrl ?? null, region: values.region },
+    bodyBytesMax: values.bodyLimit,
+    rateLimit: values.rateLimit,
     limits: {
-      retentionMs: settings.retention,
-      hostsMax: settings.hostsMax,
-      sourcesMax: settings.sourcesMax,
+      retentionMs: values.retention,
+      hostsMax: values.hostsMax,
+      sourcesMax: values.sourcesMax,
     },
-    maxConnections: settings.maxConnections,
-    trustProxy: settings.trustProxy,
-    overrides: settings.categories,
-    // Names in log lines come from requests.
+    maxConnections: values.maxConnections,
+    trustProxy: values.trustProxy,
+    overrides: values.categories,
     logger: {
-      level: settings.logLevel,
+      level: values.logLevel,
       stream: io.log ?? io.stderr,
+      // Names in log lines come from requests.
       hooks: { streamWrite: (line) => `${printable(line.trimEnd())}\n` },
     },
-    tls: certificate
-      ? { cert: readFileSync(certificate.cert), key: readFileSync(certificate.key) }
-      : undefined,
+    tls: certificate?.read(),
   });
   await app.listen(listen).catch((error) => cannotListen('--listen', listen, error));
   const health = healthListen ? createHealthServer(app) : null;
@@ -208,43 +238,80 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
   return {
     address: addressOf(app.server, listen.host, certificate !== null),
     log: app.log,
-    /** Answers what is in flight; who is slower than that, or only holds a connection open, is cut off. */
+    /** Finishes requests in progress; closes connections that are slower than STOP_MS_MAX, or idle. */
     async close() {
       stopReloading();
-      await drain(app, settings.drainDelay * 1_000, cluster.worker ? othersHaveClosed : undefined);
-      const patience = setTimeout(() => app.server.closeAllConnections(), STOP_MS_MAX);
+      await drain(app, values.drainDelay * 1_000, cluster.worker ? othersHaveClosed : undefined);
+      const deadline = setTimeout(() => app.server.closeAllConnections(), STOP_MS_MAX);
       await app.close();
-      clearTimeout(patience);
-      // Last, so that probes see the service as shutting down, not as gone.
+      clearTimeout(deadline);
+      // Last, so that probes see a service that is shutting down, not a missing one.
       health?.close();
       health?.closeAllConnections();
     },
   };
 }
 
-function cannotListen(option: string, { host, port }: Address, error: NodeJS.ErrnoException): never {
+const LISTEN_ERRORS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there; choose another address',
+  EACCES: 'permission denied; use a port from 1024 on',
+  EADDRNOTAVAIL: 'this machine does not have that address',
+};
+
+function cannotListen(option: string, { host, port }: ListenAddress, error: NodeJS.ErrnoException): never {
   const reason = LISTEN_ERRORS[error.code ?? ''] ?? error.message;
   throw new UserError(`cannot listen on ${host}:${port} (${option}): ${reason}`);
 }
 
-function checkCertificate({ cert, key }: { cert: string; key: string }): void {
-  try {
-    createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) });
-  } catch (error) {
-    throw new UserError(
-      `--tls-cert ${cert} and --tls-key ${key} are not a certificate and its key: ${(error as Error).message}`,
-    );
-  }
+interface CertificateFiles {
+  paths: readonly [cert: string, key: string];
+  read(): { cert: Buffer; key: Buffer };
 }
 
-/** As it was asked for, with the port that was found. */
+/** Null without TLS. Fails if the files are not a certificate and its key. */
+function certificateOf({ tlsCert, tlsKey }: ServerValues): CertificateFiles | null {
+  if (tlsCert === undefined || tlsKey === undefined) return null;
+  const read = () => ({ cert: readFileSync(tlsCert), key: readFileSync(tlsKey) });
+  try {
+    createSecureContext(read());
+  } catch (error) {
+    throw new UserError(
+      `--tls-cert ${tlsCert} and --tls-key ${tlsKey} are not a certificate and its key: ${(error as Error).message}`,
+    );
+  }
+  return { paths: [tlsCert, tlsKey], read };
+}
+
+/** Uses a renewed certificate for new connections. Keeps the old one while only one of the two files is new. */
+function reloadCertificate(
+  server: Server,
+  { paths, read }: CertificateFiles,
+  log: Pick<FastifyBaseLogger, 'info' | 'error'>,
+): () => void {
+  function reload(now: Stats, before: Stats): void {
+    if (now.mtimeMs === before.mtimeMs && now.ino === before.ino) return;
+    if (!(server instanceof TlsServer)) throw new Error('a certificate for a server without TLS');
+    try {
+      server.setSecureContext({ ...read(), minVersion: 'TLSv1.2' });
+      log.info('the new certificate is in use');
+    } catch (error) {
+      log.error({ err: error }, 'the new certificate cannot be used; the old one stays in use');
+    }
+  }
+  for (const path of paths) watchFile(path, { interval: CERTIFICATE_CHECK_MS, persistent: false }, reload);
+  return () => {
+    for (const path of paths) unwatchFile(path, reload);
+  };
+}
+
+/** The configured host, with the actual port. */
 function addressOf(server: Server, host: string, secure: boolean): string {
   const bound = server.address();
   const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
   return `${secure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-export function aborted(signal: AbortSignal): Promise<void> {
+export function whenAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     else signal.addEventListener('abort', () => resolve(), { once: true });

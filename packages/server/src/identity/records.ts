@@ -1,4 +1,5 @@
 /** Domains contain projects and users. A role applies to one project, or to a domain and all its projects. */
+import { csv } from '../csv.ts';
 
 export const ROLES = ['reader', 'ingest', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
@@ -73,11 +74,5 @@ export function administersDomain(user: Pick<User, 'roles'>, domainId: string): 
 
 /** The key file of the interface specification. */
 export function keyFileCsv(userName: string, { access, secret }: { access: string; secret: string }): string {
-  return `User Name,Access Key Id,Secret Access Key\r\n${[userName, access, secret].map(csvField).join(',')}\r\n`;
-}
-
-/** Quoted by RFC 4180; the apostrophe keeps spreadsheets from evaluating a name as a formula. */
-function csvField(field: string): string {
-  const harmless = /^[=+\-@\t\r]/.test(field) ? `'${field}` : field;
-  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+  return csv(['User Name', 'Access Key Id', 'Secret Access Key'], [[userName, access, secret]]);
 }

@@ -1,90 +1,80 @@
-import { type Origin, SETTINGS, SettingsError } from '../../config.ts';
 import { command, type Io, printLine } from '../command.ts';
-import { ask, readSecret } from './ask.ts';
-import type { Connection, Credentials } from './connection.ts';
-import { profilesPath, readProfiles, saveProfile } from './profiles.ts';
+import { required, UsageError } from '../options.ts';
 import {
+  CONNECTION_OPTIONS,
+  type ConnectionSource,
+  type ConnectionValues,
   credentialProblems,
   credentialsOf,
   DOMAIN_DEFAULT,
-  SIGN_IN_SETTINGS,
-  type SignInSettings,
-  WAYS,
-} from './sign-in.ts';
+  METHODS,
+  missingOptions,
+  prompt,
+  readSecret,
+} from './connection.ts';
+import { type Connection, type Credentials, profilesPath, readProfiles, saveProfile } from './profiles.ts';
 
 export const configureCommand = command({
   name: 'configure',
-  about: 'save the address and the credentials of a service as a profile; on a terminal, asks for them',
-  settings: SIGN_IN_SETTINGS,
-  required: ['profile'],
-  check: credentialProblems,
-  async run(settings, _operands, io, origin) {
+  description: 'save URL, project and credentials as a profile; prompts for them on a terminal',
+  examples: ['wafstat configure --profile shop', 'wafstat timeline --profile shop --last 7d'],
+  options: { ...CONNECTION_OPTIONS, profile: required(CONNECTION_OPTIONS.profile) },
+  check: (_values, source, io) => credentialProblems(source, io),
+  async run(values, _operands, io, source) {
     const path = profilesPath(io.env);
-    const saved = (await readProfiles(path)).get(settings.profile);
-    const connection = await completed(settings, origin, saved, io);
-    await saveProfile(path, settings.profile, connection);
-    printLine(io.stdout, `profile ${settings.profile} is saved in ${path}`);
+    const saved = (await readProfiles(path)).get(values.profile);
+    await saveProfile(path, values.profile, await complete(values, source, saved, io));
+    printLine(io.stdout, `saved profile ${values.profile} in ${path}`);
     return 0;
   },
 });
 
-/** What is given wins over what was saved. On a terminal the rest is asked for: all of it when nothing is given. */
-async function completed(
-  settings: SignInSettings,
-  origin: Origin,
+/** Options win over the saved profile. A terminal prompts for the rest, or for everything if there are no options. */
+async function complete(
+  values: ConnectionValues,
+  source: ConnectionSource,
   saved: Connection | undefined,
   io: Io,
 ): Promise<Connection> {
-  const given = (['url', 'projectId', ...WAYS] as const).filter((name) => origin(name) !== undefined);
-  const kept = io.stdin.isTTY && given.length === 0 ? undefined : saved;
-  if (!io.stdin.isTTY && kept === undefined) checkComplete(given);
-  const { url, projectId } = SETTINGS;
+  const hasOptions = (['url', 'project', ...METHODS] as const).some((name) => source(name) !== undefined);
+  const kept = io.stdin.isTTY && !hasOptions ? undefined : saved;
+  const missing = io.stdin.isTTY || kept ? [] : missingOptions(source, '');
+  if (missing.length > 0) throw new UsageError(missing);
+  const { url, project } = CONNECTION_OPTIONS;
   return {
-    url:
-      settings.url ?? kept?.url ?? (await ask(io, 'address', { suggestion: saved?.url, parse: url.parse })),
+    url: values.url ?? kept?.url ?? (await prompt(io, 'URL', { suggestion: saved?.url, parse: url.parse })),
     project:
-      settings.projectId ??
+      values.project ??
       kept?.project ??
-      (await ask(io, 'project ID', { suggestion: saved?.project, parse: projectId.parse })),
+      (await prompt(io, 'project ID', { suggestion: saved?.project, parse: project.parse })),
     credentials:
-      (await credentialsOf(settings, origin, io)) ??
+      (await credentialsOf(values, source, io)) ??
       kept?.credentials ??
-      (await askCredentials(saved?.credentials, io)),
+      (await promptCredentials(saved?.credentials, io)),
   };
-}
-
-function checkComplete(given: readonly string[]): void {
-  const problems: string[] = [];
-  if (!given.includes('url')) problems.push('--url (or WAFSTAT_URL) is required');
-  if (!given.includes('projectId')) problems.push('--project (or WAFSTAT_PROJECT) is required');
-  if (!WAYS.some((way) => given.includes(way))) {
-    problems.push('say how to sign in: --ak with --sk-stdin, --user with --password-stdin, or --token');
-  }
-  if (problems.length > 0) throw new SettingsError(problems);
 }
 
 const KINDS = ['key', 'password', 'token'] as const satisfies readonly Credentials['kind'][];
 
-async function askCredentials(saved: Credentials | undefined, io: Io): Promise<Credentials> {
-  const suggestion = saved?.kind ?? 'key';
-  const kind = parseKind(await ask(io, `sign in with ${KINDS.join(', ')}`, { suggestion, parse: parseKind }));
+async function promptCredentials(saved: Credentials | undefined, io: Io): Promise<Credentials> {
+  const label = `authenticate with ${KINDS.join(', ')}`;
+  const kind = parseKind(await prompt(io, label, { suggestion: saved?.kind ?? 'key', parse: parseKind }));
   if (kind === 'key') {
-    const access = await ask(io, 'access key ID', {
-      suggestion: saved?.kind === kind ? saved.access : undefined,
-    });
+    const suggestion = saved?.kind === kind ? saved.access : undefined;
+    const access = await prompt(io, 'access key ID', { suggestion });
     return { kind, access, secret: await readSecret('secret access key', undefined, io) };
   }
   if (kind === 'password') {
-    const before = saved?.kind === kind ? saved : undefined;
-    const user = await ask(io, 'user', { suggestion: before?.user });
-    const domain = await ask(io, 'domain', { suggestion: before?.domain ?? DOMAIN_DEFAULT });
+    const previous = saved?.kind === kind ? saved : undefined;
+    const user = await prompt(io, 'user', { suggestion: previous?.user });
+    const domain = await prompt(io, 'domain', { suggestion: previous?.domain ?? DOMAIN_DEFAULT });
     return { kind, user, domain, password: await readSecret('password', undefined, io) };
   }
   return { kind, token: await readSecret('token', undefined, io) };
 }
 
-function parseKind(answer: string): Credentials['kind'] {
-  const kind = KINDS.find((name) => name === answer);
+function parseKind(input: string): Credentials['kind'] {
+  const kind = KINDS.find((name) => name === input);
   if (kind === undefined) throw new Error(`must be ${KINDS.join(', ')}`);
   return kind;
 }

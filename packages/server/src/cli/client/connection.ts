@@ -1,11 +1,240 @@
-/** Where the service is, and who calls. What a profile holds. */
-export interface Connection {
-  url: string;
-  project: string;
-  credentials: Credentials;
+/** Connection of a client command: options, prompts for secrets, and the call of the service. */
+import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
+import { text as readAll } from 'node:stream/consumers';
+import { type Client, type ClientOptions, createClient, WafstatError } from '@wafstat/client';
+import { sign } from '@wafstat/signer';
+import { printable } from '../../printable.ts';
+import { type Io, printLine, UserError } from '../command.ts';
+import { flag, flagOf, identifier, nameOf, option, type Source, text, url, type Values } from '../options.ts';
+import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
+
+export const CONNECTION_OPTIONS = {
+  profile: option('--profile <name>', "use a connection that 'wafstat configure' saved", identifier, {
+    env: 'WAFSTAT_PROFILE',
+  }),
+  url: option(
+    '--url <url>',
+    'URL of the service (set NODE_EXTRA_CA_CERTS to trust a private certificate authority)',
+    (value) => url(value),
+    { env: 'WAFSTAT_URL' },
+  ),
+  project: option('--project <id>', 'project, by ID', identifier, { env: 'WAFSTAT_PROJECT' }),
+  ak: option('--ak <id>', 'ID of the access key to sign requests with', text, { env: 'WAFSTAT_AK' }),
+  skStdin: option(
+    '--sk-stdin',
+    'read the secret access key from standard input (alternative: WAFSTAT_SK)',
+    flag,
+  ),
+  user: option('--user <name>', 'user to log in as', text),
+  domain: option('--domain <name>', "domain of the user, if it is not 'default'", text),
+  passwordStdin: option(
+    '--password-stdin',
+    'read the password from standard input (alternative: WAFSTAT_PASSWORD)',
+    flag,
+  ),
+  token: option('--token <token>', 'API token (visible in `ps`; prefer WAFSTAT_TOKEN)', text, {
+    env: 'WAFSTAT_TOKEN',
+  }),
+};
+
+type ConnectionOptions = typeof CONNECTION_OPTIONS;
+export type ConnectionValues = Values<ConnectionOptions>;
+export type ConnectionSource = Source<ConnectionOptions>;
+
+export const DOMAIN_DEFAULT = 'default';
+
+/** Secrets are no options, because `ps` shows options to everyone. */
+const SECRETS = {
+  ak: { name: 'secret access key', stdin: 'skStdin', variable: 'WAFSTAT_SK' },
+  user: { name: 'password', stdin: 'passwordStdin', variable: 'WAFSTAT_PASSWORD' },
+} as const;
+
+/** Options that each stand for one way to authenticate. */
+export const METHODS = ['ak', 'user', 'token'] as const;
+type Method = (typeof METHODS)[number];
+const METHOD_CHOICES = '--ak with --sk-stdin, --user with --password-stdin, --token';
+
+const DEPENDENT_OPTIONS = [
+  ['skStdin', 'ak'],
+  ['passwordStdin', 'user'],
+  ['domain', 'user'],
+] as const satisfies readonly (readonly [keyof ConnectionOptions, Method])[];
+
+export function connectionProblems(given: ConnectionSource, io: Io): string[] {
+  const source = besideProfile(given);
+  const missing = source('profile') === undefined ? missingOptions(source, ', or --profile') : [];
+  return [...missing, ...credentialProblems(source, io)];
 }
 
-export type Credentials =
-  | { kind: 'key'; access: string; secret: string }
-  | { kind: 'password'; user: string; domain: string; password: string }
-  | { kind: 'token'; token: string };
+/** What a connection lacks. `alternative` is another way to give it. */
+export function missingOptions(source: ConnectionSource, alternative: string): string[] {
+  const problems = (['url', 'project'] as const)
+    .filter((name) => source(name) === undefined)
+    .map((name) => `${nameOf(CONNECTION_OPTIONS[name])} is required${alternative}`);
+  if (methodsOf(source).length === 0)
+    problems.push(`credentials are required: use ${METHOD_CHOICES}${alternative}`);
+  return problems;
+}
+
+export function credentialProblems(source: ConnectionSource, io: Io): string[] {
+  const methods = methodsOf(source);
+  const problems: string[] = [];
+  if (methods.length > 1) {
+    const names = methods.map((method) => {
+      const { env = '' }: { env?: string } = CONNECTION_OPTIONS[method];
+      return source(method) === 'env' ? env : flagOf(CONNECTION_OPTIONS[method]);
+    });
+    problems.push(`${names.join(' and ')} are different ways to authenticate: use one of them`);
+  }
+  for (const method of methods) {
+    if (method === 'token' || io.stdin.isTTY) continue;
+    const { name, stdin, variable } = SECRETS[method];
+    if (source(stdin) === undefined && io.env[variable] === undefined) {
+      const [of, from] = [method, stdin].map((option) => flagOf(CONNECTION_OPTIONS[option]));
+      problems.push(`${of} requires the ${name}: use ${from} or set ${variable}`);
+    }
+  }
+  for (const [name, method] of DEPENDENT_OPTIONS) {
+    if (source(name) !== undefined && !methods.includes(method)) {
+      problems.push(`${flagOf(CONNECTION_OPTIONS[name])} requires ${flagOf(CONNECTION_OPTIONS[method])}`);
+    }
+  }
+  return problems;
+}
+
+export async function connectionOf(
+  values: ConnectionValues,
+  given: ConnectionSource,
+  io: Io,
+): Promise<Connection> {
+  const source = besideProfile(given);
+  const profile =
+    values.profile === undefined ? undefined : await readProfile(profilesPath(io.env), values.profile);
+  const url = source('url') === undefined ? profile?.url : values.url;
+  const project = source('project') === undefined ? profile?.project : values.project;
+  const credentials = (await credentialsOf(values, source, io)) ?? profile?.credentials;
+  if (url === undefined || project === undefined || credentials === undefined) {
+    throw new Error('connectionProblems accepted an incomplete connection');
+  }
+  return { url, project, credentials };
+}
+
+/** Undefined without credentials. Reads secrets from standard input, so call it once. */
+export async function credentialsOf(
+  { ak, skStdin, user, domain, passwordStdin, token }: ConnectionValues,
+  source: ConnectionSource,
+  io: Io,
+): Promise<Credentials | undefined> {
+  const [method] = methodsOf(source);
+  const secret = (of: keyof typeof SECRETS, fromStdin: boolean | undefined) =>
+    readSecret(SECRETS[of].name, fromStdin ? undefined : io.env[SECRETS[of].variable], io);
+  if (method === 'ak' && ak !== undefined)
+    return { kind: 'key', access: ak, secret: await secret(method, skStdin) };
+  if (method === 'user' && user !== undefined) {
+    const password = await secret(method, passwordStdin);
+    return { kind: 'password', user, domain: domain ?? DOMAIN_DEFAULT, password };
+  }
+  return method === 'token' && token !== undefined ? { kind: 'token', token } : undefined;
+}
+
+/** --profile on the command line wins over the environment, like any other option. */
+function besideProfile(source: ConnectionSource): ConnectionSource {
+  if (source('profile') !== 'cli') return source;
+  return (name) => (source(name) === 'env' ? undefined : source(name));
+}
+
+/** A method on the command line wins over those in the environment. */
+function methodsOf(source: ConnectionSource): Method[] {
+  const onCommandLine = METHODS.filter((method) => source(method) === 'cli');
+  return onCommandLine.length > 0 ? onCommandLine : METHODS.filter((method) => source(method) === 'env');
+}
+
+/** `given` is from the environment. Without it, prompts on a terminal, and reads all of standard input elsewhere. */
+export async function readSecret(name: string, given: string | undefined, io: Io): Promise<string> {
+  if (given === undefined && io.stdin.isTTY) return prompt(io, name, { hidden: true });
+  const secret = given ?? (await readAll(io.stdin)).replace(/\r?\n$/, '');
+  if (secret === '') throw new UserError(`the ${name} is empty`);
+  return secret;
+}
+
+interface PromptOptions {
+  /** The input if only Enter is pressed. */
+  suggestion?: string | undefined;
+  hidden?: boolean;
+  /** Throws an Error that says what the input must be. */
+  parse?(input: string): string;
+}
+
+/** Repeats until the input is valid. Prompts go to standard error, because standard output is for data. */
+export async function prompt(io: Io, name: string, options: PromptOptions = {}): Promise<string> {
+  const { suggestion, hidden = false, parse = (input: string) => input } = options;
+  for (;;) {
+    const label = suggestion === undefined ? `${name}: ` : `${name} [${suggestion}]: `;
+    const input = (await readInput(io, label, hidden)) || suggestion;
+    if (input === undefined) continue;
+    try {
+      return parse(input);
+    } catch (error) {
+      printLine(io.stderr, (error as Error).message);
+    }
+  }
+}
+
+async function readInput(io: Io, label: string, hidden: boolean): Promise<string> {
+  // Readline echoes input by writing it to its output.
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const output = hidden ? silent : io.stderr;
+  const line = createInterface({ input: io.stdin, output, terminal: true, signal: io.stop });
+  const closed = new Promise<null>((resolve) => {
+    line.once('close', () => resolve(null));
+  });
+  if (hidden) io.stderr.write(label);
+  const input = await Promise.race([line.question(hidden ? '' : label), closed]);
+  line.close();
+  // The cursor is still in the line of the prompt if Enter was not echoed, or not pressed.
+  if (hidden || input === null) io.stderr.write('\n');
+  if (input === null) throw new UserError('cancelled');
+  return input;
+}
+
+/** Resolves to the result, and to the body of the response as received. Failures are UserErrors. */
+export async function callService<T>(
+  connection: Connection,
+  { now, stop }: Pick<Io, 'now' | 'stop'>,
+  call: (client: Client) => Promise<T>,
+): Promise<{ result: T; body: Uint8Array }> {
+  let body = new Uint8Array();
+  const client = createClient({
+    url: connection.url,
+    projectId: connection.project,
+    credentials: clientCredentials(connection, now),
+    fetch: async (input, init) => {
+      const response = await fetch(input, init);
+      body = new Uint8Array(await response.clone().arrayBuffer());
+      return response;
+    },
+  });
+  try {
+    const result = await call(client);
+    return { result, body };
+  } catch (error) {
+    if (stop.aborted) throw new UserError('stopped before the response arrived');
+    if (error instanceof WafstatError) throw new UserError(serviceErrorMessage(error));
+    throw error;
+  }
+}
+
+function clientCredentials({ credentials }: Connection, now: () => number): ClientOptions['credentials'] {
+  return credentials.kind === 'key'
+    ? { authorize: (request) => sign(request, credentials, { now }) }
+    : credentials;
+}
+
+/** With the request ID, which finds the request in the log of the service. */
+function serviceErrorMessage({ message, errorCode, requestId }: WafstatError): string {
+  const ids = [errorCode, requestId && `request ID ${requestId}`].filter(Boolean).join(', ');
+  // Text from the network must not control the terminal.
+  const words = printable(message);
+  return ids === '' ? words : `${words.replace(/\.$/, '')} (${ids})`;
+}

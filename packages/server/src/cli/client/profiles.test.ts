@@ -2,8 +2,7 @@ import { chmod, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Connection } from './connection.ts';
-import { profilesPath, readProfile, readProfiles, saveProfile } from './profiles.ts';
+import { type Connection, profilesPath, readProfile, readProfiles, saveProfile } from './profiles.ts';
 
 let home: string;
 let path: string;
@@ -24,16 +23,16 @@ const PROFILE: Connection = {
 const modeOf = async (of: string) => ((await stat(of)).mode & 0o777).toString(8);
 
 describe('the file of profiles', () => {
-  test('is in the configuration folder of the user', () => {
+  test('is in the configuration directory of the user', () => {
     expect(profilesPath({ HOME: '/home/u' })).toBe('/home/u/.config/wafstat/profiles.json');
     expect(profilesPath({ HOME: '/home/u', XDG_CONFIG_HOME: '/etc/x' })).toBe('/etc/x/wafstat/profiles.json');
     expect(profilesPath({ HOME: '/home/u', XDG_CONFIG_HOME: 'x' })).toBe(
       '/home/u/.config/wafstat/profiles.json',
     );
-    expect(() => profilesPath({})).toThrow('HOME does not say');
+    expect(() => profilesPath({})).toThrow('HOME is not set');
   });
 
-  test('is readable by its owner only, with its folder, and leaves nothing half-written behind', async () => {
+  test('is readable only by its owner, like its directory, and leaves no temporary file', async () => {
     await saveProfile(path, 'prod', PROFILE);
     expect(await modeOf(path)).toBe('600');
     expect(await modeOf(dirname(path))).toBe('700');
@@ -41,14 +40,14 @@ describe('the file of profiles', () => {
     expect(await readProfile(path, 'prod')).toEqual(PROFILE);
   });
 
-  test('closes a folder that was open', async () => {
+  test('removes the permissions of others from its directory', async () => {
     await saveProfile(path, 'prod', PROFILE);
     await chmod(dirname(path), 0o755);
     await saveProfile(path, 'prod', PROFILE);
     expect(await modeOf(dirname(path))).toBe('700');
   });
 
-  test('keeps the other profiles, whatever their names', async () => {
+  test('keeps the other profiles, even one named __proto__', async () => {
     const other: Connection = { ...PROFILE, credentials: { kind: 'token', token: 't' } };
     await saveProfile(path, '__proto__', other);
     await saveProfile(path, 'prod', PROFILE);
@@ -56,37 +55,40 @@ describe('the file of profiles', () => {
     expect(await readProfile(path, '__proto__')).toEqual(other);
   });
 
-  test.each([0o644, 0o640, 0o604, 0o620])('is refused with mode %o, and says what to do', async (mode) => {
-    await saveProfile(path, 'prod', PROFILE);
-    await chmod(path, mode);
-    await expect(readProfile(path, 'prod')).rejects.toThrow(`run 'chmod 600 ${path}'`);
-    await expect(saveProfile(path, 'other', PROFILE)).rejects.toThrow(`run 'chmod 600 ${path}'`);
-  });
+  test.each([0o644, 0o640, 0o604, 0o620])(
+    'is refused with mode %o, with the command that fixes it',
+    async (mode) => {
+      await saveProfile(path, 'prod', PROFILE);
+      await chmod(path, mode);
+      await expect(readProfile(path, 'prod')).rejects.toThrow(`run 'chmod 600 ${path}'`);
+      await expect(saveProfile(path, 'other', PROFILE)).rejects.toThrow(`run 'chmod 600 ${path}'`);
+    },
+  );
 
-  test('that is missing holds no profiles, and the way to make one is told', async () => {
+  test('that does not exist has no profiles; the message says how to create one', async () => {
     await expect(readProfile(path, 'prod')).rejects.toThrow(
-      "there is no profile 'prod' (there is none yet): make it with 'wafstat configure --profile prod'",
+      "there is no profile 'prod' (existing: none): create it with 'wafstat configure --profile prod'",
     );
     await saveProfile(path, 'test', PROFILE);
-    await expect(readProfile(path, 'prod')).rejects.toThrow('(there is test)');
+    await expect(readProfile(path, 'prod')).rejects.toThrow('(existing: test)');
   });
 
   test.each([
-    ['', 'must hold one JSON object'],
-    ['[]', 'must hold one JSON object'],
-    ['{"a":{"url":"u","project":"p"}}', "the profile 'a' is incomplete"],
+    ['', 'must contain one JSON object'],
+    ['[]', 'must contain one JSON object'],
+    ['{"a":{"url":"u","project":"p"}}', "profile 'a' is incomplete"],
     [
       '{"a":{"url":"u","project":"p","credentials":{"kind":"key","access":"a"}}}',
-      "the profile 'a' is incomplete",
+      "profile 'a' is incomplete",
     ],
-  ])('that holds %s is refused', async (text, message) => {
+  ])('with the content %s is refused', async (text, message) => {
     await saveProfile(path, 'prod', PROFILE);
     await writeFile(path, text);
     await expect(readProfiles(path)).rejects.toThrow(message);
   });
 
-  test('that cannot be written is told by its name', async () => {
-    await writeFile(join(home, '.config'), 'not a folder');
-    await expect(readProfiles(path)).rejects.toThrow(`${path} cannot be read: ENOTDIR`);
+  test('that cannot be read is named', async () => {
+    await writeFile(join(home, '.config'), 'not a directory');
+    await expect(readProfiles(path)).rejects.toThrow(`cannot read ${path}: ENOTDIR`);
   });
 });

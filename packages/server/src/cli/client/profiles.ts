@@ -1,41 +1,51 @@
-/** The file of saved connections. It holds secrets, so it is its owner's alone. */
+/** The file of saved connections. It contains secrets, so only its owner may read it. */
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, isAbsolute, join } from 'node:path';
 import { type Io, UserError } from '../command.ts';
-import type { Connection, Credentials } from './connection.ts';
+
+export interface Connection {
+  url: string;
+  project: string;
+  credentials: Credentials;
+}
+
+export type Credentials =
+  | { kind: 'key'; access: string; secret: string }
+  | { kind: 'password'; user: string; domain: string; password: string }
+  | { kind: 'token'; token: string };
 
 export function profilesPath(env: Io['env']): string {
   const { XDG_CONFIG_HOME: configuration, HOME: home } = env;
-  // The XDG specification has relative paths ignored.
+  // The XDG specification says to ignore relative paths.
   if (configuration && isAbsolute(configuration)) return join(configuration, 'wafstat', 'profiles.json');
   if (home) return join(home, '.config', 'wafstat', 'profiles.json');
-  throw new UserError('profiles live in the home directory, and HOME does not say where that is');
+  throw new UserError('cannot find the profiles: HOME is not set');
 }
 
 export async function readProfile(path: string, name: string): Promise<Connection> {
   const profiles = await readProfiles(path);
   const profile = profiles.get(name);
   if (profile !== undefined) return profile;
-  const known = profiles.size === 0 ? 'there is none yet' : `there is ${[...profiles.keys()].join(', ')}`;
+  const known = profiles.size === 0 ? 'none' : [...profiles.keys()].join(', ');
   throw new UserError(
-    `there is no profile '${name}' (${known}): make it with 'wafstat configure --profile ${name}'`,
+    `there is no profile '${name}' (existing: ${known}): create it with 'wafstat configure --profile ${name}'`,
   );
 }
 
-/** No file is no profiles. A file that others can read is refused: what it holds may be known to them already. */
+/** Refuses a file that others can read: its secrets may be known already. */
 export async function readProfiles(path: string): Promise<Map<string, Connection>> {
   const file = await open(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null;
-    throw new UserError(`${path} cannot be read: ${error.code}`);
+    throw new UserError(`cannot read ${path}: ${error.code}`);
   });
   if (file === null) return new Map();
   try {
-    // Asked of the open file, so that it cannot be another one by the time it is read.
+    // Of the open file, so that it cannot be replaced between check and read.
     const mode = (await file.stat()).mode & 0o777;
     if ((mode & 0o077) !== 0) {
       throw new UserError(
-        `${path} holds secrets, but its mode ${mode.toString(8)} lets others in: run 'chmod 600 ${path}'`,
+        `${path} contains secrets, but its mode ${mode.toString(8)} lets others read it: run 'chmod 600 ${path}'`,
       );
     }
     return parseProfiles(path, await file.readFile('utf8'));
@@ -44,14 +54,14 @@ export async function readProfiles(path: string): Promise<Map<string, Connection
   }
 }
 
-/** Whoever reads at the same time finds the old file or the new one, whole. */
+/** Replaces the file atomically. */
 export async function saveProfile(path: string, name: string, connection: Connection): Promise<void> {
   const profiles = (await readProfiles(path)).set(name, connection);
-  const folder = dirname(path);
+  const directory = dirname(path);
   const unfinished = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    await chmod(folder, 0o700);
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await chmod(directory, 0o700);
     const file = await open(unfinished, 'wx', 0o600);
     try {
       await file.writeFile(`${JSON.stringify(Object.fromEntries(profiles), null, 2)}\n`);
@@ -62,14 +72,14 @@ export async function saveProfile(path: string, name: string, connection: Connec
     await rename(unfinished, path);
   } catch (error) {
     await rm(unfinished, { force: true });
-    throw new UserError(`${path} cannot be written: ${(error as NodeJS.ErrnoException).code}`);
+    throw new UserError(`cannot write ${path}: ${(error as NodeJS.ErrnoException).code}`);
   }
 }
 
 function parseProfiles(path: string, text: string): Map<string, Connection> {
   const profiles = new Map<string, Connection>();
   for (const [name, value] of Object.entries(parseJson(path, text))) {
-    if (!isConnection(value)) throw new UserError(`${path}: the profile '${name}' is incomplete`);
+    if (!isConnection(value)) throw new UserError(`${path}: profile '${name}' is incomplete`);
     profiles.set(name, value);
   }
   return profiles;
@@ -80,13 +90,13 @@ function parseJson(path: string, text: string): object {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // Told below, like any other content that is not an object.
+    // Reported below, like any content that is not an object.
   }
-  throw new UserError(`${path} is not a file of profiles: it must hold one JSON object`);
+  throw new UserError(`${path} is not a profile file: it must contain one JSON object`);
 }
 
 function isConnection(value: unknown): value is Connection {
-  return isRecord(value) && hasTexts(value, ['url', 'project']) && isCredentials(value.credentials);
+  return isRecord(value) && hasStrings(value, ['url', 'project']) && isCredentials(value.credentials);
 }
 
 const FIELDS: Readonly<Record<Credentials['kind'], readonly string[]>> = {
@@ -98,11 +108,11 @@ const FIELDS: Readonly<Record<Credentials['kind'], readonly string[]>> = {
 function isCredentials(value: unknown): boolean {
   return (
     isRecord(value) &&
-    Object.entries(FIELDS).some(([kind, fields]) => value.kind === kind && hasTexts(value, fields))
+    Object.entries(FIELDS).some(([kind, fields]) => value.kind === kind && hasStrings(value, fields))
   );
 }
 
-function hasTexts(value: Record<string, unknown>, names: readonly string[]): boolean {
+function hasStrings(value: Record<string, unknown>, names: readonly string[]): boolean {
   return names.every((name) => typeof value[name] === 'string');
 }
 

@@ -1,4 +1,4 @@
-/** The commands as a user meets them, against a service in the same process. */
+/** The client commands against a service in the same process. */
 import { createHash, createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -11,13 +11,14 @@ import { canonicalRequest, stringToSign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Io } from '../command.ts';
 import { runProgram } from '../program.ts';
+import { rangeOf, rangeProblems } from './query.ts';
 
 const PASSWORD = 'correct horse battery staple';
-/** Within the retention time and the clock skew of any day that this runs on. */
+/** Within the retention time, and not in the future. */
 const MINUTE = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000;
 const RANGE = ['--from', String(MINUTE), '--to', String(MINUTE + 120_000)];
 
-let folder: string;
+let directory: string;
 let url: string;
 let project: string;
 let place: string[];
@@ -44,7 +45,7 @@ function worldOf({ env = {}, stdin = '', columns }: World = {}, stop = new Abort
   });
   const input = Object.assign(new PassThrough(), { isTTY: false });
   input.end(stdin);
-  const io: Io = { stdin: input, stdout, stderr, env: { HOME: folder, ...env }, now: Date.now, stop };
+  const io: Io = { stdin: input, stdout, stderr, env: { HOME: directory, ...env }, now: Date.now, stop };
   return { io, printed };
 }
 
@@ -55,8 +56,8 @@ async function run(argv: string[], world?: World) {
 }
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'wafstat-client-'));
-  const data = join(folder, 'data');
+  directory = await mkdtemp(join(tmpdir(), 'wafstat-client-'));
+  const data = join(directory, 'data');
   const made = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
   project = JSON.parse(made.out).project_id;
   const events = [
@@ -64,19 +65,19 @@ beforeAll(async () => {
     { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30 },
     { time: MINUTE + 119_999, host: 'www.example.com', attack: 'xss' },
   ];
-  await writeFile(join(folder, 'events'), events.map((event) => `${JSON.stringify(event)}\n`).join(''));
-  await run(['ingest', '--data', data, '--project', project, join(folder, 'events')]);
+  await writeFile(join(directory, 'events'), events.map((event) => `${JSON.stringify(event)}\n`).join(''));
+  await run(['ingest', '--data', data, '--project', project, join(directory, 'events')]);
   const { io, printed } = worldOf({}, stopping.signal);
   served = runProgram(['serve', '--data', data, '--listen', '127.0.0.1:0'], io);
   while (!printed.out.includes('listens on')) await once(io.stdout, 'data');
   url = /http:\S+/.exec(printed.out)?.[0] ?? '';
   place = ['--url', url, '--project', project];
-});
+}, 60_000);
 
 afterAll(async () => {
   stopping.abort();
   await served;
-  await rm(folder, { recursive: true });
+  await rm(directory, { recursive: true });
 });
 
 async function getToken(): Promise<string> {
@@ -119,7 +120,7 @@ describe('queries', () => {
     expect(out.split('\r\n')).toHaveLength(15);
   });
 
-  test('json is the answer of the service, byte for byte', async () => {
+  test('json is the response of the service, byte for byte', async () => {
     const token = await getToken();
     for (const [command, path] of [
       ['timeline', 'timeline'],
@@ -138,24 +139,39 @@ describe('queries', () => {
     const { out } = await run(['timeline', ...place, ...signIn, ...RANGE], { ...password, columns: 80 });
     expect(out).toContain('1,231 requests');
     expect(out).toContain('\u001b[36m');
-    const env = { NO_COLOR: '1', WAFSTAT_PASSWORD: PASSWORD, WAFSTAT_USER: 'admin' };
-    const plain = await run(['types', ...place, ...RANGE], { env, columns: 80 });
+    const env = { NO_COLOR: '1', WAFSTAT_PASSWORD: PASSWORD };
+    const plain = await run(['types', ...place, '--user', 'admin', ...RANGE], { env, columns: 80 });
     expect(plain.out).toMatch(/^sqli +30 +96\.8% {2}█+$/m);
     expect(plain.out).not.toContain('\u001b');
   });
 
-  test('hosts are a filter, given once or many times', async () => {
+  test('--host filters, and can be repeated', async () => {
     const types = async (...hosts: string[]) =>
       (await run(['types', ...place, ...signIn, ...RANGE, ...hosts], password)).out.match(
         /^total +(\d+)$/m,
       )?.[1];
-    const listed = await run(['host', 'list', '--data', join(folder, 'data'), '--project', project]);
+    const listed = await run(['host', 'list', '--data', join(directory, 'data'), '--project', project]);
     const id = listed.out.split(' ', 1)[0] ?? '';
     expect(await types('--host', 'nowhere')).toBe('0');
     expect(await types('--host', 'nowhere', '--host', id)).toBe('31');
   });
 
-  test('a refusal is one sentence, with the code and the request ID', async () => {
+  test('variables that other commands once read do not change a query', async () => {
+    const env = {
+      WAFSTAT_HOST: 'shop.example.com',
+      WAFSTAT_TO: 'clickhouse',
+      WAFSTAT_USER: 'nobody',
+      WAFSTAT_DOMAIN: 'nowhere',
+      WAFSTAT_TIMEZONE: 'Europe/Berlin',
+    };
+    const { status, out, err } = await run(['types', ...place, ...RANGE], {
+      env: { ...env, WAFSTAT_TOKEN: await getToken() },
+    });
+    expect({ status, err }).toEqual({ status: 0, err: '' });
+    expect(out).toMatch(/^total +31$/m);
+  });
+
+  test('an error is one sentence with the error code and the request ID', async () => {
     const wrong = await run(['types', ...place, ...RANGE, '--token', 'x']);
     expect(wrong).toMatchObject({ status: 1, out: '' });
     expect(wrong.err).toMatch(/^wafstat: .*\(WAF\.9001, request ID \w+\)\n$/);
@@ -167,7 +183,7 @@ describe('queries', () => {
     expect(nowhere).toMatchObject({ status: 1, err: expect.stringContaining('got no response') });
   });
 
-  test('all mistakes are told at once', async () => {
+  test('all mistakes are reported at once', async () => {
     const { status, err } = await run(['timeline', '--timezone', '8', '--from', 'noon', '--sk-stdin']);
     expect(status).toBe(2);
     expect(err.match(/^wafstat: /gm)).toHaveLength(6);
@@ -178,9 +194,9 @@ describe('queries', () => {
 describe('with an access key', () => {
   const KEY = { access: 'AKEXAMPLE', secret: 'secret of the key' };
 
-  test('of a user, the service answers', async () => {
-    const made = await run(['key', 'add', '--data', join(folder, 'data'), '--user', 'admin', '--json']);
-    const { access, secret } = JSON.parse(made.out);
+  test('of a user, the service responds', async () => {
+    const created = await run(['key', 'add', '--data', join(directory, 'data'), '--user', 'admin', '--json']);
+    const { access, secret } = JSON.parse(created.out);
     const { out, err } = await run(['types', ...place, ...RANGE, '--ak', access, '--sk-stdin'], {
       stdin: secret,
     });
@@ -188,7 +204,7 @@ describe('with an access key', () => {
     expect(out).toMatch(/^total +31$/m);
   });
 
-  /** A service that counts nothing, and notes who calls. */
+  /** A service without data that records requests. */
   async function listen(): Promise<{ address: string; requests: IncomingMessage[] }> {
     const requests: IncomingMessage[] = [];
     const server = createServer((request, response) => {
@@ -238,11 +254,29 @@ describe('with an access key', () => {
   }
 });
 
+describe('the range of a query', () => {
+  const NOW = 1_000_000;
+
+  test('is the last time until now by default', () => {
+    const last = 1_000;
+    expect(rangeOf({ from: undefined, to: undefined, last }, NOW)).toEqual({ from: 999_000, to: NOW });
+    expect(rangeOf({ from: undefined, to: 5_000, last }, NOW)).toEqual({ from: 4_000, to: 5_000 });
+    expect(rangeOf({ from: 7, to: undefined, last }, NOW)).toEqual({ from: 7, to: NOW });
+    expect(rangeOf({ from: 7, to: 9, last }, NOW)).toEqual({ from: 7, to: 9 });
+    expect(rangeOf({ from: undefined, to: 500, last }, NOW)).toEqual({ from: 0, to: 500 });
+  });
+
+  test('has either a start or a length', () => {
+    expect(rangeProblems(() => 'cli')).toHaveLength(1);
+    expect(rangeProblems((name) => (name === 'last' ? undefined : 'cli'))).toEqual([]);
+  });
+});
+
 describe('profiles', () => {
   const profileOf = async (name: string) =>
-    JSON.parse(await readFile(join(folder, '.config/wafstat/profiles.json'), 'utf8'))[name];
+    JSON.parse(await readFile(join(directory, '.config/wafstat/profiles.json'), 'utf8'))[name];
 
-  test('are made with flags, are used, and lose against flags', async () => {
+  test('are created from options, and options win over them', async () => {
     const flags = ['--user', 'admin', '--password-stdin'];
     const made = await run(['configure', '--profile', 'local', ...place, ...flags], { stdin: PASSWORD });
     expect(made).toMatchObject({ status: 0, err: '' });
@@ -255,22 +289,22 @@ describe('profiles', () => {
     expect((await run([...query, '--url', 'http://127.0.0.1:9'])).err).toContain('http://127.0.0.1:9/');
   });
 
-  test('keep what is not given again', async () => {
+  test('keep what is not changed', async () => {
     await run(['configure', '--profile', 'kept', ...place, '--ak', 'a'], { env: { WAFSTAT_SK: 's' } });
     await run(['configure', '--profile', 'kept', '--token', 't']);
     expect(await profileOf('kept')).toEqual({ url, project, credentials: { kind: 'token', token: 't' } });
   });
 
-  test('are not made from half of what they need', async () => {
+  test('are not created from incomplete options', async () => {
     expect(await run(['configure', '--profile', 'half', '--url', url])).toMatchObject({
       status: 2,
       err:
         'wafstat: --project (or WAFSTAT_PROJECT) is required\n' +
-        'wafstat: say how to sign in: --ak with --sk-stdin, --user with --password-stdin, or --token\n',
+        'wafstat: credentials are required: use --ak with --sk-stdin, --user with --password-stdin, --token\n',
     });
   });
 
-  test('are asked for on a terminal, and what is secret is not shown', async () => {
+  test('are created by prompts on a terminal, which do not echo secrets', async () => {
     const { io, printed } = worldOf();
     const terminal = Object.assign(new PassThrough(), { isTTY: true });
     const configured = runProgram(['configure', '--profile', 'asked'], { ...io, stdin: terminal });
@@ -280,27 +314,27 @@ describe('profiles', () => {
       seen = printed.err.length;
       terminal.write(`${text}\r`);
     };
-    await answer('address: ', 'nowhere');
-    await answer('address: ', url);
+    await answer('URL: ', 'nowhere');
+    await answer('URL: ', url);
     await answer('project ID: ', project);
-    await answer('sign in with key, password, token [key]: ', 'password');
+    await answer('authenticate with key, password, token [key]: ', 'password');
     await answer('user: ', 'admin');
     await answer('domain [default]: ', '');
     await answer('password: ', 'hunter2');
     expect(await configured).toBe(0);
-    expect(printed.err).toContain('must be an address like https://waf.example.com');
+    expect(printed.err).toContain('must be a URL like https://waf.example.com');
     expect(printed.err).toContain('admin');
     expect(printed.err).not.toContain('hunter2');
     const credentials = { kind: 'password', user: 'admin', domain: 'default', password: 'hunter2' };
     expect(await profileOf('asked')).toEqual({ url, project, credentials });
   });
 
-  test('are not made when the questions are left', async () => {
+  test('are not created if the prompts are cancelled', async () => {
     const { io, printed } = worldOf();
     const terminal = Object.assign(new PassThrough(), { isTTY: true });
     const configured = runProgram(['configure', '--profile', 'left'], { ...io, stdin: terminal });
     terminal.write('\u0003');
     expect(await configured).toBe(1);
-    expect(printed.err).toContain('wafstat: there was no answer');
+    expect(printed.err).toContain('wafstat: cancelled');
   });
 });

@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest';
+import { dateTime, durationText, isoTime, table, tickLabel } from './format.ts';
+
+const NOON = Date.UTC(2026, 6, 1, 12, 34, 56, 789);
+const HOUR_MS = 3_600_000;
+
+test('times are shown in the time zone of the offset', () => {
+  expect(dateTime(NOON, 0, 'minutes')).toBe('2026-07-01 12:34');
+  expect(dateTime(NOON, -12 * HOUR_MS, 'seconds')).toBe('2026-07-01 00:34:56');
+  expect(isoTime(NOON, 0, '+00:00')).toBe('2026-07-01T12:34:56.789Z');
+  expect(isoTime(NOON, 14 * HOUR_MS, '+14:00')).toBe('2026-07-02T02:34:56.789+14:00');
+  expect(Date.parse(isoTime(NOON, 14 * HOUR_MS, '+14:00'))).toBe(NOON);
+  expect(tickLabel(Date.UTC(2026, 6, 1, 16), 8 * HOUR_MS)).toBe('07-02');
+  expect(tickLabel(Date.UTC(2026, 6, 1, 16), 0)).toBe('16:00');
+});
+
+test.each([
+  [20 * 60_000, '20 minutes'],
+  [HOUR_MS, '1 hour'],
+  [1.5 * HOUR_MS, '1 hour 30 minutes'],
+  [168 * HOUR_MS, '7 days'],
+  [45_000, '45 seconds'],
+  [7, '7 ms'],
+])('%i ms are %s', (ms, text) => {
+  expect(durationText(ms)).toBe(text);
+});
+
+test('a table has names on the left, counts on the right, and sums at the end', () => {
+  expect(
+    table(
+      ['until (+00:00)', 'requests', 'attacks'],
+      [
+        ['2026-07-01 12:00:00', 1_234_567, 0],
+        ['2026-07-01 12:01:00', 12, 1],
+      ],
+    ),
+  ).toEqual([
+    'until (+00:00)        requests  attacks',
+    '2026-07-01 12:00:00  1,234,567        0',
+    '2026-07-01 12:01:00         12        1',
+    'total                1,234,579        1',
+  ]);
+});
+
+test('a table without rows has zero sums', () => {
+  expect(table(['category', 'count'], [])).toEqual(['category  count', 'total         0']);
+});

@@ -1,0 +1,70 @@
+/** Numbers, times and tables as text. */
+const WHOLE = new Intl.NumberFormat('en');
+const PERCENT = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const SMALL_PERCENT = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
+
+/** `1,234,567`. */
+export function count(value: number): string {
+  return WHOLE.format(value);
+}
+
+/** `12.3%`. Small percentages have two digits, so that only zero is shown as zero. */
+export function percentage(part: number, whole: number): string {
+  const percent = whole === 0 ? 0 : (part / whole) * 100;
+  return `${percent > 0 && percent < 0.1 ? SMALL_PERCENT.format(percent) : PERCENT.format(percent)}%`;
+}
+
+/** `2026-07-01 12:00`, or with seconds. */
+export function dateTime(time: number, offsetMs: number, precision: 'minutes' | 'seconds'): string {
+  return local(time, offsetMs)
+    .slice(0, precision === 'minutes' ? 16 : 19)
+    .replace('T', ' ');
+}
+
+/** `2026-07-01T12:00:00.000+08:00`. */
+export function isoTime(time: number, offsetMs: number, timezone: string): string {
+  return local(time, offsetMs).replace('Z', offsetMs === 0 ? 'Z' : timezone);
+}
+
+/** `12:00`, or the date, `07-01`, at midnight. */
+export function tickLabel(time: number, offsetMs: number): string {
+  const text = local(time, offsetMs);
+  return text.slice(11, 16) === '00:00' ? text.slice(5, 10) : text.slice(11, 16);
+}
+
+const UNITS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1_000],
+] as const;
+
+/** `20 minutes`, `1 hour 30 minutes`: the two largest units. */
+export function durationText(ms: number): string {
+  let rest = ms;
+  const parts: string[] = [];
+  for (const [name, unitMs] of UNITS) {
+    const n = Math.floor(rest / unitMs);
+    rest -= n * unitMs;
+    if (n > 0) parts.push(`${n} ${name}${n === 1 ? '' : 's'}`);
+  }
+  return parts.length === 0 ? `${ms} ms` : parts.slice(0, 2).join(' ');
+}
+
+function local(time: number, offsetMs: number): string {
+  return new Date(time + offsetMs).toISOString();
+}
+
+/** Names on the left, counts on the right, and a row of sums. */
+export function table(
+  header: readonly string[],
+  rows: readonly (readonly [name: string, ...counts: number[]])[],
+): string[] {
+  const sums = header.slice(1).map((_, i) => rows.reduce((sum, [, ...counts]) => sum + (counts[i] ?? 0), 0));
+  const body = [...rows, ['total', ...sums] as const];
+  const cells = [header, ...body.map(([name, ...counts]) => [name, ...counts.map(count)])];
+  const widths = header.map((_, i) => cells.reduce((width, row) => Math.max(width, row[i]?.length ?? 0), 0));
+  return cells.map((row) =>
+    row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join('  '),
+  );
+}

@@ -1,0 +1,337 @@
+import { stripVTControlCharacters } from 'node:util';
+import { ATTACK_TYPES, type AttackTypes } from '@wafstat/client';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { gridEdges } from '../../statistics/grid.ts';
+import { plotTimeline, plotTypes, resample, scaleLabel, scaleOf, timeLabels, timeTicks } from './plot.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+const UTC = { text: '+00:00', offsetMs: 0 };
+const NOON = Date.UTC(2026, 6, 1, 12);
+
+/** A response of the service, with a number for each point. */
+function timelineOf(
+  from: number,
+  to: number,
+  offsetMs: number,
+  requests: (i: number) => number,
+  attacks: (i: number) => number,
+) {
+  const times = gridEdges(from, to, offsetMs).slice(1);
+  return {
+    requests: times.map((time, i) => ({ time, num: requests(i) })),
+    attacks: times.map((time, i) => ({ time, num: attacks(i) })),
+  };
+}
+
+const terminal = (columns: number, rows: number, color = false) => ({ columns, rows, color });
+
+describe('the plot of a timeline', () => {
+  test('has a panel for each series and the times below', () => {
+    const range = { from: NOON, to: NOON + HOUR_MS };
+    const timeline = timelineOf(
+      range.from,
+      range.to,
+      0,
+      (i) => 100 * (i % 30),
+      (i) => (i === 40 ? 3 : 0),
+    );
+    expect(
+      plotTimeline(timeline, range, { text: '+08:00', offsetMs: 8 * HOUR_MS }, terminal(80, 16)),
+    ).toEqual([
+      '2026-07-01 20:00 to 2026-07-01 21:00 (+08:00), 1 minute per column',
+      '3,000┤ 87,000 requests · peak 2,900 at 2026-07-01 20:29',
+      '     │                       ▁▂▃▄▅▆▇                       ▁▂▃▄▅▆▇',
+      '1,500┤                ▁▂▃▄▅▆▇███████                ▁▂▃▄▅▆▇███████',
+      '     │        ▁▂▃▄▅▆▇███████████████        ▁▂▃▄▅▆▇███████████████',
+      '    0┤ ▁▂▃▄▅▆▇██████████████████████ ▁▂▃▄▅▆▇██████████████████████',
+      '     └┬─────────┬─────────┬─────────┬─────────┬─────────┬──────────',
+      '',
+      '    4┤ 3 attacks · 0.0034% of the requests · peak 3 at 2026-07-01 20:40',
+      '     │',
+      '    2┤                                        █',
+      '     │                                        █',
+      '    0┤                                        █',
+      '     └┬─────────┬─────────┬─────────┬─────────┬─────────┬──────────',
+      '    20:00     20:10     20:20     20:30     20:40     20:50',
+    ]);
+  });
+
+  test('fits a terminal of any size', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 400 * DAY_MS }),
+        fc.integer({ min: 40, max: 250 }),
+        fc.integer({ min: 15, max: 80 }),
+        fc.integer({ min: 0, max: 10_000_000 }),
+        fc.boolean(),
+        (lengthMs, columns, rows, largest, color) => {
+          const range = { from: NOON, to: NOON + lengthMs };
+          const timeline = timelineOf(
+            range.from,
+            range.to,
+            0,
+            (i) => (i * 7_919) % (largest + 1),
+            (i) => i % 3,
+          );
+          const lines = plotTimeline(timeline, range, UTC, terminal(columns, rows, color));
+          expect(lines.length).toBeLessThan(rows);
+          // Only the title may be longer than a very narrow terminal.
+          for (const line of lines.slice(1))
+            expect(stripVTControlCharacters(line).length).toBeLessThanOrEqual(columns);
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+
+  test('shows attacks on a scale of their own', () => {
+    const range = { from: NOON, to: NOON + DAY_MS };
+    const timeline = timelineOf(
+      range.from,
+      range.to,
+      0,
+      () => 1_000,
+      () => 10,
+    );
+    const lines = plotTimeline(timeline, range, UTC, terminal(80, 24));
+    const full = (rows: readonly string[]) => rows.filter((line) => line.includes('█'.repeat(70))).length;
+    const between = lines.indexOf('');
+    expect(full(lines.slice(between))).toBe(full(lines.slice(0, between)));
+    expect(lines[between + 1]).toContain('14,400 attacks · 1.0% of the requests');
+  });
+
+  test('shows one attack among millions of requests', () => {
+    const range = { from: NOON, to: NOON + DAY_MS };
+    const timeline = timelineOf(
+      range.from,
+      range.to,
+      0,
+      () => 1e6,
+      (i) => (i === 700 ? 1 : i === 0 ? 5_000 : 0),
+    );
+    expect(plotTimeline(timeline, range, UTC, terminal(80, 24)).join('\n')).toContain('▁');
+  });
+
+  test('shows the time span of a column, and an empty range', () => {
+    const week = { from: NOON, to: NOON + 7 * DAY_MS };
+    const [title] = plotTimeline(
+      timelineOf(
+        week.from,
+        week.to,
+        0,
+        () => 1,
+        () => 0,
+      ),
+      week,
+      UTC,
+      terminal(80, 24),
+    );
+    expect(title).toBe('2026-07-01 12:00 to 2026-07-08 12:00 (+00:00), 3 hours per column');
+    expect(plotTimeline({ requests: [], attacks: [] }, { from: 0, to: 0 }, UTC, terminal(80, 24))).toEqual([
+      '1970-01-01 00:00 to 1970-01-01 00:00 (+00:00): an empty range',
+    ]);
+  });
+
+  test('has colors only if the terminal allows them', () => {
+    const range = { from: NOON, to: NOON + HOUR_MS };
+    const timeline = timelineOf(
+      range.from,
+      range.to,
+      0,
+      () => 1,
+      () => 1,
+    );
+    const plain = plotTimeline(timeline, range, UTC, terminal(80, 24, false));
+    const colored = plotTimeline(timeline, range, UTC, terminal(80, 24, true));
+    expect(plain.join('')).not.toContain('\u001b');
+    expect(colored.join('')).toContain('\u001b[31m');
+    expect(colored.map(stripVTControlCharacters)).toEqual(plain);
+  });
+});
+
+const DAY = { from: Date.UTC(2026, 6, 1), to: Date.UTC(2026, 6, 2) };
+const NARROW = { columns: 50, rows: 24, color: false };
+
+function countsOf(counts: Partial<AttackTypes>): AttackTypes {
+  const zero = Object.fromEntries(ATTACK_TYPES.map((type) => [type, 0]));
+  return { ...zero, ...counts } as AttackTypes;
+}
+
+describe('the plot of attack types', () => {
+  test('has all thirteen, the most frequent first, with counts and percentages', () => {
+    const lines = plotTypes(countsOf({ sqli: 1_500, robot: 2_998, rfi: 2 }), DAY, NARROW);
+    expect(lines).toHaveLength(14);
+    expect(lines.slice(0, 5)).toEqual([
+      '2026-07-01 00:00 to 2026-07-02 00:00 (+00:00), 4,500 attacks',
+      'robot         2,998   66.6%  ████████████████████',
+      'sqli          1,500   33.3%  ██████████',
+      'rfi               2  0.044%  ▏',
+      'xss               0    0.0%',
+    ]);
+  });
+
+  test('without attacks has no bars', () => {
+    expect(plotTypes(countsOf({}), DAY, NARROW).join('\n')).not.toMatch(/[█-▏]/);
+  });
+
+  test('fits the terminal, and has colors only if the terminal allows them', () => {
+    for (const columns of [40, 80, 200]) {
+      const lines = plotTypes(countsOf({ xss: 7 }), DAY, { ...NARROW, columns });
+      for (const line of lines.slice(1)) expect(line.length).toBeLessThan(columns);
+      expect(lines.join('')).not.toContain('\u001b');
+    }
+    expect(plotTypes(countsOf({ xss: 7 }), DAY, { ...NARROW, color: true })[1]).toContain('\u001b[31m█');
+  });
+});
+
+/** Repeats the numbers over the points of a range. */
+function repeated(from: number, to: number, offsetMs: number, nums: readonly number[]) {
+  const at = (i: number) => nums[i % nums.length] ?? 0;
+  return timelineOf(from, to, offsetMs, at, (i) => at(i + 1));
+}
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+
+describe('columns of a timeline', () => {
+  test('count everything once, in order and without gaps, for any range and width', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 0, max: 2 ** 41 }),
+        fc.oneof(
+          fc.integer({ min: 1, max: 2 * DAY_MS }),
+          fc.integer({ min: 1, max: 60 * DAY_MS }),
+          fc.integer({ min: 1, max: 3_653 * DAY_MS }),
+        ),
+        fc.integer({ min: -48, max: 56 }).map((quarters) => quarters * 15 * MINUTE_MS),
+        fc.integer({ min: 20, max: 300 }),
+        fc.array(fc.nat(), { minLength: 1, maxLength: 7 }),
+        (from, lengthMs, offsetMs, columnsMax, nums) => {
+          const to = from + lengthMs;
+          const timeline = repeated(from, to, offsetMs, nums);
+          const { columns, spanMs } = resample(timeline, from, offsetMs, columnsMax);
+          expect(sum(columns.map(({ requests }) => requests))).toBe(
+            sum(timeline.requests.map(({ num }) => num)),
+          );
+          expect(sum(columns.map(({ attacks }) => attacks))).toBe(
+            sum(timeline.attacks.map(({ num }) => num)),
+          );
+          expect(columns.length).toBeLessThanOrEqual(columnsMax);
+          expect(columns.map(({ start }) => start)).toEqual([
+            from,
+            ...columns.slice(0, -1).map(({ end }) => end),
+          ]);
+          expect(columns.at(-1)?.end).toBe(to);
+          for (const { start, end } of columns) {
+            expect(end).toBeGreaterThan(start);
+            expect(end - start).toBeLessThanOrEqual(spanMs);
+          }
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  test('a range with no more points than columns stays unchanged', () => {
+    const timeline = repeated(0, 10 * MINUTE_MS, 0, [1, 2, 3]);
+    const { columns, spanMs } = resample(timeline, 0, 0, 10);
+    expect(columns.map(({ requests }) => requests)).toEqual(timeline.requests.map(({ num }) => num));
+    expect(spanMs).toBe(MINUTE_MS);
+  });
+
+  test('begin at round local times', () => {
+    const offsetMs = 5.75 * HOUR_MS;
+    const from = Date.UTC(2026, 6, 1, 10, 7);
+    const { columns, spanMs } = resample(repeated(from, from + DAY_MS, offsetMs, [1]), from, offsetMs, 60);
+    expect(spanMs).toBe(30 * MINUTE_MS);
+    expect(columns[0]).toEqual({ start: from, end: Date.UTC(2026, 6, 1, 10, 15), requests: 8, attacks: 8 });
+    for (const { start } of columns.slice(1)) expect((start + offsetMs) % spanMs).toBe(0);
+  });
+
+  test('an empty range has no columns', () => {
+    expect(resample({ requests: [], attacks: [] }, 0, 0, 10).columns).toEqual([]);
+  });
+});
+
+describe('the scale of counts', () => {
+  test('has whole numbers at even distances, from 0 to a number that no value exceeds', () => {
+    fc.assert(
+      fc.property(fc.maxSafeNat(), fc.integer({ min: 3, max: 100 }), (largest, rows) => {
+        const { top, ticks } = scaleOf(largest, rows);
+        expect(top).toBeGreaterThanOrEqual(Math.max(1, largest));
+        expect(ticks[0]).toBe(0);
+        expect(ticks.at(-1)).toBe(top);
+        expect(ticks.every(Number.isInteger)).toBe(true);
+        expect(ticks.length).toBeLessThanOrEqual(7);
+      }),
+    );
+  });
+
+  test.each([
+    [0, 8, [0, 1]],
+    [1, 8, [0, 1]],
+    [7, 8, [0, 2, 4, 6, 8]],
+    [958, 8, [0, 250, 500, 750, 1_000]],
+    [3_239, 20, [0, 600, 1_200, 1_800, 2_400, 3_000, 3_600]],
+  ])('for values up to %i in %i rows', (largest, rows, ticks) => {
+    expect(scaleOf(largest, rows).ticks).toEqual(ticks);
+  });
+
+  test('has labels of one style', () => {
+    const label = (value: number, top: number) => scaleLabel(value, { top });
+    expect([label(0, 80_000), label(80_000, 80_000)]).toEqual(['0', '80,000']);
+    expect([label(0, 200_000), label(50_000, 200_000), label(2_500_000, 1e7)]).toEqual(['0', '50K', '2.5M']);
+  });
+});
+
+describe('the ticks of time', () => {
+  const columns = (from: number, count: number, spanMs: number) => ({
+    columns: Array.from({ length: count }, (_, i) => ({
+      start: from + i * spanMs,
+      end: from + (i + 1) * spanMs,
+      requests: 0,
+      attacks: 0,
+    })),
+    spanMs,
+  });
+
+  test('are at round local times, with the date at midnight', () => {
+    const from = Date.UTC(2026, 6, 1, 11, 15);
+    expect(timeTicks(columns(from, 24, HOUR_MS), 2, 5.75 * HOUR_MS)).toEqual([
+      { cell: 6, label: '20:00' },
+      { cell: 14, label: '07-02' },
+      { cell: 22, label: '04:00' },
+      { cell: 30, label: '08:00' },
+      { cell: 38, label: '12:00' },
+    ]);
+  });
+
+  test('have centred labels', () => {
+    const ticks = [
+      { cell: 0, label: '18:00' },
+      { cell: 12, label: '07-02' },
+    ];
+    expect(timeLabels(ticks, 3)).toBe('  18:00       07-02');
+  });
+
+  test('keep labels apart and inside the plot', () => {
+    fc.assert(
+      fc.property(
+        fc.nat({ max: 1e6 }),
+        fc.integer({ min: 1, max: 300 }),
+        fc.constantFrom(1 / 60, 1 / 3, 1, 8, 24, 168),
+        fc.integer({ min: 1, max: 9 }),
+        (hour, count, spanHours, cellsPerColumn) => {
+          const spanMs = spanHours * HOUR_MS;
+          const ticks = timeTicks(columns(hour * HOUR_MS, count, spanMs), cellsPerColumn, 0);
+          for (const [i, { cell }] of ticks.entries()) {
+            expect(cell + 3).toBeLessThanOrEqual(count * cellsPerColumn);
+            if (i > 0) expect(cell - (ticks[i - 1]?.cell ?? 0)).toBeGreaterThanOrEqual(8);
+          }
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,49 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { expect, onTestFinished, test } from 'vitest';
+import { memoryStore } from '../store/memory.ts';
+import { freeAddress, openSampleTraffic } from './demo.ts';
+
+const HOUR_MS = 3_600_000;
+const T = Date.UTC(2026, 6, 1, 14);
+
+/** Requests per minute of the hour after T, filled at these times. */
+async function fillAt(times: readonly number[]): Promise<number[]> {
+  let now = T;
+  const store = memoryStore(() => now);
+  const last = { time: T - 1, hostId: null, request: true, attack: null, count: 1 };
+  await store.append({
+    project: 'p',
+    source: { name: 'sample traffic', format: 'events' },
+    events: [last],
+    dropped: {},
+  });
+  const io = { stderr: new PassThrough(), now: () => now, stop: new AbortController().signal };
+  const traffic = await openSampleTraffic(store, 'p', io);
+  for (const time of times) {
+    now = time;
+    await traffic.fill();
+  }
+  const edges = Array.from({ length: 61 }, (_, i) => T + i * 60_000);
+  return [...(await store.series({ project: 'p', edges })).requests];
+}
+
+test('live traffic has the same rate as the history', async () => {
+  const history = await fillAt([T + HOUR_MS]);
+  const live = await fillAt(Array.from({ length: 3_600 }, (_, i) => T + (i + 1) * 1_000));
+  expect(live).toEqual(history);
+  expect(live.reduce((sum, n) => sum + n, 0)).toBeGreaterThan(1_000);
+});
+
+test('the demo uses the next port if its default port is in use', async () => {
+  const other = createServer().listen(0, '127.0.0.1');
+  onTestFinished(() => void other.close());
+  await once(other, 'listening');
+  // A server that listens on a port has an address of this form.
+  const { port } = other.address() as AddressInfo;
+  const stderr = new PassThrough();
+  const free = await freeAddress({ host: '127.0.0.1', port }, { stderr });
+  expect(free.port).toBeGreaterThan(port);
+  expect(String(stderr.read())).toBe(`wafstat: port ${port} is in use; using port ${free.port} instead\n`);
+});

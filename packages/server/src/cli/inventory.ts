@@ -1,0 +1,87 @@
+/** Hosts and log sources of a project. */
+import { hostAdministration } from '../audit/host-administration.ts';
+import { DATA, STORE_OPTIONS } from '../config.ts';
+import { normalHostname } from '../event.ts';
+import { command, printLine, printList, printResult, UserError } from './command.ts';
+import { withInstallation } from './data-directory.ts';
+import { NAME_THE_HOST } from './ingest-summary.ts';
+import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts';
+
+/** Only keeps a faulty script from filling the store: people who add hosts are trusted. */
+const HOSTS_MAX = 100_000;
+
+const OPTIONS = {
+  data: required(DATA),
+  project: required(PROJECT),
+  json: JSON_OUTPUT,
+  ...STORE_OPTIONS,
+};
+
+const addHost = command({
+  name: 'host add <hostname>',
+  description: 'register a host',
+  options: {
+    ...OPTIONS,
+    id: option('--id <id>', 'ID of the host (default: derived from the name)', identifier),
+  },
+  run: ({ data, project, id, json, ...store }, [given = ''], io) =>
+    withInstallation(data, io, store, async ({ identity, store }) => {
+      const hostname = normalHostname(given);
+      if (given.includes('://')) throw new UserError(`'${given}' is a URL: use the host name only`);
+      if (hostname === null) throw new UserError(`'${given}' is not a host name`);
+      const { id: projectId } = identity.administration.project(project);
+      const host = { project: projectId, hostname, id, limit: HOSTS_MAX };
+      const added = await hostAdministration(store, identity.audit).add(identity.actor, host);
+      if (added.kind === 'full')
+        throw new UserError(`the project already has ${HOSTS_MAX} hosts, the maximum`);
+      if (added.kind === 'id_taken')
+        throw new UserError(`the ID ${id} already belongs to ${added.host.hostname}`);
+      if (added.kind === 'exists')
+        throw new UserError(`${hostname} is already registered, with the ID ${added.host.id}`);
+      return printResult(io, json, added.host, `host ${hostname} has the ID ${added.host.id}`);
+    }),
+});
+
+const listHosts = command({
+  name: 'host list',
+  description: 'list the hosts of a project',
+  options: OPTIONS,
+  run: ({ data, project, json, ...store }, _operands, io) =>
+    withInstallation(data, io, store, async ({ identity, store }) => {
+      const hosts = await store.hosts(identity.administration.project(project).id);
+      return printList(io, json, hosts, ({ id, hostname }) => [id, hostname]);
+    }),
+});
+
+const listSources = command({
+  name: 'source list',
+  description:
+    'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason',
+  options: OPTIONS,
+  run: ({ data, project, json, ...store }, _operands, io) =>
+    withInstallation(data, io, store, async ({ identity, store }) => {
+      const sources = await store.sources(identity.administration.project(project).id);
+      const time = (ms: number | null) => (ms === null ? '-' : new Date(ms).toISOString());
+      const status = printList(io, json, sources, (source) => [
+        source.name,
+        source.format,
+        `${source.events} events`,
+        `${source.without_host} without a host`,
+        `${time(source.first_seen)} to ${time(source.last_seen)}`,
+        Object.entries(source.dropped)
+          .map(([reason, n]) => `${reason} ${n}`)
+          .join(', '),
+      ]);
+      if (!json && sources.some(({ without_host }) => without_host > 0)) {
+        printLine(
+          io.stderr,
+          `Events without a host count in the project total only. ${NAME_THE_HOST} ` +
+            "If the log names the host, register it with 'wafstat host add', or raise --hosts-max.",
+        );
+      }
+      return status;
+    }),
+});
+
+export const hostCommands = [addHost, listHosts];
+export const sourceCommands = [listSources];

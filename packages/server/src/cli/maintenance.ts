@@ -1,0 +1,181 @@
+/** Checks and repairs of the statistics: `verify`, `repair` and `horizon`. */
+import { existsSync } from 'node:fs';
+import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
+import { DATA, DATA_REQUIRED, STORE_OPTIONS } from '../config.ts';
+import { repairStatistics } from '../store/lmdb/repair.ts';
+import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
+import { command, type Io, printLine, UserError } from './command.ts';
+import {
+  acceptStatistics,
+  identityFile,
+  isInitialised,
+  localActor,
+  statisticsFile,
+  withStore,
+} from './data-directory.ts';
+import { flag, JSON_OUTPUT, option, required, timestamp } from './options.ts';
+
+export const verifyCommand = command({
+  name: 'verify',
+  description:
+    'check the data directory: checksums, counters, references between tables; works while the server runs; ' +
+    'exits with status 1 if there are problems',
+  options: { data: required(DATA), json: JSON_OUTPUT },
+  async run({ data, json }, _operands, io) {
+    const report = await verifyDirectory(data, io);
+    if (json) printLine(io.stdout, JSON.stringify(report));
+    else printReport(io, report);
+    return report.problems === 0 ? 0 : 1;
+  },
+});
+
+export const repairCommand = command({
+  name: 'repair',
+  description:
+    'recompute damaged counters, remove orphaned references, add missing checksums, and list what is lost; ' +
+    'back up the data directory first',
+  options: {
+    data: required(DATA),
+    acceptStatistics: option(
+      '--accept-statistics',
+      'accept the current statistics file (or start a new one) as that of this data directory',
+      flag,
+    ),
+    json: JSON_OUTPUT,
+  },
+  async run({ data, acceptStatistics: accept = false, json }, _operands, io) {
+    const file = statisticsFile(data);
+    if (!existsSync(file) && !accept) {
+      throw new UserError(
+        `${file} is missing: restore it from a backup, or use --accept-statistics to continue without it`,
+      );
+    }
+    createAuditTrail(data, io.now).append({
+      id: newAuditId(),
+      ...localActor(),
+      action: 'statistics.repair',
+      object: { type: 'statistics' },
+      after: { accept_statistics: accept },
+      outcome: 'done',
+    });
+    if (accept) await acceptStatistics(data, io);
+    const repaired = await repairStatistics(file, progressOn(io));
+    if (accept && isInitialised(data)) await acceptStatistics(data, io);
+    const verified = await verifyDirectory(data, io);
+    if (json) {
+      printLine(io.stdout, JSON.stringify({ ...repaired, verified }));
+    } else {
+      for (const finding of repaired.repairs) printLine(io.stdout, `repaired: ${describeFinding(finding)}`);
+      const more = repaired.repaired - repaired.repairs.length;
+      if (more > 0) printLine(io.stdout, `and ${more} more`);
+      if (repaired.sealed > 0) printLine(io.stdout, `added a checksum to ${repaired.sealed} records`);
+      for (const finding of repaired.lost) printLine(io.stdout, `lost: ${describeFinding(finding)}`);
+      printReport(io, verified);
+    }
+    return repaired.lost.length === 0 && verified.problems === 0 ? 0 : 1;
+  },
+});
+
+export const horizonCommand = command({
+  name: 'horizon',
+  description: 'show the retention horizon, or move it back after the server ran with a wrong clock',
+  examples: ['wafstat horizon --data ./data --set 2026-01-01T00:00:00Z'],
+  options: {
+    data: DATA,
+    set: option('--set <time>', 'move the horizon back to this time', timestamp),
+    json: JSON_OUTPUT,
+    ...STORE_OPTIONS,
+  },
+  check: ({ store }, source) => (store === 'lmdb' && source('data') === undefined ? [DATA_REQUIRED] : []),
+  async run({ data, set, json, ...store }, _operands, io) {
+    if (store.store === 'lmdb' && data !== undefined && !existsSync(statisticsFile(data))) {
+      throw new UserError(`${data} has no statistics: check --data`);
+    }
+    return withStore(data ?? null, io, store, async (store) => {
+      if (set !== undefined) {
+        const before = (await store.retention()).horizon;
+        createAuditTrail(data ?? null, io.now).append({
+          id: newAuditId(),
+          ...localActor(),
+          action: 'horizon.set',
+          object: { type: 'statistics' },
+          before: { horizon: before },
+          after: { horizon: set },
+          outcome: 'done',
+        });
+        await store.restoreHorizon(set);
+      }
+      const { horizon, freedBefore } = await store.retention();
+      if (json) {
+        printLine(io.stdout, JSON.stringify({ horizon, freed_before: freedBefore }));
+        return 0;
+      }
+      if (set !== undefined && horizon < set)
+        printLine(io.stderr, 'wafstat: the horizon is already earlier; nothing was changed');
+      printLine(io.stdout, `events count from        ${iso(horizon)}`);
+      printLine(io.stdout, `can be set back to       ${iso(freedBefore)}`);
+      if (set === undefined || horizon <= set) return 0;
+      printLine(io.stderr, 'wafstat: earlier events have been deleted, so the horizon stays there');
+      return 1;
+    });
+  },
+});
+
+/** Checks the statistics, and the pages of the identity file. */
+export async function verifyDirectory(data: string, io: Io): Promise<VerifyReport> {
+  const file = statisticsFile(data);
+  if (!existsSync(file) && !isInitialised(data))
+    throw new UserError(`${data} is not a wafstat data directory`);
+  const report = existsSync(file)
+    ? await verifyStatistics(file, progressOn(io))
+    : { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
+  if (!isInitialised(data)) return report;
+  const identity = (await walkPages(identityFile(data))).problems;
+  const findings = identity.map(({ table, page, problem }) => ({
+    table: `${table} of identity.mdb`,
+    key: `page ${page}`,
+    problem,
+  }));
+  return {
+    ...report,
+    problems: report.problems + identity.length,
+    findings: [...report.findings, ...findings],
+  };
+}
+
+export function describeFinding({ table, key, problem, project, host, from, to }: Finding): string {
+  const place = [
+    table === '' ? '' : `table ${table}`,
+    key,
+    project === undefined ? '' : `project ${project}`,
+    host === undefined ? '' : `host ${host}`,
+    from === undefined || to === undefined ? '' : `${iso(from)} to ${iso(to)}`,
+  ];
+  return `${place.filter(Boolean).join(', ')}: ${problem}`;
+}
+
+/** On a terminal only; each step overwrites the last. */
+function progressOn({ stderr }: Io): (step: string) => void {
+  return (step) => {
+    if (stderr.isTTY) stderr.write(`\r\u001b[Kchecking: ${step}\r`);
+  };
+}
+
+function printReport(io: Io, report: VerifyReport): void {
+  if (io.stderr.isTTY) io.stderr.write('\r\u001b[K');
+  for (const finding of report.findings) printLine(io.stdout, describeFinding(finding));
+  const more = report.problems - report.findings.length;
+  if (more > 0) printLine(io.stdout, `and ${more} more`);
+  if (report.without_checksum > 0) {
+    printLine(
+      io.stdout,
+      `${report.without_checksum} records were written without checksums by an earlier release; 'wafstat repair' adds them`,
+    );
+  }
+  const result = report.problems === 0 ? 'ok' : `${report.problems} problems`;
+  printLine(io.stdout, `${result}: ${report.records} records on ${report.pages} pages checked`);
+}
+
+function iso(time: number): string {
+  return new Date(time).toISOString();
+}
