@@ -166,11 +166,8 @@ export async function startServer({ identity, store }: Served, settings: ServeSe
   const certificate = tlsCert && tlsKey ? { cert: tlsCert, key: tlsKey } : null;
   if (certificate) checkCertificate(certificate);
   // Loaded here, because it takes longer than most commands that have no use for it.
-  const [{ createApp }, { drain }, { createHealthServer }] = await Promise.all([
-    import('../http/app.ts'),
-    import('../http/drain.ts'),
-    import('../http/health-server.ts'),
-  ]);
+  const { createApp } = await import('../http/app.ts');
+  const { createHealthServer, drain } = await import('../http/connections.ts');
   const app = await createApp({
     store,
     identity,

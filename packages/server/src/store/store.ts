@@ -3,7 +3,6 @@
  * answers and zero filling live above it, in statistics/. Every store passes the suite in conformance.ts.
  */
 import type { Event } from '../event.ts';
-import type { MaybePromise } from '../maybe-promise.ts';
 
 export interface Store {
   /** Of a store in a file: sets it apart from another file in its place. */
@@ -27,7 +26,7 @@ export interface Store {
    * A mark that differs once any count between `from` and `to` may have changed, of whatever project: as long as it is
    * the same, so are all answers about that time. Null: the store cannot tell.
    */
-  version(range: { from: number; to: number }): MaybePromise<string | null>;
+  version(range: { from: number; to: number }): Promise<string | null>;
 
   /** The batches that were counted directly after `after` (a batch id, or '' for the start) in their file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;

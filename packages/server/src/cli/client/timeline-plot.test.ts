@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { gridEdges } from '../../statistics/grid.ts';
+import { gridEdges } from '../../statistics/timeline.ts';
 import { plotTimeline } from './timeline-plot.ts';
 
 const HOUR_MS = 3_600_000;

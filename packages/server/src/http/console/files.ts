@@ -4,7 +4,7 @@ import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../route.ts';
-import { type ContentCoding, createNegotiation } from '../statistics/content-coding.ts';
+import { type ContentCoding, createNegotiation } from '../send.ts';
 
 /** Where the build puts them; the same place seen from the sources and from the compiled code. */
 const FOLDER = fileURLToPath(new URL('../../../dist/web/', import.meta.url));

@@ -1,23 +1,23 @@
 /**
  * Receives request bodies of any length: no faster than they are counted, no slower than a minimum rate, and with a
- * limit on the memory of all together that is shared fairly between owners.
+ * memory limit for all uploads that is shared fairly between owners.
  */
 import type { Readable } from 'node:stream';
 import { ApiError } from '../../errors.ts';
 
-/** What one read of a body brings, at most: an upload has room for that much before it reads. */
+/** The most that one read returns. An upload reserves this much before it reads. */
 export const READ_BYTES = 65_536;
-/** An upload may be slower at first, and pause for as long as it was faster before. */
+/** An upload may be slower at first, and pause for as long as it was ahead of this rate. */
 const RATE_BYTES_PER_S_MIN = 16_384;
 const SLOW_MS_AT_FIRST = 10_000;
 const SLOW_MS_MAX = 30_000;
 
 export interface BudgetOptions {
-  /** Of all uploads together. */
+  /** For all uploads together. */
   bytesMax: number;
-  /** Owners that may go on with one upload although their share is used up: each takes as much as is counted at once. */
+  /** Owners that may continue one upload over their share: each takes as much as is counted at once. */
   exceptionsMax: number;
-  /** How long an upload waits for room before it is refused. */
+  /** How long an upload waits for room before it fails. */
   waitMsMax: number;
 }
 
@@ -31,20 +31,20 @@ interface Owner {
   bytes: number;
   uploads: number;
   /**
-   * The upload that may go on without room. Without it, uploads that together fill the share of their owner would wait
-   * for each other without end, because none has enough for a chunk that can be counted.
+   * The upload that may exceed the share. Without it, uploads that together fill the share of their owner would wait for
+   * each other forever, because none has enough bytes for a chunk.
    */
   exception: Upload | null;
   waiting: Waiting[];
 }
 
 /**
- * Memory for bytes that were received and are not yet counted. An owner may have as much as is left for others: alone
- * half of the budget, two owners a third each. So there is always room for the next owner, however much the others send.
+ * Memory for bytes that are received and not yet counted. An owner may use as much as is left for others: one owner half
+ * of the budget, two owners a third each. So there is always room for the next owner, however much the others send.
  */
 export class UploadBudget {
   readonly #options: BudgetOptions;
-  /** The owner that got room last comes last. */
+  /** The owner that got room most recently comes last. */
   readonly #owners = new Map<string, Owner>();
   #bytes = 0;
   #exceptions = 0;
@@ -53,12 +53,12 @@ export class UploadBudget {
     this.#options = options;
   }
 
-  /** Bytes in use now. */
+  /** Bytes in use. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** The upload must be closed, however it ends. */
+  /** The caller must close the upload in any case. */
   open(name: string): Upload {
     const owner = this.#owners.get(name) ?? { name, bytes: 0, uploads: 0, exception: null, waiting: [] };
     this.#owners.set(name, owner);
@@ -79,7 +79,7 @@ export class UploadBudget {
     this.#bytes += bytes;
   }
 
-  /** For `Upload` only: the upload has let go of some bytes. */
+  /** For `Upload` only: some bytes of the upload are no longer in memory. */
   release(upload: Upload, owner: Owner, bytes: number): void {
     this.change(owner, -bytes);
     if (owner.exception === upload) {
@@ -118,7 +118,7 @@ export class UploadBudget {
       const timer = setTimeout(() => {
         owner.waiting.splice(owner.waiting.indexOf(waiting), 1);
         const seconds = this.#options.waitMsMax / 1_000;
-        const message = `the service is busy counting: the upload waited ${seconds} s for its turn`;
+        const message = `the service is busy: the upload waited ${seconds} s for its turn`;
         reject(new ApiError('WAF.5001', message, { 'Retry-After': '5' }));
       }, this.#options.waitMsMax);
       owner.waiting.push(waiting);
@@ -137,7 +137,7 @@ export class UploadBudget {
   }
 }
 
-/** One upload, and the bytes of it that are in memory. */
+/** An upload and how many of its bytes are in memory. */
 export class Upload {
   readonly #budget: UploadBudget;
   readonly #owner: Owner;
@@ -150,20 +150,20 @@ export class Upload {
     this.#owner = owner;
   }
 
-  /** To be awaited before each read. Throws ApiError when there was no room for too long. */
+  /** Must be awaited before each read. Throws ApiError if there is no room for too long. */
   async room(): Promise<void> {
     await this.#budget.take(this, this.#owner);
     this.#reserved = READ_BYTES;
   }
 
-  /** What the read has brought. */
+  /** Records the result of the read. */
   received(bytes: number): void {
     this.#budget.change(this.#owner, bytes - this.#reserved);
     this.#reserved = 0;
     this.#bytes += bytes;
   }
 
-  /** So many bytes are out of memory. */
+  /** Records that bytes are no longer in memory. */
   counted(bytes: number): void {
     this.#bytes -= bytes;
     this.#budget.release(this, this.#owner, bytes);
@@ -177,7 +177,7 @@ export class Upload {
   }
 }
 
-/** The bytes of a body as they arrive. Throws ApiError when they are too many or too slow, or the client goes away. */
+/** Yields a body as it arrives. Throws ApiError if it is too large or too slow, or if the client disconnects. */
 export async function* receive(body: Readable, bytesMax: number): AsyncGenerator<Buffer> {
   let bytes = 0;
   let slowMs = SLOW_MS_AT_FIRST;
@@ -198,7 +198,7 @@ export async function* receive(body: Readable, bytesMax: number): AsyncGenerator
   }
 }
 
-/** Resolves when there may be something to read, when nothing more will come, or after the timeout. */
+/** Resolves when there may be something to read, when the body has ended, or after the timeout. */
 function nextEvent(body: Readable, timeoutMs: number): Promise<'event' | 'timeout'> {
   return new Promise((resolve) => {
     const end = (result: 'event' | 'timeout') => {
@@ -216,14 +216,17 @@ const BODY_EVENTS = ['readable', 'end', 'error', 'close'] as const;
 
 function tooSlow(): ApiError {
   const rate = `${RATE_BYTES_PER_S_MIN / 1_024} KiB/s`;
-  return new ApiError('WAF.1001', `the upload is too slow: send at least ${rate}, or less at once`);
+  return new ApiError(
+    'WAF.1001',
+    `the upload is too slow: send at least ${rate}, or split it into smaller pushes`,
+  );
 }
 
 export function tooLarge(bytesMax: number): ApiError {
   return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}`);
 }
 
-/** `65536` is `64 KiB`; what is no whole number of a unit stays bytes. */
+/** `65536` is `64 KiB`; sizes that are no multiple of a unit stay in bytes. */
 export function sizeText(bytes: number): string {
   for (const [unit, name] of UNITS) if (bytes >= unit && bytes % unit === 0) return `${bytes / unit} ${name}`;
   return `${bytes} bytes`;

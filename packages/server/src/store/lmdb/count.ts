@@ -1,7 +1,6 @@
 /** The read side: the sums of all rows in all points. The one way in which anything is counted. */
 import { setImmediate } from 'node:timers/promises';
 import { CATEGORIES } from '../../event.ts';
-import type { MaybePromise } from '../../maybe-promise.ts';
 import { StoreDamaged } from '../store.ts';
 import {
   accumulate,
@@ -46,7 +45,7 @@ export type Counter = (
   project: string,
   hosts: readonly string[] | undefined,
   edges: readonly number[],
-) => MaybePromise<Float64Array>;
+) => Float64Array | Promise<Float64Array>;
 
 const HOUR_MS = 3_600_000;
 

@@ -2,7 +2,6 @@
 import { dirname } from 'node:path';
 import { PerTurnMemo } from '../../cache.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
-import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
 import { GroupCommit } from '../group.ts';
 import {
   type Appended,
@@ -68,15 +67,6 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     }
   }
 
-  function availableAtOnce<T>(action: () => T): T {
-    if (closed) throw new StoreUnavailable('the store is closed');
-    try {
-      return action();
-    } catch (error) {
-      throw asUnavailable(error);
-    }
-  }
-
   return {
     fileId: metaValue(schema, 'born'),
 
@@ -84,18 +74,16 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
 
     series: ({ project, hosts, edges }) =>
-      available(() => {
+      available(async () => {
         const points = edges.length - 1;
-        return mapMaybe(counting.track(timelines(project, hosts, edges)), (counts) => ({
-          requests: counts.subarray(0, points),
-          attacks: counts.subarray(points),
-        }));
+        const counts = await counting.track(timelines(project, hosts, edges));
+        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
       }),
 
     totals: ({ project, hosts, from, to }) =>
       available(() => counting.track(distributions(project, hosts, [from, to]))),
 
-    version: ({ from, to }) => availableAtOnce(() => versionOf(from, to)),
+    version: ({ from, to }) => available(() => versionOf(from, to)),
 
     batchesAfter: (project, source, after) =>
       available(() => {
@@ -182,7 +170,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 class Pending {
   readonly #promises = new Set<Promise<unknown>>();
 
-  track<T>(result: MaybePromise<T>): MaybePromise<T> {
+  track<T>(result: T | Promise<T>): T | Promise<T> {
     if (!(result instanceof Promise)) return result;
     this.#promises.add(result);
     const forget = () => this.#promises.delete(result);
