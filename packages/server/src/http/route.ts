@@ -77,33 +77,46 @@ function refuseOtherMethods(app: FastifyInstance, url: string): void {
   });
 }
 
-const ID = { type: 'string', pattern: '^[A-Za-z0-9_-]{1,64}$' } as const;
+type Schema = Readonly<Record<string, unknown>>;
 
-export const PROJECT_PATH = {
+export const integer = (description: string, rest: Schema = {}) => ({
+  type: 'integer',
+  description,
+  ...rest,
+});
+
+export const string = (description: string, rest: Schema = {}) => ({ type: 'string', description, ...rest });
+
+export const array = (items: Schema, rest: Schema = {}) => ({ type: 'array', items, ...rest });
+
+/** An object whose properties are all required. */
+export const object = (properties: Readonly<Record<string, Schema>>, rest: Schema = {}) => ({
   type: 'object',
-  required: ['project_id'],
-  properties: { project_id: { ...ID, description: 'Project ID' } },
-} as const;
+  required: Object.keys(properties),
+  properties,
+  ...rest,
+});
 
-export const HOSTS_PARAMETER = {
-  type: 'array',
-  items: ID,
-  description:
-    'Domain IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
-} as const;
+const ID = { pattern: '^[A-Za-z0-9_-]{1,64}$' };
 
-const ERROR = {
-  type: 'object',
-  required: ['error_code', 'error_msg'],
-  properties: {
-    error_code: { type: 'string' },
-    error_msg: { type: 'string', description: 'Names the parameter and says what is wrong with it.' },
+export const PROJECT_PATH = object({ project_id: string('Project ID', ID) });
+
+export const HOSTS_PARAMETER = array(
+  { type: 'string', ...ID },
+  {
+    description:
+      'Domain IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
   },
-} as const;
+);
+
+const ERROR = object({
+  error_code: string('One of the codes in docs/errors.md.'),
+  error_msg: string('Names the parameter and says what is wrong with it.'),
+});
 
 /** The responses of an API route: 200 as given, and the error table. */
-export function withErrors(ok: { description: string; [name: string]: unknown }): Record<number, object> {
-  const responses: Record<number, { description: string }> = { 200: ok };
+export function withErrors(description: string, ok: Schema): Record<number, object> {
+  const responses: Record<number, { description: string }> = { 200: { ...ok, description } };
   for (const [code, { status, when }] of Object.entries(ERRORS)) {
     const other = responses[status];
     responses[status] = { ...ERROR, description: `${other ? `${other.description}; ` : ''}${code}: ${when}` };

@@ -12,7 +12,7 @@ import type { Pipeline } from '../../ingest/pipeline.ts';
 import { FORMAT_NAMES } from '../../ingest/reader.ts';
 import { SIGNED_BODY_BYTES_MAX } from '../auth/guard.ts';
 import { ingestQueryParser, queryOf } from '../query.ts';
-import { PROJECT_PATH, type Route, withErrors } from '../route.ts';
+import { array, integer, object, PROJECT_PATH, type Route, string, withErrors } from '../route.ts';
 import { PushCounter } from './push.ts';
 import { READ_BYTES, receive, sizeText, type Upload, UploadBudget } from './uploads.ts';
 
@@ -77,19 +77,13 @@ export function ingestRoutes({
         headers: {
           type: 'object',
           properties: {
-            'idempotency-key': {
-              type: 'string',
-              description:
-                'Makes retries safe: lines that are sent again with the same key count once, even if the first push failed halfway.',
-            },
-            'content-encoding': {
-              type: 'string',
-              enum: ['gzip', 'identity'],
-              description: 'Compression of the body.',
-            },
+            'idempotency-key': string(
+              'Makes retries safe: lines sent again with the same key count once, even if the first push failed halfway.',
+            ),
+            'content-encoding': string('Compression of the body.', { enum: ['gzip', 'identity'] }),
           },
         },
-        response: withErrors(PUSH_RESULT),
+        response: withErrors('The lines are counted and durable.', PUSH_RESULT),
       },
       async handler(request) {
         const { project_id: project } = request.params as { project_id: string };
@@ -214,60 +208,43 @@ function idempotencyKey({ headers }: FastifyRequest): string | undefined {
   return key;
 }
 
-const PUSH_RESULT = {
-  description: 'The lines are counted and durable.',
-  type: 'object',
-  required: ['accepted', 'dropped', 'first_drops', 'without_host', 'duplicate'],
-  properties: {
-    accepted: { type: 'integer', description: 'Number of records counted.' },
-    dropped: {
-      type: 'object',
-      additionalProperties: { type: 'integer' },
-      description: 'Number of records dropped, by reason.',
-    },
-    first_drops: {
-      type: 'array',
-      description: 'The first dropped lines, each with its number and the reason.',
-      items: {
-        type: 'object',
-        properties: { line: { type: 'integer' }, reason: { type: 'string' }, text: { type: 'string' } },
-      },
-    },
-    without_host: {
-      type: 'integer',
-      description:
-        'Number of records among `accepted` without a registered host, which count in the total of the project only.',
-    },
-    duplicate: {
-      type: 'boolean',
-      description:
-        'Whether all lines were counted before under the same Idempotency-Key, so that nothing was counted now.',
-    },
+const PUSH_RESULT = object({
+  accepted: integer('Number of records counted.'),
+  dropped: {
+    type: 'object',
+    additionalProperties: { type: 'integer' },
+    description: 'Number of records dropped, by reason.',
   },
-} as const;
+  first_drops: array(
+    object({
+      line: integer('Line number.'),
+      reason: string('One of the drop reasons in docs/log-formats.md.'),
+      text: string('Beginning of the line.'),
+    }),
+    { description: 'The first dropped lines.' },
+  ),
+  without_host: integer(
+    'Number of records among `accepted` without a registered host, which count in the total of the project only.',
+  ),
+  duplicate: {
+    type: 'boolean',
+    description: 'Whether all lines were counted before under the same Idempotency-Key, so none counted now.',
+  },
+});
 
 /** The parameters of a log source, as on the command line. */
 const INGEST_PARAMETERS = {
-  source: { type: 'string', default: 'default', description: 'Name of the log source.' },
-  format: { type: 'string', enum: [...FORMAT_NAMES], default: 'auto', description: 'Format of the lines.' },
-  pattern: {
-    type: 'string',
+  source: string('Name of the log source.', { default: 'default' }),
+  format: string('Format of the lines.', { enum: [...FORMAT_NAMES], default: 'auto' }),
+  pattern: string('Format of access log lines: an nginx log_format or an Apache LogFormat string.', {
     maxLength: 4_096,
-    description:
-      'Format of access log lines, as in the configuration of the web server: an nginx log_format or an Apache LogFormat.',
-  },
-  host: { type: 'string', description: 'Host name for logs that do not contain one.' },
-  timezone: {
-    type: 'string',
+  }),
+  host: string('Host name for logs that do not contain one.'),
+  timezone: string('Time zone for logs that do not contain one: an offset or an IANA name.', {
     default: '+00:00',
-    description:
-      'Time zone for logs that do not contain one: an offset like +08:00, or an IANA name like Europe/Berlin.',
-  },
-  hosts: {
-    type: 'string',
-    enum: ['auto', 'registered'],
-    default: 'auto',
-    description:
-      'Whether to register unknown host names (`auto`) or count them in the total of the project only (`registered`).',
-  },
-} as const;
+  }),
+  hosts: string(
+    'Whether to register unknown host names (`auto`) or count them in the total of the project only (`registered`).',
+    { enum: ['auto', 'registered'], default: 'auto' },
+  ),
+};

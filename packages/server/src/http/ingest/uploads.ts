@@ -21,13 +21,19 @@ export interface BudgetOptions {
   waitMsMax: number;
 }
 
-interface Waiting {
-  upload: Upload;
-  start(): void;
+/** An upload and its bytes in memory. */
+export interface Upload {
+  /** Must be awaited before each read. Throws ApiError if there is no room for too long. */
+  room(): Promise<void>;
+  /** Records the result of the read. */
+  received(bytes: number): void;
+  /** Records that bytes are no longer in memory. */
+  counted(bytes: number): void;
+  /** Must be called, however the upload ends. */
+  close(): void;
 }
 
 interface Owner {
-  name: string;
   bytes: number;
   uploads: number;
   /**
@@ -35,7 +41,7 @@ interface Owner {
    * each other forever, because none has enough bytes for a chunk.
    */
   exception: Upload | null;
-  waiting: Waiting[];
+  waiting: { upload: Upload; start(): void }[];
 }
 
 /**
@@ -58,40 +64,50 @@ export class UploadBudget {
     return this.#bytes;
   }
 
-  /** The caller must close the upload in any case. */
   open(name: string): Upload {
-    const owner = this.#owners.get(name) ?? { name, bytes: 0, uploads: 0, exception: null, waiting: [] };
+    const owner = this.#owners.get(name) ?? { bytes: 0, uploads: 0, exception: null, waiting: [] };
     this.#owners.set(name, owner);
     owner.uploads++;
-    return new Upload(this, owner);
+    let bytes = 0;
+    let reserved = 0;
+    let isClosed = false;
+    const upload: Upload = {
+      room: async () => {
+        const isFirst = owner.waiting.length === 0 || owner.exception === upload;
+        if (!isFirst || !this.#admit(upload, owner)) await this.#wait(upload, owner);
+        reserved = READ_BYTES;
+      },
+      received: (count) => {
+        this.#add(owner, count - reserved);
+        reserved = 0;
+        bytes += count;
+      },
+      counted: (count) => {
+        bytes -= count;
+        this.#release(upload, owner, count);
+      },
+      close: () => {
+        if (isClosed) return;
+        isClosed = true;
+        if (--owner.uploads === 0) this.#owners.delete(name);
+        this.#release(upload, owner, bytes + reserved);
+      },
+    };
+    return upload;
   }
 
-  /** For `Upload` only. */
-  take(upload: Upload, owner: Owner): Promise<void> | undefined {
-    const isFirst = owner.waiting.length === 0 || owner.exception === upload;
-    if (isFirst && this.#admit(upload, owner)) return;
-    return this.#wait(upload, owner);
-  }
-
-  /** For `Upload` only. */
-  change(owner: Owner, bytes: number): void {
+  #add(owner: Owner, bytes: number): void {
     owner.bytes += bytes;
     this.#bytes += bytes;
   }
 
-  /** For `Upload` only: some bytes of the upload are no longer in memory. */
-  release(upload: Upload, owner: Owner, bytes: number): void {
-    this.change(owner, -bytes);
+  #release(upload: Upload, owner: Owner, bytes: number): void {
+    this.#add(owner, -bytes);
     if (owner.exception === upload) {
       owner.exception = null;
       this.#exceptions--;
     }
     this.#startWaiting();
-  }
-
-  /** For `Upload` only. */
-  close(owner: Owner): void {
-    if (--owner.uploads === 0) this.#owners.delete(owner.name);
   }
 
   #admit(upload: Upload, owner: Owner): boolean {
@@ -102,78 +118,36 @@ export class UploadBudget {
       owner.exception = upload;
       this.#exceptions++;
     }
-    this.change(owner, READ_BYTES);
+    this.#add(owner, READ_BYTES);
     return true;
   }
 
   #wait(upload: Upload, owner: Owner): Promise<void> {
+    const { waitMsMax } = this.#options;
     return new Promise((resolve, reject) => {
-      const waiting = {
-        upload,
-        start() {
-          clearTimeout(timer);
-          resolve();
-        },
-      };
+      const waiting = { upload, start: resolve };
       const timer = setTimeout(() => {
         owner.waiting.splice(owner.waiting.indexOf(waiting), 1);
-        const seconds = this.#options.waitMsMax / 1_000;
-        const message = `the service is busy: the upload waited ${seconds} s for its turn`;
+        const message = `the service is busy: the upload waited ${waitMsMax / 1_000} s for its turn`;
         reject(new ApiError('WAF.5001', message, { 'Retry-After': '5' }));
-      }, this.#options.waitMsMax);
+      }, waitMsMax);
+      waiting.start = () => {
+        clearTimeout(timer);
+        resolve();
+      };
       owner.waiting.push(waiting);
     });
   }
 
   #startWaiting(): void {
-    for (const owner of [...this.#owners.values()]) {
+    for (const [name, owner] of [...this.#owners]) {
       for (let next = owner.waiting[0]; next && this.#admit(next.upload, owner); next = owner.waiting[0]) {
         owner.waiting.shift();
-        this.#owners.delete(owner.name);
-        this.#owners.set(owner.name, owner);
+        this.#owners.delete(name);
+        this.#owners.set(name, owner);
         next.start();
       }
     }
-  }
-}
-
-/** An upload and how many of its bytes are in memory. */
-export class Upload {
-  readonly #budget: UploadBudget;
-  readonly #owner: Owner;
-  #bytes = 0;
-  #reserved = 0;
-  #isClosed = false;
-
-  constructor(budget: UploadBudget, owner: Owner) {
-    this.#budget = budget;
-    this.#owner = owner;
-  }
-
-  /** Must be awaited before each read. Throws ApiError if there is no room for too long. */
-  async room(): Promise<void> {
-    await this.#budget.take(this, this.#owner);
-    this.#reserved = READ_BYTES;
-  }
-
-  /** Records the result of the read. */
-  received(bytes: number): void {
-    this.#budget.change(this.#owner, bytes - this.#reserved);
-    this.#reserved = 0;
-    this.#bytes += bytes;
-  }
-
-  /** Records that bytes are no longer in memory. */
-  counted(bytes: number): void {
-    this.#bytes -= bytes;
-    this.#budget.release(this, this.#owner, bytes);
-  }
-
-  close(): void {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    this.#budget.close(this.#owner);
-    this.#budget.release(this, this.#owner, this.#bytes + this.#reserved);
   }
 }
 

@@ -13,53 +13,42 @@ import {
   queryOf,
   type RawQuery,
 } from '../query.ts';
-import { HOSTS_PARAMETER, PROJECT_PATH, type Route, withErrors } from '../route.ts';
+import {
+  array,
+  HOSTS_PARAMETER,
+  integer,
+  object,
+  PROJECT_PATH,
+  type Route,
+  string,
+  withErrors,
+} from '../route.ts';
 import { createNegotiation } from '../send.ts';
 import { Admission } from './admission.ts';
 import { ResponseCache, sendResponse } from './response-cache.ts';
 import { timelineJson } from './timeline-json.ts';
 
 const RANGE_PARAMETERS = {
-  from: {
-    type: 'integer',
+  from: integer('Start, milliseconds since the epoch. Required unless `recent` is given.', { minimum: 0 }),
+  to: integer('End (exclusive), milliseconds since the epoch. Required unless `recent` is given.', {
     minimum: 0,
-    description: 'Start of the range, milliseconds since the epoch. Required unless `recent` is given.',
-  },
-  to: {
-    type: 'integer',
-    minimum: 0,
-    description:
-      'End of the range (exclusive), milliseconds since the epoch. Required unless `recent` is given.',
-  },
-  recent: {
-    type: 'string',
+  }),
+  recent: string('A range of local days up to now (`yesterday`: that day). Overrides `from` and `to`.', {
     enum: RECENT_NAMES,
-    description: 'A range of local days up to now (`yesterday`: that day). Overrides `from` and `to`.',
-  },
-} as const;
+  }),
+};
 
-const TIMEZONE_PARAMETER = {
-  type: 'string',
-  pattern: '^[+-][0-9]{2}:[0-9]{2}$',
-  default: '+00:00',
-  description:
-    'Offset of the local clock, from -12:00 to +14:00. Points end at its boundaries, days at local midnight.',
-} as const;
+const TIMEZONE_PARAMETER = string(
+  'Offset of the local clock, from -12:00 to +14:00. Points end at its boundaries, days at local midnight.',
+  { pattern: '^[+-][0-9]{2}:[0-9]{2}$', default: '+00:00' },
+);
 
-const POINTS = {
-  type: 'array',
-  items: {
-    type: 'object',
-    required: ['time', 'num'],
-    properties: {
-      time: {
-        type: 'integer',
-        description: 'End of the point (exclusive), milliseconds since the epoch.',
-      },
-      num: { type: 'integer', description: 'Number of requests or attacks in the point.' },
-    },
-  },
-} as const;
+const POINTS = array(
+  object({
+    time: integer('End of the point (exclusive), milliseconds since the epoch.'),
+    num: integer('Number of requests or attacks in the point.'),
+  }),
+);
 
 export function statisticsRoutes(store: Store, now: () => number): Route[] {
   const cache = new ResponseCache(store);
@@ -104,12 +93,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
           type: 'object',
           properties: { ...RANGE_PARAMETERS, timezone: TIMEZONE_PARAMETER, hosts: HOSTS_PARAMETER },
         },
-        response: withErrors({
-          description: 'Returns both series.',
-          type: 'object',
-          required: ['requests', 'attacks'],
-          properties: { requests: POINTS, attacks: POINTS },
-        }),
+        response: withErrors('Returns both series.', object({ requests: POINTS, attacks: POINTS })),
       },
       handler: handler(parseTimelineQuery, async (project, query) =>
         timelineJson(await timeline(store, { project, ...query })),
@@ -126,18 +110,15 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
           'Returns the attacks in a time range by category. Their sum equals the attacks of the timeline.',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: { ...RANGE_PARAMETERS, hosts: HOSTS_PARAMETER } },
-        response: withErrors({
-          description: 'Returns the number of attacks in each category.',
-          type: 'object',
-          required: [...CATEGORIES],
-          properties: Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }])),
-        }),
+        response: withErrors(
+          'Returns the number of attacks in each category.',
+          object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
+        ),
       },
       handler: handler(parseDistributionQuery, async (project, query) => {
         const counts = await store.totals({ project, ...query });
-        return Buffer.from(
-          JSON.stringify(Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]))),
-        );
+        const byName = Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]));
+        return Buffer.from(JSON.stringify(byName));
       }),
     },
   ];
@@ -152,18 +133,18 @@ function projectOf({ params }: FastifyRequest): string {
   return (params as { project_id: string }).project_id;
 }
 
-const TOTAL = { type: 'integer', description: 'Number of items on all pages.' } as const;
-
 const PAGE_PARAMETERS = {
-  offset: { type: 'integer', minimum: 0, default: 0, description: 'Number of items to skip.' },
-  limit: {
-    type: 'integer',
+  offset: integer('Number of items to skip.', { minimum: 0, default: 0 }),
+  limit: integer('Maximum number of items to return.', {
     minimum: 1,
     maximum: LIST_LIMIT_MAX,
     default: LIST_LIMIT_MAX,
-    description: 'Maximum number of items to return.',
-  },
-} as const;
+  }),
+};
+
+function pageOf(item: object) {
+  return object({ total: integer('Number of items on all pages.'), items: array({ ...item }) });
+}
 
 export function inventoryRoutes(store: Store): Route[] {
   return [
@@ -180,32 +161,10 @@ export function inventoryRoutes(store: Store): Route[] {
           type: 'object',
           properties: {
             ...PAGE_PARAMETERS,
-            hostname: { type: 'string', description: 'Lists only domains whose name contains this text.' },
+            hostname: string('Lists only domains whose name contains this text.'),
           },
         },
-        response: withErrors({
-          description: 'Returns one page of domains.',
-          type: 'object',
-          required: ['total', 'items'],
-          properties: {
-            total: TOTAL,
-            items: {
-              type: 'array',
-              items: {
-                type: 'object',
-                required: ['id', 'hostname', 'timestamp'],
-                properties: {
-                  id: { type: 'string' },
-                  hostname: { type: 'string' },
-                  timestamp: {
-                    type: 'integer',
-                    description: 'Time of registration, milliseconds since the epoch.',
-                  },
-                },
-              },
-            },
-          },
-        }),
+        response: withErrors('Returns one page of domains.', pageOf(HOST)),
       },
       async handler(request) {
         const { offset, limit, hostname } = parseHostListQuery(queryOf(request));
@@ -228,12 +187,7 @@ export function inventoryRoutes(store: Store): Route[] {
         summary: 'Lists the log sources of the project: what each has sent, and when it was last seen.',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: PAGE_PARAMETERS },
-        response: withErrors({
-          description: 'Returns one page of log sources.',
-          type: 'object',
-          required: ['total', 'items'],
-          properties: { total: TOTAL, items: { type: 'array', items: SOURCE } },
-        }),
+        response: withErrors('Returns one page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
         const { offset, limit } = parsePage(queryOf(request));
@@ -244,38 +198,33 @@ export function inventoryRoutes(store: Store): Route[] {
   ];
 }
 
-const SOURCE = {
-  type: 'object',
-  required: ['id', 'name', 'format', 'hosts', 'events', 'without_host', 'dropped', 'first_seen', 'last_seen'],
-  properties: {
-    id: { type: 'string' },
-    name: { type: 'string' },
-    format: { type: 'string', description: 'Format of the latest records.' },
-    hosts: {
-      type: 'array',
-      items: { type: 'string' },
-      description: 'IDs of the domains that the source has reported on.',
-    },
-    events: { type: 'integer', description: 'Number of records counted.' },
-    without_host: {
-      type: 'integer',
-      description:
-        'Number of records among `events` without a registered host, which count in the total of the project only. ' +
-        'Name the host in the log (nginx: `log_format` with `$host`, Apache: `%v`), or send the lines with `host`.',
-    },
-    dropped: {
-      type: 'object',
-      additionalProperties: { type: 'integer' },
-      description:
-        'Number of records dropped, by reason. Together with `events` they add up to the records read.',
-    },
-    first_seen: {
-      type: ['integer', 'null'],
-      description: 'Time of the earliest event, milliseconds since the epoch.',
-    },
-    last_seen: {
-      type: ['integer', 'null'],
-      description: 'Time of the latest event, milliseconds since the epoch.',
-    },
+const HOST = object({
+  id: string('Domain ID.'),
+  hostname: string('Host name.'),
+  timestamp: integer('Time of registration, milliseconds since the epoch.'),
+});
+
+const SOURCE = object({
+  id: string('ID of the log source.'),
+  name: string('Name of the log source.'),
+  format: string('Format of the latest records.'),
+  hosts: array({ type: 'string' }, { description: 'IDs of the domains that the source has reported on.' }),
+  events: integer('Number of records counted.'),
+  without_host: integer(
+    'Number of records among `events` without a registered host, which count in the total of the project only. ' +
+      'Name the host in the log (nginx: `log_format` with `$host`, Apache: `%v`), or send the lines with `host`.',
+  ),
+  dropped: {
+    type: 'object',
+    additionalProperties: { type: 'integer' },
+    description: 'Number of records dropped, by reason. With `events` they add up to the records read.',
   },
-} as const;
+  first_seen: {
+    type: ['integer', 'null'],
+    description: 'Time of the earliest event, milliseconds since the epoch.',
+  },
+  last_seen: {
+    type: ['integer', 'null'],
+    description: 'Time of the latest event, milliseconds since the epoch.',
+  },
+});
