@@ -9,6 +9,8 @@ import { COMPRESS, type ContentCoding, sendBytes } from '../send.ts';
 const CACHED_BYTES_MAX = 16_777_216;
 /** Per response: its URL, and the objects around its bytes. */
 const RESPONSE_BYTES = 1_024;
+/** URLs requested once: most have 200 characters, those with a thousand hosts 33,000. */
+const REQUESTED_CHARACTERS_MAX = 4_194_304;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;
 
@@ -28,6 +30,13 @@ export class ResponseCache {
     weight: ({ bytes }, url) => RESPONSE_BYTES + url.length + bytes.length * 1.5,
   });
 
+  /** Most ranges end now and are never requested again: keeping every response would double its processor time. */
+  readonly #requestedOnce = new BoundedCache<string, true>({
+    entriesMax: Math.ceil(REQUESTED_CHARACTERS_MAX / 200),
+    weightMax: REQUESTED_CHARACTERS_MAX,
+    weight: (_value, url) => url.length,
+  });
+
   constructor(store: Store) {
     this.#store = store;
   }
@@ -40,8 +49,11 @@ export class ResponseCache {
     return isCurrent ? response : undefined;
   }
 
+  /** Keeps the response if the URL was requested before. */
   set(request: FastifyRequest, response: CachedResponse): void {
-    if (!isUncached(request) && response.version !== null) this.#responses.set(request.url, response);
+    if (isUncached(request) || response.version === null) return;
+    if (this.#requestedOnce.get(request.url)) this.#responses.set(request.url, response);
+    else this.#requestedOnce.set(request.url, true);
   }
 }
 

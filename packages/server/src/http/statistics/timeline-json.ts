@@ -1,6 +1,6 @@
 /**
- * Serializes a timeline. A day by minute is 91 KB of JSON, of which JSON.stringify takes 1,400 us, string concatenation
- * 380 us and this writer 50 us, of 350 us for the whole request. It writes four bytes at a time (docs/decisions/0012).
+ * Serializes a timeline, four bytes at a time (docs/decisions/0012). A day by minute is 91 KB of JSON, which takes this
+ * writer 40 to 120 us, string concatenation 400 us and JSON.stringify 1,200 us; the rest of the request takes 250 us.
  */
 import type { Timeline } from '../../statistics/timeline.ts';
 
@@ -21,15 +21,14 @@ const POINT_END = 0x2c7d; // `},`
 const PADDED = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padStart(4, '0')));
 const SHORT = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padEnd(4, ' ')));
 
-/** `allocate` returns a buffer of at least the given size. */
-export function timelineJson(timeline: Timeline, allocate: Allocate = Buffer.allocUnsafe): Buffer {
+export function timelineJson(timeline: Timeline): Buffer {
   const { ends, requests, attacks } = timeline;
   const [first = 0, last = 0] = [ends[0], ends.at(-1)];
   // Times of 13 digits are those from 2001 to 2286.
   if (first < 1e12 || last >= 1e13) return stringify(timeline);
   const countsMax = Math.max(largest(requests), largest(attacks));
   const pointBytesMax = POINT_HEAD_BYTES + String(countsMax).length + POINT_END_BYTES;
-  const bytes = allocate(HEAD.length + BETWEEN.length + 2 * ends.length * pointBytesMax + 4);
+  const bytes = Buffer.allocUnsafe(HEAD.length + BETWEEN.length + 2 * ends.length * pointBytesMax + 4);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const start = bytes.write(HEAD, 'latin1');
   // Each series ends with a comma, which the next text overwrites.
@@ -37,7 +36,7 @@ export function timelineJson(timeline: Timeline, allocate: Allocate = Buffer.all
   const attacksStart = requestsEnd + bytes.write(BETWEEN, requestsEnd, 'latin1');
   let end: number;
   if (countsMax < 10) {
-    // All points have the same length: copy the first series and replace the counts, for 9% of the request.
+    // All points have the same length: copy the first series and replace the counts. This saves 7% of the request.
     bytes.copyWithin(attacksStart, start, requestsEnd);
     for (let i = 0, at = attacksStart + POINT_HEAD_BYTES; i < attacks.length; i++, at += pointBytesMax) {
       bytes[at] = 0x30 + (attacks[i] ?? 0);
@@ -46,8 +45,6 @@ export function timelineJson(timeline: Timeline, allocate: Allocate = Buffer.all
   } else end = writeSeries(view, attacksStart, ends, attacks) - 1;
   return bytes.subarray(0, end + bytes.write(TAIL, end, 'latin1'));
 }
-
-export type Allocate = (bytes: number) => Buffer;
 
 function stringify({ ends, requests, attacks }: Timeline): Buffer {
   const series = (counts: Float64Array) => ends.map((time, i) => ({ time, num: counts[i] }));
