@@ -343,7 +343,7 @@ test('there is one console, where the identity is, and the other says so', async
     const { status, text } = await call(asker.address, path, { headers });
     expect([status, JSON.parse(text).error_msg]).toEqual([
       404,
-      'there is no console here: the service that keeps the identity has it',
+      'there is no console here: open the console of the identity service',
     ]);
   }
 });

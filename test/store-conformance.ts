@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../packages/server/src/event.ts';
-import { gridEdges } from '../packages/server/src/statistics/grid.ts';
+import { gridEdges } from '../packages/server/src/statistics/timeline.ts';
 import { copyProject, differences } from '../packages/server/src/store/copy.ts';
 import { memoryStore } from '../packages/server/src/store/memory.ts';
 import {

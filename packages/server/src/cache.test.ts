@@ -11,17 +11,20 @@ test('beyond the number of entries, the least recently used one is evicted', () 
   expect([cache.hits, cache.misses]).toEqual([3, 1]);
 });
 
-test('beyond the weight, entries are evicted; an entry heavier than the limit is not kept', () => {
+test('beyond the weight, entries are evicted; a replaced entry has its new weight; one over the limit is not kept', () => {
   const cache = new BoundedCache<string, string>({ entriesMax: 9, weightMax: 10, weight: (v) => v.length });
   cache.set('a', '12345');
   cache.set('b', '12345');
   cache.set('empty', '');
   expect([cache.get('a'), cache.get('b'), cache.get('empty')]).toEqual([undefined, '12345', '']);
+  cache.set('b', '1');
+  cache.set('c', '12345678');
+  expect([cache.get('b'), cache.get('c')]).toEqual(['1', '12345678']);
   cache.set('huge', '12345678901');
   expect(cache.get('huge')).toBeUndefined();
 });
 
-test('a versioned cache forgets everything when the version differs', () => {
+test('a versioned cache drops all entries if the version differs', () => {
   let version = 1;
   const cache = new VersionedCache<string, number>(() => version);
   expect(cache.get('a')).toBeUndefined();

@@ -1,4 +1,4 @@
-/** The caches: one class with a limit, and one that also forgets everything when the data has changed. */
+/** Caches: bounded, invalidated by a change counter, and for one turn of the event loop. */
 import { LRUCache } from 'lru-cache';
 
 export interface CacheLimits<K, V> {
@@ -52,16 +52,16 @@ export class BoundedCache<K extends {}, V extends {}> {
   }
 }
 
-/** More tokens, keys or ranges than are in use at a time, and about 2 MB at most. */
+/** More tokens, keys or ranges than are in use at a time; about 2 MB at most. */
 const VERSIONED_ENTRIES_MAX = 1_000;
 
 /**
- * Keeps lookups until a change counter differs. The counter is in the file that the lookups read, so a change takes
+ * Caches lookups until a change counter differs. The counter is in the file that the lookups read, so a change takes
  * effect at once, whichever process made it (docs/decisions/0012).
  */
 export class VersionedCache<K extends {}, V extends {}> {
   readonly #changes: () => number;
-  readonly #found = new BoundedCache<K, V>({ entriesMax: VERSIONED_ENTRIES_MAX });
+  readonly #values = new BoundedCache<K, V>({ entriesMax: VERSIONED_ENTRIES_MAX });
   #version = -1;
 
   constructor(changes: () => number) {
@@ -71,39 +71,39 @@ export class VersionedCache<K extends {}, V extends {}> {
   get(key: K): V | undefined {
     const changes = this.#changes();
     if (changes !== this.#version) {
-      this.#found.clear();
+      this.#values.clear();
       this.#version = changes;
     }
-    return this.#found.get(key);
+    return this.#values.get(key);
   }
 
-  /** For values looked up after the last `get`, so that they are of the same version or a later one. */
+  /** Only for values looked up after the last `get`, so that they are of its version or a later one. */
   set(key: K, value: V): void {
-    this.#found.set(key, value);
+    this.#values.set(key, value);
   }
 }
 
 /**
- * Reads a value once per turn of the event loop. LMDB shows one snapshot per turn anyway, but a lookup takes 2 us, and a
+ * Reads a value once per turn of the event loop. LMDB has one snapshot per turn anyway, but a lookup takes 2 us, and a
  * signed request needs it three times. Call `forget` after changing the value in this process.
  */
 export class PerTurnMemo<V extends {}> {
   readonly #read: () => V;
-  #known: V | undefined;
+  #value: V | undefined;
 
   constructor(read: () => V) {
     this.#read = read;
   }
 
   get(): V {
-    if (this.#known === undefined) {
-      this.#known = this.#read();
+    if (this.#value === undefined) {
+      this.#value = this.#read();
       setImmediate(() => this.forget());
     }
-    return this.#known;
+    return this.#value;
   }
 
   forget(): void {
-    this.#known = undefined;
+    this.#value = undefined;
   }
 }

@@ -13,7 +13,7 @@ test('docs/errors.md lists every code with its status, and no other', () => {
   expect(documented.sort()).toEqual(codes.sort());
 });
 
-test('docs/log-formats.md lists every drop reason, with an anchor that explain can name', () => {
+test('docs/log-formats.md lists every drop reason with an anchor for `wafstat explain`', () => {
   for (const reason of Object.keys(DROP_REASONS)) {
     expect(page('log-formats.md')).toContain(`| <a id="${reason}"></a>\`${reason}\` |`);
   }

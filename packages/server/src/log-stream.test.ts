@@ -14,7 +14,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(folder, { recursive: true }));
 
-test('lines arrive whole and in order', async () => {
+test('lines arrive complete and in order', async () => {
   const path = join(folder, 'log');
   const fd = openSync(path, 'w');
   const log = new LogStream(fd, () => 0);
@@ -25,10 +25,10 @@ test('lines arrive whole and in order', async () => {
   closeSync(fd);
 });
 
-test('a reader that stands still costs access lines, which are counted, and no warnings', async () => {
+test('if the reader stalls, access lines are dropped and counted, and warnings are kept', async () => {
   const path = join(folder, 'pipe');
   execFileSync('mkfifo', [path]);
-  // Opened for both, so that there is a reader that does not read yet.
+  // Opened for reading too, so that there is a reader that does not read yet.
   const fd = openSync(path, constants.O_RDWR);
   const log = new LogStream(fd, () => 0);
   const line = `{"level":30,"text":"${'x'.repeat(1_000)}"}\n`;

@@ -1,23 +1,23 @@
-/** Log lines on their way to a file descriptor: buffered, written in the background, and bounded. */
+/** A buffered, bounded log stream that writes to a file descriptor in the background. */
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import sonicBoom, { type SonicBoom } from 'sonic-boom';
 
-/** What a slow reader may be behind. Beyond it, access lines are dropped and counted; requests never wait for the log. */
+/** If a slow reader is further behind, access lines are dropped and counted. Requests never wait for the log. */
 const ACCESS_BYTES_MAX = 4 * 1_048_576;
-/** The same for warnings and errors: years of them, unless the disk that takes the log is full. */
+/** The same limit for warnings and errors, which they reach only if the disk of the log is full. */
 const BUFFER_BYTES_MAX = 16 * 1_048_576;
-/** Lines are written together: one system call for some 80 of them. */
+/** One system call for about 80 lines. */
 const BATCH_CHARACTERS = 16_384;
-/** A pipe takes this much at once (PIPE_BUF): in batches of this size, lines of several processes never mix. */
+/** Less than PIPE_BUF, which a pipe writes atomically: lines of several processes never mix. */
 const SHARED_BATCH_CHARACTERS = 3_500;
-/** How long a line may wait for others. */
+/** How long a line waits for others at most. */
 const FLUSH_MS = 100;
-/** pino's number for `warn`: lines from this level on are kept however slow the reader is. */
+/** Level `warn` of pino. Lines of this level and above are kept, however slow the reader is. */
 const WARN = 40;
 
-/** pino sets `lastLevel` before each line of a stream that has this mark. */
+/** pino sets `lastLevel` before each line of a stream that has this property. */
 const PINO_METADATA: unique symbol = Symbol.for('pino.metadata');
 
 export class LogStream {
@@ -28,10 +28,10 @@ export class LogStream {
   readonly #batchCharacters: number;
   #batch: string[] = [];
   #batchLength = 0;
-  /** Handed to the destination, and not written yet. */
+  /** Handed to the destination and not written yet. */
   #pendingBytes = 0;
   #dropped = 0;
-  /** The last write failed. */
+  /** Whether the last write failed. */
   #failed = false;
 
   /** `isShared`: other processes write to the same descriptor. */
@@ -51,23 +51,23 @@ export class LogStream {
     setInterval(() => this.#handOver(), FLUSH_MS).unref();
   }
 
-  /** A line of pino's, of the level in `lastLevel`. */
+  /** Writes a line of pino, of the level in `lastLevel`. */
   write(line: string): void {
     this.#write(line, this.lastLevel);
   }
 
-  /** A line that may be dropped when the reader is too slow. */
+  /** Writes a line that is dropped if the reader is too slow. */
   writeAccess(line: string): void {
     this.#write(line, 0);
   }
 
-  /** Writes all that is pending before it returns: for the end of the process. */
+  /** Writes all pending lines before it returns, for the end of the process. */
   flushSync(): void {
     this.#handOver();
     this.#destination.flushSync();
   }
 
-  /** Resolves when all that is pending is written, or cannot be. */
+  /** Resolves when all pending lines are written, or a write has failed. */
   async flush(): Promise<void> {
     this.#handOver();
     while (this.#pendingBytes > 0 && !this.#failed) await sleep(1);

@@ -1,4 +1,4 @@
-/** Whether a host, as in a URL or a Host header without its port, is this machine. */
+/** Whether a host, as in a URL or a Host header without the port, is this machine. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host);
 }

@@ -1,10 +1,10 @@
 /**
- * Text with control characters (line ends among them), format characters (bidirectional overrides, zero-width ones), lone
- * surrogates and line separators written as \\uXXXX: printed raw, they make one name look like another, turn the rest of
- * a line around, or steer a terminal. JSON on one line stays valid and means the same.
+ * Escapes control characters (including line ends), format characters (bidirectional overrides, zero-width characters),
+ * lone surrogates and line separators as \\uXXXX: printed raw, they disguise names, reverse the rest of a line, or control
+ * a terminal. JSON on one line stays valid and keeps its meaning.
  */
 export function printable(text: string): string {
-  // Nearly all text is printable ASCII, and then there is nothing to do.
+  // Nearly all text is printable ASCII.
   if (!/[^\x20-\x7e]/.test(text)) return text;
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, (character) =>
     Array.from({ length: character.length }, (_, i) => {

@@ -198,11 +198,8 @@ export async function startServer({ identity, store }: Served, values: ServerVal
   const { listen, healthListen } = values;
   const certificate = certificateOf(values);
   // Loaded here: loading takes longer than most other commands run.
-  const [{ createApp }, { drain }, { createHealthServer }] = await Promise.all([
-    import('../http/app.ts'),
-    import('../http/drain.ts'),
-    import('../http/health-server.ts'),
-  ]);
+  const { createApp } = await import('../http/app.ts');
+  const { createHealthServer, drain } = await import('../http/connections.ts');
   const app = await createApp({
     store,
     identity,

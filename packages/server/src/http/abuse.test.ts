@@ -1,4 +1,4 @@
-/** What hostile or clumsy clients cannot do: each test is an attack that once worked. */
+/** What hostile or broken clients cannot do: each test is an attack that once worked. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -105,7 +105,7 @@ async function settled<T>(attempts: readonly PromiseLike<T>[]): Promise<T[]> {
 }
 
 describe('logins', () => {
-  test('one stranger whose attempts wait does not stop the logins of others', async () => {
+  test('waiting attempts of one stranger do not block the logins of others', async () => {
     await settled(
       Array.from({ length: 51 }, (_, i) => login({ name: `guess ${i}`, password: 'x', from: STRANGER })),
     );
@@ -156,7 +156,7 @@ describe('logins', () => {
     const crowd = await crowded();
     expect((await signIn()).statusCode).toBe(429);
     expect((await signIn(device)).statusCode).toBe(201);
-    // It opens nothing by itself.
+    // The cookie alone grants no access.
     const opened = await app.inject({ url: '/console/api/session', headers: { cookie: device } });
     expect(opened.statusCode).toBe(401);
     await settled(crowd);
@@ -177,7 +177,7 @@ describe('logins', () => {
     await settled(waiting);
   });
 
-  test('signatures are never throttled: wrong ones do not hinder right ones', async () => {
+  test('signatures are never throttled: wrong ones do not delay valid ones', async () => {
     const { access, secret } = await identity.administration.addKey(
       identity.administration.user('admin').id,
       '',
@@ -197,7 +197,7 @@ describe('logins', () => {
     expect(wake).toEqual([]);
   });
 
-  test('X-Forwarded-For without --trust-proxy is one warning that says what to do', async () => {
+  test('X-Forwarded-For without --trust-proxy logs one warning that says what to do', async () => {
     const forwarded = { 'x-forwarded-for': '203.0.113.9' };
     for (let i = 0; i < 3; i++)
       await app.inject({ url: '/healthz', headers: forwarded, remoteAddress: '10.0.0.1' });
@@ -215,7 +215,7 @@ describe('logins', () => {
 describe('access keys', () => {
   const PATH = '/v3.0/OS-CREDENTIAL/credentials';
 
-  /** Every call that manages keys, with these headers; answers the statuses. */
+  /** Makes every call that manages keys, with these headers; returns the statuses. */
   async function manage(
     headers: (method: 'POST' | 'GET' | 'PUT' | 'DELETE', url: string, body: string) => Promise<object>,
   ) {
@@ -275,13 +275,13 @@ describe('headers', () => {
     expect(answer).toContain('Host');
   });
 
-  test('what is not HTTP at all is answered with nosniff', async () => {
+  test('the response to bytes that are not HTTP has nosniff', async () => {
     expect(await raw('nonsense\r\n\r\n')).toMatch(
       /^HTTP\/1.1 400 [\s\S]*\r\nX-Content-Type-Options: nosniff\r\n/,
     );
   });
 
-  test('every answer has nosniff', async () => {
+  test('every response has nosniff', async () => {
     const token = await tokenFor();
     const range = 'from=0&to=60000';
     const urls = ['/healthz', '/none', '/v3', `/v1/${project}/waf/event/timeline?${range}`, '/console'];
@@ -306,14 +306,14 @@ describe('headers', () => {
     for (const answer of answers) expect(answer.headers['cache-control']).toBe('no-store');
   });
 
-  test('a host name with characters that turn text around is not registered', async () => {
+  test('a host name with bidirectional control characters is not registered', async () => {
     const { normalHostname } = await import('../event.ts');
     for (const name of ['a\u202ecom.b', 'a\u200b.example', 'so\u00adft.example', 'x\u{e0041}.example'])
       expect(normalHostname(name)).toBe(null);
   });
 });
 
-test('a token from the future is refused: a clock that was set back leaves none behind', async () => {
+test('a token from the future is refused: none stays valid after the clock is set back', async () => {
   clock.now = Date.UTC(2040, 0);
   const token = await tokenFor();
   const check = () => app.inject({ url: `/v1/${project}/connections`, headers: { 'x-auth-token': token } });

@@ -68,8 +68,8 @@ function timeline(headers: Record<string, string>) {
   return app.inject({ url: `/v1/${project}/waf/event/timeline?from=0&to=60000`, headers });
 }
 
-describe('failures of our own', () => {
-  test('a store that does not answer is a 503, and not ready', async () => {
+describe('failures of the service', () => {
+  test('a store that does not respond is a 503, and not ready', async () => {
     const token = await login();
     await store.close();
     const response = await timeline({ 'x-auth-token': token });
@@ -84,7 +84,7 @@ describe('failures of our own', () => {
     expect((await app.inject({ url: '/healthz' })).statusCode).toBe(200);
   });
 
-  test('a bug is a 500 that leaks nothing, and is in the log under the request ID', async () => {
+  test('a bug is a 500 without details, which are in the log under the request ID', async () => {
     const token = await login();
     store.series = () => Promise.reject(new Error('the inner workings'));
     const response = await timeline({ 'x-auth-token': token });
@@ -97,7 +97,7 @@ describe('failures of our own', () => {
 });
 
 describe('a token', () => {
-  test('is good for 24 hours, then a 401 says that it has expired', async () => {
+  test('is valid for 24 hours, then a 401 says that it has expired', async () => {
     const token = await login();
     clock.now += 24 * HOUR_MS - 1;
     expect((await timeline({ 'x-auth-token': token })).statusCode).toBe(200);
@@ -147,7 +147,7 @@ describe('a signed request', () => {
     return app.inject({ method: 'GET', url: url.replace('PROJECT', project).slice(22), headers, ...payload });
   }
 
-  test('is answered, with and without a body', async () => {
+  test('is accepted with and without a body', async () => {
     expect((await send((await signed()).headers)).statusCode).toBe(200);
     const body = Buffer.from('a body');
     const { headers } = await signed({ body });
@@ -168,7 +168,7 @@ describe('a signed request', () => {
     );
   });
 
-  test('16 minutes off is a 401 that names the header', async () => {
+  test('with a clock 16 minutes off is a 401 that names the header', async () => {
     const response = await send((await signed({ at: START - 16 * 60_000 })).headers);
     expect(response.statusCode).toBe(401);
     expect(response.json().error_msg).toMatch(/^X-Sdk-Date is more than 15 minutes off/);
@@ -189,7 +189,7 @@ describe('a signed request', () => {
     expect(withToken.statusCode).toBe(413);
   });
 
-  test('of a disabled or deleted key, or of a console-only user, is refused, each with its sentence', async () => {
+  test('of a disabled or deleted key or a console-only user is refused, each with its own message', async () => {
     const { administration } = identity;
     const { headers, key } = await signed();
     await administration.changeKey(key.access, { status: 'inactive' });
@@ -216,7 +216,7 @@ describe('a signed request', () => {
     );
   });
 
-  test('of someone without a role in the project is a 403 that does not tell whether there is such a project', async () => {
+  test('of a user without a role in the project is a 403 that does not reveal whether the project exists', async () => {
     const { key } = await signed();
     await identity.administration.addProject((await identity.administration.domain('default')).id, 'other');
     const bob = await identity.administration.addUser({
@@ -245,13 +245,13 @@ describe('a signed request', () => {
 });
 
 describe('the OpenAPI file', () => {
-  test('is the one in docs/ (npx vitest run app.test -u writes it)', async () => {
+  test('equals docs/openapi.json (npx vitest run app.test -u writes it)', async () => {
     const served = (await app.inject({ url: '/openapi.json' })).json();
     expect(served.openapi).toBe('3.1.0');
     await expect(`${JSON.stringify(served, null, 2)}\n`).toMatchFileSnapshot('../../../../docs/openapi.json');
   });
 
-  test('describes every path that is not an alias or a page', async () => {
+  test('describes every path except aliases and pages', async () => {
     const { paths } = (await app.inject({ url: '/openapi.json' })).json();
     expect(Object.keys(paths)).toEqual(
       expect.arrayContaining([

@@ -1,4 +1,4 @@
-/** Clients that hold connections: unfinished headers, too many at once, responses that nobody reads. */
+/** Clients that hold connections: unfinished requests, too many connections, unread responses. */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, connect, type Socket } from 'node:net';
@@ -64,18 +64,18 @@ async function served(): Promise<Socket> {
   return socket;
 }
 
-test('a client that does not finish its headers is told so, and its descriptor is freed', async () => {
+test('a client that does not finish its headers gets an error, and its descriptor is freed', async () => {
   const serving = served();
   const socket = await open();
   const serverSide = await serving;
   socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\nX-Unfinished: ');
-  const [answer] = await once(socket, 'data');
-  expect(String(answer)).toContain('the request took too long to arrive');
+  const [response] = await once(socket, 'data');
+  expect(String(response)).toContain('the request took too long to arrive');
   if (!serverSide.destroyed) await once(serverSide, 'close');
   expect(serverSide.destroyed).toBe(true);
 });
 
-test('connections over the limit are closed, and the log says so', async () => {
+test('connections over the limit are closed and logged', async () => {
   await Promise.all([open(), open(), open()]);
   const over = await open();
   over.resume();
@@ -95,24 +95,24 @@ test('a client that does not read its responses loses the connection', async () 
   expect(serverSide.destroyed).toBe(true);
 });
 
-test('a client that does not finish the body of a small request is told so, and its descriptor is freed', async () => {
+test('a client that does not finish the body of a small request gets an error, and its descriptor is freed', async () => {
   const serving = served();
   const socket = await open();
   const serverSide = await serving;
   socket.write('POST /v3/auth/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{');
-  const [answer] = await once(socket, 'data');
-  expect(String(answer)).toContain('the request took too long to arrive');
+  const [response] = await once(socket, 'data');
+  expect(String(response)).toContain('the request took too long to arrive');
   if (!serverSide.destroyed) await once(serverSide, 'close');
 });
 
-test('a client that goes on sending a body that was refused loses the connection', async () => {
+test('a client that keeps sending a refused body loses the connection', async () => {
   const serving = served();
   const socket = await open();
   const serverSide = await serving;
   socket.write(`POST /ingest/v1/p HTTP/1.1\r\nHost: x\r\nX-Auth-Token: x\r\nContent-Length: 1000000\r\n\r\n`);
   const sending = setInterval(() => socket.write('x'), 10);
-  const [answer] = await once(socket, 'data');
-  expect(String(answer)).toContain('HTTP/1.1 401');
+  const [response] = await once(socket, 'data');
+  expect(String(response)).toContain('HTTP/1.1 401');
   if (!serverSide.destroyed) await once(serverSide, 'close');
   clearInterval(sending);
 });

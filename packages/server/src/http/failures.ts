@@ -1,15 +1,14 @@
-/** From anything that can go wrong to the answer that the API family's clients expect. */
+/** Turns any error into the response that clients of the API family expect. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError } from '../errors.ts';
-
 import { IdentityNotWritable, IdentityUnavailable } from '../identity/errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
 import { StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './ingest/uploads.ts';
 
-/** Of all calls but pushes; far more than any of them needs. */
+/** For all calls except pushes; far more than any of them needs. */
 export const BODY_BYTES_MAX = 65_536;
 
 const TITLES: Readonly<Record<number, string>> = {
@@ -59,7 +58,7 @@ export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiEr
   }
   const { code, statusCode, message } = error as Partial<FastifyError>;
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return tooLarge(bodyBytesMax);
-  // What Fastify refuses on its own (a bad Content-Length, say) is the caller's mistake, and its message says which.
+  // Requests that Fastify refuses (a bad Content-Length, for example) are the client's mistake, named in the message.
   if (statusCode !== undefined && statusCode < 500)
     return new ApiError('WAF.1001', message ?? 'malformed request');
   return new ApiError('WAF.5000', 'the service failed; its log has the cause under the request ID');
@@ -69,12 +68,12 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
   const failure = toApiError(error, request.routeOptions.bodyLimit);
   if (failure.status >= 500 && !(error instanceof LoginThrottled)) logFailure(error, request);
   reply.code(failure.status).headers(failure.headers);
-  // No hook adds these to what Fastify refuses before it finds a route.
+  // Hooks do not run for requests that Fastify refuses before it finds a route.
   reply.headers({ 'X-Request-Id': request.id, 'X-Content-Type-Options': 'nosniff' });
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
 }
 
-/** Refusals under overload or on a full disk are one short line each: a stack costs more than the query, and fills the disk. */
+/** One short line if overloaded or on a full disk: a stack costs more than the query, and fills the disk. */
 function logFailure(error: unknown, { log, id }: FastifyRequest): void {
   if (isNotWritable(error) || (error instanceof ApiError && error.status === 503))
     log.warn({ reqId: id }, error.message);
@@ -91,7 +90,7 @@ export function failureBody({ code, status, message }: ApiError, identity: boole
     : JSON.stringify({ error_code: code, error_msg: message });
 }
 
-/** Identity has its own family's error bodies. */
+/** Keystone clients expect Keystone's error format. */
 function isIdentityPath(url: string): boolean {
   return /^\/(identity|v3)(?:[/?.]|$)/.test(url);
 }

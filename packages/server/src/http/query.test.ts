@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { createReader } from '../ingest/reader.ts';
 import { ingestQueryParser, parseTimelineQuery, queryOf } from './query.ts';
 
-describe('the query of an address', () => {
+describe('the query of a URL', () => {
   test.each([
     ['/v1', {}],
     ['/v1?', {}],
@@ -20,7 +20,7 @@ describe('the query of an address', () => {
     expect(Object.entries(queryOf({ url }))).toEqual(Object.entries(query));
   });
 
-  test('has no names but those that were sent', () => {
+  test('has no properties except the parameters', () => {
     expect('constructor' in queryOf({ url: '/v1' })).toBe(false);
     expect('constructor' in queryOf({ url: '/v1?a=1' })).toBe(false);
   });
@@ -35,7 +35,7 @@ describe('the hosts of a query', () => {
   const hosts = (count: number) => Array.from({ length: count }, (_, i) => String(i));
   const parse = (ids: string[]) => parseTimelineQuery({ from: '1', to: '2', hosts: ids }, 2).hosts;
 
-  test('may be a thousand, and the same one again', () => {
+  test('may be a thousand, not counting repetitions', () => {
     expect(parse([...hosts(1_000), '7'])).toHaveLength(1_000);
   });
 
@@ -44,10 +44,10 @@ describe('the hosts of a query', () => {
   });
 });
 
-describe('the zone and pattern of pushed logs', () => {
+describe('the time zone and pattern of a push', () => {
   const pattern = '$host [$time_local] $status';
 
-  test('are parsed once for many requests, and a limited number is remembered', () => {
+  test('are parsed once for many requests, and a limited number is cached', () => {
     const parse = ingestQueryParser();
     const formatter = vi.spyOn(Intl, 'DateTimeFormat');
     const first = parse({ timezone: 'Europe/Berlin', pattern });
@@ -63,7 +63,7 @@ describe('the zone and pattern of pushed logs', () => {
     formatter.mockRestore();
   });
 
-  test('that are wrong are refused each time', () => {
+  test('are refused each time if they are wrong', () => {
     const parse = ingestQueryParser();
     for (let i = 0; i < 2; i++) {
       expect(() => parse({ timezone: 'Nowhere' })).toThrow("timezone is 'Nowhere'");
@@ -71,7 +71,7 @@ describe('the zone and pattern of pushed logs', () => {
     }
   });
 
-  test('share nothing between two logs in the hour that the clock shows twice', () => {
+  test('share no state between two logs in the repeated hour of a clock change', () => {
     const parse = ingestQueryParser();
     const timeOf = (clock: string, reader: ReturnType<typeof createReader>) =>
       reader.read(`{"time":"2026-10-25T${clock}","status":200}`, 0);
@@ -79,7 +79,7 @@ describe('the zone and pattern of pushed logs', () => {
       createReader({ format: 'access-json', zone: parse({ timezone: 'Europe/Berlin' }).zone });
     const [one, other] = [reader(), reader()];
     timeOf('02:50:00', one);
-    // Local time jumped back in the first log only.
+    // Local time went back in the first log only.
     expect(timeOf('02:10:00', one)).toMatchObject([{ record: { time: Date.UTC(2026, 9, 25, 1, 10) } }]);
     expect(timeOf('02:10:00', other)).toMatchObject([{ record: { time: Date.UTC(2026, 9, 25, 0, 10) } }]);
   });

@@ -1,24 +1,23 @@
-/** What a route is here, and how one is mounted. */
+/** The type of a route, how routes are mounted, and the schemas they share. */
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
-import { ApiError } from '../errors.ts';
+import { ApiError, ERRORS } from '../errors.ts';
 import type { Caller } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
-import type { MaybePromise } from '../maybe-promise.ts';
 
 export interface Route {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   url: string;
-  /** Who may call it: a user with this role in the project of the path, all authenticated users, or (absent) everyone. */
+  /** Who may call it: a user with this role in the project of the path, any authenticated user, or (absent) everyone. */
   allow?: Role | 'authenticated';
-  /** Whether a session of the console opens it: besides tokens and signatures, or instead of them. Absent: it does not. */
+  /** Whether it accepts console sessions: in addition to tokens and signatures, or only sessions. Absent: none. */
   session?: 'too' | 'only';
-  /** Documentation, from which the OpenAPI file is made. Parameters are parsed in query.ts, not by the schema. */
+  /** Only documents the route, in the OpenAPI file: parameters are parsed in query.ts. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
-  /** Whether an access key may come as user and password. */
+  /** Whether it accepts an access key as user and password (HTTP basic authentication). */
   basic?: boolean;
-  /** The handler receives the body itself, as it arrives, and checks its signature. */
+  /** The handler reads the body from the connection, and verifies its signature. */
   streamsBody?: boolean;
-  handler(request: FastifyRequest, reply: FastifyReply): MaybePromise<unknown>;
+  handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }
 
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
@@ -26,7 +25,7 @@ export function mount(app: FastifyInstance, routes: readonly Route[]): void {
     app.route({
       method,
       url,
-      // In the OpenAPI file every path asks for a token unless it says otherwise.
+      // The default in the OpenAPI file is that a path requires a token.
       schema: allow ? schema : { security: [], ...schema },
       handler,
       config: {
@@ -40,12 +39,12 @@ export function mount(app: FastifyInstance, routes: readonly Route[]): void {
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
 }
 
-/** The same routes, open to sessions of the console too. */
+/** The same routes, which accept console sessions too. */
 export function alsoForSessions(routes: readonly Route[]): Route[] {
   return routes.map((route) => ({ ...route, session: 'too' }));
 }
 
-/** For tokens, secrets, and what a session may see: none of it must outlive the caller in a cache. */
+/** For tokens, secrets and the data of a session, which no cache may keep. */
 export function notCached(route: Route): Route {
   return {
     ...route,
@@ -56,13 +55,13 @@ export function notCached(route: Route): Route {
   };
 }
 
-/** Who calls, on a route that asks for it. */
+/** The caller, on a route that requires one. */
 export function callerOf(request: FastifyRequest): Caller {
-  if (request.caller === null) throw new Error('the route does not ask who calls');
+  if (request.caller === null) throw new Error('the route does not authenticate its caller');
   return request.caller;
 }
 
-/** A path that exists answers 405, not 404, to a method that it does not have. */
+/** Responds to other methods of an existing path with 405, not 404. */
 function refuseOtherMethods(app: FastifyInstance, url: string): void {
   const allowed = app.supportedMethods.filter((method) => app.hasRoute({ method, url }));
   app.route({
@@ -76,4 +75,51 @@ function refuseOtherMethods(app: FastifyInstance, url: string): void {
       });
     },
   });
+}
+
+type Schema = Readonly<Record<string, unknown>>;
+
+export const integer = (description: string, rest: Schema = {}) => ({
+  type: 'integer',
+  description,
+  ...rest,
+});
+
+export const string = (description: string, rest: Schema = {}) => ({ type: 'string', description, ...rest });
+
+export const array = (items: Schema, rest: Schema = {}) => ({ type: 'array', items, ...rest });
+
+/** An object whose properties are all required. */
+export const object = (properties: Readonly<Record<string, Schema>>, rest: Schema = {}) => ({
+  type: 'object',
+  required: Object.keys(properties),
+  properties,
+  ...rest,
+});
+
+const ID = { pattern: '^[A-Za-z0-9_-]{1,64}$' };
+
+export const PROJECT_PATH = object({ project_id: string('Project ID', ID) });
+
+export const HOSTS_PARAMETER = array(
+  { type: 'string', ...ID },
+  {
+    description:
+      'Domain IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
+  },
+);
+
+const ERROR = object({
+  error_code: string('One of the codes in docs/errors.md.'),
+  error_msg: string('Names the parameter and says what is wrong with it.'),
+});
+
+/** The responses of an API route: 200 as given, and the error table. */
+export function withErrors(description: string, ok: Schema): Record<number, object> {
+  const responses: Record<number, { description: string }> = { 200: { ...ok, description } };
+  for (const [code, { status, when }] of Object.entries(ERRORS)) {
+    const other = responses[status];
+    responses[status] = { ...ERROR, description: `${other ? `${other.description}; ` : ''}${code}: ${when}` };
+  }
+  return responses;
 }

@@ -1,4 +1,4 @@
-/** What operators and browsers ask of the process itself. None of it needs authentication, none of it tells anything. */
+/** Health checks, the OpenAPI file and the start page: public, because they reveal nothing. */
 import { ApiError } from '../errors.ts';
 import { IdentityNotWritable } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
@@ -6,7 +6,7 @@ import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { type Store, StoreNotWritable } from '../store/store.ts';
 import type { Route } from './route.ts';
 
-/** With a remote `identity`, the console is on the other service too. */
+/** With a remote `identity`, the console is on the other service. */
 export function serviceRoutes(
   store: Store,
   identity: Identity | RemoteIdentity,
@@ -21,8 +21,8 @@ export function serviceRoutes(
       schema: {
         operationId: 'healthz',
         tags: ['service'],
-        summary: 'The process runs',
-        response: { 200: { description: 'It does', ...STATUS } },
+        summary: 'Reports that the process is running.',
+        response: { 200: { description: 'The process is running.', ...STATUS } },
       },
       async handler() {
         return { status: 'ok' };
@@ -34,17 +34,17 @@ export function serviceRoutes(
       schema: {
         operationId: 'readyz',
         tags: ['service'],
-        summary: 'The service can answer queries and count events',
+        summary: 'Reports whether the service can serve queries and count events.',
         response: {
-          200: { description: 'The service is ready', ...STATUS },
+          200: { description: 'The service is ready.', ...STATUS },
           503: {
             description:
-              'The service is shutting down, the store or the identity service does not respond, or writes fail (a full disk, for example) while queries are still answered',
+              'The service is shutting down, the store or the identity service does not respond, or writes fail (for example, because the disk is full) while queries still work.',
           },
         },
       },
       async handler(request) {
-        // First of all, so that load balancers send no more requests while there is still time.
+        // First, so that load balancers stop sending requests before the listener closes.
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
         await remote?.check();
@@ -64,7 +64,7 @@ export function serviceRoutes(
       method: 'GET',
       url: '/',
       schema: { hide: true },
-      /** Only for browsers: API clients that probe `/` take any JSON here for an identity service. */
+      /** Only for browsers: API clients that probe `/` would take any JSON for that of an identity service. */
       async handler(request, reply) {
         if (!request.headers.accept?.includes('text/html'))
           throw new ApiError('WAF.4000', 'there is no path /');
@@ -75,20 +75,20 @@ export function serviceRoutes(
   ];
 }
 
-/** Anyone may ask for readiness: the reason goes out without paths, and whole into the log. */
+/** Readiness is public, so the response gives the reason without paths; the log has all of it. */
 async function checkWrites(store: Store, identity: Identity | null): Promise<void> {
   try {
     await store.checkWrites();
     await identity?.checkWrites();
   } catch (error) {
     if (!(error instanceof StoreNotWritable || error instanceof IdentityNotWritable)) throw error;
-    throw new ApiError('WAF.5001', `writes fail, queries are answered: ${error.trouble}`, {
+    throw new ApiError('WAF.5001', `writes fail, queries still work: ${error.trouble}`, {
       'Retry-After': '5',
     });
   }
 }
 
-/** Instead of the console, where identity is kept elsewhere: its sessions and what it manages are there. */
+/** In place of the console if identity is remote: sessions and administration are on the identity service. */
 export function consoleElsewhereRoutes(): Route[] {
   return ['/console', '/console/*'].map((url) => ({
     method: 'GET',
@@ -101,5 +101,5 @@ export function consoleElsewhereRoutes(): Route[] {
 }
 
 function consoleElsewhere(): ApiError {
-  return new ApiError('WAF.4000', 'there is no console here: the service that keeps the identity has it');
+  return new ApiError('WAF.4000', 'there is no console here: open the console of the identity service');
 }

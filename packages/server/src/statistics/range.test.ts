@@ -34,13 +34,13 @@ test.each<[RangeParameters, RegExp]>([
     /^recent is 'tomorrow', but must be one of today, yesterday, 3days, 1week, 1month/,
   ],
   [{ recent: 'constructor' }, /^recent is 'constructor'/],
-])('%j is refused by name', (parameters, message) => {
+])('%j is refused with a message that names the parameter', (parameters, message) => {
   const [code, text] = failure(() => parseRange(parameters, 0, NOW));
   expect(code).toBe('WAF.1025');
   expect(text).toMatch(message);
 });
 
-test('an empty range and the longest one are ranges', () => {
+test('an empty range and the longest range are allowed', () => {
   expect(parseRange({ from: '5', to: '5' }, 0, NOW)).toEqual({ from: 5, to: 5 });
   expect(parseRange({ from: '0', to: String(RANGE_MS_MAX) }, 0, NOW)).toEqual({ from: 0, to: RANGE_MS_MAX });
 });
@@ -51,7 +51,7 @@ test.each([
   ['3days', 0, MIDNIGHT - 2 * DAY, NOW],
   ['1week', 0, MIDNIGHT - 6 * DAY, NOW],
   ['1month', 0, MIDNIGHT - 29 * DAY, NOW],
-  // At 20:30 UTC it is the 16th in Shanghai, since 16:00 UTC.
+  // At 20:30 UTC it is the 16th in Shanghai, where the day began at 16:00 UTC.
   ['today', 8 * HOUR, MIDNIGHT + 16 * HOUR, NOW],
   ['yesterday', 8 * HOUR, MIDNIGHT - 8 * HOUR, MIDNIGHT + 16 * HOUR],
   ['today', -5 * HOUR, MIDNIGHT + 5 * HOUR, NOW],
@@ -80,6 +80,6 @@ test.each(['', '8', '+8:00', '08:00', '+08:60', '+14:01', '-12:01', '+99:00', 'U
   },
 );
 
-test('what is quoted back of a wrong value is short', () => {
+test('messages quote only the beginning of a long value', () => {
   expect(failure(() => parseTimezone('x'.repeat(10_000)))[1].length).toBeLessThan(200);
 });

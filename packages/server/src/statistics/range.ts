@@ -1,12 +1,12 @@
-/** From what a caller says about time to a half-open range of milliseconds. */
+/** Parses the time parameters of a query into a half-open range of milliseconds. */
 import { ApiError } from '../errors.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
-/** Ten years, leap days included: far beyond any retention time, and bounds a timeline to 3,654 points. */
+/** Ten years with leap days: far beyond any retention, and a bound of 3,654 points per timeline. */
 export const RANGE_MS_MAX = 3_653 * DAY_MS;
 
-/** The API family's named spans: the first and the last local day they hold, counted from today. `null` = until now. */
+/** The named ranges of the API family: first and last local day, relative to today. `null`: until now. */
 const RECENT = {
   today: { first: 0, last: null },
   yesterday: { first: -1, last: -1 },
@@ -33,7 +33,8 @@ export function parseRange(parameters: RangeParameters, offsetMs: number, now: n
   const from = parseMilliseconds('from', parameters.from);
   const to = parseMilliseconds('to', parameters.to);
   if (from > to) throw new ApiError('WAF.1025', `from (${from}) is after to (${to})`);
-  if (to - from > RANGE_MS_MAX) throw new ApiError('WAF.1025', 'from and to are more than ten years apart');
+  if (to - from > RANGE_MS_MAX)
+    throw new ApiError('WAF.1025', 'from and to are more than ten years apart: query a shorter range');
   return { from, to };
 }
 
@@ -44,12 +45,12 @@ function recentRange(recent: string, offsetMs: number, now: number): Range {
       `recent is '${excerpt(recent)}', but must be one of ${RECENT_NAMES.join(', ')}`,
     );
   }
-  // The check above is what makes the name a key.
-  const span = RECENT[recent as keyof typeof RECENT];
+  // The check above guarantees the key.
+  const days = RECENT[recent as keyof typeof RECENT];
   const today = Math.floor((now + offsetMs) / DAY_MS) * DAY_MS - offsetMs;
   return {
-    from: today + span.first * DAY_MS,
-    to: span.last === null ? now : today + (span.last + 1) * DAY_MS,
+    from: today + days.first * DAY_MS,
+    to: days.last === null ? now : today + (days.last + 1) * DAY_MS,
   };
 }
 
@@ -63,9 +64,13 @@ function parseMilliseconds(name: 'from' | 'to', text: string | undefined): numbe
       `${name} is '${excerpt(text)}', but must be an integer (milliseconds since the epoch)`,
     );
   }
-  if (value < 0) throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is negative`);
+  if (value < 0)
+    throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is negative, but must be 0 or more`);
   if (!Number.isSafeInteger(value))
-    throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is out of range`);
+    throw new ApiError(
+      'WAF.1025',
+      `${name} (${excerpt(text)}) is out of range: send milliseconds since the epoch`,
+    );
   return value;
 }
 
@@ -86,7 +91,7 @@ export function parseTimezone(text: string | undefined): number {
   return minutes * 60_000;
 }
 
-/** A wrong value is quoted back so that its sender finds it, but never at length. */
+/** Error messages quote wrong values, but only the beginning of long ones. */
 export function excerpt(text: string): string {
   return text.length <= 64 ? text : `${text.slice(0, 64)}...`;
 }

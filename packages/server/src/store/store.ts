@@ -4,7 +4,6 @@
  */
 import { createHash } from 'node:crypto';
 import { categoryNumber, type Event } from '../event.ts';
-import type { MaybePromise } from '../maybe-promise.ts';
 
 export interface Store {
   /** For a store in a file: tells the file from another one at the same path. */
@@ -28,7 +27,7 @@ export interface Store {
    * Changes whenever a count between `from` and `to` may have changed, in any project: while it is equal, so are the
    * results of all queries of that range. Null: the store cannot tell.
    */
-  version(range: TimeRange): MaybePromise<string | null>;
+  version(range: TimeRange): Promise<string | null>;
 
   /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;

@@ -2,7 +2,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { ATTACK_TYPES, type AttackTypes } from '@wafstat/client';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { gridEdges } from '../../statistics/grid.ts';
+import { gridEdges } from '../../statistics/timeline.ts';
 import { plotTimeline, plotTypes, resample, scaleLabel, scaleOf, timeLabels, timeTicks } from './plot.ts';
 
 const MINUTE_MS = 60_000;

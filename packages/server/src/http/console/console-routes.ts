@@ -6,7 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
-import { type ContentCoding, createNegotiation } from '../statistics/content-coding.ts';
+import { type ContentCoding, createNegotiation } from '../send.ts';
 import { keyRoutes, sessionRoutes } from './account-routes.ts';
 import { administrationRoutes } from './administration-routes.ts';
 import { hostRoutes } from './host-routes.ts';

@@ -1,8 +1,10 @@
 /**
- * Counts the lines of a push, chunk by chunk: a chunk is one batch, which counts as a whole or not at all. With a key,
- * the ID of the batch is the key and the number of the chunk, so a push that is sent again counts what is missing.
+ * Counts the lines of a push chunk by chunk. A chunk is one batch, which counts as a whole or not at all. With an
+ * idempotency key, the batch ID is the key and the chunk index, so a retried push counts only the missing chunks.
  */
+import { BoundedCache } from '../../cache.ts';
 import type { DropReason } from '../../event.ts';
+import { Semaphore, TimeSlicer } from '../../fair-queue.ts';
 import { isEmpty } from '../../ingest/file.ts';
 import { PushedRequests, RecentRequests } from '../../ingest/formats/transactions.ts';
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
@@ -14,21 +16,18 @@ import {
   type ReadLines,
 } from '../../ingest/pipeline.ts';
 import { createReader, type LineReader, type ReaderOptions } from '../../ingest/reader.ts';
-import { Recent } from '../recent.ts';
-import { Semaphore } from '../semaphore.ts';
-import { Turns } from './turns.ts';
 
-/** Full chunks that are being counted at once, and share commits: as events they take ten times their length. */
+/** Full chunks counted at once, which share commits. As events they take ten times their length in memory. */
 const COUNTING_MAX = 8;
-/** Sources whose latest requests are remembered, because the lines of one request may come in two pushes. */
-const SOURCES_REMEMBERED_MAX = 1_000;
-/** In characters. Most sources have none, some up to 3 MiB while parts of long lines are missing. */
-const REMEMBERED_LENGTH_MAX = 64 * 1_048_576;
+/** Sources whose latest requests are kept, because the lines of one request may come in two pushes. */
+const CACHED_SOURCES_MAX = 1_000;
+/** Most reader states are empty; some take up to 3 MiB while parts of long lines are missing. */
+const READER_STATE_CHARACTERS_MAX = 64 * 1_048_576;
 
 export interface Push {
   project: string;
   source: { name: string; format: string };
-  /** Makes a retry harmless. */
+  /** The idempotency key, which makes a retry harmless. */
   key: string | undefined;
   pipeline: Pipeline;
   reader: ReaderOptions;
@@ -40,11 +39,11 @@ export interface PushResult {
   first_drops: Drop[];
   /** Accepted records without a registered host. */
   without_host: number;
-  /** All of it was counted before. */
+  /** The whole push was counted before. */
   duplicate: boolean;
 }
 
-/** What the pushes of a source know of each other. */
+/** State that the pushes of a source share. */
 interface SourceState {
   requests: RecentRequests;
   readerState(): string;
@@ -52,13 +51,16 @@ interface SourceState {
 }
 
 export class PushCounter {
-  readonly #turns = new Turns();
+  readonly #slicer = new TimeSlicer();
   readonly #counting = new Semaphore(COUNTING_MAX);
-  readonly #readerStates = new Recent(SOURCES_REMEMBERED_MAX, REMEMBERED_LENGTH_MAX);
-  /** The source that sent last comes last. */
-  readonly #requests = new Map<string, RecentRequests>();
+  readonly #readerStates = new BoundedCache<string, string>({
+    entriesMax: CACHED_SOURCES_MAX,
+    weightMax: READER_STATE_CHARACTERS_MAX,
+    weight: (state) => state.length,
+  });
+  readonly #requests = new BoundedCache<string, RecentRequests>({ entriesMax: CACHED_SOURCES_MAX });
 
-  /** Resolves when all is durable. `onCounted` gets the length of each chunk that is. */
+  /** Resolves when everything is durable. `onCounted` gets the length of each durable chunk. */
   async count(
     body: AsyncIterable<Buffer>,
     push: Push,
@@ -79,14 +81,14 @@ export class PushCounter {
       await counting.committed;
       return counting.result();
     } catch (error) {
-      // What is under way ends first, so that nothing of the push is counted after its response.
+      // Pending commits end first, so that no part of the push is counted after its response.
       await counting.committed.catch(() => {});
-      counting.takeBack();
+      counting.undo();
       throw error;
     }
   }
 
-  /** Resolves when the chunk is read: the next one is read while the store commits it. */
+  /** Resolves when the chunk is parsed: the next one is parsed while the store commits this one. */
   async #countChunk(chunk: Chunk, counting: CountingPush): Promise<void> {
     if (counting.hasFailed) await counting.committed;
     const { project, pipeline } = counting.push;
@@ -94,10 +96,8 @@ export class PushCounter {
     const release = await this.#counting.acquire(project, weight);
     try {
       const flush = chunk.isLast ? 'request' : 'nothing';
-      const read = await this.#turns.run(
-        project,
-        pipeline.readInSteps(chunk.lines, counting.reader(), flush),
-      );
+      const steps = pipeline.readInSteps(chunk.lines, counting.reader(), flush);
+      const read = await this.#slicer.run(project, steps);
       if (chunk.isLast) counting.publishState();
       counting.commit(chunk, read, release);
     } catch (error) {
@@ -109,10 +109,7 @@ export class PushCounter {
   #sourceState({ project, source }: Push): SourceState {
     const name = JSON.stringify([project, source.name]);
     const requests = this.#requests.get(name) ?? new RecentRequests();
-    this.#requests.delete(name);
     this.#requests.set(name, requests);
-    const [oldest] = this.#requests.keys();
-    if (this.#requests.size > SOURCES_REMEMBERED_MAX && oldest !== undefined) this.#requests.delete(oldest);
     return {
       requests,
       readerState: () => this.#readerStates.get(name) ?? '',
@@ -138,9 +135,9 @@ class CountingPush {
   };
   #batches = 0;
   #duplicates = 0;
-  /** The latest chunk has been handed to the store. */
+  /** Resolves when the latest chunk is handed to the store. */
   #handedOver: Promise<unknown> = Promise.resolve();
-  /** All chunks so far are durable. */
+  /** Resolves when all chunks so far are durable. */
   committed: Promise<unknown> = Promise.resolve();
   hasFailed = false;
 
@@ -151,7 +148,7 @@ class CountingPush {
     this.#onCounted = onCounted;
   }
 
-  /** Made for the first chunk, so that it knows of all pushes of the source that were read before. */
+  /** Created for the first chunk, so that it sees the state of all pushes of the source that were read before. */
   reader(): LineReader {
     if (this.#reader === null) {
       this.#stateBefore = this.#source.readerState();
@@ -160,7 +157,7 @@ class CountingPush {
     return this.#reader;
   }
 
-  /** For the next push of the source. One that changes nothing must not overwrite what another one has published. */
+  /** For the next push of the source. A push that changes nothing must not overwrite the state of another. */
   publishState(): void {
     const state = this.reader().state();
     if (state === this.#stateBefore) return;
@@ -169,21 +166,21 @@ class CountingPush {
   }
 
   /**
-   * Chunks are handed to the store in order, because the first new host names are registered; the store commits those
-   * that wait together.
+   * Chunks are handed to the store in order, because the first new host names are registered; the store commits waiting
+   * chunks together.
    */
   commit(chunk: Chunk, read: ReadLines, release: () => void): void {
     const handedOver = this.#handedOver.then(() => this.#handOver(chunk, read));
     const committed = handedOver.then(({ counted }) => counted).then((outcome) => this.#add(chunk, outcome));
     this.#handedOver = handedOver;
     this.committed = Promise.all([this.committed, committed.finally(release)]);
-    // Whoever awaits it gets the error; until then nobody may.
+    // The error reaches whoever awaits `committed` later; until then it must not count as unhandled.
     this.committed.catch(() => {
       this.hasFailed = true;
     });
   }
 
-  /** The result is in an object, so that the next chunk need not wait until this one is durable. */
+  /** Wraps the promise, so that the next chunk need not wait until this one is durable. */
   async #handOver({ index, isLast }: Chunk, read: ReadLines): Promise<{ counted: Promise<Counted | null> }> {
     if (isEmpty(read) && !(isLast && this.#batches === 0)) return { counted: Promise.resolve(null) };
     this.#batches++;
@@ -193,19 +190,19 @@ class CountingPush {
   }
 
   #add({ bytes }: Chunk, counted: Counted | null): void {
-    if (counted?.kind === 'conflict') throw new Error('a chunk of a push is no chunk of a file');
+    if (counted?.kind === 'conflict') throw new Error('only chunks of files can conflict');
     if (counted?.kind === 'duplicate') this.#duplicates++;
     if (counted?.kind === 'counted') addOutcome(this.#result, counted.outcome);
     this.#onCounted(bytes);
   }
 
-  /** The sender will try again, and must not find that its own lines are known. */
-  takeBack(): void {
+  /** The client will retry, and its lines must not count as known then. */
+  undo(): void {
     this.#requests.rollback();
-    this.#takeBackState();
+    this.#restoreState();
   }
 
-  #takeBackState(): void {
+  #restoreState(): void {
     if (this.#publishedState !== null && this.#source.readerState() === this.#publishedState) {
       this.#source.setReaderState(this.#stateBefore);
     }
@@ -213,13 +210,13 @@ class CountingPush {
 
   result(): PushResult {
     const duplicate = this.#batches > 0 && this.#duplicates === this.#batches;
-    // A part of a line that is sent again must not be joined twice.
-    if (duplicate && this.#stateBefore !== '') this.#takeBackState();
+    // Part of a line that is sent twice must not be joined twice.
+    if (duplicate && this.#stateBefore !== '') this.#restoreState();
     return { ...this.#result, duplicate };
   }
 }
 
-/** The first chunk has the key itself: most pushes are one chunk. A line feed is in no header, so in no other key. */
+/** The first chunk has the key itself: most pushes are one chunk. Headers contain no line feed, so no key does. */
 function batchId(key: string, index: number): string {
   return index === 0 ? key : `${key}\n${index}`;
 }
@@ -230,7 +227,7 @@ function addOutcome(
 ): void {
   result.accepted += outcome.accepted;
   result.without_host += outcome.without_host;
-  // The keys of an outcome are drop reasons, which `Object.entries` does not know.
+  // `Object.entries` loses the type of the keys.
   for (const [reason, n] of Object.entries(outcome.dropped) as [DropReason, number][]) {
     result.dropped[reason] = (result.dropped[reason] ?? 0) + n;
   }

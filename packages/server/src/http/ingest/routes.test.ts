@@ -1,4 +1,4 @@
-/** Pushes as clients send them: in any parts, broken off anywhere, slowly, many at once, signed by strangers. */
+/** Pushes as clients send them: in parts of any size, aborted anywhere, slowly, many at once, signed by strangers. */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, connect, type Socket } from 'node:net';
@@ -123,7 +123,7 @@ const event = (i: number) => `{"time":${NOW - i},"host":"h${i % 20}.example.com"
 const events = (count: number) => Array.from({ length: count }, (_, i) => event(i)).join('');
 const access = (i: number) =>
   `192.0.2.${i % 200} - - [15/Nov/2026:11:00:00 +0000] "GET /${i} HTTP/1.1" 200 5\n`;
-/** An attack in the form that ModSecurity writes to the error log of nginx; two lines, one request. */
+/** An attack as ModSecurity writes it to the error log of nginx: two lines for one request. */
 const attack = (i: number) =>
   [942_100, 949_110]
     .map(
@@ -154,7 +154,7 @@ async function sourceOf(where: Store, name: string) {
   return source;
 }
 
-/** The same lines in a store of their own, read at once and counted as one batch. */
+/** The same lines in a separate store, read at once and counted as one batch. */
 async function oracle(text: string) {
   const reference = memoryStore(() => NOW);
   const pipeline = new Pipeline(reference, { retentionMs: 24 * HOUR_MS, hostsMax: 10 }, () => NOW);
@@ -171,7 +171,7 @@ async function oracle(text: string) {
   };
 }
 
-test('in any parts, packed or not, broken off anywhere and sent again with its key, a push counts as it does from a file', async () => {
+test('a push counts like a file: in any parts, compressed or not, aborted anywhere and retried with its key', async () => {
   let run = 0;
   await fc.assert(
     fc.asyncProperty(
@@ -225,7 +225,7 @@ test('in any parts, packed or not, broken off anywhere and sent again with its k
   );
 }, 120_000);
 
-test('when the store fails in the middle the push is a 503, and a retry with its key counts what is missing', async () => {
+test('a push is a 503 if the store fails halfway, and a retry with its key counts the missing chunks', async () => {
   const body = events(5 * CHUNK_LINES_MAX);
   let appended = 0;
   beforeAppend = () => {
@@ -240,7 +240,7 @@ test('when the store fails in the middle the push is a 503, and a retry with its
   expect(await counts()).toEqual({ requests: 5 * CHUNK_LINES_MAX, attacks: 0 });
 });
 
-test('requests of a failed push are not known to its retry, and those of a counted one are to the next push', async () => {
+test('a retry counts the requests of a failed push, and a next push does not count those of a successful one', async () => {
   const body = attack(1) + attack(2);
   beforeAppend = () => {
     throw new StoreUnavailable('away');
@@ -252,14 +252,14 @@ test('requests of a failed push are not known to its retry, and those of a count
   expect(await counts()).toEqual({ requests: 0, attacks: 2 });
 });
 
-test('two pushes of one source at once count a request that both tell of once', async () => {
+test('two simultaneous pushes of one source count a request that is in both only once', async () => {
   const body = Array.from({ length: 100 }, (_, i) => attack(i)).join('');
   const padding = events(2 * CHUNK_LINES_MAX);
   await Promise.all([push(padding + body), push(body), push(body + padding), push(body)]);
   expect((await counts()).attacks).toBe(100);
 });
 
-test('the event loop turns many times while a push is read that takes long', async () => {
+test('a long push leaves the event loop free', async () => {
   const bomb = gzipSync(Buffer.alloc(800_000, 'x\n'));
   let turns = 0;
   let isRunning = true;
@@ -271,7 +271,7 @@ test('the event loop turns many times while a push is read that takes long', asy
   expect(turns).toBeGreaterThan(400_000 / CHUNK_LINES_MAX);
 });
 
-test('a push that takes longer to count than a connection may be silent is counted all the same', async () => {
+test('a push may take longer to count than the idle timeout of its connection', async () => {
   app.server.timeout = 50;
   const append = store.append;
   store.append = async (batch) => {
@@ -281,7 +281,7 @@ test('a push that takes longer to count than a connection may be silent is count
   expect((await push(events(3))).body).toMatchObject({ accepted: 3 });
 });
 
-test('a push with more host names than may be registered is counted in the total', async () => {
+test('a push with more host names than the limit counts in the total', async () => {
   const body = Array.from({ length: 50_000 }, (_, i) => `h${i}.x ${access(i)}`).join('');
   expect((await push(gzipSync(body), { 'Content-Encoding': 'gzip' })).body).toMatchObject({
     accepted: 50_000,
@@ -289,11 +289,11 @@ test('a push with more host names than may be registered is counted in the total
   });
 });
 
-test('200 aborted connections with pipelined pushes leave nothing behind', async () => {
+test('200 aborted connections with pipelined pushes leak nothing', async () => {
   const one = head({ ...withToken(), 'Content-Length': 10_000_000 }, '?source=aborted');
   const whole = head({ ...withToken(), 'Content-Length': event(1).length }) + event(1);
   const aborted = await Promise.all(Array.from({ length: 200 }, () => open()));
-  // Together more than one project may have at once.
+  // Together more than the share of one project.
   for (const socket of aborted) socket.write(`${whole}${whole}${one}${'x'.repeat(600_000)}`);
   for (let turn = 0; turn < 1_000; turn++) await nextTurn();
   for (const socket of aborted) socket.destroy();
@@ -301,7 +301,7 @@ test('200 aborted connections with pipelined pushes leave nothing behind', async
   for (let i = 0; i < 3; i++) expect((await push(large)).status).toBe(200);
 });
 
-test('a stranger with the ID of an access key can neither fill the memory nor keep its owner away', async () => {
+test('a stranger who knows the ID of an access key can neither fill the memory nor block its owner', async () => {
   const url = `http://waf.example.com/ingest/v1/${project}`;
   const body = events(20);
   const forged = await sign(
@@ -322,7 +322,7 @@ test('a stranger with the ID of an access key can neither fill the memory nor ke
   const signed = await sign({ method: 'POST', url, body }, key, { now: () => NOW });
   const other = await identity.administration.addKey(identity.administration.user('admin').id, '');
   const ofOther = await sign({ method: 'POST', url, body }, other, { now: () => NOW });
-  // Another key from the same address has a share of its own.
+  // Another key from the same address has a separate share.
   const socket = await open();
   socket.write(head({ ...ofOther, 'Content-Length': body.length }));
   socket.write(body);
@@ -334,7 +334,7 @@ test('a stranger with the ID of an access key can neither fill the memory nor ke
   expect((await response(owner)).body).toMatchObject({ accepted: 20 });
 });
 
-test('a signed push is refused before its body is sent when the key has no role', async () => {
+test('a signed push is refused before its body is sent if the key has no role', async () => {
   const bob = await identity.administration.addUser({
     name: 'bob',
     domain_id: identity.administration.domain('default').id,
@@ -350,7 +350,7 @@ test('a signed push is refused before its body is sent when the key has no role'
   expect((await response(socket)).status).toBe(403);
 });
 
-test('a body that was changed on the way counts nothing, however long it is', async () => {
+test('a body that was modified in transit counts nothing, however long it is', async () => {
   const url = `http://waf.example.com/ingest/v1/${project}`;
   const body = events(3 * CHUNK_LINES_MAX);
   const headers = await sign({ method: 'POST', url, body }, key, { now: () => NOW });
@@ -361,7 +361,7 @@ test('a body that was changed on the way counts nothing, however long it is', as
   expect(await counts()).toEqual({ requests: 0, attacks: 0 });
 });
 
-test('a body over the limit is refused, whether it says so or not', async () => {
+test('a body over the limit is refused, with and without Content-Length', async () => {
   const socket = await open();
   socket.write(head({ ...withToken(), 'Content-Length': 50_000_001 }));
   const announced = await response(socket);
@@ -377,10 +377,10 @@ test('a body over the limit is refused, whether it says so or not', async () => 
   expect((await response(chunked)).status).toBe(413);
 });
 
-test('a body that unpacks to more than 64 MiB and 100 times its size is refused', async () => {
+test('a body that decompresses to more than 64 MiB and 100 times its size is refused', async () => {
   const refused = await push(gzipSync(Buffer.alloc(70_000_000)), { 'Content-Encoding': 'gzip' });
   expect([refused.status, refused.body.error_msg]).toEqual([
     413,
-    'request body unpacks to more than 64 MiB and more than 100 times its size',
+    'request body decompresses to more than 64 MiB and more than 100 times its size',
   ]);
 });

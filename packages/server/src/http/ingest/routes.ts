@@ -1,5 +1,4 @@
-/** Log lines by HTTP: received, unpacked and counted as they arrive; durable when the response comes. */
-
+/** Pushes: log lines over HTTP, received, decompressed and counted as they arrive, and durable before the response. */
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -10,34 +9,33 @@ import { networkOf } from '../../identity/known-networks.ts';
 import type { BodyHash } from '../../identity/signature.ts';
 import type { Overrides } from '../../ingest/categories/classify.ts';
 import type { Pipeline } from '../../ingest/pipeline.ts';
+import { FORMAT_NAMES } from '../../ingest/reader.ts';
 import { SIGNED_BODY_BYTES_MAX } from '../auth/guard.ts';
 import { ingestQueryParser, queryOf } from '../query.ts';
-import type { Route } from '../route.ts';
-import { PROJECT_PATH, withErrors } from '../schemas.ts';
+import { array, integer, object, PROJECT_PATH, type Route, string, withErrors } from '../route.ts';
 import { PushCounter } from './push.ts';
-import { INGEST_PARAMETERS } from './schemas.ts';
 import { READ_BYTES, receive, sizeText, type Upload, UploadBudget } from './uploads.ts';
 
-/** Bytes that are received and not yet counted, of all projects. The exceptions are chunks of 1 MiB. */
+/** For bytes received and not yet counted, of all projects. The exceptions are chunks of 1 MiB. */
 const BUDGET = { bytesMax: 64 * 1_048_576, exceptionsMax: 32, waitMsMax: 20_000 } as const;
 /**
- * Signed bodies, which are held until their signature is checked: a stranger who knows the ID of an access key can send
- * some too. Shared between addresses and access keys; the exceptions are bodies of 12 MiB.
+ * For signed bodies, which are kept until their signature is verified: strangers who know the ID of an access key can
+ * send some too. Shared between networks and access keys; the exceptions are bodies of 12 MiB.
  */
 const SIGNED_BUDGET = { bytesMax: 64 * 1_048_576, exceptionsMax: 4, waitMsMax: 20_000 } as const;
-/** Logs unpack to ten or twenty times their length, bombs to a thousand times. What is below the minimum does no harm. */
-const UNPACKED_RATIO_MAX = 100;
-const UNPACKED_BYTES_MIN = 64 * 1_048_576;
+/** Logs decompress to ten or twenty times their size, zip bombs to a thousand times. Below the minimum it does no harm. */
+const DECOMPRESSED_RATIO_MAX = 100;
+const DECOMPRESSED_BYTES_MIN = 64 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
 
 export interface IngestServices {
-  /** With unknown hosts registered, or (`registered`) not. */
+  /** `auto` registers unknown hosts, `registered` does not. */
   pipelines: Record<'auto' | 'registered', Pipeline>;
-  /** Categories of single rules, where the table does not suit. */
+  /** Categories of single rules that override the table. */
   overrides: Overrides | undefined;
-  /** The longest body of a push that is not signed. */
+  /** The largest body of an unsigned push. */
   bodyBytesMax: number;
-  /** Checks the signature of a request whose body the route has received. */
+  /** Verifies the signature of a request whose body the route has received. */
   verifySignature(request: FastifyRequest, body: BodyHash): Promise<void>;
 }
 
@@ -73,21 +71,19 @@ export function ingestRoutes({
       schema: {
         operationId: 'ingest',
         tags: ['ingest'],
-        summary: 'Counts log lines; responds when they are durable',
+        summary: 'Counts log lines, and responds when they are durable.',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: INGEST_PARAMETERS },
         headers: {
           type: 'object',
           properties: {
-            'idempotency-key': {
-              type: 'string',
-              description:
-                'Sent again with the same key, the lines count once: also those of a push that failed halfway',
-            },
-            'content-encoding': { type: 'string', enum: ['gzip', 'identity'] },
+            'idempotency-key': string(
+              'Makes retries safe: lines sent again with the same key count once, even if the first push failed halfway.',
+            ),
+            'content-encoding': string('Compression of the body.', { enum: ['gzip', 'identity'] }),
           },
         },
-        response: withErrors(PUSH_RESULT),
+        response: withErrors('The lines are counted and durable.', PUSH_RESULT),
       },
       async handler(request) {
         const { project_id: project } = request.params as { project_id: string };
@@ -99,21 +95,21 @@ export function ingestRoutes({
           pipeline: pipelines[hosts],
           reader: { format, pattern, host, zone, overrides },
         };
-        const isPacked = isGzip(request);
+        const isCompressed = isGzip(request);
         const { pendingSignature } = request;
         const upload = pendingSignature
           ? signedBudget.open(`${networkOf(request.ip)} ${pendingSignature.access}`)
           : budget.open(project);
         const { socket } = request.raw;
-        // Nothing may move on the connection while a long push is counted; how fast it is sent is checked otherwise.
+        // The connection may be idle while a long push is counted; `receive` checks the rate of the upload.
         socket.setTimeout?.(0);
         try {
           if (pendingSignature) {
             const body = await verifiedBody(request, upload);
-            return await pushes.count(isPacked ? unpack(body) : body, push, () => {});
+            return await pushes.count(isCompressed ? decompress(body) : body, push, () => {});
           }
           const body = receive(request.raw, bodyBytesMax);
-          const lines = withRoom(isPacked ? unpack(body) : body, upload);
+          const lines = withRoom(isCompressed ? decompress(body) : body, upload);
           return await pushes.count(lines, push, (bytes) => upload.counted(bytes));
         } finally {
           upload.close();
@@ -124,7 +120,7 @@ export function ingestRoutes({
   ];
 }
 
-/** Reads no faster than there is room. */
+/** Reads no faster than the budget has room. */
 async function* withRoom(body: AsyncIterable<Buffer>, upload: Upload): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
   try {
@@ -140,37 +136,40 @@ async function* withRoom(body: AsyncIterable<Buffer>, upload: Upload): AsyncGene
   }
 }
 
-async function* unpack(packed: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let packedBytes = 0;
+async function* decompress(compressed: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let compressedBytes = 0;
   let bytes = 0;
   const gunzip = createGunzip({ chunkSize: READ_BYTES });
   async function* counted() {
-    for await (const chunk of packed) {
-      packedBytes += chunk.length;
+    for await (const chunk of compressed) {
+      compressedBytes += chunk.length;
       yield chunk;
     }
   }
-  // Its failure is that of `gunzip`.
+  // The loop below throws the same error.
   pipeline(Readable.from(counted()), gunzip).catch(() => {});
   try {
     for await (const chunk of gunzip) {
       bytes += chunk.length;
-      if (bytes > Math.max(UNPACKED_BYTES_MIN, UNPACKED_RATIO_MAX * packedBytes)) {
-        const limit = `${sizeText(UNPACKED_BYTES_MIN)} and more than ${UNPACKED_RATIO_MAX} times its size`;
-        throw new ApiError('WAF.7001', `request body unpacks to more than ${limit}`);
+      if (bytes > Math.max(DECOMPRESSED_BYTES_MIN, DECOMPRESSED_RATIO_MAX * compressedBytes)) {
+        const limit = `${sizeText(DECOMPRESSED_BYTES_MIN)} and more than ${DECOMPRESSED_RATIO_MAX} times its size`;
+        throw new ApiError('WAF.7001', `request body decompresses to more than ${limit}`);
       }
       yield chunk;
     }
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (!String(code).startsWith('Z_')) throw error;
-    throw new ApiError('WAF.1001', 'the body is not gzip, as Content-Encoding says');
+    throw new ApiError(
+      'WAF.1001',
+      'Content-Encoding is gzip, but the body is not: compress it, or remove the header',
+    );
   } finally {
     gunzip.destroy();
   }
 }
 
-/** Bytes that came in parts of any length, in blocks of one length: a million parts of one byte would take 100 MB. */
+/** Collects bytes in blocks of one size: a million parts of one byte each would take 100 MB. */
 class Blocks {
   readonly #blocks: Buffer[] = [];
   #last = Buffer.alloc(0);
@@ -209,32 +208,43 @@ function idempotencyKey({ headers }: FastifyRequest): string | undefined {
   return key;
 }
 
-const PUSH_RESULT = {
-  type: 'object',
-  required: ['accepted', 'dropped', 'first_drops', 'without_host', 'duplicate'],
-  properties: {
-    accepted: { type: 'integer', description: 'Records counted' },
-    dropped: {
-      type: 'object',
-      additionalProperties: { type: 'integer' },
-      description: 'Records not counted, by reason',
-    },
-    first_drops: {
-      type: 'array',
-      description: 'The first dropped lines, with line number and reason',
-      items: {
-        type: 'object',
-        properties: { line: { type: 'integer' }, reason: { type: 'string' }, text: { type: 'string' } },
-      },
-    },
-    without_host: {
-      type: 'integer',
-      description:
-        'Records among `accepted` without a registered host: they count in the total of the project only',
-    },
-    duplicate: {
-      type: 'boolean',
-      description: 'All of it was counted before under the same Idempotency-Key: nothing was counted now',
-    },
+const PUSH_RESULT = object({
+  accepted: integer('Number of records counted.'),
+  dropped: {
+    type: 'object',
+    additionalProperties: { type: 'integer' },
+    description: 'Number of records dropped, by reason.',
   },
-} as const;
+  first_drops: array(
+    object({
+      line: integer('Line number.'),
+      reason: string('One of the drop reasons in docs/log-formats.md.'),
+      text: string('Beginning of the line.'),
+    }),
+    { description: 'The first dropped lines.' },
+  ),
+  without_host: integer(
+    'Number of records among `accepted` without a registered host, which count in the total of the project only.',
+  ),
+  duplicate: {
+    type: 'boolean',
+    description: 'Whether all lines were counted before under the same Idempotency-Key, so none counted now.',
+  },
+});
+
+/** The parameters of a log source, as on the command line. */
+const INGEST_PARAMETERS = {
+  source: string('Name of the log source.', { default: 'default' }),
+  format: string('Format of the lines.', { enum: [...FORMAT_NAMES], default: 'auto' }),
+  pattern: string('Format of access log lines: an nginx log_format or an Apache LogFormat string.', {
+    maxLength: 4_096,
+  }),
+  host: string('Host name for logs that do not contain one.'),
+  timezone: string('Time zone for logs that do not contain one: an offset or an IANA name.', {
+    default: '+00:00',
+  }),
+  hosts: string(
+    'Whether to register unknown host names (`auto`) or count them in the total of the project only (`registered`).',
+    { enum: ['auto', 'registered'], default: 'auto' },
+  ),
+};

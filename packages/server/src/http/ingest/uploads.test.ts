@@ -12,7 +12,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Whether the upload may read on without waiting. */
+/** Whether the upload may read without waiting. */
 async function hasRoom(upload: { room(): Promise<void> }): Promise<{ isThere: boolean }> {
   const state = { isThere: false };
   upload.room().then(
@@ -35,7 +35,7 @@ describe('the budget', () => {
     expect(await hasRoom(budget.open('other'))).toEqual({ isThere: true });
   });
 
-  test('counts bytes that were received, not those that are to come', async () => {
+  test('counts the bytes received, not the reservations', async () => {
     const budget = new UploadBudget(OPTIONS);
     const uploads = Array.from({ length: 50 }, () => budget.open('tiny'));
     for (const upload of uploads) {
@@ -45,14 +45,14 @@ describe('the budget', () => {
     expect(budget.bytes).toBe(500);
   });
 
-  test('uploads that fill the share of their owner go on one after the other', async () => {
+  test('lets uploads that fill the share of their owner continue one after the other', async () => {
     const budget = new UploadBudget(OPTIONS);
     const uploads = Array.from({ length: 8 }, () => budget.open('owner'));
     const rooms = await Promise.all(uploads.map(hasRoom));
     expect(rooms.map(({ isThere }) => isThere)).toEqual([true, true, true, true, true, true, false, false]);
     const exception = uploads[5];
     if (exception === undefined) throw new Error('there are eight');
-    // It goes on, although others wait, until it has a whole chunk.
+    // It continues, although others wait, until it has a whole chunk.
     for (let i = 0; i < 20; i++) {
       exception.received(READ_BYTES);
       expect(await hasRoom(exception)).toEqual({ isThere: true });
@@ -63,7 +63,7 @@ describe('the budget', () => {
     expect(rooms.map(({ isThere }) => isThere)).toEqual([true, true, true, true, true, true, true, false]);
   });
 
-  test('an upload that waits too long is refused, and told when to come back', async () => {
+  test('fails an upload that waits too long, with Retry-After', async () => {
     const budget = new UploadBudget({ ...OPTIONS, exceptionsMax: 0 });
     for (let i = 0; i < 5; i++) await hasRoom(budget.open('owner'));
     const waiting = budget.open('owner').room();
@@ -75,7 +75,7 @@ describe('the budget', () => {
     await refused;
   });
 
-  test('is empty when all uploads are closed, whatever they did', async () => {
+  test('is empty when all uploads are closed, whatever happened to them', async () => {
     const step = fc.record({
       upload: fc.nat(9),
       step: fc.constantFrom('room', 'received', 'counted', 'close'),
@@ -113,7 +113,7 @@ describe('the budget', () => {
             one.state = 'closed';
           }
         }
-        // Each that closes lets one go on, which closes then.
+        // Each upload that closes lets another continue, which closes then.
         for (let round = 0; round < 10; round++) {
           for (const one of uploads) {
             if (one.state === 'waiting' || one.state === 'closed') continue;
@@ -136,7 +136,7 @@ describe('a body', () => {
     return bytes;
   };
 
-  test('that stands still is given up, and one that goes on slowly is not', async () => {
+  test('that stalls fails, and one that is slow does not', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const still = new PassThrough();
     still.write('a');
@@ -154,13 +154,13 @@ describe('a body', () => {
     expect(await received).toBe(60 * 16_400);
   });
 
-  test('that is too large is given up', async () => {
+  test('that is too large fails', async () => {
     const body = new PassThrough();
     body.end(Buffer.alloc(1_001));
     await expect(collect(body, 1_000)).rejects.toThrow('request body exceeds 1000 bytes');
   });
 
-  test('whose client goes away ends with an error', async () => {
+  test('whose client disconnects fails', async () => {
     const body = new PassThrough();
     body.on('error', () => {});
     body.write('a');
@@ -170,7 +170,7 @@ describe('a body', () => {
   });
 });
 
-test('sizes are said in the largest unit that fits', () => {
+test('sizes are shown in the largest unit that divides them', () => {
   expect([65_536, 12 * 1_048_576, 1_073_741_824, 2_000].map(sizeText)).toEqual([
     '64 KiB',
     '12 MiB',

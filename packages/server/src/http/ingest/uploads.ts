@@ -1,50 +1,56 @@
 /**
  * Receives request bodies of any length: no faster than they are counted, no slower than a minimum rate, and with a
- * limit on the memory of all together that is shared fairly between owners.
+ * memory limit for all uploads that is shared fairly between owners.
  */
 import type { Readable } from 'node:stream';
 import { ApiError } from '../../errors.ts';
 
-/** What one read of a body brings, at most: an upload has room for that much before it reads. */
+/** The most that one read returns. An upload reserves this much before it reads. */
 export const READ_BYTES = 65_536;
-/** An upload may be slower at first, and pause for as long as it was faster before. */
+/** An upload may be slower at first, and pause for as long as it was ahead of this rate. */
 const RATE_BYTES_PER_S_MIN = 16_384;
 const SLOW_MS_AT_FIRST = 10_000;
 const SLOW_MS_MAX = 30_000;
 
 export interface BudgetOptions {
-  /** Of all uploads together. */
+  /** For all uploads together. */
   bytesMax: number;
-  /** Owners that may go on with one upload although their share is used up: each takes as much as is counted at once. */
+  /** Owners that may continue one upload over their share: each takes as much as is counted at once. */
   exceptionsMax: number;
-  /** How long an upload waits for room before it is refused. */
+  /** How long an upload waits for room before it fails. */
   waitMsMax: number;
 }
 
-interface Waiting {
-  upload: Upload;
-  start(): void;
+/** An upload and its bytes in memory. */
+export interface Upload {
+  /** Must be awaited before each read. Throws ApiError if there is no room for too long. */
+  room(): Promise<void>;
+  /** Records the result of the read. */
+  received(bytes: number): void;
+  /** Records that bytes are no longer in memory. */
+  counted(bytes: number): void;
+  /** Must be called, however the upload ends. */
+  close(): void;
 }
 
 interface Owner {
-  name: string;
   bytes: number;
   uploads: number;
   /**
-   * The upload that may go on without room. Without it, uploads that together fill the share of their owner would wait
-   * for each other without end, because none has enough for a chunk that can be counted.
+   * The upload that may exceed the share. Without it, uploads that together fill the share of their owner would wait for
+   * each other forever, because none has enough bytes for a chunk.
    */
   exception: Upload | null;
-  waiting: Waiting[];
+  waiting: { upload: Upload; start(): void }[];
 }
 
 /**
- * Memory for bytes that were received and are not yet counted. An owner may have as much as is left for others: alone
- * half of the budget, two owners a third each. So there is always room for the next owner, however much the others send.
+ * Memory for bytes that are received and not yet counted. An owner may use as much as is left for others: one owner half
+ * of the budget, two owners a third each. So there is always room for the next owner, however much the others send.
  */
 export class UploadBudget {
   readonly #options: BudgetOptions;
-  /** The owner that got room last comes last. */
+  /** The owner that got room most recently comes last. */
   readonly #owners = new Map<string, Owner>();
   #bytes = 0;
   #exceptions = 0;
@@ -53,45 +59,55 @@ export class UploadBudget {
     this.#options = options;
   }
 
-  /** Bytes in use now. */
+  /** Bytes in use. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** The upload must be closed, however it ends. */
   open(name: string): Upload {
-    const owner = this.#owners.get(name) ?? { name, bytes: 0, uploads: 0, exception: null, waiting: [] };
+    const owner = this.#owners.get(name) ?? { bytes: 0, uploads: 0, exception: null, waiting: [] };
     this.#owners.set(name, owner);
     owner.uploads++;
-    return new Upload(this, owner);
+    let bytes = 0;
+    let reserved = 0;
+    let isClosed = false;
+    const upload: Upload = {
+      room: async () => {
+        const isFirst = owner.waiting.length === 0 || owner.exception === upload;
+        if (!isFirst || !this.#admit(upload, owner)) await this.#wait(upload, owner);
+        reserved = READ_BYTES;
+      },
+      received: (count) => {
+        this.#add(owner, count - reserved);
+        reserved = 0;
+        bytes += count;
+      },
+      counted: (count) => {
+        bytes -= count;
+        this.#release(upload, owner, count);
+      },
+      close: () => {
+        if (isClosed) return;
+        isClosed = true;
+        if (--owner.uploads === 0) this.#owners.delete(name);
+        this.#release(upload, owner, bytes + reserved);
+      },
+    };
+    return upload;
   }
 
-  /** For `Upload` only. */
-  take(upload: Upload, owner: Owner): Promise<void> | undefined {
-    const isFirst = owner.waiting.length === 0 || owner.exception === upload;
-    if (isFirst && this.#admit(upload, owner)) return;
-    return this.#wait(upload, owner);
-  }
-
-  /** For `Upload` only. */
-  change(owner: Owner, bytes: number): void {
+  #add(owner: Owner, bytes: number): void {
     owner.bytes += bytes;
     this.#bytes += bytes;
   }
 
-  /** For `Upload` only: the upload has let go of some bytes. */
-  release(upload: Upload, owner: Owner, bytes: number): void {
-    this.change(owner, -bytes);
+  #release(upload: Upload, owner: Owner, bytes: number): void {
+    this.#add(owner, -bytes);
     if (owner.exception === upload) {
       owner.exception = null;
       this.#exceptions--;
     }
     this.#startWaiting();
-  }
-
-  /** For `Upload` only. */
-  close(owner: Owner): void {
-    if (--owner.uploads === 0) this.#owners.delete(owner.name);
   }
 
   #admit(upload: Upload, owner: Owner): boolean {
@@ -102,82 +118,40 @@ export class UploadBudget {
       owner.exception = upload;
       this.#exceptions++;
     }
-    this.change(owner, READ_BYTES);
+    this.#add(owner, READ_BYTES);
     return true;
   }
 
   #wait(upload: Upload, owner: Owner): Promise<void> {
+    const { waitMsMax } = this.#options;
     return new Promise((resolve, reject) => {
-      const waiting = {
-        upload,
-        start() {
-          clearTimeout(timer);
-          resolve();
-        },
-      };
+      const waiting = { upload, start: resolve };
       const timer = setTimeout(() => {
         owner.waiting.splice(owner.waiting.indexOf(waiting), 1);
-        const seconds = this.#options.waitMsMax / 1_000;
-        const message = `the service is busy counting: the upload waited ${seconds} s for its turn`;
+        const message = `the service is busy: the upload waited ${waitMsMax / 1_000} s for its turn`;
         reject(new ApiError('WAF.5001', message, { 'Retry-After': '5' }));
-      }, this.#options.waitMsMax);
+      }, waitMsMax);
+      waiting.start = () => {
+        clearTimeout(timer);
+        resolve();
+      };
       owner.waiting.push(waiting);
     });
   }
 
   #startWaiting(): void {
-    for (const owner of [...this.#owners.values()]) {
+    for (const [name, owner] of [...this.#owners]) {
       for (let next = owner.waiting[0]; next && this.#admit(next.upload, owner); next = owner.waiting[0]) {
         owner.waiting.shift();
-        this.#owners.delete(owner.name);
-        this.#owners.set(owner.name, owner);
+        this.#owners.delete(name);
+        this.#owners.set(name, owner);
         next.start();
       }
     }
   }
 }
 
-/** One upload, and the bytes of it that are in memory. */
-export class Upload {
-  readonly #budget: UploadBudget;
-  readonly #owner: Owner;
-  #bytes = 0;
-  #reserved = 0;
-  #isClosed = false;
-
-  constructor(budget: UploadBudget, owner: Owner) {
-    this.#budget = budget;
-    this.#owner = owner;
-  }
-
-  /** To be awaited before each read. Throws ApiError when there was no room for too long. */
-  async room(): Promise<void> {
-    await this.#budget.take(this, this.#owner);
-    this.#reserved = READ_BYTES;
-  }
-
-  /** What the read has brought. */
-  received(bytes: number): void {
-    this.#budget.change(this.#owner, bytes - this.#reserved);
-    this.#reserved = 0;
-    this.#bytes += bytes;
-  }
-
-  /** So many bytes are out of memory. */
-  counted(bytes: number): void {
-    this.#bytes -= bytes;
-    this.#budget.release(this, this.#owner, bytes);
-  }
-
-  close(): void {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    this.#budget.close(this.#owner);
-    this.#budget.release(this, this.#owner, this.#bytes + this.#reserved);
-  }
-}
-
-/** The bytes of a body as they arrive. Throws ApiError when they are too many or too slow, or the client goes away. */
+/** Yields a body as it arrives. Throws ApiError if it is too large or too slow, or if the client disconnects. */
 export async function* receive(body: Readable, bytesMax: number): AsyncGenerator<Buffer> {
   let bytes = 0;
   let slowMs = SLOW_MS_AT_FIRST;
@@ -198,7 +172,7 @@ export async function* receive(body: Readable, bytesMax: number): AsyncGenerator
   }
 }
 
-/** Resolves when there may be something to read, when nothing more will come, or after the timeout. */
+/** Resolves when there may be something to read, when the body has ended, or after the timeout. */
 function nextEvent(body: Readable, timeoutMs: number): Promise<'event' | 'timeout'> {
   return new Promise((resolve) => {
     const end = (result: 'event' | 'timeout') => {
@@ -216,14 +190,17 @@ const BODY_EVENTS = ['readable', 'end', 'error', 'close'] as const;
 
 function tooSlow(): ApiError {
   const rate = `${RATE_BYTES_PER_S_MIN / 1_024} KiB/s`;
-  return new ApiError('WAF.1001', `the upload is too slow: send at least ${rate}, or less at once`);
+  return new ApiError(
+    'WAF.1001',
+    `the upload is too slow: send at least ${rate}, or split it into smaller pushes`,
+  );
 }
 
 export function tooLarge(bytesMax: number): ApiError {
   return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}`);
 }
 
-/** `65536` is `64 KiB`; what is no whole number of a unit stays bytes. */
+/** `65536` is `64 KiB`; sizes that are no multiple of a unit stay in bytes. */
 export function sizeText(bytes: number): string {
   for (const [unit, name] of UNITS) if (bytes >= unit && bytes % unit === 0) return `${bytes / unit} ${name}`;
   return `${bytes} bytes`;

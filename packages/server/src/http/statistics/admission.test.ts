@@ -6,12 +6,12 @@ import { Admission } from './admission.ts';
 let clock = 0;
 const newAdmission = () => new Admission(() => clock);
 
-/** Work that occupies the event loop, as a query of the embedded store does. */
+/** Occupies the event loop, as a query of the embedded store does. */
 async function busy(ms: number): Promise<void> {
   clock += ms;
 }
 
-test('work starts at once when there is nothing else', () => {
+test('a query starts at once if nothing else runs', () => {
   let started = false;
   void newAdmission().run('p', 'u', async () => {
     started = true;
@@ -19,7 +19,7 @@ test('work starts at once when there is nothing else', () => {
   expect(started).toBe(true);
 });
 
-test('the event loop comes round while much work waits', async () => {
+test('the event loop stays free while many queries wait', async () => {
   const admission = newAdmission();
   let done = 0;
   const all = Array.from({ length: 30 }, () => admission.run('p', 'u', () => busy(2)).then(() => done++));
@@ -30,7 +30,7 @@ test('the event loop comes round while much work waits', async () => {
   expect(done).toBe(30);
 });
 
-test('work that begins behind an await is spread over turns too', async () => {
+test('queries that do their work after an await are spread over turns too', async () => {
   const admission = newAdmission();
   let longest = 0;
   let turnStartedAt = clock;
@@ -50,7 +50,7 @@ test('work that begins behind an await is spread over turns too', async () => {
   expect(longest).toBeLessThan(12);
 });
 
-test('a long turn is followed by short ones, in which connections are accepted', async () => {
+test('a long turn is followed by short turns, in which connections are accepted', async () => {
   const admission = newAdmission();
   const turns: number[] = [];
   let passed = 0;
@@ -66,31 +66,29 @@ test('a long turn is followed by short ones, in which connections are accepted',
   for (const [i, turn] of turns.slice(1).entries()) expect(turn - (turns[i] ?? 0)).toBeGreaterThan(5);
 });
 
-test('projects take turns, however much one of them asks for', async () => {
+test('projects take turns, however many queries one of them sends', async () => {
   const admission = newAdmission();
   const order: string[] = [];
-  const ask = (project: string) =>
+  const send = (project: string) =>
     admission.run(project, project, () => busy(6).then(() => order.push(project)));
-  await Promise.all([...Array.from({ length: 20 }, () => ask('flood')), ask('other')]);
+  await Promise.all([...Array.from({ length: 20 }, () => send('flood')), send('other')]);
   expect(order.indexOf('other')).toBeLessThan(4);
 });
 
-test('work that waited too long is refused with 503 and Retry-After', async () => {
+test('a query that waited too long is shed with 503 and Retry-After', async () => {
   const admission = newAdmission();
   const results = await Promise.allSettled(
     Array.from({ length: 60 }, () => admission.run('p', 'u', () => busy(20))),
   );
-  const refused = results.flatMap((result) =>
-    result.status === 'rejected' ? [result.reason as ApiError] : [],
-  );
-  expect(refused.length).toBeGreaterThan(0);
-  expect(refused[0]).toMatchObject({ status: 503, headers: { 'Retry-After': '1' } });
-  // What is admitted afterwards starts at once again.
+  const shed = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as ApiError] : []));
+  expect(shed.length).toBeGreaterThan(0);
+  expect(shed[0]).toMatchObject({ status: 503, headers: { 'Retry-After': '1' } });
+  // Later queries start at once again.
   await admission.run('p', 'u', async () => {});
 });
 
-test('a store that hangs makes queries wait, then refuses them; nothing is started twice', async () => {
-  // By the real clock, because only time passes here.
+test('queries of a store that hangs wait, then are shed; none starts twice', async () => {
+  // The real clock, because here only time passes.
   const admission = new Admission();
   let release = () => {};
   const hanging = new Promise<void>((resolve) => {
@@ -109,16 +107,16 @@ test('a store that hangs makes queries wait, then refuses them; nothing is start
   expect(started).toBe(16);
 });
 
-test('one user has a limited number of queries under way', async () => {
+test('the number of queries in progress is limited per user', async () => {
   const admission = newAdmission();
   const all = Array.from({ length: 64 }, () => admission.run('p', 'u', async () => {}));
-  expect(() => admission.run('p', 'u', async () => {})).toThrow('64 queries under way');
+  expect(() => admission.run('p', 'u', async () => {})).toThrow('64 queries in progress');
   await admission.run('p', 'another', async () => {});
   await Promise.all(all);
   await admission.run('p', 'u', async () => {});
 });
 
-test('a slot that becomes free is used in the next turn, however slow the store is', async () => {
+test('a free slot is used in the next turn, however slow the store is', async () => {
   const admission = newAdmission();
   const slots: (() => void)[] = [];
   let started = 0;

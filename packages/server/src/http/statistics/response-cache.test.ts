@@ -4,8 +4,8 @@ import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
+import type {} from '../connections.ts';
 import { mount } from '../route.ts';
-import type {} from '../send-bytes.ts';
 import { statisticsRoutes } from './routes.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
@@ -39,8 +39,8 @@ function get(url: string, headers: Record<string, string> = {}) {
   return app.inject({ url, headers });
 }
 
-describe('an answer', () => {
-  test('that has not changed is not sent again', async () => {
+describe('a response', () => {
+  test('that has not changed is a 304', async () => {
     const first = await get(DAY);
     expect(first.headers).toMatchObject({
       'cache-control': 'private, no-cache',
@@ -48,8 +48,8 @@ describe('an answer', () => {
       'content-type': 'application/json; charset=utf-8',
     });
     const etag = String(first.headers.etag);
-    for (const mark of [etag, `"other", ${etag}`, '*']) {
-      const again = await get(DAY, { 'if-none-match': mark });
+    for (const known of [etag, `"other", ${etag}`, '*']) {
+      const again = await get(DAY, { 'if-none-match': known });
       expect([again.statusCode, again.body]).toEqual([304, '']);
       expect(again.headers.etag).toBe(etag);
     }
@@ -60,7 +60,7 @@ describe('an answer', () => {
     expect(changed.json().requests.at(-1)).toEqual({ time: NOW, num: 1 });
   });
 
-  test('is packed for who can unpack it, and the same unpacked, however often it is asked for', async () => {
+  test('is compressed if the client accepts it, and decompresses to the same bytes each time', async () => {
     await count(NOW - 1, 20);
     const plain = await get(DAY);
     expect(plain.headers['content-encoding']).toBeUndefined();
@@ -74,7 +74,7 @@ describe('an answer', () => {
     }
   });
 
-  test('to HEAD is its headers alone', async () => {
+  test('to HEAD has the headers only', async () => {
     const whole = await get(DAY);
     for (let time = 0; time < 3; time++) {
       const { statusCode, headers, body } = await app.inject({ method: 'HEAD', url: DAY });
@@ -84,7 +84,7 @@ describe('an answer', () => {
     }
   });
 
-  test('has an ID, and says that the connection ends when the service stops', async () => {
+  test('has a request ID, and `Connection: close` while the service stops', async () => {
     const ids = new Set<unknown>();
     for (let time = 0; time < 3; time++) {
       const { headers } = await get(DAY);
@@ -98,7 +98,7 @@ describe('an answer', () => {
   });
 
   test.each(['identity', 'gzip;q=0', 'br;q=0.0, gzip; q=0', 'x-gzip', ''])(
-    'is sent as it is to who accepts %j',
+    'is not compressed if the client accepts %j',
     async (accepted) => {
       const { headers, body } = await get(DAY, { 'accept-encoding': accepted });
       expect(headers['content-encoding']).toBeUndefined();
@@ -106,12 +106,12 @@ describe('an answer', () => {
     },
   );
 
-  test('that fits into a packet is not packed', async () => {
+  test('that fits into a packet is not compressed', async () => {
     const { headers } = await get(TYPES, { 'accept-encoding': 'br' });
     expect(headers['content-encoding']).toBeUndefined();
   });
 
-  test('about a span that moves is not remembered, however it is spelled', async () => {
+  test('for a range relative to now is not cached, however the parameter is encoded', async () => {
     const url = '/v1/p/waf/event/timeline?%72ecent=today';
     for (let time = 0; time < 3; time++) {
       clock.now += 60_000;
@@ -119,7 +119,7 @@ describe('an answer', () => {
     }
   });
 
-  test('is always the one that would be computed now', async () => {
+  test('from the cache always equals a newly computed one', async () => {
     const step = fc.record({
       count: fc.option(fc.integer({ min: NOW - 2 * DAY_MS, max: NOW + DAY_MS })),
       url: fc.constantFrom(DAY, TYPES, `${DAY}&hosts=a`, `${DAY}&timezone=%2B05:45`),
@@ -128,10 +128,10 @@ describe('an answer', () => {
       fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
         for (const { count: time, url } of steps) {
           if (time !== null) await count(time);
-          const remembered = await get(url);
+          const cached = await get(url);
           const computed = await get(url, { 'cache-control': 'no-cache' });
-          expect(remembered.body).toBe(computed.body);
-          expect(remembered.headers.etag).toBe(computed.headers.etag);
+          expect(cached.body).toBe(computed.body);
+          expect(cached.headers.etag).toBe(computed.headers.etag);
         }
       }),
       { numRuns: 30 },

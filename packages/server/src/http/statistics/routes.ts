@@ -1,58 +1,84 @@
-/** The two queries of the interface specification. */
-import type { FastifyRequest } from 'fastify';
+/** The routes of a project: the two statistics queries, its hosts and its log sources. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CATEGORIES } from '../../event.ts';
-import { RECENT_NAMES } from '../../statistics/range.ts';
-import { distribution, timeline } from '../../statistics/statistics.ts';
+import { type Range, RECENT_NAMES } from '../../statistics/range.ts';
+import { timeline } from '../../statistics/timeline.ts';
 import type { Store } from '../../store/store.ts';
-import { parseDistributionQuery, parseTimelineQuery, queryOf } from '../query.ts';
-import type { Route } from '../route.ts';
-import { HOSTS_PARAMETER, PROJECT_PATH, withErrors } from '../schemas.ts';
-import { createAnswers } from './response-cache.ts';
+import {
+  LIST_LIMIT_MAX,
+  parseDistributionQuery,
+  parseHostListQuery,
+  parsePage,
+  parseTimelineQuery,
+  queryOf,
+  type RawQuery,
+} from '../query.ts';
+import {
+  array,
+  HOSTS_PARAMETER,
+  integer,
+  object,
+  PROJECT_PATH,
+  type Route,
+  string,
+  withErrors,
+} from '../route.ts';
+import { createNegotiation } from '../send.ts';
+import { Admission } from './admission.ts';
+import { ResponseCache, sendResponse } from './response-cache.ts';
 import { timelineJson } from './timeline-json.ts';
 
 const RANGE_PARAMETERS = {
-  from: {
-    type: 'integer',
+  from: integer('Start, milliseconds since the epoch. Required unless `recent` is given.', { minimum: 0 }),
+  to: integer('End (exclusive), milliseconds since the epoch. Required unless `recent` is given.', {
     minimum: 0,
-    description: 'Start time (UTC), milliseconds. Required unless `recent` is given.',
-  },
-  to: {
-    type: 'integer',
-    minimum: 0,
-    description: 'End time (UTC), milliseconds; not part of the range. Required unless `recent` is given.',
-  },
-  recent: {
-    type: 'string',
+  }),
+  recent: string('A range of local days up to now (`yesterday`: that day). Overrides `from` and `to`.', {
     enum: RECENT_NAMES,
-    description: 'A span of local days up to now (`yesterday`: that day). Wins over `from` and `to`.',
-  },
-} as const;
+  }),
+};
 
-const TIMEZONE_PARAMETER = {
-  type: 'string',
-  pattern: '^[+-][0-9]{2}:[0-9]{2}$',
-  default: '+00:00',
-  description:
-    'Offset from -12:00 to +14:00. Points end at the boundaries of the local clock, days at local midnight.',
-} as const;
+const TIMEZONE_PARAMETER = string(
+  'Offset of the local clock, from -12:00 to +14:00. Points end at its boundaries, days at local midnight.',
+  { pattern: '^[+-][0-9]{2}:[0-9]{2}$', default: '+00:00' },
+);
 
-const POINTS = {
-  type: 'array',
-  items: {
-    type: 'object',
-    required: ['time', 'num'],
-    properties: {
-      time: {
-        type: 'integer',
-        description: 'End of the point, milliseconds since the epoch; not part of it',
-      },
-      num: { type: 'integer' },
-    },
-  },
-} as const;
+const POINTS = array(
+  object({
+    time: integer('End of the point (exclusive), milliseconds since the epoch.'),
+    num: integer('Number of requests or attacks in the point.'),
+  }),
+);
 
 export function statisticsRoutes(store: Store, now: () => number): Route[] {
-  const sendAnswer = createAnswers(store);
+  const cache = new ResponseCache(store);
+  const admission = new Admission();
+  const negotiate = createNegotiation();
+
+  function handler<Q extends Range>(
+    parse: (query: RawQuery, now: number) => Q,
+    render: (project: string, query: Q) => Promise<Buffer>,
+  ) {
+    async function compute(request: FastifyRequest) {
+      const rawQuery = queryOf(request);
+      const query = parse(rawQuery, now());
+      // Read before the counts: if they change in between, the response only looks older than it is.
+      const version = await store.version(query);
+      const bytes = await render(projectOf(request), query);
+      const response = { from: query.from, to: query.to, version, bytes, compressed: new Map() };
+      if (isFixedRange(rawQuery)) cache.set(request, response);
+      return response;
+    }
+
+    return async (request: FastifyRequest, reply: FastifyReply) => {
+      const cached = await cache.get(request);
+      const user = request.caller?.user.id ?? '';
+      // Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost.
+      const response = cached ?? (await admission.run(projectOf(request), user, () => compute(request)));
+      return sendResponse(request, reply, response, negotiate(request.headers['accept-encoding']));
+    };
+  }
+
   return [
     {
       method: 'GET',
@@ -61,29 +87,17 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       schema: {
         operationId: 'timeline',
         tags: ['statistics'],
-        summary: 'Requests and attacks over a time range, as two series with the same points',
+        summary: 'Returns requests and attacks over a time range as two series with the same points.',
         params: PROJECT_PATH,
         querystring: {
           type: 'object',
           properties: { ...RANGE_PARAMETERS, timezone: TIMEZONE_PARAMETER, hosts: HOSTS_PARAMETER },
         },
-        response: withErrors({
-          type: 'object',
-          required: ['requests', 'attacks'],
-          properties: { requests: POINTS, attacks: POINTS },
-        }),
+        response: withErrors('Returns both series.', object({ requests: POINTS, attacks: POINTS })),
       },
-      handler(request, reply) {
-        return sendAnswer(request, reply, () => {
-          const query = queryOf(request);
-          const question = { ...projectOf(request), ...parseTimelineQuery(query, now()) };
-          return {
-            ...question,
-            lasting: query.recent === undefined,
-            make: async (allocate) => timelineJson(await timeline(store, question), allocate),
-          };
-        });
-      },
+      handler: handler(parseTimelineQuery, async (project, query) =>
+        timelineJson(await timeline(store, { project, ...query })),
+      ),
     },
     {
       method: 'GET',
@@ -92,34 +106,125 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       schema: {
         operationId: 'attackTypes',
         tags: ['statistics'],
-        summary: 'Attacks over a time range by category; they add up to the attacks of the timeline',
+        summary:
+          'Returns the attacks in a time range by category. Their sum equals the attacks of the timeline.',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: { ...RANGE_PARAMETERS, hosts: HOSTS_PARAMETER } },
-        response: withErrors({
-          type: 'object',
-          required: [...CATEGORIES],
-          properties: Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }])),
-        }),
+        response: withErrors(
+          'Returns the number of attacks in each category.',
+          object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
+        ),
       },
-      handler(request, reply) {
-        return sendAnswer(request, reply, () => {
-          const query = queryOf(request);
-          const question = { ...projectOf(request), ...parseDistributionQuery(query, now()) };
-          return {
-            ...question,
-            lasting: query.recent === undefined,
-            make: async () => distributionJson(await distribution(store, question)),
-          };
-        });
+      handler: handler(parseDistributionQuery, async (project, query) => {
+        const counts = await store.totals({ project, ...query });
+        const byName = Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]));
+        return Buffer.from(JSON.stringify(byName));
+      }),
+    },
+  ];
+}
+
+/** Whether the URL will mean the same range tomorrow. */
+function isFixedRange(query: RawQuery): boolean {
+  return query.recent === undefined;
+}
+
+function projectOf({ params }: FastifyRequest): string {
+  return (params as { project_id: string }).project_id;
+}
+
+const PAGE_PARAMETERS = {
+  offset: integer('Number of items to skip.', { minimum: 0, default: 0 }),
+  limit: integer('Maximum number of items to return.', {
+    minimum: 1,
+    maximum: LIST_LIMIT_MAX,
+    default: LIST_LIMIT_MAX,
+  }),
+};
+
+function pageOf(item: object) {
+  return object({ total: integer('Number of items on all pages.'), items: array({ ...item }) });
+}
+
+export function inventoryRoutes(store: Store): Route[] {
+  return [
+    {
+      method: 'GET',
+      url: '/v1/:project_id/waf/instance',
+      allow: 'reader',
+      schema: {
+        operationId: 'hosts',
+        tags: ['inventory'],
+        summary: 'Lists the protected domains of the project by name.',
+        params: PROJECT_PATH,
+        querystring: {
+          type: 'object',
+          properties: {
+            ...PAGE_PARAMETERS,
+            hostname: string('Lists only domains whose name contains this text.'),
+          },
+        },
+        response: withErrors('Returns one page of domains.', pageOf(HOST)),
+      },
+      async handler(request) {
+        const { offset, limit, hostname } = parseHostListQuery(queryOf(request));
+        const part = hostname.toLowerCase();
+        const hosts = (await store.hosts(projectOf(request))).filter((host) => host.hostname.includes(part));
+        const items = hosts.slice(offset, offset + limit);
+        return {
+          total: hosts.length,
+          items: items.map(({ id, hostname, created }) => ({ id, hostname, timestamp: created })),
+        };
+      },
+    },
+    {
+      method: 'GET',
+      url: '/v1/:project_id/connections',
+      allow: 'reader',
+      schema: {
+        operationId: 'connections',
+        tags: ['inventory'],
+        summary: 'Lists the log sources of the project: what each has sent, and when it was last seen.',
+        params: PROJECT_PATH,
+        querystring: { type: 'object', properties: PAGE_PARAMETERS },
+        response: withErrors('Returns one page of log sources.', pageOf(SOURCE)),
+      },
+      async handler(request) {
+        const { offset, limit } = parsePage(queryOf(request));
+        const sources = await store.sources(projectOf(request));
+        return { total: sources.length, items: sources.slice(offset, offset + limit) };
       },
     },
   ];
 }
 
-function projectOf({ params }: FastifyRequest): { project: string } {
-  return { project: (params as { project_id: string }).project_id };
-}
+const HOST = object({
+  id: string('Domain ID.'),
+  hostname: string('Host name.'),
+  timestamp: integer('Time of registration, milliseconds since the epoch.'),
+});
 
-function distributionJson(counts: Float64Array): Buffer {
-  return Buffer.from(JSON.stringify(Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]))));
-}
+const SOURCE = object({
+  id: string('ID of the log source.'),
+  name: string('Name of the log source.'),
+  format: string('Format of the latest records.'),
+  hosts: array({ type: 'string' }, { description: 'IDs of the domains that the source has reported on.' }),
+  events: integer('Number of records counted.'),
+  without_host: integer(
+    'Number of records among `events` without a registered host, which count in the total of the project only. ' +
+      'Name the host in the log (nginx: `log_format` with `$host`, Apache: `%v`), or send the lines with `host`.',
+  ),
+  dropped: {
+    type: 'object',
+    additionalProperties: { type: 'integer' },
+    description: 'Number of records dropped, by reason. With `events` they add up to the records read.',
+  },
+  first_seen: {
+    type: ['integer', 'null'],
+    description: 'Time of the earliest event, milliseconds since the epoch.',
+  },
+  last_seen: {
+    type: ['integer', 'null'],
+    description: 'Time of the latest event, milliseconds since the epoch.',
+  },
+});

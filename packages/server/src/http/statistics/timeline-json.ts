@@ -1,183 +1,64 @@
 /**
- * The bytes of a timeline's answer. Digits are written straight into a buffer: a day by minute is 91 KB of JSON,
- * and JSON.stringify of 2,880 small objects took longer than all else together (docs/decisions/0004). There are two
- * ways to write it: point by point, byte by byte, for any numbers; and by words of four bytes, which is five times
- * faster (docs/decisions/0012), for times of 13 digits, which are those from 2001 to 2286.
+ * Serializes a timeline, four bytes at a time (docs/decisions/0012). A day by minute is 91 KB of JSON, which takes this
+ * writer 40 to 120 us, string concatenation 400 us and JSON.stringify 1,200 us; the rest of the request takes 250 us.
  */
-import type { Timeline } from '../../statistics/statistics.ts';
+import type { Timeline } from '../../statistics/timeline.ts';
 
-/** `allocate` makes room for the answer: at least so many bytes. */
-export function timelineJson(timeline: Timeline, allocate: Allocate = Buffer.allocUnsafe): Buffer {
-  const { ends } = timeline;
-  const [first = 0, last = 0] = [ends[0], ends[ends.length - 1]];
-  const write = first >= 1e12 && last < 1e13 ? timelineByWords : timelineByBytes;
-  return write(timeline, allocate);
-}
+const HEAD = '{"requests":[';
+const BETWEEN = '],"attacks":[';
+const TAIL = ']}';
 
-export type Allocate = (bytes: number) => Buffer;
-
-const HEAD = Buffer.from('{"requests":[');
-const BETWEEN = Buffer.from('],"attacks":[');
-const TAIL = Buffer.from(']}');
-const TIME = Buffer.from('{"time":');
-const NUM = Buffer.from(',"num":');
-
-/** `{"time":` and `,"num":` with at most 16 digits each, and `},`. */
-const POINT_BYTES_MAX = TIME.length + NUM.length + 2 * 16 + 2;
-
-export function timelineByBytes(
-  { ends, requests, attacks }: Timeline,
-  allocate: Allocate = Buffer.allocUnsafe,
-): Buffer {
-  const room = HEAD.length + BETWEEN.length + TAIL.length + 2 * ends.length * POINT_BYTES_MAX;
-  const bytes = allocate(room);
-  let at = writeText(bytes, 0, HEAD);
-  at = writeSeries(bytes, at, ends, requests);
-  at = writeText(bytes, at, BETWEEN);
-  at = writeSeries(bytes, at, ends, attacks);
-  at = writeText(bytes, at, TAIL);
-  return bytes.subarray(0, at);
-}
-
-function writeSeries(bytes: Buffer, start: number, ends: readonly number[], counts: Float64Array): number {
-  let at = start;
-  for (let i = 0; i < ends.length; i++) {
-    if (i > 0) bytes[at++] = 0x2c;
-    at = writeText(bytes, at, TIME);
-    at = writeDigits(bytes, at, ends[i] ?? 0);
-    at = writeText(bytes, at, NUM);
-    at = writeDigits(bytes, at, counts[i] ?? 0);
-    bytes[at++] = 0x7d;
-  }
-  return at;
-}
-
-/** A loop, because for a few bytes it is faster than a call of Buffer.copy. */
-function writeText(bytes: Buffer, start: number, text: Buffer): number {
-  let at = start;
-  for (let i = 0; i < text.length; i++) bytes[at++] = text[i] ?? 0;
-  return at;
-}
-
-const MILLION = 1_000_000;
-
-/** A whole number from 0 to 2^53 - 1. Split in two, because integer arithmetic stops being fast beyond 2^31. */
-export function writeDigits(bytes: Buffer, start: number, value: number): number {
-  if (value < MILLION) return writeSmall(bytes, start, value);
-  const high = Math.floor(value / MILLION);
-  const at = writeDigits(bytes, start, high);
-  let low = value - high * MILLION;
-  for (let i = at + 5; i >= at; i--) {
-    const rest = (low / 10) | 0;
-    bytes[i] = 0x30 + low - rest * 10;
-    low = rest;
-  }
-  return at + 6;
-}
-
-function writeSmall(bytes: Buffer, start: number, value: number): number {
-  const end = start + digitsOf(value);
-  let left = value;
-  for (let i = end - 1; i >= start; i--) {
-    const rest = (left / 10) | 0;
-    bytes[i] = 0x30 + left - rest * 10;
-    left = rest;
-  }
-  return end;
-}
-
-/** Of a number below a million. */
-function digitsOf(value: number): number {
-  return value < 10 ? 1 : value < 100 ? 2 : value < 1_000 ? 3 : value < 10_000 ? 4 : value < 100_000 ? 5 : 6;
-}
-
-/** `{"time":`, 13 digits and `,"num":` are seven words, whose first, second and last are always the same. */
+/** A point is `{"time":`, 13 digits, `,"num":`, the count and `},`: all but the count and the end are seven words. */
+const POINT_HEAD_BYTES = 28;
+const POINT_END_BYTES = 2;
 const WORD_TI = word('{"ti');
 const WORD_ME = word('me":');
 const WORD_COMMA = word('0,"n');
 const WORD_NUM = word('um":');
-const WORD_ZERO = word('0},{');
-const POINT_HEAD_BYTES = 28;
-/** A point with a count of one digit: the head, the digit, and `},`. */
-const EVEN_POINT_BYTES = POINT_HEAD_BYTES + 3;
-const CLOSE = 0x2c7d; // `},`
+const POINT_END = 0x2c7d; // `},`
 
-/** Four digits as a word: `PADDED[7]` is `0007`, `SHORT[7]` is `7` and three bytes that the next text overwrites. */
+/** Four digits as a word: `PADDED[7]` is `0007`; `SHORT[7]` is `7` and three bytes that the next text overwrites. */
 const PADDED = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padStart(4, '0')));
 const SHORT = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padEnd(4, ' ')));
 
-/**
- * Every point ends with a comma, of which the last is then overwritten. Counts of one digit, as those of attacks mostly
- * are, make points of even length: a series of them is a copy of the other, with other digits in the same places.
- */
-export function timelineByWords(
-  { ends, requests, attacks }: Timeline,
-  allocate: Allocate = Buffer.allocUnsafe,
-): Buffer {
-  const requestsMost = largest(requests);
-  const attacksMost = largest(attacks);
-  const points = 2 * POINT_HEAD_BYTES + String(requestsMost).length + String(attacksMost).length + 4;
-  const bytes = allocate(HEAD.length + ends.length * points + BETWEEN.length + TAIL.length + 4);
+export function timelineJson(timeline: Timeline): Buffer {
+  const { ends, requests, attacks } = timeline;
+  const [first = 0, last = 0] = [ends[0], ends.at(-1)];
+  // Times of 13 digits are those from 2001 to 2286.
+  if (first < 1e12 || last >= 1e13) return stringify(timeline);
+  const countsMax = Math.max(largest(requests), largest(attacks));
+  const pointBytesMax = POINT_HEAD_BYTES + String(countsMax).length + POINT_END_BYTES;
+  const bytes = Buffer.allocUnsafe(HEAD.length + BETWEEN.length + 2 * ends.length * pointBytesMax + 4);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const start = writeText(bytes, 0, HEAD);
-  const end =
-    requestsMost < 10
-      ? writeEvenSeries(view, bytes, start, ends, requests)
-      : writeUnevenSeries(view, bytes, start, ends, requests);
-  let at = writeText(bytes, end - 1, BETWEEN);
-  if (attacksMost >= 10) at = writeUnevenSeries(view, bytes, at, ends, attacks);
-  else if (requestsMost >= 10) at = writeEvenSeries(view, bytes, at, ends, attacks);
-  else {
-    bytes.copyWithin(at, start, end - 1);
-    at = writeEvenCounts(bytes, at, attacks);
-  }
-  at = writeText(bytes, at - 1, TAIL);
-  return bytes.subarray(0, at);
+  const start = bytes.write(HEAD, 'latin1');
+  // Each series ends with a comma, which the next text overwrites.
+  const requestsEnd = writeSeries(view, start, ends, requests) - 1;
+  const attacksStart = requestsEnd + bytes.write(BETWEEN, requestsEnd, 'latin1');
+  let end: number;
+  if (countsMax < 10) {
+    // All points have the same length: copy the first series and replace the counts. This saves 7% of the request.
+    bytes.copyWithin(attacksStart, start, requestsEnd);
+    for (let i = 0, at = attacksStart + POINT_HEAD_BYTES; i < attacks.length; i++, at += pointBytesMax) {
+      bytes[at] = 0x30 + (attacks[i] ?? 0);
+    }
+    end = attacksStart + requestsEnd - start;
+  } else end = writeSeries(view, attacksStart, ends, attacks) - 1;
+  return bytes.subarray(0, end + bytes.write(TAIL, end, 'latin1'));
 }
 
-function writeEvenSeries(
-  view: DataView,
-  bytes: Buffer,
-  start: number,
-  ends: readonly number[],
-  counts: Float64Array,
-): number {
+function stringify({ ends, requests, attacks }: Timeline): Buffer {
+  const series = (counts: Float64Array) => ends.map((time, i) => ({ time, num: counts[i] }));
+  return Buffer.from(JSON.stringify({ requests: series(requests), attacks: series(attacks) }));
+}
+
+/** Returns the position after the last point. */
+function writeSeries(view: DataView, start: number, ends: readonly number[], counts: Float64Array): number {
   let at = start;
   for (let i = 0; i < ends.length; i++) {
     writePointHead(view, at, ends[i] ?? 0);
-    view.setInt32(at + POINT_HEAD_BYTES, WORD_ZERO, true);
-    at += EVEN_POINT_BYTES;
-  }
-  return writeEvenCounts(bytes, start, counts);
-}
-
-function writeEvenCounts(bytes: Buffer, start: number, counts: Float64Array): number {
-  let at = start + POINT_HEAD_BYTES;
-  for (let i = 0; i < counts.length; i++) {
-    bytes[at] = 0x30 + (counts[i] ?? 0);
-    at += EVEN_POINT_BYTES;
-  }
-  return at - POINT_HEAD_BYTES;
-}
-
-function writeUnevenSeries(
-  view: DataView,
-  bytes: Buffer,
-  start: number,
-  ends: readonly number[],
-  counts: Float64Array,
-): number {
-  let at = start;
-  for (let i = 0; i < ends.length; i++) {
-    const count = counts[i] ?? 0;
-    writePointHead(view, at, ends[i] ?? 0);
-    at += POINT_HEAD_BYTES;
-    if (count < 10_000) {
-      view.setInt32(at, SHORT[count] ?? 0, true);
-      at += digitsOf(count);
-    } else at = writeDigits(bytes, at, count);
-    view.setInt16(at, CLOSE, true);
-    at += 2;
+    at = writeCount(view, at + POINT_HEAD_BYTES, counts[i] ?? 0);
+    view.setInt16(at, POINT_END, true);
+    at += POINT_END_BYTES;
   }
   return at;
 }
@@ -197,13 +78,22 @@ function writePointHead(view: DataView, at: number, end: number): void {
   view.setInt32(at + 24, WORD_NUM, true);
 }
 
-function largest(counts: Float64Array): number {
-  let most = 0;
-  for (let i = 0; i < counts.length; i++) {
-    const count = counts[i] ?? 0;
-    if (count > most) most = count;
+/** A whole number below 2^53. Returns the position after it. */
+function writeCount(view: DataView, at: number, count: number): number {
+  if (count < 10_000) {
+    view.setInt32(at, SHORT[count] ?? 0, true);
+    return at + (count < 10 ? 1 : count < 100 ? 2 : count < 1_000 ? 3 : 4);
   }
-  return most;
+  const high = Math.floor(count / 10_000);
+  const end = writeCount(view, at, high);
+  view.setInt32(end, PADDED[count - high * 10_000] ?? 0, true);
+  return end + 4;
+}
+
+function largest(counts: Float64Array): number {
+  let max = 0;
+  for (let i = 0; i < counts.length; i++) max = Math.max(max, counts[i] ?? 0);
+  return max;
 }
 
 /** Little endian, as it is written. */

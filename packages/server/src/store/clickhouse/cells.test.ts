@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { gridEdges } from '../../statistics/grid.ts';
+import { gridEdges } from '../../statistics/timeline.ts';
 import { type MinutePlan, planMinutes, type Slots } from './cells.ts';
 
 const MINUTE_MS = 60_000;

@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES } from '../../event.ts';
-import type { MaybePromise } from '../../maybe-promise.ts';
 import { StoreDamaged, type TimeRange } from '../store.ts';
 import {
   accumulate,
@@ -42,7 +41,7 @@ export type Counter = (
   project: string,
   hosts: readonly string[] | undefined,
   edges: readonly number[],
-) => MaybePromise<Float64Array>;
+) => Float64Array | Promise<Float64Array>;
 
 const HOUR_MS = 3_600_000;
 

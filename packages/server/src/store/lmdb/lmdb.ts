@@ -3,7 +3,6 @@ import { dirname } from 'node:path';
 import { PerTurnMemo } from '../../cache.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
-import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
 import { GroupCommit } from '../group-commit.ts';
 import {
   type Appended,
@@ -56,17 +55,9 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   );
 
   async function available<T>(action: () => T | Promise<T>): Promise<T> {
-    try {
-      return await availableSync(action);
-    } catch (error) {
-      throw asUnavailable(error);
-    }
-  }
-
-  function availableSync<T>(action: () => T): T {
     if (closed) throw new StoreUnavailable('the store is closed');
     try {
-      return action();
+      return await action();
     } catch (error) {
       throw asUnavailable(error);
     }
@@ -79,18 +70,16 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
 
     series: ({ project, hosts, edges }) =>
-      available(() => {
+      available(async () => {
         const points = edges.length - 1;
-        return mapMaybe(queries.track(timeline(project, hosts, edges)), (counts) => ({
-          requests: counts.subarray(0, points),
-          attacks: counts.subarray(points),
-        }));
+        const counts = await queries.track(timeline(project, hosts, edges));
+        return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
       }),
 
     totals: ({ project, hosts, from, to }) =>
       available(() => queries.track(distribution(project, hosts, [from, to]))),
 
-    version: (range) => availableSync(() => versionOf(range)),
+    version: (range) => available(() => versionOf(range)),
 
     batchesAfter: (project, source, after) =>
       available(() => {
@@ -172,7 +161,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 class PendingQueries {
   readonly #promises = new Set<Promise<unknown>>();
 
-  track<T>(result: MaybePromise<T>): MaybePromise<T> {
+  track<T>(result: T | Promise<T>): T | Promise<T> {
     if (!(result instanceof Promise)) return result;
     this.#promises.add(result);
     const remove = () => this.#promises.delete(result);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createNegotiation } from './content-coding.ts';
+import { createNegotiation } from './send.ts';
 
 test.each([
   [undefined, undefined],
@@ -16,7 +16,7 @@ test.each([
   ['br; q=0, *;q=0.1', 'gzip'],
   ['identity, br;q=0.5', undefined],
   ['brotli, x-gzip', undefined],
-])('%s is answered with %s', (header, expected) => {
+])('Accept-Encoding: %s gives %s', (header, expected) => {
   const negotiate = createNegotiation();
   expect(negotiate(header)).toBe(expected);
   expect(negotiate(header)).toBe(expected);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { gridEdges, intervalOf } from './grid.ts';
 import { RANGE_MS_MAX } from './range.ts';
+import { gridEdges, intervalOf } from './timeline.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -27,7 +27,7 @@ test('a range inside one interval is one point', () => {
   expect(gridEdges(NOON + 1, NOON + 2, 0)).toEqual([NOON + 1, NOON + 2]);
 });
 
-test('a boundary at the start or the end makes no empty point', () => {
+test('a boundary at the start or the end adds no empty point', () => {
   expect(gridEdges(NOON, NOON + 2 * MINUTE, 0)).toEqual([NOON, NOON + MINUTE, NOON + 2 * MINUTE]);
 });
 
@@ -42,7 +42,7 @@ test('days end at local midnight', () => {
   expect(first).toBe(Date.UTC(2026, 6, 1, 16));
 });
 
-test('the points partition any range, on the local clock of any offset', () => {
+test('the points partition any range at the boundaries of any local clock', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 0, max: NOON }),

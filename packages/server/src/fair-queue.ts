@@ -1,0 +1,129 @@
+/** Fair scheduling between owners (projects, users): a queue, a semaphore and a time slicer on top of it. */
+
+/** Takes one item of each owner in turn, so that a long queue of one owner delays the others by one item only. */
+export class FairQueue<T> {
+  /** The owner whose turn it is comes first. */
+  readonly #queues = new Map<string, T[]>();
+
+  get isEmpty(): boolean {
+    return this.#queues.size === 0;
+  }
+
+  add(owner: string, item: T): void {
+    const queue = this.#queues.get(owner);
+    if (queue === undefined) this.#queues.set(owner, [item]);
+    else queue.push(item);
+  }
+
+  /** The next item, which stays in the queue. */
+  peek(): T | undefined {
+    const [queue] = this.#queues.values();
+    return queue?.[0];
+  }
+
+  /** Removes the next item and ends the turn of its owner. */
+  take(): T | undefined {
+    const [first] = this.#queues;
+    if (first === undefined) return undefined;
+    const [owner, queue] = first;
+    const item = queue.shift();
+    this.#queues.delete(owner);
+    if (queue.length > 0) this.#queues.set(owner, queue);
+    return item;
+  }
+
+  /** Removes items from the front of every owner's queue while the condition holds. */
+  takeWhile(condition: (item: T) => boolean): T[] {
+    const taken: T[] = [];
+    for (const [owner, queue] of this.#queues) {
+      const end = queue.findIndex((item) => !condition(item));
+      taken.push(...queue.splice(0, end === -1 ? queue.length : end));
+      if (queue.length === 0) this.#queues.delete(owner);
+    }
+    return taken;
+  }
+}
+
+/** A weighted semaphore that is fair between owners. */
+export class Semaphore {
+  readonly #weightMax: number;
+  #weight = 0;
+  readonly #waiting = new FairQueue<{ weight: number; start(): void }>();
+
+  constructor(weightMax: number) {
+    this.#weightMax = weightMax;
+  }
+
+  /** Resolves to a function that releases the weight. A weight over the limit is admitted alone. */
+  async acquire(owner: string, weight: number): Promise<() => void> {
+    await new Promise<void>((start) => {
+      this.#waiting.add(owner, { weight, start });
+      this.#startWaiting();
+    });
+    let isReleased = false;
+    return () => {
+      if (isReleased) return;
+      isReleased = true;
+      this.#weight -= weight;
+      this.#startWaiting();
+    };
+  }
+
+  #startWaiting(): void {
+    for (let next = this.#waiting.peek(); next && this.#fits(next.weight); next = this.#waiting.peek()) {
+      this.#waiting.take();
+      // Added here, not when the caller resumes: others may arrive in between.
+      this.#weight += next.weight;
+      next.start();
+    }
+  }
+
+  #fits(weight: number): boolean {
+    return this.#weight === 0 || this.#weight + weight <= this.#weightMax;
+  }
+}
+
+const SLICE_MS_MAX = 5;
+
+/** Runs long computations in slices of a few milliseconds per event-loop turn, so that requests never wait for them. */
+export class TimeSlicer {
+  readonly #steps = new FairQueue<() => void>();
+  readonly #now: () => number;
+  #isScheduled = false;
+
+  /** `now`: monotonic milliseconds. */
+  constructor(now = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** Runs the generator to its end; each `yield` is a point where it may be interrupted. */
+  run<T>(owner: string, steps: Generator<void, T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const step = () => {
+        try {
+          const { done, value } = steps.next();
+          if (done) resolve(value);
+          else this.#steps.add(owner, step);
+        } catch (error) {
+          reject(error);
+        }
+      };
+      this.#steps.add(owner, step);
+      this.#schedule();
+    });
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(() => this.#runSlice());
+  }
+
+  #runSlice(): void {
+    this.#isScheduled = false;
+    const end = this.#now() + SLICE_MS_MAX;
+    do this.#steps.take()?.();
+    while (!this.#steps.isEmpty && this.#now() < end);
+    if (!this.#steps.isEmpty) this.#schedule();
+  }
+}

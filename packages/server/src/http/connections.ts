@@ -1,0 +1,155 @@
+/** Connections: how many, for how long, requests that are not HTTP, draining on shutdown, and the health listener. */
+import { createServer, type Server as HttpServer } from 'node:http';
+import { Server, type Socket } from 'node:net';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
+import { failureBody } from './failures.ts';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The service is about to stop: readiness fails. */
+    draining: boolean;
+    /** Responses carry `Connection: close`. */
+    stopping: boolean;
+  }
+}
+
+export interface Timeouts {
+  /** For the headers of a request. */
+  headersMs: number;
+  /** For a request without its body, unless it is a push (ingest/uploads.ts). */
+  requestMs: number;
+  /** A connection on which nothing moves during a request is closed, for example if the client does not read. */
+  stalledMs: number;
+  /** How long to read and ignore the rest of a body after the response: some clients read the response only then. */
+  ignoredBodyMs: number;
+}
+
+export const TIMEOUTS: Timeouts = {
+  headersMs: 10_000,
+  requestMs: 60_000,
+  stalledMs: 60_000,
+  ignoredBodyMs: 5_000,
+};
+/** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
+export const HEADER_BYTES_MAX = 262_144;
+/** About 30 KB of memory each, 300 MB in total. */
+export const CONNECTIONS_MAX = 10_000;
+/** Refused connections are logged at most this often. */
+const REFUSED_LOG_MS = 60_000;
+/** How long connections stay open for a last request after the listener has closed. */
+const LAST_REQUESTS_MS = 250;
+
+/** Closes connections over the limit without a response, which would cost more than closing. */
+export function limitConnections({ server, log }: FastifyInstance, max: number): void {
+  let refused = 0;
+  let loggedAt = Number.NEGATIVE_INFINITY;
+  server.maxConnections = max;
+  server.on('drop', () => {
+    refused++;
+    if (performance.now() - loggedAt < REFUSED_LOG_MS) return;
+    log.warn(`refused ${refused} connections: ${max} are open (--max-connections)`);
+    refused = 0;
+    loggedAt = performance.now();
+  });
+}
+
+/** Limits the time in which a request arrives, unless it is a push, and the time for the rest of its body after the response. */
+export function limitArrival(
+  { raw, routeOptions, server }: FastifyRequest,
+  reply: FastifyReply,
+  { requestMs, ignoredBodyMs }: Timeouts,
+): void {
+  const { headers, socket } = raw;
+  if (headers['transfer-encoding'] === undefined && (headers['content-length'] ?? '0') === '0') return;
+  let timer: NodeJS.Timeout | undefined;
+  const limit = (timeoutMs: number, end: () => void) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (!raw.complete) end();
+    }, timeoutMs);
+    timer.unref();
+  };
+  if (!routeOptions.config.streamsBody) {
+    const error = Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
+    limit(requestMs, () => server.server.emit('clientError', error, socket));
+  }
+  reply.raw.once('finish', () => {
+    if (raw.complete) return;
+    raw.resume();
+    limit(ignoredBodyMs, () => raw.destroy());
+  });
+  raw.once('close', () => clearTimeout(timer));
+}
+
+/** Responds to bytes that never became a request: not HTTP, headers too long, or too slow. */
+export function refuseBrokenRequest(
+  error: Error & { code?: string },
+  socket: Socket,
+  requestId: string,
+  log: FastifyBaseLogger,
+): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const message =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? `the request line and headers are longer than ${HEADER_BYTES_MAX} bytes`
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? `the request took too long to arrive: send the headers within ${TIMEOUTS.headersMs / 1_000} s and the whole request within ${TIMEOUTS.requestMs / 1_000} s`
+        : 'the request is not valid HTTP';
+  log.info({ reqId: requestId, status: 400 }, message);
+  const body = failureBody(new ApiError('WAF.1001', message), false);
+  // A client that does not close its side must not keep the descriptor.
+  socket.once('finish', () => socket.destroy());
+  socket.end(
+    `HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\n` +
+      'X-Content-Type-Options: nosniff\r\n' +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
+}
+
+/**
+ * To be awaited before `app.close()`, which would end connections before the listener. Readiness fails first, for
+ * `delayMs`; then the listener closes; then connections end with their next response. In this order no client opens a
+ * connection that is reset. `othersHaveClosed` waits for other processes that listen on the same port.
+ */
+export async function drain(
+  app: FastifyInstance,
+  delayMs: number,
+  othersHaveClosed: () => Promise<void> = async () => {},
+): Promise<void> {
+  app.draining = true;
+  await sleep(delayMs);
+  // Directly after the event loop has accepted the connections that were waiting.
+  await setImmediate();
+  // The `close` of net: that of http also closes connections whose next request is already on its way.
+  Server.prototype.close.call(app.server);
+  await othersHaveClosed();
+  app.stopping = true;
+  const open = await promisify(app.server.getConnections.bind(app.server))();
+  if (open > 0) await sleep(LAST_REQUESTS_MS);
+}
+
+const HEALTH_PATHS: readonly (string | undefined)[] = ['/healthz', '/readyz'];
+const HEALTH_TIMEOUT_MS = 5_000;
+const HEALTH_CONNECTIONS_MAX = 100;
+
+/**
+ * Health checks on a separate listener. Node.js accepts one connection per listener and event-loop turn, so during a
+ * flood of new connections, probes on the main listener wait for all of them.
+ */
+export function createHealthServer(app: FastifyInstance): HttpServer {
+  const server = createServer(
+    { requestTimeout: HEALTH_TIMEOUT_MS, headersTimeout: HEALTH_TIMEOUT_MS },
+    (request, response) => {
+      if (HEALTH_PATHS.includes(request.url)) app.routing(request, response);
+      else response.writeHead(404, { Connection: 'close' }).end();
+    },
+  );
+  server.maxConnections = HEALTH_CONNECTIONS_MAX;
+  return server;
+}

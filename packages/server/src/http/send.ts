@@ -1,0 +1,69 @@
+/** Sends bodies that are ready as bytes: content negotiation, compression and reuse of large buffers. */
+import { promisify } from 'node:util';
+import { brotliCompress, constants, gzip } from 'node:zlib';
+import type { FastifyReply } from 'fastify';
+import Negotiator from 'negotiator';
+import { BoundedCache } from '../cache.ts';
+
+/**
+ * Bypasses `reply.send` with its type checks and hooks, which take 9% of a small cached response.
+ * `headers` are names and values in turn. Without `bytes` there is no body and no Content-Length.
+ */
+export function sendBytes(
+  reply: FastifyReply,
+  status: number,
+  headers: readonly string[],
+  bytes?: Buffer,
+): void {
+  const sent = ['X-Request-Id', reply.request.id, 'X-Content-Type-Options', 'nosniff', ...headers];
+  if (reply.server.stopping) sent.push('Connection', 'close');
+  if (bytes !== undefined) sent.push('Content-Length', String(bytes.length));
+  reply.raw.writeHead(status, sent);
+  // Only now: if `writeHead` throws, Fastify still sends the error.
+  reply.hijack();
+  reply.raw.end(reply.request.method === 'HEAD' ? undefined : bytes);
+}
+
+export type ContentCoding = 'br' | 'gzip';
+
+/** A window of 128 KB: the default of 4 MB costs memory for each response and gains nothing. */
+const BROTLI = { [constants.BROTLI_PARAM_QUALITY]: 3, [constants.BROTLI_PARAM_LGWIN]: 17 };
+
+export const COMPRESS = {
+  /** As fast as the fastest gzip (0.7 ms for a day by minute), and less than half the size. The default takes 140 ms. */
+  br: (bytes: Buffer) => promisify(brotliCompress)(bytes, { params: BROTLI }),
+  gzip: (bytes: Buffer) => promisify(gzip)(bytes, { level: 1 }),
+} as const satisfies Record<ContentCoding, (bytes: Buffer) => Promise<Buffer>>;
+
+/**
+ * Negotiates the content coding: Brotli before gzip if the client has no preference, undefined for none. Results are
+ * cached, because parsing the header takes 2.2 us, 5% of a cached response.
+ */
+export function createNegotiation(): (acceptEncoding: string | undefined) => ContentCoding | undefined {
+  const cache = new BoundedCache<string, ContentCoding | 'identity'>({
+    // Clients send a handful of different headers.
+    entriesMax: 100,
+    weightMax: 20_000,
+    weight: (_coding, header) => header.length,
+  });
+  return (header) => {
+    if (header === undefined) return undefined;
+    let coding = cache.get(header);
+    if (coding === undefined) {
+      coding = negotiate(header);
+      cache.set(header, coding);
+    }
+    return coding === 'identity' ? undefined : coding;
+  };
+}
+
+/** The published types lack the second parameter. */
+interface EncodingNegotiator {
+  encoding(available: readonly string[], options: { preferred: readonly string[] }): string | undefined;
+}
+
+function negotiate(header: string): ContentCoding | 'identity' {
+  const negotiator = new Negotiator({ headers: { 'accept-encoding': header } }) as EncodingNegotiator;
+  const coding = negotiator.encoding(['br', 'gzip', 'identity'], { preferred: ['br', 'gzip'] });
+  return coding === 'br' || coding === 'gzip' ? coding : 'identity';
+}

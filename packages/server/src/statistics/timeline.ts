@@ -1,0 +1,57 @@
+/** The timeline: which interval a range gets, where its points begin and end, and the counts of each point. */
+import type { Store } from '../store/store.ts';
+import type { Range } from './range.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** The first row that is long enough for the range applies. All intervals divide a day, so local midnight is an edge. */
+const INTERVALS = [
+  { rangeMsMax: DAY_MS, intervalMs: MINUTE_MS },
+  { rangeMsMax: 3 * DAY_MS, intervalMs: 5 * MINUTE_MS },
+  { rangeMsMax: 7 * DAY_MS, intervalMs: 10 * MINUTE_MS },
+  { rangeMsMax: 31 * DAY_MS, intervalMs: HOUR_MS },
+  { rangeMsMax: Number.POSITIVE_INFINITY, intervalMs: DAY_MS },
+] as const;
+
+export interface TimelineQuery extends Range {
+  project: string;
+  /** IDs that the project does not have count as zero. Undefined: the whole project. */
+  hosts: readonly string[] | undefined;
+  /** Of the local clock. */
+  offsetMs: number;
+}
+
+export interface Timeline {
+  /** `ends[i]` is the end of point i; both series have one number per point. */
+  ends: readonly number[];
+  requests: Float64Array;
+  attacks: Float64Array;
+}
+
+export async function timeline(store: Store, query: TimelineQuery): Promise<Timeline> {
+  const { project, hosts, from, to, offsetMs } = query;
+  const edges = gridEdges(from, to, offsetMs);
+  if (edges.length === 0) return { ends: [], requests: new Float64Array(0), attacks: new Float64Array(0) };
+  return { ends: edges.slice(1), ...(await store.series({ project, hosts, edges })) };
+}
+
+/**
+ * The edges of the points that partition `[from, to)`: `from`, every boundary of the local clock strictly inside, and
+ * `to`. Point i is `[edges[i], edges[i + 1])`. An empty range has no points and no edges.
+ */
+export function gridEdges(from: number, to: number, offsetMs: number): number[] {
+  if (from === to) return [];
+  const interval = intervalOf(to - from);
+  const firstBoundary = Math.floor((from + offsetMs) / interval) * interval + interval - offsetMs;
+  const edges = [from];
+  for (let edge = firstBoundary; edge < to; edge += interval) edges.push(edge);
+  edges.push(to);
+  return edges;
+}
+
+export function intervalOf(rangeMs: number): number {
+  for (const row of INTERVALS) if (rangeMs <= row.rangeMsMax) return row.intervalMs;
+  throw new Error('the last row of INTERVALS has no upper bound');
+}
