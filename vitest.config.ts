@@ -2,13 +2,17 @@ import { existsSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 
-const BLACK_BOX = { testTimeout: 300_000, hookTimeout: 120_000 };
+/** Files share a worker process: to load the modules again for each takes longer than many of them run. */
+const COMMON = { isolate: false, setupFiles: 'test/fuzz-setup.ts' };
+const BLACK_BOX = {
+  ...COMMON,
+  testTimeout: 300_000,
+  hookTimeout: 120_000,
+  // What was built runs as it is, not transformed by Vite.
+  server: { deps: { external: [/packages\/\w+\/dist\//] } },
+};
 
-/** They mostly wait for servers, so two at a time; the others measure time, and run alone. */
-const TWO_AT_A_TIME = { maxWorkers: 2, sequence: { groupOrder: 1 } };
-const ONE_AT_A_TIME = { maxWorkers: 1, sequence: { groupOrder: 2 } };
-
-/** The tests of what is stored and asked, once more on the other store. */
+/** Tests of what is stored, once more on ClickHouse. */
 const OVER_CLICKHOUSE = {
   test: {
     name: 'clickhouse',
@@ -17,42 +21,43 @@ const OVER_CLICKHOUSE = {
     ),
     globalSetup: 'test/clickhouse-setup.ts',
     ...BLACK_BOX,
-    ...TWO_AT_A_TIME,
   },
 };
 
-/** 155 packages that take a minute to install: where someone has it, it is tested with; nobody is made to have it. */
+/** Keystone has 155 Debian packages, so its tests run only where it is installed. */
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
 
 export default defineConfig({
   test: {
+    maxWorkers: 3,
     projects: [
-      {
-        test: {
-          name: 'unit',
-          include: ['packages/*/src/**/*.test.ts'],
-          testTimeout: 60_000,
-          setupFiles: 'test/fuzz-setup.ts',
-          ...TWO_AT_A_TIME,
-        },
-      },
+      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 60_000, ...COMMON } },
       {
         test: {
           name: 'stores',
           include: ['test/clickhouse*.test.ts'],
           exclude: CHDB.mustBeThere || CHDB.isThere() ? [] : ['test/clickhouse-current.test.ts'],
           ...BLACK_BOX,
-          ...TWO_AT_A_TIME,
+        },
+      },
+      {
+        test: {
+          name: 'console',
+          include: ['test/console*.test.ts'],
+          globalSetup: 'test/console-setup.ts',
+          ...BLACK_BOX,
         },
       },
       {
         test: {
           name: 'blackbox',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/clickhouse*.test.ts', ...(hasKeystone ? [] : ['test/keystone.test.ts'])],
-          setupFiles: 'test/fuzz-setup.ts',
+          exclude: [
+            'test/clickhouse*.test.ts',
+            'test/console*.test.ts',
+            ...(hasKeystone ? [] : ['test/keystone.test.ts']),
+          ],
           ...BLACK_BOX,
-          ...ONE_AT_A_TIME,
         },
       },
       ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [OVER_CLICKHOUSE] : []),

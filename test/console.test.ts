@@ -83,7 +83,7 @@ describeDemo('the console', (demo) => {
     await demo.page.getByText('Reporting').waitFor();
   });
 
-  test('it loads within a second, in less than 150 KB of script, under a strict policy', async () => {
+  test('it loads with few requests, in less than 150 KB of script, under a strict policy', async () => {
     await demo.open('/console/?live=off');
     const answer = await demo.page.reload();
     await demo.loaded();
@@ -95,14 +95,9 @@ describeDemo('the console', (demo) => {
       .reduce((total, { encodedBodySize }) => total + encodedBodySize, 0)`);
     expect(scripts).toBeGreaterThan(10_000);
     expect(scripts).toBeLessThan(150_000);
-    const times_ms: number[] = [];
-    for (let i = 0; i < 3; i++) {
-      const start = Date.now();
-      await demo.page.goto('/console/?live=off');
-      await demo.loaded();
-      times_ms.push(Date.now() - start);
-    }
-    // The best of three: what else the machine does is not the console's fault.
-    expect(Math.min(...times_ms)).toBeLessThan(1_000);
+    const requests = await demo.page.evaluate<string[]>(
+      `performance.getEntriesByType('resource').map(({ name }) => name)`,
+    );
+    expect(requests.length, requests.join('\n')).toBeLessThan(16);
   });
 });

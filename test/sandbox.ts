@@ -1,9 +1,12 @@
-/** A data folder of its own and the processes that work on it; nothing of either is left after a test. */
+/** A data folder and the processes that use it; `clear` ends the processes and deletes the folder. */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough, Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { inject } from 'vitest';
+import { runProgram } from '../packages/server/dist/cli/program.js';
 import { type Api, login } from './api.ts';
 import { type Ended, Process, type StartOptions } from './process.ts';
 
@@ -41,9 +44,27 @@ export class Sandbox {
     return started;
   }
 
-  /** Runs a command to its end. */
-  async run(args: readonly string[], options?: StartOptions): Promise<Ended> {
-    return this.start(args, options).end();
+  /**
+   * Runs a command to its end, inside this process: starting Node.js would take longer than the command itself.
+   * Use `start` where the process matters: signals, exit, several at a time.
+   */
+  async run(args: readonly string[], { stdin = '', env = {} }: StartOptions = {}): Promise<Ended> {
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+    const printed = Promise.all([text(stdout), text(stderr)]);
+    const status = await runProgram(args, {
+      stdin: (typeof stdin === 'string' ? Readable.from(stdin === '' ? [] : [stdin]) : stdin).pipe(
+        new PassThrough(),
+      ),
+      stdout,
+      stderr,
+      env: { ...this.#store, ...env },
+      now: Date.now,
+      stop: new AbortController().signal,
+    });
+    stdout.end();
+    stderr.end();
+    const [out, err] = await printed;
+    return { status, signal: null, stdout: out, stderr: err };
   }
 
   /** Runs a command on the data folder that must succeed, and reads the JSON that it prints. */
