@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config';
 import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 
 /** Files share a worker process: to load the modules again for each takes longer than many of them run. */
-const COMMON = { isolate: false, setupFiles: 'test/fuzz-setup.ts' };
+const COMMON = { isolate: false, setupFiles: 'test/random.ts' };
 const BLACK_BOX = {
   ...COMMON,
   testTimeout: 300_000,
@@ -16,7 +16,7 @@ const BLACK_BOX = {
 const OVER_CLICKHOUSE = {
   test: {
     name: 'clickhouse',
-    include: ['api', 'crash', 'exact-counts', 'identity-elsewhere', 'inventory', 'push', 'retention'].map(
+    include: ['crash', 'exact-counts', 'remote-identity', 'inventory', 'push', 'retention'].map(
       (name) => `test/${name}.test.ts`,
     ),
     globalSetup: 'test/clickhouse-setup.ts',

@@ -107,7 +107,8 @@ describe('a change', () => {
 
   test('is recorded once for each of many processes at work at the same time', async () => {
     const names = Array.from({ length: 8 }, (_, i) => `project-${i}`);
-    await Promise.all(names.map((name) => sandbox.runJson('project', 'add', name)));
+    const add = (name: string) => sandbox.start(['project', 'add', name, '--data', sandbox.data]).end();
+    for (const { status } of await Promise.all(names.map(add))) expect(status).toBe(0);
     const added = (await audit('--action', 'project.add')).map(({ object }) => object.name);
     expect(added.toSorted()).toEqual(names);
   });

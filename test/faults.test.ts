@@ -280,15 +280,8 @@ describe('a stopped process that holds the write lock', () => {
   test('a command ends with a sentence', async () => {
     const service = await sandbox.service();
     const { ingest } = await stopInTransaction(service);
-    const host = await sandbox.run([
-      'host',
-      'add',
-      'new.example',
-      '--data',
-      sandbox.data,
-      '--project',
-      'default',
-    ]);
+    const args = ['host', 'add', 'new.example', '--data', sandbox.data, '--project', 'default'];
+    const host = await sandbox.start(args).end();
     expect(host.stderr).toMatch(/^wafstat: another process holds the write lock of .*statistics\.mdb/m);
     expect(host.signal).toBe('SIGTERM');
     ingest.signal('SIGCONT');

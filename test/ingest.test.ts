@@ -30,10 +30,9 @@ beforeEach(async () => {
   api = await login(server.address, { ...installation, project_id: id });
 });
 
-const ingest = (args: string[], stdin: string | Readable = ''): Promise<Ended> => {
-  const where = ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
-  return sandbox.run(['ingest', ...where, ...args], { stdin });
-};
+const where = () => ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
+const ingest = (args: string[], stdin: string | Readable = ''): Promise<Ended> =>
+  sandbox.run(['ingest', ...where(), ...args], { stdin });
 const requests = async () => sum((await api.timeline(WINDOW)).requests);
 const seconds = (from: number, n: number) =>
   Array.from({ length: n }, (_, i) => ({ time: NOW - (from + i) * 1_000 }));
@@ -211,7 +210,8 @@ describe('exactly once', () => {
 
   test('two runs of the same file at the same time count it once', async () => {
     const file = sandbox.write('at-once', ndjson(seconds(0, 40_000)));
-    const runs = await Promise.all([ingest([file]), ingest([file]), ingest([file])]);
+    const run = () => sandbox.start(['ingest', ...where(), file]).end();
+    const runs = await Promise.all([run(), run(), run()]);
     expect(runs.map(({ status }) => status)).toEqual([0, 0, 0]);
     expect(await requests()).toBe(40_000);
   });

@@ -140,15 +140,8 @@ test.each([
 test('a port that is taken ends all of them, with a sentence', async () => {
   const { address } = await sandbox.serve();
   const { host } = new URL(address);
-  const { status, stderr } = await sandbox.run([
-    'serve',
-    '--data',
-    sandbox.data,
-    '--listen',
-    host,
-    '--workers',
-    '2',
-  ]);
+  const args = ['serve', '--data', sandbox.data, '--listen', host, '--workers', '2'];
+  const { status, stderr } = await sandbox.start(args).end();
   expect(status).toBeGreaterThan(0);
   expect(stderr).toContain(`cannot listen on ${host}`);
 });
