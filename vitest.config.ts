@@ -1,22 +1,25 @@
 import { existsSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { basename } from 'node:path';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 
-/** Files share a worker process: to load the modules again for each takes longer than many of them run. */
+/** Files share a worker process: loading the modules for each file takes longer than many of them run. */
 const COMMON = { isolate: false, setupFiles: 'test/random.ts' };
 const BLACK_BOX = {
   ...COMMON,
   testTimeout: 300_000,
   hookTimeout: 120_000,
-  // What was built runs as it is, not transformed by Vite.
+  // Run the build output as it is, not transformed by Vite.
   server: { deps: { external: [/packages\/\w+\/dist\//] } },
 };
 
-/** Tests of what is stored, once more on ClickHouse. */
-const OVER_CLICKHOUSE = {
+/** Tests that depend on the store, repeated on ClickHouse. */
+const ON_CLICKHOUSE = {
   test: {
     name: 'clickhouse',
-    include: ['crash', 'exact-counts', 'remote-identity', 'inventory', 'push', 'retention'].map(
+    include: ['crash', 'exact-counts', 'inventory', 'push', 'remote-identity', 'retention'].map(
       (name) => `test/${name}.test.ts`,
     ),
     globalSetup: 'test/clickhouse-setup.ts',
@@ -24,12 +27,41 @@ const OVER_CLICKHOUSE = {
   },
 };
 
-/** Keystone has 155 Debian packages, so its tests run only where it is installed. */
+/** Keystone needs 155 Debian packages, so its tests run only where it is installed. */
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
+
+/** Long files first, and short unit tests last, so that no worker idles at the end. */
+const PROJECT_ORDER = ['stores', 'blackbox', 'clickhouse', 'console', 'unit'];
+const LONG_FILES = [
+  ...['clickhouse-current', 'clickhouse', 'clickhouse-service', 'faults', 'workers', 'follow', 'lifecycle'],
+  ...[
+    'push',
+    'crash',
+    'remote-identity',
+    'web-servers',
+    'data-folder',
+    'console-filters',
+    'hostile',
+    'routes',
+  ],
+].map((name) => `${name}.test.ts`);
+
+class LongFilesFirst extends BaseSequencer {
+  override async sort(specifications: TestSpecification[]): Promise<TestSpecification[]> {
+    const project = ({ project: { name } }: TestSpecification) => PROJECT_ORDER.indexOf(name);
+    const file = ({ moduleId }: TestSpecification) => {
+      const index = LONG_FILES.indexOf(basename(moduleId));
+      return index === -1 ? LONG_FILES.length : index;
+    };
+    return specifications.toSorted((a, b) => project(a) - project(b) || file(a) - file(b));
+  }
+}
 
 export default defineConfig({
   test: {
-    maxWorkers: 3,
+    // One more than there are cores: black-box tests often wait.
+    maxWorkers: availableParallelism() + 1,
+    sequence: { sequencer: LongFilesFirst },
     projects: [
       { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 60_000, ...COMMON } },
       {
@@ -60,7 +92,7 @@ export default defineConfig({
           ...BLACK_BOX,
         },
       },
-      ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [OVER_CLICKHOUSE] : []),
+      ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [ON_CLICKHOUSE] : []),
     ],
   },
 });

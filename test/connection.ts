@@ -42,7 +42,7 @@ export class Connection {
 
   /** All that the server has said when it has closed the connection. */
   async rest(): Promise<string> {
-    await within(10_000, this.#closed, () => `the end of a connection that heard: ${this.received}`);
+    await within(60_000, this.#closed, () => `the end of a connection that heard: ${this.received}`);
     return this.received;
   }
 

@@ -262,7 +262,7 @@ describe('a stopped process that holds the write lock', () => {
     const { ingest, blocked } = await stopInTransaction(service);
     service.server.process.signal('SIGTERM');
     await Promise.allSettled([blocked]);
-    expect(await service.server.process.end(15_000)).toMatchObject({ status: null, signal: 'SIGTERM' });
+    expect(await service.server.process.end()).toMatchObject({ status: null, signal: 'SIGTERM' });
 
     for (const args of [[], ['--workers', '2']]) {
       const server = await sandbox.serve(args);
@@ -270,7 +270,7 @@ describe('a stopped process that holds the write lock', () => {
       expect(await counted(next)).toBeGreaterThan(0);
       expectRefused(await push(next, events(10)), 'another process holds the write lock');
       server.process.signal('SIGTERM');
-      const { status, signal } = await server.process.end(15_000);
+      const { status, signal } = await server.process.end();
       expect(signal ?? status).toBe(args.length > 0 ? 0 : 'SIGTERM');
     }
     ingest.signal('SIGCONT');

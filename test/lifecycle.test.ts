@@ -49,7 +49,7 @@ describe('on SIGTERM', () => {
     await stopsListening(server.address);
     slow.send(body);
     expect(await slow.rest()).toContain('201 Created');
-    expect((await server.process.end(10_000)).status).toBe(0);
+    expect((await server.process.end()).status).toBe(0);
   });
 
   test('an idle connection does not hold it up', async () => {
@@ -57,14 +57,14 @@ describe('on SIGTERM', () => {
     // The agent of Node.js keeps connections alive; this one is idle now.
     expect((await api.get('connections')).status).toBe(200);
     server.process.signal('SIGTERM');
-    expect((await server.process.end(10_000)).status).toBe(0);
+    expect((await server.process.end()).status).toBe(0);
   });
 
   test('a connection on which nothing was ever sent does not hold it up', async () => {
     const { server } = await sandbox.service();
     await open(Connection.open(server.address));
     server.process.signal('SIGTERM');
-    expect((await server.process.end(10_000)).status).toBe(0);
+    expect((await server.process.end()).status).toBe(0);
   });
 
   test('a request that comes on an old connection while it stops is answered, or refused like any other', async () => {
