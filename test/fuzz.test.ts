@@ -382,7 +382,7 @@ function statusesOf(received: string): number[] {
   return Array.from(received.matchAll(/HTTP\/1\.1 (\d{3}) [^\r\n]*\r\n/g), ({ 1: status }) => Number(status));
 }
 
-test('mutated requests on every route neither fail nor hang, and show nothing of another project', async () => {
+test('mutated requests on any route cause no error or hang, and reveal nothing of another project', async () => {
   const before = await theirs.timeline(RANGE);
   const seen = new Map<number, number>();
   await fc.assert(
