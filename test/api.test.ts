@@ -171,7 +171,7 @@ describe('the points of a timeline', () => {
           const clock = [Math.floor(minutes / 60), minutes % 60].map((n) => String(n).padStart(2, '0'));
           const to = from + length;
           const answer = await api.timeline(`from=${from}&to=${to}&timezone=${sign}${clock.join(':')}`);
-          const ends = pointEnds({ from, to, offset_minutes: quarters * 15 });
+          const ends = pointEnds({ from, to, offsetMinutes: quarters * 15 });
           expect(answer.requests.map(({ time }) => time)).toEqual(ends);
           expect(answer.attacks.map(({ time }) => time)).toEqual(ends);
         },

@@ -14,7 +14,7 @@ const HOUR_MS = 3_600_000;
 const SPAN_MS = 20 * 24 * HOUR_MS;
 const START = Date.now() - SPAN_MS - HOUR_MS;
 const HOSTNAMES = ['a.example', 'b.example', 'c.example'];
-const ALL = { from: START, to: START + SPAN_MS, offset_minutes: 0, hostnames: undefined };
+const ALL = { from: START, to: START + SPAN_MS, offsetMinutes: 0, hostnames: undefined };
 /** Makes the file longer, so that a run has many commits. */
 const PADDING = 'x'.repeat(200);
 

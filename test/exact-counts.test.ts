@@ -35,7 +35,7 @@ test('random queries over 200,000 events return what a count of the single event
     const question = randomQuestion(random, OFFSETS_MINUTES[i % OFFSETS_MINUTES.length] ?? 0, events);
     const hosts = [...(question.hostnames ?? [])].map((hostname) => `&hosts=${ids.get(hostname)}`).join('');
     const range = `from=${question.from}&to=${question.to}`;
-    const timezone = encodeURIComponent(timezoneText(question.offset_minutes));
+    const timezone = encodeURIComponent(timezoneText(question.offsetMinutes));
     const [path, expected] =
       i % 2 === 0
         ? [`waf/event/timeline?${range}&timezone=${timezone}${hosts}`, oracle.timeline(question)]
@@ -71,13 +71,13 @@ function spelled({ time, hostname, request, attack, count }: KnownEvent, random:
   };
 }
 
-function isoTime(time: number, offset_minutes: number): string {
-  const local = new Date(time + offset_minutes * 60_000).toISOString();
-  return local.replace('Z', timezoneText(offset_minutes));
+function isoTime(time: number, offsetMinutes: number): string {
+  const local = new Date(time + offsetMinutes * 60_000).toISOString();
+  return local.replace('Z', timezoneText(offsetMinutes));
 }
 
 /** Lengths from a millisecond to 40 days, of every order of magnitude; some edges are exactly an event's time. */
-function randomQuestion(random: Random, offset_minutes: number, events: readonly KnownEvent[]): Question {
+function randomQuestion(random: Random, offsetMinutes: number, events: readonly KnownEvent[]): Question {
   const length = random.chance(0.5) ? Math.round(SPAN_MS ** random.next()) : random.integer(1, SPAN_MS);
   const anyFrom = START + random.integer(0, SPAN_MS - length);
   const from = random.chance(0.3) ? random.pick(events).time : anyFrom;
@@ -85,7 +85,7 @@ function randomQuestion(random: Random, offset_minutes: number, events: readonly
   return {
     from,
     to: from + length,
-    offset_minutes,
+    offsetMinutes,
     hostnames: size === 0 ? undefined : new Set(random.sample(HOSTNAMES, size)),
   };
 }

@@ -1,8 +1,8 @@
 /** Real web servers with ModSecurity under attack, followed live: the counts are those of the sent requests. */
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Api, call, type Distribution, type Request, sum } from './api.ts';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Api, call, type Distribution, login, type Request, sum } from './api.ts';
 import { eventually, type Process } from './process.ts';
-import { type Installation, Sandbox } from './sandbox.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
 import { APACHE, NGINX, startApache, startNginx, startRelay, type WebServer } from './web-server.ts';
 
 /** Requests of each category, and how many; `n` makes them differ. */
@@ -21,27 +21,37 @@ const ATTACK_COUNT = Object.values(ATTACKS).reduce((total, { times }) => total +
 const REQUEST_COUNT = 400;
 const HOSTS = ['shop.example.com', 'www.example.com'];
 
-let sandbox: Sandbox;
+const sandbox = new Sandbox();
 let installation: Installation;
+let server: Server;
+/** Each test has its own project. */
 let api: Api;
+let projects = 0;
+let following: Process | null = null;
 let webServer: WebServer | null = null;
 let relay: WebServer | null = null;
 
+beforeAll(async () => {
+  ({ installation, server } = await sandbox.service());
+});
+
 beforeEach(async () => {
-  sandbox = new Sandbox();
-  ({ installation, api } = await sandbox.service());
+  const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
+  api = await login(server.address, { ...installation, project_id: id });
 });
 
 afterEach(async () => {
-  await webServer?.stop();
-  await relay?.stop();
+  await Promise.all([following?.kill(), webServer?.stop(), relay?.stop()]);
+  following = null;
   webServer = null;
   relay = null;
-  await sandbox.clear();
 });
 
+afterAll(() => sandbox.clear());
+
 function follow(...files: string[]): Process {
-  return sandbox.start(['follow', '--data', sandbox.data, '--project', installation.project, ...files]);
+  following = sandbox.start(['follow', '--data', sandbox.data, '--project', api.project, ...files]);
+  return following;
 }
 
 /** In mixed order, five at a time. */
@@ -127,13 +137,10 @@ describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
 
     test('access log followed live, audit records pushed by ModSecurity', async () => {
       const since = Date.now() - 1_000;
-      await sandbox.runJson('user', 'add', 'nginx', '--role', 'ingest', '--project', installation.project_id);
+      await sandbox.runJson('user', 'add', 'nginx', '--role', 'ingest', '--project', api.project);
       const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', 'nginx');
       const authorization = `Basic ${Buffer.from(`${key.access}:${key.secret}`).toString('base64')}`;
-      relay = await startRelay(
-        `${api.address}/ingest/v1/${installation.project_id}?source=audit`,
-        authorization,
-      );
+      relay = await startRelay(`${api.address}/ingest/v1/${api.project}?source=audit`, authorization);
       webServer = await startNginx('JSON', `${relay.address}/audit`);
       follow(webServer.accessLog);
       await attack(webServer.address);
