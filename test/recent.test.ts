@@ -9,14 +9,14 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 /** Where it is about noon now, so that no test meets a midnight; and off the hour, so that UTC's days do not fit. */
-const offset_minutes = (() => {
+const offsetMinutes = (() => {
   const minutesToNoon = 12 * 60 - Math.floor((Date.now() % DAY_MS) / MINUTE_MS);
   const offset = Math.round(minutesToNoon / 15) * 15;
   return offset % 60 === 0 ? offset + 15 : offset;
 })();
 const today =
-  Math.floor((Date.now() + offset_minutes * MINUTE_MS) / DAY_MS) * DAY_MS - offset_minutes * MINUTE_MS;
-const timezone = `timezone=${encodeURIComponent(timezoneText(offset_minutes))}`;
+  Math.floor((Date.now() + offsetMinutes * MINUTE_MS) / DAY_MS) * DAY_MS - offsetMinutes * MINUTE_MS;
+const timezone = `timezone=${encodeURIComponent(timezoneText(offsetMinutes))}`;
 
 const SPANS = [
   { recent: 'today', from: today, intervalMs: MINUTE_MS },
