@@ -1,61 +1,89 @@
 import { existsSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { basename } from 'node:path';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
 
-const BLACK_BOX = { testTimeout: 300_000, hookTimeout: 120_000 };
+/** Files share a worker process: loading the modules for each file takes longer than many of them run. */
+const COMMON = { isolate: false, setupFiles: 'test/random.ts' };
+const BLACK_BOX = {
+  ...COMMON,
+  testTimeout: 300_000,
+  hookTimeout: 120_000,
+  // Run the build output as it is, not transformed by Vite.
+  server: { deps: { external: [/packages\/\w+\/dist\//] } },
+};
 
-/** They mostly wait for servers, so two at a time; the others measure time, and run alone. */
-const TWO_AT_A_TIME = { maxWorkers: 2, sequence: { groupOrder: 1 } };
-const ONE_AT_A_TIME = { maxWorkers: 1, sequence: { groupOrder: 2 } };
-
-/** The tests of what is stored and asked, once more on the other store. */
-const OVER_CLICKHOUSE = {
+/** Tests that depend on the store, repeated on ClickHouse. */
+const ON_CLICKHOUSE = {
   test: {
     name: 'clickhouse',
-    include: ['api', 'crash', 'exact-counts', 'identity-elsewhere', 'inventory', 'push', 'retention'].map(
+    include: ['crash', 'exact-counts', 'inventory', 'push', 'remote-identity', 'retention'].map(
       (name) => `test/${name}.test.ts`,
     ),
     globalSetup: 'test/clickhouse-setup.ts',
     ...BLACK_BOX,
-    ...TWO_AT_A_TIME,
   },
 };
 
-/** 155 packages that take a minute to install: where someone has it, it is tested with; nobody is made to have it. */
+/** Keystone needs 155 Debian packages, so its tests run only where it is installed. */
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
+
+/** Long files first, and short unit tests last, so that no worker idles at the end. */
+const PROJECT_ORDER = ['stores', 'blackbox', 'clickhouse', 'console', 'unit'];
+const LONG_FILES = [
+  ...['clickhouse-current', 'clickhouse', 'clickhouse-service', 'faults', 'workers', 'follow', 'lifecycle'],
+  ...['push', 'crash', 'remote-identity', 'web-servers', 'data-folder', 'console', 'hostile', 'routes'],
+].map((name) => `${name}.test.ts`);
+
+class LongFilesFirst extends BaseSequencer {
+  override async sort(specifications: TestSpecification[]): Promise<TestSpecification[]> {
+    const project = ({ project: { name } }: TestSpecification) => PROJECT_ORDER.indexOf(name);
+    const file = ({ moduleId }: TestSpecification) => {
+      const index = LONG_FILES.indexOf(basename(moduleId));
+      return index === -1 ? LONG_FILES.length : index;
+    };
+    return specifications.toSorted((a, b) => project(a) - project(b) || file(a) - file(b));
+  }
+}
 
 export default defineConfig({
   test: {
+    // One more than there are cores: black-box tests often wait.
+    maxWorkers: availableParallelism() + 1,
+    sequence: { sequencer: LongFilesFirst },
     projects: [
-      {
-        test: {
-          name: 'unit',
-          include: ['packages/*/src/**/*.test.ts'],
-          testTimeout: 60_000,
-          setupFiles: 'test/fuzz-setup.ts',
-          ...TWO_AT_A_TIME,
-        },
-      },
+      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], testTimeout: 60_000, ...COMMON } },
       {
         test: {
           name: 'stores',
           include: ['test/clickhouse*.test.ts'],
           exclude: CHDB.mustBeThere || CHDB.isThere() ? [] : ['test/clickhouse-current.test.ts'],
           ...BLACK_BOX,
-          ...TWO_AT_A_TIME,
+        },
+      },
+      {
+        test: {
+          name: 'console',
+          include: ['test/console*.test.ts'],
+          globalSetup: 'test/console-setup.ts',
+          ...BLACK_BOX,
         },
       },
       {
         test: {
           name: 'blackbox',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/clickhouse*.test.ts', ...(hasKeystone ? [] : ['test/keystone.test.ts'])],
-          setupFiles: 'test/fuzz-setup.ts',
+          exclude: [
+            'test/clickhouse*.test.ts',
+            'test/console*.test.ts',
+            ...(hasKeystone ? [] : ['test/keystone.test.ts']),
+          ],
           ...BLACK_BOX,
-          ...ONE_AT_A_TIME,
         },
       },
-      ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [OVER_CLICKHOUSE] : []),
+      ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [ON_CLICKHOUSE] : []),
     ],
   },
 });

@@ -1,7 +1,6 @@
 // Programs beyond Node.js and npm that tests run for real. Installs those that Debian has, where that is possible.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 
 /** A component is there when the command succeeds. */
 export const COMPONENTS = [
@@ -41,17 +40,4 @@ export function installComponents(components = COMPONENTS) {
     }
   }
   return missingOf();
-}
-
-/**
- * A current ClickHouse as a library, for one test: half a gigabyte that nobody else needs, so it has a folder of its
- * own. Where npm has none for the machine, that test is left out.
- */
-export function installEngine() {
-  const folder = fileURLToPath(new URL('../test/chdb/', import.meta.url));
-  if (process.platform !== 'linux' || existsSync(`${folder}node_modules/chdb`)) return;
-  const args = ['install', '--no-save', '--no-package-lock', '--no-audit', '--no-fund', '--loglevel=error'];
-  if (spawnSync('npm', args, { cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] }).status !== 0) {
-    console.error('chdb could not be installed');
-  }
 }

@@ -1,68 +1,94 @@
-// Everything that must hold, in one command: set-up with type check, lint, all tests. Ends in `N passed, N failed`.
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync } from 'node:fs';
-import { dirname } from 'node:path';
+// Everything that must hold, in one command: set-up with type check, lint, all tests. Ends with `N passed, N failed`.
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { dirname, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { installComponents, installEngine } from './components.mjs';
+import { installComponents } from './components.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const report = `${root}/.cache/tests.json`;
+const isCi = process.env.CI === 'true';
 let passed = 0;
 let failed = 0;
 
-function run(command, ...args) {
-  return spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0;
+// The three parts of the set-up download different things, so they run at the same time.
+console.log('== components, install, build and type check');
+const setup = run(root, process.execPath, 'scripts/setup.mjs');
+const engine = installEngine();
+const missing = installComponents();
+if (missing.length > 0) {
+  console.log(`missing: ${missing.join(', ')}. Install them with: apt-get install ${missing.join(' ')}`);
+}
+// In CI nothing may be skipped; elsewhere the tests that need a missing component are.
+count(missing.length === 0 || !isCi);
+await engine;
+
+if (count(await setup)) {
+  console.log('\n== lint');
+  count(await run(root, 'node_modules/.bin/biome', 'check', '--error-on-warnings'));
+  console.log('\n== tests');
+  await runTests();
+}
+console.log(`\n${passed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);
+
+/** Resolves to whether the command succeeded. */
+function run(cwd, command, ...args) {
+  const child = spawn(command, args, { cwd, stdio: ['ignore', 'inherit', 'inherit'] });
+  return new Promise((resolve) => {
+    child.on('error', () => resolve(false));
+    child.on('close', (status) => resolve(status === 0));
+  });
 }
 
 /** A check that is not a vitest test counts as one. */
-function check(name, command, ...args) {
-  console.log(`\n== ${name}`);
-  const ok = run(command, ...args);
+function count(ok) {
   if (ok) passed++;
   else failed++;
   return ok;
 }
 
-console.log('== components');
-const missing = installComponents();
-if (missing.length > 0) {
-  console.log(`not there: ${missing.join(', ')}. Get them with: apt-get install ${missing.join(' ')}`);
-  // On a CI machine everything must run; elsewhere the tests that need them are skipped, and say so.
-  if (process.env.CI === 'true') failed++;
-} else passed++;
+/** chdb, a current ClickHouse as a library, for one test: half a gigabyte, so it is not in the lock file. */
+async function installEngine() {
+  const folder = `${root}/test/chdb`;
+  if (process.platform !== 'linux' || existsSync(`${folder}/node_modules/chdb`)) return;
+  const options = ['--no-save', '--no-package-lock', '--no-audit', '--no-fund', '--silent'];
+  if (!(await run(folder, 'npm', 'install', ...options))) console.error('chdb could not be installed');
+}
 
-installEngine();
-
-if (check('install, build and type check', process.execPath, 'scripts/setup.mjs')) {
-  check('lint', 'node_modules/.bin/biome', 'check', '--error-on-warnings');
-  console.log('\n== tests');
+async function runTests() {
   mkdirSync(dirname(report), { recursive: true });
   rmSync(report, { force: true });
-  const ok = run(
-    'node_modules/.bin/vitest',
-    'run',
-    '--reporter=default',
-    '--reporter=json',
-    `--outputFile.json=${report}`,
-  );
-  const counts = readReport();
-  passed += counts.numPassedTests;
-  failed += counts.numFailedTests;
-  // A file that could not even be loaded has no failed test, but is one.
-  if (!ok && counts.numFailedTests === 0) failed++;
-  // On a CI machine everything must run; elsewhere a skipped test says itself what it misses.
-  if (process.env.CI === 'true' && counts.numPendingTests > 0) {
-    console.log(`${counts.numPendingTests} tests were skipped, which counts as failed here`);
-    failed += counts.numPendingTests;
+  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+  const ok = await run(root, 'node_modules/.bin/vitest', 'run', ...reporters);
+  const results = readReport();
+  passed += results.numPassedTests;
+  failed += results.numFailedTests;
+  // A file that cannot be loaded has no failed test.
+  if (!ok && results.numFailedTests === 0) failed++;
+  if (isCi && results.numPendingTests > 0) {
+    console.log(`${results.numPendingTests} tests were skipped, which counts as failed in CI`);
+    failed += results.numPendingTests;
   }
+  printSlowest(results.testResults);
 }
-console.log(`\n${passed} passed, ${failed} failed`);
-process.exit(failed === 0 ? 0 : 1);
 
 function readReport() {
   try {
     return JSON.parse(readFileSync(report, 'utf8'));
   } catch {
-    return { numPassedTests: 0, numFailedTests: 1, numPendingTests: 0 };
+    return { numPassedTests: 0, numFailedTests: 1, numPendingTests: 0, testResults: [] };
+  }
+}
+
+/** A file may be listed twice: once for each vitest project that runs it. */
+function printSlowest(files) {
+  const durations = files.map(({ name, startTime, endTime }) => ({
+    name,
+    seconds: (endTime - startTime) / 1_000,
+  }));
+  console.log('\nslowest files:');
+  for (const { name, seconds } of durations.sort((a, b) => b.seconds - a.seconds).slice(0, 10)) {
+    console.log(`${seconds.toFixed(1).padStart(7)} s  ${relative(root, name)}`);
   }
 }

@@ -1,4 +1,4 @@
-/** The two queries, rule by rule, on a few events that stand where the rules have their edges. */
+/** The two queries, rule by rule, with events at the boundaries of the rules. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Api, sum } from './api.ts';
@@ -8,7 +8,7 @@ import { KEEP_ALL, Sandbox } from './sandbox.ts';
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
-/** A moment of no round number in any unit or time zone. */
+/** Not a round number in any unit or time zone. */
 const T = Date.UTC(2025, 2, 3, 4, 5, 6, 789);
 const NOON = Date.UTC(2025, 2, 10, 12);
 const ALL = `from=${T - 40 * DAY_MS}&to=${T + 40 * DAY_MS}`;
@@ -46,21 +46,21 @@ const totals = async (query: string) => {
 };
 
 describe('the range', () => {
-  test('it holds its first millisecond and not its last', async () => {
+  test('includes its first millisecond and excludes its last', async () => {
     expect(await totals(`from=${T}&to=${T + 1}`)).toEqual({ requests: 1, attacks: 1 });
     expect(await totals(`from=${T - 1}&to=${T}`)).toEqual({ requests: 0, attacks: 0 });
     expect(await api.distribution(`from=${T}&to=${T + 1}`)).toMatchObject({ sqli: 1 });
     expect(sum(await api.distribution(`from=${T - 1}&to=${T}`))).toBe(0);
   });
 
-  test('an empty one has empty lists and an all-zero distribution', async () => {
+  test('of length zero has empty lists and an all-zero distribution', async () => {
     const { text } = await api.get(`waf/event/timeline?from=${T}&to=${T}`);
     expect(text).toBe('{"requests":[],"attacks":[]}');
     const distribution = await api.distribution(`from=${T}&to=${T}`);
     expect(Object.entries(distribution)).toEqual(CATEGORIES.map((category) => [category, 0]));
   });
 
-  test('neighbouring ranges add up, wherever they are cut', async () => {
+  test('adjacent ranges add up', async () => {
     const moment = fc.oneof(
       fc.constantFrom(...EVENTS.flatMap(({ time }) => [time - 1, time, time + 1])),
       fc.integer({ min: T - 2 * DAY_MS, max: NOON + 2 * DAY_MS }),
@@ -83,7 +83,7 @@ describe('the range', () => {
     );
   });
 
-  test('ten years are answered, from the beginning of the epoch too', async () => {
+  test('may span ten years, also from the start of the epoch', async () => {
     const tenYears = Date.UTC(2026, 0, 1) - Date.UTC(2016, 0, 1);
     expect(await totals(`from=${Date.UTC(2016, 0, 1)}&to=${Date.UTC(2026, 0, 1)}`)).toEqual({
       requests: 30,
@@ -96,30 +96,27 @@ describe('the range', () => {
 
 describe('the points of a timeline', () => {
   const ROWS = [
-    { upTo: '24 hours', range_ms: DAY_MS, intervalMs: MINUTE_MS, longer_ms: 5 * MINUTE_MS },
-    { upTo: '3 days', range_ms: 3 * DAY_MS, intervalMs: 5 * MINUTE_MS, longer_ms: 10 * MINUTE_MS },
-    { upTo: '7 days', range_ms: 7 * DAY_MS, intervalMs: 10 * MINUTE_MS, longer_ms: HOUR_MS },
-    { upTo: '31 days', range_ms: 31 * DAY_MS, intervalMs: HOUR_MS, longer_ms: DAY_MS },
+    { upTo: '24 hours', rangeMs: DAY_MS, intervalMs: MINUTE_MS, longerMs: 5 * MINUTE_MS },
+    { upTo: '3 days', rangeMs: 3 * DAY_MS, intervalMs: 5 * MINUTE_MS, longerMs: 10 * MINUTE_MS },
+    { upTo: '7 days', rangeMs: 7 * DAY_MS, intervalMs: 10 * MINUTE_MS, longerMs: HOUR_MS },
+    { upTo: '31 days', rangeMs: 31 * DAY_MS, intervalMs: HOUR_MS, longerMs: DAY_MS },
   ];
   const MIDNIGHT = Date.UTC(2025, 2, 1);
 
-  test.each(ROWS)(
-    'up to $upTo they are $intervalMs ms long, and one millisecond more makes them $longer_ms',
-    async (row) => {
-      const exact = await api.timeline(`from=${MIDNIGHT}&to=${MIDNIGHT + row.range_ms}`);
-      expect(exact.requests.map(({ time }) => time)).toEqual(
-        Array.from({ length: row.range_ms / row.intervalMs }, (_, i) => MIDNIGHT + (i + 1) * row.intervalMs),
-      );
-      const to = MIDNIGHT + row.range_ms + 1;
-      const longer = await api.timeline(`from=${MIDNIGHT}&to=${to}`);
-      expect(longer.requests.map(({ time }) => time)).toEqual([
-        ...Array.from({ length: row.range_ms / row.longer_ms }, (_, i) => MIDNIGHT + (i + 1) * row.longer_ms),
-        to,
-      ]);
-    },
-  );
+  test.each(ROWS)('are $intervalMs ms long up to $upTo, and $longerMs ms beyond', async (row) => {
+    const exact = await api.timeline(`from=${MIDNIGHT}&to=${MIDNIGHT + row.rangeMs}`);
+    expect(exact.requests.map(({ time }) => time)).toEqual(
+      Array.from({ length: row.rangeMs / row.intervalMs }, (_, i) => MIDNIGHT + (i + 1) * row.intervalMs),
+    );
+    const to = MIDNIGHT + row.rangeMs + 1;
+    const longer = await api.timeline(`from=${MIDNIGHT}&to=${to}`);
+    expect(longer.requests.map(({ time }) => time)).toEqual([
+      ...Array.from({ length: row.rangeMs / row.longerMs }, (_, i) => MIDNIGHT + (i + 1) * row.longerMs),
+      to,
+    ]);
+  });
 
-  test('with +05:45 hours end at a quarter past in UTC', async () => {
+  test('end at a quarter past the hour in UTC with +05:45', async () => {
     const from = Date.UTC(2025, 2, 1, 3, 20);
     const { requests } = await api.timeline(`from=${from}&to=${from + 8 * DAY_MS}&timezone=%2B05:45`);
     expect(requests[0]?.time).toBe(Date.UTC(2025, 2, 1, 4, 15));
@@ -132,7 +129,7 @@ describe('the points of a timeline', () => {
     ['+14:00', Date.UTC(2025, 2, 1, 10)],
     ['-12:00', Date.UTC(2025, 2, 1, 12)],
     ['-03:30', Date.UTC(2025, 2, 2, 3, 30)],
-  ])('with %s days end at local midnight', async (timezone, firstMidnight) => {
+  ])('of days end at local midnight with %s', async (timezone, firstMidnight) => {
     const from = firstMidnight - 1;
     const { requests } = await api.timeline(
       `from=${from}&to=${from + 32 * DAY_MS}&timezone=${encodeURIComponent(timezone)}`,
@@ -141,7 +138,7 @@ describe('the points of a timeline', () => {
     expect(requests.map(({ time }) => time)).toEqual([...days, from + 32 * DAY_MS]);
   });
 
-  test('they partition the range: the first begins at from, the last ends at to', async () => {
+  test('partition the range: the first begins at from, the last ends at to', async () => {
     const { requests, attacks } = await api.timeline(`from=${T}&to=${T + 2 * MINUTE_MS}`);
     const minute = Math.ceil(T / MINUTE_MS) * MINUTE_MS;
     expect(requests).toEqual([
@@ -152,17 +149,17 @@ describe('the points of a timeline', () => {
     expect(attacks.map(({ num }) => num)).toEqual([10, 0, 0]);
   });
 
-  test('a range that ends on a boundary has no point after it', async () => {
+  test('end with the range if it ends on a boundary', async () => {
     const { requests } = await api.timeline(`from=${NOON}&to=${NOON + 2 * MINUTE_MS}`);
     expect(requests.map(({ time }) => time)).toEqual([NOON + MINUTE_MS, NOON + 2 * MINUTE_MS]);
   });
 
-  test('an event at the end of a point counts in the next point', async () => {
+  test('exclude an event at their end, which counts in the next point', async () => {
     const { requests } = await api.timeline(`from=${NOON}&to=${NOON + 2 * MINUTE_MS}`);
     expect(requests.map(({ num }) => num)).toEqual([2, 5]);
   });
 
-  test('both series have the same times, and empty points are there as zeros', async () => {
+  test('have the same times in both series, and zeros where nothing happened', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 0, max: NOON }),
@@ -174,7 +171,7 @@ describe('the points of a timeline', () => {
           const clock = [Math.floor(minutes / 60), minutes % 60].map((n) => String(n).padStart(2, '0'));
           const to = from + length;
           const answer = await api.timeline(`from=${from}&to=${to}&timezone=${sign}${clock.join(':')}`);
-          const ends = pointEnds({ from, to, offset_minutes: quarters * 15 });
+          const ends = pointEnds({ from, to, offsetMinutes: quarters * 15 });
           expect(answer.requests.map(({ time }) => time)).toEqual(ends);
           expect(answer.attacks.map(({ time }) => time)).toEqual(ends);
         },
@@ -192,7 +189,7 @@ describe('the time zone', () => {
     return (await api.get(`waf/event/timeline?${query}`)).text;
   };
 
-  test('a plus sign means the same percent-encoded, raw, and as the space that it arrives as', async () => {
+  test('accepts a plus sign percent-encoded, raw, and as a space', async () => {
     const encoded = await timesIn('&timezone=%2B05%3A45');
     for (const spelling of ['%2B05:45', '+05:45', '%2b05:45', '%2005:45']) {
       expect(await timesIn(`&timezone=${spelling}`)).toBe(encoded);
@@ -200,24 +197,24 @@ describe('the time zone', () => {
     expect(await timesIn('&timezone=-05:45')).not.toBe(encoded);
   });
 
-  test('without one it is +00:00', async () => {
+  test('defaults to +00:00', async () => {
     expect(await timesIn('')).toBe(await timesIn('&timezone=%2B00:00'));
     expect(await timesIn('')).toBe(await timesIn('&timezone=-00:00'));
   });
 });
 
-describe('what is counted', () => {
-  test('an audit entry is an attack and no request, an access line a request and no attack', async () => {
+describe('counts', () => {
+  test('an audit entry is an attack but no request, an access line a request but no attack', async () => {
     expect(await totals(`from=${T + 2}&to=${T + 3}`)).toEqual({ requests: 0, attacks: 1 });
     expect(await totals(`from=${T + 1}&to=${T + 2}`)).toEqual({ requests: 1, attacks: 0 });
   });
 
-  test('a count counts that many times, in both series and in its category', async () => {
+  test('an event with a count counts that many times, in both series and in its category', async () => {
     expect(await totals(`from=${T + 3}&to=${T + 4}`)).toEqual({ requests: 7, attacks: 7 });
     expect(await api.distribution(`from=${T + 3}&to=${T + 4}`)).toMatchObject({ webshell: 7 });
   });
 
-  test('the distribution has its 13 fields in the order of the specification, and each counts its category', async () => {
+  test('the distribution has 13 fields in the order of the specification', async () => {
     const { text } = await api.get(`waf/event/attack/type?from=${NOON + HOUR_MS}&to=${NOON + 2 * HOUR_MS}`);
     expect(text).toBe(`{${CATEGORIES.map((category) => `"${category}":1`).join(',')}}`);
   });
@@ -230,10 +227,10 @@ describe('what is counted', () => {
   });
 });
 
-describe('the hosts', () => {
+describe('the parameter hosts', () => {
   const attacks = async (filter: string) => (await totals(`${ALL}${filter}`)).attacks;
 
-  test('none named: the whole project, with the events of no known host', async () => {
+  test('defaults to the whole project, including events without a known host', async () => {
     expect(await api.distribution(`from=${T}&to=${T + 5}`)).toMatchObject({
       sqli: 1,
       xss: 1,
@@ -243,7 +240,7 @@ describe('the hosts', () => {
     expect(await attacks('')).toBe(24);
   });
 
-  test('one or several named: theirs only, in both queries', async () => {
+  test('restricts both queries to one or several hosts', async () => {
     expect(await attacks(`&hosts=${hosts.shop}`)).toBe(2);
     expect(await attacks(`&hosts=${hosts.blog}`)).toBe(8);
     expect(await attacks(`&hosts=${hosts.shop}&hosts=${hosts.blog}`)).toBe(10);
@@ -254,7 +251,7 @@ describe('the hosts', () => {
     });
   });
 
-  test('a comma-separated value means the same as a repeated parameter', async () => {
+  test('may be repeated or comma-separated', async () => {
     const repeated = await api.get(`waf/event/timeline?${ALL}&hosts=${hosts.shop}&hosts=${hosts.blog}`);
     for (const comma of [',', '%2C']) {
       const query = `${ALL}&hosts=${hosts.shop}${comma}${hosts.blog}`;
@@ -263,19 +260,19 @@ describe('the hosts', () => {
     expect(await attacks(`&hosts=${hosts.shop},${hosts.blog}&hosts=${hosts.api}`)).toBe(23);
   });
 
-  test('one that is named twice counts once', async () => {
+  test('counts a repeated host once', async () => {
     expect(await attacks(`&hosts=${hosts.shop}&hosts=${hosts.shop}&hosts=${hosts.shop},${hosts.shop}`)).toBe(
       2,
     );
   });
 
-  test('an ID that the project does not have counts nothing and hides nothing', async () => {
+  test('ignores IDs that the project does not have', async () => {
     expect(await attacks('&hosts=nobody')).toBe(0);
     expect(await attacks(`&hosts=nobody&hosts=${hosts.shop}`)).toBe(2);
     expect(sum(await api.distribution(`${ALL}&hosts=${'f'.repeat(32)}`))).toBe(0);
   });
 
-  test('1,000 IDs of 64 characters fit in one URL', async () => {
+  test('takes 1,000 IDs of 64 characters', async () => {
     const others = Array.from({ length: 999 }, (_, i) => `&hosts=${String(i).padStart(64, 'x')}`).join('');
     expect(await attacks(`${others}&hosts=${hosts.blog}`)).toBe(8);
     expect(sum(await api.distribution(`${ALL}${others}&hosts=${hosts.blog}`))).toBe(8);

@@ -1,4 +1,4 @@
-/** Calls of the service as a client makes them, with nothing of ours in between. */
+/** A plain HTTP client of the service, without code of ours. */
 import http from 'node:http';
 import https from 'node:https';
 import { connect } from 'node:net';
@@ -16,15 +16,15 @@ export interface Answer {
   status: number;
   headers: http.IncomingHttpHeaders;
   text: string;
-  /** The port that we called from: the same in two answers of one connection. */
+  /** The local port: the same for two requests on one connection. */
   port: number | undefined;
 }
 
-/** The path goes out as it is given, byte for byte. */
+/** Sends the path unchanged, byte for byte. */
 export function call(address: string, path: string, request: Request = {}): Promise<Answer> {
   const { protocol, hostname, port } = new URL(address);
   const { method = 'GET', headers = {}, body, ...rest } = request;
-  // Node.js announces no body of a GET by itself.
+  // Node.js sets no Content-Length for a GET.
   const length =
     body === undefined || 'Transfer-Encoding' in headers ? {} : { 'Content-Length': Buffer.byteLength(body) };
   const options = { ...rest, hostname, port, path, method, headers: { ...length, ...headers } };
@@ -44,7 +44,7 @@ export function call(address: string, path: string, request: Request = {}): Prom
   });
 }
 
-/** Sends bytes that no HTTP client would, and answers all that comes back until the server closes. */
+/** Sends raw bytes and returns everything that the server sends until it closes the connection. */
 export function sendRaw(address: string, bytes: string): Promise<string> {
   const { hostname, port } = new URL(address);
   return new Promise((resolve, reject) => {
@@ -58,7 +58,7 @@ export function sendRaw(address: string, bytes: string): Promise<string> {
   });
 }
 
-/** The body that the interface specification shows. */
+/** The request body of the specification. */
 export function tokenRequest({ user, password, domain, project_id }: Login) {
   return {
     auth: {
@@ -84,14 +84,14 @@ export function askToken(address: string, body: unknown, request: Request = {}):
   return call(address, '/v3/auth/tokens', { ...request, method: 'POST', headers, body: text });
 }
 
-/** A caller with a token for the project. */
+/** A client with a token for the project. */
 export async function login(address: string, account: Login, request: Request = {}): Promise<Api> {
   const { status, headers, text } = await askToken(address, tokenRequest(account), request);
   if (status !== 201) throw new Error(`no token: ${status} ${text}`);
   return new Api(address, account.project_id, String(headers['x-subject-token']));
 }
 
-/** A caller with a token for the domain, which is what manages access keys. */
+/** A client with a token for the domain, which manages access keys. */
 export async function loginToDomain(address: string, account: Login): Promise<Api> {
   const { auth } = tokenRequest(account);
   const body = { auth: { ...auth, scope: { domain: { name: account.domain } } } };
@@ -123,7 +123,7 @@ export class Api {
     this.token = token;
   }
 
-  /** `path` is what comes after the project in the URL. */
+  /** `path` follows the project in the URL. */
   get(path: string, request: Request = {}): Promise<Answer> {
     const headers = { 'X-Auth-Token': this.token, ...request.headers };
     return call(this.address, `/v1/${this.project}/${path}`, { ...request, headers });

@@ -1,18 +1,24 @@
-/** A real browser on the console: Debian's Chromium, driven from outside. */
+/** The console in Debian's Chromium, driven by Playwright. */
 import { existsSync } from 'node:fs';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContextOptions,
+  type BrowserServer,
+  chromium,
+  type Page,
+} from 'playwright-core';
 
 const PROGRAM = '/usr/bin/chromium';
 
-/** Elsewhere than on a CI machine, tests that need the browser are left out when it is not there. */
+/** Without a browser, console tests are skipped, except in CI. */
 export const HAS_BROWSER = existsSync(PROGRAM) || process.env.CI === 'true';
 
 if (!HAS_BROWSER) {
-  console.warn(`${PROGRAM} is not there, so the console is not tested: apt-get install chromium`);
+  console.warn(`${PROGRAM} is missing, so the console tests are skipped: apt-get install chromium`);
 }
 
-export function openBrowser(): Promise<Browser> {
-  return chromium.launch({
+export function launchBrowser(): Promise<BrowserServer> {
+  return chromium.launchServer({
     executablePath: PROGRAM,
     args: [
       '--no-sandbox',
@@ -26,12 +32,12 @@ export function openBrowser(): Promise<Browser> {
 
 export interface Visit {
   page: Page;
-  /** What must not be there when a test ends: errors of scripts, and requests to anywhere else. */
+  /** Script errors and requests to other origins; empty when a test passes. */
   complaints: string[];
   close(): Promise<void>;
 }
 
-/** A fresh visitor, without cookies, on a clock at UTC. */
+/** A new browser context: no cookies, time zone UTC. */
 export async function visit(
   browser: Browser,
   address: string,
@@ -48,7 +54,7 @@ export async function visit(
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(String(error)));
   page.on('console', (message) => {
-    // A refused call is logged by the browser; whether it should have been refused is for the test to say.
+    // The browser logs every error status; whether it is right is for the test to decide.
     const refused = message.text().startsWith('Failed to load resource');
     if (message.type() === 'error' && !refused) complaints.push(message.text());
   });

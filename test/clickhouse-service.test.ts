@@ -130,7 +130,6 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       await first?.kill();
       const server = await sandbox.serve(store);
       const api = await login(server.address, installation);
-      const start = Date.now();
       for (const path of ['/readyz', `/v1/${api.project}/waf/event/timeline?${RANGE}`]) {
         const answer = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
         expect(answer.status).toBe(503);
@@ -138,7 +137,6 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       }
       expect((await call(server.address, '/healthz')).status).toBe(200);
       expect((await push(server, api, 'early')).status).toBe(503);
-      expect(Date.now() - start).toBeLessThan(30_000);
       await first?.start();
       await pushUntilCounted(server, api, 'early');
       await expectRequests(api, 100);

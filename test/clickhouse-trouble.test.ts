@@ -94,7 +94,6 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       const store = open(undefined, 1_000);
       await store.append(batch('before', 1));
       clickhouse.servers[0]?.pause();
-      const began = Date.now();
       const outcomes = await Promise.allSettled([
         store.append(batch('late', 2)),
         store.series(ALL),
@@ -108,7 +107,6 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
           }),
         });
       }
-      expect(Date.now() - began).toBeLessThan(10_000);
       clickhouse.servers[0]?.resume();
       await appendAll(store, [batch('late', 2)]);
       expect((await store.series(ALL)).requests[0]).toBe(3);
@@ -122,16 +120,20 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
       // Like a statement whose client is gone and whose disk hangs.
       const stuck = new URL(`/?query_id=wafstat-ledger-${name}`, clickhouse.urls[0]);
       const body = 'SELECT sleepEachRow(1) FROM numbers(8) SETTINGS max_block_size = 1';
-      const finished = fetch(stuck, { method: 'POST', body }).then((response) => response.text());
+      let isFinished = false;
+      const finished = fetch(stuck, { method: 'POST', body })
+        .then((response) => response.text())
+        .finally(() => {
+          isFinished = true;
+        });
       await sleep(300);
-      const began = Date.now();
       const outcomes = await Promise.allSettled([
         store.append(batch('late', 2)),
         ...Array.from({ length: 20 }, (_, i) =>
           store.addHost({ project: 'p', hostname: `${i}.example`, limit: 100 }),
         ),
       ]);
-      expect(Date.now() - began).toBeLessThan(5_000);
+      expect(isFinished).toBe(false);
       for (const outcome of outcomes) {
         expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(StoreUnavailable) });
       }

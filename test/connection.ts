@@ -1,4 +1,4 @@
-/** A TCP connection on which a test says each byte itself, and when. */
+/** A TCP connection on which the test decides what to send, and when. */
 import { connect, type Socket } from 'node:net';
 import { eventually, within } from './process.ts';
 
@@ -12,7 +12,7 @@ export class Connection {
     socket.setEncoding('utf8').on('data', (text: string) => {
       this.received += text;
     });
-    // A reset shows in what was received, or not.
+    // A reset shows as missing data.
     socket.on('error', () => {});
     this.#closed = new Promise((resolve) => socket.on('close', () => resolve()));
   }
@@ -30,7 +30,7 @@ export class Connection {
     this.#socket.write(text);
   }
 
-  /** Waits until the server has said this. */
+  /** Waits until the server has sent this text. */
   async hears(text: string): Promise<void> {
     await eventually(() => {
       if (this.received.includes(text)) return true;
@@ -40,9 +40,9 @@ export class Connection {
     }, `'${text}' from the server`);
   }
 
-  /** All that the server has said when it has closed the connection. */
+  /** Waits until the server closes the connection, and returns everything it sent. */
   async rest(): Promise<string> {
-    await within(10_000, this.#closed, () => `the end of a connection that heard: ${this.received}`);
+    await within(60_000, this.#closed, () => `the end of a connection that heard: ${this.received}`);
     return this.received;
   }
 
@@ -51,7 +51,7 @@ export class Connection {
   }
 }
 
-/** A request for a token whose body is still to be sent; the server has said that it waits for it. */
+/** Sends the headers of a token request; resolves when the server waits for the body. */
 export async function beginTokenRequest(address: string, body: string): Promise<Connection> {
   const connection = await Connection.open(address);
   const length = Buffer.byteLength(body);
@@ -62,7 +62,7 @@ export async function beginTokenRequest(address: string, body: string): Promise<
   return connection;
 }
 
-/** Waits until nobody accepts connections there any more. */
+/** Waits until connections are refused. */
 export async function stopsListening(address: string): Promise<void> {
   await eventually(async () => (await refuses(address)) || undefined, 'the end of listening');
 }

@@ -56,6 +56,7 @@ describeService('access', (service) => {
     const { sandbox, page } = service;
     const dave = await service.addUser('dave', 'console');
     await service.enter('/console/hosts?range=7days&order=name', dave);
+    await page.waitForLoadState('networkidle');
     await sandbox.run(['user', 'disable', 'dave', '--data', sandbox.data]);
     await page.getByTitle('Last 3 days').click();
     await page.getByRole('button', { name: 'Sign in' }).waitFor();

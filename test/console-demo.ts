@@ -1,45 +1,38 @@
-/** The console with the data of the demo. */
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
+/** The console on the data of the demo. */
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject } from 'vitest';
 import { type Api, type Distribution, login } from './api.ts';
-import { HAS_BROWSER, openBrowser, signIn, type Visit, visit } from './browser.ts';
-import { Sandbox } from './sandbox.ts';
+import { HAS_BROWSER, signIn, type Visit, visit } from './browser.ts';
 
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
 
-/** The last whole day, whose counts no longer change. */
+/** The last whole day: its counts no longer change. */
 export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
 export const FROM = TO - DAY_MS;
 export const FIXED = `from=${FROM}&to=${TO}`;
 
 type FigureName = 'requests' | 'attacks' | 'share' | 'busiest';
 
-/** One demo for all tests of a group, and a new browser context for each. */
+/** The demo of the run, with a new browser context for each test. */
 export class DemoConsole {
   api!: Api;
   page!: Page;
   address!: string;
   account!: { user: string; domain: string; password: string };
-  #sandbox!: Sandbox;
   #browser!: Browser;
   #visit!: Visit;
 
   async start(): Promise<void> {
-    this.#sandbox = new Sandbox();
-    const demo = this.#sandbox.start(['demo', '--data', this.#sandbox.data, '--listen', '127.0.0.1:0']);
-    this.address = (await demo.line('wafstat listens on ')).slice('wafstat listens on '.length);
-    const [, user = '', domain = '', password = ''] =
-      /user (\S+), domain (\S+), password (\S+)/.exec(await demo.line('login')) ?? [];
-    this.account = { user, domain, password };
-    const project_id = (await demo.line('project')).split(/\s+/)[1] ?? '';
-    this.api = await login(this.address, { ...this.account, project_id });
-    this.#browser = await openBrowser();
+    const { address, account, project_id } = inject('demo');
+    this.address = address;
+    this.account = account;
+    this.api = await login(address, { ...account, project_id });
+    this.#browser = await chromium.connect(inject('browser'));
   }
 
   async stop(): Promise<void> {
     await this.#browser?.close();
-    await this.#sandbox.clear();
   }
 
   async enter(): Promise<void> {
@@ -58,12 +51,12 @@ export class DemoConsole {
     await this.loaded();
   }
 
-  /** Waits until the selection is shown. */
+  /** Waits until the page has finished loading its data. */
   async loaded(): Promise<void> {
     await this.page.locator('.content[aria-busy="false"]').waitFor();
   }
 
-  /** The text of a key figure. */
+  /** The text of one of the four figures at the top. */
   async figure(name: FigureName): Promise<string> {
     return (await this.page.locator(`.figure.${name} .value`).textContent()) ?? '';
   }
@@ -72,7 +65,7 @@ export class DemoConsole {
     return numberIn(await this.figure(name));
   }
 
-  /** The numbers of the bars by category. */
+  /** The bars by category. */
   async categories(): Promise<Distribution> {
     const rows = await this.page.locator('.bars tbody tr').all();
     const entries = rows.map(async (row) => [

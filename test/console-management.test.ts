@@ -1,6 +1,6 @@
 /** Management of access keys, the password, hosts, users and projects. */
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { text } from 'node:stream/consumers';
 import { sign } from '@wafstat/signer';
 import { expect, test } from 'vitest';
 import { askToken, call, login, tokenRequest } from './api.ts';
@@ -16,7 +16,7 @@ describeService('management', (service) => {
       page.getByRole('button', { name: 'Create access key' }).click(),
     ]);
     expect(download.suggestedFilename()).toBe('credentials.csv');
-    const csv = readFileSync(await download.path(), 'utf8');
+    const csv = await text(await download.createReadStream());
     const [head, line = ''] = csv.split('\r\n');
     expect(head).toBe('User Name,Access Key Id,Secret Access Key');
     const [, access = '', secret = ''] = line.split(',');
@@ -75,6 +75,7 @@ describeService('management', (service) => {
 
   test('the commands on the first-run page work unchanged', async () => {
     const { installation, page } = service;
+    await page.clock.install();
     await service.enter('/console/');
     await page.getByText('default has no data yet').waitFor();
     const commands = await page.locator('.command code').allTextContents();
@@ -87,6 +88,7 @@ describeService('management', (service) => {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     expect(JSON.parse(response)).toMatchObject({ accepted: 1 });
+    await page.clock.fastForward(5_000);
     await page.locator('.figure.attacks .value', { hasText: '1' }).waitFor();
   });
 

@@ -1,8 +1,8 @@
-/** The console of a new installation without data, one for each test. */
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
+/** The console of a new, empty installation for each test. */
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject } from 'vitest';
 import { type Api, call } from './api.ts';
-import { HAS_BROWSER, openBrowser, signIn, type Visit, visit } from './browser.ts';
+import { HAS_BROWSER, signIn, type Visit, visit } from './browser.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 export interface Account {
@@ -11,7 +11,7 @@ export interface Account {
   password: string;
 }
 
-/** The headers of every change by the console. */
+/** Headers that the console sends with every change. */
 export const CONSOLE = { 'X-Wafstat-Console': '1', 'Content-Type': 'application/json' };
 
 export class ConsoleService {
@@ -24,7 +24,7 @@ export class ConsoleService {
   #visit!: Visit;
 
   async openBrowser(): Promise<void> {
-    this.#browser = await openBrowser();
+    this.#browser = await chromium.connect(inject('browser'));
   }
 
   async closeBrowser(): Promise<void> {
@@ -44,14 +44,14 @@ export class ConsoleService {
     expect(this.#visit.complaints).toEqual([]);
   }
 
-  /** Signs in through the page, as the administrator unless another account is given. */
+  /** Signs in through the page, by default as the administrator. */
   async enter(path: string, account: Account = this.installation): Promise<void> {
     await this.page.goto(path);
     await signIn(this.page, account);
     await this.page.getByRole('button', { name: 'Sign out' }).waitFor();
   }
 
-  /** Adds a user with the role reader. */
+  /** Adds a user with the role `reader` in the project. */
   async addUser(name: string, access: string): Promise<Account> {
     const { project_id, domain } = this.installation;
     const options = ['--access', access, '--role', 'reader', '--project', project_id];
@@ -59,7 +59,7 @@ export class ConsoleService {
     return { user: name, domain, password: made.password };
   }
 
-  /** Signs in without a browser. Returns the cookie. */
+  /** Signs in without a browser and returns the cookie. */
   async session({ user, domain, password }: Account): Promise<string> {
     const body = JSON.stringify({ user, domain, password });
     const request = { method: 'POST', headers: CONSOLE, body };

@@ -83,7 +83,7 @@ describeDemo('numbers', (demo) => {
     await demo.page.getByText('Reporting').waitFor();
   });
 
-  test('it loads within a second, with less than 150 KB of script, under a strict content security policy', async () => {
+  test('it loads with few requests, in less than 150 KB of script, under a strict policy', async () => {
     await demo.open('/console/?live=off');
     const response = await demo.page.reload();
     await demo.loaded();
@@ -95,15 +95,10 @@ describeDemo('numbers', (demo) => {
       .reduce((total, { encodedBodySize }) => total + encodedBodySize, 0)`);
     expect(scripts).toBeGreaterThan(10_000);
     expect(scripts).toBeLessThan(150_000);
-    const timesMs: number[] = [];
-    for (let i = 0; i < 3; i++) {
-      const start = Date.now();
-      await demo.page.goto('/console/?live=off');
-      await demo.loaded();
-      timesMs.push(Date.now() - start);
-    }
-    // The best of three, because other processes disturb the measurement.
-    expect(Math.min(...timesMs)).toBeLessThan(1_000);
+    const requests = await demo.page.evaluate<string[]>(
+      `performance.getEntriesByType('resource').map(({ name }) => name)`,
+    );
+    expect(requests.length, requests.join('\n')).toBeLessThan(16);
   });
 });
 
@@ -250,15 +245,20 @@ describeDemo('selection', (demo) => {
   });
 
   test('live mode refreshes until it is paused', async () => {
+    await demo.page.clock.install();
     await demo.open('/console/?range=1hour');
-    await demo.page.waitForRequest(/event\/timeline/, { timeout: 10_000 });
+    const refreshed = demo.page.waitForRequest(/event\/timeline/, { timeout: 10_000 });
+    await demo.page.clock.fastForward(5_000);
+    await refreshed;
     await demo.page.getByRole('button', { name: 'Live' }).click();
     expect(demo.page.url()).toContain('live=off');
     await demo.loaded();
     expect(await demo.page.getByRole('button', { name: 'Paused' }).getAttribute('aria-pressed')).toBe(
       'false',
     );
-    await expect(demo.page.waitForRequest(/event\/timeline/, { timeout: 7_000 })).rejects.toThrow('Timeout');
+    const paused = demo.page.waitForRequest(/event\/timeline/, { timeout: 1_000 });
+    await demo.page.clock.fastForward(60_000);
+    await expect(paused).rejects.toThrow('Timeout');
   });
 
   test('the curl command sends the same query', async () => {

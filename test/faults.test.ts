@@ -1,4 +1,4 @@
-/** Full disks, failing disks and stopped processes: queries go on, changes are refused with a reason, and totals stay exact. */
+/** Full disks, failing disks and stopped processes: queries still work, changes are refused, counts stay exact. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ interface Service {
   api: Api;
 }
 
-/** Writes beyond this part of any file fail with EFBIG, which a store must treat like a full disk. */
+/** Writes beyond this size fail with EFBIG, which the store must treat like a full disk. */
 function limitFileSize({ pid }: Process, bytes: number | 'unlimited'): void {
   execFileSync('prlimit', ['--pid', String(pid), `--fsize=${bytes}:`]);
 }
@@ -55,7 +55,7 @@ function expectRefused(answer: Answer, reason: string): void {
 }
 
 describe('a disk that takes no more writes', () => {
-  test('changes are refused, queries are answered, and everything works again when there is room', async () => {
+  test('changes are refused, queries work, and everything works again once there is space', async () => {
     const service = await sandbox.service();
     const { server, installation } = service;
     const { token } = await login(server.address, installation);
@@ -70,7 +70,7 @@ describe('a disk that takes no more writes', () => {
     expectRefused(await call(server.address, '/readyz'), 'writes fail, queries still work: the disk is full');
     expect((await call(server.address, '/healthz')).status).toBe(200);
     expect(await counted(service)).toBe(100);
-    // A login writes nothing, and the token is still good because the logout was refused.
+    // A login writes nothing; the token is still valid because the logout was refused.
     await login(server.address, installation);
     expect((await logout({ ...service, api: { ...service.api, token } as Api }, 'x')).status).not.toBe(401);
 
@@ -84,7 +84,7 @@ describe('a disk that takes no more writes', () => {
     expect((await server.process.end()).status).toBe(0);
   });
 
-  test('pushes that are sent again until they are counted are counted once', async () => {
+  test('pushes that are retried until they succeed count once', async () => {
     const service = await sandbox.service();
     const { server } = service;
     let acknowledged = 0;
@@ -104,7 +104,7 @@ describe('a disk that takes no more writes', () => {
     for (let fault = 0; fault < FAULTS; fault++) {
       const [before, refusedBefore] = [acknowledged, refused];
       await eventually(() => acknowledged > before + 200 || undefined, 'pushes to be counted');
-      // Anywhere: before the last pages of the file, or after the first.
+      // A different limit each time: near the start or the end of the file.
       limitFileSize(server.process, 4_096 * (2 + fault * 20));
       await eventually(() => refused > refusedBefore + 20 || undefined, 'pushes to be refused');
       limitFileSize(server.process, 'unlimited');
@@ -114,7 +114,7 @@ describe('a disk that takes no more writes', () => {
     expect(await counted(service)).toBe(acknowledged);
   });
 
-  test('commands end with a sentence, and follow goes on where it was', async () => {
+  test('commands fail with a message, and follow continues where it stopped', async () => {
     const service = await sandbox.service();
     const { installation } = service;
     const log = sandbox.write('access.ndjson', ndjson(events(500)));
@@ -154,7 +154,7 @@ describe('a file system that fills up', () => {
     for (const folder of mounted.splice(0)) spawnSync('umount', [folder]);
   });
 
-  test('room is kept for revocations, and those still work when nothing is left', async (context) => {
+  test('space is reserved for revocations, which work on a full disk', async (context) => {
     if (!mountSmall(sandbox.data, 32 * 1_048_576)) {
       if (process.env.CI === 'true') throw new Error('tmpfs cannot be mounted');
       context.skip('tmpfs cannot be mounted');
@@ -185,7 +185,7 @@ describe('a file system that fills up', () => {
     }
     expect(await counted(service)).toBe(before);
 
-    // The next process starts and answers on the full disk.
+    // The next process starts on the full disk and serves queries.
     server.process.signal('SIGTERM');
     expect((await server.process.end()).status).toBe(0);
     const next = await sandbox.serve();
@@ -203,7 +203,7 @@ describe('a stopped process that holds the write lock', () => {
   const LINES = 100_000;
   const STOPS_MAX = 1_000;
 
-  /** Stops an ingest in the middle of a transaction: pushes are not answered as long as it holds the lock. */
+  /** Stops an ingest in the middle of a transaction: pushes block as long as it holds the lock. */
   async function stopInTransaction(
     service: Service,
   ): Promise<{ ingest: Process; blocked: Promise<Answer>; pushed: number }> {
@@ -225,12 +225,12 @@ describe('a stopped process that holds the write lock', () => {
       if ((await Promise.race([blocked, waited])) === 'blocked') return { ingest, blocked, pushed };
       if (pushed === STOPS_MAX) throw new Error(`the ingest held no lock in ${STOPS_MAX} stops`);
       ingest.signal('SIGCONT');
-      // At another moment of a transaction each time.
+      // At a different moment of a transaction each time.
       await new Promise((resolve) => setTimeout(resolve, pushed % 7));
     }
   }
 
-  test('pushes are refused after 5 s, queries go on, and when it continues everything is counted once', async () => {
+  test('pushes are refused after 5 s, queries work, and after it continues everything counts once', async () => {
     const service = await sandbox.service();
     const { server } = service;
     const { ingest, blocked, pushed } = await stopInTransaction(service);
@@ -240,7 +240,7 @@ describe('a stopped process that holds the write lock', () => {
     expectRefused(await blocked, message);
     for (const other of await Promise.all(others)) expectRefused(other, message);
     expectRefused(await call(server.address, '/readyz'), message);
-    // More of them than the pool has threads: logins and queries must still find one.
+    // More pushes than the thread pool has threads: logins and queries must still find one.
     await Promise.all(Array.from({ length: 6 }, () => push(service, events(10), 'same')));
     await login(server.address, service.installation);
     expect(await counted(service)).toBe(before);
@@ -259,7 +259,7 @@ describe('a stopped process that holds the write lock', () => {
     const { ingest, blocked } = await stopInTransaction(service);
     service.server.process.signal('SIGTERM');
     await Promise.allSettled([blocked]);
-    expect(await service.server.process.end(15_000)).toMatchObject({ status: null, signal: 'SIGTERM' });
+    expect(await service.server.process.end()).toMatchObject({ status: null, signal: 'SIGTERM' });
 
     for (const args of [[], ['--workers', '2']]) {
       const server = await sandbox.serve(args);
@@ -267,25 +267,18 @@ describe('a stopped process that holds the write lock', () => {
       expect(await counted(next)).toBeGreaterThan(0);
       expectRefused(await push(next, events(10)), 'another process holds the write lock');
       server.process.signal('SIGTERM');
-      const { status, signal } = await server.process.end(15_000);
+      const { status, signal } = await server.process.end();
       expect(signal ?? status).toBe(args.length > 0 ? 0 : 'SIGTERM');
     }
     ingest.signal('SIGCONT');
     expect((await ingest.end()).status).toBe(0);
   });
 
-  test('a command ends with a sentence', async () => {
+  test('a command fails with a message', async () => {
     const service = await sandbox.service();
     const { ingest } = await stopInTransaction(service);
-    const host = await sandbox.run([
-      'host',
-      'add',
-      'new.example',
-      '--data',
-      sandbox.data,
-      '--project',
-      'default',
-    ]);
+    const args = ['host', 'add', 'new.example', '--data', sandbox.data, '--project', 'default'];
+    const host = await sandbox.start(args).end();
     expect(host.stderr).toMatch(/^wafstat: another process holds the write lock of .*statistics\.mdb/m);
     expect(host.signal).toBe('SIGTERM');
     ingest.signal('SIGCONT');

@@ -1,8 +1,9 @@
-/** Files that are written to while they are counted: killed readers, rotation both ways, and how soon a line is seen. */
+/** `wafstat follow`: live writers, rotation, kills. */
 import {
   appendFileSync,
   copyFileSync,
   existsSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -12,38 +13,52 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type Api, sum } from './api.ts';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { type Api, login, sum } from './api.ts';
 import { eventually, type Process } from './process.ts';
-import { Random } from './random.ts';
-import { type Installation, Sandbox } from './sandbox.ts';
+import { Random, scaled } from './random.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const START = Date.now() - 3_600_000;
 const RANGE = `from=${START}&to=${START + 1_000_000}`;
 
-let sandbox: Sandbox;
+const sandbox = new Sandbox();
 let installation: Installation;
+let server: Server;
+/** Each test has its own project, log folder and processes. */
 let api: Api;
 let log: string;
 let written: number;
+let projects = 0;
+const running: Process[] = [];
+
+beforeAll(async () => {
+  ({ installation, server } = await sandbox.service());
+});
 
 beforeEach(async () => {
-  sandbox = new Sandbox();
-  ({ installation, api } = await sandbox.service());
-  log = sandbox.path('access.log');
+  const name = `project-${++projects}`;
+  const { id } = await sandbox.runJson<{ id: string }>('project', 'add', name);
+  api = await login(server.address, { ...installation, project_id: id });
+  mkdirSync(sandbox.path(name));
+  log = join(sandbox.path(name), 'access.log');
   written = 0;
 });
 
-afterEach(() => sandbox.clear());
+afterEach(() => Promise.all(running.splice(0).map((process) => process.kill())));
+
+afterAll(() => sandbox.clear());
 
 function follow(): Process {
-  return sandbox.start(['follow', '--data', sandbox.data, '--project', installation.project, log]);
+  const process = sandbox.start(['follow', '--data', sandbox.data, '--project', api.project, log]);
+  running.push(process);
+  return process;
 }
 
-/** Lines that differ from each other, as those of a log do; every third one is an attack. */
+/** Lines that all differ; every third one is an attack. */
 function lines(count: number): string {
   let text = '';
   for (let i = 0; i < count; i++) {
@@ -66,32 +81,27 @@ async function expectAllCounted(): Promise<void> {
   expect(sum(await api.distribution(RANGE))).toBe(Math.ceil(written / 3));
 }
 
-test('a line is in the answers within a second of being written', async () => {
+test('each new line is counted without waiting for the next one', async () => {
   const following = follow();
   writeFileSync(log, lines(1));
   await expectAllCounted();
-  const delays: number[] = [];
   for (let i = 0; i < 5; i++) {
     appendFileSync(log, lines(1));
-    const before = performance.now();
     await expectAllCounted();
-    delays.push(performance.now() - before);
   }
-  // Not the slowest: the machine that runs the tests may be busy with something else for a moment.
-  expect(delays.sort((a, b) => a - b)[2]).toBeLessThan(1_000);
   following.signal('SIGTERM');
   expect((await following.end()).status).toBe(0);
 });
 
-test('kill -9 of follow, 25 times at random moments: every line counts once', async () => {
+test('kill -9 at random moments: every line counts once', async () => {
   const random = new Random(1);
   writeFileSync(log, '');
-  for (let i = 0; i < 25; i++) {
+  for (let i = 0; i < scaled(10); i++) {
     const following = follow();
     const until = performance.now() + 200 + random.next() * 500;
     while (performance.now() < until) {
       const text = lines(random.integer(1, 2_000));
-      // Half lines too: a writer's buffer ends anywhere.
+      // A writer's buffer may end in the middle of a line.
       const cut = random.integer(0, text.length);
       appendFileSync(log, text.slice(0, cut));
       await sleep(random.next() * 20);
@@ -116,7 +126,7 @@ test('rotation by rename and by copytruncate under load loses nothing', async ()
     }
     if (rotation % 2 === 1) {
       renameSync(log, `${log}.${rotation}`);
-      // The web server goes on writing to the renamed file until it is told.
+      // The web server keeps writing to the renamed file until it reopens its log.
       appendFileSync(`${log}.${rotation}`, lines(50));
       writeFileSync(log, '');
       appendFileSync(`${log}.${rotation}`, lines(50));
@@ -130,7 +140,7 @@ test('rotation by rename and by copytruncate under load loses nothing', async ()
   await following.kill();
 });
 
-test('a rotation while nobody followed is made up for', async () => {
+test('lines before and after a rotation between two runs are counted', async () => {
   writeFileSync(log, lines(1_000));
   const first = follow();
   await expectAllCounted();
@@ -143,7 +153,7 @@ test('a rotation while nobody followed is made up for', async () => {
   await second.kill();
 });
 
-test('files that were rotated while nobody followed are counted, also those never seen before', async () => {
+test('files written and rotated between two runs are counted', async () => {
   writeFileSync(log, lines(100));
   const first = follow();
   await expectAllCounted();
@@ -157,7 +167,7 @@ test('files that were rotated while nobody followed are counted, also those neve
   await second.kill();
 });
 
-test('kill -9 while an older rotated file is being finished: the next run finishes it', async () => {
+test('kill -9 while a rotated file is being read: the next run reads the rest', async () => {
   writeFileSync(log, lines(1));
   const first = follow();
   await expectAllCounted();
@@ -167,7 +177,7 @@ test('kill -9 while an older rotated file is being finished: the next run finish
   writeFileSync(log, lines(150));
   rotate('rename');
   writeFileSync(log, lines(7));
-  // Rotated an hour ago, so that nobody writes to them any more.
+  // Rotated an hour ago: no longer written to.
   const hourAgo = Date.now() / 1_000 - 3_600;
   for (const [i, file] of ['.2', '.1'].entries()) utimesSync(`${log}${file}`, hourAgo + i, hourAgo + i);
   for (let i = 0; i < 4; i++) {
@@ -181,7 +191,7 @@ test('kill -9 while an older rotated file is being finished: the next run finish
   await last.kill();
 });
 
-const KILLS = 16;
+const KILLS = scaled(6);
 
 for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as const) {
   test(`kill -9 and rotation (${kind}) under a live writer: every line counts once`, async () => {
@@ -194,7 +204,7 @@ for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as
       const before = await requests();
       appendFileSync(log, lines(random.integer(1, 500)));
       const following = follow();
-      // Mostly when it has begun to count, sometimes at any moment before that.
+      // Mostly kill it after it has counted something, sometimes earlier.
       if (random.chance(0.8))
         await eventually(async () => ((await requests()) > before ? true : undefined), 'some progress');
       for (let steps = random.integer(1, 12); steps > 0; steps--) {
@@ -206,7 +216,7 @@ for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as
         if (random.chance(0.15)) rotate(kind === 'mixed' ? random.pick(ROTATIONS) : kind);
       }
       await following.kill();
-      // Sometimes it is away for longer.
+      // Sometimes several rotations pass before the next run.
       for (let away = random.integer(0, 2); away > 0; away--) {
         appendFileSync(log, lines(random.integer(1, 500)));
         rotate(kind === 'mixed' ? random.pick(ROTATIONS) : kind);
@@ -218,7 +228,7 @@ for (const kind of ['rename', 'copytruncate', 'compress', 'dateext', 'mixed'] as
   });
 }
 
-test('the first record without a host is reported when it is counted, and once', async () => {
+test('the first record without a host is reported once', async () => {
   const following = follow();
   for (let line = 0; line < 3; line++) {
     appendFileSync(log, `{"time":${START + line}}\n`);
@@ -230,7 +240,7 @@ test('the first record without a host is reported when it is counted, and once',
   expect(stderr.split(sentence)).toHaveLength(2);
 });
 
-test('files older than the first follow are named with their size, and skipped', async () => {
+test('files older than the first run are skipped, with a warning that names their size', async () => {
   writeFileSync(`${log}.1`, 'x'.repeat(3_000));
   writeFileSync(log, lines(10));
   const first = follow();
@@ -246,7 +256,7 @@ test('files older than the first follow are named with their size, and skipped',
 
 const ROTATIONS = ['rename', 'copytruncate', 'compress', 'dateext'] as const;
 
-/** What logrotate does, without a line in between. */
+/** What logrotate does. */
 function rotate(kind: (typeof ROTATIONS)[number]): void {
   if (kind === 'dateext') {
     let day = 20260701;

@@ -1,4 +1,4 @@
-/** Identity from outside: Keystone's routes, access keys, and every way of being refused. */
+/** Keystone routes, tokens and access keys. */
 import { createHash, createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
@@ -74,12 +74,12 @@ describe('discovery', () => {
     }
   });
 
-  test('no JSON client takes the root for an identity service', async () => {
+  test('the root is not an identity service for JSON clients', async () => {
     expect((await call(server.address, '/', { headers: { Accept: 'application/json' } })).status).toBe(404);
     expect((await call(server.address, '/', { headers: { Accept: 'text/html' } })).status).toBe(302);
   });
 
-  test('the catalog names both services in the region, the waf by its bare address', async () => {
+  test('the catalog has both services in the region', async () => {
     const { text } = await askToken(server.address, tokenRequest(installation));
     const endpoint = { interface: 'public', region: 'eu-test', region_id: 'eu-test' };
     expect(JSON.parse(text).token.catalog).toMatchObject([
@@ -96,7 +96,7 @@ describe('discovery', () => {
 });
 
 describe('a token', () => {
-  test('can be checked and revoked, by its owner and by the administrator', async () => {
+  test('can be validated and revoked by its owner and by the administrator', async () => {
     const { account } = await newUser('checked');
     const own = await login(server.address, account);
     const about = (method: string, caller: Api, subject: Api) =>
@@ -123,7 +123,7 @@ describe('a token', () => {
     expect((await about('GET', api, own)).status).toBe(404);
   });
 
-  test('for a domain lists, but does not query', async () => {
+  test('for a domain lists projects, but cannot query', async () => {
     const { auth } = tokenRequest(installation);
     const scope = { domain: { name: 'default' } };
     const answer = await askToken(server.address, { auth: { ...auth, scope } });
@@ -141,7 +141,7 @@ describe('a token', () => {
     expect(JSON.parse(both.text).token.project).toMatchObject({ id: installation.project_id });
   });
 
-  test('of a user who is disabled, loses the role or gets another password is dead at once', async () => {
+  test('is revoked when its user is disabled, loses the role or gets a new password', async () => {
     const { account } = await newUser('mortal');
     const admin = (...args: string[]) => sandbox.run([...args, '--data', sandbox.data]);
     const message = async (caller: Api) => JSON.parse((await caller.get('connections')).text).error_msg;
@@ -166,7 +166,7 @@ describe('a token', () => {
     expect(await message(caller)).toBe('the user of the token in X-Auth-Token has been deleted');
   });
 
-  test('is not to be had by a user who is for the console only', async () => {
+  test('is not issued to a console-only user', async () => {
     const { account } = await newUser('console-only', '--access', 'console');
     const refused = await askToken(server.address, tokenRequest(account));
     expect([refused.status, JSON.parse(refused.text)]).toEqual([
@@ -181,7 +181,7 @@ describe('a token', () => {
     ]);
   });
 
-  test('says the same of an unknown user and of a wrong password', async () => {
+  test('is refused in the same way for an unknown user and a wrong password', async () => {
     const wrong = await askToken(server.address, tokenRequest({ ...installation, password: 'wrong' }));
     const unknown = await askToken(server.address, tokenRequest({ ...installation, user: 'nobody' }));
     expect(wrong.status).toBe(401);
@@ -191,7 +191,7 @@ describe('a token', () => {
 });
 
 describe('an access key', () => {
-  test('is made, listed, disabled and deleted over HTTP; a third one is refused', async () => {
+  test('can be created, listed, disabled and deleted over HTTP; the limit is two', async () => {
     const { id, account } = await newUser('owner');
     await sandbox.run(['user', 'grant', 'owner', '--role', 'reader', '--data', sandbox.data]);
     const owner = await loginToDomain(server.address, account);
@@ -232,7 +232,7 @@ describe('an access key', () => {
     expect([refusedToken.status, refusedToken.text]).toEqual([403, expect.stringContaining('domain')]);
   });
 
-  test('from the key file of the command line signs a query', async () => {
+  test('from the CSV file of the command line signs a query', async () => {
     await newUser('filed');
     const file = sandbox.path('credentials.csv');
     const { status } = await sandbox.run([
@@ -254,7 +254,7 @@ describe('an access key', () => {
     ).toBe(200);
   });
 
-  test('signs calls to identity too: projects, catalog and domains', async () => {
+  test('signs identity requests: projects, catalog and domains', async () => {
     const key = await newKey('admin');
     for (const path of [
       '/v3/projects?name=default',
@@ -292,7 +292,7 @@ describe('an access key', () => {
     ]);
   });
 
-  test('signs in the scoped variant', async () => {
+  test('signs with the scoped algorithm', async () => {
     await newUser('scoped');
     const key = await newKey('scoped');
     const path = statistics();

@@ -1,4 +1,4 @@
-/** Clients that nobody here wrote, against the service as it is. */
+/** Clients of other vendors. */
 import { execFile, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { BasicCredentials } from '@huaweicloud/huaweicloud-sdk-core';
@@ -65,7 +65,7 @@ const PYTHON = '/usr/bin/python3';
 const hasKeystoneauth = spawnSync(PYTHON, ['-c', 'import keystoneauth1'], { stdio: 'ignore' }).status === 0;
 
 test.skipIf(!hasKeystoneauth && process.env.CI !== 'true')(
-  'keystoneauth finds everything from the identity address, and logs in anew when its token is revoked (needs: apt-get install python3-keystoneauth1)',
+  'keystoneauth works with the identity address alone, and logs in again when its token is revoked (needs: apt-get install python3-keystoneauth1)',
   async () => {
     const given = {
       ...installation,
@@ -81,7 +81,7 @@ test.skipIf(!hasKeystoneauth && process.env.CI !== 'true')(
   },
 );
 
-test('curl gets a token with the body that the specification prints, and asks with it', async () => {
+test('curl gets a token with the request of the specification, and queries with it', async () => {
   const headers = await output('curl', [
     ...['--silent', '--dump-header', '-', '--output', '/dev/null'],
     ...['--header', 'Content-Type: application/json'],

@@ -1,4 +1,4 @@
-/** What a project has: its hosts, by which the queries are filtered, and the log sources that report to it. */
+/** Hosts and log sources of a project. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Api, login, sum } from './api.ts';
 import { type Installation, KEEP_ALL, Sandbox, type Server } from './sandbox.ts';
@@ -38,11 +38,11 @@ const ingest = (events: readonly object[], ...args: string[]) =>
 const requestsOf = async (filter = '') => sum((await api.timeline(`${DAY}${filter}`)).requests);
 
 describe('the list of hosts', () => {
-  test('a new project has none', async () => {
+  test('is empty in a new project', async () => {
     expect(await api.getJson('waf/instance')).toEqual({ total: 0, items: [] });
   });
 
-  test('it is ordered by name, can be read in parts, and always says how many there are', async () => {
+  test('is sorted by name, has pages, and always includes the total', async () => {
     const before = Date.now();
     await ingest(['c', 'a', 'd', 'b', 'e'].map((name, i) => ({ time: T + i, host: `${name}.example` })));
     const { total, items } = await api.getJson<HostList>('waf/instance');
@@ -59,7 +59,7 @@ describe('the list of hosts', () => {
     expect(await part('offset=9')).toEqual({ total: 5, items: [] });
   });
 
-  test('a part of the name finds a host, and the total is that of the found ones', async () => {
+  test('can be searched by a part of the name, with the total of the matches', async () => {
     await ingest(['www.shop.example', 'shop.test', 'blog.example'].map((host) => ({ time: T, host })));
     const { total, items } = await api.getJson<HostList>('waf/instance?hostname=shop&limit=1');
     expect(total).toBe(2);
@@ -69,14 +69,14 @@ describe('the list of hosts', () => {
 });
 
 describe('host names from logs', () => {
-  test('case, port and a final dot make no other host', async () => {
+  test('are the same host regardless of case, port and a final dot', async () => {
     await ingest(['Shop.Example', 'shop.example:8443', 'shop.example.'].map((host) => ({ time: T, host })));
     const ids = await api.hostIds();
     expect([...ids.keys()]).toEqual(['shop.example']);
     expect(await requestsOf(`&hosts=${ids.get('shop.example')}`)).toBe(3);
   });
 
-  test('beyond the limit of the project they are counted in its total only', async () => {
+  test('beyond the limit of the project count in its total only', async () => {
     const names = ['one.example', 'two.example', 'three.example', 'one.example'];
     const { stdout } = await ingest(
       names.map((host) => ({ time: T, host })),
@@ -90,7 +90,7 @@ describe('host names from logs', () => {
     expect(await requestsOf(`&hosts=${[...ids.values()].join(',')}`)).toBe(3);
   });
 
-  test('a source can be set to count registered hosts only', async () => {
+  test('can be restricted to registered hosts', async () => {
     const { id } = await sandbox.runJson<{ id: string }>(
       'host',
       'add',
@@ -105,7 +105,7 @@ describe('host names from logs', () => {
     expect(await requestsOf()).toBe(2);
   });
 
-  test('an event may name its host by the registered ID', async () => {
+  test('can be replaced by the registered ID in an event', async () => {
     await sandbox.runJson('host', 'add', 'shop.example', '--id', 'shop-1', '--project', api.project);
     await ingest([{ time: T, host_id: 'shop-1' }]);
     expect(await requestsOf('&hosts=shop-1')).toBe(1);
@@ -113,11 +113,11 @@ describe('host names from logs', () => {
 });
 
 describe('the list of log sources', () => {
-  test('a new project has none', async () => {
+  test('is empty in a new project', async () => {
     expect(await api.getJson('connections')).toEqual({ total: 0, items: [] });
   });
 
-  test('each tells what it has sent, what was not counted and why, and when it was heard from', async () => {
+  test('has accepted and dropped counts, reasons and times for each source', async () => {
     await ingest(
       [
         { time: T + 5, host: 'a.example' },
@@ -170,7 +170,7 @@ describe('records without a host', () => {
   const access = '192.0.2.7 - - [01/Jun/2025:12:00:01 +0000] "GET / HTTP/1.1" 200 6 "-" "-"\n';
   const source = ['--data', sandbox.data, '--source', 'nginx'];
 
-  test('are reported with the remedy in the summary, in the list of sources and by the API', async () => {
+  test('are reported with the fix in the summary, in the list of sources and by the API', async () => {
     const where = [...source, '--project', api.project];
     const file = sandbox.write('access.log', access.repeat(3));
     const run = await sandbox.run(['ingest', ...where, ...KEEP_ALL, file]);
@@ -186,7 +186,7 @@ describe('records without a host', () => {
     expect(list.stderr).toMatch(/log_format with \$host.*--host NAME/);
   });
 
-  test('are none when the host is given', async () => {
+  test('do not occur when --host is given', async () => {
     const where = [...source, '--project', api.project, '--host', 'shop.example'];
     const run = await sandbox.run(['ingest', ...where, ...KEEP_ALL, sandbox.write('access.log', access)]);
     expect(run.stdout).not.toContain('without a host');
@@ -198,7 +198,7 @@ describe('records without a host', () => {
   });
 });
 
-test('nothing of one project shows in another', async () => {
+test('projects do not see each other’s hosts, sources and counts', async () => {
   const { id: other } = await sandbox.runJson<{ id: string }>('project', 'add', 'other');
   await sandbox.ingest(other, [{ time: T, host: 'a.example', attack: 'xss' }], ...KEEP_ALL);
   const hosts = await sandbox.runJson<{ id: string }[]>('host', 'list', '--project', other);

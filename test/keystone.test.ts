@@ -1,4 +1,4 @@
-/** Identity that a real Keystone keeps. Runs where Keystone is installed (apt-get install python3-keystone). */
+/** A real Keystone as identity service, where installed (apt-get install python3-keystone). */
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { sign } from '@wafstat/signer';
@@ -93,7 +93,7 @@ function refused(ask: () => Promise<Answer>): Promise<number> {
 }
 
 describe('a token of Keystone', () => {
-  test('that was asked for here is good, and its roles count by their names', async () => {
+  test('requested here is valid, and its roles apply by name', async () => {
     await newUser('reading', { [shop]: ['reader'] });
     await newUser('sending', { [shop]: ['ingest'] });
     await newUser('both', { [shop]: ['admin'] });
@@ -114,7 +114,7 @@ describe('a token of Keystone', () => {
     expect([status, JSON.parse(text).error_code]).toEqual([403, 'WAF.9002']);
   });
 
-  test('that is revoked, or of a disabled user, is refused within the cache time', async () => {
+  test('that is revoked, or of a disabled user, is refused after the cache time', async () => {
     const id = await newUser('leaving', { [shop]: ['reader'] });
     const first = await apiOf('leaving');
     expect((await first.get('connections')).status).toBe(200);
@@ -129,7 +129,7 @@ describe('a token of Keystone', () => {
 });
 
 describe('an access key of Keystone', () => {
-  test('signs in the project that it is for, with the roles that its user has there by a group', async () => {
+  test('signs requests in its project, with roles granted through a group', async () => {
     const id = await newUser('grouped', { [shop]: ['ingest'], [other]: ['reader'] });
     const key = await newKey('grouped', id);
     expect((await signed(key, `/v1/${shop}/connections`)).status).toBe(403);
@@ -146,7 +146,7 @@ describe('an access key of Keystone', () => {
     expect((await signed({ ...key, secret: 'wrong' }, `/v1/${shop}/connections`)).status).toBe(401);
   });
 
-  test('that is deleted, or of a disabled user or domain, is refused within the cache time', async () => {
+  test('that is deleted, or of a disabled user or domain, is refused after the cache time', async () => {
     const path = `/v1/${shop}/connections`;
     const id = await newUser('keyed', { [shop]: ['reader'] });
     const first = await newKey('keyed', id);
@@ -171,7 +171,7 @@ describe('an access key of Keystone', () => {
     expect(await refused(() => signed(key, path))).toBe(401);
   });
 
-  test('that was made under an application credential or a trust is refused: it may do less than its user', async () => {
+  test('of an application credential or a trust is refused: it may do less than its user', async () => {
     const user_id = await newUser('applied', { [shop]: ['reader', 'admin'] });
     for (const [i, delegated] of [{}, { app_cred_id: 'one' }, { trust_id: 'one' }].entries()) {
       const key = { access: `APPLIED-${i}`, secret: 'of less' };
@@ -182,7 +182,7 @@ describe('an access key of Keystone', () => {
   });
 });
 
-test('keystoneauth, which knows only our address, finds everything, and logs in anew when its token is revoked', async () => {
+test('keystoneauth works with our address alone, and logs in again when its token is revoked', async () => {
   await newUser('client', { [shop]: ['reader'] });
   const waf = await keystone.make('service', { type: 'waf', name: 'waf' });
   const endpoint = { interface: 'public', region_id: 'eu-test' };
@@ -210,14 +210,14 @@ test('keystoneauth, which knows only our address, finds everything, and logs in 
   expect(JSON.parse(printed)).toEqual({ first: timeline, second: timeline, renewed: true });
 });
 
-test('the address may have the version in it, as Keystone tells it', async () => {
+test('the address may include the version', async () => {
   await newUser('versioned', { [shop]: ['reader'] });
   const token = await keystone.login('versioned', PASSWORD, { project: { id: shop } });
   const { address } = await serve('wafstat', `${keystone.address}/v3/`);
   expect((await new Api(address, shop, token).get('connections')).status).toBe(200);
 });
 
-test('a user who has no role in the system is refused at the start', async () => {
+test('a user without a system role is refused at start', async () => {
   await keystone.make('user', { name: 'outsider', password: SERVICE_PASSWORD, domain_id: 'default' });
   await expect(serve('outsider')).rejects.toThrow(/rejects user 'outsider' .* no role in the system/);
 });

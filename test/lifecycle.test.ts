@@ -1,4 +1,4 @@
-/** How the service stops, and what it writes to its log on the way. */
+/** Shutdown and the log of the service. */
 import { Agent, get } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { askToken, call, login, tokenRequest } from './api.ts';
@@ -24,7 +24,7 @@ async function open(connecting: Promise<Connection>): Promise<Connection> {
 }
 
 describe('on SIGTERM', () => {
-  test('what is in flight is answered, nothing new is accepted, and the status is 0', async () => {
+  test('requests in flight are served, new connections are refused, and the exit status is 0', async () => {
     const { installation, server } = await sandbox.service();
     const body = JSON.stringify(tokenRequest(installation));
     const begin = () => open(beginTokenRequest(server.address, body));
@@ -41,7 +41,7 @@ describe('on SIGTERM', () => {
     expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
   });
 
-  test('after the answer to what was in flight the connection is closed, and the process ends', async () => {
+  test('the connection closes after the last response, and the process ends', async () => {
     const { installation, server } = await sandbox.service();
     const body = JSON.stringify(tokenRequest(installation));
     const slow = await open(beginTokenRequest(server.address, body));
@@ -49,31 +49,31 @@ describe('on SIGTERM', () => {
     await stopsListening(server.address);
     slow.send(body);
     expect(await slow.rest()).toContain('201 Created');
-    expect((await server.process.end(10_000)).status).toBe(0);
+    expect((await server.process.end()).status).toBe(0);
   });
 
-  test('an idle connection does not hold it up', async () => {
+  test('an idle connection does not delay the end', async () => {
     const { api, server } = await sandbox.service();
-    // The agent of Node.js keeps connections alive; this one is idle now.
+    // The default agent keeps this connection open.
     expect((await api.get('connections')).status).toBe(200);
     server.process.signal('SIGTERM');
-    expect((await server.process.end(10_000)).status).toBe(0);
+    expect((await server.process.end()).status).toBe(0);
   });
 
-  test('a connection on which nothing was ever sent does not hold it up', async () => {
+  test('a connection without a single request does not delay the end', async () => {
     const { server } = await sandbox.service();
     await open(Connection.open(server.address));
     server.process.signal('SIGTERM');
-    expect((await server.process.end(10_000)).status).toBe(0);
+    expect((await server.process.end()).status).toBe(0);
   });
 
-  test('a request that comes on an old connection while it stops is answered, or refused like any other', async () => {
+  test('a request on an open connection during shutdown gets a complete response', async () => {
     const { installation, server } = await sandbox.service();
     const body = JSON.stringify(tokenRequest(installation));
     const late = await open(Connection.open(server.address));
     late.send('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n');
     await late.hears('"status":"ok"');
-    // Something in flight keeps the process up until the late request has come.
+    // A request in flight keeps the process alive until the late request arrives.
     const slow = await open(beginTokenRequest(server.address, body));
     server.process.signal('SIGTERM');
     await stopsListening(server.address);
@@ -86,7 +86,7 @@ describe('on SIGTERM', () => {
     expect((await server.process.end()).status).toBe(0);
   });
 
-  test('who asks all the time over one connection is told that it ends, and loses no answer', async () => {
+  test('a busy keep-alive connection ends with Connection: close and loses no response', async () => {
     const { server, api } = await sandbox.service();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const url = `${server.address}/v1/${api.project}/waf/event/attack/type?from=1&to=2`;
@@ -107,7 +107,7 @@ describe('on SIGTERM', () => {
     agent.destroy();
   });
 
-  test('readiness fails first, while requests are still served', async () => {
+  test('/readyz fails first, while requests are still served', async () => {
     const server = await sandbox.serve(['--drain-delay', '3']);
     const status = async (path: string) => (await call(server.address, path)).status;
     expect(await status('/readyz')).toBe(200);
@@ -118,7 +118,7 @@ describe('on SIGTERM', () => {
     expect((await server.process.end()).status).toBe(0);
   });
 
-  test('--health-listen serves health checks, and nothing else, until the end', async () => {
+  test('--health-listen serves only health checks, until the end', async () => {
     const health = `http://127.0.0.1:${await freePort()}`;
     const server = await sandbox.serve(['--drain-delay', '3', '--health-listen', new URL(health).host]);
     const status = async (path: string) => (await call(health, path)).status;
@@ -132,7 +132,7 @@ describe('on SIGTERM', () => {
     expect((await server.process.end()).status).toBe(0);
   });
 
-  test('an address of --health-listen that is taken ends the start with a sentence', async () => {
+  test('an address of --health-listen in use is an error message', async () => {
     const { server } = await sandbox.service();
     const taken = new URL(server.address).host;
     const args = ['serve', '--data', sandbox.data, '--listen', '127.0.0.1:0', '--health-listen', taken];
@@ -146,7 +146,7 @@ describe('on SIGTERM', () => {
   test.each([
     ['one process', []],
     ['two workers', ['--workers', '2']],
-  ])('%s under load: clients are refused afterwards, but not cut off', async (_, settings) => {
+  ])('%s under load: no connection is reset', async (_, settings) => {
     const installation = await sandbox.init();
     for (let stop = 0; stop < 3; stop++) {
       const server = await sandbox.serve(settings, { group: true });
@@ -182,13 +182,13 @@ describe('on SIGTERM', () => {
     }
   });
 
-  test('SIGINT, as Ctrl-C sends it, means the same', async () => {
+  test('SIGINT (Ctrl-C) does the same', async () => {
     const server = await sandbox.serve();
     server.process.signal('SIGINT');
     expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
   });
 
-  test('an ingest ends after the batch at hand, says how far it came, and goes on from there the next time', async () => {
+  test('ingest ends after the current batch, prints its summary, and the next run continues there', async () => {
     const { installation, api } = await sandbox.service();
     const now = Date.now();
     const line = (i: number) => `${JSON.stringify({ time: now - i, padding: 'x'.repeat(500) })}\n`;
@@ -211,7 +211,7 @@ describe('on SIGTERM', () => {
 });
 
 describe('the log', () => {
-  test('it has a JSON line for each answer, with the request ID that the caller got', async () => {
+  test('has a JSON line for each response, with its request ID', async () => {
     const { api, server } = await sandbox.service();
     const answers = [
       await api.get('waf/event/timeline?from=0&to=1'),
@@ -227,7 +227,7 @@ describe('the log', () => {
     }
   });
 
-  test('no password and no token stands in it', async () => {
+  test('contains no password and no token', async () => {
     const { installation, api, server } = await sandbox.service('--log-level', 'debug');
     const { password } = installation;
     await askToken(server.address, tokenRequest({ ...installation, password: `wrong${password}` }));

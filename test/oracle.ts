@@ -1,8 +1,4 @@
-/**
- * What the answers must be: all events in a list by time, and for every question a walk through those of its
- * range. Written from the rules of the API alone, without a line of the server's, so that the two can only agree
- * by both being right.
- */
+/** Expected results: counts the single events in the range. Written from the rules of the API, without server code. */
 import type { Distribution, Timeline } from './api.ts';
 
 export const CATEGORIES = [
@@ -32,8 +28,8 @@ export interface KnownEvent {
 export interface Question {
   from: number;
   to: number;
-  offset_minutes: number;
-  /** Undefined: the whole project, events of no host included. */
+  offsetMinutes: number;
+  /** Undefined: the whole project, including events without a host. */
   hostnames: ReadonlySet<string> | undefined;
 }
 
@@ -91,32 +87,32 @@ export class Oracle {
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 
-/** Every moment inside the range at which the local clock shows a multiple of the interval, and the end of the range. */
+/** The times in the range that are multiples of the interval in local time, and the end of the range. */
 export function pointEnds({
   from,
   to,
-  offset_minutes,
-}: Pick<Question, 'from' | 'to' | 'offset_minutes'>): number[] {
+  offsetMinutes,
+}: Pick<Question, 'from' | 'to' | 'offsetMinutes'>): number[] {
   if (from === to) return [];
   const intervalMs = intervalOf(to - from);
-  const clock_ms = from + offset_minutes * MINUTE_MS;
-  const sinceBoundary_ms = ((clock_ms % intervalMs) + intervalMs) % intervalMs;
+  const localMs = from + offsetMinutes * MINUTE_MS;
+  const sinceBoundaryMs = ((localMs % intervalMs) + intervalMs) % intervalMs;
   const ends: number[] = [];
-  for (let end = from - sinceBoundary_ms + intervalMs; end < to; end += intervalMs) ends.push(end);
+  for (let end = from - sinceBoundaryMs + intervalMs; end < to; end += intervalMs) ends.push(end);
   return [...ends, to];
 }
 
-function intervalOf(range_ms: number): number {
-  if (range_ms <= DAY_MS) return MINUTE_MS;
-  if (range_ms <= 3 * DAY_MS) return 5 * MINUTE_MS;
-  if (range_ms <= 7 * DAY_MS) return 10 * MINUTE_MS;
-  if (range_ms <= 31 * DAY_MS) return 60 * MINUTE_MS;
+function intervalOf(rangeMs: number): number {
+  if (rangeMs <= DAY_MS) return MINUTE_MS;
+  if (rangeMs <= 3 * DAY_MS) return 5 * MINUTE_MS;
+  if (rangeMs <= 7 * DAY_MS) return 10 * MINUTE_MS;
+  if (rangeMs <= 31 * DAY_MS) return 60 * MINUTE_MS;
   return DAY_MS;
 }
 
 /** `+05:45` for 345. */
-export function timezoneText(offset_minutes: number): string {
-  const minutes = Math.abs(offset_minutes);
+export function timezoneText(offsetMinutes: number): string {
+  const minutes = Math.abs(offsetMinutes);
   const digits = (n: number) => String(n).padStart(2, '0');
-  return `${offset_minutes < 0 ? '-' : '+'}${digits(Math.floor(minutes / 60))}:${digits(minutes % 60)}`;
+  return `${offsetMinutes < 0 ? '-' : '+'}${digits(Math.floor(minutes / 60))}:${digits(minutes % 60)}`;
 }

@@ -1,14 +1,13 @@
-/** One project sends far more queries than the service can compute: the others notice little, and all is well afterwards. */
+/** One project sends far more queries than the service can compute; other projects are still served. */
 import http from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, type Api, call, login } from './api.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const HOSTS = 1_000;
-/** One user may have 64 queries under way: these are a few more, so that both limits show. */
+/** More than the limit of 64 per user, so that both limits apply. */
 const CONNECTIONS_PER_USER = 70;
 const USERS = 6;
-/** Bounds the test: a flood that is refused quickly is over quickly. */
 const REQUESTS_PER_CONNECTION = 5;
 const HOUR_MS = 3_600_000;
 
@@ -62,11 +61,11 @@ async function hostIds(api: Api): Promise<string[]> {
   return ids;
 }
 
-/** Computed each time, not taken from the response cache. */
+/** Bypasses the response cache. */
 const AFRESH = { headers: { 'Cache-Control': 'no-cache' } };
 
 function expensive(api: Api, agent: http.Agent): Promise<Answer> {
-  // Off the minute, so that single events are read too.
+  // Not on a minute boundary, so that single events are read too.
   const range = `from=${END - 3 * HOUR_MS + 1}&to=${END - 1}`;
   const headers = { ...AFRESH.headers, 'X-Auth-Token': api.token };
   return call(server.address, `/v1/${api.project}/waf/event/timeline?${range}&hosts=${hosts}`, {
@@ -81,7 +80,7 @@ function countsOf(answers: readonly Answer[]): Record<number, number> {
   return counts;
 }
 
-test('a flood of one project is refused in part, and the others are served', async () => {
+test('part of a flood of one project is refused, and other projects are served', async () => {
   const agent = new http.Agent({ keepAlive: true });
   const flooded: Answer[] = [];
   let over = false;
@@ -117,7 +116,7 @@ test('a flood of one project is refused in part, and the others are served', asy
   for (const { status } of others) expect([200, 503]).toContain(status);
 });
 
-test('after the flood everything is answered again', async () => {
+test('after the flood every request is served', async () => {
   const agent = new http.Agent();
   for (const api of floods) {
     const { status, text } = await expensive(api, agent);

@@ -1,4 +1,4 @@
-/** Real web servers with log formats of many kinds, and clients that send what they like: every request is read. */
+/** Real web servers with custom log formats and hostile requests. */
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -134,7 +134,7 @@ async function expectAllRead(server: LoggingServer, formats: readonly string[]):
 }
 
 describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(`nginx (needs: ${NGINX.needs})`, () => {
-  test('every request is read with the format of its log', async () => {
+  test('every request is parsed with the pattern of its log', async () => {
     webServer = await startLoggingNginx(NGINX_FORMATS, HOSTS);
     await expectAllRead(webServer, NGINX_FORMATS);
     const proxyManager = NGINX_FORMATS.findIndex((format) => format.includes('[Sent-to '));
@@ -145,7 +145,7 @@ describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(`nginx (needs: ${
 });
 
 describe.skipIf(!APACHE.isThere() && process.env.CI !== 'true')(`Apache (needs: ${APACHE.needs})`, () => {
-  test('every request is read with the format of its log', async () => {
+  test('every request is parsed with the pattern of its log', async () => {
     webServer = await startLoggingApache(APACHE_FORMATS, HOSTS);
     await expectAllRead(webServer, APACHE_FORMATS);
   });

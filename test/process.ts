@@ -1,12 +1,12 @@
-/** A started wafstat: what it prints, how it ends, and how to end it. */
+/** A `wafstat` process, and helpers that wait for something. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
 export const PROGRAM = fileURLToPath(new URL('../packages/server/bin/wafstat.js', import.meta.url));
 
-/** Far more than anything takes on a slow machine: a test that comes here has failed, and says what it waited for. */
-const PATIENCE_MS = 60_000;
+/** Far more than anything takes on a busy machine. */
+const TIMEOUT_MS = 60_000;
 
 export interface Ended {
   status: number | null;
@@ -16,10 +16,9 @@ export interface Ended {
 }
 
 export interface StartOptions {
-  /** All at once, or as it comes. */
   stdin?: string | Readable;
   env?: Readonly<Record<string, string>>;
-  /** The leader of a process group of its own, so that a signal can be sent to all of it. */
+  /** Starts a process group, so that a signal reaches the workers too. */
   group?: boolean;
 }
 
@@ -35,7 +34,7 @@ export class Process {
   constructor(args: readonly string[], { stdin = '', env = {}, group = false }: StartOptions = {}) {
     this.#command = ['wafstat', ...args].join(' ');
     this.#group = group;
-    // Nothing of the caller's environment may be taken for a setting.
+    // WAFSTAT_ variables of the caller must not become settings.
     const PATH = process.env.PATH ?? '';
     const child = spawn(process.execPath, [PROGRAM, ...args], { env: { PATH, ...env }, detached: group });
     this.#child = child;
@@ -45,7 +44,7 @@ export class Process {
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.stderr += text;
     });
-    // A command that fails at once does not read what it is given.
+    // EPIPE: a command that fails at once does not read its input.
     child.stdin.on('error', () => {});
     if (typeof stdin === 'string') child.stdin.end(stdin);
     else stdin.pipe(child.stdin);
@@ -63,26 +62,26 @@ export class Process {
     return this.#child.pid;
   }
 
-  /** What the process has said and done when it is over. */
-  end(patience_ms = PATIENCE_MS): Promise<Ended> {
-    return within(patience_ms, this.ended, () => `the end of ${this.#describe()}`);
+  /** Waits for the process to end. */
+  end(timeoutMs = TIMEOUT_MS): Promise<Ended> {
+    return within(timeoutMs, this.ended, () => `the end of ${this.#describe()}`);
   }
 
-  /** The first line of standard output that begins so. */
-  async line(beginning: string): Promise<string> {
-    const find = () => wholeLines(this.stdout).find((line) => line.startsWith(beginning));
+  /** Waits for a line of standard output with this prefix. */
+  async line(prefix: string): Promise<string> {
+    const find = () => wholeLines(this.stdout).find((line) => line.startsWith(prefix));
     return eventually(() => {
       const line = find();
-      if (line === undefined && this.#over) throw new Error(`it ended: ${this.#describe()}`);
+      if (line === undefined && this.#over) throw new Error(`the process ended: ${this.#describe()}`);
       return line;
-    }, `a line '${beginning}...' of ${this.#command}`);
+    }, `a line '${prefix}...' from ${this.#command}`);
   }
 
   signal(signal: NodeJS.Signals): void {
     this.#child.kill(signal);
   }
 
-  /** To all processes of the group. Answers whether there was any. */
+  /** Signals every process of the group; false if there is none. */
   signalGroup(signal: NodeJS.Signals): boolean {
     try {
       return process.kill(-this.pid, signal);
@@ -91,7 +90,7 @@ export class Process {
     }
   }
 
-  /** Ends it, and all of its group, in whatever state it is, as `kill -9` does. */
+  /** `kill -9` of the process, or of its group. */
   async kill(): Promise<Ended> {
     if (this.#group) this.signalGroup('SIGKILL');
     else this.#child.kill('SIGKILL');
@@ -103,33 +102,30 @@ export class Process {
   }
 }
 
-/** Lines that have their end already. */
+/** The lines that end with a line feed. */
 export function wholeLines(text: string): string[] {
   return text.split('\n').slice(0, -1);
 }
 
-/** Asks again and again until there is an answer, and gives up with a sentence after the deadline. */
+/** Polls until the result is not undefined; fails after the timeout with what it waited for. */
 export async function eventually<T>(
-  ask: () => T | undefined | Promise<T | undefined>,
+  poll: () => T | undefined | Promise<T | undefined>,
   what: string,
-  patience_ms = PATIENCE_MS,
+  timeoutMs = TIMEOUT_MS,
 ): Promise<T> {
-  const deadline = Date.now() + patience_ms;
+  const deadline = Date.now() + timeoutMs;
   for (;;) {
-    const answer = await ask();
-    if (answer !== undefined) return answer;
-    if (Date.now() > deadline) throw new Error(`waited ${patience_ms} ms in vain for ${what}`);
+    const result = await poll();
+    if (result !== undefined) return result;
+    if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
 
-export async function within<T>(patience_ms: number, promise: Promise<T>, what: () => string): Promise<T> {
+export async function within<T>(timeoutMs: number, promise: Promise<T>, what: () => string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new Error(`waited ${patience_ms} ms in vain for ${what()}`)),
-      patience_ms,
-    );
+    timer = setTimeout(() => reject(new Error(`waited ${timeoutMs} ms in vain for ${what()}`)), timeoutMs);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

@@ -1,4 +1,21 @@
-/** Numbers that look random and are the same in every run, so that a failure can be seen again. */
+/**
+ * Randomness of the tests, and a setup file of every run.
+ * FUZZ_SEED repeats a failed property test with the seed that fast-check printed; FUZZ_SCALE=10 makes property tests and
+ * kill loops ten times as long.
+ */
+const { FUZZ_SEED: seed, FUZZ_SCALE: scale = '1' } = process.env;
+
+if (seed !== undefined) {
+  const { default: fc } = await import('fast-check');
+  fc.configureGlobal({ ...fc.readConfigureGlobal(), seed: Number(seed) });
+}
+
+/** How often to repeat something random. */
+export function scaled(runs: number): number {
+  return Math.ceil(runs * Number(scale));
+}
+
+/** A seeded generator (mulberry32), so that a failure can be repeated. */
 export class Random {
   #state: number;
 
@@ -6,7 +23,7 @@ export class Random {
     this.#state = seed;
   }
 
-  /** From 0 up to, but without, 1 (the generator known as mulberry32). */
+  /** From 0 up to, but without, 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -14,7 +31,7 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
   }
 
-  /** A whole number from `min` to `max`, both included. */
+  /** An integer from `min` to `max`, both included. */
   integer(min: number, max: number): number {
     return min + Math.floor(this.next() * (max - min + 1));
   }
@@ -25,11 +42,11 @@ export class Random {
 
   pick<T>(values: readonly T[]): T {
     const value = values[this.integer(0, values.length - 1)];
-    if (value === undefined) throw new Error('there is nothing to pick from');
+    if (value === undefined) throw new Error('nothing to pick from');
     return value;
   }
 
-  /** `size` different ones, in any order. */
+  /** `size` different values in random order. */
   sample<T>(values: readonly T[], size: number): T[] {
     const left = [...values];
     return Array.from({ length: size }, () => left.splice(this.integer(0, left.length - 1), 1)).flat();

@@ -1,4 +1,4 @@
-/** `recent`: named spans of local days. The server's clock is the real one, so the time zone is chosen to suit it. */
+/** `recent`: named ranges of local days. The server uses the real clock, so the test chooses a suitable time zone. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Api, sum } from './api.ts';
 import { timezoneText } from './oracle.ts';
@@ -9,14 +9,14 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 /** Where it is about noon now, so that no test meets a midnight; and off the hour, so that UTC's days do not fit. */
-const offset_minutes = (() => {
+const offsetMinutes = (() => {
   const minutesToNoon = 12 * 60 - Math.floor((Date.now() % DAY_MS) / MINUTE_MS);
   const offset = Math.round(minutesToNoon / 15) * 15;
   return offset % 60 === 0 ? offset + 15 : offset;
 })();
 const today =
-  Math.floor((Date.now() + offset_minutes * MINUTE_MS) / DAY_MS) * DAY_MS - offset_minutes * MINUTE_MS;
-const timezone = `timezone=${encodeURIComponent(timezoneText(offset_minutes))}`;
+  Math.floor((Date.now() + offsetMinutes * MINUTE_MS) / DAY_MS) * DAY_MS - offsetMinutes * MINUTE_MS;
+const timezone = `timezone=${encodeURIComponent(timezoneText(offsetMinutes))}`;
 
 const SPANS = [
   { recent: 'today', from: today, intervalMs: MINUTE_MS },
@@ -42,7 +42,7 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-test.each(SPANS)('$recent is a span of local days', async ({ recent, from, to, intervalMs }) => {
+test.each(SPANS)('$recent is a range of local days', async ({ recent, from, to, intervalMs }) => {
   const before = Date.now();
   const { requests } = await api.timeline(`recent=${recent}&${timezone}`);
   const after = Date.now();
@@ -61,21 +61,18 @@ test.each(SPANS)('$recent is a span of local days', async ({ recent, from, to, i
   expect(sum(requests)).toBe(days + (to === undefined ? days - 1 : days));
 });
 
-test.each(SPANS)(
-  '$recent means the same days in the distribution, where the time zone may come along',
-  async (span) => {
-    const { attacks } = await api.timeline(`recent=${span.recent}&${timezone}`);
-    expect(sum(await api.distribution(`recent=${span.recent}&${timezone}`))).toBe(sum(attacks));
-  },
-);
+test.each(SPANS)('$recent means the same days in the distribution, also with a time zone', async (span) => {
+  const { attacks } = await api.timeline(`recent=${span.recent}&${timezone}`);
+  expect(sum(await api.distribution(`recent=${span.recent}&${timezone}`))).toBe(sum(attacks));
+});
 
-test('without a time zone the days are those of UTC', async () => {
+test('days are in UTC by default', async () => {
   const { requests } = await api.timeline('recent=yesterday');
   expect((requests.at(-1)?.time ?? 1) % DAY_MS).toBe(0);
   expect(requests).toHaveLength(1_440);
 });
 
-test('it wins over from and to, whatever they hold', async () => {
+test('takes precedence over from and to', async () => {
   const alone = await api.get(`waf/event/timeline?recent=yesterday&${timezone}`);
   for (const others of ['from=1&to=2', 'from=2&to=1', 'from=never', 'to=1&to=2']) {
     const both = await api.get(`waf/event/timeline?${others}&recent=yesterday&${timezone}`);

@@ -1,4 +1,4 @@
-/** What is older than the retention time is neither counted nor kept. */
+/** Events older than the retention are deleted and refused. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { login, sum } from './api.ts';
 import { eventually } from './process.ts';
@@ -12,7 +12,7 @@ beforeEach(() => {
 });
 afterEach(() => sandbox.clear());
 
-test('a server with a shorter retention time forgets what is older, and lets nothing as old in again', async () => {
+test('a server with a shorter retention deletes older events and refuses new ones of that age', async () => {
   const now = Date.now();
   const times = [now - 50 * HOUR_MS, now - 20 * HOUR_MS, now - 3 * HOUR_MS, now - 1_000];
   const installation = await sandbox.init();
@@ -37,7 +37,7 @@ test('a server with a shorter retention time forgets what is older, and lets not
   expect(await count('')).toBe(3);
 });
 
-test('ingest refuses what is older than its own retention time', async () => {
+test('ingest refuses events older than its own retention', async () => {
   const { api, installation } = await sandbox.service();
   const now = Date.now();
   const events = [now - 5 * HOUR_MS, now - HOUR_MS].map((time) => ({ time }));

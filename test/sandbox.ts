@@ -1,9 +1,12 @@
-/** A data folder of its own and the processes that work on it; nothing of either is left after a test. */
+/** A data folder and the processes that use it; `clear` ends the processes and deletes the folder. */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { inject } from 'vitest';
+import { PassThrough, Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { describe, inject } from 'vitest';
+import { runProgram } from '../packages/server/dist/cli/program.js';
 import { type Api, login } from './api.ts';
 import { type Ended, Process, type StartOptions } from './process.ts';
 
@@ -24,13 +27,17 @@ export interface Server {
   address: string;
 }
 
-/** Lets tests use dates of their own choice: the longest retention time that can be set. */
+/** The longest retention that can be set, so that tests can use fixed dates. */
 export const KEEP_ALL = ['--retention', '3653d'] as const;
+
+/** For tests that do not depend on the store: the project `clickhouse` does not repeat them. */
+export const describeEmbedded: (name: string, define: () => void) => void =
+  inject('clickhouseUrl') === undefined ? describe : () => {};
 
 export class Sandbox {
   readonly folder = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
   readonly data = join(this.folder, 'data');
-  /** Empty, or the store that all processes of the sandbox count in. */
+  /** Settings of the store for all commands of the sandbox. */
   readonly #store = storeOfRun();
   readonly #started: Process[] = [];
   #files = 0;
@@ -41,12 +48,30 @@ export class Sandbox {
     return started;
   }
 
-  /** Runs a command to its end. */
-  async run(args: readonly string[], options?: StartOptions): Promise<Ended> {
-    return this.start(args, options).end();
+  /**
+   * Runs a command to its end, inside this process: starting Node.js would take longer than the command itself.
+   * Use `start` where the process matters: signals, exit, several at a time.
+   */
+  async run(args: readonly string[], { stdin = '', env = {} }: StartOptions = {}): Promise<Ended> {
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+    const printed = Promise.all([text(stdout), text(stderr)]);
+    const status = await runProgram(args, {
+      stdin: (typeof stdin === 'string' ? Readable.from(stdin === '' ? [] : [stdin]) : stdin).pipe(
+        new PassThrough(),
+      ),
+      stdout,
+      stderr,
+      env: { ...this.#store, ...env },
+      now: Date.now,
+      stop: new AbortController().signal,
+    });
+    stdout.end();
+    stderr.end();
+    const [out, err] = await printed;
+    return { status, signal: null, stdout: out, stderr: err };
   }
 
-  /** Runs a command on the data folder that must succeed, and reads the JSON that it prints. */
+  /** Runs a command with `--data` and `--json`, which must succeed, and parses its output. */
   async runJson<T>(...args: string[]): Promise<T> {
     const { status, stdout, stderr } = await this.run([...args, '--data', this.data, '--json']);
     if (status !== 0) throw new Error(`wafstat ${args.join(' ')} failed: ${stderr}`);
@@ -57,21 +82,21 @@ export class Sandbox {
     return this.runJson('init', ...args);
   }
 
-  /** Starts the service on a free port and waits until it can be called. */
+  /** Starts the service on a free port and waits until it listens. */
   async serve(args: readonly string[] = [], options?: StartOptions): Promise<Server> {
     const process = this.start(['serve', '--data', this.data, '--listen', '127.0.0.1:0', ...args], options);
     const line = await process.line(LISTENS);
     return { process, address: line.slice(LISTENS.length) };
   }
 
-  /** An installation that is served, and a caller with a token for its project. */
+  /** A new installation, its service, and a client with a token for its project. */
   async service(...args: string[]): Promise<{ installation: Installation; server: Server; api: Api }> {
     const installation = await this.init();
     const server = await this.serve(args);
     return { installation, server, api: await login(server.address, installation) };
   }
 
-  /** Counts events, given in the normal form, and answers what the command said. */
+  /** Ingests events in the format `events`, which must succeed. */
   async ingest(project: string, events: readonly object[], ...args: string[]): Promise<Ended> {
     const file = this.write(`events-${++this.#files}.ndjson`, ndjson(events));
     const where = ['--data', this.data, '--project', project, '--format', 'events'];
@@ -84,7 +109,7 @@ export class Sandbox {
     return join(this.folder, name);
   }
 
-  /** Answers the path of the file. */
+  /** Returns the path of the file. */
   write(name: string, content: string | Buffer): string {
     const path = this.path(name);
     writeFileSync(path, content);
@@ -97,7 +122,7 @@ export class Sandbox {
   }
 }
 
-/** With test/clickhouse-setup.ts, a database of its own there; otherwise the embedded store. */
+/** In the project `clickhouse`, a new database of its server; otherwise the embedded store. */
 function storeOfRun(): Readonly<Record<string, string>> {
   const url = inject('clickhouseUrl');
   if (url === undefined) return {};

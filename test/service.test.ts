@@ -1,4 +1,4 @@
-/** What operators, browsers and strangers ask of the process itself. */
+/** Health checks, OpenAPI, the root page and request IDs. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Api, call, sendRaw } from './api.ts';
 import { Sandbox } from './sandbox.ts';
@@ -17,11 +17,11 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-test('/healthz and /readyz answer without credentials', async () => {
+test('/healthz and /readyz need no credentials', async () => {
   for (const path of ['/healthz', '/readyz']) expect((await call(address, path)).status).toBe(200);
 });
 
-test('/openapi.json describes every call of the specification, without credentials', async () => {
+test('/openapi.json describes every operation of the specification, without credentials', async () => {
   const { status, headers, text } = await call(address, '/openapi.json');
   expect(status).toBe(200);
   expect(headers['content-type']).toMatch(/^application\/json/);
@@ -39,7 +39,7 @@ test('/openapi.json describes every call of the specification, without credentia
 });
 
 describe('GET /', () => {
-  test('is a page for a browser, there or where it is sent on to', async () => {
+  test('is a page for a browser, possibly after a redirect', async () => {
     const headers = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
     const first = await call(address, '/', { headers });
     const { location } = first.headers;
@@ -60,7 +60,7 @@ describe('GET /', () => {
   );
 });
 
-describe('every answer has a request ID', () => {
+describe('every response has a request ID', () => {
   const large = { method: 'POST', body: 'x'.repeat(66_000) };
 
   test.each<[number, string, () => ReturnType<typeof call>]>([
@@ -88,7 +88,7 @@ describe('every answer has a request ID', () => {
       'an expectation that cannot be met',
       'GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nConnection: close\r\n\r\n',
     ],
-  ])('broken requests too: %s', async (_, bytes) => {
+  ])('malformed request: %s', async (_, bytes) => {
     const answer = await sendRaw(address, bytes);
     expect(answer).toMatch(/^HTTP\/1\.1 4\d\d /);
     expect(answer).toMatch(/^X-Request-Id: [0-9A-Za-z-]{8,}\r$/im);
@@ -98,7 +98,7 @@ describe('every answer has a request ID', () => {
     });
   });
 
-  test('no two are the same', async () => {
+  test('all different', async () => {
     const ids = new Set<unknown>();
     for (let i = 0; i < 50; i++) ids.add((await call(address, '/healthz')).headers['x-request-id']);
     expect(ids.size).toBe(50);

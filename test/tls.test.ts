@@ -1,4 +1,4 @@
-/** HTTPS: with which protocols, with which certificate, and how long a connection lives. */
+/** HTTPS: protocols, certificates, connections. */
 import { renameSync } from 'node:fs';
 import https from 'node:https';
 import { connect, type TLSSocket } from 'node:tls';
@@ -29,7 +29,7 @@ afterEach(() => {
 });
 afterAll(() => shared.clear());
 
-test('with a certificate the address is HTTPS, and everything goes over it', async () => {
+test('with a certificate the service uses HTTPS', async () => {
   expect(server.address).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/);
   const api = await login(server.address, installation, { ca: certificate.cert });
   expect((await api.get('connections', { ca: certificate.cert })).status).toBe(200);
@@ -48,13 +48,13 @@ test('the cookie of a session is Secure and bound to this host', async () => {
   expect(device).toMatch(/^__Host-wafstat_device=.*; Path=\/; .*; Secure$/);
 });
 
-test('plain HTTP is not spoken on that port', async () => {
+test('plain HTTP is refused on that port', async () => {
   const plain = call(server.address.replace('https:', 'http:'), '/healthz').then(({ status }) => status);
   await expect(plain.catch(() => 'no answer')).resolves.not.toBe(200);
   expect((await call(server.address, '/healthz', { ca: certificate.cert })).status).toBe(200);
 });
 
-test.each(['TLSv1.2', 'TLSv1.3'] as const)('%s is spoken', async (version) => {
+test.each(['TLSv1.2', 'TLSv1.3'] as const)('%s is accepted', async (version) => {
   const socket = await handshake(server, { minVersion: version, maxVersion: version });
   expect(socket.getProtocol()).toBe(version);
 });
@@ -66,7 +66,7 @@ test.each(['TLSv1', 'TLSv1.1'] as const)('%s is refused', async (version) => {
   await expect(refused).rejects.toMatchObject({ code: 'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION' });
 });
 
-test('several requests go over one connection', async () => {
+test('several requests share one connection', async () => {
   const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca: certificate.cert });
   try {
     const api: Api = await login(server.address, installation, { agent });
@@ -94,7 +94,7 @@ describe('a changed certificate file', () => {
   });
   afterEach(() => sandbox.clear());
 
-  test('is taken up without a restart, and old connections live on', async () => {
+  test('is loaded without a restart, and open connections continue', async () => {
     const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca: first.cert });
     try {
       const before = await call(changing.address, '/healthz', { agent });
@@ -115,7 +115,7 @@ describe('a changed certificate file', () => {
     }
   });
 
-  test('is not taken up as long as its key is missing', async () => {
+  test('is not loaded as long as its key is missing', async () => {
     const second = await makeCertificate();
     sandbox.write('cert.pem', second.cert);
     await eventually(

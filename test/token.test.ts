@@ -1,4 +1,4 @@
-/** The call that issues a token: the body of the specification, and the answer of the API family's identity service. */
+/** `POST /v3/auth/tokens`: request and response as in the specification. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Api, askToken, call, login, tokenRequest } from './api.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
@@ -19,14 +19,14 @@ async function opens(token: unknown): Promise<number> {
   return (await new Api(address, installation.project_id, String(token)).get('connections')).status;
 }
 
-test('the body of the specification gets a token for the project, in X-Subject-Token', async () => {
+test('the request of the specification returns a project token in X-Subject-Token', async () => {
   const answer = await askToken(server.address, tokenRequest(installation));
   expect(answer.status).toBe(201);
   expect(answer.headers['content-type']).toMatch(/^application\/json/);
   expect(await opens(answer.headers['x-subject-token'])).toBe(200);
 });
 
-test('the answer tells whom it was given to, what for, until when, and where the services are', async () => {
+test('the response has user, project, expiry and catalog', async () => {
   const { text } = await askToken(server.address, tokenRequest(installation));
   const { domain_id, project_id, user_id } = installation;
   const domain = { id: domain_id, name: 'acme' };
@@ -65,13 +65,13 @@ test('a token is valid for 24 hours from its issue', async () => {
   expect(Date.parse(issued_at) >= before && Date.parse(issued_at) <= Date.now()).toBe(true);
 });
 
-test('a new token does not void an older one', async () => {
+test('a new token does not revoke an older one', async () => {
   const older = await login(server.address, installation);
   await login(server.address, installation);
   expect(await opens(older.token)).toBe(200);
 });
 
-describe('who and what for can be said in several ways', () => {
+describe('user and project can be given in several ways', () => {
   test.each<[string, (made: Installation) => object]>([
     ['user name and domain name', () => ({ name: 'alice', domain: { name: 'acme' } })],
     ['user name and domain ID', ({ domain_id }) => ({ name: 'alice', domain: { id: domain_id } })],
@@ -98,7 +98,7 @@ describe('who and what for can be said in several ways', () => {
   });
 });
 
-describe('what is refused', () => {
+describe('refused requests', () => {
   const refusal = async (body: unknown) => {
     const { status, text } = await askToken(server.address, body);
     const { error, ...rest } = JSON.parse(text);
@@ -107,7 +107,7 @@ describe('what is refused', () => {
     return { status, title: error.title, message: error.message };
   };
 
-  test('a wrong password and an unknown user get the very same answer', async () => {
+  test('a wrong password and an unknown user get the same response', async () => {
     const wrong = { ...installation, password: 'guess' };
     const first = await refusal(tokenRequest(wrong));
     expect(first).toEqual({ status: 401, title: 'Unauthorized', message: expect.stringMatching(/password/) });
@@ -116,7 +116,7 @@ describe('what is refused', () => {
     expect(await refusal(tokenRequest({ ...wrong, password: 'x'.repeat(5_000) }))).toEqual(first);
   });
 
-  test('a project that does not exist is not told from one that is not the caller’s', async () => {
+  test('an unknown project and one of another user get the same response', async () => {
     const { status } = await refusal(tokenRequest({ ...installation, project_id: 'f'.repeat(32) }));
     expect(status).toBe(401);
   });
@@ -142,7 +142,7 @@ describe('what is refused', () => {
     expect(message).toContain(name);
   });
 
-  test('another method is a 405, another path of identity a 404, in the shape of identity', async () => {
+  test('another method is a 405 and another path a 404, in the error format of identity', async () => {
     const put = await call(server.address, '/v3/auth/tokens', { method: 'PUT' });
     expect(put.status).toBe(405);
     expect(put.headers.allow).toContain('POST');

@@ -1,11 +1,11 @@
-/** Real web servers with a real firewall, attacked for real, and followed live: the numbers are those of what was sent. */
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Api, call, type Distribution, type Request, sum } from './api.ts';
+/** Real web servers with ModSecurity under attack, followed live: the counts are those of the sent requests. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Api, call, type Distribution, login, type Request, sum } from './api.ts';
 import { eventually, type Process } from './process.ts';
-import { type Installation, Sandbox } from './sandbox.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
 import { APACHE, NGINX, startApache, startNginx, startRelay, type WebServer } from './web-server.ts';
 
-/** What is sent for each category, and how often. The number makes no two requests alike. */
+/** Requests of each category, and how many; `n` makes them differ. */
 const ATTACKS: Record<string, { times: number; request(n: number): Request & { path: string } }> = {
   sqli: { times: 30, request: (n) => ({ path: `/?id=${n}%27%20OR%20%271%27=%271%27--%20-` }) },
   xss: { times: 25, request: (n) => ({ path: `/?q=%3Cscript%3Ealert(${n})%3C/script%3E` }) },
@@ -21,30 +21,40 @@ const ATTACK_COUNT = Object.values(ATTACKS).reduce((total, { times }) => total +
 const REQUEST_COUNT = 400;
 const HOSTS = ['shop.example.com', 'www.example.com'];
 
-let sandbox: Sandbox;
+const sandbox = new Sandbox();
 let installation: Installation;
+let server: Server;
+/** Each test has its own project. */
 let api: Api;
+let projects = 0;
+let following: Process | null = null;
 let webServer: WebServer | null = null;
 let relay: WebServer | null = null;
 
+beforeAll(async () => {
+  ({ installation, server } = await sandbox.service());
+});
+
 beforeEach(async () => {
-  sandbox = new Sandbox();
-  ({ installation, api } = await sandbox.service());
+  const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
+  api = await login(server.address, { ...installation, project_id: id });
 });
 
 afterEach(async () => {
-  await webServer?.stop();
-  await relay?.stop();
+  await Promise.all([following?.kill(), webServer?.stop(), relay?.stop()]);
+  following = null;
   webServer = null;
   relay = null;
-  await sandbox.clear();
 });
 
+afterAll(() => sandbox.clear());
+
 function follow(...files: string[]): Process {
-  return sandbox.start(['follow', '--data', sandbox.data, '--project', installation.project, ...files]);
+  following = sandbox.start(['follow', '--data', sandbox.data, '--project', api.project, ...files]);
+  return following;
 }
 
-/** In an order that mixes them, a few at a time, as real traffic comes. */
+/** In mixed order, five at a time. */
 async function attack(address: string): Promise<void> {
   const requests = Object.values(ATTACKS).flatMap(({ times, request }) =>
     Array.from({ length: times }, (_, n) => request(n)),
@@ -66,7 +76,7 @@ async function attack(address: string): Promise<void> {
   }
 }
 
-async function expectWhatWasSent(since: number): Promise<void> {
+async function expectSentCounts(since: number): Promise<void> {
   const range = `from=${since}&to=${Date.now() + 60_000}`;
   const distribution = await eventually(async () => {
     const { requests, attacks } = await api.timeline(range);
@@ -102,7 +112,7 @@ async function sendMany(address: string, path: string): Promise<void> {
   }
 }
 
-/** All attacks that were sent, and not one more. */
+/** Exactly the attacks that were sent. */
 async function expectBlocked(since: number, category: string): Promise<void> {
   const range = `from=${since}&to=${Date.now() + 60_000}`;
   const distribution = await eventually(async () => {
@@ -122,33 +132,30 @@ describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
       webServer = await startNginx(format);
       follow(webServer.accessLog, webServer.auditLog);
       await attack(webServer.address);
-      await expectWhatWasSent(since);
+      await expectSentCounts(since);
     });
 
-    test('access log followed live, audit records sent by the firewall itself', async () => {
+    test('access log followed live, audit records pushed by ModSecurity', async () => {
       const since = Date.now() - 1_000;
-      await sandbox.runJson('user', 'add', 'nginx', '--role', 'ingest', '--project', installation.project_id);
+      await sandbox.runJson('user', 'add', 'nginx', '--role', 'ingest', '--project', api.project);
       const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', 'nginx');
       const authorization = `Basic ${Buffer.from(`${key.access}:${key.secret}`).toString('base64')}`;
-      relay = await startRelay(
-        `${api.address}/ingest/v1/${installation.project_id}?source=audit`,
-        authorization,
-      );
+      relay = await startRelay(`${api.address}/ingest/v1/${api.project}?source=audit`, authorization);
       webServer = await startNginx('JSON', `${relay.address}/audit`);
       follow(webServer.accessLog);
       await attack(webServer.address);
-      await expectWhatWasSent(since);
+      await expectSentCounts(since);
     });
 
-    test('access log and error log, followed live: the rules of one request are one attack', async () => {
+    test('access log and error log, followed live: several rules of one request are one attack', async () => {
       const since = Date.now() - 1_000;
       webServer = await startNginx('JSON');
       follow(webServer.accessLog, webServer.errorLog);
       await attack(webServer.address);
-      await expectWhatWasSent(since);
+      await expectSentCounts(since);
     });
 
-    test('an error log at the default level has only verdicts, and all attacks', async () => {
+    test('an error log at the default level has every attack', async () => {
       const since = Date.now() - 1_000;
       webServer = await startNginx('JSON', undefined, 'error');
       follow(webServer.errorLog);
@@ -174,19 +181,22 @@ describe.skipIf(!APACHE.isThere() && process.env.CI !== 'true')(
       webServer = await startApache(format);
       follow(webServer.accessLog, webServer.auditLog);
       await attack(webServer.address);
-      await expectWhatWasSent(since);
+      await expectSentCounts(since);
     });
 
     test.each([
       ['JSON', 'auditLog'],
       ['Native', 'auditLog'],
       ['JSON', 'errorLog'],
-    ] as const)('a padded attack is one attack, by the sums of CRS, in the %s %s', async (format, log) => {
-      const since = Date.now() - 1_000;
-      webServer = await startApache(format);
-      follow(webServer[log]);
-      await sendMany(webServer.address, PADDED);
-      await expectBlocked(since, 'cmdi');
-    });
+    ] as const)(
+      'a padded attack is one attack, by the anomaly score of CRS, in the %s %s',
+      async (format, log) => {
+        const since = Date.now() - 1_000;
+        webServer = await startApache(format);
+        follow(webServer[log]);
+        await sendMany(webServer.address, PADDED);
+        await expectBlocked(since, 'cmdi');
+      },
+    );
   },
 );

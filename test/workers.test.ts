@@ -1,4 +1,4 @@
-/** Several processes behind one port. */
+/** `--workers`: several processes on one port. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { call, login, tokenRequest } from './api.ts';
 import { beginTokenRequest, stopsListening } from './connection.ts';
@@ -11,23 +11,23 @@ beforeEach(() => {
 });
 afterEach(() => sandbox.clear());
 
-/** In a process group, so that whatever goes wrong no worker is left behind. */
+/** In a process group, so that no worker survives the test. */
 const serveTwo = () => sandbox.serve(['--workers', '2'], { group: true });
 
-/** The processes that have answered so far, by the log. */
-function answering({ process: { stderr } }: Server): Set<number> {
+/** The processes that have responded so far, according to the log. */
+function respondingPids({ process: { stderr } }: Server): Set<number> {
   const lines = wholeLines(stderr).map((line): { pid: number; status?: number } => JSON.parse(line));
   return new Set(lines.filter(({ status }) => status !== undefined).map(({ pid }) => pid));
 }
 
-/** Calls, each on a connection of its own, until so many processes have answered. */
-function callUntilAnsweredBy(server: Server, count: number): Promise<number[]> {
+/** Sends requests on new connections until this many processes have responded. */
+function callUntilServedBy(server: Server, count: number): Promise<number[]> {
   return eventually(async () => {
     const { status } = await call(server.address, '/healthz', { headers: { connection: 'close' } });
     expect(status).toBe(200);
-    const pids = answering(server);
+    const pids = respondingPids(server);
     return pids.size >= count ? [...pids] : undefined;
-  }, `answers of ${count} processes`);
+  }, `responses of ${count} processes`);
 }
 
 function runs(pid: number): boolean {
@@ -39,16 +39,16 @@ function runs(pid: number): boolean {
   }
 }
 
-const allGone = (pids: readonly number[], patienceMs = 10_000) =>
-  eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers', patienceMs);
+const allGone = (pids: readonly number[]) =>
+  eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers');
 
-test('both answer, and where they listen is said once', async () => {
+test('both respond, and the address is printed once', async () => {
   const installation = await sandbox.init();
   const server = await serveTwo();
-  const pids = await callUntilAnsweredBy(server, 2);
+  const pids = await callUntilServedBy(server, 2);
   expect(pids).not.toContain(server.process.pid);
   expect(server.process.stdout.match(/wafstat listens on/g)).toHaveLength(1);
-  // A token that one has issued is good for the other.
+  // A token issued by one worker is valid at the other.
   const api = await login(server.address, installation);
   for (let i = 0; i < 10; i++) {
     expect((await api.get('connections', { headers: { connection: 'close' } })).status).toBe(200);
@@ -58,39 +58,39 @@ test('both answer, and where they listen is said once', async () => {
   await allGone(pids);
 });
 
-test('the first start makes the installation once, not once for each', async () => {
+test('the first start creates one installation', async () => {
   const { process } = await serveTwo();
   expect(process.stdout.match(/^password /gm)).toHaveLength(1);
 });
 
-test('one that is killed is replaced, and the other answers all the while', async () => {
+test('a killed worker is replaced while the other keeps responding', async () => {
   await sandbox.init();
   const server = await serveTwo();
-  const [victim = 0] = await callUntilAnsweredBy(server, 2);
+  const [victim = 0] = await callUntilServedBy(server, 2);
   process.kill(victim, 'SIGKILL');
   await allGone([victim]);
-  const pids = await callUntilAnsweredBy(server, 3);
+  const pids = await callUntilServedBy(server, 3);
   expect(server.process.stderr).toContain(`worker ${victim} ended by SIGKILL; another takes its place`);
   server.process.signal('SIGTERM');
   expect((await server.process.end()).status).toBe(0);
   await allGone(pids);
 });
 
-test('one that hangs is killed and replaced', async () => {
+test('a worker that hangs is killed and replaced', async () => {
   await sandbox.init();
   const server = await serveTwo();
-  const [victim = 0] = await callUntilAnsweredBy(server, 2);
+  const [victim = 0] = await callUntilServedBy(server, 2);
   process.kill(victim, 'SIGSTOP');
-  await allGone([victim], 30_000);
+  await allGone([victim]);
   expect(server.process.stderr).toContain(`worker ${victim} has not responded for 10 s`);
-  await callUntilAnsweredBy(server, 3);
+  await callUntilServedBy(server, 3);
 });
 
-test('none outlives a parent that is killed while they write, and none keeps the store locked', async () => {
+test('no worker outlives a killed parent or keeps the store locked', async () => {
   const installation = await sandbox.init();
   for (let round = 1; round <= 3; round++) {
     const server = await serveTwo();
-    const pids = await callUntilAnsweredBy(server, 2);
+    const pids = await callUntilServedBy(server, 2);
     const { project, token } = await login(server.address, installation);
     const body = ndjson(Array.from({ length: 500 }, (_, i) => ({ time: Date.now() - i })));
     const headers = { 'X-Auth-Token': token, connection: 'close' };
@@ -102,7 +102,7 @@ test('none outlives a parent that is killed while they write, and none keeps the
       )
         answers++;
     };
-    // Each ends with a call that gets no answer.
+    // Each ends with a request that fails.
     const pushing = Promise.allSettled(Array.from({ length: 8 }, push));
     await eventually(() => answers > 40 || undefined, 'some writing');
     server.process.signal('SIGKILL');
@@ -117,38 +117,31 @@ test('none outlives a parent that is killed while they write, and none keeps the
 test.each([
   ['the parent', 'signal'],
   ['the whole process group, as init systems do', 'signalGroup'],
-] as const)('SIGTERM to %s: what is in flight is answered before all of them end', async (_, signal) => {
+] as const)('SIGTERM to %s: requests in flight are served before all processes end', async (_, signal) => {
   const installation = await sandbox.init();
   const server = await serveTwo();
-  const pids = await callUntilAnsweredBy(server, 2);
+  const pids = await callUntilServedBy(server, 2);
   const body = JSON.stringify(tokenRequest(installation));
   const slow = await beginTokenRequest(server.address, body);
   try {
     server.process[signal]('SIGTERM');
     await stopsListening(server.address);
-    // The worker that has nothing to do is the first to go.
+    // The idle worker ends first.
     await eventually(() => pids.some((pid) => !runs(pid)) || undefined, 'the end of a worker');
     slow.send(body);
     await slow.hears('201 Created');
-    expect(await server.process.end(10_000)).toMatchObject({ status: 0, signal: null });
+    expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
   } finally {
     slow.end();
     await allGone(pids);
   }
 });
 
-test('a port that is taken ends all of them, with a sentence', async () => {
+test('a port in use ends all processes with an error message', async () => {
   const { address } = await sandbox.serve();
   const { host } = new URL(address);
-  const { status, stderr } = await sandbox.run([
-    'serve',
-    '--data',
-    sandbox.data,
-    '--listen',
-    host,
-    '--workers',
-    '2',
-  ]);
+  const args = ['serve', '--data', sandbox.data, '--listen', host, '--workers', '2'];
+  const { status, stderr } = await sandbox.start(args).end();
   expect(status).toBeGreaterThan(0);
   expect(stderr).toContain(`cannot listen on ${host}`);
 });
