@@ -7,7 +7,7 @@ const { sign } = await import(join(root, 'packages/signer/dist/index.js'));
 
 const REQUESTS = 100;
 
-/** `path` is what stands behind the address. The hosts rotate, the ranges move by the hour. */
+/** `path` is relative to the address. The hosts rotate, the ranges move by the hour. */
 export function queries({ measured, sets }) {
   const [project, wide] = measured.projects;
   const ask = (set, { id, hostIds }, call, days, hosts) =>

@@ -62,12 +62,12 @@ async function hostIds(api: Api): Promise<string[]> {
 }
 
 /** Bypasses the response cache. */
-const AFRESH = { headers: { 'Cache-Control': 'no-cache' } };
+const UNCACHED = { headers: { 'Cache-Control': 'no-cache' } };
 
 function expensive(api: Api, agent: http.Agent): Promise<Answer> {
   // Not on a minute boundary, so that single events are read too.
   const range = `from=${END - 3 * HOUR_MS + 1}&to=${END - 1}`;
-  const headers = { ...AFRESH.headers, 'X-Auth-Token': api.token };
+  const headers = { ...UNCACHED.headers, 'X-Auth-Token': api.token };
   return call(server.address, `/v1/${api.project}/waf/event/timeline?${range}&hosts=${hosts}`, {
     headers,
     agent,
@@ -96,7 +96,7 @@ test('part of a flood of one project is refused, and other projects are served',
   const others: Answer[] = [];
   while (!over) {
     healthy.push(await call(server.address, '/healthz'));
-    others.push(await other.get(`waf/event/timeline?${RANGE}`, AFRESH));
+    others.push(await other.get(`waf/event/timeline?${RANGE}`, UNCACHED));
   }
   await flood;
   agent.destroy();

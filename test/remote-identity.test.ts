@@ -133,7 +133,7 @@ describeEmbedded('a service with --identity-url', () => {
         return [status, JSON.parse(text)];
       };
       const error_msg = 'the identity service rejects the token in X-Auth-Token';
-      for (const token of ['made-up', '', ' ', 'x'.repeat(100_000), 'ÿ', 'a,b;c=d', '../../v3']) {
+      for (const token of ['forged', '', ' ', 'x'.repeat(100_000), 'ÿ', 'a,b;c=d', '../../v3']) {
         expect(await refused(token)).toEqual([401, { error_code: 'WAF.9001', error_msg }]);
       }
       expect((await call(asker.address, statistics())).status).toBe(401);
