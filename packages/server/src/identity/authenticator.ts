@@ -1,24 +1,23 @@
 /** The contract that the HTTP guard uses; implemented on the local store, and by lookups at an identity service (remote/). */
 import { hash, timingSafeEqual } from 'node:crypto';
-import type { MaybePromise } from '../maybe-promise.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { BodyHash, PendingSignature, SignatureProblem, SignedRequest } from './signature.ts';
 import type { Session } from './tokens.ts';
 
 export interface Authenticator {
-  checkToken(text: string): MaybePromise<Caller | TokenRefusal>;
+  checkToken(text: string): Promise<Caller | TokenRefusal>;
   checkSession(text: string): SignedIn | SessionRefusal;
   /** First step of checking a signature, before the body is read: does the key exist, and may it be used? */
-  admitKey(pending: Pick<PendingSignature, 'access'>): MaybePromise<Caller | SignatureRefusal>;
+  admitKey(pending: Pick<PendingSignature, 'access'>): Promise<Caller | SignatureRefusal>;
   /** Second step, with the body. Null if the signature is valid. */
   checkSignature(
     request: SignedRequest,
     pending: PendingSignature,
     body: Uint8Array | BodyHash,
-  ): MaybePromise<SignatureRefusal | null>;
+  ): Promise<SignatureRefusal | null>;
   /** For log shippers that cannot sign requests and send the secret as a password. */
   checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal>;
-  rolesInProject(caller: Caller, projectId: string): MaybePromise<readonly Role[]>;
+  rolesInProject(caller: Caller, projectId: string): Promise<readonly Role[]>;
 }
 
 /** An authenticated, enabled user whose access type permits this kind of request. */

@@ -199,7 +199,7 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   /** Checks a token against the current user, domain and roles; cached while nothing changes. */
-  checkToken(text: string): TokenDescription | TokenRefusal {
+  async checkToken(text: string): Promise<TokenDescription | TokenRefusal> {
     const known = this.#validTokens.get(text);
     if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
     const token = this.#dependencies.tokens.read(text);
@@ -232,7 +232,7 @@ export class LocalAuthenticator implements Authenticator {
     return given.epoch === user.token_epoch ? { user, domain } : 'superseded';
   }
 
-  admitKey({ access }: Pick<PendingSignature, 'access'>): Caller | SignatureRefusal {
+  async admitKey({ access }: Pick<PendingSignature, 'access'>): Promise<Caller | SignatureRefusal> {
     const key = this.#key(access);
     return 'caller' in key ? key.caller : key;
   }
@@ -253,11 +253,11 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   /** Not throttled: an HMAC with a 40-character secret cannot be guessed. */
-  checkSignature(
+  async checkSignature(
     request: SignedRequest,
     pending: PendingSignature,
     body: Uint8Array | BodyHash,
-  ): SignatureRefusal | null {
+  ): Promise<SignatureRefusal | null> {
     // Looked up again: the key may have been revoked while the body was arriving.
     const key = this.#key(pending.access);
     return 'reason' in key ? key : checkSignature(request, pending, key.secret, body);
@@ -269,7 +269,7 @@ export class LocalAuthenticator implements Authenticator {
     return sameSecret(secret, key.secret) ? key.caller : { reason: 'wrong_secret' };
   }
 
-  rolesInProject({ user, scope }: Caller, projectId: string): readonly Role[] {
+  async rolesInProject({ user, scope }: Caller, projectId: string): Promise<readonly Role[]> {
     if (scope !== 'unscoped') {
       return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
     }

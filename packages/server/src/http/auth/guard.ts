@@ -10,7 +10,6 @@ import {
 } from '../../identity/authenticator.ts';
 import type { Role } from '../../identity/records.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
-import { type MaybePromise, mapMaybe } from '../../maybe-promise.ts';
 import { RateLimit } from '../../rate-limit.ts';
 import { sizeText, tooLarge } from '../ingest/uploads.ts';
 import { checkProjectId } from '../query.ts';
@@ -56,7 +55,7 @@ export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytes
   return {
     verifySignature,
     /** Runs when the headers have arrived. The signature of a signed request is checked later. */
-    onHeaders(request: FastifyRequest): MaybePromise<void> {
+    async onHeaders(request: FastifyRequest): Promise<void> {
       const { allow, session, basic = false, streamsBody = false } = request.routeOptions.config;
       const isBasic = basic && /^Basic /i.test(request.headers.authorization ?? '');
       const signed = session !== 'only' && !isBasic && isSigned(request);
@@ -64,51 +63,46 @@ export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytes
       if (streamsBody) checkBodyLength(Number(request.headers['content-length'] ?? 0), signed, bodyBytesMax);
       if (allow === undefined) return;
       if (signed) return signedCaller(authenticator, request, now);
-      const caller = isBasic
-        ? basicCaller(authenticator, request)
+      // Set before the checks, so that the access log names the user of a refused request.
+      request.caller = isBasic
+        ? await basicCaller(authenticator, request)
         : usesSession(request, session)
           ? sessionCaller(authenticator, request)
-          : tokenCaller(authenticator, request);
-      return mapMaybe(caller, (known) => {
-        // Set before the checks, so that the access log names the user of a refused request.
-        request.caller = known;
-        return authorize(request);
-      });
+          : await tokenCaller(authenticator, request);
+      await authorize(request);
     },
     /** Runs when the body has arrived. */
-    onBody(request: FastifyRequest): MaybePromise<void> {
+    async onBody(request: FastifyRequest): Promise<void> {
       if (request.pendingSignature === null || request.routeOptions.config.streamsBody) return;
-      return verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
+      await verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
     },
   };
 
-  function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): MaybePromise<void> {
+  async function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): Promise<void> {
     const { pendingSignature } = request;
     if (pendingSignature === null) throw new Error('the request is not signed');
-    const checked = authenticator.checkSignature(signedParts(request), pendingSignature, body);
-    return mapMaybe(checked, (refusal) => {
-      if (refusal !== null) throw signatureError(refusal);
-      return authorize(request);
-    });
+    const refusal = await authenticator.checkSignature(signedParts(request), pendingSignature, body);
+    if (refusal !== null) throw signatureError(refusal);
+    await authorize(request);
   }
 
   /** Only after authentication: otherwise anyone could use up a user's rate. */
-  function authorize(request: FastifyRequest): MaybePromise<void> {
+  async function authorize(request: FastifyRequest): Promise<void> {
     const caller = callerOf(request);
     // Services that authenticate their callers here make requests for many users.
     if (requests && !isSystemScoped(caller) && !requests.take(caller.user.id)) {
       const message = `more than ${rateLimit} requests per second: retry in 1 s`;
       throw new ApiError('WAF.3004', message, { 'Retry-After': '1' });
     }
-    return checkRole(authenticator, caller, request);
+    await checkRole(authenticator, caller, request);
   }
 }
 
-function checkRole(
+async function checkRole(
   authenticator: Authenticator,
   caller: Caller,
   request: FastifyRequest,
-): MaybePromise<void> {
+): Promise<void> {
   const { allow } = request.routeOptions.config;
   if (allow === undefined || allow === 'authenticated') return;
   const { project_id } = request.params as { project_id: string };
@@ -121,13 +115,12 @@ function checkRole(
       throw new ApiError('WAF.9002', 'the credentials are for another project than the one in the path');
     }
   }
-  return mapMaybe(authenticator.rolesInProject(caller, project_id), (roles) => {
-    if (!roles.includes(allow) && !roles.includes('admin'))
-      throw new ApiError('WAF.9002', `missing role '${allow}' in this project`);
-  });
+  const roles = await authenticator.rolesInProject(caller, project_id);
+  if (!roles.includes(allow) && !roles.includes('admin'))
+    throw new ApiError('WAF.9002', `missing role '${allow}' in this project`);
 }
 
-function tokenCaller(authenticator: Authenticator, request: FastifyRequest): MaybePromise<Caller> {
+async function tokenCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {
   const token = request.headers['x-auth-token'];
   if (token === undefined) {
     throw new ApiError(
@@ -136,27 +129,25 @@ function tokenCaller(authenticator: Authenticator, request: FastifyRequest): May
     );
   }
   // Node joins repeated headers with a comma, so it is always one string.
-  return mapMaybe(authenticator.checkToken(String(token)), (checked) => {
-    if (typeof checked === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[checked]);
-    return checked;
-  });
+  const checked = await authenticator.checkToken(String(token));
+  if (typeof checked === 'string') throw new ApiError('WAF.9001', TOKEN_REFUSALS[checked]);
+  return checked;
 }
 
 /** Sets the caller before the signature is verified, which needs the body. */
-function signedCaller(
+async function signedCaller(
   authenticator: Authenticator,
   request: FastifyRequest,
   now: () => number,
-): MaybePromise<void> {
+): Promise<void> {
   const parsed = parseSignature(signedParts(request), now());
   if (parsed.kind === 'malformed') throw new ApiError('WAF.9001', parsed.problem);
-  return mapMaybe(authenticator.admitKey(parsed.pending), (caller) => {
-    if ('reason' in caller) throw signatureError(caller);
-    request.caller = caller;
-    request.pendingSignature = parsed.pending;
-    // Large bodies are accepted only from keys that may send them.
-    if (request.routeOptions.config.streamsBody) return checkRole(authenticator, caller, request);
-  });
+  const caller = await authenticator.admitKey(parsed.pending);
+  if ('reason' in caller) throw signatureError(caller);
+  request.caller = caller;
+  request.pendingSignature = parsed.pending;
+  // Large bodies are accepted only from keys that may send them.
+  if (request.routeOptions.config.streamsBody) await checkRole(authenticator, caller, request);
 }
 
 async function basicCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {

@@ -86,7 +86,7 @@ export function tokenRoutes(
         response: { 200: TOKEN_RESPONSE },
       },
       async handler(request, reply) {
-        const { text, description } = subjectToken(authenticator, request);
+        const { text, description } = await subjectToken(authenticator, request);
         reply.header('X-Subject-Token', text);
         return tokenBody(description, catalogFor(request));
       },
@@ -101,7 +101,8 @@ export function tokenRoutes(
         response: { 204: { description: 'Token revoked.', type: 'null' } },
       },
       async handler(request, reply) {
-        await authenticator.revoke(subjectToken(authenticator, request).description.token);
+        const { description } = await subjectToken(authenticator, request);
+        await authenticator.revoke(description.token);
         reply.code(204);
         return null;
       },
@@ -196,13 +197,13 @@ function versionList(baseOf: (request: FastifyRequest) => string): Route {
 }
 
 /** The token in X-Subject-Token, if the caller may see it: their own, or others with more rights. */
-function subjectToken(
+async function subjectToken(
   authenticator: LocalAuthenticator,
   request: FastifyRequest,
-): { text: string; description: TokenDescription } {
+): Promise<{ text: string; description: TokenDescription }> {
   const text = request.headers['x-subject-token'];
   if (text === undefined) throw new ApiError('WAF.1001', 'the X-Subject-Token header is missing');
-  const description = authenticator.checkToken(String(text));
+  const description = await authenticator.checkToken(String(text));
   const { user } = callerOf(request);
   if (
     typeof description === 'string' ||

@@ -19,7 +19,7 @@ test('a record is cached for exactly the TTL, then fetched again', async () => {
   const { clock, cache, fetching, fetched } = setUp();
   expect(await cache.get('a', fetching('yes'))).toBe('yes');
   clock.now += CACHE_TTL_MS - 1;
-  expect(cache.get('a', fetching('other'))).toBe('yes');
+  expect(await cache.get('a', fetching('other'))).toBe('yes');
   clock.now += 1;
   expect(await cache.get('a', fetching('other'))).toBe('other');
   expect(fetched()).toBe(2);
@@ -40,7 +40,7 @@ test('a record that was not found is fetched again after 5 seconds', async () =>
   const { clock, cache, fetching } = setUp();
   expect(await cache.get('a', fetching(null))).toBe(null);
   clock.now += 4_999;
-  expect(cache.get('a', fetching('yes'))).toBe(null);
+  expect(await cache.get('a', fetching('yes'))).toBe(null);
   clock.now += 1;
   expect(await cache.get('a', fetching('yes'))).toBe('yes');
 });
@@ -71,8 +71,8 @@ test('unknown keys do not evict records, and both kinds of entries are limited',
   const { cache, fetching, fetched } = setUp();
   await cache.get('caller', fetching('yes'));
   for (let i = 0; i < 20_000; i++) await cache.get(`unknown ${i}`, fetching(null));
-  expect(cache.get('caller', fetching(null))).toBe('yes');
-  expect(cache.get('unknown 19999', fetching('yes'))).toBe(null);
+  expect(await cache.get('caller', fetching(null))).toBe('yes');
+  expect(await cache.get('unknown 19999', fetching('yes'))).toBe(null);
   const before = fetched();
   expect(await cache.get('unknown 18999', fetching(null))).toBe(null);
   expect(fetched()).toBe(before + 1);

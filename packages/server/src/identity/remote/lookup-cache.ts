@@ -1,6 +1,5 @@
 /** Caches lookups at the identity service for a limited time. */
 import { BoundedCache } from '../../cache.ts';
-import type { MaybePromise } from '../../maybe-promise.ts';
 
 /** About 1 KB each, 10 MB per cache. */
 const FOUND_MAX = 10_000;
@@ -22,7 +21,7 @@ export class LookupCache<T extends {}> {
   }
 
   /** Concurrent lookups of a key share one call of `fetch`. Null means not found. Failures are not cached. */
-  get(key: string, fetch: () => Promise<T | null>): MaybePromise<T | null> {
+  async get(key: string, fetch: () => Promise<T | null>): Promise<T | null> {
     const found = this.#found.get(key);
     if (found && this.#isFresh(found, this.#cacheTtlMs)) return found.value;
     const notFound = this.#notFound.get(key);

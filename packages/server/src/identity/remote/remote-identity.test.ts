@@ -91,7 +91,7 @@ test('a cached token is rejected when it expires', async () => {
   expect(await remote.authenticator.checkToken(text)).toMatchObject({ user: { name: 'admin' } });
   const before = calls.length;
   clock.now += 1;
-  expect(remote.authenticator.checkToken(text)).toBe('expired');
+  expect(await remote.authenticator.checkToken(text)).toBe('expired');
   expect(calls.length).toBe(before);
 });
 

@@ -1,7 +1,6 @@
 /** Identity at another service: another wafstat, or a Keystone v3. Records are looked up there and cached. */
 import { hash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { mapMaybe } from '../../maybe-promise.ts';
 import { type Authenticator, type Caller, type SignatureRefusal, sameSecret } from '../authenticator.ts';
 import type { Role } from '../records.ts';
 import { checkSignature, type PendingSignature } from '../signature.ts';
@@ -135,15 +134,13 @@ function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, n
   }
 
   return {
-    checkToken(text) {
+    async checkToken(text) {
       if (text.length > TOKEN_LENGTH_MAX) return 'not_valid';
-      const found = tokens.get(hash('sha256', text), () =>
+      const token = await tokens.get(hash('sha256', text), () =>
         client.get('/v3/auth/tokens?nocatalog', readToken, { 'X-Subject-Token': text }),
       );
-      return mapMaybe(found, (token) => {
-        if (token === null) return 'not_valid';
-        return token.expires_at <= now() ? 'expired' : token.caller;
-      });
+      if (token === null) return 'not_valid';
+      return token.expires_at <= now() ? 'expired' : token.caller;
     },
     /** For a token that was revoked through this process. */
     forgetToken: (text: string) => tokens.delete(hash('sha256', text)),
@@ -164,7 +161,7 @@ function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, n
       const isCorrect = key?.secret != null && sameSecret(secret, key.secret);
       return isCorrect ? caller : { reason: 'wrong_secret' };
     },
-    rolesInProject({ user, scope }, projectId) {
+    async rolesInProject({ user, scope }, projectId) {
       if (scope === 'unscoped') return rolesIn(user.id, projectId);
       return 'project' in scope && scope.project.id === projectId ? (user.roles[projectId] ?? []) : [];
     },
