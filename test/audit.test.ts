@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { askToken, call, loginToDomain, tokenRequest } from './api.ts';
+import { eventually, wholeLines } from './process.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const JSON_TYPE = { 'Content-Type': 'application/json' };
@@ -68,8 +69,11 @@ describe('a change', () => {
       outcome: 'done',
     };
     expect((await audit('--user', 'admin')).at(-1)).toMatchObject(expected);
-    const logged = server.process.stderr.split('\n').filter((line) => line.includes(credential.access));
-    expect(JSON.parse(logged[0] ?? '{}').audit).toMatchObject(expected);
+    const logged = await eventually(
+      () => wholeLines(server.process.stderr).find((line) => line.includes(credential.access)),
+      'a line in the log',
+    );
+    expect(JSON.parse(logged).audit).toMatchObject(expected);
   });
 
   test('in the console is recorded with the session of the user', async () => {

@@ -8,7 +8,7 @@ import { Random, scaled } from './random.ts';
 import { ndjson, Sandbox } from './sandbox.ts';
 
 const SEED = 9;
-const LINES = 200_000;
+const LINES = 120_000;
 const KILLS = scaled(8);
 const HOUR_MS = 3_600_000;
 const SPAN_MS = 20 * 24 * HOUR_MS;
