@@ -43,7 +43,7 @@ export const SERVER_OPTIONS = {
   ),
   publicUrl: setting(
     '--public-url <url>',
-    'URL of the service in the service catalog (default: the requested address)',
+    'URL of the service in the service catalog [default: the requested address]',
     url,
   ),
   region: setting('--region <name>', 'region name in the service catalog', text, { default: 'default' }),
@@ -117,7 +117,7 @@ export const IDENTITY_OPTIONS = grouped('Options for an external identity servic
   }),
   identityPasswordFile: setting(
     '--identity-password-file <file>',
-    'file with the password of --identity-user (alternative: WAFSTAT_IDENTITY_PASSWORD)',
+    'file with the password of --identity-user (or set WAFSTAT_IDENTITY_PASSWORD)',
     file,
   ),
   identityCache: setting(
@@ -265,7 +265,7 @@ function proxies(value: string): string {
 
 function identityUrl(value: string): string {
   const parsed = url(value);
-  if (parsed.startsWith('http:') && !isLoopback(new URL(parsed).hostname.replace(/^\[|\]$/g, ''))) {
+  if (parsed.startsWith('http:') && !isLoopback(new URL(parsed).hostname)) {
     throw new Error('must be https on non-loopback addresses, because it returns secret access keys');
   }
   return parsed;

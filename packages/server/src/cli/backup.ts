@@ -36,7 +36,7 @@ import { JSON_OUTPUT, option, required, text } from './options.ts';
 export const backupCommand = command({
   name: 'backup',
   description:
-    'copy the data directory while the server runs, and verify the copy; to restore, start the server on the copy',
+    'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
   examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
   options: {
     data: required(DATA),

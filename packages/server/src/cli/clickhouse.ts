@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000;
 
 export const migrateCommand = command({
   name: 'migrate',
-  description: 'create the tables of the ClickHouse store, or upgrade them to this release; can be repeated',
+  description: 'create or upgrade the tables of the ClickHouse store; can be repeated',
   options: { ...CLICKHOUSE_OPTIONS, clickhouseUrl: required(CLICKHOUSE_OPTIONS.clickhouseUrl) },
   async run(values, _operands, io) {
     const { migrate } = await import('../store/clickhouse/clickhouse.ts');
@@ -25,8 +25,8 @@ export const migrateCommand = command({
 export const copyCommand = command({
   name: 'copy',
   description:
-    'copy a project between the embedded store and ClickHouse, with the read positions of its logs, and verify the copy; ' +
-    'stop ingest first',
+    'copy a project between the embedded store and ClickHouse; includes the read positions of its logs; ' +
+    'verifies the copy; stop ingest first',
   examples: [
     'wafstat copy --data ./data --project shop --to clickhouse --clickhouse-url http://127.0.0.1:8123',
   ],

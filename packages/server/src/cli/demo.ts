@@ -21,7 +21,7 @@ const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVER_OPTI
 
 export const demoCommand = command({
   name: 'demo',
-  description: `run a server with ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
+  description: `run a server with sample data: ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
   examples: ['wafstat demo --data ./demo-data'],
   options: { data: required(DATA), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source) {

@@ -12,7 +12,7 @@ import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options
 
 export const explainCommand = command({
   name: 'explain [file]',
-  description: 'show how the lines of a log file (or of standard input) are counted, and why; stores nothing',
+  description: 'show how log lines are counted, and why; reads a file or standard input; stores nothing',
   examples: [
     'wafstat explain /var/log/nginx/modsec_audit.log',
     `wafstat explain access.log --pattern '$host $remote_addr [$time_iso8601] "$request" $status'`,

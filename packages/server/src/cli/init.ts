@@ -16,7 +16,7 @@ export const PASSWORD_STDIN = option(
 
 export const initCommand = command({
   name: 'init',
-  description: 'create a data directory with a first domain, project and user',
+  description: 'create a data directory; adds a first domain, project and user',
   examples: [
     'wafstat init --data ./data',
     'wafstat init --data ./data --domain acme --project shop --user alice --password-stdin < password',

@@ -22,7 +22,7 @@ const addHost = command({
   description: 'register a host',
   options: {
     ...OPTIONS,
-    id: option('--id <id>', 'ID of the host (default: derived from the name)', identifier),
+    id: option('--id <id>', 'ID of the host [default: derived from the name]', identifier),
   },
   run: ({ data, project, id, json, ...store }, [given = ''], io) =>
     withInstallation(data, io, store, async ({ identity, store }) => {

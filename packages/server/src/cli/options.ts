@@ -192,5 +192,5 @@ export function file(path: string): string {
   return path;
 }
 
-export const JSON_OUTPUT = option('--json', 'print one JSON document', flag);
-export const PROJECT = option('--project <id or name>', 'project, by ID or name', text);
+export const JSON_OUTPUT = option('--json', 'print the result as JSON', flag);
+export const PROJECT = option('--project <project>', 'project, by ID or name', text);

@@ -18,7 +18,10 @@ export const configureCommand = command({
   name: 'configure',
   description: 'save URL, project and credentials as a profile; prompts for them on a terminal',
   examples: ['wafstat configure --profile shop', 'wafstat timeline --profile shop --last 7d'],
-  options: { ...CONNECTION_OPTIONS, profile: required(CONNECTION_OPTIONS.profile) },
+  options: {
+    ...CONNECTION_OPTIONS,
+    profile: required({ ...CONNECTION_OPTIONS.profile, description: 'name of the profile' }),
+  },
   check: (_values, source, io) => credentialProblems(source, io),
   async run(values, _operands, io, source) {
     const path = profilesPath(io.env);

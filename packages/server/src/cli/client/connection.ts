@@ -16,21 +16,17 @@ export const CONNECTION_OPTIONS = {
   url: option(
     '--url <url>',
     'URL of the service (set NODE_EXTRA_CA_CERTS to trust a private certificate authority)',
-    (value) => url(value),
+    url,
     { env: 'WAFSTAT_URL' },
   ),
   project: option('--project <id>', 'project, by ID', identifier, { env: 'WAFSTAT_PROJECT' }),
   ak: option('--ak <id>', 'ID of the access key to sign requests with', text, { env: 'WAFSTAT_AK' }),
-  skStdin: option(
-    '--sk-stdin',
-    'read the secret access key from standard input (alternative: WAFSTAT_SK)',
-    flag,
-  ),
+  skStdin: option('--sk-stdin', 'read the secret access key from standard input (or set WAFSTAT_SK)', flag),
   user: option('--user <name>', 'user to log in as', text),
   domain: option('--domain <name>', "domain of the user, if it is not 'default'", text),
   passwordStdin: option(
     '--password-stdin',
-    'read the password from standard input (alternative: WAFSTAT_PASSWORD)',
+    'read the password from standard input (or set WAFSTAT_PASSWORD)',
     flag,
   ),
   token: option('--token <token>', 'API token (visible in `ps`; prefer WAFSTAT_TOKEN)', text, {
