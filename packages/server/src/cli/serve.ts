@@ -6,7 +6,7 @@ import type { Server } from 'node:http';
 import { createServer } from 'node:net';
 import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
-import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
+import { createAuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import {
   DATA_REQUIRED,
   IDENTITY_OPTIONS,
@@ -183,14 +183,8 @@ function recordStart(
   })
     .filter(([, value]) => typeof value !== 'object' || Array.isArray(value))
     .map(([name, value]) => [name, typeof value === 'string' ? withoutPassword(value) : value] as const);
-  trail.note({
-    id: newAuditId(),
-    ...localActor(),
-    action: 'service.start',
-    object: { type: 'service' },
-    after: Object.fromEntries(shown),
-    outcome: 'done',
-  });
+  const after = Object.fromEntries(shown);
+  trail.note(newAuditEntry(localActor(), 'service.start', { type: 'service' }, { after }));
 }
 
 /** Resolves when the server accepts connections. */
