@@ -15,8 +15,7 @@ import {
   url,
   type Values,
 } from './cli/options.ts';
-import type { Overrides } from './ingest/categories/classify.ts';
-import { parseOverrides } from './ingest/categories/classify.ts';
+import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
 
 /** Of the listener and of requests. */

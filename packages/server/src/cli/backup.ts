@@ -17,8 +17,8 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { open } from 'lmdb';
 import { DATA } from '../config.ts';
+import { openReadOnly } from '../lmdb/files.ts';
 import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
@@ -156,7 +156,7 @@ async function copyDataFile(from: string, to: string): Promise<void> {
       `${from} is damaged: page ${problem.page} ${problem.problem}. Restore it from a backup`,
     );
   }
-  const root = open({ path: from, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  const { root } = openReadOnly(from);
   try {
     await root.backup(to, true);
   } finally {
@@ -179,7 +179,7 @@ function inUse(file: string): UserError {
 
 /** Whether other processes are in LMDB's table of readers, which includes processes in other containers. */
 async function hasReaders(file: string): Promise<boolean> {
-  const root = open({ path: file, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  const { root } = openReadOnly(file);
   try {
     root.readerCheck();
     const pids = [...root.readerList().matchAll(/^\s*(\d+)\s/gm)].map(([, pid]) => pid);

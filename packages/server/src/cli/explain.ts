@@ -49,16 +49,16 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
     const seen = await bytes.peek(LINE_BYTES_MAX);
     if (seen.length === 0 && bytes.failure) throw bytes.failure;
     if (seen.length === 0) return;
-    const piece = nextChunk(seen, insideLine, number);
-    for (const line of piece.lines) yield line;
-    if (piece.bytes.length === 0) {
+    const chunk = nextChunk(seen, insideLine, number);
+    for (const line of chunk.lines) yield line;
+    if (chunk.bytes.length === 0) {
       // The last line has no line end.
       yield { number, text: seen.toString('utf8').trim() };
       return;
     }
-    number += countLineEnds(piece.bytes);
-    insideLine = !endsLine(piece.bytes);
-    bytes.take(piece.bytes.length);
+    number += countLineEnds(chunk.bytes);
+    insideLine = !endsLine(chunk.bytes);
+    bytes.take(chunk.bytes.length);
   }
 }
 

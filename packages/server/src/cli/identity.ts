@@ -34,15 +34,7 @@ export const domainCommands = [
         return printResult(io, json, domain, `domain ${domain.name} has the ID ${domain.id}`);
       }),
   }),
-  command({
-    name: 'domain list',
-    description: 'list the domains',
-    options: { ...ON_DATA, json: JSON_OUTPUT },
-    run: ({ data, json }, _operands, io) =>
-      withIdentity(data, io, async ({ administration }) =>
-        printList(io, json, administration.domains(), ({ id, name, enabled }) => [id, name, state(enabled)]),
-      ),
-  }),
+  listCommand('domain'),
   ...lifecycle(
     'domain',
     'disable a domain; requests of its users and to its projects are rejected',
@@ -62,15 +54,7 @@ export const projectCommands = [
         return printResult(io, json, project, `project ${project.name} has the ID ${project.id}`);
       }),
   }),
-  command({
-    name: 'project list',
-    description: 'list the projects',
-    options: { ...ON_DATA, json: JSON_OUTPUT },
-    run: ({ data, json }, _operands, io) =>
-      withIdentity(data, io, async ({ administration }) =>
-        printList(io, json, administration.projects(), ({ id, name, enabled }) => [id, name, state(enabled)]),
-      ),
-  }),
+  listCommand('project'),
   ...lifecycle(
     'project',
     'disable a project; all requests to it are rejected, and existing tokens stop working',
@@ -81,7 +65,7 @@ export const projectCommands = [
 
 const addUser = command({
   name: 'user add <name>',
-  description: 'add a user; gets a role in one project (--project) or in the whole domain',
+  description: 'add a user; the user gets a role in one project (--project) or in the whole domain',
   examples: [
     'wafstat user add reporter --data ./data --project shop --role reader',
     'wafstat user add shipper --data ./data --project shop --role ingest --access programmatic',
@@ -210,7 +194,7 @@ export const userCommands = [
 
 const addKey = command({
   name: 'key add',
-  description: `create an access key for a user, at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
+  description: `create an access key for a user; a user has at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
   options: {
     ...ON_DATA,
     user: USER,
@@ -226,11 +210,9 @@ const addKey = command({
       try {
         const key = await administration.addKey(user.id, description);
         if (file !== null) writeSync(file, keyFileCsv(user.name, key));
-        const shown =
-          file === null
-            ? `access key ID      ${key.access}\nsecret access key  ${key.secret}   (shown only once)`
-            : `access key ${key.access} is in ${csv}`;
-        for (const line of json ? [JSON.stringify(key)] : shown.split('\n')) printLine(io.stdout, line);
+        if (json || file !== null) return printResult(io, json, key, `access key ${key.access} is in ${csv}`);
+        printLine(io.stdout, `access key ID      ${key.access}`);
+        printLine(io.stdout, `secret access key  ${key.secret}   (shown only once)`);
         return 0;
       } catch (error) {
         if (!(error instanceof KeyLimitError)) throw error;
@@ -280,6 +262,22 @@ export const keyCommands = [
     administration.removeKey(access),
   ),
 ];
+
+function listCommand(type: 'domain' | 'project'): Command {
+  return command({
+    name: `${type} list`,
+    description: `list the ${type}s`,
+    options: { ...ON_DATA, json: JSON_OUTPUT },
+    run: ({ data, json }, _operands, io) =>
+      withIdentity(data, io, async ({ administration }) =>
+        printList(io, json, administration[`${type}s`](), ({ id, name, enabled }) => [
+          id,
+          name,
+          state(enabled),
+        ]),
+      ),
+  });
+}
 
 /** The commands `enable`, `disable` and `delete` of a kind of record. */
 function lifecycle(

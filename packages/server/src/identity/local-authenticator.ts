@@ -72,18 +72,14 @@ export class LocalAuthenticator implements Authenticator {
   readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
   readonly #now: () => number;
-  readonly #validTokens: VersionedCache<string, TokenDescription>;
-  readonly #usableKeys: VersionedCache<string, UsableKey>;
-  readonly #projectRoles: VersionedCache<string, readonly Role[]>;
+  readonly #validTokens = new VersionedCache<string, TokenDescription>(() => this.#store.changes());
+  readonly #usableKeys = new VersionedCache<string, UsableKey>(() => this.#store.changes());
+  readonly #projectRoles = new VersionedCache<string, readonly Role[]>(() => this.#store.changes());
 
   constructor(dependencies: Dependencies) {
-    const { store, now } = dependencies;
     this.#dependencies = dependencies;
-    this.#store = store;
-    this.#now = now;
-    this.#validTokens = new VersionedCache(() => store.changes());
-    this.#usableKeys = new VersionedCache(() => store.changes());
-    this.#projectRoles = new VersionedCache(() => store.changes());
+    this.#store = dependencies.store;
+    this.#now = dependencies.now;
   }
 
   async login(

@@ -5,6 +5,7 @@
  */
 import { hash } from 'node:crypto';
 import { BoundedCache } from '../cache.ts';
+import { Semaphore } from '../fair-queue.ts';
 import { type KnownNetworks, networkOf } from './known-networks.ts';
 
 /** Typing errors are free. */
@@ -162,8 +163,8 @@ export function createLoginThrottle(
 }
 
 /** Limits the attempts in progress, and those that run argon2. */
-class AttemptGroup {
-  readonly #slots = new FairSemaphore(HASH_SLOTS);
+export class AttemptGroup {
+  readonly #slots = new Semaphore(HASH_SLOTS);
   readonly #inProgress = new Counters();
   #total = 0;
 
@@ -177,7 +178,10 @@ class AttemptGroup {
     this.#inProgress.add(key, 1);
     this.#total++;
     try {
-      return await work((hash) => this.#slots.run(key, hash));
+      return await work(async (hash) => {
+        const release = await this.#slots.acquire(key, 1);
+        return hash().finally(release);
+      });
     } finally {
       this.#total--;
       this.#inProgress.add(key, -1);
@@ -196,46 +200,6 @@ class Counters {
     const count = this.of(key) + change;
     if (count === 0) this.#counts.delete(key);
     else this.#counts.set(key, count);
-  }
-}
-
-/** A semaphore that serves waiting keys in turn, so that none delays another by more than one run. */
-export class FairSemaphore {
-  #free: number;
-  readonly #queues = new Map<string, (() => void)[]>();
-
-  constructor(slots: number) {
-    this.#free = slots;
-  }
-
-  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free--;
-    else await new Promise<void>((enter) => this.#enqueue(key, enter));
-    try {
-      return await work();
-    } finally {
-      this.#release();
-    }
-  }
-
-  #enqueue(key: string, enter: () => void): void {
-    const queue = this.#queues.get(key);
-    if (queue) queue.push(enter);
-    else this.#queues.set(key, [enter]);
-  }
-
-  /** Passes the slot to the key that has waited longest, and moves that key to the end. */
-  #release(): void {
-    const next = this.#queues.entries().next();
-    if (next.done) {
-      this.#free++;
-      return;
-    }
-    const [key, queue] = next.value;
-    this.#queues.delete(key);
-    const enter = queue.shift();
-    if (queue.length > 0) this.#queues.set(key, queue);
-    enter?.();
   }
 }
 
