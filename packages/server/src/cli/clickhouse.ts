@@ -1,7 +1,7 @@
 /** Commands for the ClickHouse store. */
 import { CLICKHOUSE_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
-import { command, printLine, UserError } from './command.ts';
+import { command, printLine, progressBar, UserError } from './command.ts';
 import { clickhouseOptions, openStore, withInstallation } from './data-directory.ts';
 import { oneOf, option, PROJECT, required } from './options.ts';
 
@@ -46,12 +46,9 @@ export const copyCommand = command({
       const clickhouse = await openStore({ ...values, store: 'clickhouse' }, '', io.now);
       const [from, to] = target === 'clickhouse' ? [embedded, clickhouse] : [clickhouse, embedded];
       try {
-        let copied = 0;
-        await copyProject(from, to, project, (events) => {
-          copied += events;
-          if (io.stderr.isTTY) io.stderr.write(`\r${copied} counts`);
-        });
-        if (io.stderr.isTTY) io.stderr.write('\r');
+        const bar = progressBar(io, 'Copying', null, (counts) => `${counts} counts`);
+        await copyProject(from, to, project, bar.advance);
+        bar.end();
         const now = io.now();
         const firsts = (await from.sources(project)).flatMap(({ first_seen }) => first_seen ?? []);
         const range = { from: firsts.reduce((a, b) => Math.min(a, b), now), to: now + 2 * DAY_MS };

@@ -210,7 +210,7 @@ export class Administration {
   /** The only time that the secret is returned. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
     return this.#change('key.add', { type: 'key' }, (write, entry) => {
-      checkDescription(description);
+      checkText('description', description, 0, DESCRIPTION_LENGTH_MAX);
       const { access, secret } = generateKeyPair();
       const user = this.user(userId);
       entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
@@ -228,7 +228,7 @@ export class Administration {
     change: Partial<Pick<AccessKey, 'status' | 'description'>>,
   ): Promise<AccessKeyInfo> {
     return this.#change('key.update', { type: 'key', id: access }, (write, entry) => {
-      checkDescription(change.description ?? '');
+      checkText('description', change.description ?? '', 0, DESCRIPTION_LENGTH_MAX);
       const before = this.#key(access);
       const key = { ...before, ...change };
       write.putKey(key);
@@ -345,12 +345,12 @@ export class Administration {
   }
 
   #newProject(domain_id: string, name: string): Project {
-    checkName('project', name);
+    checkText('project name', name, 1, NAME_LENGTH_MAX);
     return { id: newId(), name, domain_id, enabled: true, created: this.#dependencies.now() };
   }
 
   async #newUser({ password, ...given }: NewUser): Promise<User> {
-    checkName('user', given.name);
+    checkText('user name', given.name, 1, NAME_LENGTH_MAX);
     const password_hash = await this.#hash(password);
     const created = this.#dependencies.now();
     return { id: newId(), enabled: true, created, token_epoch: 0, ...given, password_hash };
@@ -369,7 +369,7 @@ function checkIsNew(what: string, name: string, existing: object | undefined): v
 }
 
 function newDomain(name: string): Domain {
-  checkName('domain', name);
+  checkText('domain name', name, 1, NAME_LENGTH_MAX);
   return { id: newId(), name, enabled: true };
 }
 
@@ -381,20 +381,11 @@ function newId(): string {
   return randomBytes(16).toString('hex');
 }
 
-function checkName(what: string, name: string): void {
-  if (name.length === 0 || name.length > NAME_LENGTH_MAX || UNPRINTABLE.test(name)) {
-    throw new IdentityError(
-      `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters, without control or format characters`,
-    );
-  }
-}
-
-function checkDescription(description: string): void {
-  if (description.length > DESCRIPTION_LENGTH_MAX || UNPRINTABLE.test(description)) {
-    throw new IdentityError(
-      `the description must have at most ${DESCRIPTION_LENGTH_MAX} characters, without control or format characters`,
-    );
-  }
+function checkText(what: string, text: string, lengthMin: number, lengthMax: number): void {
+  if (text.length >= lengthMin && text.length <= lengthMax && !UNPRINTABLE.test(text)) return;
+  throw new IdentityError(
+    `the ${what} must have ${lengthMin} to ${lengthMax} characters, without control or format characters`,
+  );
 }
 
 function onlyNamed<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {
