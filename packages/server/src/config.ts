@@ -73,31 +73,31 @@ export const SERVER_OPTIONS = {
   ...grouped('Limits:', {
     hostsMax: setting(
       '--hosts-max <n>',
-      'hosts that are registered automatically per project; events of further hosts count in the project total only',
+      'maximum number of hosts to register automatically per project; events of further hosts count in the project total only',
       integer(0, 100_000),
       { default: '1000' },
     ),
     sourcesMax: setting(
       '--sources-max <n>',
-      'log sources per project; lines of further sources are rejected',
+      'maximum number of log sources per project; lines of further sources are rejected',
       integer(1, 100_000),
       { default: '1000' },
     ),
     bodyLimit: setting(
       '--body-limit <bytes>',
-      'body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
+      'maximum body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
       integer(1_024, 1_099_511_627_776),
       { default: '1073741824' },
     ),
     maxConnections: setting(
       '--max-connections <n>',
-      'open connections per worker; further connections are closed',
+      'maximum number of open connections per worker; further connections are closed',
       integer(1, 1_000_000),
       { default: '10000' },
     ),
     rateLimit: setting(
       '--rate-limit <n>',
-      'requests per second of each user, per worker; 0 for no limit',
+      'maximum number of requests per second of each user, per worker; 0 for no limit',
       integer(0, 1_000_000),
       { default: '0' },
     ),
@@ -138,8 +138,10 @@ export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options:', {
     'allow plain HTTP to ClickHouse on non-loopback addresses (only in a private network)',
     flag,
   ),
-  clickhouseDatabase: setting('--clickhouse-database <name>', 'database', sqlName, { default: 'wafstat' }),
-  clickhouseUser: setting('--clickhouse-user <name>', 'user', text, { default: 'default' }),
+  clickhouseDatabase: setting('--clickhouse-database <name>', 'database name', sqlName, {
+    default: 'wafstat',
+  }),
+  clickhouseUser: setting('--clickhouse-user <name>', 'user name', text, { default: 'default' }),
   clickhousePasswordFile: setting(
     '--clickhouse-password-file <file>',
     'file with the password of the user in its first line',

@@ -58,11 +58,9 @@ export const repairCommand = command({
     if (json) {
       printLine(io.stdout, JSON.stringify({ ...repaired, verified }));
     } else {
-      for (const finding of repaired.repairs) printLine(io.stdout, `repaired: ${describeFinding(finding)}`);
-      const more = repaired.repaired - repaired.repairs.length;
-      if (more > 0) printLine(io.stdout, `and ${more} more`);
+      printFindings(io, 'repaired: ', repaired.repairs, repaired.repaired);
       if (repaired.sealed > 0) printLine(io.stdout, `added a checksum to ${repaired.sealed} records`);
-      for (const finding of repaired.lost) printLine(io.stdout, `lost: ${describeFinding(finding)}`);
+      printFindings(io, 'lost: ', repaired.lost);
       printReport(io, verified);
     }
     return repaired.lost.length === 0 && verified.problems === 0 ? 0 : 1;
@@ -158,9 +156,7 @@ function progressOn({ stderr }: Io): (step: string) => void {
 
 function printReport(io: Io, report: VerifyReport): void {
   if (io.stderr.isTTY) io.stderr.write('\r\u001b[K');
-  for (const finding of report.findings) printLine(io.stdout, describeFinding(finding));
-  const more = report.problems - report.findings.length;
-  if (more > 0) printLine(io.stdout, `and ${more} more`);
+  printFindings(io, '', report.findings, report.problems);
   if (report.without_checksum > 0) {
     printLine(
       io.stdout,
@@ -169,6 +165,11 @@ function printReport(io: Io, report: VerifyReport): void {
   }
   const result = report.problems === 0 ? 'ok' : `${report.problems} problems`;
   printLine(io.stdout, `${result}: ${report.records} records on ${report.pages} pages checked`);
+}
+
+function printFindings({ stdout }: Io, prefix: string, findings: readonly Finding[], total = 0): void {
+  for (const finding of findings) printLine(stdout, `${prefix}${describeFinding(finding)}`);
+  if (total > findings.length) printLine(stdout, `and ${total - findings.length} more`);
 }
 
 function iso(time: number): string {

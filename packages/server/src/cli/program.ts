@@ -77,9 +77,9 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
     .configureHelp({ subcommandTerm: (sub) => `${sub.name()} ${sub.usage()}`.replace(' [options]', '') })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
   try {
-    for (const [heading, words] of Object.entries(COMMANDS)) {
+    for (const [heading, group] of Object.entries(COMMANDS)) {
       program.commandsGroup(heading);
-      for (const command of await load(words, argv[0])) {
+      for (const command of await load(group, argv[0])) {
         addCommand(program, command, io, (result) => {
           status = result;
         });
@@ -94,11 +94,11 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
 }
 
 /** The command that is called; all of them for help and for unknown commands; none for the version. */
-async function load(words: Readonly<Record<string, Load>>, called = 'help'): Promise<readonly Command[]> {
+async function load(group: Readonly<Record<string, Load>>, called = 'help'): Promise<readonly Command[]> {
   if (['-V', '--version'].includes(called)) return [];
-  const isCommand = Object.values(COMMANDS).some((group) => Object.hasOwn(group, called));
-  const needed = Object.entries(words).filter(([word]) => !isCommand || word === called);
-  return (await Promise.all(needed.map(([, loadWord]) => loadWord()))).flat();
+  const isCommand = Object.values(COMMANDS).some((names) => Object.hasOwn(names, called));
+  const needed = Object.entries(group).filter(([name]) => !isCommand || name === called);
+  return (await Promise.all(needed.map(([, loadCommands]) => loadCommands()))).flat();
 }
 
 function addCommand(program: Commander, command: Command, io: Io, finish: (status: number) => void): void {

@@ -50,11 +50,10 @@ interface UsableKey {
   secret: string;
 }
 
-export type LoginRefusal =
-  /** Unknown users and wrong passwords look the same. */
-  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope';
-
-export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only';
+/** Unknown users and wrong passwords look the same. */
+type PasswordRefusal = 'wrong_credentials' | 'user_disabled';
+export type LoginRefusal = PasswordRefusal | 'console_only' | 'no_such_scope';
+export type SignInRefusal = PasswordRefusal | 'programmatic_only';
 
 interface Dependencies {
   store: IdentityStore;
@@ -157,13 +156,12 @@ export class LocalAuthenticator implements Authenticator {
 
   /** For changes that a signed-in user must confirm with the password. Throttled like a login. */
   async confirmPassword(
-    user: User,
+    { id }: User,
     password: string,
     from: LoginSource,
-  ): Promise<'correct' | 'wrong_credentials' | 'user_disabled'> {
-    const checked = await this.#recordRefusals({ id: user.id }, from, () =>
-      this.#checkPassword({ id: user.id }, password, from),
-    );
+  ): Promise<'correct' | PasswordRefusal> {
+    const check = () => this.#checkPassword({ id }, password, from);
+    const checked = await this.#recordRefusals({ id }, from, check);
     return typeof checked === 'string' ? checked : 'correct';
   }
 
@@ -171,7 +169,7 @@ export class LocalAuthenticator implements Authenticator {
     reference: MemberReference,
     password: string,
     { address, device = '' }: LoginSource,
-  ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
+  ): Promise<User | PasswordRefusal> {
     const { devices, throttle, passwords } = this.#dependencies;
     const user = this.#findUser(reference);
     const knownDevice = user ? devices.read(device, user, this.#now()) : null;

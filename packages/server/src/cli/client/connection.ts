@@ -182,6 +182,7 @@ async function readInput(io: Io, label: string, hidden: boolean): Promise<string
   const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
   const output = hidden ? silent : io.stderr;
   const line = createInterface({ input: io.stdin, output, terminal: true, signal: io.stop });
+  // Settles before `question` rejects.
   const closed = new Promise<null>((resolve) => {
     line.once('close', () => resolve(null));
   });
@@ -231,6 +232,6 @@ function clientCredentials({ credentials }: Connection, now: () => number): Clie
 function serviceErrorMessage({ message, errorCode, requestId }: WafstatError): string {
   const ids = [errorCode, requestId && `request ID ${requestId}`].filter(Boolean).join(', ');
   // Text from the network must not control the terminal.
-  const words = printable(message);
-  return ids === '' ? words : `${words.replace(/\.$/, '')} (${ids})`;
+  const text = printable(message);
+  return ids === '' ? text : `${text.replace(/\.$/, '')} (${ids})`;
 }
