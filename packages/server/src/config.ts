@@ -15,8 +15,7 @@ import {
   url,
   type Values,
 } from './cli/options.ts';
-import type { Overrides } from './ingest/categories/classify.ts';
-import { parseOverrides } from './ingest/categories/classify.ts';
+import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
 
 /** Of the listener and of requests. */
@@ -43,7 +42,7 @@ export const SERVER_OPTIONS = {
   ),
   publicUrl: setting(
     '--public-url <url>',
-    'URL of the service in the service catalog (default: the requested address)',
+    'URL of the service in the service catalog [default: the requested address]',
     url,
   ),
   region: setting('--region <name>', 'region name in the service catalog', text, { default: 'default' }),
@@ -74,31 +73,31 @@ export const SERVER_OPTIONS = {
   ...grouped('Limits:', {
     hostsMax: setting(
       '--hosts-max <n>',
-      'hosts that are registered automatically per project; events of further hosts count in the project total only',
+      'maximum number of hosts to register automatically per project; events of further hosts count in the project total only',
       integer(0, 100_000),
       { default: '1000' },
     ),
     sourcesMax: setting(
       '--sources-max <n>',
-      'log sources per project; lines of further sources are rejected',
+      'maximum number of log sources per project; lines of further sources are rejected',
       integer(1, 100_000),
       { default: '1000' },
     ),
     bodyLimit: setting(
       '--body-limit <bytes>',
-      'body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
+      'maximum body of a push with a token (signed pushes: 12 MiB, other requests: 64 KiB)',
       integer(1_024, 1_099_511_627_776),
       { default: '1073741824' },
     ),
     maxConnections: setting(
       '--max-connections <n>',
-      'open connections per worker; further connections are closed',
+      'maximum number of open connections per worker; further connections are closed',
       integer(1, 1_000_000),
       { default: '10000' },
     ),
     rateLimit: setting(
       '--rate-limit <n>',
-      'requests per second of each user, per worker; 0 for no limit',
+      'maximum number of requests per second of each user, per worker; 0 for no limit',
       integer(0, 1_000_000),
       { default: '0' },
     ),
@@ -117,7 +116,7 @@ export const IDENTITY_OPTIONS = grouped('Options for an external identity servic
   }),
   identityPasswordFile: setting(
     '--identity-password-file <file>',
-    'file with the password of --identity-user (alternative: WAFSTAT_IDENTITY_PASSWORD)',
+    'file with the password of --identity-user (or set WAFSTAT_IDENTITY_PASSWORD)',
     file,
   ),
   identityCache: setting(
@@ -139,8 +138,10 @@ export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options:', {
     'allow plain HTTP to ClickHouse on non-loopback addresses (only in a private network)',
     flag,
   ),
-  clickhouseDatabase: setting('--clickhouse-database <name>', 'database', sqlName, { default: 'wafstat' }),
-  clickhouseUser: setting('--clickhouse-user <name>', 'user', text, { default: 'default' }),
+  clickhouseDatabase: setting('--clickhouse-database <name>', 'database name', sqlName, {
+    default: 'wafstat',
+  }),
+  clickhouseUser: setting('--clickhouse-user <name>', 'user name', text, { default: 'default' }),
   clickhousePasswordFile: setting(
     '--clickhouse-password-file <file>',
     'file with the password of the user in its first line',
@@ -265,7 +266,7 @@ function proxies(value: string): string {
 
 function identityUrl(value: string): string {
   const parsed = url(value);
-  if (parsed.startsWith('http:') && !isLoopback(new URL(parsed).hostname.replace(/^\[|\]$/g, ''))) {
+  if (parsed.startsWith('http:') && !isLoopback(new URL(parsed).hostname)) {
     throw new Error('must be https on non-loopback addresses, because it returns secret access keys');
   }
   return parsed;

@@ -180,15 +180,15 @@ export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refu
     }
     const suppressed = suppressedCounts[kind];
     suppressedCounts[kind] = 0;
-    trail.note({
-      id: newAuditId(),
+    const actor: Actor = {
       user: user?.name ?? null,
       ...(user ? { user_id: user.id } : {}),
       via,
       address,
       ...(request_id === undefined ? {} : { request_id }),
-      action: 'login',
-      object: { type: 'user', ...(user ? { id: user.id, name: user.name } : {}) },
+    };
+    trail.note({
+      ...newAuditEntry(actor, 'login', { type: 'user', ...user }),
       outcome: 'refused',
       reason,
       ...(suppressed > 0 ? { suppressed } : {}),
@@ -200,7 +200,17 @@ export function hasAuditTrail(directory: string): boolean {
   return existsSync(join(directory, FILE));
 }
 
-export function newAuditId(): string {
+/** For a change that is about to be made. */
+export function newAuditEntry(
+  actor: Actor,
+  action: AuditAction,
+  object: AuditObject,
+  values: Pick<AuditEntry, 'before' | 'after'> = {},
+): AuditEntry {
+  return { id: randomId(), ...actor, action, object, ...values, outcome: 'done' };
+}
+
+function randomId(): string {
   return randomBytes(8).toString('hex');
 }
 
@@ -303,7 +313,7 @@ function rotateIfFull(directory: string, path: string, lineBytes: number, now: (
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (size === 0 || size + lineBytes <= AUDIT_FILE_BYTES_MAX) return;
   const stamp = new Date(now()).toISOString().replace(/[-:.]/g, '');
-  renameSync(path, `${path}.${stamp}.${newAuditId()}`);
+  renameSync(path, `${path}.${stamp}.${randomId()}`);
   for (const name of archives(directory).slice(0, -(FILES_MAX - 1)))
     rmSync(join(directory, name), { force: true });
 }

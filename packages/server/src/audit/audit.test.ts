@@ -147,12 +147,12 @@ describe('administration', () => {
     const administration = identity.administration.as(actor);
     const secrets = ['secret-0', 'secret-1', 'secret-2'];
     const other = await administration.addDomain('other');
-    await administration.setDomainEnabled(other.id, false);
-    await administration.setDomainEnabled(other.id, true);
+    await administration.setEnabled('domain', other.id, false);
+    await administration.setEnabled('domain', other.id, true);
     await administration.removeDomain(other.id);
     const shop = await administration.addProject(domain.id, 'shop');
-    await administration.setProjectEnabled(shop.id, false);
-    await administration.setProjectEnabled(shop.id, true);
+    await administration.setEnabled('project', shop.id, false);
+    await administration.setEnabled('project', shop.id, true);
     await administration.removeProject(shop.id);
     const alice = await administration.addUser({
       name: 'alice',
@@ -162,11 +162,11 @@ describe('administration', () => {
       roles: {},
     });
     await administration.setPassword(alice.id, 'secret-2');
-    await administration.grantRole(alice.id, project.id, 'reader');
-    await administration.revokeRole(alice.id, project.id, 'reader');
-    await administration.setSystemRole(alice.id, true);
-    await administration.setUserEnabled(alice.id, false);
-    await administration.setUserEnabled(alice.id, true);
+    await administration.changeRole('grant', alice.id, project.id, 'reader');
+    await administration.changeRole('revoke', alice.id, project.id, 'reader');
+    await administration.changeSystemRole('grant', alice.id);
+    await administration.setEnabled('user', alice.id, false);
+    await administration.setEnabled('user', alice.id, true);
     const key = await administration.addKey(alice.id, 'ci');
     secrets.push(key.secret);
     await administration.changeKey(key.access, { status: 'inactive' });

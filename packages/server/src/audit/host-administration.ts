@@ -1,6 +1,6 @@
 /** Adds and renames hosts on behalf of administrators, with an audit line per change. */
 import type { AddedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
-import { type Actor, type AuditEntry, type AuditTrail, newAuditId } from './audit-trail.ts';
+import { type Actor, type AuditEntry, type AuditTrail, newAuditEntry } from './audit-trail.ts';
 
 export function hostAdministration(store: Store, trail: AuditTrail) {
   /**
@@ -33,14 +33,8 @@ export function hostAdministration(store: Store, trail: AuditTrail) {
       trail.admit(actor);
       const { project, hostname, id } = host;
       const hosts = await store.hosts(project);
-      const entry: AuditEntry = {
-        id: newAuditId(),
-        ...actor,
-        action: 'host.add',
-        object: { type: 'host', name: hostname, ...(id === undefined ? {} : { id }) },
-        after: { project_id: project, hostname },
-        outcome: 'done',
-      };
+      const object = { type: 'host', name: hostname, ...(id === undefined ? {} : { id }) } as const;
+      const entry = newAuditEntry(actor, 'host.add', object, { after: { project_id: project, hostname } });
       const existing = hosts.find((one) => one.hostname === hostname);
       const refusal: AddedHost | null = existing ? { kind: 'exists', host: existing } : null;
       return change(entry, refusal, 'added', () => store.addHost(host));
@@ -53,15 +47,11 @@ export function hostAdministration(store: Store, trail: AuditTrail) {
       const holder = hosts.find((one) => one.hostname === hostname && one.id !== id);
       const refusal: RenamedHost | null =
         before === undefined ? { kind: 'unknown' } : holder ? { kind: 'name_taken', host: holder } : null;
-      const entry: AuditEntry = {
-        id: newAuditId(),
-        ...actor,
-        action: 'host.rename',
-        object: { type: 'host', id, name: before?.hostname ?? hostname },
+      const object = { type: 'host', id, name: before?.hostname ?? hostname } as const;
+      const entry = newAuditEntry(actor, 'host.rename', object, {
         ...(before ? { before: { project_id: project, hostname: before.hostname } } : {}),
         after: { project_id: project, hostname },
-        outcome: 'done',
-      };
+      });
       return change(entry, refusal, 'renamed', () => store.renameHost(host));
     },
   };

@@ -16,8 +16,8 @@ export const auditCommand = command({
       timestamp,
     ),
     user: option(
-      '--user <id or name>',
-      'only changes by this user; local:NAME for changes on the command line',
+      '--user <user>',
+      'only changes by this user, by ID or name; local:NAME for changes on the command line',
       text,
     ),
     action: option(

@@ -17,8 +17,8 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { open } from 'lmdb';
 import { DATA } from '../config.ts';
+import { openReadOnly } from '../lmdb/files.ts';
 import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
@@ -36,7 +36,7 @@ import { JSON_OUTPUT, option, required, text } from './options.ts';
 export const backupCommand = command({
   name: 'backup',
   description:
-    'copy the data directory while the server runs, and verify the copy; to restore, start the server on the copy',
+    'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
   examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
   options: {
     data: required(DATA),
@@ -156,7 +156,7 @@ async function copyDataFile(from: string, to: string): Promise<void> {
       `${from} is damaged: page ${problem.page} ${problem.problem}. Restore it from a backup`,
     );
   }
-  const root = open({ path: from, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  const { root } = openReadOnly(from);
   try {
     await root.backup(to, true);
   } finally {
@@ -179,7 +179,7 @@ function inUse(file: string): UserError {
 
 /** Whether other processes are in LMDB's table of readers, which includes processes in other containers. */
 async function hasReaders(file: string): Promise<boolean> {
-  const root = open({ path: file, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  const { root } = openReadOnly(file);
   try {
     root.readerCheck();
     const pids = [...root.readerList().matchAll(/^\s*(\d+)\s/gm)].map(([, pid]) => pid);

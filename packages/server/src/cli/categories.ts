@@ -1,37 +1,7 @@
 import { SERVER_OPTIONS } from '../config.ts';
 import { CATEGORIES } from '../event.ts';
-import {
-  CRS_TABLE,
-  CUSTOM_RULE,
-  EVIDENCE_ORDER,
-  POINTS,
-  POINTS_WITHOUT_SEVERITY,
-  STEPS,
-  TABLE_VERSION,
-} from '../ingest/categories/crs-table.ts';
-import {
-  ALB_REFUSED,
-  ATTACK_WORDS,
-  AWS_CONDITIONS,
-  AWS_GROUPS,
-  AWS_IP_SET,
-  AWS_MANAGED_RULE,
-  AWS_RULES,
-  AZURE_GROUPS,
-  AZURE_MANAGED_RULE,
-  AZURE_RATE_LIMIT,
-  CLOUD_ARMOR_EXPRESSIONS,
-  CLOUD_ARMOR_MANAGED_RULE,
-  CLOUD_ARMOR_MATCHES,
-  CLOUDFLARE_MANAGED_RULE,
-  CLOUDFLARE_SCORES,
-  CLOUDFLARE_SOURCES,
-  LTS_TABLE,
-  LTS_UNKNOWN,
-  NAXSI_RULES,
-  NAXSI_SCORES,
-  type NameRow,
-} from '../ingest/categories/vendor-tables.ts';
+import * as crs from '../ingest/categories/crs-table.ts';
+import * as vendors from '../ingest/categories/vendor-tables.ts';
 import { command, type Io, printLine } from './command.ts';
 import { JSON_OUTPUT } from './options.ts';
 
@@ -42,146 +12,137 @@ export const categoriesCommand = command({
   async run({ categories: overrides = new Map(), json }, _operands, io) {
     const rows = [...overrides].map(([rule, category]) => ({ rule, category: category ?? 'none' }));
     if (json) printLine(io.stdout, JSON.stringify({ ...TABLE, overrides: rows }));
-    else {
-      printTable(io);
-      section(
-        io,
-        'Overrides',
-        rows.map(({ rule, category }) => [category, [rule]]),
-      );
-    }
+    else printTable(io, { ...SECTIONS, Overrides: rows.map(({ rule, category }) => [category, [rule]]) });
     return 0;
   },
 });
 
 const TABLE = {
-  version: TABLE_VERSION,
-  order: EVIDENCE_ORDER,
-  points: POINTS,
-  points_without_severity: POINTS_WITHOUT_SEVERITY,
-  steps: STEPS,
-  crs: CRS_TABLE,
-  own_rule: CUSTOM_RULE,
-  lts: { attacks: LTS_TABLE, unknown: LTS_UNKNOWN },
+  version: crs.TABLE_VERSION,
+  order: crs.EVIDENCE_ORDER,
+  points: crs.POINTS,
+  points_without_severity: crs.POINTS_WITHOUT_SEVERITY,
+  steps: crs.STEPS,
+  crs: crs.CRS_TABLE,
+  custom_rule: crs.CUSTOM_RULE,
+  lts: { attacks: vendors.LTS_TABLE, unknown: vendors.LTS_UNKNOWN },
   aws: {
-    conditions: AWS_CONDITIONS,
-    rules: AWS_RULES,
-    groups: AWS_GROUPS,
-    ip_set: { category: AWS_IP_SET.category, name: AWS_IP_SET.name.source },
-    managed_rule: AWS_MANAGED_RULE,
-    own_rule: CUSTOM_RULE,
-    alb_refused: ALB_REFUSED,
+    conditions: vendors.AWS_CONDITIONS,
+    rules: vendors.AWS_RULES,
+    groups: vendors.AWS_GROUPS,
+    ip_set: { category: vendors.AWS_IP_SET.category, name: vendors.AWS_IP_SET.name.source },
+    managed_rule: vendors.AWS_MANAGED_RULE,
+    custom_rule: crs.CUSTOM_RULE,
+    alb_refused: vendors.ALB_REFUSED,
   },
   cloudflare: {
-    sources: CLOUDFLARE_SOURCES,
-    words: ATTACK_WORDS,
-    scores: CLOUDFLARE_SCORES,
-    managed_rule: CLOUDFLARE_MANAGED_RULE,
+    sources: vendors.CLOUDFLARE_SOURCES,
+    words: vendors.ATTACK_WORDS,
+    scores: vendors.CLOUDFLARE_SCORES,
+    managed_rule: vendors.CLOUDFLARE_MANAGED_RULE,
   },
   azure: {
-    groups: AZURE_GROUPS,
-    rateLimit: { category: AZURE_RATE_LIMIT.category, name: AZURE_RATE_LIMIT.name.source },
-    managed_rule: AZURE_MANAGED_RULE,
-    own_rule: CUSTOM_RULE,
+    groups: vendors.AZURE_GROUPS,
+    rate_limit: { category: vendors.AZURE_RATE_LIMIT.category, name: vendors.AZURE_RATE_LIMIT.name.source },
+    managed_rule: vendors.AZURE_MANAGED_RULE,
+    custom_rule: crs.CUSTOM_RULE,
   },
   cloud_armor: {
-    expressions: CLOUD_ARMOR_EXPRESSIONS,
-    matches: CLOUD_ARMOR_MATCHES,
-    managed_rule: CLOUD_ARMOR_MANAGED_RULE,
-    own_rule: CUSTOM_RULE,
+    expressions: vendors.CLOUD_ARMOR_EXPRESSIONS,
+    matches: vendors.CLOUD_ARMOR_MATCHES,
+    managed_rule: vendors.CLOUD_ARMOR_MANAGED_RULE,
+    custom_rule: crs.CUSTOM_RULE,
   },
-  naxsi: { scores: NAXSI_SCORES, rules: NAXSI_RULES, own_rule: CUSTOM_RULE },
+  naxsi: { scores: vendors.NAXSI_SCORES, rules: vendors.NAXSI_RULES, custom_rule: crs.CUSTOM_RULE },
 };
 
 type Rows = readonly (readonly [category: string, names: readonly string[]])[];
 
-function printTable(io: Io): void {
-  printLine(io.stdout, `Table of categories, version ${TABLE_VERSION}`);
-  printLine(io.stdout, '');
-  printLine(
-    io.stdout,
-    `The category of a rule comes from the first of these that applies: ${EVIDENCE_ORDER.join('; ')}.`,
-  );
-  const words = Object.keys(POINTS).filter((severity) => Number.isNaN(Number(severity)));
-  const points = words.map((severity) => `${severity} ${POINTS[severity]}`).join(', ');
-  printLine(
-    io.stdout,
-    `Each distinct rule has points by severity (${points}; a CRS rule without a severity ${POINTS_WITHOUT_SEVERITY}).`,
-  );
-  printLine(io.stdout, 'If rules of several categories matched, these steps choose the category:');
-  STEPS.forEach((step, i) => {
-    printLine(io.stdout, `  ${i + 1}. ${step}`);
-  });
-  section(io, 'OWASP Core Rule Set, by rule id', [
-    ...CRS_TABLE.map(
+/** Rows by title. */
+const SECTIONS: Readonly<Record<string, Rows>> = {
+  'OWASP Core Rule Set, by rule id': [
+    ...crs.CRS_TABLE.map(
       ({ category, rules, engineRules = [] }) => [category ?? 'none', [...rules, ...engineRules]] as const,
     ),
-    [CUSTOM_RULE, ['any other rule']],
-  ]);
-  section(
-    io,
-    'By tag',
-    CRS_TABLE.flatMap(({ category, tags }) => (tags ? [[category ?? 'none', tags] as const] : [])),
-  );
-  section(
-    io,
-    'By file',
-    CRS_TABLE.flatMap(({ category, files }) => (files ? [[category ?? 'none', files] as const] : [])),
-  );
-  section(io, "The vendor's attack log, by `attack`", [
+    [crs.CUSTOM_RULE, ['any other rule']],
+  ],
+  'By tag': crs.CRS_TABLE.flatMap(({ category, tags }) =>
+    tags ? [[category ?? 'none', tags] as const] : [],
+  ),
+  'By file': crs.CRS_TABLE.flatMap(({ category, files }) =>
+    files ? [[category ?? 'none', files] as const] : [],
+  ),
+  "The vendor's attack log, by `attack`": [
     ...CATEGORIES.map((name) => [name, [name]] as const),
-    ...rowsOf(LTS_TABLE),
-    [LTS_UNKNOWN, ['anything else']],
-  ]);
-  section(io, 'AWS WAF, by what a rule looked for', rowsOf(AWS_CONDITIONS));
-  section(io, 'AWS WAF, by rule or the last part of a label', rowsOf(AWS_RULES));
-  section(io, 'AWS WAF, by rule group', [
-    ...rowsOf(AWS_GROUPS),
-    [AWS_IP_SET.category, ['rules with IP set in their name']],
-    [AWS_MANAGED_RULE, ['any other managed rule']],
-    [CUSTOM_RULE, ['own rules']],
-  ]);
-  section(io, 'AWS load balancer', [[ALB_REFUSED, ['requests that AWS WAF refused']]]);
-  section(io, 'Cloudflare, by source', rowsOf(CLOUDFLARE_SOURCES));
-  section(io, 'Cloudflare, by words in the description of a managed rule (rules of CRS by their id)', [
-    ...rowsOf(ATTACK_WORDS),
-    ...CLOUDFLARE_SCORES.map(({ category, names }) => [category, [`${names.join(', ')} up to 20`]] as const),
-    [CLOUDFLARE_MANAGED_RULE, ['any other managed rule']],
-  ]);
-  section(io, 'Azure, by rule group or rule set (rules of CRS by their id)', [
-    ...rowsOf(AZURE_GROUPS),
-    [AZURE_RATE_LIMIT.category, ['custom rules with rate limit in their name']],
-    [AZURE_MANAGED_RULE, ['any other managed rule']],
-    [CUSTOM_RULE, ['custom rules']],
-  ]);
-  section(io, 'Google Cloud Armor, by expression (rules of CRS by their id)', [
-    ...rowsOf(CLOUD_ARMOR_EXPRESSIONS),
-    [CLOUD_ARMOR_MANAGED_RULE, ['any other expression']],
-  ]);
-  section(io, 'Google Cloud Armor, by what else the rule matched', [
-    ...rowsOf(CLOUD_ARMOR_MATCHES),
-    [CUSTOM_RULE, ['custom rules']],
-  ]);
-  section(io, 'NAXSI, by score', [...rowsOf(NAXSI_SCORES), [CUSTOM_RULE, ['any other score']]]);
-  section(io, 'NAXSI, by rule id, where there is no score', [
-    ...NAXSI_RULES.map(
+    ...rowsOf(vendors.LTS_TABLE),
+    [vendors.LTS_UNKNOWN, ['anything else']],
+  ],
+  'AWS WAF, by what a rule looked for': rowsOf(vendors.AWS_CONDITIONS),
+  'AWS WAF, by rule or the last part of a label': rowsOf(vendors.AWS_RULES),
+  'AWS WAF, by rule group': [
+    ...rowsOf(vendors.AWS_GROUPS),
+    [vendors.AWS_IP_SET.category, ['rules with IP set in their name']],
+    [vendors.AWS_MANAGED_RULE, ['any other managed rule']],
+    [crs.CUSTOM_RULE, ['custom rules']],
+  ],
+  'AWS load balancer': [[vendors.ALB_REFUSED, ['requests that AWS WAF refused']]],
+  'Cloudflare, by source': rowsOf(vendors.CLOUDFLARE_SOURCES),
+  'Cloudflare, by words in the description of a managed rule (rules of CRS by their id)': [
+    ...rowsOf(vendors.ATTACK_WORDS),
+    ...vendors.CLOUDFLARE_SCORES.map(
+      ({ category, names }) => [category, [`${names.join(', ')} up to 20`]] as const,
+    ),
+    [vendors.CLOUDFLARE_MANAGED_RULE, ['any other managed rule']],
+  ],
+  'Azure, by rule group or rule set (rules of CRS by their id)': [
+    ...rowsOf(vendors.AZURE_GROUPS),
+    [vendors.AZURE_RATE_LIMIT.category, ['custom rules with rate limit in their name']],
+    [vendors.AZURE_MANAGED_RULE, ['any other managed rule']],
+    [crs.CUSTOM_RULE, ['custom rules']],
+  ],
+  'Google Cloud Armor, by expression (rules of CRS by their id)': [
+    ...rowsOf(vendors.CLOUD_ARMOR_EXPRESSIONS),
+    [vendors.CLOUD_ARMOR_MANAGED_RULE, ['any other expression']],
+  ],
+  'Google Cloud Armor, by what else the rule matched': [
+    ...rowsOf(vendors.CLOUD_ARMOR_MATCHES),
+    [crs.CUSTOM_RULE, ['custom rules']],
+  ],
+  'NAXSI, by score': [...rowsOf(vendors.NAXSI_SCORES), [crs.CUSTOM_RULE, ['any other score']]],
+  'NAXSI, by rule id, where there is no score': [
+    ...vendors.NAXSI_RULES.map(
       ({ category, from, to }) => [category, [from === to ? `${from}` : `${from} to ${to}`]] as const,
     ),
-    [CUSTOM_RULE, ['any other rule']],
-  ]);
-}
+    [crs.CUSTOM_RULE, ['any other rule']],
+  ],
+};
 
-function rowsOf(table: readonly NameRow[]): Rows {
+function rowsOf(table: readonly vendors.NameRow[]): Rows {
   return table.map(({ category, names }) => [category, names]);
 }
 
 const CATEGORY_WIDTH = Math.max(...CATEGORIES.map(({ length }) => length));
 
-function section({ stdout }: Io, title: string, rows: Rows): void {
-  if (rows.length === 0) return;
+function printTable({ stdout }: Io, sections: typeof SECTIONS): void {
+  printLine(stdout, `Table of categories, version ${crs.TABLE_VERSION}`);
   printLine(stdout, '');
-  printLine(stdout, title);
-  for (const [category, names] of rows) {
-    printLine(stdout, `  ${category.padEnd(CATEGORY_WIDTH)}  ${names.join(', ')}`);
+  printLine(
+    stdout,
+    `The category of a rule comes from the first of these that applies: ${crs.EVIDENCE_ORDER.join('; ')}.`,
+  );
+  const words = Object.keys(crs.POINTS).filter((severity) => Number.isNaN(Number(severity)));
+  const points = words.map((severity) => `${severity} ${crs.POINTS[severity]}`).join(', ');
+  printLine(
+    stdout,
+    `Each distinct rule has points by severity (${points}; a CRS rule without a severity ${crs.POINTS_WITHOUT_SEVERITY}).`,
+  );
+  printLine(stdout, 'If rules of several categories matched, these steps choose the category:');
+  for (const [i, step] of crs.STEPS.entries()) printLine(stdout, `  ${i + 1}. ${step}`);
+  for (const [title, rows] of Object.entries(sections)) {
+    if (rows.length === 0) continue;
+    printLine(stdout, '');
+    printLine(stdout, title);
+    for (const [category, names] of rows)
+      printLine(stdout, `  ${category.padEnd(CATEGORY_WIDTH)}  ${names.join(', ')}`);
   }
 }

@@ -1,7 +1,7 @@
 /** Commands for the ClickHouse store. */
 import { CLICKHOUSE_OPTIONS, DATA, STORE_OPTIONS } from '../config.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
-import { command, printLine, UserError } from './command.ts';
+import { command, printLine, progressBar, UserError } from './command.ts';
 import { clickhouseOptions, openStore, withInstallation } from './data-directory.ts';
 import { oneOf, option, PROJECT, required } from './options.ts';
 
@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000;
 
 export const migrateCommand = command({
   name: 'migrate',
-  description: 'create the tables of the ClickHouse store, or upgrade them to this release; can be repeated',
+  description: 'create or upgrade the tables of the ClickHouse store; can be repeated',
   options: { ...CLICKHOUSE_OPTIONS, clickhouseUrl: required(CLICKHOUSE_OPTIONS.clickhouseUrl) },
   async run(values, _operands, io) {
     const { migrate } = await import('../store/clickhouse/clickhouse.ts');
@@ -25,8 +25,8 @@ export const migrateCommand = command({
 export const copyCommand = command({
   name: 'copy',
   description:
-    'copy a project between the embedded store and ClickHouse, with the read positions of its logs, and verify the copy; ' +
-    'stop ingest first',
+    'copy a project between the embedded store and ClickHouse; includes the read positions of its logs; ' +
+    'verifies the copy; stop ingest first',
   examples: [
     'wafstat copy --data ./data --project shop --to clickhouse --clickhouse-url http://127.0.0.1:8123',
   ],
@@ -46,12 +46,9 @@ export const copyCommand = command({
       const clickhouse = await openStore({ ...values, store: 'clickhouse' }, '', io.now);
       const [from, to] = target === 'clickhouse' ? [embedded, clickhouse] : [clickhouse, embedded];
       try {
-        let copied = 0;
-        await copyProject(from, to, project, (events) => {
-          copied += events;
-          if (io.stderr.isTTY) io.stderr.write(`\r${copied} counts`);
-        });
-        if (io.stderr.isTTY) io.stderr.write('\r');
+        const bar = progressBar(io, 'Copying', null, (counts) => `${counts} counts`);
+        await copyProject(from, to, project, bar.advance);
+        bar.end();
         const now = io.now();
         const firsts = (await from.sources(project)).flatMap(({ first_seen }) => first_seen ?? []);
         const range = { from: firsts.reduce((a, b) => Math.min(a, b), now), to: now + 2 * DAY_MS };

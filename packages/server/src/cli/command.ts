@@ -58,18 +58,17 @@ export function printList<T>(
   records: readonly T[],
   columns: (record: T) => string[],
 ): 0 {
-  if (json) {
-    printLine(stdout, JSON.stringify(records));
-    return 0;
-  }
-  const rows = records.map(columns);
-  const widths =
-    rows[0]?.map((_, i) => rows.reduce((widest, row) => Math.max(widest, row[i]?.length ?? 0), 0)) ?? [];
-  for (const row of rows) {
-    const cells = row.map((cell, i) => cell.padEnd(widths[i] ?? 0));
-    printLine(stdout, cells.join('  ').trimEnd());
-  }
+  const lines = json ? [JSON.stringify(records)] : alignColumns(records.map(columns), 'left');
+  for (const line of lines) printLine(stdout, line);
   return 0;
+}
+
+/** The first column is on the left; `others` aligns the rest. */
+export function alignColumns(rows: readonly (readonly string[])[], others: 'left' | 'right'): string[] {
+  const widths = rows[0]?.map((_, i) => rows.reduce((width, row) => Math.max(width, row[i]?.length ?? 0), 0));
+  const pad = (cell: string, i: number) =>
+    i > 0 && others === 'right' ? cell.padStart(widths?.[i] ?? 0) : cell.padEnd(widths?.[i] ?? 0);
+  return rows.map((row) => row.map(pad).join('  ').trimEnd());
 }
 
 const BAR_WIDTH = 30;

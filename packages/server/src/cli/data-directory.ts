@@ -14,7 +14,7 @@ import { dirname, join } from 'node:path';
 import type { Actor } from '../audit/audit-trail.ts';
 import { type CLICKHOUSE_OPTIONS, DATA_REQUIRED, type STORE_OPTIONS } from '../config.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
-import { createMasterKey, parseMasterKey, readMasterKey } from '../identity/secrets.ts';
+import { createMasterKey, parseMasterKey } from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
 import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
@@ -105,13 +105,10 @@ export async function withInstallation<T>(
     const file = statisticsFile(directory);
     const notices = tightenModes(directory);
     if (isEmbedded(values)) checkStatisticsFile(file, identity.statisticsFile.id());
-    const store = await openStore(values, file, world.now);
-    try {
+    return withOpenStore(values, file, world.now, (store) => {
       if (store.fileId !== undefined) checkFileId(directory, identity, store.fileId);
-      return await action({ identity, store, notices });
-    } finally {
-      await store.close();
-    }
+      return action({ identity, store, notices });
+    });
   });
 }
 
@@ -149,6 +146,15 @@ export async function withStore<T>(
   const file = statisticsFile(directory ?? '');
   if (directory !== null) mkdirSync(directory, { recursive: true, mode: 0o700 });
   if (isEmbedded(values)) checkStatisticsFile(file, undefined);
+  return withOpenStore(values, file, now, action);
+}
+
+async function withOpenStore<T>(
+  values: StoreValues,
+  file: string,
+  now: () => number,
+  action: (store: Store) => T | Promise<T>,
+): Promise<T> {
   const store = await openStore(values, file, now);
   try {
     return await action(store);
@@ -241,9 +247,9 @@ export async function acceptStatistics(directory: string, world: World): Promise
   await withIdentity(directory, world, async (identity) => {
     const file = statisticsFile(directory);
     if (existsSync(file) && statSync(file).size > 0) checkFile(file);
-    const store = await openStore({ store: 'lmdb' }, file, world.now);
-    if (store.fileId !== undefined) identity.statisticsFile.set(store.fileId);
-    await store.close();
+    await withOpenStore({ store: 'lmdb' }, file, world.now, ({ fileId }) => {
+      if (fileId !== undefined) identity.statisticsFile.set(fileId);
+    });
   });
 }
 
@@ -278,7 +284,9 @@ function masterKey(directory: string, { env }: World): Buffer {
     throw new UserError(`${file} is missing: restore it from a backup, or set ${MASTER_KEY_VARIABLE}`);
   }
   try {
-    return given === undefined ? readMasterKey(file) : parseMasterKey(given, MASTER_KEY_VARIABLE);
+    return given === undefined
+      ? parseMasterKey(readFileSync(file, 'utf8'), file)
+      : parseMasterKey(given, MASTER_KEY_VARIABLE);
   } catch (error) {
     throw new UserError((error as Error).message);
   }

@@ -20,10 +20,10 @@ async function fillAt(times: readonly number[]): Promise<number[]> {
     dropped: {},
   });
   const io = { stderr: new PassThrough(), now: () => now, stop: new AbortController().signal };
-  const traffic = await openSampleTraffic(store, 'p', io);
+  const fill = await openSampleTraffic(store, 'p', io);
   for (const time of times) {
     now = time;
-    await traffic.fill();
+    await fill();
   }
   const edges = Array.from({ length: 61 }, (_, i) => T + i * 60_000);
   return [...(await store.series({ project: 'p', edges })).requests];

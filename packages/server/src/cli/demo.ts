@@ -21,7 +21,7 @@ const { listen, tlsCert, tlsKey, insecureHttp, publicUrl, region } = SERVER_OPTI
 
 export const demoCommand = command({
   name: 'demo',
-  description: `run a server with ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
+  description: `run a server with sample data: ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
   examples: ['wafstat demo --data ./demo-data'],
   options: { data: required(DATA), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source) {
@@ -31,15 +31,15 @@ export const demoCommand = command({
     if (!isInitialised(data)) await initialise(data, DEFAULT_NAMES, generatePassword(), io);
     return withInstallation(data, io, { store: 'lmdb' }, async (installation) => {
       const project = installation.identity.administration.project(DEFAULT_NAMES.project).id;
-      const traffic = await openSampleTraffic(installation.store, project, io);
-      await traffic.fill();
+      const fill = await openSampleTraffic(installation.store, project, io);
+      await fill();
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
       const server = await startServer(installation, { ...defaults, logLevel: 'warn', ...values }, io);
       await printWelcome(installation, project, server.address, io);
-      const timer = setInterval(() => void traffic.fill().catch((error) => server.log.error(error)), 1_000);
+      const timer = setInterval(() => void fill().catch((error) => server.log.error(error)), 1_000);
       await whenAborted(io.stop);
       clearInterval(timer);
-      await traffic.fill();
+      await fill();
       await server.close();
       return 0;
     });
@@ -63,7 +63,7 @@ export async function freeAddress(
   }
 }
 
-/** `fill` stores the events that are missing up to the current second, 30 days of them at first. */
+/** Resolves to a function that stores the events that are missing up to the current second, 30 days of them at first. */
 export async function openSampleTraffic(
   store: Store,
   project: string,
@@ -95,11 +95,9 @@ export async function openSampleTraffic(
     bar?.end();
   }
 
-  return {
-    fill(): Promise<void> {
-      filling = filling.then(fillGap);
-      return filling;
-    },
+  return () => {
+    filling = filling.then(fillGap);
+    return filling;
   };
 }
 

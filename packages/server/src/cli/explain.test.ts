@@ -288,7 +288,12 @@ describe('categories', () => {
       expect(out).toContain(word);
     }
     const table = JSON.parse((await run(['categories', '--json'])).out);
-    expect(table).toMatchObject({ version: 2, points: { critical: 5 }, own_rule: 'custom', overrides: [] });
+    expect(table).toMatchObject({
+      version: 2,
+      points: { critical: 5 },
+      custom_rule: 'custom',
+      overrides: [],
+    });
     expect(table.crs.find(({ category }: { category: string }) => category === 'sqli').rules).toEqual([
       '942xxx',
     ]);

@@ -12,7 +12,7 @@ import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options
 
 export const explainCommand = command({
   name: 'explain [file]',
-  description: 'show how the lines of a log file (or of standard input) are counted, and why; stores nothing',
+  description: 'show how log lines are counted, and why; reads a file or standard input; stores nothing',
   examples: [
     'wafstat explain /var/log/nginx/modsec_audit.log',
     `wafstat explain access.log --pattern '$host $remote_addr [$time_iso8601] "$request" $status'`,
@@ -49,16 +49,16 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
     const seen = await bytes.peek(LINE_BYTES_MAX);
     if (seen.length === 0 && bytes.failure) throw bytes.failure;
     if (seen.length === 0) return;
-    const piece = nextChunk(seen, insideLine, number);
-    for (const line of piece.lines) yield line;
-    if (piece.bytes.length === 0) {
+    const chunk = nextChunk(seen, insideLine, number);
+    for (const line of chunk.lines) yield line;
+    if (chunk.bytes.length === 0) {
       // The last line has no line end.
       yield { number, text: seen.toString('utf8').trim() };
       return;
     }
-    number += countLineEnds(piece.bytes);
-    insideLine = !endsLine(piece.bytes);
-    bytes.take(piece.bytes.length);
+    number += countLineEnds(chunk.bytes);
+    insideLine = !endsLine(chunk.bytes);
+    bytes.take(chunk.bytes.length);
   }
 }
 

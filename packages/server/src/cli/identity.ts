@@ -10,8 +10,12 @@ import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
 
 const ON_DATA = { data: required(DATA) };
-const DOMAIN = option('--domain <id or name>', 'domain; optional if there is only one', text);
-const USER = required(option('--user <id or name>', 'owner of the access keys', text));
+const DOMAIN = option('--domain <domain>', 'domain, by ID or name; optional if there is only one', text);
+const USER = required(option('--user <user>', 'owner of the access keys, by ID or name', text));
+const ROLE_PROJECT = {
+  ...PROJECT,
+  description: 'project of the role, by ID or name [default: the whole domain]',
+};
 const ROLE = option(
   '--role <role>',
   `role: ${ROLES.join(', ')}; or ${SYSTEM_ROLE}, for services that use --identity-url`,
@@ -30,25 +34,12 @@ export const domainCommands = [
         return printResult(io, json, domain, `domain ${domain.name} has the ID ${domain.id}`);
       }),
   }),
-  command({
-    name: 'domain list',
-    description: 'list the domains',
-    options: { ...ON_DATA, json: JSON_OUTPUT },
-    run: ({ data, json }, _operands, io) =>
-      withIdentity(data, io, async ({ administration }) =>
-        printList(io, json, administration.domains(), ({ id, name, enabled }) => [id, name, state(enabled)]),
-      ),
-  }),
-  change('domain enable <domain>', 'enable a disabled domain', (administration, domain) =>
-    administration.setDomainEnabled(administration.domain(domain).id, true),
-  ),
-  change(
-    'domain disable <domain>',
-    'disable a domain: requests of its users and to its projects are rejected',
-    (administration, domain) => administration.setDomainEnabled(administration.domain(domain).id, false),
-  ),
-  change('domain delete <domain>', 'delete a domain without projects and users', (administration, domain) =>
-    administration.removeDomain(administration.domain(domain).id),
+  listCommand('domain'),
+  ...lifecycle(
+    'domain',
+    'disable a domain; requests of its users and to its projects are rejected',
+    'delete a domain without projects and users',
+    (administration, id) => administration.removeDomain(id),
   ),
 ];
 
@@ -63,33 +54,18 @@ export const projectCommands = [
         return printResult(io, json, project, `project ${project.name} has the ID ${project.id}`);
       }),
   }),
-  command({
-    name: 'project list',
-    description: 'list the projects',
-    options: { ...ON_DATA, json: JSON_OUTPUT },
-    run: ({ data, json }, _operands, io) =>
-      withIdentity(data, io, async ({ administration }) =>
-        printList(io, json, administration.projects(), ({ id, name, enabled }) => [id, name, state(enabled)]),
-      ),
-  }),
-  change('project enable <project>', 'enable a disabled project', (administration, project) =>
-    administration.setProjectEnabled(administration.project(project).id, true),
-  ),
-  change(
-    'project disable <project>',
-    'disable a project: all requests to it are rejected, existing tokens stop working',
-    (administration, project) => administration.setProjectEnabled(administration.project(project).id, false),
-  ),
-  change(
-    'project delete <project>',
+  listCommand('project'),
+  ...lifecycle(
+    'project',
+    'disable a project; all requests to it are rejected, and existing tokens stop working',
     'delete a project and all roles in it; its statistics can no longer be queried',
-    (administration, project) => administration.removeProject(administration.project(project).id),
+    (administration, id) => administration.removeProject(id),
   ),
 ];
 
 const addUser = command({
   name: 'user add <name>',
-  description: 'add a user with a role in one project (--project) or in the whole domain',
+  description: 'add a user; the user gets a role in one project (--project) or in the whole domain',
   examples: [
     'wafstat user add reporter --data ./data --project shop --role reader',
     'wafstat user add shipper --data ./data --project shop --role ingest --access programmatic',
@@ -99,12 +75,12 @@ const addUser = command({
     domain: DOMAIN,
     access: option(
       '--access <type>',
-      `where the user can log in: ${ACCESS_TYPES.join(', ')} (programmatic: the API only)`,
+      'where the user can log in: programmatic (the API only), console or both',
       oneOf(...ACCESS_TYPES),
       { default: 'both' },
     ),
     role: ROLE,
-    project: PROJECT,
+    project: ROLE_PROJECT,
     passwordStdin: PASSWORD_STDIN,
     json: JSON_OUTPUT,
   },
@@ -182,16 +158,15 @@ const changePassword = command({
 function changeRole(verb: 'grant' | 'revoke'): Command {
   return command({
     name: `user ${verb} <user>`,
-    description: `${verb} a role in one project (--project) or in the whole domain`,
-    options: { ...ON_DATA, role: ROLE, project: PROJECT },
+    description: `${verb} a role; applies to one project (--project) or to the whole domain`,
+    options: { ...ON_DATA, role: ROLE, project: ROLE_PROJECT },
     check: systemRoleProblems,
     run: ({ data, role, project }, [name = ''], io) =>
       withIdentity(data, io, async ({ administration }) => {
         const user = administration.user(name);
         const scope = project === undefined ? user.domain_id : administration.project(project).id;
-        if (role === SYSTEM_ROLE) await administration.setSystemRole(user.id, verb === 'grant');
-        else if (verb === 'grant') await administration.grantRole(user.id, scope, role);
-        else await administration.revokeRole(user.id, scope, role);
+        if (role === SYSTEM_ROLE) await administration.changeSystemRole(verb, user.id);
+        else await administration.changeRole(verb, user.id, scope, role);
         return 0;
       }),
   });
@@ -209,22 +184,17 @@ export const userCommands = [
   changeRole('grant'),
   changeRole('revoke'),
   changePassword,
-  change('user enable <user>', 'enable a disabled user', (administration, user) =>
-    administration.setUserEnabled(administration.user(user).id, true),
-  ),
-  change(
-    'user disable <user>',
+  ...lifecycle(
+    'user',
     'disable a user; existing tokens and keys stop working',
-    (administration, user) => administration.setUserEnabled(administration.user(user).id, false),
-  ),
-  change('user delete <user>', 'delete a user and all access keys of the user', (administration, user) =>
-    administration.removeUser(administration.user(user).id),
+    'delete a user and all access keys of the user',
+    (administration, id) => administration.removeUser(id),
   ),
 ];
 
 const addKey = command({
   name: 'key add',
-  description: `create an access key for a user, at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
+  description: `create an access key for a user; a user has at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
   options: {
     ...ON_DATA,
     user: USER,
@@ -240,11 +210,9 @@ const addKey = command({
       try {
         const key = await administration.addKey(user.id, description);
         if (file !== null) writeSync(file, keyFileCsv(user.name, key));
-        const shown =
-          file === null
-            ? `access key ID      ${key.access}\nsecret access key  ${key.secret}   (shown only once)`
-            : `access key ${key.access} is in ${csv}`;
-        for (const line of json ? [JSON.stringify(key)] : shown.split('\n')) printLine(io.stdout, line);
+        if (json || file !== null) return printResult(io, json, key, `access key ${key.access} is in ${csv}`);
+        printLine(io.stdout, `access key ID      ${key.access}`);
+        printLine(io.stdout, `secret access key  ${key.secret}   (shown only once)`);
         return 0;
       } catch (error) {
         if (!(error instanceof KeyLimitError)) throw error;
@@ -282,18 +250,52 @@ export const keyCommands = [
         ),
       ),
   }),
-  change('key enable <access>', 'enable a disabled access key', (administration, access) =>
+  change('key enable <key-id>', 'enable a disabled access key', (administration, access) =>
     administration.changeKey(access, { status: 'active' }),
   ),
   change(
-    'key disable <access>',
-    'disable an access key: requests signed with it are rejected',
+    'key disable <key-id>',
+    'disable an access key; requests signed with it are rejected',
     (administration, access) => administration.changeKey(access, { status: 'inactive' }),
   ),
-  change('key delete <access>', 'delete an access key', (administration, access) =>
+  change('key delete <key-id>', 'delete an access key', (administration, access) =>
     administration.removeKey(access),
   ),
 ];
+
+function listCommand(type: 'domain' | 'project'): Command {
+  return command({
+    name: `${type} list`,
+    description: `list the ${type}s`,
+    options: { ...ON_DATA, json: JSON_OUTPUT },
+    run: ({ data, json }, _operands, io) =>
+      withIdentity(data, io, async ({ administration }) =>
+        printList(io, json, administration[`${type}s`](), ({ id, name, enabled }) => [
+          id,
+          name,
+          state(enabled),
+        ]),
+      ),
+  });
+}
+
+/** The commands `enable`, `disable` and `delete` of a kind of record. */
+function lifecycle(
+  type: 'domain' | 'project' | 'user',
+  disable: string,
+  remove: string,
+  removeRecord: (administration: Administration, id: string) => Promise<void>,
+): Command[] {
+  const setEnabled = (enabled: boolean) => (administration: Administration, operand: string) =>
+    administration.setEnabled(type, administration[type](operand).id, enabled);
+  return [
+    change(`${type} enable <${type}>`, `enable a disabled ${type}`, setEnabled(true)),
+    change(`${type} disable <${type}>`, disable, setEnabled(false)),
+    change(`${type} delete <${type}>`, remove, (administration, operand) =>
+      removeRecord(administration, administration[type](operand).id),
+    ),
+  ];
+}
 
 /** A command that changes one object and prints nothing. */
 function change(

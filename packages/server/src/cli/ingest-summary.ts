@@ -53,16 +53,14 @@ export class IngestSummary {
     for (const place of this.#unfinished) printLine(stderr, `${place}: incomplete, left for the next run`);
     const seconds = Math.max(now() - this.#startedAt, 1) / 1_000;
     const row = (name: string, n: number) => printLine(stdout, `${name.padEnd(20)} ${n}`);
-    const rows = (counts: ReadonlyMap<string, number>) => {
+    const section = (title: string, counts: ReadonlyMap<string, number>, total = sum(counts)) => {
+      row(title, total);
       for (const [name, n] of counts) row(`  ${name}`, n);
     };
-    row('accepted', this.#accepted);
-    rows(this.#formats);
+    section('accepted', this.#formats, this.#accepted);
     this.#printWithoutHost(row);
-    row('attacks', sum(this.#attacks));
-    rows(this.#attacks);
-    row('dropped', sum(this.#dropped));
-    rows(this.#dropped);
+    section('attacks', this.#attacks);
+    section('dropped', this.#dropped);
     if (this.#seen > 0) row('read before', this.#seen);
     // A follower does not know how many lines it has read.
     if (this.#lines > 0) row('lines per second', Math.round(this.#lines / seconds));

@@ -41,7 +41,7 @@ const RETRY_MS = 2_000;
 export const ingestCommand = command({
   name: 'ingest <file...>',
   description:
-    "count the lines of log files (plain or gzip), or of standard input ('-'); skips lines that were read before",
+    "count the lines of log files; reads plain and gzip files, and standard input ('-'); skips lines that were read before",
   examples: [
     'wafstat ingest --data ./data --project shop /var/log/nginx/access.log*',
     'zstdcat access.log.zst | wafstat ingest --data ./data --project shop -',
@@ -71,7 +71,7 @@ export const ingestCommand = command({
 
 export const followCommand = command({
   name: 'follow <file...>',
-  description: 'count the lines of log files as they are written, across log rotation and restarts',
+  description: 'count the lines of log files as they are written; continues across log rotation and restarts',
   examples: ['wafstat follow --data ./data --project shop /var/log/nginx/access.log'],
   options: OPTIONS,
   check: patternProblems,

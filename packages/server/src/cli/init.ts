@@ -16,7 +16,7 @@ export const PASSWORD_STDIN = option(
 
 export const initCommand = command({
   name: 'init',
-  description: 'create a data directory with a first domain, project and user',
+  description: 'create a data directory; adds a first domain, project and user',
   examples: [
     'wafstat init --data ./data',
     'wafstat init --data ./data --domain acme --project shop --user alice --password-stdin < password',
@@ -43,29 +43,21 @@ export const initCommand = command({
   },
 });
 
-interface Initialised {
-  domain_id: string;
-  project_id: string;
-  user_id: string;
-  domain: string;
-  project: string;
-  user: string;
-  /** Only if it was generated. */
-  password?: string;
-}
+type Initialised = Awaited<ReturnType<typeof initialise>>;
 
+/** Resolves to the names and IDs, and to the password if it was generated. */
 export async function initialise(
   data: string,
   names: typeof DEFAULT_NAMES,
   givenPassword: string | undefined,
   io: Io,
-): Promise<Initialised> {
+) {
   const password = givenPassword ?? generatePassword();
   const { domain, project, user } = await createDataDirectory(data, io, ({ administration }) =>
     administration.bootstrap(names, password),
   );
   const created = { domain_id: domain.id, project_id: project.id, user_id: user.id, ...names };
-  return givenPassword === undefined ? { ...created, password } : created;
+  return { ...created, password: givenPassword === undefined ? password : undefined };
 }
 
 export function printInitialised(io: Io, { domain, project, project_id, user, password }: Initialised): void {

@@ -3,7 +3,7 @@ import { hostAdministration } from '../audit/host-administration.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { normalHostname } from '../event.ts';
 import { command, printLine, printList, printResult, UserError } from './command.ts';
-import { withInstallation } from './data-directory.ts';
+import { withInstallation, withProject } from './data-directory.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
 import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts';
 
@@ -22,7 +22,7 @@ const addHost = command({
   description: 'register a host',
   options: {
     ...OPTIONS,
-    id: option('--id <id>', 'ID of the host (default: derived from the name)', identifier),
+    id: option('--id <id>', 'ID of the host [default: derived from the name]', identifier),
   },
   run: ({ data, project, id, json, ...store }, [given = ''], io) =>
     withInstallation(data, io, store, async ({ identity, store }) => {
@@ -47,10 +47,9 @@ const listHosts = command({
   description: 'list the hosts of a project',
   options: OPTIONS,
   run: ({ data, project, json, ...store }, _operands, io) =>
-    withInstallation(data, io, store, async ({ identity, store }) => {
-      const hosts = await store.hosts(identity.administration.project(project).id);
-      return printList(io, json, hosts, ({ id, hostname }) => [id, hostname]);
-    }),
+    withProject(data, io, { ...store, project }, async (store, projectId) =>
+      printList(io, json, await store.hosts(projectId), ({ id, hostname }) => [id, hostname]),
+    ),
 });
 
 const listSources = command({
@@ -59,8 +58,8 @@ const listSources = command({
     'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason',
   options: OPTIONS,
   run: ({ data, project, json, ...store }, _operands, io) =>
-    withInstallation(data, io, store, async ({ identity, store }) => {
-      const sources = await store.sources(identity.administration.project(project).id);
+    withProject(data, io, { ...store, project }, async (store, projectId) => {
+      const sources = await store.sources(projectId);
       const time = (ms: number | null) => (ms === null ? '-' : new Date(ms).toISOString());
       const status = printList(io, json, sources, (source) => [
         source.name,

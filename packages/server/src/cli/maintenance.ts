@@ -1,6 +1,6 @@
 /** Checks and repairs of the statistics: `verify`, `repair` and `horizon`. */
 import { existsSync } from 'node:fs';
-import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
+import { type AuditAction, type AuditEntry, createAuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import { DATA, DATA_REQUIRED, STORE_OPTIONS } from '../config.ts';
 import { repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
@@ -32,8 +32,8 @@ export const verifyCommand = command({
 export const repairCommand = command({
   name: 'repair',
   description:
-    'recompute damaged counters, remove orphaned references, add missing checksums, and list what is lost; ' +
-    'back up the data directory first',
+    'repair the statistics: recompute damaged counters, remove orphaned references, add missing checksums, ' +
+    'and list what is lost; back up the data directory first',
   options: {
     data: required(DATA),
     acceptStatistics: option(
@@ -50,14 +50,7 @@ export const repairCommand = command({
         `${file} is missing: restore it from a backup, or use --accept-statistics to continue without it`,
       );
     }
-    createAuditTrail(data, io.now).append({
-      id: newAuditId(),
-      ...localActor(),
-      action: 'statistics.repair',
-      object: { type: 'statistics' },
-      after: { accept_statistics: accept },
-      outcome: 'done',
-    });
+    recordChange(data, io, 'statistics.repair', { after: { accept_statistics: accept } });
     if (accept) await acceptStatistics(data, io);
     const repaired = await repairStatistics(file, progressOn(io));
     if (accept && isInitialised(data)) await acceptStatistics(data, io);
@@ -65,11 +58,9 @@ export const repairCommand = command({
     if (json) {
       printLine(io.stdout, JSON.stringify({ ...repaired, verified }));
     } else {
-      for (const finding of repaired.repairs) printLine(io.stdout, `repaired: ${describeFinding(finding)}`);
-      const more = repaired.repaired - repaired.repairs.length;
-      if (more > 0) printLine(io.stdout, `and ${more} more`);
+      printFindings(io, 'repaired: ', repaired.repairs, repaired.repaired);
       if (repaired.sealed > 0) printLine(io.stdout, `added a checksum to ${repaired.sealed} records`);
-      for (const finding of repaired.lost) printLine(io.stdout, `lost: ${describeFinding(finding)}`);
+      printFindings(io, 'lost: ', repaired.lost);
       printReport(io, verified);
     }
     return repaired.lost.length === 0 && verified.problems === 0 ? 0 : 1;
@@ -78,7 +69,7 @@ export const repairCommand = command({
 
 export const horizonCommand = command({
   name: 'horizon',
-  description: 'show the retention horizon, or move it back after the server ran with a wrong clock',
+  description: 'show the retention horizon, or move it back; use it after the server ran with a wrong clock',
   examples: ['wafstat horizon --data ./data --set 2026-01-01T00:00:00Z'],
   options: {
     data: DATA,
@@ -93,16 +84,8 @@ export const horizonCommand = command({
     }
     return withStore(data ?? null, io, store, async (store) => {
       if (set !== undefined) {
-        const before = (await store.retention()).horizon;
-        createAuditTrail(data ?? null, io.now).append({
-          id: newAuditId(),
-          ...localActor(),
-          action: 'horizon.set',
-          object: { type: 'statistics' },
-          before: { horizon: before },
-          after: { horizon: set },
-          outcome: 'done',
-        });
+        const { horizon } = await store.retention();
+        recordChange(data ?? null, io, 'horizon.set', { before: { horizon }, after: { horizon: set } });
         await store.restoreHorizon(set);
       }
       const { horizon, freedBefore } = await store.retention();
@@ -120,6 +103,16 @@ export const horizonCommand = command({
     });
   },
 });
+
+function recordChange(
+  directory: string | null,
+  { now }: Io,
+  action: AuditAction,
+  values: Pick<AuditEntry, 'before' | 'after'>,
+): void {
+  const entry = newAuditEntry(localActor(), action, { type: 'statistics' }, values);
+  createAuditTrail(directory, now).append(entry);
+}
 
 /** Checks the statistics, and the pages of the identity file. */
 export async function verifyDirectory(data: string, io: Io): Promise<VerifyReport> {
@@ -163,9 +156,7 @@ function progressOn({ stderr }: Io): (step: string) => void {
 
 function printReport(io: Io, report: VerifyReport): void {
   if (io.stderr.isTTY) io.stderr.write('\r\u001b[K');
-  for (const finding of report.findings) printLine(io.stdout, describeFinding(finding));
-  const more = report.problems - report.findings.length;
-  if (more > 0) printLine(io.stdout, `and ${more} more`);
+  printFindings(io, '', report.findings, report.problems);
   if (report.without_checksum > 0) {
     printLine(
       io.stdout,
@@ -174,6 +165,11 @@ function printReport(io: Io, report: VerifyReport): void {
   }
   const result = report.problems === 0 ? 'ok' : `${report.problems} problems`;
   printLine(io.stdout, `${result}: ${report.records} records on ${report.pages} pages checked`);
+}
+
+function printFindings({ stdout }: Io, prefix: string, findings: readonly Finding[], total = 0): void {
+  for (const finding of findings) printLine(stdout, `${prefix}${describeFinding(finding)}`);
+  if (total > findings.length) printLine(stdout, `and ${total - findings.length} more`);
 }
 
 function iso(time: number): string {

@@ -107,8 +107,6 @@ export function withoutPassword(value: string): string {
   return value.replace(/\/\/[^/@]*@/g, '//***@');
 }
 
-const DAY_MS = 86_400_000;
-
 export function text(value: string): string {
   if (value.length === 0) throw new Error('must not be empty');
   return value;
@@ -146,7 +144,7 @@ export function integer(min: number, max: number) {
   };
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: DAY_MS };
+const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Milliseconds, from values like `36h`; `min` and `max` are such values. */
 export function duration(units: string, min: string, max: string, examples: string) {
@@ -192,5 +190,5 @@ export function file(path: string): string {
   return path;
 }
 
-export const JSON_OUTPUT = option('--json', 'print one JSON document', flag);
-export const PROJECT = option('--project <id or name>', 'project, by ID or name', text);
+export const JSON_OUTPUT = option('--json', 'print the result as JSON', flag);
+export const PROJECT = option('--project <project>', 'project, by ID or name', text);

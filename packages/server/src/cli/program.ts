@@ -61,14 +61,25 @@ const { version: VERSION } = createRequire(import.meta.url)('../../package.json'
 /** Runs one command and resolves to the exit status. */
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
   let status = 0;
-  const program = configured(new Commander('wafstat'), io)
+  // Commands inherit the help settings, the output and exitOverride.
+  const program = new Commander('wafstat')
+    .usage('<command> [options]')
     .description('Statistics on the requests and attacks that a web application firewall sees.')
     .version(VERSION, '-V, --version', 'print the version')
+    .exitOverride()
+    .helpOption('-h, --help', 'print this help')
+    .showHelpAfterError("Try 'wafstat COMMAND --help' for more information.")
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      outputError: (text, write) => write(text.replace(/^error:/, 'wafstat:')),
+    })
+    .configureHelp({ subcommandTerm: (sub) => `${sub.name()} ${sub.usage()}`.replace(' [options]', '') })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
   try {
-    for (const [heading, words] of Object.entries(COMMANDS)) {
+    for (const [heading, group] of Object.entries(COMMANDS)) {
       program.commandsGroup(heading);
-      for (const command of await load(words, argv[0])) {
+      for (const command of await load(group, argv[0])) {
         addCommand(program, command, io, (result) => {
           status = result;
         });
@@ -83,34 +94,27 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
 }
 
 /** The command that is called; all of them for help and for unknown commands; none for the version. */
-async function load(words: Readonly<Record<string, Load>>, called = 'help'): Promise<readonly Command[]> {
+async function load(group: Readonly<Record<string, Load>>, called = 'help'): Promise<readonly Command[]> {
   if (['-V', '--version'].includes(called)) return [];
-  const isCommand = Object.values(COMMANDS).some((group) => Object.hasOwn(group, called));
-  const needed = Object.entries(words).filter(([word]) => !isCommand || word === called);
-  return (await Promise.all(needed.map(([, loadWord]) => loadWord()))).flat();
+  const isCommand = Object.values(COMMANDS).some((names) => Object.hasOwn(names, called));
+  const needed = Object.entries(group).filter(([name]) => !isCommand || name === called);
+  return (await Promise.all(needed.map(([, loadCommands]) => loadCommands()))).flat();
 }
 
 function addCommand(program: Commander, command: Command, io: Io, finish: (status: number) => void): void {
   const words = command.name.split(' ');
-  const parent = words[0] && words[0] in DESCRIPTIONS ? parentOf(program, words.shift() ?? '', io) : program;
-  const sub = configured(parent.command(words.join(' ')), io).description(command.description);
-  const attributes = new Map(
-    Object.entries(command.options).map(([name, option]) => {
-      const declared = declare(option);
-      sub.addOption(declared);
-      return [name, declared.attributeName()];
-    }),
-  );
+  const parent = words[0] && words[0] in DESCRIPTIONS ? parentOf(program, words.shift() ?? '') : program;
+  const sub = describe(parent.command(words.join(' ')), command.description);
+  const attributes = new Map<string, string>();
+  for (const [name, option] of Object.entries(command.options)) {
+    const declared = declare(option);
+    sub.addOption(declared);
+    attributes.set(name, declared.attributeName());
+  }
   if (command.examples)
     sub.addHelpText('after', `\nExamples:\n${command.examples.map((line) => `  ${line}`).join('\n')}`);
   sub.action(async () => {
-    // The environment is read in readOptions(), which reports all mistakes at once and lets switches be false.
-    const onCommandLine = (name: string) => {
-      const attribute = attributes.get(name) ?? '';
-      return sub.getOptionValueSource(attribute) === 'cli'
-        ? String(sub.getOptionValue(attribute))
-        : undefined;
-    };
+    const onCommandLine = (name: string) => sub.getOptionValue(attributes.get(name) ?? '')?.toString();
     const source = sourceOf(command.options, onCommandLine, io.env);
     const values = readOptions(command.options, onCommandLine, io.env, (valid) => [
       ...serviceConflicts(valid),
@@ -120,27 +124,24 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   });
 }
 
-function declare({ flags, description, env, default: fallback, required, group }: Option<unknown>) {
-  const declared = new CommanderOption(flags, required ? `${description} (required)` : description);
-  if (env !== undefined) declared.env(env);
-  if (fallback !== undefined) declared.default(fallback, fallback);
-  if (group !== undefined) declared.helpGroup(group);
-  return declared;
+/** Lists show the description up to its first `;` or `:`; the help of the command shows all of it, in sentences. */
+function describe(commander: Commander, description: string): Commander {
+  const sentences = description.split('; ').map((part) => `${part.charAt(0).toUpperCase()}${part.slice(1)}.`);
+  return commander.summary(description.split(/[;:]/, 1)[0] ?? '').description(sentences.join(' '));
 }
 
-function parentOf(program: Commander, name: string, io: Io): Commander {
+/** Commander does not get variables and defaults: readOptions() reports all mistakes at once and lets switches be false. */
+function declare({ flags, description, env, default: fallback, required, group }: Option<unknown>) {
+  const notes = [required ? '[required]' : '', fallback && `[default: ${fallback}]`, env && `[env: ${env}]`];
+  const declared = new CommanderOption(flags, [description, ...notes].filter(Boolean).join(' '));
+  return group === undefined ? declared : declared.helpGroup(group);
+}
+
+function parentOf(program: Commander, name: string): Commander {
   const known = program.commands.find((candidate) => candidate.name() === name);
   if (known) return known;
-  const parent = configured(program.command(name), io).description(DESCRIPTIONS[name] ?? '');
+  const parent = describe(program.command(name).usage('<command>'), DESCRIPTIONS[name] ?? '');
   return parent.helpCommand('help [command]', HELP);
-}
-
-function configured(commander: Commander, { stdout, stderr }: Io): Commander {
-  return commander
-    .exitOverride()
-    .helpOption('-h, --help', 'print this help')
-    .showHelpAfterError("(run 'wafstat COMMAND --help' for the options)")
-    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) });
 }
 
 /** Resolves to the exit status. */

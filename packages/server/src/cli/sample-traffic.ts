@@ -95,12 +95,8 @@ function burstOf(second: number): Burst | null {
   const start = window * BURST_WINDOW_S + random() * (BURST_WINDOW_S - 2_400);
   const end = start + 600 + random() * 1_800;
   const host = Math.floor(random() * SAMPLE_HOSTS.length);
-  return {
-    start,
-    end,
-    host,
-    category: BURST_CATEGORIES[Math.floor(random() * BURST_CATEGORIES.length)] ?? 'sqli',
-  };
+  const category = BURST_CATEGORIES[Math.floor(random() * BURST_CATEGORIES.length)] ?? 'sqli';
+  return { start, end, host, category };
 }
 
 function pickCategory(random: () => number): Category {

@@ -6,7 +6,7 @@ import type { Server } from 'node:http';
 import { createServer } from 'node:net';
 import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
-import { createAuditTrail, newAuditId } from '../audit/audit-trail.ts';
+import { createAuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import {
   DATA_REQUIRED,
   IDENTITY_OPTIONS,
@@ -183,14 +183,8 @@ function recordStart(
   })
     .filter(([, value]) => typeof value !== 'object' || Array.isArray(value))
     .map(([name, value]) => [name, typeof value === 'string' ? withoutPassword(value) : value] as const);
-  trail.note({
-    id: newAuditId(),
-    ...localActor(),
-    action: 'service.start',
-    object: { type: 'service' },
-    after: Object.fromEntries(shown),
-    outcome: 'done',
-  });
+  const after = Object.fromEntries(shown);
+  trail.note(newAuditEntry(localActor(), 'service.start', { type: 'service' }, { after }));
 }
 
 /** Resolves when the server accepts connections. */
@@ -308,9 +302,6 @@ function addressOf(server: Server, host: string, secure: boolean): string {
   return `${secure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-export function whenAborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
+export async function whenAborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort');
 }

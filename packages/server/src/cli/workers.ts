@@ -32,10 +32,7 @@ export async function runWorkers(count: number, drainDelayMs: number, io: Io): P
   const running = () => Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
   // In the format of the log.
   const warn = (msg: string) => printLine(io.stderr, JSON.stringify({ level: 40, time: io.now(), msg }));
-  const start = () => {
-    const worker = cluster.fork();
-    heartbeats.set(worker.id, performance.now());
-  };
+  const start = () => heartbeats.set(cluster.fork().id, performance.now());
   /** Workers close connections after that: a client that reconnects must not reach a listener that is about to close. */
   const notifyWhenAllClosed = () => {
     const message: AllListenersClosed = { kind: 'all listeners closed' };

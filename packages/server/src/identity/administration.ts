@@ -6,7 +6,7 @@ import {
   type AuditEntry,
   type AuditObject,
   type AuditTrail,
-  newAuditId,
+  newAuditEntry,
 } from '../audit/audit-trail.ts';
 import { IdentityError, KeyLimitError } from './errors.ts';
 import type { IdentityStore, IdentityWriter } from './identity-store.ts';
@@ -80,9 +80,9 @@ export class Administration {
       });
       return (write, entry) => {
         checkIsNew('domain', domain.name, this.#store.domainByName(domain.name));
-        write.putDomain(domain);
-        write.putProject(project);
-        write.putUser(user);
+        write.put('domain', domain);
+        write.put('project', project);
+        write.put('user', user);
         entry.after = { domain: named(domain), project: named(project), user: named(user) };
         return { domain, project, user };
       };
@@ -93,7 +93,7 @@ export class Administration {
     return this.#change('domain.add', { type: 'domain', name }, (write, entry) => {
       const domain = newDomain(name);
       checkIsNew('domain', name, this.#store.domainByName(name));
-      write.putDomain(domain);
+      write.put('domain', domain);
       entry.object.id = domain.id;
       return domain;
     });
@@ -103,7 +103,7 @@ export class Administration {
     return this.#change('project.add', { type: 'project', name }, (write, entry) => {
       const project = this.#newProject(domainId, name);
       checkIsNew('project', name, this.#store.projectByName(domainId, name));
-      write.putProject(project);
+      write.put('project', project);
       entry.object.id = project.id;
       entry.after = { domain_id: domainId };
       return project;
@@ -115,7 +115,7 @@ export class Administration {
       const user = await this.#newUser(given);
       return (write, entry) => {
         checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
-        write.putUser(user);
+        write.put('user', user);
         const { domain_id, access, roles, system_role } = user;
         entry.object.id = user.id;
         entry.after = { domain_id, access, roles, ...(system_role ? { system_role } : {}) };
@@ -130,79 +130,38 @@ export class Administration {
       const password_hash = await this.#hash(password);
       return (write, entry) => {
         const user = this.#changedUser(entry, id);
-        write.putUser({ ...user, password_hash, token_epoch: user.token_epoch + 1 });
+        write.put('user', { ...user, password_hash, token_epoch: user.token_epoch + 1 });
       };
     });
   }
 
-  async grantRole(userId: string, scopeId: string, role: Role): Promise<void> {
-    await this.#changeRoles('role.grant', userId, scopeId, (held) => [...new Set(held).add(role)]);
-  }
-
-  async revokeRole(userId: string, scopeId: string, role: Role): Promise<void> {
-    await this.#changeRoles('role.revoke', userId, scopeId, (held) => held.filter((one) => one !== role));
-  }
-
-  async #changeRoles(
-    action: AuditAction,
-    userId: string,
-    scopeId: string,
-    change: (held: readonly Role[]) => Role[],
-  ): Promise<void> {
-    await this.#change(action, { type: 'user', id: userId }, (write, entry) => {
+  async changeRole(verb: 'grant' | 'revoke', userId: string, scopeId: string, role: Role): Promise<void> {
+    await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
       const user = this.#changedUser(entry, userId);
       const before = user.roles[scopeId] ?? [];
-      const after = change(before);
-      write.putUser({ ...user, roles: { ...user.roles, [scopeId]: after } });
+      const after =
+        verb === 'grant' ? [...new Set(before).add(role)] : before.filter((held) => held !== role);
+      write.put('user', { ...user, roles: { ...user.roles, [scopeId]: after } });
       entry.before = { scope_id: scopeId, roles: before };
       entry.after = { scope_id: scopeId, roles: after };
     });
   }
 
-  async setSystemRole(userId: string, granted: boolean): Promise<void> {
-    const action = granted ? 'role.grant' : 'role.revoke';
-    await this.#change(action, { type: 'user', id: userId }, (write, entry) => {
+  async changeSystemRole(verb: 'grant' | 'revoke', userId: string): Promise<void> {
+    await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
       const { system_role, ...user } = this.#changedUser(entry, userId);
-      write.putUser(granted ? { ...user, system_role: SYSTEM_ROLE } : user);
+      write.put('user', verb === 'grant' ? { ...user, system_role: SYSTEM_ROLE } : user);
       entry.before = { system_role: system_role ?? null };
-      entry.after = { system_role: granted ? SYSTEM_ROLE : null };
+      entry.after = { system_role: verb === 'grant' ? SYSTEM_ROLE : null };
     });
   }
 
-  async setUserEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#setEnabled('user', id, enabled, (write) => {
-      const user = this.user(id);
-      // Existing tokens stay revoked when the user is enabled again.
-      write.putUser({ ...user, enabled, token_epoch: user.token_epoch + (enabled ? 0 : 1) });
-      return user;
-    });
-  }
-
-  async setProjectEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#setEnabled('project', id, enabled, (write) => {
-      const project = this.project(id);
-      write.putProject({ ...project, enabled });
-      return project;
-    });
-  }
-
-  async setDomainEnabled(id: string, enabled: boolean): Promise<void> {
-    await this.#setEnabled('domain', id, enabled, (write) => {
-      const domain = this.domain(id);
-      write.putDomain({ ...domain, enabled });
-      return domain;
-    });
-  }
-
-  /** `put` returns the record as it was before. */
-  async #setEnabled(
-    type: 'user' | 'project' | 'domain',
-    id: string,
-    enabled: boolean,
-    put: (write: IdentityWriter) => { name: string; enabled: boolean },
-  ): Promise<void> {
+  async setEnabled(type: 'user' | 'project' | 'domain', id: string, enabled: boolean): Promise<void> {
     await this.#change(`${type}.${enabled ? 'enable' : 'disable'}`, { type, id }, (write, entry) => {
-      const before = put(write);
+      const before = this[type](id);
+      // Existing tokens stay revoked when the user is enabled again.
+      const epoch = type === 'user' && !enabled ? { token_epoch: this.user(id).token_epoch + 1 } : {};
+      write.put(type, { ...before, enabled, ...epoch });
       entry.object.name = before.name;
       entry.before = { enabled: before.enabled };
       entry.after = { enabled };
@@ -214,7 +173,7 @@ export class Administration {
       const keys = this.#store.keysOf(id);
       for (const key of keys) write.removeKey(key);
       const user = this.#changedUser(entry, id);
-      write.removeUser(user);
+      write.remove('user', user);
       const { domain_id, access, enabled, roles } = user;
       entry.before = { domain_id, access, enabled, roles, keys: keys.map((key) => key.access) };
     });
@@ -226,10 +185,10 @@ export class Administration {
       for (const user of this.#store.users()) {
         if (user.roles[id] === undefined) continue;
         const { [id]: _, ...roles } = user.roles;
-        write.putUser({ ...user, roles });
+        write.put('user', { ...user, roles });
       }
       const project = this.project(id);
-      write.removeProject(project);
+      write.remove('project', project);
       entry.object.name = project.name;
       entry.before = { domain_id: project.domain_id, enabled: project.enabled };
     });
@@ -243,7 +202,7 @@ export class Administration {
       if (members.some(({ domain_id }) => domain_id === id)) {
         throw new IdentityError(`domain '${domain.name}' still has projects or users: delete them first`);
       }
-      write.removeDomain(domain);
+      write.remove('domain', domain);
       entry.before = { enabled: domain.enabled };
     });
   }
@@ -251,7 +210,7 @@ export class Administration {
   /** The only time that the secret is returned. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
     return this.#change('key.add', { type: 'key' }, (write, entry) => {
-      checkDescription(description);
+      checkText('description', description, 0, DESCRIPTION_LENGTH_MAX);
       const { access, secret } = generateKeyPair();
       const user = this.user(userId);
       entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
@@ -269,7 +228,7 @@ export class Administration {
     change: Partial<Pick<AccessKey, 'status' | 'description'>>,
   ): Promise<AccessKeyInfo> {
     return this.#change('key.update', { type: 'key', id: access }, (write, entry) => {
-      checkDescription(change.description ?? '');
+      checkText('description', change.description ?? '', 0, DESCRIPTION_LENGTH_MAX);
       const before = this.#key(access);
       const key = { ...before, ...change };
       write.putKey(key);
@@ -303,7 +262,7 @@ export class Administration {
   ): Promise<T> {
     const { audit } = this.#dependencies;
     audit.admit(this.#actor);
-    const entry: AuditEntry = { id: newAuditId(), ...this.#actor, action, object, outcome: 'done' };
+    const entry = newAuditEntry(this.#actor, action, object);
     let isWritten = false;
     try {
       const change = await prepare();
@@ -386,12 +345,12 @@ export class Administration {
   }
 
   #newProject(domain_id: string, name: string): Project {
-    checkName('project', name);
+    checkText('project name', name, 1, NAME_LENGTH_MAX);
     return { id: newId(), name, domain_id, enabled: true, created: this.#dependencies.now() };
   }
 
   async #newUser({ password, ...given }: NewUser): Promise<User> {
-    checkName('user', given.name);
+    checkText('user name', given.name, 1, NAME_LENGTH_MAX);
     const password_hash = await this.#hash(password);
     const created = this.#dependencies.now();
     return { id: newId(), enabled: true, created, token_epoch: 0, ...given, password_hash };
@@ -410,7 +369,7 @@ function checkIsNew(what: string, name: string, existing: object | undefined): v
 }
 
 function newDomain(name: string): Domain {
-  checkName('domain', name);
+  checkText('domain name', name, 1, NAME_LENGTH_MAX);
   return { id: newId(), name, enabled: true };
 }
 
@@ -422,20 +381,11 @@ function newId(): string {
   return randomBytes(16).toString('hex');
 }
 
-function checkName(what: string, name: string): void {
-  if (name.length === 0 || name.length > NAME_LENGTH_MAX || UNPRINTABLE.test(name)) {
-    throw new IdentityError(
-      `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters, without control or format characters`,
-    );
-  }
-}
-
-function checkDescription(description: string): void {
-  if (description.length > DESCRIPTION_LENGTH_MAX || UNPRINTABLE.test(description)) {
-    throw new IdentityError(
-      `the description must have at most ${DESCRIPTION_LENGTH_MAX} characters, without control or format characters`,
-    );
-  }
+function checkText(what: string, text: string, lengthMin: number, lengthMax: number): void {
+  if (text.length >= lengthMin && text.length <= lengthMax && !UNPRINTABLE.test(text)) return;
+  throw new IdentityError(
+    `the ${what} must have ${lengthMin} to ${lengthMax} characters, without control or format characters`,
+  );
 }
 
 function onlyNamed<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {

@@ -16,7 +16,13 @@ const IDENTITY_VERSION = 1;
 const RESERVED_BYTES = 1_048_576;
 
 type Tables = ReturnType<typeof openTables>;
-type RecordKind = 'domain' | 'project' | 'user';
+/** By kind. */
+interface Records {
+  domain: Domain;
+  project: Project;
+  user: User;
+}
+type RecordKind = keyof Records;
 
 export type IdentityStore = ReturnType<typeof openIdentityStore>;
 export type IdentityWriter = ReturnType<typeof createWriter>;
@@ -134,25 +140,20 @@ export function openIdentityStore(path: string) {
 
 /** For use in a transaction. */
 function createWriter(db: Tables) {
-  type Named = { id: string; name: string; domain_id?: string };
-  function put<R extends Named>(kind: RecordKind, table: Database<R, string>, record: R): void {
-    table.putSync(record.id, record);
-    db.names.putSync([kind, record.domain_id ?? '', record.name], record.id);
-  }
-  function remove<R extends Named>(kind: RecordKind, table: Database<R, string>, record: R): void {
-    table.removeSync(record.id);
-    db.names.removeSync([kind, record.domain_id ?? '', record.name]);
-  }
+  // TypeScript cannot tell which table belongs to K.
+  const tableOf = <K extends RecordKind>(kind: K) => db[`${kind}s`] as Database<Records[K], string>;
+  const nameOf = (kind: RecordKind, record: { name: string; domain_id?: string }) =>
+    [kind, record.domain_id ?? '', record.name] as [RecordKind, string, string];
 
   return {
-    putDomain: (domain: Domain) => put('domain', db.domains, domain),
-    removeDomain: (domain: Domain) => remove('domain', db.domains, domain),
-    putProject: (project: Project) => put('project', db.projects, project),
-    removeProject: (project: Project) => remove('project', db.projects, project),
-    putUser: (user: User) => put('user', db.users, user),
-    removeUser(user: User): void {
-      remove('user', db.users, user);
-      for (const { key } of knownLoginsOf(db, user.id)) db.knownLogins.removeSync(key);
+    put<K extends RecordKind>(kind: K, record: Records[K]): void {
+      tableOf(kind).putSync(record.id, record);
+      db.names.putSync(nameOf(kind, record), record.id);
+    },
+    remove<K extends RecordKind>(kind: K, record: Records[K]): void {
+      tableOf(kind).removeSync(record.id);
+      db.names.removeSync(nameOf(kind, record));
+      for (const { key } of knownLoginsOf(db, record.id)) db.knownLogins.removeSync(key);
     },
     putKey(key: AccessKey): void {
       db.keys.putSync(key.access, key);

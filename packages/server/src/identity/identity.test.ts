@@ -88,19 +88,19 @@ describe('a token', () => {
       const checked = await authenticator.checkToken(text);
       return typeof checked === 'string' ? checked : 'valid';
     };
-    await administration.setProjectEnabled(project.id, false);
+    await administration.setEnabled('project', project.id, false);
     expect(await check()).toBe('scope_gone');
-    await administration.setProjectEnabled(project.id, true);
-    await administration.setDomainEnabled(domain.id, false);
+    await administration.setEnabled('project', project.id, true);
+    await administration.setEnabled('domain', domain.id, false);
     expect(await check()).toBe('user_disabled');
-    await administration.setDomainEnabled(domain.id, true);
-    await administration.revokeRole(user.id, project.id, 'reader');
+    await administration.setEnabled('domain', domain.id, true);
+    await administration.changeRole('revoke', user.id, project.id, 'reader');
     expect(await check()).toBe('role_lost');
-    await administration.grantRole(user.id, project.id, 'reader');
+    await administration.changeRole('grant', user.id, project.id, 'reader');
     expect(await check()).toBe('valid');
-    await administration.setUserEnabled(user.id, false);
+    await administration.setEnabled('user', user.id, false);
     expect(await check()).toBe('user_disabled');
-    await administration.setUserEnabled(user.id, true);
+    await administration.setEnabled('user', user.id, true);
     expect(await check()).toBe('superseded');
     text = await token();
     await administration.setPassword(user.id, 'another');
@@ -132,18 +132,18 @@ describe('a token', () => {
       ],
       [
         'scope_gone',
-        () => administration.setProjectEnabled(project.id, false),
-        () => administration.setProjectEnabled(project.id, true),
+        () => administration.setEnabled('project', project.id, false),
+        () => administration.setEnabled('project', project.id, true),
       ],
       [
         'user_disabled',
-        () => administration.setDomainEnabled(domain.id, false),
-        () => administration.setDomainEnabled(domain.id, true),
+        () => administration.setEnabled('domain', domain.id, false),
+        () => administration.setEnabled('domain', domain.id, true),
       ],
       [
         'role_lost',
-        () => administration.revokeRole(user.id, project.id, 'reader'),
-        () => administration.grantRole(user.id, project.id, 'reader'),
+        () => administration.changeRole('revoke', user.id, project.id, 'reader'),
+        () => administration.changeRole('grant', user.id, project.id, 'reader'),
       ],
       ['user_gone', () => administration.removeUser(user.id)],
     ];
@@ -213,7 +213,7 @@ describe('a login', () => {
     const { administration, domain, user, login } = await setUp();
     const scope = { domain: { id: domain.id } };
     expect(await login('hers', scope)).toBe('no_such_scope');
-    await administration.grantRole(user.id, domain.id, 'reader');
+    await administration.changeRole('grant', user.id, domain.id, 'reader');
     expect(await login('hers', scope)).toMatchObject({
       description: { scope: { domain: { name: 'default' } } },
     });
@@ -243,7 +243,7 @@ describe('a login', () => {
 
   test('of a disabled user is refused with that reason only if the password is correct', async () => {
     const { administration, user, login } = await setUp();
-    await administration.setUserEnabled(user.id, false);
+    await administration.setEnabled('user', user.id, false);
     expect(await login()).toBe('user_disabled');
     expect(await login('wrong')).toBe('wrong_credentials');
   });
@@ -308,7 +308,7 @@ describe('administration', () => {
     expect([await admit(), await admit(), await roles()]).toEqual(['alice', 'alice', ['reader']]);
     await administration.changeKey(access, { status: 'inactive' });
     expect(await admit()).toBe('inactive_key');
-    await administration.setProjectEnabled(project.id, false);
+    await administration.setEnabled('project', project.id, false);
     expect(await roles()).toEqual([]);
     await administration.changeKey(access, { status: 'active' });
     expect(await admit()).toBe('alice');
@@ -326,7 +326,7 @@ describe('administration', () => {
     };
     const early = await admit();
     expect(await authenticator.rolesInProject(early, project.id)).toEqual(['reader']);
-    await administration.revokeRole(user.id, project.id, 'reader');
+    await administration.changeRole('revoke', user.id, project.id, 'reader');
     expect(await authenticator.rolesInProject(early, project.id)).toEqual([]);
     expect(await authenticator.rolesInProject(await admit(), project.id)).toEqual([]);
   });

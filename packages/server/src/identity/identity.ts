@@ -44,7 +44,8 @@ export async function openIdentity(
   masterKey: Buffer,
   now: () => number,
   {
-    sleep = unrefDelay,
+    // Does not keep the process running for a delayed login.
+    sleep = (ms) => delay(ms, undefined, { ref: false }),
     actor = { user: 'local:unknown', via: 'command line' },
   }: { actor?: Actor; sleep?: (ms: number) => Promise<void> } = {},
 ): Promise<Identity> {
@@ -88,9 +89,4 @@ export async function openIdentity(
     checkWrites: store.checkWrites,
     close: store.close,
   };
-}
-
-/** Does not keep the process running for a delayed login. */
-function unrefDelay(ms: number): Promise<void> {
-  return delay(ms, undefined, { ref: false });
 }

@@ -32,7 +32,7 @@ const USER = {
   token_epoch: 0,
   roles: {},
 } as const;
-const putUser = (id: string) => store.change((write) => write.putUser({ ...USER, id, name: id }));
+const putUser = (id: string) => store.change((write) => write.put('user', { ...USER, id, name: id }));
 /** As another process reads them. */
 const reopened = () => createKnownNetworks(store, KEY, () => clock.now);
 
@@ -72,7 +72,7 @@ test('the latest 32 networks of a user are known, until the user is deleted', as
   }
   const known = () => Array.from({ length: 40 }, (_, i) => reopened().has('alice', `192.0.2.${i}`));
   expect(known()).toEqual([...Array(8).fill(false), ...Array(32).fill(true)]);
-  await store.change((write) => write.removeUser({ ...USER, id: 'alice', name: 'alice' }));
+  await store.change((write) => write.remove('user', { ...USER, id: 'alice', name: 'alice' }));
   expect(known()).toEqual(Array(40).fill(false));
   await add('alice', '192.0.2.1');
   expect(reopened().has('alice', '192.0.2.1')).toBe(false);

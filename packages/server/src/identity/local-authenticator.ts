@@ -50,11 +50,10 @@ interface UsableKey {
   secret: string;
 }
 
-export type LoginRefusal =
-  /** Unknown users and wrong passwords look the same. */
-  'wrong_credentials' | 'user_disabled' | 'console_only' | 'no_such_scope';
-
-export type SignInRefusal = 'wrong_credentials' | 'user_disabled' | 'programmatic_only';
+/** Unknown users and wrong passwords look the same. */
+type PasswordRefusal = 'wrong_credentials' | 'user_disabled';
+export type LoginRefusal = PasswordRefusal | 'console_only' | 'no_such_scope';
+export type SignInRefusal = PasswordRefusal | 'programmatic_only';
 
 interface Dependencies {
   store: IdentityStore;
@@ -72,18 +71,14 @@ export class LocalAuthenticator implements Authenticator {
   readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
   readonly #now: () => number;
-  readonly #validTokens: VersionedCache<string, TokenDescription>;
-  readonly #usableKeys: VersionedCache<string, UsableKey>;
-  readonly #projectRoles: VersionedCache<string, readonly Role[]>;
+  readonly #validTokens = new VersionedCache<string, TokenDescription>(() => this.#store.changes());
+  readonly #usableKeys = new VersionedCache<string, UsableKey>(() => this.#store.changes());
+  readonly #projectRoles = new VersionedCache<string, readonly Role[]>(() => this.#store.changes());
 
   constructor(dependencies: Dependencies) {
-    const { store, now } = dependencies;
     this.#dependencies = dependencies;
-    this.#store = store;
-    this.#now = now;
-    this.#validTokens = new VersionedCache(() => store.changes());
-    this.#usableKeys = new VersionedCache(() => store.changes());
-    this.#projectRoles = new VersionedCache(() => store.changes());
+    this.#store = dependencies.store;
+    this.#now = dependencies.now;
   }
 
   async login(
@@ -161,13 +156,12 @@ export class LocalAuthenticator implements Authenticator {
 
   /** For changes that a signed-in user must confirm with the password. Throttled like a login. */
   async confirmPassword(
-    user: User,
+    { id }: User,
     password: string,
     from: LoginSource,
-  ): Promise<'correct' | 'wrong_credentials' | 'user_disabled'> {
-    const checked = await this.#recordRefusals({ id: user.id }, from, () =>
-      this.#checkPassword({ id: user.id }, password, from),
-    );
+  ): Promise<'correct' | PasswordRefusal> {
+    const check = () => this.#checkPassword({ id }, password, from);
+    const checked = await this.#recordRefusals({ id }, from, check);
     return typeof checked === 'string' ? checked : 'correct';
   }
 
@@ -175,7 +169,7 @@ export class LocalAuthenticator implements Authenticator {
     reference: MemberReference,
     password: string,
     { address, device = '' }: LoginSource,
-  ): Promise<User | 'wrong_credentials' | 'user_disabled'> {
+  ): Promise<User | PasswordRefusal> {
     const { devices, throttle, passwords } = this.#dependencies;
     const user = this.#findUser(reference);
     const knownDevice = user ? devices.read(device, user, this.#now()) : null;

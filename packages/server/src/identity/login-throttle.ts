@@ -5,6 +5,7 @@
  */
 import { hash } from 'node:crypto';
 import { BoundedCache } from '../cache.ts';
+import { Semaphore } from '../fair-queue.ts';
 import { type KnownNetworks, networkOf } from './known-networks.ts';
 
 /** Typing errors are free. */
@@ -33,18 +34,6 @@ const IN_PROGRESS_MAX = 1_000;
 /** Concurrent argon2 runs, for known and unknown pairs each: 19 MiB and about 20 ms of a core per run. */
 const HASH_SLOTS = 2;
 
-export interface LoginThrottle {
-  /**
-   * Runs `check` and resolves to its result, or rejects with LoginThrottled. `device` is the ID of a browser that the
-   * user has signed in with before.
-   */
-  attempt(
-    account: string,
-    from: { address: string; device?: string | null },
-    check: () => Promise<boolean>,
-  ): Promise<boolean>;
-}
-
 export class LoginThrottled extends Error {
   readonly limit: 'account' | 'address' | 'service';
   readonly retryAfterS: number;
@@ -62,13 +51,16 @@ const MESSAGES = {
   service: 'the service is processing too many logins: retry in 5 s',
 };
 
+export type LoginThrottle = ReturnType<typeof createLoginThrottle>;
+
 export function createLoginThrottle(
   knownNetworks: KnownNetworks,
   now: () => number,
   sleep: (ms: number) => Promise<void>,
-): LoginThrottle {
+) {
   const failures = new BoundedCache<string, { count: number; at: number }>({ entriesMax: FAILURES_MAX });
-  const lanes = new Map<string, Lane>();
+  /** Attempts that run one after the other, by account or known pair, with the networks they come from. */
+  const lanes = new Map<string, { turns: Semaphore; networks: (string | null)[] }>();
   const delayedAttempts = new Counters();
   // Separate slots, so that attackers cannot take those of known users.
   const groups = { known: new AttemptGroup(), unknown: new AttemptGroup() };
@@ -81,6 +73,12 @@ export function createLoginThrottle(
     return ageMs >= 0 && ageMs < FORGET_MS ? entry.count : 0;
   }
 
+  /** Doubles with each failure beyond the free ones. */
+  function delayOf(key: string, failuresFree: number, maxMs: number): number {
+    const excess = failuresOf(key) - failuresFree;
+    return excess < 0 ? 0 : Math.min(maxMs, DELAY_MS_FIRST * 2 ** excess);
+  }
+
   function addFailure(key: string): void {
     failures.set(key, { count: failuresOf(key) + 1, at: now() });
   }
@@ -91,28 +89,32 @@ export function createLoginThrottle(
     network: string | null,
     delayMs: () => number,
     work: () => Promise<T>,
-  ) {
-    const lane = lanes.get(key) ?? new Lane();
+  ): Promise<T> {
+    const lane = lanes.get(key) ?? { turns: new Semaphore(1), networks: [] };
+    const { turns, networks } = lane;
     const queueMax = Math.floor(WAIT_MS_MAX / Math.max(delayMs(), 1));
     // No network takes more than half of the queue; a known pair has the lane to itself.
     const networkMax = network === null ? queueMax : Math.max(1, queueMax >> 1);
-    if (lane.size >= queueMax || lane.sizeOf(network) >= networkMax) throw new LoginThrottled('account');
+    const ofNetwork = networks.filter((one) => one === network).length;
+    if (networks.length >= queueMax || ofNetwork >= networkMax) throw new LoginThrottled('account');
     lanes.set(key, lane);
+    networks.push(network);
     const arrivedAt = now();
-    return lane
-      .run(network, async () => {
-        const delay = delayMs();
-        if (now() - arrivedAt + delay > WAIT_MS_MAX) throw new LoginThrottled('account');
-        if (delay > 0) await sleep(delay);
-        return work();
-      })
-      .finally(() => {
-        if (lane.size === 0) lanes.delete(key);
-      });
+    const release = await turns.acquire(key, 1);
+    try {
+      const delay = delayMs();
+      if (now() - arrivedAt + delay > WAIT_MS_MAX) throw new LoginThrottled('account');
+      if (delay > 0) await sleep(delay);
+      return await work();
+    } finally {
+      networks.splice(networks.indexOf(network), 1);
+      if (networks.length === 0) lanes.delete(key);
+      release();
+    }
   }
 
   async function delayAddress(network: string): Promise<void> {
-    const delay = delayAfter(failuresOf(addressKey(network)) - ADDRESS_FAILURES_FREE, DELAY_MS_MAX);
+    const delay = delayOf(addressKey(network), ADDRESS_FAILURES_FREE, DELAY_MS_MAX);
     if (delay === 0) return;
     if (delayedAttempts.of(network) >= ADDRESS_DELAYED_MAX) throw new LoginThrottled('address');
     delayedAttempts.add(network, 1);
@@ -124,7 +126,15 @@ export function createLoginThrottle(
   }
 
   return {
-    attempt(givenAccount, { address, device = null }, check) {
+    /**
+     * Runs `check` and resolves to its result, or rejects with LoginThrottled. `device` is the ID of a browser that the
+     * user has signed in with before.
+     */
+    attempt(
+      givenAccount: string,
+      { address, device = null }: { address: string; device?: string | null },
+      check: () => Promise<boolean>,
+    ): Promise<boolean> {
       const account = shortened(givenAccount);
       const network = networkOf(address);
       const pair = device === null ? `pair ${account} ${network}` : `device ${device}`;
@@ -136,22 +146,17 @@ export function createLoginThrottle(
         } else for (const key of [pair, accountKey(account), addressKey(network)]) addFailure(key);
         return succeeded;
       };
-      const pairDelay = (maxMs: number) => delayAfter(failuresOf(pair) - PAIR_FAILURES_FREE, maxMs);
       if (device !== null || knownNetworks.has(account, network)) {
+        const pairDelay = () => delayOf(pair, PAIR_FAILURES_FREE, KNOWN_DELAY_MS_MAX);
         return groups.known.run(pair, async (slot) => {
-          if (pairDelay(KNOWN_DELAY_MS_MAX) === 0) return slot(counted);
-          return runInLane(
-            pair,
-            null,
-            () => pairDelay(KNOWN_DELAY_MS_MAX),
-            () => slot(counted),
-          );
+          if (pairDelay() === 0) return slot(counted);
+          return runInLane(pair, null, pairDelay, () => slot(counted));
         });
       }
       const accountDelay = () =>
         Math.max(
-          pairDelay(DELAY_MS_MAX),
-          delayAfter(failuresOf(accountKey(account)) - ACCOUNT_FAILURES_FREE, DELAY_MS_MAX),
+          delayOf(pair, PAIR_FAILURES_FREE, DELAY_MS_MAX),
+          delayOf(accountKey(account), ACCOUNT_FAILURES_FREE, DELAY_MS_MAX),
         );
       return groups.unknown.run(network, async (slot) => {
         await delayAddress(network);
@@ -162,8 +167,8 @@ export function createLoginThrottle(
 }
 
 /** Limits the attempts in progress, and those that run argon2. */
-class AttemptGroup {
-  readonly #slots = new FairSemaphore(HASH_SLOTS);
+export class AttemptGroup {
+  readonly #slots = new Semaphore(HASH_SLOTS);
   readonly #inProgress = new Counters();
   #total = 0;
 
@@ -177,7 +182,10 @@ class AttemptGroup {
     this.#inProgress.add(key, 1);
     this.#total++;
     try {
-      return await work((hash) => this.#slots.run(key, hash));
+      return await work(async (hash) => {
+        const release = await this.#slots.acquire(key, 1);
+        return hash().finally(release);
+      });
     } finally {
       this.#total--;
       this.#inProgress.add(key, -1);
@@ -197,73 +205,6 @@ class Counters {
     if (count === 0) this.#counts.delete(key);
     else this.#counts.set(key, count);
   }
-}
-
-/** A semaphore that serves waiting keys in turn, so that none delays another by more than one run. */
-export class FairSemaphore {
-  #free: number;
-  readonly #queues = new Map<string, (() => void)[]>();
-
-  constructor(slots: number) {
-    this.#free = slots;
-  }
-
-  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free--;
-    else await new Promise<void>((enter) => this.#enqueue(key, enter));
-    try {
-      return await work();
-    } finally {
-      this.#release();
-    }
-  }
-
-  #enqueue(key: string, enter: () => void): void {
-    const queue = this.#queues.get(key);
-    if (queue) queue.push(enter);
-    else this.#queues.set(key, [enter]);
-  }
-
-  /** Passes the slot to the key that has waited longest, and moves that key to the end. */
-  #release(): void {
-    const next = this.#queues.entries().next();
-    if (next.done) {
-      this.#free++;
-      return;
-    }
-    const [key, queue] = next.value;
-    this.#queues.delete(key);
-    const enter = queue.shift();
-    if (queue.length > 0) this.#queues.set(key, queue);
-    enter?.();
-  }
-}
-
-/** Runs attempts one after the other, in order of arrival. */
-class Lane {
-  #tail: Promise<unknown> = Promise.resolve();
-  readonly #networks: (string | null)[] = [];
-
-  get size(): number {
-    return this.#networks.length;
-  }
-
-  sizeOf(network: string | null): number {
-    return this.#networks.filter((one) => one === network).length;
-  }
-
-  run<T>(network: string | null, work: () => Promise<T>): Promise<T> {
-    this.#networks.push(network);
-    const result = this.#tail.then(work).finally(() => {
-      this.#networks.splice(this.#networks.indexOf(network), 1);
-    });
-    this.#tail = result.catch(() => {});
-    return result;
-  }
-}
-
-function delayAfter(excess: number, maxMs: number): number {
-  return excess < 0 ? 0 : Math.min(maxMs, DELAY_MS_FIRST * 2 ** excess);
 }
 
 const accountKey = (account: string) => `account ${account}`;

@@ -1,13 +1,9 @@
 /** The master key, the keys derived from it, access key pairs and their encryption, and password hashes. */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import { hash, verify } from '@node-rs/argon2';
 
 const KEY_BYTES = 32;
-
-export function readMasterKey(path: string): Buffer {
-  return parseMasterKey(readFileSync(path, 'utf8'), path);
-}
 
 /** `origin` is for the error message, which must not contain the text itself. */
 export function parseMasterKey(text: string, origin: string): Buffer {

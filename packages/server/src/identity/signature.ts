@@ -108,33 +108,20 @@ function matches(canonical: string, { scope, date, signature }: PendingSignature
   const [key, text] = scope
     ? [scopedKey(secret, scope, hmac), scopedStringToSign(date, scope, canonicalHash)]
     : [secret, stringToSign(date, canonicalHash)];
-  const expected = createHmac('sha256', key).update(text).digest('hex');
-  return timingSafeEqual(Buffer.from(signature), Buffer.from(expected));
+  return timingSafeEqual(Buffer.from(signature, 'hex'), hmac(key, text));
 }
 
 function parseAuthorization(header: string): Omit<PendingSignature, 'date'> | null {
   if (!header.startsWith(PREFIX)) return null;
-  let access = '';
-  let credential: string | undefined;
-  let signedHeaders: string[] = [''];
-  let signature = '';
+  const fields = new Map<string, string>();
   for (const part of header.slice(PREFIX.length).split(',')) {
     const equals = part.indexOf('=');
-    const value = part.slice(equals + 1).trim();
-    switch (part.slice(0, equals).trim()) {
-      case 'Access':
-        access = value;
-        break;
-      case 'Credential':
-        credential = value;
-        break;
-      case 'SignedHeaders':
-        signedHeaders = value.toLowerCase().split(';');
-        break;
-      case 'Signature':
-        signature = value;
-    }
+    fields.set(part.slice(0, equals).trim(), part.slice(equals + 1).trim());
   }
+  const access = fields.get('Access') ?? '';
+  const credential = fields.get('Credential');
+  const signature = fields.get('Signature') ?? '';
+  const signedHeaders = (fields.get('SignedHeaders') ?? '').toLowerCase().split(';');
   if (!/^[0-9a-f]{64}$/.test(signature) || signedHeaders.length > SIGNED_HEADERS_MAX) return null;
   if (credential === undefined) {
     return access === '' || access.includes('/') ? null : { access, scope: null, signedHeaders, signature };

@@ -1,5 +1,6 @@
 /** Tokens, console sessions and device cookies: signed records that the server does not store. Each kind has its own key. */
 import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
+import type { User } from './records.ts';
 
 export const TOKEN_VALID_MS = 24 * 3_600_000;
 /** A working day. */
@@ -25,10 +26,7 @@ export interface Session extends Issued {
 export type TokenScope = { project_id: string } | { domain_id: string } | { system: true };
 export type Token = TokenScope & Session;
 
-interface TokenOwner {
-  id: string;
-  token_epoch: number;
-}
+type TokenOwner = Pick<User, 'id' | 'token_epoch'>;
 
 export type Tokens = ReturnType<typeof createTokens>;
 

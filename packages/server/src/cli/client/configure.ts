@@ -1,5 +1,5 @@
 import { command, type Io, printLine } from '../command.ts';
-import { required, UsageError } from '../options.ts';
+import { oneOf, required, UsageError } from '../options.ts';
 import {
   CONNECTION_OPTIONS,
   type ConnectionSource,
@@ -18,7 +18,10 @@ export const configureCommand = command({
   name: 'configure',
   description: 'save URL, project and credentials as a profile; prompts for them on a terminal',
   examples: ['wafstat configure --profile shop', 'wafstat timeline --profile shop --last 7d'],
-  options: { ...CONNECTION_OPTIONS, profile: required(CONNECTION_OPTIONS.profile) },
+  options: {
+    ...CONNECTION_OPTIONS,
+    profile: required({ ...CONNECTION_OPTIONS.profile, description: 'name of the profile' }),
+  },
   check: (_values, source, io) => credentialProblems(source, io),
   async run(values, _operands, io, source) {
     const path = profilesPath(io.env);
@@ -54,10 +57,10 @@ async function complete(
   };
 }
 
-const KINDS = ['key', 'password', 'token'] as const satisfies readonly Credentials['kind'][];
+const parseKind = oneOf<Credentials['kind']>('key', 'password', 'token');
 
 async function promptCredentials(saved: Credentials | undefined, io: Io): Promise<Credentials> {
-  const label = `authenticate with ${KINDS.join(', ')}`;
+  const label = 'authenticate with key, password, token';
   const kind = parseKind(await prompt(io, label, { suggestion: saved?.kind ?? 'key', parse: parseKind }));
   if (kind === 'key') {
     const suggestion = saved?.kind === kind ? saved.access : undefined;
@@ -71,10 +74,4 @@ async function promptCredentials(saved: Credentials | undefined, io: Io): Promis
     return { kind, user, domain, password: await readSecret('password', undefined, io) };
   }
   return { kind, token: await readSecret('token', undefined, io) };
-}
-
-function parseKind(input: string): Credentials['kind'] {
-  const kind = KINDS.find((name) => name === input);
-  if (kind === undefined) throw new Error(`must be ${KINDS.join(', ')}`);
-  return kind;
 }

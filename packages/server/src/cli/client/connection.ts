@@ -16,21 +16,17 @@ export const CONNECTION_OPTIONS = {
   url: option(
     '--url <url>',
     'URL of the service (set NODE_EXTRA_CA_CERTS to trust a private certificate authority)',
-    (value) => url(value),
+    url,
     { env: 'WAFSTAT_URL' },
   ),
   project: option('--project <id>', 'project, by ID', identifier, { env: 'WAFSTAT_PROJECT' }),
   ak: option('--ak <id>', 'ID of the access key to sign requests with', text, { env: 'WAFSTAT_AK' }),
-  skStdin: option(
-    '--sk-stdin',
-    'read the secret access key from standard input (alternative: WAFSTAT_SK)',
-    flag,
-  ),
+  skStdin: option('--sk-stdin', 'read the secret access key from standard input (or set WAFSTAT_SK)', flag),
   user: option('--user <name>', 'user to log in as', text),
   domain: option('--domain <name>', "domain of the user, if it is not 'default'", text),
   passwordStdin: option(
     '--password-stdin',
-    'read the password from standard input (alternative: WAFSTAT_PASSWORD)',
+    'read the password from standard input (or set WAFSTAT_PASSWORD)',
     flag,
   ),
   token: option('--token <token>', 'API token (visible in `ps`; prefer WAFSTAT_TOKEN)', text, {
@@ -186,6 +182,7 @@ async function readInput(io: Io, label: string, hidden: boolean): Promise<string
   const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
   const output = hidden ? silent : io.stderr;
   const line = createInterface({ input: io.stdin, output, terminal: true, signal: io.stop });
+  // Settles before `question` rejects.
   const closed = new Promise<null>((resolve) => {
     line.once('close', () => resolve(null));
   });
@@ -235,6 +232,6 @@ function clientCredentials({ credentials }: Connection, now: () => number): Clie
 function serviceErrorMessage({ message, errorCode, requestId }: WafstatError): string {
   const ids = [errorCode, requestId && `request ID ${requestId}`].filter(Boolean).join(', ');
   // Text from the network must not control the terminal.
-  const words = printable(message);
-  return ids === '' ? words : `${words.replace(/\.$/, '')} (${ids})`;
+  const text = printable(message);
+  return ids === '' ? text : `${text.replace(/\.$/, '')} (${ids})`;
 }

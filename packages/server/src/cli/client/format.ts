@@ -1,4 +1,6 @@
 /** Numbers, times and tables as text. */
+import { alignColumns } from '../command.ts';
+
 const WHOLE = new Intl.NumberFormat('en');
 const PERCENT = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const SMALL_PERCENT = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
@@ -62,9 +64,5 @@ export function table(
 ): string[] {
   const sums = header.slice(1).map((_, i) => rows.reduce((sum, [, ...counts]) => sum + (counts[i] ?? 0), 0));
   const body = [...rows, ['total', ...sums] as const];
-  const cells = [header, ...body.map(([name, ...counts]) => [name, ...counts.map(count)])];
-  const widths = header.map((_, i) => cells.reduce((width, row) => Math.max(width, row[i]?.length ?? 0), 0));
-  return cells.map((row) =>
-    row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join('  '),
-  );
+  return alignColumns([header, ...body.map(([name, ...counts]) => [name, ...counts.map(count)])], 'right');
 }

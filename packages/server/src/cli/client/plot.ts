@@ -1,6 +1,6 @@
 /** Plots for a terminal: the timeline as two panels of columns, the attack types as bars. */
 import { ATTACK_TYPES, type AttackTypes, type Timeline } from '@wafstat/client';
-import type { Io } from '../command.ts';
+import { alignColumns, type Io } from '../command.ts';
 import { count, dateTime, durationText, percentage, tickLabel } from './format.ts';
 
 export interface Terminal {
@@ -70,18 +70,14 @@ export function plotTimeline(
 /** All thirteen, the most frequent first. */
 export function plotTypes(types: AttackTypes, { from, to }: QueryRange, terminal: Terminal): string[] {
   const total = ATTACK_TYPES.reduce((sum, type) => sum + types[type], 0);
-  const rows = ATTACK_TYPES.map((type) => ({
-    num: types[type],
-    cells: [type, count(types[type]), percentage(types[type], total)] as const,
-  })).sort((a, b) => b.num - a.num);
-  const [name = 0, number = 0, percent = 0] = [0, 1, 2].map((i) =>
-    Math.max(...rows.map(({ cells }) => cells[i]?.length ?? 0)),
-  );
-  const largest = Math.max(...rows.map(({ num }) => num));
+  const sorted = ATTACK_TYPES.toSorted((a, b) => types[b] - types[a]);
+  const rows = sorted.map((type) => [type, count(types[type]), percentage(types[type], total)]);
+  const labels = alignColumns(rows, 'right');
+  const largest = Math.max(...ATTACK_TYPES.map((type) => types[type]));
   const title = `${dateTime(from, 0, 'minutes')} to ${dateTime(to, 0, 'minutes')} (+00:00), ${count(total)} attacks`;
-  const lines = rows.map(({ num, cells: [type, n, p] }) => {
-    const label = `${type.padEnd(name)}  ${n.padStart(number)}  ${p.padStart(percent)}`;
-    const bar = horizontalBar(num, largest, Math.max(10, terminal.columns - label.length - 3));
+  const lines = sorted.map((type, i) => {
+    const label = labels[i] ?? '';
+    const bar = horizontalBar(types[type], largest, Math.max(10, terminal.columns - label.length - 3));
     return bar === '' ? label : `${label}  ${paint(bar, 'attacks', terminal)}`;
   });
   return [paint(title, 'bold', terminal), ...lines];

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname, isAbsolute, join } from 'node:path';
+import { valueAt } from '../../json-path.ts';
 import { type Io, UserError } from '../command.ts';
 
 export interface Connection {
@@ -77,45 +78,30 @@ export async function saveProfile(path: string, name: string, connection: Connec
 }
 
 function parseProfiles(path: string, text: string): Map<string, Connection> {
+  let json: unknown = null;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    // Reported below, like any content that is not an object.
+  }
+  if (typeof json !== 'object' || json === null || Array.isArray(json))
+    throw new UserError(`${path} is not a profile file: it must contain one JSON object`);
   const profiles = new Map<string, Connection>();
-  for (const [name, value] of Object.entries(parseJson(path, text))) {
+  for (const [name, value] of Object.entries(json)) {
     if (!isConnection(value)) throw new UserError(`${path}: profile '${name}' is incomplete`);
     profiles.set(name, value);
   }
   return profiles;
 }
 
-function parseJson(path: string, text: string): object {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (isRecord(value)) return value;
-  } catch {
-    // Reported below, like any content that is not an object.
-  }
-  throw new UserError(`${path} is not a profile file: it must contain one JSON object`);
-}
+const CREDENTIAL_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
+  ['key', ['access', 'secret']],
+  ['password', ['user', 'domain', 'password']],
+  ['token', ['token']],
+]);
 
 function isConnection(value: unknown): value is Connection {
-  return isRecord(value) && hasStrings(value, ['url', 'project']) && isCredentials(value.credentials);
-}
-
-const FIELDS: Readonly<Record<Credentials['kind'], readonly string[]>> = {
-  key: ['access', 'secret'],
-  password: ['user', 'domain', 'password'],
-  token: ['token'],
-};
-
-function isCredentials(value: unknown): boolean {
-  return (
-    isRecord(value) &&
-    Object.entries(FIELDS).some(([kind, fields]) => value.kind === kind && hasStrings(value, fields))
-  );
-}
-
-function hasStrings(value: Record<string, unknown>, names: readonly string[]): boolean {
-  return names.every((name) => typeof value[name] === 'string');
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  const fields = CREDENTIAL_FIELDS.get(valueAt(value, 'credentials.kind'));
+  const paths = ['url', 'project', ...(fields ?? []).map((name) => `credentials.${name}`)];
+  return fields !== undefined && paths.every((path) => typeof valueAt(value, path) === 'string');
 }

@@ -26,15 +26,15 @@ const RANGE_OPTIONS = {
     'start of the range: a time like 2026-07-01T12:00:00+08:00, or milliseconds since the epoch',
     timestamp,
   ),
-  to: option('--to <time>', 'end of the range, exclusive (default: now)', timestamp),
+  to: option('--to <time>', 'end of the range, exclusive [default: now]', timestamp),
 };
 
 const QUERY_OPTIONS = {
   ...RANGE_OPTIONS,
-  host: option('--host <id...>', 'only these hosts, by ID (default: all hosts of the project)', identifiers),
+  host: option('--host <id...>', 'only these hosts, by ID [default: all hosts of the project]', identifiers),
   output: option(
     '--output <format>',
-    'plot, table, csv, or json for the unchanged response (default: plot on a terminal, otherwise table)',
+    'plot, table, csv, or json for the unchanged response [default: plot on a terminal, otherwise table]',
     oneOf('plot', 'table', 'json', 'csv'),
   ),
   ...CONNECTION_OPTIONS,

@@ -85,7 +85,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
         const enabled = parseEnabled(request.body);
         if (!enabled && id === callerOf(request).user.id)
           throw new ApiError('WAF.1001', 'you cannot disable yourself: ask another administrator');
-        await administer(administration, request, (admin) => admin.setUserEnabled(id, enabled));
+        await administer(administration, request, (admin) => admin.setEnabled('user', id, enabled));
         return userBody(administration.user(id));
       },
     },
@@ -109,7 +109,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
       async handler(request) {
         const id = idInDomain(request, 'project', administration.projects());
         const enabled = parseEnabled(request.body);
-        await administer(administration, request, (admin) => admin.setProjectEnabled(id, enabled));
+        await administer(administration, request, (admin) => admin.setEnabled('project', id, enabled));
         return projectBody(administration.project(id));
       },
     },

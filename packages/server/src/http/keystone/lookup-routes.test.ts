@@ -147,7 +147,7 @@ test('the role grants nothing else: no statistics and no revoking of tokens; rev
   const revoked = await app.inject({ method: 'DELETE', url: '/v3/auth/tokens', headers });
   expect(revoked.statusCode).toBe(404);
   expect((await login('service', { project: { id: installation.project.id } })).status).toBe(401);
-  await identity.administration.setSystemRole(identity.administration.user('service').id, false);
+  await identity.administration.changeSystemRole('revoke', identity.administration.user('service').id);
   expect((await get(`/v3/users/${installation.user.id}`, token)).status).toBe(401);
 });
 

@@ -24,22 +24,9 @@ export interface ServiceUser {
   password: string;
 }
 
-export interface KeystoneClient {
-  /** Resolves to null if there is no such record. */
-  get<T>(
-    path: string,
-    read: (body: unknown) => T | null,
-    headers?: http.OutgoingHttpHeaders,
-  ): Promise<T | null>;
-  /** Rejects if the service does not respond, or rejects the service user. */
-  check(): Promise<void>;
-}
+export type KeystoneClient = ReturnType<typeof createKeystoneClient>;
 
-export function createKeystoneClient(
-  transport: Transport,
-  user: ServiceUser,
-  now: () => number,
-): KeystoneClient {
+export function createKeystoneClient(transport: Transport, user: ServiceUser, now: () => number) {
   let token: { text: string; renewAt: number } | null = null;
   let pendingLogin: Promise<string> | null = null;
   let failure: { error: IdentityUnavailable; at: number } | null = null;
@@ -50,12 +37,8 @@ export function createKeystoneClient(
   async function logIn(): Promise<string> {
     const body = Buffer.from(JSON.stringify(tokenRequest(user)));
     const headers = { 'Content-Type': 'application/json', 'Content-Length': body.length };
-    const response = await transport.send({
-      method: 'POST',
-      path: '/v3/auth/tokens?nocatalog',
-      headers,
-      body,
-    });
+    const path = '/v3/auth/tokens?nocatalog';
+    const response = await transport.send({ method: 'POST', path, headers, body });
     const json = await readJson(response);
     if (response.statusCode === 401 || response.statusCode === 403) {
       throw new ServiceUserRejected(
@@ -81,11 +64,8 @@ export function createKeystoneClient(
 
   async function send(path: string, headers: http.OutgoingHttpHeaders) {
     const text = await currentToken();
-    const response = await transport.send({
-      method: 'GET',
-      path,
-      headers: { ...headers, 'X-Auth-Token': text },
-    });
+    const all = { ...headers, 'X-Auth-Token': text };
+    const response = await transport.send({ method: 'GET', path, headers: all });
     // Another call may have replaced the token already.
     if (response.statusCode === 401 && token?.text === text) token = null;
     return { status: response.statusCode, body: await readJson(response) };
@@ -112,28 +92,34 @@ export function createKeystoneClient(
     }
   }
 
-  const client: KeystoneClient = {
-    async get(path, read, headers = {}) {
-      if (failure && isRecent(failure)) throw failure.error;
-      let body: unknown;
-      try {
-        body = await getBody(path, headers);
-        failure = null;
-      } catch (error) {
-        const concernsThisCall =
-          error instanceof TooManyIdentityCalls || error instanceof UnexpectedIdentityResponse;
-        if (error instanceof IdentityUnavailable && !concernsThisCall) failure = { error, at: now() };
-        throw error;
-      }
-      return body === null ? null : read(body);
-    },
-    async check() {
-      if (!lastCheck || !isRecent(lastCheck))
-        lastCheck = { result: client.get(`/v3/credentials/${NO_KEY_HASH}`, () => null), at: now() };
-      await lastCheck.result;
-    },
-  };
-  return client;
+  /** Resolves to null if there is no such record. */
+  async function get<T>(
+    path: string,
+    read: (body: unknown) => T | null,
+    headers: http.OutgoingHttpHeaders = {},
+  ): Promise<T | null> {
+    if (failure && isRecent(failure)) throw failure.error;
+    let body: unknown;
+    try {
+      body = await getBody(path, headers);
+      failure = null;
+    } catch (error) {
+      const concernsThisCall =
+        error instanceof TooManyIdentityCalls || error instanceof UnexpectedIdentityResponse;
+      if (error instanceof IdentityUnavailable && !concernsThisCall) failure = { error, at: now() };
+      throw error;
+    }
+    return body === null ? null : read(body);
+  }
+
+  /** Rejects if the service does not respond, or rejects the service user. */
+  async function check(): Promise<void> {
+    if (!lastCheck || !isRecent(lastCheck))
+      lastCheck = { result: get(`/v3/credentials/${NO_KEY_HASH}`, () => null), at: now() };
+    await lastCheck.result;
+  }
+
+  return { get, check };
 }
 
 async function readJson(response: http.IncomingMessage): Promise<unknown> {
@@ -181,12 +167,6 @@ export interface Call {
   body?: Buffer;
 }
 
-export interface Transport {
-  /** Resolves when the headers have arrived; the timeout also covers the body. */
-  send(call: Call): Promise<http.IncomingMessage>;
-  close(): void;
-}
-
 interface TransportLimits {
   /** For the whole call, including the wait for a connection. */
   timeoutMs: number;
@@ -194,7 +174,9 @@ interface TransportLimits {
   callsMax: number;
 }
 
-export function createTransport(baseUrl: string, { timeoutMs, callsMax }: TransportLimits): Transport {
+type Transport = ReturnType<typeof createTransport>;
+
+export function createTransport(baseUrl: string, { timeoutMs, callsMax }: TransportLimits) {
   const base = new URL(baseUrl);
   const { request, Agent } = base.protocol === 'https:' ? https : http;
   const agent = new Agent({ keepAlive: true });
@@ -210,15 +192,18 @@ export function createTransport(baseUrl: string, { timeoutMs, callsMax }: Transp
         // The service may have closed an idle connection just before it was reused.
         const mayRetry = sent.reusedSocket && error.code === 'ECONNRESET' && /^(GET|HEAD)$/.test(call.method);
         if (mayRetry && !signal.aborted) resolve(sendOnce(call, signal));
-        else
-          reject(new IdentityUnavailable(`no response from ${baseUrl}: ${describeError(error, timeoutMs)}`));
+        else {
+          const reason = signal.aborted ? `timed out after ${timeoutMs} ms` : (error.code ?? error.message);
+          reject(new IdentityUnavailable(`no response from ${baseUrl}: ${reason}`));
+        }
       });
       sent.end(call.body);
     });
   }
 
   return {
-    async send(call) {
+    /** Resolves when the headers have arrived; the timeout also covers the body. */
+    async send(call: Call): Promise<http.IncomingMessage> {
       if (calls >= callsMax)
         throw new TooManyIdentityCalls(`${callsMax} calls to ${baseUrl} are in progress`);
       calls++;
@@ -235,9 +220,4 @@ export function createTransport(baseUrl: string, { timeoutMs, callsMax }: Transp
     },
     close: () => agent.destroy(),
   };
-}
-
-function describeError(error: NodeJS.ErrnoException, timeoutMs: number): string {
-  if (error.name === 'AbortError' || error.name === 'TimeoutError') return `timed out after ${timeoutMs} ms`;
-  return error.code ?? error.message;
 }

@@ -8,9 +8,14 @@ const NOT_FOUND_MAX = 1_000;
 /** Long enough to slow down a client that keeps retrying, short enough for a key that was just created. */
 const NOT_FOUND_TTL_MS_MAX = 5_000;
 
+interface Entry<T> {
+  value: T;
+  requestedAt: number;
+}
+
 export class LookupCache<T extends {}> {
-  readonly #found = new BoundedCache<string, { value: T; requestedAt: number }>({ entriesMax: FOUND_MAX });
-  readonly #notFound = new BoundedCache<string, { requestedAt: number }>({ entriesMax: NOT_FOUND_MAX });
+  readonly #found = new BoundedCache<string, Entry<T>>({ entriesMax: FOUND_MAX });
+  readonly #notFound = new BoundedCache<string, Entry<null>>({ entriesMax: NOT_FOUND_MAX });
   readonly #pending = new Map<string, Promise<T | null>>();
   readonly #cacheTtlMs: number;
   readonly #now: () => number;
@@ -22,10 +27,8 @@ export class LookupCache<T extends {}> {
 
   /** Concurrent lookups of a key share one call of `fetch`. Null means not found. Failures are not cached. */
   async get(key: string, fetch: () => Promise<T | null>): Promise<T | null> {
-    const found = this.#found.get(key);
-    if (found && this.#isFresh(found, this.#cacheTtlMs)) return found.value;
-    const notFound = this.#notFound.get(key);
-    if (notFound && this.#isFresh(notFound, Math.min(this.#cacheTtlMs, NOT_FOUND_TTL_MS_MAX))) return null;
+    const known = this.#found.get(key) ?? this.#notFound.get(key);
+    if (known && this.#isFresh(known)) return known.value;
     const pending = this.#pending.get(key) ?? this.#fetch(key, fetch);
     this.#pending.set(key, pending);
     return pending;
@@ -42,7 +45,7 @@ export class LookupCache<T extends {}> {
       const value = await fetch();
       this.#found.delete(key);
       this.#notFound.delete(key);
-      if (value === null) this.#notFound.set(key, { requestedAt });
+      if (value === null) this.#notFound.set(key, { value, requestedAt });
       else this.#found.set(key, { value, requestedAt });
       return value;
     } finally {
@@ -51,7 +54,8 @@ export class LookupCache<T extends {}> {
   }
 
   /** A clock that was set back must not prolong an entry. */
-  #isFresh({ requestedAt }: { requestedAt: number }, ttlMs: number): boolean {
+  #isFresh({ value, requestedAt }: Entry<T | null>): boolean {
+    const ttlMs = value === null ? Math.min(this.#cacheTtlMs, NOT_FOUND_TTL_MS_MAX) : this.#cacheTtlMs;
     const ageMs = this.#now() - requestedAt;
     return ageMs >= 0 && ageMs < ttlMs;
   }
