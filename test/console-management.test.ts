@@ -17,7 +17,7 @@ describeService('management', (service) => {
     ]);
     expect(download.suggestedFilename()).toBe('credentials.csv');
     const csv = await text(await download.createReadStream());
-    const [head, line = ''] = csv.split('\r\n');
+    const [head, line = ''] = csv.split('\n');
     expect(head).toBe('User Name,Access Key Id,Secret Access Key');
     const [, access = '', secret = ''] = line.split(',');
     await page.getByText('Nightly report').waitFor();

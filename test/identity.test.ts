@@ -1,6 +1,8 @@
 /** Keystone routes, tokens and access keys. */
+import { execFile } from 'node:child_process';
 import { createHash, createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
 import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -121,6 +123,37 @@ describe('a token', () => {
       'the token in X-Auth-Token has been revoked: request a new one',
     );
     expect((await about('GET', api, own)).status).toBe(404);
+  });
+
+  test.each(['by name', 'by ID'])(
+    'for a project by name alone is for the domain of the user, who is given %s',
+    async (given) => {
+      const { user, user_id, domain, password, project, project_id } = installation;
+      const account = given === 'by ID' ? { id: user_id } : { name: user, domain: { name: domain } };
+      const body = JSON.stringify({
+        auth: {
+          identity: { methods: ['password'], password: { user: { ...account, password } } },
+          scope: { project: { name: project } },
+        },
+      });
+      const headers = { 'Content-Type': 'application/json' };
+      const issued = await call(server.address, '/v3/auth/tokens', { method: 'POST', headers, body });
+      expect([issued.status, JSON.parse(issued.text).token.project?.id]).toEqual([201, project_id]);
+    },
+  );
+
+  test('is in the header X-Subject-Token, in this letter case', async () => {
+    const body = JSON.stringify(tokenRequest(installation));
+    const args = [
+      '-si',
+      `${server.address}/v3/auth/tokens`,
+      '-H',
+      'Content-Type: application/json',
+      '-d',
+      body,
+    ];
+    const { stdout } = await promisify(execFile)('curl', args);
+    expect(stdout).toMatch(/^X-Subject-Token: \S+\r$/m);
   });
 
   test('for a domain lists projects, but cannot query', async () => {
@@ -246,7 +279,7 @@ describe('an access key', () => {
       sandbox.data,
     ]);
     expect(status).toBe(0);
-    const [header, line = ''] = readFileSync(file, 'utf8').split('\r\n');
+    const [header, line = ''] = readFileSync(file, 'utf8').split('\n');
     expect(header).toBe('User Name,Access Key Id,Secret Access Key');
     const [, access = '', secret = ''] = line.split(',');
     expect(

@@ -39,6 +39,23 @@ describe('the hosts of a query', () => {
     expect(parse([...hosts(1_000), '7'])).toHaveLength(1_000);
   });
 
+  test('may be given as hosts[]', () => {
+    expect(parseTimelineQuery({ from: '1', to: '2', 'hosts[]': ['a', 'b'], hosts: 'c' }, 2).hosts).toEqual([
+      'c',
+      'a',
+      'b',
+    ]);
+  });
+
+  test.each(['host', 'Hosts', 'host_id', 'hostid', 'host_ids', 'hostname', 'domain', 'domains', 'Host[]'])(
+    'may not be given as %s: the response would be that of the whole project',
+    (name) => {
+      expect(() => parseTimelineQuery({ from: '1', to: '2', [name]: 'a' }, 2)).toThrow(
+        `there is no parameter '${name}': use hosts, with the IDs of hosts`,
+      );
+    },
+  );
+
   test('may not be more', () => {
     expect(() => parse(hosts(1_001))).toThrow('hosts has 1001 IDs, but at most 1000 are allowed');
   });

@@ -24,14 +24,14 @@ export interface TimelineQuery extends Range {
 
 export function parseTimelineQuery(query: RawQuery, now: number): TimelineQuery {
   const offsetMs = parseTimezone(single(query, 'timezone'));
-  return { ...parseRange(rangeParameters(query), offsetMs, now), offsetMs, hosts: parseHosts(query.hosts) };
+  return { ...parseRange(rangeParameters(query), offsetMs, now), offsetMs, hosts: parseHosts(query) };
 }
 
 /** This call has no `timezone` of its own, except to tell which local days `recent` means. */
 export function parseDistributionQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'offsetMs'> {
   const range = rangeParameters(query);
   const offsetMs = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone'));
-  return { ...parseRange(range, offsetMs, now), hosts: parseHosts(query.hosts) };
+  return { ...parseRange(range, offsetMs, now), hosts: parseHosts(query) };
 }
 
 /** More hosts or sources than most projects have, and a bound on the size of a response. */
@@ -144,9 +144,21 @@ function rangeParameters(query: RawQuery) {
   return { from: single(query, 'from', 'WAF.1025'), to: single(query, 'to', 'WAF.1025') };
 }
 
-function parseHosts(hosts: string | string[] | undefined): string[] | undefined {
-  if (hosts === undefined) return undefined;
-  const ids = [hosts].flat().flatMap((value) => value.split(','));
+/** Misspelt names of the filter. Ignoring them would return the numbers of the whole project. */
+const MISSPELT_HOSTS = /^(host|domain)(_?(id|name))?s?(\[\])?$/i;
+
+/** `hosts[]` is how axios, jQuery and PHP send a list. */
+function parseHosts(query: RawQuery): string[] | undefined {
+  const { hosts, 'hosts[]': list, ...others } = query;
+  const misspelt = Object.keys(others).find((name) => MISSPELT_HOSTS.test(name));
+  if (misspelt !== undefined) {
+    throw new ApiError(
+      'WAF.1001',
+      `there is no parameter '${excerpt(misspelt)}': use hosts, with the IDs of hosts`,
+    );
+  }
+  if (hosts === undefined && list === undefined) return undefined;
+  const ids = [hosts ?? [], list ?? []].flat().flatMap((value) => value.split(','));
   for (const id of ids) if (!ID_PATTERN.test(id)) throw malformedId('hosts', id);
   const distinct = new Set(ids);
   if (distinct.size > HOSTS_MAX) {

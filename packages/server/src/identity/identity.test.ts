@@ -395,8 +395,8 @@ describe('at rest', () => {
 
   test('the key file is CSV with the columns of the specification, without formulas', () => {
     expect(keyFileCsv('alice', { access: 'A', secret: 'S' })).toBe(
-      'User Name,Access Key Id,Secret Access Key\r\nalice,A,S\r\n',
+      'User Name,Access Key Id,Secret Access Key\nalice,A,S\n',
     );
-    expect(keyFileCsv('=a,"b"', { access: 'A', secret: 'S' })).toContain(`\r\n"'=a,""b""",A,S\r\n`);
+    expect(keyFileCsv('=a,"b"', { access: 'A', secret: 'S' })).toContain(`\n"'=a,""b""",A,S\n`);
   });
 });

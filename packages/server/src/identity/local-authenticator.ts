@@ -20,7 +20,9 @@ import type { DeviceCookies, Session, Sessions, Token, TokenScope, Tokens } from
 export type DomainReference = { id: string } | { name: string };
 /** A user or a project. */
 export type MemberReference = { id: string } | { name: string; domain: DomainReference };
-export type ScopeReference = { project: MemberReference } | { domain: DomainReference } | { system: true };
+/** A project by name without a domain is one of the user's own domain. */
+type ProjectReference = MemberReference | { name: string; domain: null };
+export type ScopeReference = { project: ProjectReference } | { domain: DomainReference } | { system: true };
 
 export interface PasswordLogin {
   user: MemberReference;
@@ -89,7 +91,7 @@ export class LocalAuthenticator implements Authenticator {
       const user = await this.#checkPassword(login.user, login.password, from);
       if (typeof user === 'string') return user;
       if (user.access === 'console') return 'console_only';
-      const scope = this.#findScope(login.scope);
+      const scope = this.#findScope(login.scope, user.domain_id);
       // A project that does not exist and one in which the user has no role look the same.
       if (scope === undefined || rolesHeld(user, scope).length === 0) return 'no_such_scope';
       const { text, token } = this.#dependencies.tokens.issue(user, tokenScope(scope), this.#now());
@@ -288,16 +290,16 @@ export class LocalAuthenticator implements Authenticator {
     return domain && this.#store.userByName(domain.id, reference.name);
   }
 
-  #findProject(reference: MemberReference): Project | undefined {
+  #findProject(reference: ProjectReference, ownDomainId: string): Project | undefined {
     if ('id' in reference) return this.#store.project(reference.id);
-    const domain = this.#findDomain(reference.domain);
+    const domain = this.#findDomain(reference.domain ?? { id: ownDomainId });
     return domain && this.#store.projectByName(domain.id, reference.name);
   }
 
   /** Disabled projects and domains are not found. */
-  #findScope(reference: ScopeReference): TokenDescription['scope'] | undefined {
+  #findScope(reference: ScopeReference, ownDomainId = ''): TokenDescription['scope'] | undefined {
     if ('system' in reference) return reference;
-    const project = 'project' in reference ? this.#findProject(reference.project) : undefined;
+    const project = 'project' in reference ? this.#findProject(reference.project, ownDomainId) : undefined;
     const domain =
       'domain' in reference
         ? this.#findDomain(reference.domain)

@@ -74,5 +74,9 @@ export function administersDomain(user: Pick<User, 'roles'>, domainId: string): 
 
 /** The key file of the interface specification. */
 export function keyFileCsv(userName: string, { access, secret }: { access: string; secret: string }): string {
-  return csv(['User Name', 'Access Key Id', 'Secret Access Key'], [[userName, access, secret]]);
+  // Plain newlines, so that `cut -d, -f3` returns the secret without a carriage return.
+  return csv(['User Name', 'Access Key Id', 'Secret Access Key'], [[userName, access, secret]]).replaceAll(
+    '\r\n',
+    '\n',
+  );
 }

@@ -281,6 +281,13 @@ describe('a signed request', () => {
   test.each([
     [{ authorization: 'Basic abc' }, /Authorization must be/],
     [
+      { authorization: 'V11-HMAC-SHA256 Credential=x' },
+      /Authorization uses V11-HMAC-SHA256, which is not supported/,
+    ],
+    [{ authorization: 'AWS4-HMAC-SHA256 Credential=x' }, /Authorization uses AWS4-HMAC-SHA256, which is not/],
+    [{ authorization: 'SDK-HMAC-SM3 Access=x' }, /Authorization uses SDK-HMAC-SM3, which is not supported/],
+    [{ authorization: 'SDK-ECDSA-P256-SHA256 Access=x' }, /Authorization uses SDK-ECDSA-P256-SHA256, which/],
+    [
       { authorization: 'SDK-HMAC-SHA256 Access=a, SignedHeaders=x-sdk-date, Signature=zz' },
       /Authorization must be/,
     ],

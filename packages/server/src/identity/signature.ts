@@ -33,8 +33,12 @@ type ParsedSignature = { kind: 'parsed'; pending: PendingSignature } | { kind: '
 
 /** Checks everything that needs neither the secret nor the body. */
 export function parseSignature({ headers }: SignedRequest, now: number): ParsedSignature {
-  const fields = parseAuthorization(String(headers.authorization));
+  const authorization = String(headers.authorization);
+  const fields = parseAuthorization(authorization);
   if (fields === null) {
+    const [, other] = /^(\w+(?:-\w+)+) /.exec(authorization) ?? [];
+    if (other !== undefined && other !== ALGORITHM && other.length < 40)
+      return malformed(`Authorization uses ${other}, which is not supported: sign with ${ALGORITHM}`);
     return malformed(`Authorization must be '${ALGORITHM} Access=..., SignedHeaders=..., Signature=...'`);
   }
   const date = headers['x-sdk-date'];

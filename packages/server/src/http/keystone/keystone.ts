@@ -123,8 +123,12 @@ export function parseLogin(body: unknown): PasswordLogin {
 
 /** If both are given, the project counts. */
 function scopeAt(fields: unknown, path: string): ScopeReference {
-  if (valueAt(fields, `${path}.project`) !== undefined)
+  const project = valueAt(fields, `${path}.project`);
+  if (project !== undefined) {
+    const isNameOnly = valueAt(project, 'id') === undefined && valueAt(project, 'domain') === undefined;
+    if (isNameOnly) return { project: { name: textAt(fields, `${path}.project.name`), domain: null } };
     return { project: referenceAt(fields, `${path}.project`) };
+  }
   if (valueAt(fields, `${path}.system.all`) === true) return { system: true };
   if (valueAt(fields, `${path}.domain`) !== undefined) return { domain: domainAt(fields, `${path}.domain`) };
   throw malformed(`${path} must contain a project or a domain`);

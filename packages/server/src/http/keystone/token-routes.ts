@@ -72,7 +72,8 @@ export function tokenRoutes(
         const login = parseLogin(request.body);
         const issued = await authenticator.login(login, loginSource(request));
         if (typeof issued === 'string') throw new ApiError(...LOGIN_ERRORS[issued]);
-        reply.code(201).header('X-Subject-Token', issued.text);
+        setSubjectToken(reply, issued.text);
+        reply.code(201);
         return tokenBody(issued.description, catalogFor(request));
       },
     },
@@ -87,7 +88,7 @@ export function tokenRoutes(
       },
       async handler(request, reply) {
         const { text, description } = await subjectToken(authenticator, request);
-        reply.header('X-Subject-Token', text);
+        setSubjectToken(reply, text);
         return tokenBody(description, catalogFor(request));
       },
     },
@@ -194,6 +195,11 @@ function versionList(baseOf: (request: FastifyRequest) => string): Route {
       return { versions: { values: [versionBody(`${baseOf(request)}/identity/v3/`)] } };
     },
   };
+}
+
+/** In this letter case on the wire, because shell clients grep for it; Fastify would send it in lower case. */
+function setSubjectToken(reply: FastifyReply, text: string): void {
+  reply.raw.setHeader('X-Subject-Token', text);
 }
 
 /** The token in X-Subject-Token, if the caller may see it: their own, or others with more rights. */
