@@ -62,7 +62,7 @@ describeService('management', (service) => {
     await change('wrong', 'new password', 'new password');
     await page.getByText('The old password is wrong.').waitFor();
     await change(installation.password, 'new password', 'other password');
-    await page.getByText('The new passwords do not match.').waitFor();
+    await page.getByText('The new passwords do not match.', { exact: true }).waitFor();
     await change(installation.password, 'new password', 'new password');
     await page.getByText('Password changed.').waitFor();
     await page.getByRole('link', { name: 'Sources' }).click();
