@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { text } from 'node:stream/consumers';
 import { sign } from '@wafstat/signer';
 import { expect, test } from 'vitest';
-import { askToken, call, login, tokenRequest } from './api.ts';
-import { describeService } from './console-service.ts';
+import { call, login, requestToken, tokenRequest } from './api.ts';
+import { describeService } from './console-fixtures.ts';
 
 describeService('management', (service) => {
   test('a new access key is downloaded and signs a query; a user can have two', async () => {
@@ -143,11 +143,11 @@ describeService('management', (service) => {
     await login(server.address, erin);
     await page.getByRole('button', { name: 'Disable erin' }).click();
     await page.getByRole('button', { name: 'Enable erin' }).waitFor();
-    expect((await askToken(server.address, tokenRequest(erin))).status).toBe(401);
+    expect((await requestToken(server.address, tokenRequest(erin))).status).toBe(401);
     await page.getByRole('button', { name: 'Enable erin' }).click();
     await page.getByRole('button', { name: 'Disable shop' }).click();
     await page.getByRole('button', { name: 'Enable shop' }).waitFor();
-    expect((await askToken(server.address, tokenRequest(erin))).status).not.toBe(201);
+    expect((await requestToken(server.address, tokenRequest(erin))).status).not.toBe(201);
     expect(await page.getByRole('button', { name: `Disable ${installation.user}` }).count()).toBe(0);
   });
 });
