@@ -14,12 +14,13 @@ export function credentialsPage(app: App): Page {
   const list = h('div', {}, h('div', { class: 'skeleton block' }));
   const problem = h('p', { class: 'problem', role: 'alert' });
   const limit = h('p', { class: 'hint' });
-  const made = h('p', { class: 'outcome', role: 'status' });
+  const outcome = h('p', { class: 'outcome', role: 'status' });
   const description = field('Description', { maxlength: 255, placeholder: 'Nightly report' });
   const verb = 'Create access key';
   const create = submitForm(app, verb, verb, [description.element], async () => {
     download('credentials.csv', await app.api.addKey(description.input.value));
-    made.textContent = "Key file downloaded. It contains the secret access key, which won't be shown again.";
+    outcome.textContent =
+      "Key file downloaded. It contains the secret access key, which won't be shown again.";
     load();
     return '';
   });
@@ -30,7 +31,7 @@ export function credentialsPage(app: App): Page {
     h('p', { class: 'hint' }, 'Applications sign API requests with an access key.'),
     ...(access === 'console'
       ? [h('p', {}, 'This user only supports console access and cannot have access keys.')]
-      : [list, made, problem, limit, create]),
+      : [list, outcome, problem, limit, create]),
   );
   const element = h(
     'div',
