@@ -141,6 +141,10 @@ describeService('management', (service) => {
     const project_id = new URL(page.url()).searchParams.get('project') ?? '';
     const erin = { user: 'erin', domain: installation.domain, password, project_id };
     await login(server.address, erin);
+    // After an error, the button works again.
+    await page.route('**/console/api/users/*', (route) => route.abort(), { times: 1 });
+    await page.getByRole('button', { name: 'Disable erin' }).click();
+    await page.getByText('It may be restarting, or the network is down.').waitFor();
     await page.getByRole('button', { name: 'Disable erin' }).click();
     await page.getByRole('button', { name: 'Enable erin' }).waitFor();
     expect((await requestToken(server.address, tokenRequest(erin))).status).toBe(401);
