@@ -22,7 +22,7 @@ const ON_CLICKHOUSE = {
     include: ['crash', 'exact-counts', 'inventory', 'push', 'remote-identity', 'retention'].map(
       (name) => `test/${name}.test.ts`,
     ),
-    globalSetup: 'test/clickhouse-setup.ts',
+    globalSetup: 'test/clickhouse-server.ts',
     ...BLACK_BOX,
   },
 };
@@ -59,7 +59,7 @@ export default defineConfig({
         test: {
           name: 'stores',
           include: ['test/clickhouse*.test.ts'],
-          exclude: CHDB.mustBeThere || CHDB.isThere() ? [] : ['test/clickhouse-current.test.ts'],
+          exclude: CHDB.isRequired || CHDB.isInstalled() ? [] : ['test/clickhouse-current.test.ts'],
           ...BLACK_BOX,
         },
       },
@@ -83,7 +83,7 @@ export default defineConfig({
           ...BLACK_BOX,
         },
       },
-      ...(CLICKHOUSE.isThere() || process.env.CI === 'true' ? [ON_CLICKHOUSE] : []),
+      ...(CLICKHOUSE.isInstalled() || process.env.CI === 'true' ? [ON_CLICKHOUSE] : []),
     ],
   },
 });

@@ -1,7 +1,9 @@
-/** A plain HTTP client of the service, without code of ours. */
+/** Plain HTTP clients and TCP connections, without code of the client package. */
 import http from 'node:http';
 import https from 'node:https';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { eventually, within } from './process.ts';
 
 export interface Request {
   method?: string;
@@ -12,7 +14,7 @@ export interface Request {
   ca?: string;
 }
 
-export interface Answer {
+export interface HttpResponse {
   status: number;
   headers: http.IncomingHttpHeaders;
   text: string;
@@ -21,7 +23,7 @@ export interface Answer {
 }
 
 /** Sends the path unchanged, byte for byte. */
-export function call(address: string, path: string, request: Request = {}): Promise<Answer> {
+export function call(address: string, path: string, request: Request = {}): Promise<HttpResponse> {
   const { protocol, hostname, port } = new URL(address);
   const { method = 'GET', headers = {}, body, ...rest } = request;
   // Node.js sets no Content-Length for a GET.
@@ -30,31 +32,12 @@ export function call(address: string, path: string, request: Request = {}): Prom
   const options = { ...rest, hostname, port, path, method, headers: { ...length, ...headers } };
   return new Promise((resolve, reject) => {
     const sent = (protocol === 'https:' ? https : http).request(options, (response) => {
-      const callingPort = response.socket.localPort;
-      const chunks: Buffer[] = [];
-      response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.on('error', reject);
-      response.on('end', () => {
-        const text = Buffer.concat(chunks).toString('utf8');
-        resolve({ status: response.statusCode ?? 0, headers: response.headers, text, port: callingPort });
-      });
+      const { statusCode: status = 0, headers, socket } = response;
+      const { localPort } = socket;
+      text(response).then((body) => resolve({ status, headers, text: body, port: localPort }), reject);
     });
     sent.on('error', reject);
     sent.end(body);
-  });
-}
-
-/** Sends raw bytes and returns everything that the server sends until it closes the connection. */
-export function sendRaw(address: string, bytes: string): Promise<string> {
-  const { hostname, port } = new URL(address);
-  return new Promise((resolve, reject) => {
-    const socket = connect(Number(port), hostname, () => socket.write(bytes));
-    let received = '';
-    socket.setEncoding('utf8').on('data', (text: string) => {
-      received += text;
-    });
-    socket.on('error', reject);
-    socket.on('close', () => resolve(received));
   });
 }
 
@@ -78,7 +61,7 @@ export interface Login {
   project_id: string;
 }
 
-export function askToken(address: string, body: unknown, request: Request = {}): Promise<Answer> {
+export function requestToken(address: string, body: unknown, request: Request = {}): Promise<HttpResponse> {
   const headers = { 'Content-Type': 'application/json' };
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return call(address, '/v3/auth/tokens', { ...request, method: 'POST', headers, body: text });
@@ -86,18 +69,21 @@ export function askToken(address: string, body: unknown, request: Request = {}):
 
 /** A client with a token for the project. */
 export async function login(address: string, account: Login, request: Request = {}): Promise<Api> {
-  const { status, headers, text } = await askToken(address, tokenRequest(account), request);
-  if (status !== 201) throw new Error(`no token: ${status} ${text}`);
-  return new Api(address, account.project_id, String(headers['x-subject-token']));
+  return new Api(address, account.project_id, await newToken(address, tokenRequest(account), request));
 }
 
 /** A client with a token for the domain, which manages access keys. */
 export async function loginToDomain(address: string, account: Login): Promise<Api> {
   const { auth } = tokenRequest(account);
   const body = { auth: { ...auth, scope: { domain: { name: account.domain } } } };
-  const { status, headers, text } = await askToken(address, body);
+  return new Api(address, account.project_id, await newToken(address, body));
+}
+
+/** A token; fails if the service does not issue one. */
+export async function newToken(address: string, body: unknown, request: Request = {}): Promise<string> {
+  const { status, headers, text } = await requestToken(address, body, request);
   if (status !== 201) throw new Error(`no token: ${status} ${text}`);
-  return new Api(address, account.project_id, String(headers['x-subject-token']));
+  return String(headers['x-subject-token']);
 }
 
 export interface Point {
@@ -124,14 +110,14 @@ export class Api {
   }
 
   /** `path` follows the project in the URL. */
-  get(path: string, request: Request = {}): Promise<Answer> {
+  get(path: string, request: Request = {}): Promise<HttpResponse> {
     const headers = { 'X-Auth-Token': this.token, ...request.headers };
     return call(this.address, `/v1/${this.project}/${path}`, { ...request, headers });
   }
 
   async getJson<T>(path: string): Promise<T> {
     const { status, text } = await this.get(path);
-    if (status !== 200) throw new Error(`GET ${path.slice(0, 200)} answered ${status}: ${text}`);
+    if (status !== 200) throw new Error(`GET ${path.slice(0, 200)} returned ${status}: ${text}`);
     return JSON.parse(text);
   }
 
@@ -153,4 +139,81 @@ export class Api {
 export function sum(counts: readonly Point[] | Distribution): number {
   const numbers = Array.isArray(counts) ? counts.map(({ num }: Point) => num) : Object.values(counts);
   return numbers.reduce((total, n) => total + n, 0);
+}
+
+/** A TCP connection on which the test decides what to send, and when. */
+export class Connection {
+  readonly #socket: Socket;
+  readonly #closed: Promise<void>;
+  received = '';
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.setEncoding('utf8').on('data', (text: string) => {
+      this.received += text;
+    });
+    // A reset shows as missing data.
+    socket.on('error', () => {});
+    this.#closed = new Promise((resolve) => socket.on('close', () => resolve()));
+  }
+
+  static open(address: string): Promise<Connection> {
+    const { hostname, port } = new URL(address);
+    return new Promise((resolve, reject) => {
+      const socket = connect(Number(port), hostname);
+      socket.once('error', reject);
+      socket.once('connect', () => resolve(new Connection(socket)));
+    });
+  }
+
+  send(text: string): void {
+    this.#socket.write(text);
+  }
+
+  /** Waits until the server has sent this text. */
+  async receives(text: string): Promise<void> {
+    await eventually(() => {
+      if (this.received.includes(text)) return true;
+      if (this.#socket.closed)
+        throw new Error(`the server closed the connection without '${text}', after: ${this.received}`);
+      return undefined;
+    }, `'${text}' from the server`);
+  }
+
+  /** Waits until the server closes the connection, and returns everything it sent. */
+  async readToEnd(): Promise<string> {
+    await within(60_000, this.#closed, () => `the end of a connection that received: ${this.received}`);
+    return this.received;
+  }
+
+  end(): void {
+    this.#socket.destroy();
+  }
+}
+
+/** Sends raw bytes and returns everything that the server sends until it closes the connection. */
+export async function sendRaw(address: string, bytes: string): Promise<string> {
+  const connection = await Connection.open(address);
+  connection.send(bytes);
+  return connection.readToEnd();
+}
+
+/** Sends the headers of a token request; resolves when the server waits for the body. */
+export async function beginTokenRequest(address: string, body: string): Promise<Connection> {
+  const connection = await Connection.open(address);
+  const length = Buffer.byteLength(body);
+  connection.send(
+    `POST /v3/auth/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: ${length}\r\nExpect: 100-continue\r\n\r\n`,
+  );
+  await connection.receives('100 Continue');
+  return connection;
+}
+
+/** Waits until connections are refused. */
+export async function stopsListening(address: string): Promise<void> {
+  await eventually(async () => {
+    const connection = await Connection.open(address).catch(() => null);
+    connection?.end();
+    return connection === null || undefined;
+  }, 'the end of listening');
 }

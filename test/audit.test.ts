@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { askToken, call, loginToDomain, tokenRequest } from './api.ts';
+import { call, loginToDomain, requestToken, tokenRequest } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
@@ -119,7 +119,7 @@ describe('a change', () => {
 
   test('that is refused is recorded, and so is a refused login', async () => {
     expect((await sandbox.run(['user', 'add', 'alice', '--data', sandbox.data])).status).toBe(1);
-    await askToken(server.address, tokenRequest({ ...installation, password: 'a wrong password' }));
+    await requestToken(server.address, tokenRequest({ ...installation, password: 'a wrong password' }));
     secrets.push('a wrong password');
     const [refused, login] = (await audit()).slice(-2);
     expect(refused).toMatchObject({ action: 'user.add', object: { name: 'alice' }, outcome: 'refused' });

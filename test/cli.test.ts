@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { askToken, call, login, tokenRequest } from './api.ts';
+import { call, login, requestToken, tokenRequest } from './api.ts';
 import { type Ended, PROGRAM, wholeLines } from './process.ts';
 import { type Installation, Sandbox } from './sandbox.ts';
 
@@ -74,7 +74,7 @@ describe('init', () => {
     expect(created).toMatchObject({ domain: 'acme', project: 'shop', user: 'alice' });
     expect(created).not.toHaveProperty('password');
     const { address } = await sandbox.serve();
-    const answer = await askToken(address, tokenRequest({ ...created, password: 'open sesame' }));
+    const answer = await requestToken(address, tokenRequest({ ...created, password: 'open sesame' }));
     expect(answer.status).toBe(201);
   });
 

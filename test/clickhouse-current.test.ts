@@ -11,7 +11,7 @@ import { durableStoreConformance } from './store-conformance.ts';
 
 const SHARE = 0.2;
 
-describe.skipIf(!CHDB.isThere() && process.env.CI !== 'true')(`with chdb (${CHDB.needs})`, () => {
+describe.skipIf(!CHDB.isInstalled() && process.env.CI !== 'true')(`with chdb (${CHDB.needs})`, () => {
   durableStoreConformance(
     'the current engine',
     async (now) => {

@@ -7,13 +7,19 @@ import {
   migrate,
 } from '../packages/server/src/store/clickhouse/clickhouse.ts';
 import type { Batch, Store } from '../packages/server/src/store/store.ts';
-import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
-import { startZooKeeper, ZOOKEEPER } from './zookeeper.ts';
+import {
+  CLICKHOUSE,
+  CLUSTER,
+  type ClickHouse,
+  startClickHouse,
+  startZooKeeper,
+  ZOOKEEPER,
+} from './clickhouse-server.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
 const HOSTS = 8;
 
-describe.skipIf((!CLICKHOUSE.isThere() || !ZOOKEEPER.isThere()) && process.env.CI !== 'true')(
+describe.skipIf((!CLICKHOUSE.isInstalled() || !ZOOKEEPER.isInstalled()) && process.env.CI !== 'true')(
   `with replicas of clickhouse-server (${CLICKHOUSE.needs}, ${ZOOKEEPER.needs})`,
   () => {
     let zookeeper: Awaited<ReturnType<typeof startZooKeeper>>;

@@ -1,25 +1,40 @@
-/** Real ClickHouse servers from Debian on loopback. Several of them form a cluster of shards and replicas. */
+/** Real ClickHouse servers and ZooKeeper from Debian on loopback. Several servers form a cluster of shards and replicas. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { TestProject } from 'vitest/node';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
 
 export const CLICKHOUSE = {
   program: '/usr/sbin/clickhouse-server',
   needs: 'apt-get install clickhouse-server',
-  isThere: () => existsSync('/usr/sbin/clickhouse-server'),
+  isInstalled: () => existsSync('/usr/sbin/clickhouse-server'),
 };
 
 const chdbHome = new URL('chdb/', import.meta.url);
 /** A current engine as a library. npm has it for linux-x64 only. */
 export const CHDB = {
   home: chdbHome,
-  needs: 'npm install, in the folder test/chdb',
-  isThere: () => existsSync(new URL(`node_modules/@chdb/lib-linux-${process.arch}-gnu`, chdbHome)),
-  mustBeThere: process.platform === 'linux' && process.arch === 'x64',
+  needs: 'npm install, in the directory test/chdb',
+  isInstalled: () => existsSync(new URL(`node_modules/@chdb/lib-linux-${process.arch}-gnu`, chdbHome)),
+  isRequired: process.platform === 'linux' && process.arch === 'x64',
 };
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    clickhouseUrl: string | undefined;
+  }
+}
+
+/** Global setup: one server for all files of a run. Each sandbox uses a separate database. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const clickhouse = await startClickHouse();
+  project.provide('clickhouseUrl', clickhouse.urls[0]);
+  return clickhouse.stop;
+}
 
 /** The name of the cluster in the configuration of its servers. */
 export const CLUSTER = 'wafstat';
@@ -39,21 +54,24 @@ interface Layout {
 
 export class ClickHouseServer {
   readonly url: string;
-  readonly #folder: string;
+  readonly #directory: string;
   #child: ChildProcess | null = null;
   #output = '';
 
-  constructor(folder: string, ports: Ports, layout: Layout) {
-    this.#folder = folder;
+  constructor(directory: string, ports: Ports, layout: Layout) {
+    this.#directory = directory;
     this.url = `http://127.0.0.1:${ports.http}`;
-    mkdirSync(folder);
-    writeFileSync(join(folder, 'config.xml'), configuration(folder, ports, layout));
-    writeFileSync(join(folder, 'users.xml'), USERS);
+    mkdirSync(directory);
+    writeFileSync(join(directory, 'config.xml'), configuration(directory, ports, layout));
+    writeFileSync(join(directory, 'users.xml'), USERS);
   }
 
   async start(): Promise<void> {
-    const args = [`--config-file=${join(this.#folder, 'config.xml')}`];
-    const child = spawn(CLICKHOUSE.program, args, { cwd: this.#folder, stdio: ['ignore', 'pipe', 'pipe'] });
+    const args = [`--config-file=${join(this.#directory, 'config.xml')}`];
+    const child = spawn(CLICKHOUSE.program, args, {
+      cwd: this.#directory,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     this.#child = child;
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (text) => {
@@ -118,14 +136,14 @@ export async function startClickHouse(shards = 1, zookeeperPort?: number): Promi
   return { servers, urls: servers.map(({ url }) => url), stop };
 }
 
-function configuration(folder: string, own: Ports, { shards, zookeeperPort }: Layout): string {
+function configuration(directory: string, own: Ports, { shards, zookeeperPort }: Layout): string {
   const replica = ({ tcp }: Ports) => `<replica><host>127.0.0.1</host><port>${tcp}</port></replica>`;
   const shard = (ports: readonly Ports[]) =>
     `<shard><internal_replication>true</internal_replication>${ports.map(replica).join('')}</shard>`;
   return `<yandex>
   <logger><level>warning</level><console>1</console></logger>
   <http_port>${own.http}</http_port><tcp_port>${own.tcp}</tcp_port><listen_host>127.0.0.1</listen_host>
-  <path>${folder}/data/</path><tmp_path>${folder}/tmp/</tmp_path>
+  <path>${directory}/data/</path><tmp_path>${directory}/tmp/</tmp_path>
   <users_config>users.xml</users_config><default_profile>default</default_profile>
   <default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>
   <remote_servers><${CLUSTER}>${shards.map(shard).join('')}</${CLUSTER}></remote_servers>
@@ -149,3 +167,52 @@ const USERS = `<yandex>
     )
     .join('')}</users>
 </yandex>`;
+
+const JARS = '/usr/share/java';
+const NEEDED = ['zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-simple', 'netty-all', 'metrics-core'];
+
+export const ZOOKEEPER = {
+  needs: 'apt-get install zookeeper',
+  isInstalled: () => existsSync(join(JARS, 'zookeeper.jar')),
+};
+
+/** Replicas of ClickHouse need it. */
+export async function startZooKeeper(): Promise<{ port: number; stop(): Promise<void> }> {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-zookeeper-'));
+  const port = await freePort();
+  const file = join(directory, 'zoo.cfg');
+  writeFileSync(
+    file,
+    `tickTime=2000\ndataDir=${directory}/data\nclientPort=${port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n`,
+  );
+  const jars = NEEDED.map((name) => join(JARS, `${name}.jar`)).join(':');
+  const main = 'org.apache.zookeeper.server.quorum.QuorumPeerMain';
+  const child = spawn('java', ['-Xmx128m', '-cp', jars, main, file], { stdio: 'ignore' });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  await eventually(async () => {
+    if (child.exitCode !== null) throw new Error('ZooKeeper ended');
+    return (await serves(port)) || undefined;
+  }, 'ZooKeeper');
+  return {
+    port,
+    async stop() {
+      child.kill('SIGKILL');
+      await ended;
+      rmSync(directory, { recursive: true });
+    },
+  };
+}
+
+/** The port is open before ZooKeeper serves requests, so its state must be read. */
+function serves(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    let received = '';
+    const socket = connect(port, '127.0.0.1', () => socket.write('srvr'));
+    // A request that comes too early never gets a response.
+    socket.setTimeout(500, () => socket.destroy());
+    socket.on('data', (text) => {
+      received += text;
+    });
+    socket.on('error', () => {}).on('close', () => resolve(received.includes('Mode: standalone')));
+  });
+}

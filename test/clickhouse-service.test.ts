@@ -2,7 +2,7 @@
 import { appendFileSync, rmSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { type Answer, type Api, call, login, sum } from './api.ts';
+import { type Api, call, type HttpResponse, login, sum } from './api.ts';
 import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
 import { eventually } from './process.ts';
 import { Random } from './random.ts';
@@ -15,7 +15,7 @@ const RESTARTS = 10;
 const events = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ time: START + i, host: `h${i % 7}.example`, attack: 'xss' }));
 
-describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
+describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
   `with clickhouse-server (${CLICKHOUSE.needs})`,
   () => {
     let clickhouse: ClickHouse;
@@ -38,7 +38,7 @@ describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
     });
     afterEach(() => sandbox.clear());
 
-    const push = (server: Server, api: Api, key: string, count = 100): Promise<Answer> =>
+    const push = (server: Server, api: Api, key: string, count = 100): Promise<HttpResponse> =>
       call(server.address, `/ingest/v1/${installation.project_id}`, {
         method: 'POST',
         headers: { 'X-Auth-Token': api.token, 'Idempotency-Key': key },

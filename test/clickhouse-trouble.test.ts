@@ -14,7 +14,7 @@ import { Random } from './random.ts';
 const NOW = Date.UTC(2026, 6, 1, 12);
 const ALL = { project: 'p', edges: [0, NOW + 86_400_000] };
 
-describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
+describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
   `with clickhouse-server (${CLICKHOUSE.needs})`,
   () => {
     let clickhouse: ClickHouse;

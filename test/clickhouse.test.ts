@@ -6,7 +6,7 @@ import { durableStoreConformance } from './store-conformance.ts';
 /** A batch takes some 50 ms, a thousand times as long as in the embedded store. */
 const SHARE = 0.2;
 
-describe.skipIf(!CLICKHOUSE.isThere() && process.env.CI !== 'true')(
+describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
   `with clickhouse-server (${CLICKHOUSE.needs})`,
   () => {
     for (const [name, shards] of [

@@ -1,8 +1,7 @@
 /** Who can sign in to the console, and what a session gives access to. */
 import { expect, test } from 'vitest';
-import { askToken, call, tokenRequest } from './api.ts';
-import { signIn } from './browser.ts';
-import { CONSOLE, describeService } from './console-service.ts';
+import { call, requestToken, tokenRequest } from './api.ts';
+import { CONSOLE, describeService, signIn } from './console-fixtures.ts';
 
 describeService('access', (service) => {
   test('a console-only user can sign in, but can get neither a token nor an access key', async () => {
@@ -11,7 +10,7 @@ describeService('access', (service) => {
     await service.enter('/console/credentials', carol);
     await page.getByText('only supports console access').waitFor();
     expect(await page.getByRole('button', { name: 'Create access key' }).count()).toBe(0);
-    const refused = await askToken(
+    const refused = await requestToken(
       server.address,
       tokenRequest({ ...carol, project_id: installation.project_id }),
     );

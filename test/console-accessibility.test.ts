@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { expect, test } from 'vitest';
-import { signIn } from './browser.ts';
-import { describeDemo } from './console-demo.ts';
+import { describeDemo, signIn } from './console-fixtures.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -51,7 +50,7 @@ describeDemo('the pages', (demo) => {
   }
 
   test('have no serious violations in drawers, popovers and dialogs', async () => {
-    await demo.open('/console/?live=off');
+    await demo.enter('/console/?live=off');
     await demo.page.emulateMedia({ reducedMotion: 'reduce' });
     for (const name of ['Table', 'curl'])
       await demo.page.locator('.timeline').getByRole('button', { name }).click();
@@ -69,7 +68,7 @@ describeDemo('the pages', (demo) => {
   for (const width of [360, 768, 3_840]) {
     test(`fit a screen of ${width} pixels`, async () => {
       await demo.page.setViewportSize({ width, height: 900 });
-      await demo.open('/console/?live=off');
+      await demo.enter('/console/?live=off');
       for (const [name, path] of Object.entries(PAGES)) {
         await demo.page.goto(path);
         await demo.page.locator('table, .empty').first().waitFor();
@@ -96,7 +95,7 @@ describeDemo('the pages', (demo) => {
   });
 
   test('remember the theme', async () => {
-    await demo.open('/console/?live=off');
+    await demo.enter('/console/?live=off');
     const background = () =>
       demo.page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor');
     const light = await background();

@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { text } from 'node:stream/consumers';
 import { sign } from '@wafstat/signer';
 import { expect, test } from 'vitest';
-import { askToken, call, login, tokenRequest } from './api.ts';
-import { describeService } from './console-service.ts';
+import { call, login, requestToken, tokenRequest } from './api.ts';
+import { describeService } from './console-fixtures.ts';
 
 describeService('management', (service) => {
   test('a new access key is downloaded and signs a query; a user can have two', async () => {
@@ -62,7 +62,7 @@ describeService('management', (service) => {
     await change('wrong', 'new password', 'new password');
     await page.getByText('The old password is wrong.').waitFor();
     await change(installation.password, 'new password', 'other password');
-    await page.getByText('The new passwords do not match.').waitFor();
+    await page.getByText('The new passwords do not match.', { exact: true }).waitFor();
     await change(installation.password, 'new password', 'new password');
     await page.getByText('Password changed.').waitFor();
     await page.getByRole('link', { name: 'Sources' }).click();
@@ -141,13 +141,17 @@ describeService('management', (service) => {
     const project_id = new URL(page.url()).searchParams.get('project') ?? '';
     const erin = { user: 'erin', domain: installation.domain, password, project_id };
     await login(server.address, erin);
+    // After an error, the button works again.
+    await page.route('**/console/api/users/*', (route) => route.abort(), { times: 1 });
+    await page.getByRole('button', { name: 'Disable erin' }).click();
+    await page.getByText('It may be restarting, or the network is down.').waitFor();
     await page.getByRole('button', { name: 'Disable erin' }).click();
     await page.getByRole('button', { name: 'Enable erin' }).waitFor();
-    expect((await askToken(server.address, tokenRequest(erin))).status).toBe(401);
+    expect((await requestToken(server.address, tokenRequest(erin))).status).toBe(401);
     await page.getByRole('button', { name: 'Enable erin' }).click();
     await page.getByRole('button', { name: 'Disable shop' }).click();
     await page.getByRole('button', { name: 'Enable shop' }).waitFor();
-    expect((await askToken(server.address, tokenRequest(erin))).status).not.toBe(201);
+    expect((await requestToken(server.address, tokenRequest(erin))).status).not.toBe(201);
     expect(await page.getByRole('button', { name: `Disable ${installation.user}` }).count()).toBe(0);
   });
 });

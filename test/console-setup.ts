@@ -1,10 +1,21 @@
-/** One browser and one demo for all console tests of a run. */
-import { mkdtempSync, rmSync } from 'node:fs';
+/** Global setup: one browser (Chromium of Debian) and one demo for all console tests of a run. */
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { chromium } from 'playwright-core';
 import type { TestProject } from 'vitest/node';
-import { HAS_BROWSER, launchBrowser } from './browser.ts';
 import { Process } from './process.ts';
+
+const PROGRAM = '/usr/bin/chromium';
+
+/** Without a browser, console tests are skipped, except in CI. */
+export const HAS_BROWSER = existsSync(PROGRAM) || process.env.CI === 'true';
+
+if (!HAS_BROWSER) {
+  console.warn(`${PROGRAM} is missing, so the console tests are skipped: apt-get install chromium`);
+}
+
+const DISABLED = ['background-networking', 'component-update', 'sync', 'gpu'];
 
 export interface Demo {
   address: string;
@@ -22,14 +33,16 @@ declare module 'vitest' {
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   if (!HAS_BROWSER) return async () => {};
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-demo-'));
-  const process = new Process(['demo', '--data', join(folder, 'data'), '--listen', '127.0.0.1:0']);
-  const [browser, demo] = await Promise.all([launchBrowser(), readDemo(process)]);
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-demo-'));
+  const process = new Process(['demo', '--data', join(directory, 'data'), '--listen', '127.0.0.1:0']);
+  const args = ['--no-sandbox', ...DISABLED.map((name) => `--disable-${name}`)];
+  const launching = chromium.launchServer({ executablePath: PROGRAM, args });
+  const [browser, demo] = await Promise.all([launching, readDemo(process)]);
   project.provide('browser', browser.wsEndpoint());
   project.provide('demo', demo);
   return async () => {
     await Promise.all([browser.close(), process.kill()]);
-    rmSync(folder, { recursive: true });
+    rmSync(directory, { recursive: true });
   };
 }
 

@@ -1,8 +1,7 @@
 /** The console in a real browser: its numbers are those of the API, and every selection is in the URL. */
 import { expect, test } from 'vitest';
 import { call, type Distribution, sum } from './api.ts';
-import { signIn } from './browser.ts';
-import { DAY_MS, describeDemo, FIXED, FROM, HOUR_MS } from './console-demo.ts';
+import { DAY_MS, describeDemo, FIXED, FROM, HOUR_MS, signIn } from './console-fixtures.ts';
 
 describeDemo('numbers', (demo) => {
   test('/ redirects to the sign-in page, and signing out ends the session', async () => {
@@ -27,7 +26,7 @@ describeDemo('numbers', (demo) => {
   });
 
   test('the key figures and the bars equal the responses of the API', async () => {
-    await demo.open(`/console/?${FIXED}`);
+    await demo.enter(`/console/?${FIXED}`);
     const timeline = await demo.api.timeline(`${FIXED}&timezone=%2B00:00`);
     const distribution = await demo.api.distribution(FIXED);
     expect(await demo.number('requests')).toBe(sum(timeline.requests));
@@ -51,7 +50,7 @@ describeDemo('numbers', (demo) => {
   });
 
   test('the timeline table adds up to the total of the API', async () => {
-    await demo.open(`/console/?${FIXED}`);
+    await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('button', { name: 'Table' }).click();
     const rows = demo.page.getByRole('region', { name: 'Timeline as a table' }).locator('tbody tr');
     const cells = await rows.evaluateAll((all) =>
@@ -64,7 +63,7 @@ describeDemo('numbers', (demo) => {
   });
 
   test('the pages of hosts and sources show the numbers of the API', async () => {
-    await demo.open(`/console/?${FIXED}`);
+    await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('link', { name: 'Hosts', exact: true }).click();
     const row = demo.page.getByRole('row', { name: /www\.example\.com/ });
     const id = (await demo.api.hostIds()).get('www.example.com');
@@ -84,7 +83,7 @@ describeDemo('numbers', (demo) => {
   });
 
   test('it loads with few requests, in less than 150 KB of script, under a strict policy', async () => {
-    await demo.open('/console/?live=off');
+    await demo.enter('/console/?live=off');
     const response = await demo.page.reload();
     await demo.loaded();
     const policy = response?.headers()['content-security-policy'] ?? '';
@@ -104,7 +103,7 @@ describeDemo('numbers', (demo) => {
 
 describeDemo('selection', (demo) => {
   test('every preset queries its range, and is in the URL', async () => {
-    await demo.open('/console/?live=off');
+    await demo.enter('/console/?live=off');
     const midnight = Math.floor(Date.now() / DAY_MS) * DAY_MS;
     for (const [name, start, end] of [
       ['Last hour', -HOUR_MS, 0],
@@ -130,7 +129,7 @@ describeDemo('selection', (demo) => {
   });
 
   test('a custom range is in the selected time zone, to the minute', async () => {
-    await demo.open('/console/?tz=%2B05:45');
+    await demo.enter('/console/?tz=%2B05:45');
     await demo.page.getByRole('button', { name: 'Custom range' }).click();
     const local = (time: number) => new Date(time + 5.75 * HOUR_MS).toISOString().slice(0, 16);
     await demo.page.getByLabel('From').fill(local(FROM + 60_000));
@@ -147,7 +146,7 @@ describeDemo('selection', (demo) => {
   });
 
   test('days begin at midnight in the selected time zone', async () => {
-    await demo.open('/console/?range=yesterday');
+    await demo.enter('/console/?range=yesterday');
     const { requests } = await demo.api.timeline('recent=yesterday&timezone=%2B00:00');
     expect(await demo.number('requests')).toBe(sum(requests));
     await demo.page.getByLabel('Time zone').selectOption('+14:00');
@@ -158,7 +157,7 @@ describeDemo('selection', (demo) => {
   });
 
   test('hosts are found by part of their name, and the numbers are those of the selected hosts', async () => {
-    await demo.open(`/console/?${FIXED}`);
+    await demo.enter(`/console/?${FIXED}`);
     const ids = await demo.api.hostIds();
     await demo.page.getByRole('button', { name: 'Hosts: All hosts' }).click();
     await demo.page.getByLabel('Find a host').fill('SHOP');
@@ -180,7 +179,7 @@ describeDemo('selection', (demo) => {
   test('a view survives a reload', async () => {
     const ids = await demo.api.hostIds();
     const path = `/console/?${FIXED}&tz=-03:30&host=${ids.get('www.example.com')}&hide=attacks`;
-    await demo.open(path);
+    await demo.enter(path);
     const requests = await demo.number('requests');
     const shown = demo.page.url();
     await demo.page.reload();
@@ -193,7 +192,7 @@ describeDemo('selection', (demo) => {
   });
 
   test('dragging over the timeline zooms in, and the back button zooms out', async () => {
-    await demo.open(`/console/?${FIXED}`);
+    await demo.enter(`/console/?${FIXED}`);
     const whole = await demo.number('requests');
     const plot = await demo.page.locator('.u-over').boundingBox();
     if (plot === null) throw new Error('nothing is drawn');
@@ -215,7 +214,7 @@ describeDemo('selection', (demo) => {
   });
 
   test('pointer and arrow keys show the exact values of a point', async () => {
-    await demo.open(`/console/?from=${FROM}&to=${FROM + HOUR_MS}`);
+    await demo.enter(`/console/?from=${FROM}&to=${FROM + HOUR_MS}`);
     const { requests, attacks } = await demo.api.timeline(`from=${FROM}&to=${FROM + HOUR_MS}`);
     const plot = demo.page.locator('.u-over');
     const box = await plot.boundingBox();
@@ -231,7 +230,7 @@ describeDemo('selection', (demo) => {
   });
 
   test('a hidden series is not drawn, and is in the URL', async () => {
-    await demo.open(`/console/?${FIXED}`);
+    await demo.enter(`/console/?${FIXED}`);
     const drawn = () =>
       demo.page
         .locator('.chart canvas')
@@ -246,7 +245,7 @@ describeDemo('selection', (demo) => {
 
   test('live mode refreshes until it is paused', async () => {
     await demo.page.clock.install();
-    await demo.open('/console/?range=1hour');
+    await demo.enter('/console/?range=1hour');
     const refreshed = demo.page.waitForRequest(/event\/timeline/, { timeout: 10_000 });
     await demo.page.clock.fastForward(5_000);
     await refreshed;
@@ -263,7 +262,7 @@ describeDemo('selection', (demo) => {
 
   test('the curl command sends the same query', async () => {
     const ids = await demo.api.hostIds();
-    await demo.open(`/console/?${FIXED}&tz=%2B02:00&host=${ids.get('www.example.com')}`);
+    await demo.enter(`/console/?${FIXED}&tz=%2B02:00&host=${ids.get('www.example.com')}`);
     await demo.page
       .context()
       .grantPermissions(['clipboard-read', 'clipboard-write'], { origin: demo.address });
@@ -291,7 +290,7 @@ describeDemo('selection', (demo) => {
   });
 
   test('CSV has every point of the API, and PNG is an image', async () => {
-    await demo.open(`/console/?${FIXED}`);
+    await demo.enter(`/console/?${FIXED}`);
     const csv = await demo.downloaded('.timeline', 'CSV');
     const { requests, attacks } = await demo.api.timeline(FIXED);
     const lines = csv.toString().trimEnd().split('\r\n');

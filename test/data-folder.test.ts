@@ -222,7 +222,7 @@ describe('a backup', () => {
     truncateSync(join(sandbox.data, 'identity.mdb'), 3 * 4_096);
     const args = ['backup', '--data', sandbox.data, '--to', sandbox.path('none')];
     expect((await sandbox.start(args).end()).status).toBe(1);
-    expect(readdirSync(sandbox.folder).filter((name) => name.startsWith('none'))).toEqual([]);
+    expect(readdirSync(sandbox.directory).filter((name) => name.startsWith('none'))).toEqual([]);
   });
 });
 

@@ -1,7 +1,7 @@
 /** Every error of the error table that a client can cause. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Answer, Api, call, login } from './api.ts';
+import { Api, call, type HttpResponse, login } from './api.ts';
 import { type Installation, Sandbox } from './sandbox.ts';
 
 const sandbox = new Sandbox();
@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => sandbox.clear());
 
 /** The response has this status and code, and its message contains these words. */
-function expectError(answer: Answer, status: number, error_code: string, ...words: string[]): void {
+function expectError(answer: HttpResponse, status: number, error_code: string, ...words: string[]): void {
   expect(JSON.parse(answer.text)).toEqual({ error_code, error_msg: expect.any(String) });
   expect(answer.status).toBe(status);
   expect(answer.headers['content-type']).toMatch(/^application\/json/);

@@ -1,6 +1,6 @@
 /** The numbers of the API are exact: random queries compared with the oracle. */
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
-import { CATEGORIES, type KnownEvent, Oracle, type Question, timezoneText } from './oracle.ts';
+import { CATEGORIES, type KnownEvent, Oracle, type Query, timezoneText } from './oracle.ts';
 import { Random, scaled } from './random.ts';
 import { KEEP_ALL, Sandbox } from './sandbox.ts';
 
@@ -32,14 +32,14 @@ test('random queries over 60,000 events return what a count of the single events
   expect([...ids.keys()].sort()).toEqual(HOSTNAMES.toSorted());
 
   for (let i = 0; i < QUERIES; i++) {
-    const question = randomQuestion(random, OFFSETS_MINUTES[i % OFFSETS_MINUTES.length] ?? 0, events);
-    const hosts = [...(question.hostnames ?? [])].map((hostname) => `&hosts=${ids.get(hostname)}`).join('');
-    const range = `from=${question.from}&to=${question.to}`;
-    const timezone = encodeURIComponent(timezoneText(question.offsetMinutes));
+    const query = randomQuery(random, OFFSETS_MINUTES[i % OFFSETS_MINUTES.length] ?? 0, events);
+    const hosts = [...(query.hostnames ?? [])].map((hostname) => `&hosts=${ids.get(hostname)}`).join('');
+    const range = `from=${query.from}&to=${query.to}`;
+    const timezone = encodeURIComponent(timezoneText(query.offsetMinutes));
     const [path, expected] =
       i % 2 === 0
-        ? [`waf/event/timeline?${range}&timezone=${timezone}${hosts}`, oracle.timeline(question)]
-        : [`waf/event/attack/type?${range}${hosts}`, oracle.distribution(question)];
+        ? [`waf/event/timeline?${range}&timezone=${timezone}${hosts}`, oracle.timeline(query)]
+        : [`waf/event/attack/type?${range}${hosts}`, oracle.distribution(query)];
     const { status, text } = await api.get(path);
     // As text, because the order of the fields is part of the promise.
     expect({ path, status, text }).toEqual({ path, status: 200, text: JSON.stringify(expected) });
@@ -77,7 +77,7 @@ function isoTime(time: number, offsetMinutes: number): string {
 }
 
 /** Lengths from a millisecond to 40 days, of every order of magnitude; some edges are exactly an event's time. */
-function randomQuestion(random: Random, offsetMinutes: number, events: readonly KnownEvent[]): Question {
+function randomQuery(random: Random, offsetMinutes: number, events: readonly KnownEvent[]): Query {
   const length = random.chance(0.5) ? Math.round(SPAN_MS ** random.next()) : random.integer(1, SPAN_MS);
   const anyFrom = START + random.integer(0, SPAN_MS - length);
   const from = random.chance(0.3) ? random.pick(events).time : anyFrom;

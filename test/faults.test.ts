@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Answer, type Api, call, login, sum } from './api.ts';
+import { type Api, call, type HttpResponse, login, sum } from './api.ts';
 import { eventually, PROGRAM, type Process } from './process.ts';
 import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 
@@ -28,7 +28,7 @@ function limitFileSize({ pid }: Process, bytes: number | 'unlimited'): void {
   execFileSync('prlimit', ['--pid', String(pid), `--fsize=${bytes}:`]);
 }
 
-function push({ api }: Service, events: readonly object[], key?: string): Promise<Answer> {
+function push({ api }: Service, events: readonly object[], key?: string): Promise<HttpResponse> {
   return call(api.address, `/ingest/v1/${api.project}`, {
     method: 'POST',
     headers: { 'X-Auth-Token': api.token, ...(key && { 'Idempotency-Key': key }) },
@@ -36,7 +36,7 @@ function push({ api }: Service, events: readonly object[], key?: string): Promis
   });
 }
 
-function logout({ api }: Service, token: string): Promise<Answer> {
+function logout({ api }: Service, token: string): Promise<HttpResponse> {
   const headers = { 'X-Auth-Token': api.token, 'X-Subject-Token': token };
   return call(api.address, '/v3/auth/tokens', { method: 'DELETE', headers });
 }
@@ -48,7 +48,7 @@ const counted = async ({ api }: Service) =>
 const events = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ time: START + i, host: `${i % 7}.example` }));
 
-function expectRefused(answer: Answer, reason: string): void {
+function expectRefused(answer: HttpResponse, reason: string): void {
   expect(answer.text).toContain(reason);
   expect(answer.status).toBe(503);
   expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
@@ -206,7 +206,7 @@ describe('a stopped process that holds the write lock', () => {
   /** Stops an ingest in the middle of a transaction: pushes block as long as it holds the lock. */
   async function stopInTransaction(
     service: Service,
-  ): Promise<{ ingest: Process; blocked: Promise<Answer>; pushed: number }> {
+  ): Promise<{ ingest: Process; blocked: Promise<HttpResponse>; pushed: number }> {
     const log = sandbox.write('events.ndjson', ndjson(events(LINES)));
     const where = [
       '--data',

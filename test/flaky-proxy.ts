@@ -1,20 +1,18 @@
-/** A network that fails: passes connections on, and cuts them at random places, also between a deed and its answer. */
-
-import type { AddressInfo } from 'node:net';
-import { connect, createServer, type Socket } from 'node:net';
+/** A TCP proxy that cuts connections at random, also between a completed request and its response. */
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface FlakyProxy {
   url: string;
   /** How often it has cut a connection. */
   cuts(): number;
-  /** From now on, nothing fails. */
+  /** Stops cutting connections. */
   behave(): void;
   stop(): Promise<void>;
 }
 
-/** `trouble`: what part of the chunks that pass ends their connection, from 0 to 1. */
-export async function flakyProxy(target: string, trouble: number, random: () => number): Promise<FlakyProxy> {
+/** `cutRate`: the share of chunks at which the connection is cut, from 0 to 1. */
+export async function flakyProxy(target: string, cutRate: number, random: () => number): Promise<FlakyProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let cuts = 0;
@@ -28,19 +26,19 @@ export async function flakyProxy(target: string, trouble: number, random: () => 
     const cut = () => {
       cuts++;
       near.destroy();
-      // The server may go on for a while with what it has got.
+      // The server may continue for a while with what it has received.
       setTimeout(() => far.destroy(), 20 * random());
     };
     near.on('data', (chunk) => {
-      if (fails && random() < trouble / 2) {
-        // A request of which only a part arrives.
+      if (fails && random() < cutRate / 2) {
+        // Only a part of the request arrives.
         far.write(chunk.subarray(0, Math.floor(chunk.length * random())));
         cut();
       } else far.write(chunk);
     });
     far.on('data', (chunk) => {
-      // A deed that was done, of which nobody hears.
-      if (fails && random() < trouble) cut();
+      // The request was executed, but its response is lost.
+      if (fails && random() < cutRate) cut();
       else near.write(chunk);
     });
     near.on('close', () => far.end());

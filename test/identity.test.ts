@@ -6,7 +6,15 @@ import { promisify } from 'node:util';
 import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Answer, type Api, askToken, call, login, loginToDomain, tokenRequest } from './api.ts';
+import {
+  type Api,
+  call,
+  type HttpResponse,
+  login,
+  loginToDomain,
+  requestToken,
+  tokenRequest,
+} from './api.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const MINUTE_MS = 60_000;
@@ -46,7 +54,7 @@ async function signed(
   key: Key,
   path: string,
   { body, now = Date.now() }: { body?: Buffer; now?: number } = {},
-): Promise<Answer> {
+): Promise<HttpResponse> {
   const request = { method: 'GET', url: `${server.address}${path}`, ...(body && { body }) };
   const headers = await sign(request, key, { now: () => now });
   return call(server.address, path, body ? withBody(body, { ...headers }) : { headers: { ...headers } });
@@ -82,7 +90,7 @@ describe('discovery', () => {
   });
 
   test('the catalog has both services in the region', async () => {
-    const { text } = await askToken(server.address, tokenRequest(installation));
+    const { text } = await requestToken(server.address, tokenRequest(installation));
     const endpoint = { interface: 'public', region: 'eu-test', region_id: 'eu-test' };
     expect(JSON.parse(text).token.catalog).toMatchObject([
       { type: 'identity', endpoints: [{ ...endpoint, url: `${server.address}/identity/v3` }] },
@@ -159,7 +167,7 @@ describe('a token', () => {
   test('for a domain lists projects, but cannot query', async () => {
     const { auth } = tokenRequest(installation);
     const scope = { domain: { name: 'default' } };
-    const answer = await askToken(server.address, { auth: { ...auth, scope } });
+    const answer = await requestToken(server.address, { auth: { ...auth, scope } });
     expect(JSON.parse(answer.text).token.domain).toMatchObject({ name: 'default' });
     const headers = { 'X-Auth-Token': String(answer.headers['x-subject-token']) };
     const projects = await call(server.address, '/v3/auth/projects', { headers });
@@ -170,7 +178,9 @@ describe('a token', () => {
     expect(query.status).toBe(403);
     expect(JSON.parse(query.text).error_code).toBe('WAF.9002');
     // A project wins when both are given.
-    const both = await askToken(server.address, { auth: { ...auth, scope: { ...scope, ...auth.scope } } });
+    const both = await requestToken(server.address, {
+      auth: { ...auth, scope: { ...scope, ...auth.scope } },
+    });
     expect(JSON.parse(both.text).token.project).toMatchObject({ id: installation.project_id });
   });
 
@@ -181,7 +191,7 @@ describe('a token', () => {
     let caller = await login(server.address, account);
     await admin('user', 'disable', 'mortal');
     expect(await message(caller)).toBe('the user of the token in X-Auth-Token is disabled');
-    const refused = await askToken(server.address, tokenRequest(account));
+    const refused = await requestToken(server.address, tokenRequest(account));
     expect([refused.status, JSON.parse(refused.text).error.message]).toEqual([401, 'The user is disabled.']);
     await admin('user', 'enable', 'mortal');
     const superseded =
@@ -201,7 +211,7 @@ describe('a token', () => {
 
   test('is not issued to a console-only user', async () => {
     const { account } = await newUser('console-only', '--access', 'console');
-    const refused = await askToken(server.address, tokenRequest(account));
+    const refused = await requestToken(server.address, tokenRequest(account));
     expect([refused.status, JSON.parse(refused.text)]).toEqual([
       403,
       {
@@ -215,8 +225,8 @@ describe('a token', () => {
   });
 
   test('is refused in the same way for an unknown user and a wrong password', async () => {
-    const wrong = await askToken(server.address, tokenRequest({ ...installation, password: 'wrong' }));
-    const unknown = await askToken(server.address, tokenRequest({ ...installation, user: 'nobody' }));
+    const wrong = await requestToken(server.address, tokenRequest({ ...installation, password: 'wrong' }));
+    const unknown = await requestToken(server.address, tokenRequest({ ...installation, user: 'nobody' }));
     expect(wrong.status).toBe(401);
     expect(wrong.text).toBe(unknown.text);
     expect(JSON.parse(wrong.text).error.message).toBe('The username or password is wrong.');

@@ -248,6 +248,6 @@ test('an unreadable file is refused by name, and no other file is counted', asyn
   expect(status).toBe(1);
   expect(stderr).toMatch(/^wafstat: .*\n$/);
   expect(stderr).toContain(missing);
-  expect((await ingest([sandbox.folder])).stderr).toContain('is a directory');
+  expect((await ingest([sandbox.directory])).stderr).toContain('is a directory');
   expect(await requests()).toBe(0);
 });

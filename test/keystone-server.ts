@@ -1,9 +1,9 @@
-/** A real OpenStack Keystone, from Debian, on loopback and SQLite, in a folder of its own. */
+/** A real OpenStack Keystone from Debian on loopback, with SQLite in a temporary directory. */
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
-import { type Answer, call } from './api.ts';
+import { call, newToken } from './api.ts';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
 
@@ -19,14 +19,14 @@ export class Keystone {
   }
 
   static async start(region: string): Promise<Keystone> {
-    const folder = mkdtempSync(join(tmpdir(), 'wafstat-keystone-'));
+    const directory = mkdtempSync(join(tmpdir(), 'wafstat-keystone-'));
     const port = await freePort();
     const keystone = new Keystone(`http://127.0.0.1:${port}`, stop);
-    const config = join(folder, 'keystone.conf');
-    for (const name of ['fernet', 'credential']) mkdirSync(join(folder, name), { mode: 0o700 });
-    writeFileSync(config, configuration(folder));
-    // Readers and writers of Keystone are different connections, which SQLite lets work together in this mode only.
-    const wal = `import sqlite3; sqlite3.connect('${folder}/keystone.db').execute('pragma journal_mode=wal')`;
+    const config = join(directory, 'keystone.conf');
+    for (const name of ['fernet', 'credential']) mkdirSync(join(directory, name), { mode: 0o700 });
+    writeFileSync(config, configuration(directory));
+    // Keystone reads and writes on different connections, which SQLite supports in this mode only.
+    const wal = `import sqlite3; sqlite3.connect('${directory}/keystone.db').execute('pragma journal_mode=wal')`;
     execFileSync('/usr/bin/python3', ['-c', wal]);
     const { username } = userInfo();
     const owner = ['--keystone-user', username, '--keystone-group', username];
@@ -43,46 +43,42 @@ export class Keystone {
     async function stop(): Promise<void> {
       child.kill('SIGKILL');
       await ended;
-      rmSync(folder, { recursive: true, force: true });
+      rmSync(directory, { recursive: true, force: true });
     }
-    await eventually(() => call(keystone.address, '/v3').catch(() => undefined), 'an answer of Keystone');
+    await eventually(() => call(keystone.address, '/v3').catch(() => undefined), 'a response of Keystone');
     const scope = { project: { name: 'admin', domain: { name: 'Default' } } };
     keystone.#token = await keystone.login('admin', keystone.password, scope);
     return keystone;
   }
 
-  async login(user: string, password: string, scope: object, address = this.address): Promise<string> {
+  login(user: string, password: string, scope: object, address = this.address): Promise<string> {
     const identity = {
       methods: ['password'],
       password: { user: { name: user, password, domain: { name: 'Default' } } },
     };
-    const { status, headers, text } = await call(address, '/v3/auth/tokens', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ auth: { identity, scope } }),
-    });
-    if (status !== 201) throw new Error(`Keystone gives no token: ${status} ${text}`);
-    return String(headers['x-subject-token']);
+    return newToken(address, { auth: { identity, scope } });
   }
 
-  /** As its administrator, unless the token is another's. */
-  async ask<T = unknown>(method: string, path: string, body?: object, token = this.#token): Promise<T> {
+  /** Sends a request, by default as the administrator. */
+  async request<T = unknown>(method: string, path: string, body?: object, token = this.#token): Promise<T> {
     const headers = { 'X-Auth-Token': token, 'Content-Type': 'application/json' };
     const text = body && { body: JSON.stringify(body) };
-    const answer: Answer = await call(this.address, `/v3${path}`, { method, headers, ...text });
-    if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`);
-    return answer.text === '' ? (null as T) : JSON.parse(answer.text);
+    const response = await call(this.address, `/v3${path}`, { method, headers, ...text });
+    if (response.status >= 300) throw new Error(`${method} ${path}: ${response.status} ${response.text}`);
+    return response.text === '' ? (null as T) : JSON.parse(response.text);
   }
 
-  /** Makes a thing, and answers its ID: `make('project', {...})` is `POST /v3/projects`. */
-  async make(name: string, fields: object): Promise<string> {
-    const made = await this.ask<Record<string, { id: string }>>('POST', `/${name}s`, { [name]: fields });
-    return made[name]?.id ?? '';
+  /** Resolves to the ID: `create('project', {...})` is `POST /v3/projects`. */
+  async create(name: string, fields: object): Promise<string> {
+    const created = await this.request<Record<string, { id: string }>>('POST', `/${name}s`, {
+      [name]: fields,
+    });
+    return created[name]?.id ?? '';
   }
 
   async roleId(name: string): Promise<string> {
-    const { roles } = await this.ask<{ roles: { id: string }[] }>('GET', `/roles?name=${name}`);
-    return roles[0]?.id ?? (await this.make('role', { name }));
+    const { roles } = await this.request<{ roles: { id: string }[] }>('GET', `/roles?name=${name}`);
+    return roles[0]?.id ?? (await this.create('role', { name }));
   }
 
   stop(): Promise<void> {
@@ -90,17 +86,17 @@ export class Keystone {
   }
 }
 
-function configuration(folder: string): string {
+function configuration(directory: string): string {
   return `[DEFAULT]
-log_file = ${folder}/keystone.log
+log_file = ${directory}/keystone.log
 [database]
-connection = sqlite:///${folder}/keystone.db
+connection = sqlite:///${directory}/keystone.db
 [fernet_tokens]
-key_repository = ${folder}/fernet
+key_repository = ${directory}/fernet
 [fernet_receipts]
-key_repository = ${folder}/fernet
+key_repository = ${directory}/fernet
 [credential]
-key_repository = ${folder}/credential
+key_repository = ${directory}/credential
 [identity]
 password_hash_rounds = 4
 `;

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { sign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Answer, Api, call } from './api.ts';
+import { Api, call, type HttpResponse } from './api.ts';
 import { Keystone } from './keystone-server.ts';
 import { eventually } from './process.ts';
 import { Sandbox, type Server } from './sandbox.ts';
@@ -23,14 +23,14 @@ interface Key {
 
 beforeAll(async () => {
   keystone = await Keystone.start('eu-test');
-  const service = await keystone.make('user', {
+  const service = await keystone.create('user', {
     name: 'wafstat',
     password: SERVICE_PASSWORD,
     domain_id: 'default',
   });
-  await keystone.ask('PUT', `/system/users/${service}/roles/${await keystone.roleId('reader')}`);
-  shop = await keystone.make('project', { name: 'shop', domain_id: 'default' });
-  other = await keystone.make('project', { name: 'other', domain_id: 'default' });
+  await keystone.request('PUT', `/system/users/${service}/roles/${await keystone.roleId('reader')}`);
+  shop = await keystone.create('project', { name: 'shop', domain_id: 'default' });
+  other = await keystone.create('project', { name: 'other', domain_id: 'default' });
   server = await serve();
 });
 
@@ -46,10 +46,10 @@ function serve(user = 'wafstat', url = keystone.address): Promise<Server> {
 }
 
 async function newUser(name: string, roles: Record<string, string[]>): Promise<string> {
-  const id = await keystone.make('user', { name, password: PASSWORD, domain_id: 'default' });
+  const id = await keystone.create('user', { name, password: PASSWORD, domain_id: 'default' });
   for (const [project, names] of Object.entries(roles)) {
     for (const role of names) {
-      await keystone.ask('PUT', `/projects/${project}/users/${id}/roles/${await keystone.roleId(role)}`);
+      await keystone.request('PUT', `/projects/${project}/users/${id}/roles/${await keystone.roleId(role)}`);
     }
   }
   return id;
@@ -58,7 +58,7 @@ async function newUser(name: string, roles: Record<string, string[]>): Promise<s
 /** Made by the user, as users of Keystone do it. */
 async function newKey(user: string, user_id: string): Promise<Key> {
   const token = await keystone.login(user, PASSWORD, { project: { id: shop } });
-  const made = await keystone.ask<{ credential: Key }>(
+  const made = await keystone.request<{ credential: Key }>(
     'POST',
     `/users/${user_id}/credentials/OS-EC2`,
     { tenant_id: shop },
@@ -67,7 +67,7 @@ async function newKey(user: string, user_id: string): Promise<Key> {
   return made.credential;
 }
 
-async function signed(key: Key, path: string, method = 'GET'): Promise<Answer> {
+async function signed(key: Key, path: string, method = 'GET'): Promise<HttpResponse> {
   const headers = await sign({ method, url: `${server.address}${path}` }, key);
   return call(server.address, path, { method, headers: { ...headers } });
 }
@@ -85,7 +85,7 @@ const push = (token: string) =>
     headers: { 'X-Auth-Token': token },
   });
 
-function refused(ask: () => Promise<Answer>): Promise<number> {
+function refused(ask: () => Promise<HttpResponse>): Promise<number> {
   return eventually(async () => {
     const { status } = await ask();
     return status === 200 ? undefined : status;
@@ -123,7 +123,7 @@ describe('a token of Keystone', () => {
     expect(await refused(() => first.get('connections'))).toBe(401);
     const second = await apiOf('leaving');
     expect((await second.get('connections')).status).toBe(200);
-    await keystone.ask('PATCH', `/users/${id}`, { user: { enabled: false } });
+    await keystone.request('PATCH', `/users/${id}`, { user: { enabled: false } });
     expect(await refused(() => second.get('connections'))).toBe(401);
   });
 });
@@ -133,10 +133,10 @@ describe('an access key of Keystone', () => {
     const id = await newUser('grouped', { [shop]: ['ingest'], [other]: ['reader'] });
     const key = await newKey('grouped', id);
     expect((await signed(key, `/v1/${shop}/connections`)).status).toBe(403);
-    const group = await keystone.make('group', { name: 'readers', domain_id: 'default' });
-    await keystone.ask('PUT', `/groups/${group}/users/${id}`);
+    const group = await keystone.create('group', { name: 'readers', domain_id: 'default' });
+    await keystone.request('PUT', `/groups/${group}/users/${id}`);
     const reader = await keystone.roleId('reader');
-    await keystone.ask('PUT', `/projects/${shop}/groups/${group}/roles/${reader}`);
+    await keystone.request('PUT', `/projects/${shop}/groups/${group}/roles/${reader}`);
     await eventually(
       async () => ((await signed(key, `/v1/${shop}/connections`)).status === 200 ? true : undefined),
       'the role of the group',
@@ -152,22 +152,25 @@ describe('an access key of Keystone', () => {
     const first = await newKey('keyed', id);
     const second = await newKey('keyed', id);
     expect([(await signed(first, path)).status, (await signed(second, path)).status]).toEqual([200, 200]);
-    await keystone.ask('DELETE', `/users/${id}/credentials/OS-EC2/${first.access}`);
+    await keystone.request('DELETE', `/users/${id}/credentials/OS-EC2/${first.access}`);
     expect(await refused(() => signed(first, path))).toBe(401);
-    await keystone.ask('PATCH', `/users/${id}`, { user: { enabled: false } });
+    await keystone.request('PATCH', `/users/${id}`, { user: { enabled: false } });
     expect(await refused(() => signed(second, path))).toBe(401);
-    const domain = await keystone.make('domain', { name: 'closing' });
-    const guest = await keystone.make('user', { name: 'guest', password: PASSWORD, domain_id: domain });
-    await keystone.ask('PUT', `/projects/${shop}/users/${guest}/roles/${await keystone.roleId('reader')}`);
+    const domain = await keystone.create('domain', { name: 'closing' });
+    const guest = await keystone.create('user', { name: 'guest', password: PASSWORD, domain_id: domain });
+    await keystone.request(
+      'PUT',
+      `/projects/${shop}/users/${guest}/roles/${await keystone.roleId('reader')}`,
+    );
     const key = { access: 'GUEST', secret: 'of a guest' };
-    await keystone.make('credential', {
+    await keystone.create('credential', {
       type: 'ec2',
       blob: JSON.stringify(key),
       user_id: guest,
       project_id: shop,
     });
     expect((await signed(key, path)).status).toBe(200);
-    await keystone.ask('PATCH', `/domains/${domain}`, { domain: { enabled: false } });
+    await keystone.request('PATCH', `/domains/${domain}`, { domain: { enabled: false } });
     expect(await refused(() => signed(key, path))).toBe(401);
   });
 
@@ -176,7 +179,7 @@ describe('an access key of Keystone', () => {
     for (const [i, delegated] of [{}, { app_cred_id: 'one' }, { trust_id: 'one' }].entries()) {
       const key = { access: `APPLIED-${i}`, secret: 'of less' };
       const blob = JSON.stringify({ ...key, ...delegated });
-      await keystone.make('credential', { type: 'ec2', blob, user_id, project_id: shop });
+      await keystone.create('credential', { type: 'ec2', blob, user_id, project_id: shop });
       expect((await signed(key, `/v1/${shop}/connections`)).status).toBe(i === 0 ? 200 : 401);
     }
   });
@@ -184,12 +187,15 @@ describe('an access key of Keystone', () => {
 
 test('keystoneauth works with our address alone, and logs in again when its token is revoked', async () => {
   await newUser('client', { [shop]: ['reader'] });
-  const waf = await keystone.make('service', { type: 'waf', name: 'waf' });
+  const waf = await keystone.create('service', { type: 'waf', name: 'waf' });
   const endpoint = { interface: 'public', region_id: 'eu-test' };
-  await keystone.make('endpoint', { ...endpoint, service_id: waf, url: server.address });
-  const { endpoints } = await keystone.ask<{ endpoints: { id: string; url: string }[] }>('GET', '/endpoints');
+  await keystone.create('endpoint', { ...endpoint, service_id: waf, url: server.address });
+  const { endpoints } = await keystone.request<{ endpoints: { id: string; url: string }[] }>(
+    'GET',
+    '/endpoints',
+  );
   const own = endpoints.find(({ url }) => url.startsWith(keystone.address));
-  await keystone.ask('PATCH', `/endpoints/${own?.id}`, { endpoint: { url: `${server.address}/v3` } });
+  await keystone.request('PATCH', `/endpoints/${own?.id}`, { endpoint: { url: `${server.address}/v3` } });
   const given = {
     identity: `${server.address}/identity`,
     user: 'client',
@@ -218,6 +224,6 @@ test('the address may include the version', async () => {
 });
 
 test('a user without a system role is refused at start', async () => {
-  await keystone.make('user', { name: 'outsider', password: SERVICE_PASSWORD, domain_id: 'default' });
+  await keystone.create('user', { name: 'outsider', password: SERVICE_PASSWORD, domain_id: 'default' });
   await expect(serve('outsider')).rejects.toThrow(/rejects user 'outsider' .* no role in the system/);
 });

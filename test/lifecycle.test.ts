@@ -1,8 +1,15 @@
 /** Shutdown and the log of the service. */
 import { Agent, get } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { askToken, call, login, tokenRequest } from './api.ts';
-import { beginTokenRequest, Connection, stopsListening } from './connection.ts';
+import {
+  beginTokenRequest,
+  Connection,
+  call,
+  login,
+  requestToken,
+  stopsListening,
+  tokenRequest,
+} from './api.ts';
 import { eventually, wholeLines } from './process.ts';
 import { Sandbox } from './sandbox.ts';
 import { freePort } from './web-server.ts';
@@ -34,8 +41,8 @@ describe('on SIGTERM', () => {
     await stopsListening(server.address);
     for (const connection of slow) connection.send(body.slice(20));
     for (const connection of slow) {
-      await connection.hears('HTTP/1.1 201 Created');
-      await connection.hears('"catalog"');
+      await connection.receives('HTTP/1.1 201 Created');
+      await connection.receives('"catalog"');
       connection.end();
     }
     expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
@@ -48,7 +55,7 @@ describe('on SIGTERM', () => {
     server.process.signal('SIGTERM');
     await stopsListening(server.address);
     slow.send(body);
-    expect(await slow.rest()).toContain('201 Created');
+    expect(await slow.readToEnd()).toContain('201 Created');
     expect((await server.process.end()).status).toBe(0);
   });
 
@@ -72,17 +79,17 @@ describe('on SIGTERM', () => {
     const body = JSON.stringify(tokenRequest(installation));
     const late = await open(Connection.open(server.address));
     late.send('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\n');
-    await late.hears('"status":"ok"');
+    await late.receives('"status":"ok"');
     // A request in flight keeps the process alive until the late request arrives.
     const slow = await open(beginTokenRequest(server.address, body));
     server.process.signal('SIGTERM');
     await stopsListening(server.address);
     late.send('Host: x\r\n\r\n');
-    const answer = (await late.rest()).split('"status":"ok"}').slice(1).join('"status":"ok"}');
+    const answer = (await late.readToEnd()).split('"status":"ok"}').slice(1).join('"status":"ok"}');
     expect(answer).toMatch(/^X-Request-Id: \S+\r$/im);
     expect(answer).toMatch(/^HTTP\/1\.1 (?:200 .*"status":"ok"|503 .*"error_code":"WAF\.5001")/s);
     slow.send(body);
-    expect(await slow.rest()).toContain('201 Created');
+    expect(await slow.readToEnd()).toContain('201 Created');
     expect((await server.process.end()).status).toBe(0);
   });
 
@@ -230,8 +237,8 @@ describe('the log', () => {
   test('contains no password and no token', async () => {
     const { installation, api, server } = await sandbox.service('--log-level', 'debug');
     const { password } = installation;
-    await askToken(server.address, tokenRequest({ ...installation, password: `wrong${password}` }));
-    await askToken(server.address, `{"password": "${password}"`);
+    await requestToken(server.address, tokenRequest({ ...installation, password: `wrong${password}` }));
+    await requestToken(server.address, `{"password": "${password}"`);
     await api.get('connections');
     await api.get(`waf/event/timeline?from=0&to=1&hosts=${api.token}`);
     await call(server.address, `/v1/other/connections?X-Auth-Token=${api.token}`, {

@@ -25,7 +25,7 @@ export interface KnownEvent {
   count: number;
 }
 
-export interface Question {
+export interface Query {
   from: number;
   to: number;
   offsetMinutes: number;
@@ -41,12 +41,12 @@ export class Oracle {
     this.#events = events.toSorted((a, b) => a.time - b.time);
   }
 
-  timeline(question: Question): Timeline {
-    const ends = pointEnds(question);
+  timeline(query: Query): Timeline {
+    const ends = pointEnds(query);
     const requests = ends.map((time) => ({ time, num: 0 }));
     const attacks = ends.map((time) => ({ time, num: 0 }));
     let point = 0;
-    for (const { time, request, attack, count } of this.#matching(question)) {
+    for (const { time, request, attack, count } of this.#matching(query)) {
       while (time >= (ends[point] ?? Number.POSITIVE_INFINITY)) point++;
       const [inRequests, inAttacks] = [requests[point], attacks[point]];
       if (inRequests === undefined || inAttacks === undefined)
@@ -57,15 +57,15 @@ export class Oracle {
     return { requests, attacks };
   }
 
-  distribution(question: Question): Distribution {
+  distribution(query: Query): Distribution {
     const counts: Distribution = Object.fromEntries(CATEGORIES.map((category) => [category, 0]));
-    for (const { attack, count } of this.#matching(question)) {
+    for (const { attack, count } of this.#matching(query)) {
       if (attack !== null) counts[attack] = (counts[attack] ?? 0) + count;
     }
     return counts;
   }
 
-  #matching({ from, to, hostnames }: Question): KnownEvent[] {
+  #matching({ from, to, hostnames }: Query): KnownEvent[] {
     const inRange = this.#events.slice(this.#firstAtOrAfter(from), this.#firstAtOrAfter(to));
     return hostnames
       ? inRange.filter(({ hostname }) => hostname !== null && hostnames.has(hostname))
@@ -92,7 +92,7 @@ export function pointEnds({
   from,
   to,
   offsetMinutes,
-}: Pick<Question, 'from' | 'to' | 'offsetMinutes'>): number[] {
+}: Pick<Query, 'from' | 'to' | 'offsetMinutes'>): number[] {
   if (from === to) return [];
   const intervalMs = intervalOf(to - from);
   const localMs = from + offsetMinutes * MINUTE_MS;

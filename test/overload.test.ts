@@ -1,7 +1,7 @@
 /** One project sends far more queries than the service can compute; other projects are still served. */
 import http from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Answer, type Api, call, login } from './api.ts';
+import { type Api, call, type HttpResponse, login } from './api.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const HOSTS = 1_000;
@@ -64,7 +64,7 @@ async function hostIds(api: Api): Promise<string[]> {
 /** Bypasses the response cache. */
 const UNCACHED = { headers: { 'Cache-Control': 'no-cache' } };
 
-function expensive(api: Api, agent: http.Agent): Promise<Answer> {
+function expensive(api: Api, agent: http.Agent): Promise<HttpResponse> {
   // Not on a minute boundary, so that single events are read too.
   const range = `from=${END - 3 * HOUR_MS + 1}&to=${END - 1}`;
   const headers = { ...UNCACHED.headers, 'X-Auth-Token': api.token };
@@ -74,7 +74,7 @@ function expensive(api: Api, agent: http.Agent): Promise<Answer> {
   });
 }
 
-function countsOf(answers: readonly Answer[]): Record<number, number> {
+function countsOf(answers: readonly HttpResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
   return counts;
@@ -82,7 +82,7 @@ function countsOf(answers: readonly Answer[]): Record<number, number> {
 
 test('part of a flood of one project is refused, and other projects are served', async () => {
   const agent = new http.Agent({ keepAlive: true });
-  const flooded: Answer[] = [];
+  const flooded: HttpResponse[] = [];
   let over = false;
   const connection = async (api: Api) => {
     for (let i = 0; i < REQUESTS_PER_CONNECTION; i++) flooded.push(await expensive(api, agent));
@@ -92,8 +92,8 @@ test('part of a flood of one project is refused, and other projects are served',
   ).finally(() => {
     over = true;
   });
-  const healthy: Answer[] = [];
-  const others: Answer[] = [];
+  const healthy: HttpResponse[] = [];
+  const others: HttpResponse[] = [];
   while (!over) {
     healthy.push(await call(server.address, '/healthz'));
     others.push(await other.get(`waf/event/timeline?${RANGE}`, UNCACHED));

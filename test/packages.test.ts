@@ -55,7 +55,7 @@ const packed: Record<string, string[]> = {};
 
 /** Builds copies of the SDKs, so that files of earlier builds are not packed. */
 beforeAll(async () => {
-  const build = await realpath(sandbox.folder);
+  const build = await realpath(sandbox.directory);
   await cp(join(root, 'tsconfig.base.json'), join(build, 'tsconfig.base.json'));
   for (const name of SDKS) {
     const filter = (path: string) => !/node_modules|dist$/.test(path.slice(root.length));

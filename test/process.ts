@@ -1,11 +1,12 @@
 /** A `wafstat` process, and helpers that wait for something. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
 export const PROGRAM = fileURLToPath(new URL('../packages/server/bin/wafstat.js', import.meta.url));
 
-/** Far more than anything takes on a busy machine. */
+/** Much longer than anything takes on a busy machine. */
 const TIMEOUT_MS = 60_000;
 
 export interface Ended {
@@ -69,9 +70,8 @@ export class Process {
 
   /** Waits for a line of standard output with this prefix. */
   async line(prefix: string): Promise<string> {
-    const find = () => wholeLines(this.stdout).find((line) => line.startsWith(prefix));
     return eventually(() => {
-      const line = find();
+      const line = wholeLines(this.stdout).find((text) => text.startsWith(prefix));
       if (line === undefined && this.#over) throw new Error(`the process ended: ${this.#describe()}`);
       return line;
     }, `a line '${prefix}...' from ${this.#command}`);
@@ -107,7 +107,7 @@ export function wholeLines(text: string): string[] {
   return text.split('\n').slice(0, -1);
 }
 
-/** Polls until the result is not undefined; fails after the timeout with what it waited for. */
+/** Polls until the result is not undefined. After the timeout, the error names `what` it waited for. */
 export async function eventually<T>(
   poll: () => T | undefined | Promise<T | undefined>,
   what: string,
@@ -117,15 +117,15 @@ export async function eventually<T>(
   for (;;) {
     const result = await poll();
     if (result !== undefined) return result;
-    if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain for ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    if (Date.now() > deadline) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
+    await sleep(5);
   }
 }
 
 export async function within<T>(timeoutMs: number, promise: Promise<T>, what: () => string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`waited ${timeoutMs} ms in vain for ${what()}`)), timeoutMs);
+    timer = setTimeout(() => reject(new Error(`timed out after ${timeoutMs} ms: ${what()}`)), timeoutMs);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

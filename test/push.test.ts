@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { sign } from '@wafstat/signer';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { type Answer, type Api, call, login, sum } from './api.ts';
+import { type Api, call, type HttpResponse, login, sum } from './api.ts';
 import { eventually } from './process.ts';
 import { Random, scaled } from './random.ts';
 import { describeEmbedded, type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
@@ -42,7 +42,7 @@ async function push(
   body: string | Buffer,
   query = '',
   headers: Record<string, string> = {},
-): Promise<Answer & { json: Pushed }> {
+): Promise<HttpResponse & { json: Pushed }> {
   const answer = await call(server.address, `/ingest/v1/${project.id}${query}`, {
     method: 'POST',
     headers: { 'X-Auth-Token': api.token, ...headers },

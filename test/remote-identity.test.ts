@@ -6,13 +6,13 @@ import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import {
-  type Answer,
   type Api,
-  askToken,
   Api as Caller,
   call,
+  type HttpResponse,
   login,
   loginToDomain,
+  requestToken,
   tokenRequest,
 } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
@@ -58,12 +58,18 @@ const statistics = () => `/v1/${installation.project_id}/waf/event/timeline?from
 /** The same token at another service. */
 const at = (server: Server, { project, token }: Api) => new Caller(server.address, project, token);
 
-async function signed(server: Server, key: Key, path: string, method = 'GET', body = ''): Promise<Answer> {
+async function signed(
+  server: Server,
+  key: Key,
+  path: string,
+  method = 'GET',
+  body = '',
+): Promise<HttpResponse> {
   const headers = await sign({ method, url: `${server.address}${path}`, body: Buffer.from(body) }, key);
   return call(server.address, path, { method, headers: { ...headers }, ...(body && { body }) });
 }
 
-function signedScoped(server: Server, key: Key, path: string): Promise<Answer> {
+function signedScoped(server: Server, key: Key, path: string): Promise<HttpResponse> {
   const date = sdkDate(Date.now());
   const scope = { date: date.slice(0, 8), region: 'eu-test', service: 'waf' };
   const headers = { host: new URL(server.address).host, 'x-sdk-date': date };
@@ -109,7 +115,7 @@ describeEmbedded('a service with --identity-url', () => {
     });
 
     test('comes with a catalog of the service that the client called', async () => {
-      const { status, text } = await askToken(asker.address, tokenRequest(installation));
+      const { status, text } = await requestToken(asker.address, tokenRequest(installation));
       expect(status).toBe(201);
       expect(JSON.parse(text).token.catalog).toMatchObject([
         { type: 'identity', endpoints: [{ region: 'eu-test', url: `${asker.address}/identity/v3` }] },
@@ -142,7 +148,7 @@ describeEmbedded('a service with --identity-url', () => {
     test('for a domain is refused', async () => {
       const { auth } = tokenRequest(installation);
       const body = { auth: { ...auth, scope: { domain: { name: 'default' } } } };
-      const { headers } = await askToken(asker.address, body);
+      const { headers } = await requestToken(asker.address, body);
       const api = new Caller(asker.address, installation.project_id, String(headers['x-subject-token']));
       const { status, text } = await api.get('connections');
       expect([status, JSON.parse(text).error_code]).toEqual([403, 'WAF.9002']);
@@ -190,7 +196,7 @@ describeEmbedded('a service with --identity-url', () => {
 
     test('a console-only user is refused, by token and by key', async () => {
       const account = await newUser('console', '--access', 'console');
-      expect((await askToken(asker.address, tokenRequest(account))).status).toBe(403);
+      expect((await requestToken(asker.address, tokenRequest(account))).status).toBe(403);
       const { status, text } = await signed(asker, await newKey('console'), statistics());
       expect([status, JSON.parse(text).error_msg]).toEqual([
         403,
@@ -259,7 +265,7 @@ describeEmbedded('a service with --identity-url', () => {
 
   describe('after a revocation', () => {
     /** Waits for the refusal, for much longer than --identity-cache: the machine may be busy. */
-    async function refused(ask: () => Promise<Answer>, status: number): Promise<string> {
+    async function refused(ask: () => Promise<HttpResponse>, status: number): Promise<string> {
       const refusal = await eventually(async () => {
         const answer = await ask();
         return answer.status === 200 ? undefined : answer;
@@ -362,12 +368,12 @@ describeEmbedded('a service with --identity-url', () => {
     });
 
     test('refuses a body that is too large', async () => {
-      const { status } = await askToken(asker.address, 'x'.repeat(200_000));
+      const { status } = await requestToken(asker.address, 'x'.repeat(200_000));
       expect(status).toBe(413);
     });
 
     test('returns the response of the identity service with its own request ID', async () => {
-      const { status, text, headers } = await askToken(
+      const { status, text, headers } = await requestToken(
         asker.address,
         tokenRequest({ ...installation, password: 'x' }),
       );
@@ -467,7 +473,7 @@ describeEmbedded('a service with --identity-url', () => {
         await eventually(async () => ((await both()).join() === '503,503' ? true : undefined), 'two 503');
         const refused = await api.get('connections');
         expect([refused.status, refused.headers['retry-after']]).toEqual([503, '5']);
-        const forwarded = await askToken(second.address, tokenRequest(made));
+        const forwarded = await requestToken(second.address, tokenRequest(made));
         expect([forwarded.status, JSON.parse(forwarded.text).error.code]).toEqual([503, 503]);
         expect((await call(second.address, '/healthz')).status).toBe(200);
         await other.serve(['--listen', new URL(first.address).host]);

@@ -1,4 +1,4 @@
-/** A data folder and the processes that use it; `clear` ends the processes and deletes the folder. */
+/** A data directory and the processes that use it; `clear` ends the processes and deletes the directory. */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -35,8 +35,8 @@ export const describeEmbedded: (name: string, define: () => void) => void =
   inject('clickhouseUrl') === undefined ? describe : () => {};
 
 export class Sandbox {
-  readonly folder = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
-  readonly data = join(this.folder, 'data');
+  readonly directory = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
+  readonly data = join(this.directory, 'data');
   /** Settings of the store for all commands of the sandbox. */
   readonly #store = storeOfRun();
   readonly #started: Process[] = [];
@@ -106,7 +106,7 @@ export class Sandbox {
   }
 
   path(name: string): string {
-    return join(this.folder, name);
+    return join(this.directory, name);
   }
 
   /** Returns the path of the file. */
@@ -118,7 +118,7 @@ export class Sandbox {
 
   async clear(): Promise<void> {
     await Promise.all(this.#started.map((process) => process.kill()));
-    rmSync(this.folder, { recursive: true, force: true });
+    rmSync(this.directory, { recursive: true, force: true });
   }
 }
 

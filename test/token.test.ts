@@ -1,6 +1,6 @@
 /** `POST /v3/auth/tokens`: request and response as in the specification. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Api, askToken, call, login, tokenRequest } from './api.ts';
+import { Api, call, login, requestToken, tokenRequest } from './api.ts';
 import { type Installation, Sandbox, type Server } from './sandbox.ts';
 
 const sandbox = new Sandbox();
@@ -20,14 +20,14 @@ async function opens(token: unknown): Promise<number> {
 }
 
 test('the request of the specification returns a project token in X-Subject-Token', async () => {
-  const answer = await askToken(server.address, tokenRequest(installation));
+  const answer = await requestToken(server.address, tokenRequest(installation));
   expect(answer.status).toBe(201);
   expect(answer.headers['content-type']).toMatch(/^application\/json/);
   expect(await opens(answer.headers['x-subject-token'])).toBe(200);
 });
 
 test('the response has user, project, expiry and catalog', async () => {
-  const { text } = await askToken(server.address, tokenRequest(installation));
+  const { text } = await requestToken(server.address, tokenRequest(installation));
   const { domain_id, project_id, user_id } = installation;
   const domain = { id: domain_id, name: 'acme' };
   const endpoint = (url: unknown) => ({
@@ -59,7 +59,7 @@ test('the response has user, project, expiry and catalog', async () => {
 
 test('a token is valid for 24 hours from its issue', async () => {
   const before = Date.now();
-  const { text } = await askToken(server.address, tokenRequest(installation));
+  const { text } = await requestToken(server.address, tokenRequest(installation));
   const { issued_at, expires_at } = JSON.parse(text).token;
   expect(Date.parse(expires_at) - Date.parse(issued_at)).toBe(24 * 3_600_000);
   expect(Date.parse(issued_at) >= before && Date.parse(issued_at) <= Date.now()).toBe(true);
@@ -80,7 +80,7 @@ describe('user and project can be given in several ways', () => {
     const body = tokenRequest(installation);
     const password = { user: { ...user(installation), password: installation.password } };
     const identity = { methods: ['password'], password };
-    const answer = await askToken(server.address, { auth: { ...body.auth, identity } });
+    const answer = await requestToken(server.address, { auth: { ...body.auth, identity } });
     expect(answer.status).toBe(201);
     expect(await opens(answer.headers['x-subject-token'])).toBe(200);
   });
@@ -92,7 +92,7 @@ describe('user and project can be given in several ways', () => {
   ])('the project by %s', async (_, project) => {
     const { auth } = tokenRequest(installation);
     const scope = { project: project(installation) };
-    const answer = await askToken(server.address, { auth: { ...auth, scope } });
+    const answer = await requestToken(server.address, { auth: { ...auth, scope } });
     expect(answer.status).toBe(201);
     expect(await opens(answer.headers['x-subject-token'])).toBe(200);
   });
@@ -100,7 +100,7 @@ describe('user and project can be given in several ways', () => {
 
 describe('refused requests', () => {
   const refusal = async (body: unknown) => {
-    const { status, text } = await askToken(server.address, body);
+    const { status, text } = await requestToken(server.address, body);
     const { error, ...rest } = JSON.parse(text);
     expect(rest).toEqual({});
     expect(error.code).toBe(status);

@@ -1,4 +1,4 @@
-/** Real web servers with ModSecurity and the OWASP core rule set, from Debian, on loopback, each in a folder of its own. */
+/** Real web servers with ModSecurity and the OWASP core rule set, from Debian, on loopback, each in a temporary directory. */
 import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
@@ -16,21 +16,19 @@ export interface WebServer {
 
 export const NGINX = {
   program: '/usr/sbin/nginx',
+  module: '/usr/lib/nginx/modules/ngx_http_modsecurity_module.so',
   needs: 'apt-get install nginx libnginx-mod-http-modsecurity modsecurity-crs',
-  isThere: () =>
-    existsSync('/usr/sbin/nginx') &&
-    existsSync('/usr/lib/nginx/modules/ngx_http_modsecurity_module.so') &&
-    existsSync('/usr/share/modsecurity-crs/rules'),
+  isInstalled: () => [NGINX.program, NGINX.module, CRS].every((path) => existsSync(path)),
 };
 
 export const APACHE = {
   program: '/usr/sbin/apache2',
+  module: '/usr/lib/apache2/modules/mod_security2.so',
   needs: 'apt-get install apache2 libapache2-mod-security2 modsecurity-crs',
-  isThere: () =>
-    existsSync('/usr/sbin/apache2') &&
-    existsSync('/usr/lib/apache2/modules/mod_security2.so') &&
-    existsSync('/usr/share/modsecurity-crs/rules'),
+  isInstalled: () => [APACHE.program, APACHE.module, CRS].every((path) => existsSync(path)),
 };
+
+const CRS = '/usr/share/modsecurity-crs/rules';
 
 const ENGINE = `
 SecRuleEngine On
@@ -41,94 +39,60 @@ SecAuditLogRelevantStatus "^(?:5|4(?!04))"
 SecAuditLogType Serial
 SecAuditLogParts ABHZ
 `;
-const RULES =
-  'Include /etc/modsecurity/crs/crs-setup.conf\nInclude /usr/share/modsecurity-crs/rules/*.conf\n';
+const RULES = `Include /etc/modsecurity/crs/crs-setup.conf\nInclude ${CRS}/*.conf\n`;
 
 /**
- * `auditTo`: an address to which the firewall itself sends each record, instead of writing it to a file.
- * `errorLevel`: at `error`, the default of nginx, its error log has verdicts, but not the rules behind them.
+ * `auditTo`: a URL to which ModSecurity sends each record, instead of writing it to a file.
+ * `errorLevel`: at `error`, the default of nginx, the error log has decisions, but not the rules behind them.
  */
 export async function startNginx(
   auditFormat: 'JSON' | 'Native',
   auditTo?: string,
   errorLevel: 'info' | 'error' = 'info',
 ): Promise<WebServer> {
-  const { folder, port } = await prepare();
+  const { directory, port } = await prepare();
   writeFileSync(
-    join(folder, 'modsecurity.conf'),
-    `${ENGINE.replace('Serial', auditTo ? 'HTTPS' : 'Serial')}SecAuditLog ${auditTo ?? `${folder}/audit.log`}\n` +
+    join(directory, 'modsecurity.conf'),
+    `${ENGINE.replace('Serial', auditTo ? 'HTTPS' : 'Serial')}SecAuditLog ${auditTo ?? `${directory}/audit.log`}\n` +
       `SecAuditLogFormat ${auditFormat}\n${RULES}`,
   );
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
-  writeFileSync(
-    join(folder, 'nginx.conf'),
-    `load_module /usr/lib/nginx/modules/ngx_http_modsecurity_module.so;
-daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log ${errorLevel};
-events {}
-http {
+  const http = `
   log_format vhost '$host:$server_port $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"';
-  access_log ${folder}/access.log vhost;
-  ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
+  access_log ${directory}/access.log vhost;
   server {
-    listen 127.0.0.1:${port}; root ${folder}/www;
-    modsecurity on; modsecurity_rules_file ${folder}/modsecurity.conf;
+    listen 127.0.0.1:${port}; root ${directory}/www;
+    modsecurity on; modsecurity_rules_file ${directory}/modsecurity.conf;
     location / { try_files $uri /index.html; }
-  }
-}
-`,
-  );
-  return start(NGINX.program, ['-p', folder, '-c', join(folder, 'nginx.conf')], folder, port);
+  }`;
+  return runNginx(directory, port, http, errorLevel, `load_module ${NGINX.module};`);
 }
 
-/** An nginx that passes everything on to one address, with credentials that the sender cannot add by itself. */
+/** A proxy to one URL that adds credentials, because ModSecurity cannot. */
 export async function startRelay(target: string, authorization: string): Promise<WebServer> {
-  const { folder, port } = await prepare();
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
-  writeFileSync(
-    join(folder, 'nginx.conf'),
-    `daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log;
-events {}
-http {
-  access_log ${folder}/access.log;
-  ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
+  const { directory, port } = await prepare();
+  const http = `
+  access_log ${directory}/access.log;
   server {
     listen 127.0.0.1:${port};
     location /audit { proxy_pass ${target}; proxy_set_header Authorization "${authorization}"; }
-  }
-}
-`,
-  );
-  return start(NGINX.program, ['-p', folder, '-c', join(folder, 'nginx.conf')], folder, port);
+  }`;
+  return runNginx(directory, port, http);
 }
 
 export async function startApache(auditFormat: 'JSON' | 'Native'): Promise<WebServer> {
-  const { folder, port } = await prepare();
-  const modules = ['mpm_event', 'authz_core', 'unique_id', 'dir', 'security2'];
-  writeFileSync(
-    join(folder, 'apache2.conf'),
-    `ServerRoot ${folder}
-PidFile ${folder}/apache2.pid
-DefaultRuntimeDir ${folder}
-Listen 127.0.0.1:${port}
-ServerName localhost
-UseCanonicalName Off
-KeepAlive Off
-User www-data
-Group www-data
-${modules.map((name) => `LoadModule ${name}_module /usr/lib/apache2/modules/mod_${name}.so`).join('\n')}
-ErrorLog ${folder}/error.log
+  const { directory, port } = await prepare();
+  const settings = `
 LogFormat "%V:%p %h %l %u %t \\"%r\\" %>s %O \\"%{Referer}i\\" \\"%{User-Agent}i\\"" vhost_combined
-CustomLog ${folder}/access.log vhost_combined
-DocumentRoot ${folder}/www
+CustomLog ${directory}/access.log vhost_combined
+DocumentRoot ${directory}/www
 DirectoryIndex index.html
 FallbackResource /index.html
-SecDataDir ${folder}
-SecTmpDir ${folder}
-${ENGINE}SecAuditLog ${folder}/audit.log
+SecDataDir ${directory}
+SecTmpDir ${directory}
+${ENGINE}SecAuditLog ${directory}/audit.log
 SecAuditLogFormat ${auditFormat}
-${RULES}`,
-  );
-  return start(APACHE.program, ['-f', join(folder, 'apache2.conf'), '-D', 'FOREGROUND'], folder, port);
+${RULES}`;
+  return runApache(directory, port, settings, 'unique_id', 'security2');
 }
 
 /** A server that writes each request to several logs: `access-0.log` in the first of the formats, and so on. */
@@ -137,101 +101,117 @@ export interface LoggingServer extends WebServer {
   logs: readonly string[];
 }
 
-/** What follows the name in `log_format`. Names that the server does not know are of the default server. */
+/** `formats`: what follows the name in `log_format`. Requests for unknown names go to the default server. */
 export async function startLoggingNginx(
   formats: readonly string[],
   hosts: readonly string[],
 ): Promise<LoggingServer> {
-  const { folder, port } = await prepare();
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+  const { directory, port } = await prepare();
   const server = (name: string, options = '') =>
-    `server { listen 127.0.0.1:${port}${options}; server_name ${name}; root ${folder}/www; location / { try_files $uri /index.html; } }`;
-  writeFileSync(
-    join(folder, 'nginx.conf'),
-    `daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log;
-events {}
-http {
-  ${formats.map((format, i) => `log_format f${i} ${format};\n  access_log ${folder}/access-${i}.log f${i};`).join('\n  ')}
-  ${temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(' ')}
-  ${server('default.example.com', ' default_server')}
-  ${hosts.map((host) => server(host)).join('\n  ')}
-}
-`,
+    `server { listen 127.0.0.1:${port}${options}; server_name ${name}; root ${directory}/www; location / { try_files $uri /index.html; } }`;
+  const logs = formats.map(
+    (format, i) => `log_format f${i} ${format};\n  access_log ${directory}/access-${i}.log f${i};`,
   );
-  const started = await start(NGINX.program, ['-p', folder, '-c', join(folder, 'nginx.conf')], folder, port);
-  return { ...started, port, logs: formats.map((_, i) => join(folder, `access-${i}.log`)) };
+  const servers = [server('default.example.com', ' default_server'), ...hosts.map((host) => server(host))];
+  const started = await runNginx(directory, port, [...logs, ...servers].join('\n  '));
+  return { ...started, port, logs: formats.map((_, i) => join(directory, `access-${i}.log`)) };
 }
 
-/** The quoted string of `LogFormat`. */
+/** `formats`: the quoted string of `LogFormat`. */
 export async function startLoggingApache(
   formats: readonly string[],
   hosts: readonly string[],
 ): Promise<LoggingServer> {
-  const { folder, port } = await prepare();
-  const modules = ['mpm_event', 'authz_core', 'dir'];
+  const { directory, port } = await prepare();
   const host = (name: string) =>
-    `<VirtualHost 127.0.0.1:${port}>\nServerName ${name}\nDocumentRoot ${folder}/www\nFallbackResource /index.html\n</VirtualHost>`;
+    `<VirtualHost 127.0.0.1:${port}>\nServerName ${name}\nDocumentRoot ${directory}/www\nFallbackResource /index.html\n</VirtualHost>`;
+  const logs = formats.map(
+    (format, i) => `LogFormat ${format} f${i}\nCustomLog ${directory}/access-${i}.log f${i}`,
+  );
+  const servers = ['default.example.com', ...hosts].map(host);
+  const started = await runApache(directory, port, [...logs, ...servers].join('\n'));
+  return { ...started, port, logs: formats.map((_, i) => join(directory, `access-${i}.log`)) };
+}
+
+async function prepare(): Promise<{ directory: string; port: number }> {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-web-server-'));
+  chmodSync(directory, 0o777);
+  mkdirSync(join(directory, 'www'));
+  writeFileSync(join(directory, 'www', 'index.html'), 'hello\n');
+  return { directory, port: await freePort() };
+}
+
+/** `http`: the content of the `http` block; `main`: directives before it. */
+function runNginx(directory: string, port: number, http: string, errorLevel = 'error', main = '') {
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+  const file = join(directory, 'nginx.conf');
   writeFileSync(
-    join(folder, 'apache2.conf'),
-    `ServerRoot ${folder}
-PidFile ${folder}/apache2.pid
-DefaultRuntimeDir ${folder}
+    file,
+    `${main}
+daemon off; master_process off; pid ${directory}/nginx.pid; error_log ${directory}/error.log ${errorLevel};
+events {}
+http {
+  ${temporary.map((kind) => `${kind}_temp_path ${directory}/${kind};`).join(' ')}
+  ${http}
+}
+`,
+  );
+  return start(NGINX.program, ['-p', directory, '-c', file], directory, port);
+}
+
+function runApache(directory: string, port: number, settings: string, ...modules: string[]) {
+  const loaded = ['mpm_event', 'authz_core', 'dir', ...modules];
+  const file = join(directory, 'apache2.conf');
+  writeFileSync(
+    file,
+    `ServerRoot ${directory}
+PidFile ${directory}/apache2.pid
+DefaultRuntimeDir ${directory}
 Listen 127.0.0.1:${port}
 ServerName localhost
 UseCanonicalName Off
 KeepAlive Off
 User www-data
 Group www-data
-${modules.map((name) => `LoadModule ${name}_module /usr/lib/apache2/modules/mod_${name}.so`).join('\n')}
-ErrorLog ${folder}/error.log
-${formats.map((format, i) => `LogFormat ${format} f${i}\nCustomLog ${folder}/access-${i}.log f${i}`).join('\n')}
-${['default.example.com', ...hosts].map(host).join('\n')}
+${loaded.map((name) => `LoadModule ${name}_module /usr/lib/apache2/modules/mod_${name}.so`).join('\n')}
+ErrorLog ${directory}/error.log
+${settings}
 `,
   );
-  const args = ['-f', join(folder, 'apache2.conf'), '-D', 'FOREGROUND'];
-  const started = await start(APACHE.program, args, folder, port);
-  return { ...started, port, logs: formats.map((_, i) => join(folder, `access-${i}.log`)) };
+  return start(APACHE.program, ['-f', file, '-D', 'FOREGROUND'], directory, port);
 }
 
-async function prepare(): Promise<{ folder: string; port: number }> {
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-web-server-'));
-  chmodSync(folder, 0o777);
-  mkdirSync(join(folder, 'www'));
-  writeFileSync(join(folder, 'www', 'index.html'), 'hello\n');
-  return { folder, port: await freePort() };
-}
-
-async function start(program: string, args: string[], folder: string, port: number): Promise<WebServer> {
-  let said = '';
+async function start(program: string, args: string[], directory: string, port: number): Promise<WebServer> {
+  let output = '';
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (text) => {
-      said += text;
+      output += text;
     });
   }
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const address = `http://127.0.0.1:${port}`;
   await eventually(async () => {
-    if (child.exitCode !== null) throw new Error(`${program} ended: ${said}`);
-    // Not a request: the first one is the first of the test.
+    if (child.exitCode !== null) throw new Error(`${program} ended: ${output}`);
+    // Sends no request, so that the log has those of the test only.
     return canConnect(port);
   }, `${program} to listen`);
   return {
     address,
-    accessLog: join(folder, 'access.log'),
-    auditLog: join(folder, 'audit.log'),
-    errorLog: join(folder, 'error.log'),
+    accessLog: join(directory, 'access.log'),
+    auditLog: join(directory, 'audit.log'),
+    errorLog: join(directory, 'error.log'),
     async stop() {
       child.kill('SIGTERM');
       await ended;
-      rmSync(folder, { recursive: true, force: true });
+      rmSync(directory, { recursive: true, force: true });
     },
   };
 }
 
 /**
- * Below the ports that the system gives to outgoing connections (32768 and up, on Linux): one of those may be taken by
- * another test's client before the server that it is meant for listens.
+ * Below the ports of outgoing connections (32768 and up, on Linux): the client of another test could take one of those
+ * before the server listens.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

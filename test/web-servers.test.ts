@@ -124,7 +124,7 @@ async function expectBlocked(since: number, category: string): Promise<void> {
   });
 }
 
-describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
+describe.skipIf(!NGINX.isInstalled() && process.env.CI !== 'true')(
   `nginx with ModSecurity 3 (needs: ${NGINX.needs})`,
   () => {
     test.each(['JSON', 'Native'] as const)('access log and %s audit log, followed live', async (format) => {
@@ -173,7 +173,7 @@ describe.skipIf(!NGINX.isThere() && process.env.CI !== 'true')(
   },
 );
 
-describe.skipIf(!APACHE.isThere() && process.env.CI !== 'true')(
+describe.skipIf(!APACHE.isInstalled() && process.env.CI !== 'true')(
   `Apache with mod_security2 (needs: ${APACHE.needs})`,
   () => {
     test.each(['JSON', 'Native'] as const)('access log and %s audit log, followed live', async (format) => {

@@ -1,7 +1,6 @@
 /** `--workers`: several processes on one port. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { call, login, tokenRequest } from './api.ts';
-import { beginTokenRequest, stopsListening } from './connection.ts';
+import { beginTokenRequest, call, login, stopsListening, tokenRequest } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
 import { ndjson, Sandbox, type Server } from './sandbox.ts';
 
@@ -129,7 +128,7 @@ test.each([
     // The idle worker ends first.
     await eventually(() => pids.some((pid) => !runs(pid)) || undefined, 'the end of a worker');
     slow.send(body);
-    await slow.hears('201 Created');
+    await slow.receives('201 Created');
     expect(await server.process.end()).toMatchObject({ status: 0, signal: null });
   } finally {
     slow.end();

@@ -218,7 +218,7 @@ export function createClient(options: ClientOptions): Client {
 export function buildClient(options: ClientOptions, timing: Timing): Client {
   const { projectId, credentials, timeoutMs, maxRetries = MAX_RETRIES } = options;
   const url = options.url.replace(/\/+$/, '');
-  // Browsers refuse a `fetch` that is called as a method of another object.
+  // Browsers reject a `fetch` that is called as a method of another object.
   const fetch: Fetch = options.fetch ?? ((...request) => globalThis.fetch(...request));
   const authorizer = authorizerOf(credentials, {
     identityUrl: url,
@@ -236,10 +236,8 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     const missing = fields.find((name) => field(body, name) === undefined);
     if (missing !== undefined) {
       const fault = body === undefined ? 'is not JSON' : `has no field '${missing}'`;
-      throw unexpected(
-        response,
-        `The response to ${response.source} ${fault}. Check the URL of the service.`,
-      );
+      const message = `The response to ${response.source} ${fault}. Check the URL of the service.`;
+      throw unexpected(response, message);
     }
     // The fields exist; their content is up to the API.
     return body as T;
@@ -313,9 +311,7 @@ function statisticsParameters({ from, to, timezone, hosts, recent }: StatisticsQ
   return { from, to, timezone, hosts, recent };
 }
 
-/**
- * `?a=1&b=2&b=3`, or nothing. Not URLSearchParams, which writes a space as `+`: in a signature that is a plus.
- */
+/** `?a=1&b=2&b=3`, or nothing. Not URLSearchParams, which writes a space as `+`: in a signature that is a plus. */
 function queryString(parameters: Parameters): string {
   const pairs = Object.entries(parameters).flatMap(([name, value]) => {
     const values = value === undefined ? [] : typeof value === 'object' ? value : [value];
@@ -324,7 +320,7 @@ function queryString(parameters: Parameters): string {
   return pairs.length === 0 ? '' : `?${pairs.join('&')}`;
 }
 
-/** 128 bits. (`randomUUID` is missing on pages without TLS.) */
+/** 128 bits. `randomUUID` is missing on pages without TLS. */
 function randomKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

@@ -38,7 +38,7 @@ export interface CustomCredentials {
 export interface Authorizer {
   headers(request: OutgoingRequest): RequestHeaders | Promise<RequestHeaders>;
   /** Called with headers that got a 401. If present, the call is authorized again and repeated once. */
-  refused?(headers: RequestHeaders): void;
+  rejected?(headers: RequestHeaders): void;
 }
 
 export interface TokenSource {
@@ -56,7 +56,7 @@ export function authorizerOf(credentials: Credentials | undefined, source: Token
   return passwordAuthorizer(credentials, source);
 }
 
-/** Renews a token so long before it expires, to allow for requests under way and clocks that differ. */
+/** How long before its expiry a token is renewed. Allows for requests under way and clocks that differ. */
 const RENEWAL_MS_BEFORE = 5 * 60_000;
 /** For a response without `expires_at`: the validity that the API specification promises. */
 const VALIDITY_MS = 24 * 3_600_000;
@@ -92,8 +92,8 @@ function passwordAuthorizer(credentials: PasswordCredentials, source: TokenSourc
       const { value } = await pending;
       return { 'X-Auth-Token': value };
     },
-    // Of concurrent calls that were refused, only the first finds its token still in use.
-    refused(headers) {
+    // Of concurrent calls that were rejected, only the first finds its token still in use.
+    rejected(headers) {
       if (headers['X-Auth-Token'] === token?.value) token = undefined;
     },
   };

@@ -1,7 +1,7 @@
-/** One call of the API: authorization, timeout, retries, and errors in the words of the service. */
+/** One call of the API: authorization, timeout, retries, and errors with the message of the service. */
 import type { Authorizer, RequestHeaders } from './credentials.ts';
 
-/** The call failed: the service refused it, its response makes no sense, or there was no response. */
+/** The call failed: the service rejected it, its response was invalid, or there was no response. */
 export class WafstatError extends Error {
   /** The HTTP status. Undefined if there was no response. */
   readonly status: number | undefined;
@@ -19,11 +19,7 @@ export class WafstatError extends Error {
   }
 }
 
-interface ErrorOrigin {
-  status?: number | undefined;
-  errorCode?: string | undefined;
-  requestId?: string | undefined;
-}
+type ErrorOrigin = Partial<Pick<WafstatError, 'status' | 'errorCode' | 'requestId'>>;
 
 /** The connection failed, and may work the next time. */
 class ConnectionError extends WafstatError {}
@@ -88,8 +84,8 @@ export async function call(request: ApiRequest, transport: Transport): Promise<A
     const outcome = await send(fetch, { ...request, headers: outgoingHeaders }).catch(connectionErrorOnly);
     if (!(outcome instanceof ConnectionError)) {
       if (outcome.status === 200) return outcome;
-      if (outcome.status === 401) authorizer.refused?.(authorization);
-      if (outcome.status === 401 && authorizer.refused !== undefined && canRenew) {
+      if (outcome.status === 401) authorizer.rejected?.(authorization);
+      if (outcome.status === 401 && authorizer.rejected !== undefined && canRenew) {
         canRenew = false;
         continue;
       }
@@ -143,7 +139,7 @@ export async function send(fetch: Fetch, request: Omit<ApiRequest, 'isRepeatable
     redirect: 'manual',
     signal: deadline.signal,
     ...(body === undefined ? {} : { body: stream?.body ?? body }),
-    // Demanded by the standard for streams; the types lack it.
+    // The standard requires it for streams; the types lack it.
     ...(stream === undefined ? {} : { duplex: 'half' }),
   } as RequestInit;
   try {
@@ -182,7 +178,7 @@ function deadlineOf(source: string, timeoutMs: number, signal: AbortSignal | und
   return { signal: controller.signal, clear };
 }
 
-/** (ReadableStream.from is missing in most browsers.) */
+/** ReadableStream.from is missing in most browsers. */
 function streamOf(chunks: Chunks) {
   const iterator = chunks[Symbol.asyncIterator]();
   const utf8 = new TextEncoder();
@@ -201,7 +197,7 @@ function streamOf(chunks: Chunks) {
         }
       },
     }),
-    /** Closes the source, such as a file, if it was not read to its end. `fetch` does not do it. */
+    /** Closes the source, such as a file, if it was not read to its end: `fetch` leaves it open. */
     close: () => void iterator.return?.().catch(() => {}),
   };
   return stream;
@@ -213,7 +209,7 @@ function reasonOf(failure: unknown): string {
   return String(field(cause, 'message') || field(cause, 'code') || field(failure, 'message') || failure);
 }
 
-/** The error in the words of the service. The API and the identity service have different error bodies. */
+/** The error with the message of the service. The API and the identity service have different error bodies. */
 export function errorOf(response: ApiResponse): WafstatError {
   const body = jsonOf(response);
   const message = text(field(body, 'error_msg')) ?? text(field(field(body, 'error'), 'message'));
@@ -222,7 +218,7 @@ export function errorOf(response: ApiResponse): WafstatError {
   return unexpected(response, message ?? `${source} returned ${status} without an error message.`, errorCode);
 }
 
-/** For a response that is not what it should be. */
+/** The error for an invalid response. */
 export function unexpected(response: ApiResponse, message: string, errorCode?: string): WafstatError {
   const requestId = response.headers.get('X-Request-Id') ?? undefined;
   return new WafstatError(message, { status: response.status, errorCode, requestId });

@@ -55,11 +55,11 @@ export interface ManagedProject {
   created: number;
 }
 
-export interface NewUser {
-  name: string;
-  password: string;
-  access: AccessType;
-  roles: Record<string, Role[]>;
+/** All users and projects of the domain. */
+export interface Administration {
+  domain_id: string;
+  users: ManagedUser[];
+  projects: ManagedProject[];
 }
 
 export interface FiguresQuery {
@@ -83,8 +83,8 @@ export interface Api {
   figures(project: string, query: FiguresQuery): Promise<Figures & { items: HostFigures[] }>;
   addHost(project: string, hostname: string): Promise<void>;
   renameHost(project: string, id: string, hostname: string): Promise<void>;
-  administration(): Promise<{ domain_id: string; users: ManagedUser[]; projects: ManagedProject[] }>;
-  addUser(user: NewUser): Promise<void>;
+  administration(): Promise<Administration>;
+  addUser(user: Pick<ManagedUser, 'name' | 'access' | 'roles'> & { password: string }): Promise<void>;
   setUserEnabled(id: string, enabled: boolean): Promise<void>;
   addProject(name: string): Promise<void>;
   setProjectEnabled(id: string, enabled: boolean): Promise<void>;
@@ -107,32 +107,30 @@ export function createApi(origin: string): Api {
     return response;
   }
 
-  const get = async <T>(path: string, signal?: AbortSignal): Promise<T> =>
-    (await send('GET', path, undefined, signal)).json();
+  const json = async <T>(...request: Parameters<typeof send>): Promise<T> => (await send(...request)).json();
   const change = async (method: string, path: string, body?: object): Promise<void> => {
     await send(method, path, body);
   };
   const id = encodeURIComponent;
 
   return {
-    session: () => get('session'),
-    signIn: async (account) => (await send('POST', 'session', account)).json(),
+    session: () => json('GET', 'session'),
+    signIn: (account) => json('POST', 'session', account),
     signOut: () => change('DELETE', 'session'),
-    changePassword: async (old_password, new_password) =>
-      (await send('PUT', 'password', { old_password, new_password })).json(),
-    keys: () => get('keys'),
+    changePassword: (old_password, new_password) => json('PUT', 'password', { old_password, new_password }),
+    keys: () => json('GET', 'keys'),
     addKey: async (description) => (await send('POST', 'keys', { description })).blob(),
     setKeyStatus: (access, status) => change('PUT', `keys/${id(access)}`, { status }),
     removeKey: (access) => change('DELETE', `keys/${id(access)}`),
     figures: (project, { from, to, hosts = [], points = 1, signal }) => {
       const filter = hosts.map((host) => `&hosts=${id(host)}`).join('');
       const query = `from=${from}&to=${to}&points=${points}${filter}`;
-      return get(`projects/${id(project)}/hosts/figures?${query}`, signal);
+      return json('GET', `projects/${id(project)}/hosts/figures?${query}`, undefined, signal);
     },
     addHost: (project, hostname) => change('POST', `projects/${id(project)}/hosts`, { hostname }),
     renameHost: (project, host, hostname) =>
       change('PUT', `projects/${id(project)}/hosts/${id(host)}`, { hostname }),
-    administration: () => get('users'),
+    administration: () => json('GET', 'users'),
     addUser: (user) => change('POST', 'users', user),
     setUserEnabled: (user, enabled) => change('PUT', `users/${id(user)}`, { enabled }),
     addProject: (name) => change('POST', 'projects', { name }),

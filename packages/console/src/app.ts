@@ -25,7 +25,7 @@ export interface App {
 export interface Page {
   element: HTMLElement;
   title: string;
-  /** Called when the view changes, but not the page. */
+  /** Called first after the page is built, then whenever the view changes. */
   show(): void;
   /** Called every few seconds in live mode. */
   refresh?(): void;

@@ -14,16 +14,22 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   const { on = {}, ...attributes } = props;
   for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value as Value);
   for (const [name, handler] of Object.entries(on)) element.addEventListener(name, handler as EventListener);
-  element.append(...children.filter(isNode).map(visible));
+  fill(element, ...children);
   return element;
+}
+
+/** A button that does not submit a form. */
+export function button(props: Props, click: () => void, ...children: Child[]): HTMLButtonElement {
+  return h('button', { class: 'button', type: 'button', ...props, on: { click } }, ...children);
 }
 
 /** Replaces all children. */
 export function fill(element: Element, ...children: Child[]): void {
-  element.replaceChildren(...children.filter(isNode).map(visible));
+  const shown = children.filter((child) => child !== null && child !== undefined && child !== false);
+  element.replaceChildren(...shown.map((child) => (typeof child === 'string' ? visibleText(child) : child)));
 }
 
-export function setAttribute(element: Element, name: string, value: Value): void {
+function setAttribute(element: Element, name: string, value: Value): void {
   if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else if (typeof value === 'string' && (name === 'title' || name.startsWith('aria-')))
     element.setAttribute(name, visibleText(value));
@@ -39,17 +45,9 @@ export function visibleText(text: string): string {
   );
 }
 
-function visible(child: Node | string): Node | string {
-  return typeof child === 'string' ? visibleText(child) : child;
-}
-
 /** For labels, which refer to elements by ID. */
 export function uniqueId(): string {
   return `id-${crypto.getRandomValues(new Uint32Array(2)).join('-')}`;
-}
-
-function isNode(child: Child): child is Node | string {
-  return child !== null && child !== undefined && child !== false;
 }
 
 const SHAPES = {
@@ -75,16 +73,19 @@ const SHAPES = {
 
 export type IconName = keyof typeof SHAPES;
 
-const SVG = 'http://www.w3.org/2000/svg';
-
 /** Hidden from screen readers, so every icon needs a text label. */
 export function icon(name: IconName): SVGSVGElement {
-  const svg = document.createElementNS(SVG, 'svg');
-  svg.setAttribute('viewBox', '0 0 24 24');
-  svg.setAttribute('class', 'icon');
-  svg.setAttribute('aria-hidden', 'true');
-  const path = document.createElementNS(SVG, 'path');
-  path.setAttribute('d', SHAPES[name]);
-  svg.append(path);
-  return svg;
+  const attributes = { class: 'icon', viewBox: '0 0 24 24', 'aria-hidden': 'true' };
+  return svg('svg', attributes, svg('path', { d: SHAPES[name] }));
+}
+
+export function svg<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: Readonly<Record<string, string>>,
+  ...children: Node[]
+): SVGElementTagNameMap[K] {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
 }

@@ -1,6 +1,6 @@
 /** Entry point: session, navigation and refresh. */
 import { WafstatError } from '@wafstat/client';
-import { createApi, type Session } from './api.ts';
+import { createApi, type Project, type Session } from './api.ts';
 import type { App, Page } from './app.ts';
 import { h } from './dom.ts';
 import { administrationPage } from './pages/administration.ts';
@@ -43,14 +43,7 @@ async function start(): Promise<void> {
     enter(await api.session());
   } catch (failure) {
     if (failure instanceof WafstatError && failure.status === 401) showSignIn();
-    else
-      document.body.replaceChildren(
-        h(
-          'main',
-          { class: 'alone' },
-          failureNotice(failure, () => void start()),
-        ),
-      );
+    else showAlone(failureNotice(failure, () => void start()));
   }
 }
 
@@ -61,12 +54,15 @@ function showSignIn(): void {
   document.body.replaceChildren(signInPage(api, enter));
 }
 
+function showAlone(content: HTMLElement): void {
+  document.body.replaceChildren(h('main', { class: 'alone' }, content));
+}
+
 function enter(session: Session): void {
   clear();
-  const project = session.projects.find(({ id }) => id === view.project) ?? session.projects[0];
+  const project = projectOf(session, view);
   if (project === undefined) {
-    const nowhere = message('No project', 'You have no role in any project. Ask your administrator for one.');
-    document.body.replaceChildren(h('main', { class: 'alone' }, nowhere));
+    showAlone(message('No project', 'You have no role in any project. Ask your administrator for one.'));
     return;
   }
   const skewMs = session.now - Date.now();
@@ -97,6 +93,11 @@ function enter(session: Session): void {
   display(view, true);
 }
 
+/** The selected project, or the first. */
+function projectOf({ projects }: Session, { project }: View): Project | undefined {
+  return projects.find(({ id }) => id === project) ?? projects[0];
+}
+
 function go(change: Partial<View>, mode: 'push' | 'replace' = 'push'): void {
   const next = { ...view, ...change };
   // The state tells the back button of a custom range that the previous entry is ours.
@@ -109,8 +110,7 @@ function display(next: View, isNewSession = false): void {
   const before = view;
   view = next;
   if (app === null || frame === null) return;
-  const wanted = app.session.projects.find(({ id }) => id === next.project) ?? app.session.projects[0];
-  if (wanted && wanted.id !== app.project.id) {
+  if (projectOf(app.session, next)?.id !== app.project.id) {
     enter(app.session);
     return;
   }

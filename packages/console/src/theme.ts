@@ -1,18 +1,20 @@
 /** Light or dark: the preference of the system, unless the user has switched. */
-export type Theme = 'light' | 'dark';
-
 const KEY = 'wafstat-theme';
 
-export function currentTheme(): Theme {
+export function currentTheme(): 'light' | 'dark' {
   const chosen = document.documentElement.dataset.theme;
   if (chosen === 'light' || chosen === 'dark') return chosen;
-  return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  return systemDark().matches ? 'dark' : 'light';
 }
 
+/** Restores the choice of the user. */
 export function applyTheme(): void {
-  const chosen = stored();
-  if (chosen === null) delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = chosen;
+  try {
+    const stored = localStorage.getItem(KEY);
+    if (stored !== null) document.documentElement.dataset.theme = stored;
+  } catch {
+    // Without storage the theme is that of the system.
+  }
 }
 
 export function switchTheme(): void {
@@ -23,17 +25,17 @@ export function switchTheme(): void {
     // Without storage the choice lasts until the page is closed.
   }
   document.documentElement.dataset.theme = next;
-  document.dispatchEvent(new Event('wafstat-theme'));
+  document.dispatchEvent(new Event(KEY));
 }
 
 /** Calls back when the colours change. Returns a function that stops it. */
 export function onTheme(changed: () => void): () => void {
-  const system = matchMedia('(prefers-color-scheme: dark)');
+  const system = systemDark();
   system.addEventListener('change', changed);
-  document.addEventListener('wafstat-theme', changed);
+  document.addEventListener(KEY, changed);
   return () => {
     system.removeEventListener('change', changed);
-    document.removeEventListener('wafstat-theme', changed);
+    document.removeEventListener(KEY, changed);
   };
 }
 
@@ -47,11 +49,11 @@ export function colour(name: string): string {
   return color;
 }
 
-function stored(): Theme | null {
-  try {
-    const theme = localStorage.getItem(KEY);
-    return theme === 'light' || theme === 'dark' ? theme : null;
-  } catch {
-    return null;
-  }
+/** The font size that style sheets call `1rem`. */
+export function remPx(): number {
+  return Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+}
+
+function systemDark(): MediaQueryList {
+  return matchMedia('(prefers-color-scheme: dark)');
 }

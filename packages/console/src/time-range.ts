@@ -6,15 +6,15 @@ const DAY_MS = 24 * HOUR_MS;
 /** The longest range of the API. */
 export const RANGE_DAYS_MAX = 3_653;
 
-/** `days` begin at local midnight, as `recent` of the API does. */
+/** `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with. */
 export const PRESETS = {
-  '1hour': { label: '1 h', title: 'Last hour', lengthMs: HOUR_MS },
-  '24hours': { label: '24 h', title: 'Last 24 hours', lengthMs: DAY_MS },
-  today: { label: 'Today', title: 'Today', days: 1 },
-  yesterday: { label: 'Yesterday', title: 'Yesterday', days: 1 },
-  '3days': { label: '3 d', title: 'Last 3 days', days: 3 },
-  '7days': { label: '7 d', title: 'Last 7 days', days: 7 },
-  '30days': { label: '30 d', title: 'Last 30 days', days: 30 },
+  '1hour': { label: '1 h', title: 'Last hour', previous: 'previous hour', lengthMs: HOUR_MS },
+  '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 hours', lengthMs: DAY_MS },
+  today: { label: 'Today', title: 'Today', previous: 'same time yesterday', days: 1 },
+  yesterday: { label: 'Yesterday', title: 'Yesterday', previous: 'the day before', days: 1 },
+  '3days': { label: '3 d', title: 'Last 3 days', previous: 'previous 3 days', days: 3 },
+  '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 days', days: 7 },
+  '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 days', days: 30 },
 } as const;
 
 export type PresetName = keyof typeof PRESETS;
@@ -57,12 +57,7 @@ export function previousRange(selected: SelectedRange, range: TimeRange): TimeRa
 
 /** Completes "vs". */
 export function previousRangeName(selected: SelectedRange): string {
-  if (!('preset' in selected)) return 'previous period';
-  if (selected.preset === 'today') return 'same time yesterday';
-  if (selected.preset === 'yesterday') return 'the day before';
-  if (selected.preset === '1hour') return 'previous hour';
-  if (selected.preset === '24hours') return 'previous 24 hours';
-  return `previous ${PRESETS[selected.preset].days} days`;
+  return 'preset' in selected ? PRESETS[selected.preset].previous : 'previous period';
 }
 
 /** Whether new events can still arrive in the range. */

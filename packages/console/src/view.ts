@@ -13,6 +13,10 @@ export type PageName = keyof typeof PAGES;
 
 export const SERIES = ['requests', 'attacks'] as const;
 export type SeriesName = (typeof SERIES)[number];
+export const SERIES_TITLES: Readonly<Record<SeriesName, string>> = {
+  requests: 'Requests',
+  attacks: 'Attacks',
+};
 
 export const HOST_ORDERS = ['requests', 'attacks', 'share', 'name'] as const;
 export type HostOrder = (typeof HOST_ORDERS)[number];
@@ -73,8 +77,7 @@ export function urlOf(view: View): string {
   if (view.order !== 'requests') query.set('order', view.order);
   if (view.search !== '') query.set('search', view.search);
   if (view.offset > 0) query.set('offset', String(view.offset));
-  const text = query.toString();
-  return text === '' ? PAGES[view.page] : `${PAGES[view.page]}?${text}`;
+  return query.size === 0 ? PAGES[view.page] : `${PAGES[view.page]}?${query}`;
 }
 
 function parseRange(query: URLSearchParams): SelectedRange {

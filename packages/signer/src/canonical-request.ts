@@ -127,7 +127,7 @@ export function percentEncode(decoded: string | Uint8Array): string {
 }
 
 /**
- * A `%` without two hex digits after it stands for itself. The result is bytes and not text: `%FE` and `%FF` are not
+ * A `%` without two hex digits after it is kept. The result is bytes and not text: `%FE` and `%FF` are not
  * UTF-8, and both would become the same replacement character, so one could pass for the other.
  */
 export function percentDecode(encoded: string): Uint8Array {

@@ -20,7 +20,7 @@ export interface AccessKey {
 
 export interface SignOptions {
   /**
-   * The time of the signature in milliseconds since the epoch. The service refuses a time that is off by more than 15
+   * The time of the signature in milliseconds since the epoch. The service rejects a time that is off by more than 15
    * minutes, so correct it here if the clock of the machine is wrong.
    * @default Date.now
    */
@@ -119,7 +119,7 @@ export async function signature(secret: string, stringToSign: string): Promise<s
 }
 
 export async function sha256Hex(content: string | Uint8Array): Promise<string> {
-  // Web Crypto refuses bytes in shared memory, so they are copied.
+  // Web Crypto rejects bytes in shared memory, so they are copied.
   const bytes = typeof content === 'string' ? utf8.encode(content) : new Uint8Array(content);
   return hex(await webCrypto().digest('SHA-256', bytes));
 }

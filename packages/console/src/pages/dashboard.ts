@@ -5,7 +5,7 @@ import { formatRange } from '../format.ts';
 import { controls } from '../parts/controls.ts';
 import { distributionPanel } from '../parts/distribution-panel.ts';
 import { figuresRow } from '../parts/figures.ts';
-import { failureNotice, isAbort, message } from '../parts/states.ts';
+import { failureNotice, loader, message } from '../parts/states.ts';
 import { timelinePanel } from '../parts/timeline-panel.ts';
 import { topHostsPanel } from '../parts/top-hosts-panel.ts';
 import { total } from '../points.ts';
@@ -31,58 +31,49 @@ export function dashboardPage(app: App): Page {
     content,
     start,
   );
-  let aborter = new AbortController();
   let everShown = false;
 
-  async function load(): Promise<void> {
-    aborter.abort();
-    aborter = new AbortController();
-    const { signal } = aborter;
+  async function read(signal: AbortSignal): Promise<void> {
     const { selectedRange, hosts } = app.view();
     const range = resolveRange(selectedRange, app.offsetMs(), app.now());
     const before = previousRange(selectedRange, range);
     const filter = hosts.length === 0 ? {} : { hosts };
-    try {
-      const [series, types, now, past] = await Promise.all([
-        client.timeline({ ...range, ...filter, timezone: app.timezone(), signal }),
-        client.attackTypes({ ...range, ...filter, signal }),
-        app.api.figures(app.project.id, { ...range, ...filter, signal }),
-        app.api.figures(app.project.id, { ...before, ...filter, signal }),
-      ]);
-      const requests = total(series.requests.map(({ num }) => num));
-      const attacks = total(series.attacks.map(({ num }) => num));
-      const nothing = requests === 0 && attacks === 0;
-      if (nothing && hosts.length === 0 && (await client.sources({ signal })).total === 0) return showStart();
-      start.hidden = true;
-      content.hidden = false;
-      // Before drawing, because a hidden panel has no width.
-      panels.hidden = nothing;
-      bar.element.hidden = false;
-      figures.show(
-        { requests, attacks, hosts: now.items },
-        { requests: total(past.requests), attacks: total(past.attacks), hosts: past.items },
-        {
-          name: previousRangeName(selectedRange),
-          range: formatRange(before.from, before.to, app.offsetMs()),
-        },
-      );
-      timeline.show(series, range);
-      distribution.show(types, range);
-      topHosts.show(now.items);
-      fill(notice, nothing && message('No data in this range', 'Try a longer range or other hosts.'));
-      content.setAttribute('aria-busy', 'false');
-      everShown = true;
-    } catch (failure) {
-      if (isAbort(failure) || app.handleSignedOut(failure)) return;
-      // Keeps old numbers, but no skeletons.
-      panels.hidden = !everShown;
-      fill(
-        notice,
-        failureNotice(failure, () => void load()),
-      );
-      content.setAttribute('aria-busy', 'false');
-    }
+    const [series, types, now, past] = await Promise.all([
+      client.timeline({ ...range, ...filter, timezone: app.timezone(), signal }),
+      client.attackTypes({ ...range, ...filter, signal }),
+      app.api.figures(app.project.id, { ...range, ...filter, signal }),
+      app.api.figures(app.project.id, { ...before, ...filter, signal }),
+    ]);
+    const requests = total(series.requests.map(({ num }) => num));
+    const attacks = total(series.attacks.map(({ num }) => num));
+    const nothing = requests === 0 && attacks === 0;
+    if (nothing && hosts.length === 0 && (await client.sources({ signal })).total === 0) return showStart();
+    start.hidden = true;
+    content.hidden = false;
+    // Before drawing, because a hidden panel has no width.
+    panels.hidden = nothing;
+    bar.element.hidden = false;
+    figures.show(
+      { requests, attacks, hosts: now.items },
+      { requests: total(past.requests), attacks: total(past.attacks), hosts: past.items },
+      {
+        name: previousRangeName(selectedRange),
+        range: formatRange(before.from, before.to, app.offsetMs()),
+      },
+    );
+    timeline.show(series, range);
+    distribution.show(types, range);
+    topHosts.show(now.items);
+    fill(notice, nothing && message('No data in this range', 'Try a longer range or other hosts.'));
+    content.setAttribute('aria-busy', 'false');
+    everShown = true;
   }
+  const { load, abort } = loader(app, read, (failure) => {
+    // Keeps old numbers, but no skeletons.
+    panels.hidden = !everShown;
+    fill(notice, failureNotice(failure, load));
+    content.setAttribute('aria-busy', 'false');
+  });
 
   function showStart(): void {
     if (!start.hidden) return;
@@ -98,13 +89,13 @@ export function dashboardPage(app: App): Page {
     show() {
       bar.show();
       content.setAttribute('aria-busy', 'true');
-      void load();
+      load();
     },
     refresh() {
-      if (endsNow(app.view().selectedRange) && !timeline.isBusy()) void load();
+      if (endsNow(app.view().selectedRange) && !timeline.isBusy()) load();
     },
     leave() {
-      aborter.abort();
+      abort();
       timeline.leave();
     },
   };

@@ -2,12 +2,13 @@
 
 import type { HostFigures } from '../api.ts';
 import type { App, Page } from '../app.ts';
-import { fill, h, icon } from '../dom.ts';
+import { button, fill, h, icon, svg } from '../dom.ts';
 import { formatCount, share } from '../format.ts';
 import { controls } from '../parts/controls.ts';
-import { dialog, field, submitForm } from '../parts/form.ts';
-import { failureNotice, isAbort, message } from '../parts/states.ts';
-import { type Cell, table } from '../parts/table.ts';
+import { field, formDialog } from '../parts/form.ts';
+import { pageHead } from '../parts/shell.ts';
+import { loader, message } from '../parts/states.ts';
+import { actions, type Cell, numbers, table } from '../parts/table.ts';
 import { total } from '../points.ts';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { HOST_ORDERS, type HostOrder } from '../view.ts';
@@ -29,58 +30,36 @@ export function hostsPage(app: App): Page {
     ...HOST_ORDERS.map((name) => h('option', { value: name }, ORDER_NAMES[name])),
   );
   const mayChange = app.project.roles.includes('admin');
-  const add = h(
-    'button',
-    { class: 'button primary', type: 'button', hidden: !mayChange },
-    icon('plus'),
-    'Add a host',
-  );
+  const addHost = () => nameForm('Add a host', 'Add', '', (name) => app.api.addHost(app.project.id, name));
+  const add = button({ class: 'button primary', hidden: !mayChange }, addHost, icon('plus'), 'Add a host');
   const list = h('div', { class: 'content', 'aria-busy': 'true' }, h('div', { class: 'skeleton block' }));
   const element = h(
     'div',
     { class: 'page' },
-    h('div', { class: 'page-head' }, h('h1', {}, 'Hosts'), add),
+    pageHead('h1', 'Hosts', add),
     bar.element,
     h('div', { class: 'controls' }, h('div', { class: 'with-icon' }, icon('search'), search), order),
     list,
   );
-  let aborter = new AbortController();
 
   search.addEventListener('input', () => app.go({ search: search.value, offset: 0 }, 'replace'));
   order.addEventListener('change', () => {
     const chosen = HOST_ORDERS.find((name) => name === order.value) ?? 'requests';
     app.go({ order: chosen, offset: 0 });
   });
-  add.addEventListener('click', () =>
-    nameForm('Add a host', 'Add', '', (name) => app.api.addHost(app.project.id, name)),
-  );
 
-  async function load(): Promise<void> {
-    aborter.abort();
-    aborter = new AbortController();
-    const { signal } = aborter;
+  async function read(signal: AbortSignal): Promise<void> {
     const { selectedRange, order: by, search: wanted, offset } = app.view();
     const range = resolveRange(selectedRange, app.offsetMs(), app.now());
-    try {
-      const { items } = await app.api.figures(app.project.id, { ...range, signal });
-      const found = items.filter(({ hostname }) => hostname.includes(wanted.trim().toLowerCase()));
-      const shown = found.toSorted(COMPARE[by]).slice(offset, offset + ROWS_MAX);
-      const ids = shown.map(({ id }) => id);
-      const lines =
-        ids.length === 0
-          ? []
-          : (await app.api.figures(app.project.id, { ...range, hosts: ids, points: LINE_POINTS, signal }))
-              .items;
-      draw(shown, new Map(lines.map((host) => [host.id, host])), found.length, items.length);
-      list.setAttribute('aria-busy', 'false');
-    } catch (failure) {
-      if (isAbort(failure) || app.handleSignedOut(failure)) return;
-      fill(
-        list,
-        failureNotice(failure, () => void load()),
-      );
-    }
+    const { items } = await app.api.figures(app.project.id, { ...range, signal });
+    const found = items.filter(({ hostname }) => hostname.includes(wanted.trim().toLowerCase()));
+    const shown = found.toSorted(COMPARE[by]).slice(offset, offset + ROWS_MAX);
+    const query = { ...range, hosts: shown.map(({ id }) => id), points: LINE_POINTS, signal };
+    const lines = shown.length === 0 ? [] : (await app.api.figures(app.project.id, query)).items;
+    draw(shown, new Map(lines.map((host) => [host.id, host])), found.length, items.length);
+    list.setAttribute('aria-busy', 'false');
   }
+  const { load, abort } = loader(app, read, list);
 
   function draw(
     shown: readonly HostFigures[],
@@ -100,28 +79,14 @@ export function hostsPage(app: App): Page {
       );
       return;
     }
-    const columns = [
-      { title: 'Host' },
-      { title: 'Requests', number: true },
-      { title: 'Attacks', number: true },
-      { title: 'Attack rate', number: true },
-      { title: 'Trend' },
-      { title: 'ID' },
-      ...(mayChange ? [{ title: 'Actions', actions: true }] : []),
-    ];
+    const counts = numbers('Requests', 'Attacks', 'Attack rate');
+    const columns = ['Host', ...counts, 'Trend', 'ID', ...(mayChange ? [actions()] : [])];
+    const rows = shown.map((host) => row(host, lines.get(host.id)));
     // Restores the focus after a refresh.
     const focused = list.contains(document.activeElement)
       ? document.activeElement?.getAttribute('aria-label')
       : null;
-    fill(
-      list,
-      table(
-        'Hosts',
-        columns,
-        shown.map((host) => row(host, lines.get(host.id))),
-      ),
-      pager(found),
-    );
+    fill(list, table('Hosts', columns, rows), pager(found));
     if (focused)
       [...list.querySelectorAll<HTMLElement>('[aria-label]')]
         .find((one) => one.getAttribute('aria-label') === focused)
@@ -129,53 +94,35 @@ export function hostsPage(app: App): Page {
   }
 
   function row({ id, hostname, requests, attacks }: HostFigures, line: HostFigures | undefined): Cell[] {
-    const open = h(
-      'button',
-      { class: 'link cut', type: 'button', 'aria-label': `Dashboard of ${hostname}` },
-      hostname,
-    );
-    open.addEventListener('click', () => app.go({ page: 'dashboard', hosts: [id] }));
-    const rename = h(
-      'button',
-      { class: 'button quiet small', type: 'button', 'aria-label': `Rename ${hostname}` },
-      icon('edit'),
-      'Rename',
-    );
-    rename.addEventListener('click', () =>
-      nameForm(`Rename ${hostname}`, 'Rename', hostname, (name) =>
-        app.api.renameHost(app.project.id, id, name),
-      ),
-    );
+    const open = () => app.go({ page: 'dashboard', hosts: [id] });
+    const name = `Rename ${hostname}`;
+    const rename = () =>
+      nameForm(name, 'Rename', hostname, (next) => app.api.renameHost(app.project.id, id, next));
+    const quiet = { class: 'button quiet small', 'aria-label': name };
     return [
-      open,
+      button({ class: 'link cut', 'aria-label': `Dashboard of ${hostname}` }, open, hostname),
       formatCount(total(requests)),
       h('span', { class: total(attacks) > 0 ? 'attack' : 'faint' }, formatCount(total(attacks))),
       share(total(attacks), total(requests)),
       line ? sparkline(line.requests, line.attacks) : '',
       h('code', { class: 'faint' }, id),
-      ...(mayChange ? [rename] : []),
+      ...(mayChange ? [button(quiet, rename, icon('edit'), 'Rename')] : []),
     ];
   }
 
   function pager(found: number): HTMLElement | null {
     const { offset } = app.view();
     if (found <= ROWS_MAX) return null;
+    const end = offset + ROWS_MAX;
     const step = (label: string, to: number, possible: boolean) =>
-      h(
-        'button',
-        { class: 'button', type: 'button', disabled: !possible, on: { click: () => app.go({ offset: to }) } },
-        label,
-      );
+      button({ disabled: !possible }, () => app.go({ offset: to }), label);
+    const [first, last, all] = [offset + 1, Math.min(found, end), found].map(formatCount);
     return h(
       'div',
       { class: 'pager' },
       step('Previous', Math.max(0, offset - ROWS_MAX), offset > 0),
-      h(
-        'span',
-        { class: 'hint' },
-        `${formatCount(offset + 1)} to ${formatCount(Math.min(found, offset + ROWS_MAX))} of ${formatCount(found)}`,
-      ),
-      step('Next', offset + ROWS_MAX, offset + ROWS_MAX < found),
+      h('span', { class: 'hint' }, `${first} to ${last} of ${all}`),
+      step('Next', end, end < found),
     );
   }
 
@@ -189,19 +136,7 @@ export function hostsPage(app: App): Page {
       { value: name, required: true, spellcheck: 'false', autocapitalize: 'none' },
       hint,
     );
-    const form = submitForm(
-      title,
-      verb,
-      [hostname.element],
-      async () => {
-        await act(hostname.input.value);
-        close();
-        void load();
-        return '';
-      },
-      app.handleSignedOut,
-    );
-    const close = dialog(title, form);
+    formDialog(app, title, verb, [hostname.element], () => act(hostname.input.value), load);
     hostname.input.select();
   }
 
@@ -213,12 +148,12 @@ export function hostsPage(app: App): Page {
       const view = app.view();
       if (document.activeElement !== search) search.value = view.search;
       order.value = view.order;
-      void load();
+      load();
     },
     refresh() {
-      if (endsNow(app.view().selectedRange) && document.querySelector('dialog') === null) void load();
+      if (endsNow(app.view().selectedRange) && document.querySelector('dialog') === null) load();
     },
-    leave: () => aborter.abort(),
+    leave: abort,
   };
 }
 
@@ -241,23 +176,18 @@ export const COMPARE: Readonly<Record<HostOrder, Compare>> = {
   name: byName,
 };
 
-const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 160;
 const HEIGHT = 28;
 
 /** Requests as a line, attacks as bars, each on its own scale. */
 function sparkline(requests: readonly number[], attacks: readonly number[]): SVGSVGElement {
-  const svg = element('svg', {
-    class: 'sparkline',
-    viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-    'aria-hidden': 'true',
-  }) as SVGSVGElement;
-  svg.setAttribute('preserveAspectRatio', 'none');
-  svg.append(
-    element('path', { class: 'attacks', d: bars(attacks, Math.max(...requests, 1)) }),
-    element('path', { class: 'requests', d: line(requests) }),
+  const viewBox = `0 0 ${WIDTH} ${HEIGHT}`;
+  return svg(
+    'svg',
+    { class: 'sparkline', viewBox, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+    svg('path', { class: 'attacks', d: bars(attacks, Math.max(...requests, 1)) }),
+    svg('path', { class: 'requests', d: line(requests) }),
   );
-  return svg;
 }
 
 function line(counts: readonly number[]): string {
@@ -286,10 +216,4 @@ function height(n: number, most: number): number {
 
 function round(n: number): number {
   return Math.round(n * 100) / 100;
-}
-
-function element(name: string, attributes: Readonly<Record<string, string>>): SVGElement {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
 }

@@ -6,25 +6,12 @@ import { logo } from '../parts/shell.ts';
 import { sentence } from '../parts/states.ts';
 
 export function signInPage(api: Api, signedIn: (session: Session) => void): HTMLElement {
-  const user = field('User', {
-    name: 'user',
-    autocomplete: 'username',
-    autocapitalize: 'none',
-    required: true,
-  });
-  const domain = field('Domain', {
-    name: 'domain',
-    value: 'default',
-    autocomplete: 'organization',
-    autocapitalize: 'none',
-    required: true,
-  });
-  const password = field('Password', {
-    name: 'password',
-    type: 'password',
-    autocomplete: 'current-password',
-    required: true,
-  });
+  const props = { autocapitalize: 'none', required: true };
+  const user = field('User', { ...props, name: 'user', autocomplete: 'username' });
+  const organization = { name: 'domain', value: 'default', autocomplete: 'organization' };
+  const domain = field('Domain', { ...props, ...organization });
+  const secret = { name: 'password', type: 'password', autocomplete: 'current-password' };
+  const password = field('Password', { ...props, ...secret });
   const problem = h('p', { class: 'problem', role: 'alert' });
   const button = h('button', { class: 'button primary', type: 'submit' }, 'Sign in');
   const form = h(
@@ -43,13 +30,8 @@ export function signInPage(api: Api, signedIn: (session: Session) => void): HTML
     problem.textContent = '';
     button.disabled = true;
     try {
-      signedIn(
-        await api.signIn({
-          user: user.input.value,
-          domain: domain.input.value,
-          password: password.input.value,
-        }),
-      );
+      const account = { user: user.input.value, domain: domain.input.value, password: password.input.value };
+      signedIn(await api.signIn(account));
     } catch (failure) {
       problem.textContent = sentence(failure);
       password.input.select();

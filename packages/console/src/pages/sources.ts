@@ -3,8 +3,9 @@ import type { Source } from '@wafstat/client';
 import type { App, Page } from '../app.ts';
 import { fill, h } from '../dom.ts';
 import { ago, formatCount, formatTime, share } from '../format.ts';
-import { failureNotice, isAbort } from '../parts/states.ts';
-import { type Cell, table } from '../parts/table.ts';
+import { pageHead } from '../parts/shell.ts';
+import { loader } from '../parts/states.ts';
+import { type Cell, numbers, stateLabel, table } from '../parts/table.ts';
 import { total } from '../points.ts';
 import { firstRun } from './first-run.ts';
 
@@ -14,25 +15,15 @@ const SILENT_MS = 3_600_000;
 export function sourcesPage(app: App): Page {
   const client = app.api.client(app.project.id);
   const list = h('div', { class: 'content' }, h('div', { class: 'skeleton block' }));
-  const element = h('div', { class: 'page' }, h('div', { class: 'page-head' }, h('h1', {}, 'Sources')), list);
-  let aborter = new AbortController();
+  const element = h('div', { class: 'page' }, pageHead('h1', 'Sources'), list);
 
-  async function load(): Promise<void> {
-    aborter.abort();
-    aborter = new AbortController();
-    try {
-      const { items } = await client.sources({ signal: aborter.signal });
-      if (items.length > 0)
-        fill(list, table('Sources', COLUMNS, items.map(row)), hostHint(items), reasons(items));
-      else if (list.querySelector('.first-run') === null) fill(list, firstRun(app));
-    } catch (failure) {
-      if (isAbort(failure) || app.handleSignedOut(failure)) return;
-      fill(
-        list,
-        failureNotice(failure, () => void load()),
-      );
-    }
+  async function read(signal: AbortSignal): Promise<void> {
+    const { items } = await client.sources({ signal });
+    if (items.length > 0)
+      fill(list, table('Sources', COLUMNS, items.map(row)), hostHint(items), reasons(items));
+    else if (list.querySelector('.first-run') === null) fill(list, firstRun(app));
   }
+  const { load, abort } = loader(app, read, list);
 
   function row({ name, format, hosts, events, without_host, ...rest }: Source): Cell[] {
     const { dropped, first_seen, last_seen } = rest;
@@ -41,7 +32,7 @@ export function sourcesPage(app: App): Page {
     const silent = last_seen === null || now - last_seen > SILENT_MS;
     return [
       h('strong', { class: 'cut' }, name),
-      h('span', { class: `state ${silent ? 'silent' : 'active'}` }, silent ? 'Silent' : 'Reporting'),
+      stateLabel(silent ? 'silent' : 'active', silent ? 'Silent' : 'Reporting'),
       last_seen === null
         ? 'never'
         : h('span', { title: formatTime(last_seen, app.offsetMs()) }, ago(last_seen, now)),
@@ -64,8 +55,7 @@ export function sourcesPage(app: App): Page {
           h(
             'span',
             {},
-            app.session.drop_reasons[reason] ?? reason,
-            ' ',
+            `${app.session.drop_reasons[reason] ?? reason} `,
             h('code', { class: 'faint' }, reason),
           ),
           formatCount(n),
@@ -73,27 +63,16 @@ export function sourcesPage(app: App): Page {
         ]);
     });
     if (rows.length === 0) return h('p', { class: 'hint' }, 'All records were counted; none were dropped.');
-    const columns = [
-      { title: 'Source' },
-      { title: 'Reason' },
-      { title: 'Records', number: true },
-      { title: 'Share', number: true },
-    ];
+    const columns = ['Source', 'Reason', ...numbers('Records', 'Share')];
     return h(
       'section',
       {},
-      h('div', { class: 'page-head' }, h('h2', {}, 'Dropped records')),
+      pageHead('h2', 'Dropped records'),
       table('Dropped records by reason', columns, rows),
     );
   }
 
-  return {
-    element,
-    title: 'Sources',
-    show: () => void load(),
-    refresh: () => void load(),
-    leave: () => aborter.abort(),
-  };
+  return { element, title: 'Sources', show: load, refresh: load, leave: abort };
 }
 
 /** How to fix records without a host; null if there are none. */
@@ -120,13 +99,6 @@ function hostHint(items: readonly Source[]): HTMLElement | null {
 }
 
 const COLUMNS = [
-  { title: 'Source' },
-  { title: 'State' },
-  { title: 'Latest event' },
-  { title: 'Earliest event' },
-  { title: 'Format' },
-  { title: 'Hosts', number: true },
-  { title: 'Counted', number: true },
-  { title: 'Without host', number: true },
-  { title: 'Dropped', number: true },
+  ...['Source', 'State', 'Latest event', 'Earliest event', 'Format'],
+  ...numbers('Hosts', 'Counted', 'Without host', 'Dropped'),
 ];

@@ -1,7 +1,7 @@
 /** Time range, time zone, hosts and live mode. */
 import type { Host } from '@wafstat/client';
 import type { App } from '../app.ts';
-import { fill, h, icon, uniqueId } from '../dom.ts';
+import { button, fill, h, icon, uniqueId, visibleText } from '../dom.ts';
 import { formatRange } from '../format.ts';
 import {
   allOffsets,
@@ -14,7 +14,7 @@ import {
   resolveRange,
 } from '../time-range.ts';
 import { field } from './form.ts';
-import { isAbort, sentence } from './states.ts';
+import { loader, sentence } from './states.ts';
 
 export interface Controls {
   element: HTMLElement;
@@ -40,52 +40,39 @@ function rangePicker(app: App): Controls {
   const presets = (Object.keys(PRESETS) as PresetName[]).map((name) => {
     const { label, title } = PRESETS[name];
     const choose = () => app.go({ selectedRange: { preset: name }, offset: 0 });
-    const button = h(
-      'button',
-      {
-        type: 'button',
-        'aria-label': label === title ? null : `${label}, ${title}`,
-        title,
-        on: { click: choose },
-      },
-      label,
-    );
-    return { name, button };
+    const ariaLabel = label === title ? null : `${label}, ${title}`;
+    return { name, element: button({ class: null, title, 'aria-label': ariaLabel }, choose, label) };
   });
   const custom = customRange(app);
-  const back = h('button', { class: 'button quiet', type: 'button', hidden: true }, icon('back'), 'Back');
-  back.addEventListener('click', () => {
+  const goBack = () => {
     // A shared link has no earlier view to go back to.
     if (history.state?.within === true) history.back();
     else app.go({ selectedRange: { preset: DEFAULT_PRESET } });
-  });
+  };
+  const back = button({ class: 'button quiet', hidden: true }, goBack, icon('back'), 'Back');
   const segments = h(
     'div',
     { class: 'segments', role: 'group', 'aria-label': 'Time range' },
-    ...presets.map(({ button }) => button),
+    ...presets.map(({ element }) => element),
     custom.element,
   );
   return {
     element: h('div', { class: 'ranges' }, segments, back),
     show() {
       const { selectedRange } = app.view();
-      const preset = 'preset' in selectedRange ? selectedRange.preset : null;
-      for (const { name, button } of presets) button.setAttribute('aria-pressed', String(name === preset));
-      custom.label(
-        preset === null && 'from' in selectedRange
-          ? formatRange(selectedRange.from, selectedRange.to, app.offsetMs())
-          : null,
-      );
-      segments.classList.toggle('custom', preset === null);
-      back.hidden = preset !== null;
+      const isPreset = 'preset' in selectedRange;
+      for (const { name, element } of presets)
+        element.ariaPressed = String(isPreset && name === selectedRange.preset);
+      custom.label(isPreset ? null : formatRange(selectedRange.from, selectedRange.to, app.offsetMs()));
+      segments.classList.toggle('custom', !isPreset);
+      back.hidden = isPreset;
     },
   };
 }
 
 function zonePicker(app: App): Controls {
   const select = h('select', { 'aria-label': 'Time zone' });
-  const change = () => app.go({ timezone: select.value === '' ? null : select.value });
-  select.addEventListener('change', change);
+  select.addEventListener('change', () => app.go({ timezone: select.value || null }));
   return {
     element: h('div', { class: 'with-icon' }, icon('globe'), select),
     show() {
@@ -105,18 +92,21 @@ function zonePicker(app: App): Controls {
 }
 
 function liveButton(app: App): Controls {
-  const button = h('button', { class: 'button live', type: 'button' });
-  button.addEventListener('click', () => app.go({ live: !app.view().live }, 'replace'));
+  const element = button({ class: 'button live' }, () => app.go({ live: !app.view().live }, 'replace'));
   return {
-    element: button,
+    element,
     show() {
       const { live, selectedRange } = app.view();
-      button.hidden = !endsNow(selectedRange);
-      button.setAttribute('aria-pressed', String(live));
-      button.title = live ? 'Updates every 5 seconds. Click to pause.' : 'Paused. Click to resume.';
+      element.hidden = !endsNow(selectedRange);
+      element.ariaPressed = String(live);
+      element.title = live ? 'Updates every 5 seconds. Click to pause.' : 'Paused. Click to resume.';
       const name = live ? 'Live' : 'Paused';
-      button.setAttribute('aria-label', name);
-      fill(button, live ? h('span', { class: 'pulse' }) : icon('pause'), h('span', { class: 'label' }, name));
+      element.ariaLabel = name;
+      fill(
+        element,
+        live ? h('span', { class: 'pulse' }) : icon('pause'),
+        h('span', { class: 'label' }, name),
+      );
     },
   };
 }
@@ -143,8 +133,8 @@ function customRange(app: App): CustomRange {
     problem,
     h('button', { class: 'button primary', type: 'submit' }, 'Apply'),
   );
-  const button = h('button', { type: 'button', 'aria-label': 'Custom range' }, 'Custom');
-  const panel = popover(button, 'Custom range', form, () => {
+  const opener = h('button', { type: 'button' });
+  const panel = popover(opener, 'Custom range', form, () => {
     const range = resolveRange(app.view().selectedRange, app.offsetMs(), app.now());
     from.input.value = toLocal(range.from, app.offsetMs());
     to.input.value = toLocal(range.to, app.offsetMs());
@@ -164,10 +154,10 @@ function customRange(app: App): CustomRange {
   return {
     element: panel.element,
     label(text) {
-      button.setAttribute('aria-pressed', String(text !== null));
-      fill(button, icon('clock'), text ?? 'Custom');
-      button.setAttribute('aria-label', text === null ? 'Custom range' : `Custom range: ${text}`);
-      button.title = text ?? 'Custom range';
+      opener.ariaPressed = String(text !== null);
+      fill(opener, icon('clock'), text ?? 'Custom');
+      opener.ariaLabel = text === null ? 'Custom range' : `Custom range: ${text}`;
+      opener.title = text ?? 'Custom range';
     },
   };
 }
@@ -187,8 +177,6 @@ const LISTED_MAX = 100;
 function hostPicker(app: App): Controls {
   const client = app.api.client(app.project.id);
   const names = new Map<string, string>();
-  let aborter = new AbortController();
-
   const search = h('input', {
     type: 'search',
     placeholder: 'Find a host',
@@ -198,43 +186,28 @@ function hostPicker(app: App): Controls {
   });
   const list = h('div', { class: 'host-list', role: 'group', 'aria-label': 'Hosts' });
   const hint = h('p', { class: 'hint', role: 'status' });
-  const all = h('button', { class: 'button small', type: 'button' }, 'All hosts');
-  const button = h('button', { class: 'button', type: 'button' });
-  const panel = popover(
-    button,
-    'Hosts',
-    h('div', { class: 'host-picker' }, search, list, hint, all),
-    () => void load(),
-  );
-
-  all.addEventListener('click', () => {
+  const chooseAll = () => {
     app.go({ hosts: [] });
     panel.close();
-    button.focus();
-  });
-  search.addEventListener('input', () => void load());
+    opener.focus();
+  };
+  const all = button({ class: 'button small' }, chooseAll, 'All hosts');
+  const opener = h('button', { class: 'button', type: 'button' });
 
-  async function load(): Promise<void> {
-    aborter.abort();
-    aborter = new AbortController();
-    try {
-      const { total, items } = await client.hosts({
-        hostname: search.value,
-        limit: LISTED_MAX,
-        signal: aborter.signal,
-      });
-      for (const { id, hostname } of items) names.set(id, hostname);
-      fill(list, ...items.map(row));
-      hint.textContent =
-        total > items.length
-          ? `${total - items.length} more. Search to find them.`
-          : total === 0
-            ? 'No matching host'
-            : '';
-    } catch (failure) {
-      if (!isAbort(failure) && !app.handleSignedOut(failure)) hint.textContent = sentence(failure);
-    }
+  async function read(signal: AbortSignal): Promise<void> {
+    const { total, items } = await client.hosts({ hostname: search.value, limit: LISTED_MAX, signal });
+    for (const { id, hostname } of items) names.set(id, hostname);
+    fill(list, ...items.map(row));
+    if (total === 0) hint.textContent = 'No matching host';
+    else if (total === items.length) hint.textContent = '';
+    else hint.textContent = `${total - items.length} more. Search to find them.`;
   }
+  const { load } = loader(app, read, (failure) => {
+    hint.textContent = sentence(failure);
+  });
+  const content = h('div', { class: 'host-picker' }, search, list, hint, all);
+  const panel = popover(opener, 'Hosts', content, load);
+  search.addEventListener('input', load);
 
   function row({ id, hostname }: Host): HTMLElement {
     const box = h('input', { type: 'checkbox', 'data-id': id });
@@ -258,14 +231,10 @@ function hostPicker(app: App): Controls {
     const { hosts } = app.view();
     const [first] = hosts;
     if (first !== undefined && !names.has(first)) void loadName(first);
-    const label =
-      first === undefined
-        ? 'All hosts'
-        : hosts.length === 1
-          ? (names.get(first) ?? '1 host')
-          : `${hosts.length} hosts`;
-    fill(button, icon('server'), h('span', { class: 'cut' }, label), icon('down'));
-    button.setAttribute('aria-label', `Hosts: ${label}`);
+    let label = first === undefined ? 'All hosts' : `${hosts.length} hosts`;
+    if (first !== undefined && hosts.length === 1) label = names.get(first) ?? '1 host';
+    fill(opener, icon('server'), h('span', { class: 'cut' }, label), icon('down'));
+    opener.ariaLabel = visibleText(`Hosts: ${label}`);
     all.disabled = hosts.length === 0;
     for (const box of list.querySelectorAll('input')) box.checked = hosts.includes(box.dataset.id ?? '');
   }
@@ -279,37 +248,37 @@ interface Popover {
 }
 
 /** A button that opens a panel. Escape, a click outside, or moving the focus away closes it. */
-function popover(button: HTMLButtonElement, label: string, panel: Node, opened?: () => void): Popover {
+function popover(opener: HTMLButtonElement, label: string, content: Node, opened: () => void): Popover {
   const id = uniqueId();
-  const box = h('div', { class: 'popover', id, role: 'dialog', 'aria-label': label, hidden: true }, panel);
-  const element = h('div', { class: 'popover-anchor' }, button, box);
-  button.setAttribute('aria-expanded', 'false');
-  button.setAttribute('aria-controls', id);
-  button.setAttribute('aria-haspopup', 'dialog');
+  const box = h('div', { class: 'popover', id, role: 'dialog', 'aria-label': label, hidden: true }, content);
+  const element = h('div', { class: 'popover-anchor' }, opener, box);
+  opener.setAttribute('aria-controls', id);
+  opener.ariaHasPopup = 'dialog';
+  opener.ariaExpanded = 'false';
 
   const outside = (event: Event) => {
     if (event.target instanceof Node && !element.contains(event.target)) close();
   };
   function open(): void {
     box.hidden = false;
-    button.setAttribute('aria-expanded', 'true');
+    opener.ariaExpanded = 'true';
     // Opens to the left if it would exceed the screen.
-    box.classList.toggle('leftwards', button.getBoundingClientRect().left + box.offsetWidth > innerWidth - 8);
+    box.classList.toggle('leftwards', opener.getBoundingClientRect().left + box.offsetWidth > innerWidth - 8);
     document.addEventListener('pointerdown', outside);
     box.querySelector<HTMLElement>('input, select, button')?.focus();
-    opened?.();
+    opened();
   }
   function close(): void {
     box.hidden = true;
-    button.setAttribute('aria-expanded', 'false');
+    opener.ariaExpanded = 'false';
     document.removeEventListener('pointerdown', outside);
   }
-  button.addEventListener('click', () => (box.hidden ? open() : close()));
+  opener.addEventListener('click', () => (box.hidden ? open() : close()));
   element.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || box.hidden) return;
     event.stopPropagation();
     close();
-    button.focus();
+    opener.focus();
   });
   element.addEventListener('focusout', ({ relatedTarget }) => {
     if (relatedTarget instanceof Node && !element.contains(relatedTarget)) close();

@@ -1,5 +1,5 @@
 /** A shell command with a copy button. */
-import { fill, h, icon } from '../dom.ts';
+import { button, fill, h, type IconName, icon } from '../dom.ts';
 
 export interface Command {
   element: HTMLElement;
@@ -8,30 +8,20 @@ export interface Command {
 
 export function command(label: string, text = ''): Command {
   const code = h('code', {}, text);
-  const button = copyButton(() => code.textContent ?? '');
   const block = h('pre', { tabindex: 0, role: 'region', 'aria-label': label }, code);
+  const show = (name: IconName, verb: string) => fill(copyButton, icon(name), verb);
+  const copyButton = button({ class: 'button small', 'aria-live': 'polite' }, async () => {
+    if (await copy(code.textContent ?? '')) show('done', 'Copied');
+    else show('close', 'Copy failed');
+    setTimeout(() => show('copy', 'Copy'), 2_000);
+  });
+  show('copy', 'Copy');
   return {
-    element: h('div', { class: 'command' }, block, button),
+    element: h('div', { class: 'command' }, block, copyButton),
     set: (next) => {
       if (code.textContent !== next) code.textContent = next;
     },
   };
-}
-
-export function copyButton(text: () => string): HTMLButtonElement {
-  const label = h('span', {}, 'Copy');
-  const button = h(
-    'button',
-    { class: 'button small', type: 'button', 'aria-live': 'polite' },
-    icon('copy'),
-    label,
-  );
-  button.addEventListener('click', async () => {
-    const copied = await copy(text());
-    fill(button, icon(copied ? 'done' : 'close'), copied ? 'Copied' : 'Copy failed');
-    setTimeout(() => fill(button, icon('copy'), label), 2_000);
-  });
-  return button;
 }
 
 /** Browsers hide the clipboard API on pages without TLS, where execCommand may still work. */

@@ -4,9 +4,11 @@ import type { App } from '../app.ts';
 import { fill, h } from '../dom.ts';
 import { attackTypesCurl, csv, download } from '../export.ts';
 import { formatCount, share } from '../format.ts';
+import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
 import { command } from './copy.ts';
 import { panel } from './panel.ts';
+import { tableHead } from './table.ts';
 
 const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
   xss: 'Cross-site scripting',
@@ -34,22 +36,8 @@ export function distributionPanel(app: App): DistributionPanel {
   const curl = command('API call');
   const rows = h('tbody', {}, ...ATTACK_TYPES.map(skeleton));
   let shown: AttackTypes | null = null;
-  body.append(
-    h(
-      'table',
-      { class: 'bars' },
-      h(
-        'thead',
-        { class: 'offscreen' },
-        h(
-          'tr',
-          {},
-          ...['Category', 'Bar', 'Attacks', 'Share'].map((title) => h('th', { scope: 'col' }, title)),
-        ),
-      ),
-      rows,
-    ),
-  );
+  const head = tableHead(['Category', 'Bar', 'Attacks', 'Share'], { class: 'offscreen' });
+  body.append(h('table', { class: 'bars' }, head, rows));
   addAction('download', 'CSV', () => {
     if (shown) download('attacks.csv', distributionCsv(shown));
   });
@@ -58,19 +46,13 @@ export function distributionPanel(app: App): DistributionPanel {
     element,
     show(counts, range) {
       shown = counts;
-      const sum = ATTACK_TYPES.reduce((total, name) => total + counts[name], 0);
-      const most = Math.max(1, ...ATTACK_TYPES.map((name) => counts[name]));
+      const numbers = ATTACK_TYPES.map((name) => counts[name]);
+      const [sum, most] = [total(numbers), Math.max(1, ...numbers)];
       // Sorting is stable, so equal counts stay in the order of the API.
       const ordered = ATTACK_TYPES.toSorted((a, b) => counts[b] - counts[a]);
       fill(rows, ...ordered.map((name) => row(CATEGORY_NAMES[name], name, counts[name], sum, most)));
-      curl.set(
-        attackTypesCurl({
-          ...range,
-          origin: location.origin,
-          project: app.project.id,
-          hosts: app.view().hosts,
-        }),
-      );
+      const { hosts } = app.view();
+      curl.set(attackTypesCurl({ ...range, origin: location.origin, project: app.project.id, hosts }));
     },
   };
 }
@@ -99,7 +81,7 @@ function skeleton(key: AttackType): HTMLElement {
   );
 }
 
-export function distributionCsv(counts: AttackTypes): string {
+function distributionCsv(counts: AttackTypes): string {
   return csv([
     ['category', 'name', 'attacks'],
     ...ATTACK_TYPES.map((name) => [name, CATEGORY_NAMES[name], counts[name]]),

@@ -3,6 +3,7 @@ import type { HostFigures } from '../api.ts';
 import { fill, h } from '../dom.ts';
 import { type Change, change, compactCount, formatCount, rateChange, share } from '../format.ts';
 import { total } from '../points.ts';
+import { SERIES, SERIES_TITLES, type SeriesName } from '../view.ts';
 
 export interface Totals {
   requests: number;
@@ -22,7 +23,7 @@ export interface FiguresRow {
 }
 
 interface Figure {
-  kind: 'requests' | 'attacks' | 'share' | 'busiest';
+  kind: SeriesName | 'share' | 'busiest';
   name: string;
   text: string;
   /** The tooltip. */
@@ -38,7 +39,7 @@ export function figuresRow(): FiguresRow {
     element: figures,
     show(now, before, previous) {
       const all = [
-        ...(['requests', 'attacks'] as const).map((kind) => count(kind, now[kind], before[kind])),
+        ...SERIES.map((kind) => count(kind, now[kind], before[kind])),
         attackRate(now, before),
         busiest(now, before),
       ];
@@ -47,9 +48,9 @@ export function figuresRow(): FiguresRow {
   };
 }
 
-function count(kind: 'requests' | 'attacks', now: number, before: number): Figure {
-  const name = kind === 'requests' ? 'Requests' : 'Attacks';
-  return { kind, name, text: compactCount(now), title: formatCount(now), change: change(now, before) };
+function count(kind: SeriesName, now: number, before: number): Figure {
+  const text = compactCount(now);
+  return { kind, name: SERIES_TITLES[kind], text, title: formatCount(now), change: change(now, before) };
 }
 
 function attackRate(now: Totals, before: Totals): Figure {

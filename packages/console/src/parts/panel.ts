@@ -1,5 +1,5 @@
 /** A section of the dashboard with a title, actions and drawers. */
-import { h, type IconName, icon, uniqueId } from '../dom.ts';
+import { button, h, type IconName, icon, uniqueId } from '../dom.ts';
 
 export interface Panel {
   element: HTMLElement;
@@ -29,29 +29,18 @@ export function panel(title: string, className: string): Panel {
     extras,
     body,
     addAction(name, label, action) {
-      actions.append(
-        h(
-          'button',
-          { class: 'button quiet small', type: 'button', on: { click: action } },
-          icon(name),
-          label,
-        ),
-      );
+      actions.append(button({ class: 'button quiet small' }, action, icon(name), label));
     },
     addDrawer(name, label, content, opened) {
       const drawer = h('div', { class: 'drawer', id: uniqueId(), hidden: true }, content);
-      const button = h(
-        'button',
-        { class: 'button quiet small', type: 'button', 'aria-expanded': 'false', 'aria-controls': drawer.id },
-        icon(name),
-        label,
-      );
-      button.addEventListener('click', () => {
+      const toggle = () => {
         drawer.hidden = !drawer.hidden;
-        button.setAttribute('aria-expanded', String(!drawer.hidden));
+        element.ariaExpanded = String(!drawer.hidden);
         if (!drawer.hidden) opened?.();
-      });
-      actions.append(button);
+      };
+      const props = { class: 'button quiet small', 'aria-expanded': 'false', 'aria-controls': drawer.id };
+      const element = button(props, toggle, icon(name), label);
+      actions.append(element);
       drawers.append(drawer);
       return { isOpen: () => !drawer.hidden };
     },

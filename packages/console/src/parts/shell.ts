@@ -1,7 +1,7 @@
 /** The frame of every page: navigation, project and user. */
 
 import type { App } from '../app.ts';
-import { fill, h, icon } from '../dom.ts';
+import { button, fill, h, icon, type Props } from '../dom.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
 import { PAGES, type PageName, urlOf } from '../view.ts';
 
@@ -25,15 +25,10 @@ export function shell(app: App, signOut: () => void): Shell {
   const pages = (Object.keys(PAGES) as PageName[]).filter(
     (name) => name !== 'admin' || app.session.administers_domain,
   );
-  const links = pages.map((name) => {
-    const link = h('a', {}, TITLES[name]);
-    link.addEventListener('click', (event) => {
-      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-      event.preventDefault();
-      app.go({ page: name });
-    });
-    return { name, link };
-  });
+  const links = pages.map((name) => ({
+    name,
+    link: pageLink(TITLES[name], {}, () => app.go({ page: name })),
+  }));
   const header = h(
     'header',
     { class: 'top' },
@@ -46,7 +41,7 @@ export function shell(app: App, signOut: () => void): Shell {
       { class: 'who' },
       themeButton(),
       h('span', { class: 'user', title: `Domain ${app.session.user.domain}` }, app.session.user.name),
-      h('button', { class: 'button quiet', type: 'button', on: { click: signOut } }, 'Sign out'),
+      button({ class: 'button quiet' }, signOut, 'Sign out'),
     ),
   );
   return {
@@ -77,16 +72,31 @@ function projectPicker(app: App): HTMLElement {
 }
 
 function themeButton(): HTMLElement {
-  const button = h('button', { class: 'button quiet square', type: 'button', on: { click: switchTheme } });
+  const element = button({ class: 'button quiet square' }, switchTheme);
   const draw = () => {
     const other = currentTheme() === 'dark' ? 'light' : 'dark';
-    fill(button, icon(other));
-    button.setAttribute('aria-label', `Switch to ${other} theme`);
-    button.title = `Switch to ${other} theme`;
+    fill(element, icon(other));
+    element.ariaLabel = element.title = `Switch to ${other} theme`;
   };
   onTheme(draw);
   draw();
-  return button;
+  return element;
+}
+
+/** The title of a page or section, with a hint or a button beside it. */
+export function pageHead(level: 'h1' | 'h2', title: string, beside?: Node): HTMLElement {
+  return h('div', { class: 'page-head' }, h(level, {}, title), beside);
+}
+
+/** A link within the console. With a modifier key, the browser opens it in a new tab or window. */
+export function pageLink(text: string, props: Props, go: () => void): HTMLAnchorElement {
+  const link = h('a', props, text);
+  link.addEventListener('click', (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    go();
+  });
+  return link;
 }
 
 export function logo(): HTMLElement {

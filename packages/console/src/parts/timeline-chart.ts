@@ -2,10 +2,9 @@
 import uPlot from 'uplot';
 import { fill, h } from '../dom.ts';
 import { axisCount, formatCount, formatRange } from '../format.ts';
-import type { Points } from '../points.ts';
-import { tickLabel, timeTicks } from '../points.ts';
-import { colour } from '../theme.ts';
-import type { SeriesName } from '../view.ts';
+import { type Points, tickLabel, timeTicks, total } from '../points.ts';
+import { colour, remPx } from '../theme.ts';
+import { SERIES, SERIES_TITLES, type SeriesName } from '../view.ts';
 
 export interface Drawing {
   points: Points;
@@ -32,7 +31,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   const element = h('div', { class: 'chart', tabindex: 0, role: 'img' });
   let plot: uPlot | null = null;
   let built = '';
-  let drawing: Drawing | null = null;
+  let drawing: Drawing = { points: { edges: [], requests: [], attacks: [] }, hidden: [], offsetMs: 0 };
   let pressed = false;
 
   element.addEventListener('pointerdown', () => {
@@ -48,7 +47,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   observer.observe(element);
   element.addEventListener('keydown', (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step === undefined || plot === null || drawing === null) return;
+    if (step === undefined || plot === null) return;
     event.preventDefault();
     const last = drawing.points.requests.length - 1;
     const at = plot.cursor.idx ?? (step > 0 ? -1 : last + 1);
@@ -61,11 +60,9 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
 
   function draw(next: Drawing): void {
     drawing = next;
-    const { points, hidden } = next;
-    const data = plotData(points);
-    const scales = scalesOf(points, hidden);
-    const wanted = JSON.stringify([scales.two, hidden, colour('attack')]);
-    element.setAttribute('aria-label', summary(points));
+    const data = plotData(next.points);
+    const wanted = JSON.stringify([scalesOf(next).two, next.hidden, colour('attack')]);
+    element.setAttribute('aria-label', summary(next.points));
     if (plot !== null && built === wanted) {
       plot.setData(data);
       return;
@@ -79,15 +76,16 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   function options(): uPlot.Options {
     const axisColour = colour('muted');
     const grid = { stroke: colour('line'), width: 1 };
-    const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const rem = remPx();
     const font = `${rem * 0.86}px system-ui, sans-serif`;
-    const { two } = scalesOf(drawing?.points, drawing?.hidden ?? []);
-    const shown = (name: SeriesName) => !drawing?.hidden.includes(name);
+    const { two } = scalesOf(drawing);
+    const shown = (name: SeriesName) => !drawing.hidden.includes(name);
     const counts = {
       font,
       stroke: axisColour,
       incrs: WHOLE_STEPS,
       space: rem * 3.2,
+      size: axisWidth,
       ticks: { show: false },
       values: (_: uPlot, splits: number[]) => splits.map(axisCount),
     };
@@ -104,9 +102,9 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
         dataIdx: (_, __, ___, time) => pointAt(time),
       },
       scales: {
-        x: { time: false, range: () => [drawing?.points.edges[0] ?? 0, drawing?.points.edges.at(-1) ?? 1] },
-        requests: { range: () => [0, scalesOf(drawing?.points, drawing?.hidden ?? []).requests] },
-        attacks: { range: () => [0, scalesOf(drawing?.points, drawing?.hidden ?? []).attacks] },
+        x: { time: false, range: () => [drawing.points.edges[0] ?? 0, drawing.points.edges.at(-1) ?? 1] },
+        requests: { range: () => [0, scalesOf(drawing).requests] },
+        attacks: { range: () => [0, scalesOf(drawing).attacks] },
       },
       series: [
         {},
@@ -121,11 +119,10 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
           gap: 4,
           grid: { show: false },
           ticks: { stroke: colour('line'), size: 5 },
-          splits: (u, _, min, max) =>
-            timeTicks(min, max, drawing?.offsetMs ?? 0, u.width / (TICK_WIDTH_REM * rem)),
-          values: (_, splits) => splits.map((tick) => tickLabel(tick, drawing?.offsetMs ?? 0)),
+          splits: (u, _, min, max) => timeTicks(min, max, drawing.offsetMs, u.width / (TICK_WIDTH_REM * rem)),
+          values: (_, splits) => splits.map((tick) => tickLabel(tick, drawing.offsetMs)),
         },
-        { ...counts, scale: shown('requests') ? 'requests' : 'attacks', grid, size: axisWidth },
+        { ...counts, scale: shown('requests') ? 'requests' : 'attacks', grid },
         ...(two
           ? [
               {
@@ -134,7 +131,6 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
                 side: 1 as const,
                 stroke: colour('attack'),
                 grid: { show: false },
-                size: axisWidth,
               },
             ]
           : []),
@@ -144,18 +140,18 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   }
 
   function pointAt(time: number): number {
-    const edges = drawing?.points.edges ?? [];
+    const { edges } = drawing.points;
     const after = edges.findIndex((edge) => edge > time);
     return Math.max(0, (after === -1 ? edges.length - 1 : after) - 1);
   }
 
   function point(u: uPlot): void {
     const { idx, left = -1 } = u.cursor;
-    const off = idx === null || idx === undefined || left < 0 || drawing === null;
+    const off = idx === null || idx === undefined || left < 0;
     tooltip.hidden = off;
     band.hidden = off;
     if (off) return;
-    const { points, hidden, offsetMs } = drawing as Drawing;
+    const { points, hidden, offsetMs } = drawing;
     const [from = 0, to = 0] = points.edges.slice(idx, idx + 2);
     const start = u.valToPos(from, 'x');
     band.style.left = `${start}px`;
@@ -163,16 +159,10 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     fill(
       tooltip,
       h('strong', {}, formatRange(from, to, offsetMs)),
-      ...(['requests', 'attacks'] as const)
-        .filter((name) => !hidden.includes(name))
-        .map((name) =>
-          h(
-            'span',
-            { class: `key ${name}` },
-            name === 'requests' ? 'Requests' : 'Attacks',
-            h('b', {}, formatCount(points[name][idx] ?? 0)),
-          ),
-        ),
+      ...SERIES.filter((name) => !hidden.includes(name)).map((name) => {
+        const count = h('b', {}, formatCount(points[name][idx] ?? 0));
+        return h('span', { class: `key ${name}` }, SERIES_TITLES[name], count);
+      }),
     );
     const width = u.over.clientWidth;
     const middle = start + (u.valToPos(to, 'x') - start) / 2;
@@ -184,7 +174,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   /** Zooms to whole points. */
   function select(u: uPlot): void {
     const { left, width } = u.select;
-    if (width < 4 || drawing === null) return;
+    if (width < 4) return;
     const { edges } = drawing.points;
     const from = edges[pointAt(u.posToVal(left, 'x'))];
     const to = edges[pointAt(u.posToVal(left + width, 'x')) + 1];
@@ -195,9 +185,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   return {
     element,
     draw,
-    recolour() {
-      if (drawing) draw(drawing);
-    },
+    recolour: () => draw(drawing),
     canvas: () => element.querySelector('canvas'),
     isBusy: () => pressed,
     destroy() {
@@ -224,8 +212,8 @@ function series(scale: string, stroke: string, fillColour: string, show: boolean
 }
 
 function summary({ requests, attacks }: Points): string {
-  const sum = (counts: readonly number[]) => formatCount(counts.reduce((total, n) => total + n, 0));
-  return `Timeline: ${sum(requests)} requests, ${sum(attacks)} attacks. Use the arrow keys to read the points, or open the table.`;
+  const [requestCount, attackCount] = [requests, attacks].map((counts) => formatCount(total(counts)));
+  return `Timeline: ${requestCount} requests, ${attackCount} attacks. Use the arrow keys to read the points, or open the table.`;
 }
 
 /** The ratio from which attacks would be invisible on the scale of the requests. */
@@ -234,25 +222,23 @@ const TWO_SCALES_FROM = 4;
 const HEADROOM = 1.9;
 
 /** Repeats the last value, because its step ends at the last edge. */
-export function plotData({ edges, requests, attacks }: Points): uPlot.AlignedData {
+function plotData({ edges, requests, attacks }: Points): uPlot.AlignedData {
   return [edges, [...requests, requests.at(-1) ?? 0], [...attacks, attacks.at(-1) ?? 0]];
 }
 
-export function scalesOf(points: Points | undefined, hidden: readonly SeriesName[]) {
-  const most = (counts: readonly number[] = []) => counts.reduce((max, n) => Math.max(max, n), 0);
-  const requests = hidden.includes('requests') ? 0 : most(points?.requests);
-  const attacks = hidden.includes('attacks') ? 0 : most(points?.attacks);
+function scalesOf({ points, hidden }: Drawing) {
+  const most = (counts: readonly number[]) => counts.reduce((max, n) => Math.max(max, n), 0);
+  const requests = hidden.includes('requests') ? 0 : most(points.requests);
+  const attacks = hidden.includes('attacks') ? 0 : most(points.attacks);
   const two = requests > 0 && attacks > 0 && requests / attacks >= TWO_SCALES_FROM;
   const both = Math.max(requests, attacks, 1) * 1.08;
   return { two, requests: both, attacks: two ? Math.max(attacks * HEADROOM, 2) : both };
 }
 
 /** Counts are integers. */
-export const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) =>
-  [1, 2, 5].map((n) => n * 10 ** power),
-).flat();
+const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 
-export function axisWidth(u: uPlot, values: string[] | null): number {
+function axisWidth(u: uPlot, values: string[] | null): number {
   const letter = Number.parseFloat(getComputedStyle(u.root).fontSize) * 0.5;
   return 18 + Math.max(2, ...(values ?? []).map((text) => text.length)) * letter;
 }

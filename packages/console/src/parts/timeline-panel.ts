@@ -1,19 +1,18 @@
 /** The timeline: chart, series switches, table, CSV, PNG and curl. */
 import type { Timeline } from '@wafstat/client';
 import type { App } from '../app.ts';
-import { fill, h } from '../dom.ts';
+import { button, fill, h } from '../dom.ts';
 import { csv, download, timelineCurl, timelinePng } from '../export.ts';
 import { duration, formatCount, formatRange, formatTime } from '../format.ts';
 import { drawnPoints, type Points, total } from '../points.ts';
-import { onTheme } from '../theme.ts';
+import { onTheme, remPx } from '../theme.ts';
 import type { TimeRange } from '../time-range.ts';
-import { SERIES, type SeriesName } from '../view.ts';
+import { SERIES, SERIES_TITLES } from '../view.ts';
 import { command } from './copy.ts';
 import { panel } from './panel.ts';
-import { table } from './table.ts';
+import { numbers, table } from './table.ts';
 import { timelineChart } from './timeline-chart.ts';
 
-const NAMES: Readonly<Record<SeriesName, string>> = { requests: 'Requests', attacks: 'Attacks' };
 /** Narrower steps cannot be told apart. */
 const POINT_WIDTH_REM = 0.27;
 
@@ -34,19 +33,14 @@ export function timelinePanel(app: App): TimelinePanel {
 
   const switches = SERIES.map((name) => {
     const count = h('b', {});
-    const button = h(
-      'button',
-      { class: `key ${name}`, type: 'button', title: 'Show or hide' },
-      NAMES[name],
-      count,
-    );
-    button.addEventListener('click', () => {
+    const toggle = () => {
       const { hidden } = app.view();
-      const others = SERIES.filter((other) => (other === name) !== hidden.includes(other));
-      app.go({ hidden: others }, 'replace');
-    });
-    extras.append(button);
-    return { name, button, count };
+      app.go({ hidden: SERIES.filter((other) => (other === name) !== hidden.includes(other)) }, 'replace');
+    };
+    const props = { class: `key ${name}`, title: 'Show or hide' };
+    const element = button(props, toggle, SERIES_TITLES[name], count);
+    extras.append(element);
+    return { name, element, count };
   });
 
   const step = h('span', { class: 'hint step' });
@@ -59,9 +53,8 @@ export function timelinePanel(app: App): TimelinePanel {
   addAction('download', 'PNG', () => {
     const canvas = chart.canvas();
     if (!canvas || !shown) return;
-    const { range } = shown;
-    const offsetMs = app.offsetMs();
-    const caption = `${formatTime(range.from, offsetMs)} – ${formatTime(range.to, offsetMs)}, UTC${app.timezone()}`;
+    const [from, to] = [shown.range.from, shown.range.to].map((time) => formatTime(time, app.offsetMs()));
+    const caption = `${from} – ${to}, UTC${app.timezone()}`;
     download('timeline.png', timelinePng(canvas, app.project.name, caption, shown.points));
   });
   addDrawer('code', 'curl', curl.element);
@@ -70,25 +63,20 @@ export function timelinePanel(app: App): TimelinePanel {
   function fillTable(): void {
     if (shown === null) return;
     const { edges, requests, attacks } = shown.points;
-    const columns = [
-      { title: 'Time' },
-      { title: 'Requests', number: true },
-      { title: 'Attacks', number: true },
-    ];
     const cells = requests.map((n, i) => [
       formatRange(edges[i] ?? 0, edges[i + 1] ?? 0, app.offsetMs()),
       formatCount(n),
       formatCount(attacks[i] ?? 0),
     ]);
-    fill(rows, table('Timeline as a table', columns, cells));
+    fill(rows, table('Timeline as a table', ['Time', ...numbers('Requests', 'Attacks')], cells));
   }
 
   function draw(): void {
     if (shown === null) return;
     const { hidden } = app.view();
     chart.draw({ points: shown.points, hidden, offsetMs: app.offsetMs() });
-    for (const { name, button, count } of switches) {
-      button.setAttribute('aria-pressed', String(!hidden.includes(name)));
+    for (const { name, element, count } of switches) {
+      element.setAttribute('aria-pressed', String(!hidden.includes(name)));
       count.textContent = formatCount(total(shown.points[name]));
     }
     step.textContent = `per ${stepName(shown.points)}`;
@@ -99,13 +87,11 @@ export function timelinePanel(app: App): TimelinePanel {
   return {
     element,
     show(timeline, range) {
-      const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
-      const pointsMax = Math.max(40, chart.element.clientWidth / (POINT_WIDTH_REM * rem));
+      const pointsMax = Math.max(40, chart.element.clientWidth / (POINT_WIDTH_REM * remPx()));
       shown = { timeline, range, points: drawnPoints(timeline, range.from, app.offsetMs(), pointsMax) };
       const { hosts } = app.view();
-      curl.set(
-        timelineCurl({ ...range, origin: location.origin, project: app.project.id, hosts }, app.timezone()),
-      );
+      const query = { ...range, origin: location.origin, project: app.project.id, hosts };
+      curl.set(timelineCurl(query, app.timezone()));
       draw();
     },
     isBusy: () => chart.isBusy(),
@@ -123,7 +109,7 @@ function stepName({ edges }: Points): string {
 }
 
 /** Every point of the API, not merged. */
-export function timelineCsv({ requests, attacks }: Timeline, from: number): string {
+function timelineCsv({ requests, attacks }: Timeline, from: number): string {
   const rows = requests.map(({ time, num }, i) => [
     new Date(requests[i - 1]?.time ?? from).toISOString(),
     new Date(time).toISOString(),

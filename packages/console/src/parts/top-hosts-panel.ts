@@ -1,10 +1,12 @@
 /** The most attacked hosts. */
 import type { HostFigures } from '../api.ts';
 import type { App } from '../app.ts';
-import { fill, h } from '../dom.ts';
+import { button, fill, h } from '../dom.ts';
 import { formatCount, share } from '../format.ts';
 import { total } from '../points.ts';
 import { panel } from './panel.ts';
+import { pageLink } from './shell.ts';
+import { numbers, tableHead } from './table.ts';
 
 const ROWS_MAX = 13;
 
@@ -16,30 +18,10 @@ export interface TopHostsPanel {
 export function topHostsPanel(app: App): TopHostsPanel {
   const { element, body, extras } = panel('Most attacked hosts', 'top-hosts');
   const rows = h('tbody', {});
-  const heads = ['Host', 'Requests', 'Attacks', 'Attack rate'];
-  const all = h('a', { href: '/console/hosts', class: 'all' }, 'All hosts');
-  all.addEventListener('click', (event) => {
-    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-    event.preventDefault();
-    app.go({ page: 'hosts', order: 'attacks' });
-  });
-  extras.append(all);
-  body.append(
-    h(
-      'table',
-      { class: 'plain' },
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          ...heads.map((title, i) => h('th', { scope: 'col', class: i > 0 ? 'number' : null }, title)),
-        ),
-      ),
-      rows,
-    ),
-  );
+  const props = { href: '/console/hosts', class: 'all' };
+  extras.append(pageLink('All hosts', props, () => app.go({ page: 'hosts', order: 'attacks' })));
+  const head = tableHead(['Host', ...numbers('Requests', 'Attacks', 'Attack rate')]);
+  body.append(h('table', { class: 'plain' }, head, rows));
   return {
     element,
     show(hosts) {
@@ -51,8 +33,8 @@ export function topHostsPanel(app: App): TopHostsPanel {
   };
 
   function row({ id, hostname, requests, attacks }: HostFigures): HTMLElement {
-    const only = h('button', { class: 'link cut', type: 'button', title: `Show only ${hostname}` }, hostname);
-    only.addEventListener('click', () => app.go({ hosts: [id] }));
+    const props = { class: 'link cut', title: `Show only ${hostname}` };
+    const only = button(props, () => app.go({ hosts: [id] }), hostname);
     return h(
       'tr',
       {},

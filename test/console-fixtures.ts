@@ -1,0 +1,205 @@
+/** Fixtures of the console tests: the demo of the run, or a new installation for each test. */
+import { buffer } from 'node:stream/consumers';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject } from 'vitest';
+import { type Api, call, type Distribution, login } from './api.ts';
+import { HAS_BROWSER } from './console-setup.ts';
+import { type Installation, Sandbox, type Server } from './sandbox.ts';
+
+export interface Account {
+  user: string;
+  domain: string;
+  password: string;
+}
+
+export const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
+
+/** The last whole day: its counts no longer change. */
+export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+export const FROM = TO - DAY_MS;
+export const FIXED = `from=${FROM}&to=${TO}`;
+
+type FigureName = 'requests' | 'attacks' | 'share' | 'busiest';
+
+/** The browser of the run, with a new context for each test. */
+class ConsoleFixture {
+  page!: Page;
+  #browser!: Browser;
+  /** Script errors and requests to other origins. */
+  #problems: string[] = [];
+
+  async open(): Promise<void> {
+    this.#browser = await chromium.connect(inject('browser'));
+  }
+
+  async close(): Promise<void> {
+    await this.#browser?.close();
+  }
+
+  /** Opens a new browser context: no cookies, time zone UTC. */
+  protected async visit(address: string): Promise<void> {
+    const viewport = { width: 1280, height: 900 };
+    const options = { timezoneId: 'UTC', locale: 'en-GB', viewport, baseURL: address };
+    this.page = await (await this.#browser.newContext(options)).newPage();
+    this.#problems = [];
+    this.page.on('pageerror', (error) => this.#problems.push(String(error)));
+    this.page.on('console', (message) => {
+      // The browser logs every error status; whether it is right is for the test to decide.
+      const isStatus = message.text().startsWith('Failed to load resource');
+      if (message.type() === 'error' && !isStatus) this.#problems.push(message.text());
+    });
+    this.page.on('request', (request) => {
+      const url = request.url();
+      if (new URL(url).origin !== address && !/^(blob|data):/.test(url))
+        this.#problems.push(`request to ${url}`);
+    });
+  }
+
+  async stop(): Promise<void> {
+    await this.page.context().close();
+    expect(this.#problems).toEqual([]);
+  }
+}
+
+/** The demo of the run, with a new browser context for each test. */
+export class DemoConsole extends ConsoleFixture {
+  api!: Api;
+  address!: string;
+  account!: Account;
+
+  override async open(): Promise<void> {
+    const { address, account, project_id } = inject('demo');
+    this.address = address;
+    this.account = account;
+    this.api = await login(address, { ...account, project_id });
+    await super.open();
+  }
+
+  start(): Promise<void> {
+    return this.visit(this.address);
+  }
+
+  /** Signs in through the page. */
+  async enter(path: string): Promise<void> {
+    await this.page.goto(path);
+    await signIn(this.page, this.account);
+    await this.loaded();
+  }
+
+  /** Waits until the page has finished loading its data. */
+  async loaded(): Promise<void> {
+    await this.page.locator('.content[aria-busy="false"]').waitFor();
+  }
+
+  /** The text of one of the four figures at the top. */
+  async figure(name: FigureName): Promise<string> {
+    return (await this.page.locator(`.figure.${name} .value`).textContent()) ?? '';
+  }
+
+  async number(name: FigureName): Promise<number> {
+    return numberIn(await this.figure(name));
+  }
+
+  /** The bars by category. */
+  async categories(): Promise<Distribution> {
+    const rows = await this.page.locator('.bars tbody tr').all();
+    const entries = rows.map(async (row) => [
+      await row.getAttribute('data-key'),
+      numberIn((await row.locator('td.number').first().textContent()) ?? ''),
+    ]);
+    return Object.fromEntries(await Promise.all(entries));
+  }
+
+  /** The file that a button of a panel downloads. */
+  async downloaded(panel: string, name: string): Promise<Buffer> {
+    const [download] = await Promise.all([
+      this.page.waitForEvent('download'),
+      this.page.locator(`${panel} button`, { hasText: name }).click(),
+    ]);
+    return buffer(await download.createReadStream());
+  }
+}
+
+/** Headers that the console sends with every change. */
+export const CONSOLE = { 'X-Wafstat-Console': '1', 'Content-Type': 'application/json' };
+
+/** A new, empty installation. */
+export class ConsoleService extends ConsoleFixture {
+  sandbox!: Sandbox;
+  installation!: Installation;
+  server!: Server;
+  api!: Api;
+
+  async start(): Promise<void> {
+    this.sandbox = new Sandbox();
+    ({ installation: this.installation, server: this.server, api: this.api } = await this.sandbox.service());
+    await this.visit(this.server.address);
+  }
+
+  override async stop(): Promise<void> {
+    try {
+      await super.stop();
+    } finally {
+      await this.sandbox.clear();
+    }
+  }
+
+  /** Signs in through the page, by default as the administrator. */
+  async enter(path: string, account: Account = this.installation): Promise<void> {
+    await this.page.goto(path);
+    await signIn(this.page, account);
+    await this.page.getByRole('button', { name: 'Sign out' }).waitFor();
+  }
+
+  /** Adds a user with the role `reader` in the project. */
+  async addUser(name: string, access: string): Promise<Account> {
+    const { project_id, domain } = this.installation;
+    const options = ['--access', access, '--role', 'reader', '--project', project_id];
+    const made = await this.sandbox.runJson<{ password: string }>('user', 'add', name, ...options);
+    return { user: name, domain, password: made.password };
+  }
+
+  /** Signs in without a browser and returns the cookie. */
+  async session({ user, domain, password }: Account): Promise<string> {
+    const body = JSON.stringify({ user, domain, password });
+    const request = { method: 'POST', headers: CONSOLE, body };
+    const response = await call(this.server.address, '/console/api/session', request);
+    expect(response.status).toBe(201);
+    return String(response.headers['set-cookie']?.[0]).split(';')[0] ?? '';
+  }
+}
+
+export function describeDemo(name: string, define: (demo: DemoConsole) => void): void {
+  describeFixture(name, () => new DemoConsole(), define);
+}
+
+export function describeService(name: string, define: (service: ConsoleService) => void): void {
+  describeFixture(name, () => new ConsoleService(), define);
+}
+
+function describeFixture<F extends DemoConsole | ConsoleService>(
+  name: string,
+  create: () => F,
+  define: (fixture: F) => void,
+): void {
+  describe.skipIf(!HAS_BROWSER)(name, () => {
+    const fixture = create();
+    beforeAll(() => fixture.open());
+    afterAll(() => fixture.close());
+    beforeEach(() => fixture.start());
+    afterEach(() => fixture.stop());
+    define(fixture);
+  });
+}
+
+export async function signIn(page: Page, account: Account): Promise<void> {
+  await page.getByLabel('User').fill(account.user);
+  await page.getByLabel('Domain').fill(account.domain);
+  await page.getByLabel('Password').fill(account.password);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+}
+
+export function numberIn(text: string): number {
+  return Number(text.replaceAll(',', ''));
+}
