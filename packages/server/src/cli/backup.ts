@@ -46,8 +46,10 @@ export const backupCommand = command({
   async run({ data, to, json }, _operands, io) {
     if (!isInitialised(data)) throw new UserError(`${data} is not a wafstat data directory`);
     const target = resolve(to);
+    if (`${target}/`.startsWith(`${resolve(data)}/`))
+      throw new UserError(`--to ${to} is inside the data directory: use a directory outside of it`);
     if (existsSync(target) && (!statSync(target).isDirectory() || readdirSync(target).length > 0)) {
-      throw new UserError(`--to ${to} is not empty: use a directory that does not exist yet`);
+      throw new UserError(`--to ${to} is not empty: use an empty or new directory`);
     }
     // Renamed after verification, so that an interrupted backup is not mistaken for a complete one.
     const unfinished = `${target}.unfinished-${randomBytes(4).toString('hex')}`;

@@ -28,9 +28,11 @@ export const demoCommand = command({
     // Before filling, which takes a while.
     if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
     else await checkCanListen('--listen', values.listen);
-    if (!isInitialised(data)) await initialise(data, DEFAULT_NAMES, generatePassword(), io);
+    const isNew = !isInitialised(data);
+    if (isNew) await initialise(data, DEFAULT_NAMES, generatePassword(), io);
     return withInstallation(data, io, { store: 'lmdb' }, async (installation) => {
       const project = installation.identity.administration.project(DEFAULT_NAMES.project).id;
+      if (!isNew) await checkIsDemo(data, installation.store, project);
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
@@ -45,6 +47,15 @@ export const demoCommand = command({
     });
   },
 });
+
+/** Generated events must not mix with real ones. */
+async function checkIsDemo(data: string, store: Store, project: string): Promise<void> {
+  const names = new Set((await store.hosts(project)).map(({ hostname }) => hostname));
+  if (SAMPLE_HOSTS.every(({ hostname }) => names.has(hostname))) return;
+  throw new UserError(
+    `${data} was not created by the demo: use another directory, such as --data ./demo-data`,
+  );
+}
 
 /** The first address that is free, from the given port on. */
 export async function freeAddress(
@@ -132,6 +143,7 @@ async function printWelcome(
     '',
     `login    user ${DEFAULT_NAMES.user}, domain ${DEFAULT_NAMES.domain}, password ${password}`,
     `project  ${project}`,
+    `console  ${address}/console/`,
     '',
     'Requests and attacks of the last 24 hours, by minute:',
     '',

@@ -1,5 +1,5 @@
 import { command, type Io, printLine } from '../command.ts';
-import { oneOf, required, UsageError } from '../options.ts';
+import { identifier, oneOf, option, UsageError } from '../options.ts';
 import {
   CONNECTION_OPTIONS,
   type ConnectionSource,
@@ -9,6 +9,7 @@ import {
   DOMAIN_DEFAULT,
   METHODS,
   missingOptions,
+  PROFILE_DEFAULT,
   prompt,
   readSecret,
 } from './connection.ts';
@@ -17,10 +18,13 @@ import { type Connection, type Credentials, profilesPath, readProfiles, saveProf
 export const configureCommand = command({
   name: 'configure',
   description: 'save URL, project and credentials as a profile; prompts for them on a terminal',
-  examples: ['wafstat configure --profile shop', 'wafstat timeline --profile shop --last 7d'],
+  examples: ['wafstat configure', 'wafstat timeline --last 7d', 'wafstat configure --profile shop'],
   options: {
     ...CONNECTION_OPTIONS,
-    profile: required({ ...CONNECTION_OPTIONS.profile, description: 'name of the profile' }),
+    profile: option('--profile <name>', 'name of the profile', identifier, {
+      env: 'WAFSTAT_PROFILE',
+      default: PROFILE_DEFAULT,
+    }),
   },
   check: (_values, source, io) => credentialProblems(source, io),
   async run(values, _operands, io, source) {
@@ -61,7 +65,9 @@ const parseKind = oneOf<Credentials['kind']>('key', 'password', 'token');
 
 async function promptCredentials(saved: Credentials | undefined, io: Io): Promise<Credentials> {
   const label = 'authenticate with key, password, token';
-  const kind = parseKind(await prompt(io, label, { suggestion: saved?.kind ?? 'key', parse: parseKind }));
+  const kind = parseKind(
+    await prompt(io, label, { suggestion: saved?.kind ?? 'password', parse: parseKind }),
+  );
   if (kind === 'key') {
     const suggestion = saved?.kind === kind ? saved.access : undefined;
     const access = await prompt(io, 'access key ID', { suggestion });

@@ -9,8 +9,12 @@ import { type Io, printLine, UserError } from '../command.ts';
 import { flag, flagOf, identifier, nameOf, option, type Source, text, url, type Values } from '../options.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
 
+/** The profile of `configure`, and of queries without any connection option. */
+export const PROFILE_DEFAULT = 'default';
+const PROFILE_HELP = `use a connection that 'wafstat configure' saved (without any connection option: '${PROFILE_DEFAULT}')`;
+
 export const CONNECTION_OPTIONS = {
-  profile: option('--profile <name>', "use a connection that 'wafstat configure' saved", identifier, {
+  profile: option('--profile <name>', PROFILE_HELP, identifier, {
     env: 'WAFSTAT_PROFILE',
   }),
   url: option(
@@ -59,8 +63,13 @@ const DEPENDENT_OPTIONS = [
 
 export function connectionProblems(given: ConnectionSource, io: Io): string[] {
   const source = besideProfile(given);
-  const missing = source('profile') === undefined ? missingOptions(source, ', or --profile') : [];
+  const usesProfile = source('profile') !== undefined || usesDefaultProfile(source);
+  const missing = usesProfile ? [] : missingOptions(source, ', or --profile');
   return [...missing, ...credentialProblems(source, io)];
+}
+
+function usesDefaultProfile(source: ConnectionSource): boolean {
+  return (['profile', 'url', 'project', ...METHODS] as const).every((name) => source(name) === undefined);
 }
 
 /** What a connection lacks. `alternative` is another way to give it. */
@@ -105,8 +114,8 @@ export async function connectionOf(
   io: Io,
 ): Promise<Connection> {
   const source = besideProfile(given);
-  const profile =
-    values.profile === undefined ? undefined : await readProfile(profilesPath(io.env), values.profile);
+  const name = values.profile ?? (usesDefaultProfile(source) ? PROFILE_DEFAULT : undefined);
+  const profile = name === undefined ? undefined : await readProfile(profilesPath(io.env), name);
   const url = source('url') === undefined ? profile?.url : values.url;
   const project = source('project') === undefined ? profile?.project : values.project;
   const credentials = (await credentialsOf(values, source, io)) ?? profile?.credentials;
