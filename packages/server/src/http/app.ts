@@ -13,7 +13,7 @@ import {
   fastify,
   LogController,
 } from 'fastify';
-import { ApiError } from '../errors.ts';
+import { ApiError, malformed } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
@@ -138,7 +138,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
   app.server.on('checkExpectation', (request, response) => {
     request.resume();
-    const body = failureBody(new ApiError('WAF.1001', 'Expect must be 100-continue'), false);
+    const body = failureBody(malformed('Expect must be 100-continue'), false);
     const headers = {
       'Content-Type': 'application/json; charset=utf-8',
       'X-Content-Type-Options': 'nosniff',
@@ -149,18 +149,18 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
-    // Node.js would refuse it without a body and a request ID.
+    // Node.js would reject it without a body and a request ID.
     if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
-      throw new ApiError('WAF.1001', 'the request has no Host header');
+      throw malformed('the request has no Host header');
     }
     // Node.js uses the first one; a proxy in front may have used the other.
     if (hasTwoHosts(request.raw.rawHeaders)) {
-      throw new ApiError('WAF.1001', 'the request has more than one Host header: send one');
+      throw malformed('the request has more than one Host header: send one');
     }
     warnAboutProxy(request);
     await guard.onHeaders(request);
   });
-  app.addHook('preHandler', async (request) => guard.onBody(request));
+  app.addHook('preHandler', guard.onBody);
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
     const { stream } = options.logger;
     const write = 'writeAccess' in stream ? stream.writeAccess.bind(stream) : stream.write.bind(stream);
@@ -184,7 +184,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       pipelines,
       overrides: options.overrides,
       bodyBytesMax: options.bodyBytesMax,
-      verifySignature: async (request, body) => guard.verifySignature(request, body),
+      verifySignature: guard.verifySignature,
     });
     mount(scope, routes);
   });

@@ -4,7 +4,7 @@ import { Server, type Socket } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError } from '../errors.ts';
+import { malformed } from '../errors.ts';
 import { failureBody } from './failures.ts';
 
 declare module 'fastify' {
@@ -102,7 +102,7 @@ export function refuseBrokenRequest(
         ? `the request took too long to arrive: send the headers within ${TIMEOUTS.headersMs / 1_000} s and the whole request within ${TIMEOUTS.requestMs / 1_000} s`
         : 'the request is not valid HTTP';
   log.info({ reqId: requestId, status: 400 }, message);
-  const body = failureBody(new ApiError('WAF.1001', message), false);
+  const body = failureBody(malformed(message), false);
   // A client that does not close its side must not keep the descriptor.
   socket.once('finish', () => socket.destroy());
   socket.end(

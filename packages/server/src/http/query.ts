@@ -2,12 +2,12 @@
 import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { BoundedCache } from '../cache.ts';
-import { ApiError, type ErrorCode } from '../errors.ts';
+import { ApiError, type ErrorCode, invalid, malformed } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
 import { compilePattern, fitsPattern, type Pattern } from '../ingest/formats/pattern.ts';
 import { type LocalZone, parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
-import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -80,19 +80,16 @@ export function ingestQueryParser(): (query: RawQuery) => IngestQuery {
   return (query) => {
     const unknown = Object.keys(query).find((name) => !INGEST_NAMES.includes(name));
     if (unknown !== undefined) {
-      throw new ApiError(
-        'WAF.1001',
-        `there is no parameter '${excerpt(unknown)}': use ${INGEST_NAMES.join(', ')}`,
-      );
+      throw malformed(`there is no parameter '${unknown.slice(0, 64)}': use ${INGEST_NAMES.join(', ')}`);
     }
     const source = single(query, 'source') ?? 'default';
     if (!SOURCE_NAME.test(source)) {
-      throw new ApiError('WAF.1001', 'source must have 1 to 128 characters and no control characters');
+      throw malformed('source must have 1 to 128 characters and no control characters');
     }
     const format = parseOneOf(query, 'format', FORMAT_NAMES);
     const pattern = single(query, 'pattern');
     if (pattern !== undefined && !fitsPattern(format)) {
-      throw new ApiError('WAF.1001', `pattern is for access logs, but format is ${format}`);
+      throw malformed(`pattern is for access logs, but format is ${format}`);
     }
     // A `+` that the client did not percent-encode arrives as a space.
     const zone = single(query, 'timezone')?.replaceAll(' ', '+') ?? '+00:00';
@@ -115,7 +112,7 @@ function cached<T extends {}>(name: string, parse: (text: string) => T): (text: 
       cache.set(text, value);
       return value;
     } catch (error) {
-      throw new ApiError('WAF.1001', `${name} is '${excerpt(text)}', but ${(error as Error).message}`);
+      throw invalid(name, text, (error as Error).message);
     }
   };
 }
@@ -124,17 +121,12 @@ function cached<T extends {}>(name: string, parse: (text: string) => T): (text: 
 function parseOneOf<T extends string>(query: RawQuery, name: string, values: readonly [T, ...T[]]): T {
   const text = single(query, name);
   const value = text === undefined ? values[0] : values.find((candidate) => candidate === text);
-  if (value === undefined) {
-    throw new ApiError(
-      'WAF.1001',
-      `${name} is '${excerpt(text ?? '')}', but must be one of ${values.join(', ')}`,
-    );
-  }
+  if (value === undefined) throw invalid(name, text ?? '', `must be one of ${values.join(', ')}`);
   return value;
 }
 
-export function checkProjectId(id: string): void {
-  if (!ID_PATTERN.test(id)) throw malformedId('project_id', id);
+export function checkId(name: string, id: string): void {
+  if (!ID_PATTERN.test(id)) throw invalid(name, id, 'an ID is 1 to 64 letters, digits, _ or -', 'WAF.1003');
 }
 
 function rangeParameters(query: RawQuery) {
@@ -147,13 +139,11 @@ function rangeParameters(query: RawQuery) {
 function parseHosts(hosts: string | string[] | undefined): string[] | undefined {
   if (hosts === undefined) return undefined;
   const ids = [hosts].flat().flatMap((value) => value.split(','));
-  for (const id of ids) if (!ID_PATTERN.test(id)) throw malformedId('hosts', id);
+  for (const id of ids) checkId('hosts', id);
   const distinct = new Set(ids);
   if (distinct.size > HOSTS_MAX) {
-    throw new ApiError(
-      'WAF.1001',
-      `hosts has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; split them over several queries`,
-    );
+    const advice = 'split them over several queries';
+    throw malformed(`hosts has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
   }
   return [...distinct];
 }
@@ -161,20 +151,18 @@ function parseHosts(hosts: string | string[] | undefined): string[] | undefined 
 /** The number that the interface promises. Work and memory of a query grow with it. */
 export const HOSTS_MAX = 1_000;
 
-function malformedId(name: string, id: string): ApiError {
-  const rule = 'an ID is 1 to 64 letters, digits, _ or -';
-  return new ApiError('WAF.1003', `${name} holds '${excerpt(id)}', but ${rule}`);
-}
-
-function parseWhole(query: RawQuery, name: string, fallback: number, min: number, max: number): number {
+export function parseWhole(
+  query: RawQuery,
+  name: string,
+  fallback: number,
+  min: number,
+  max: number,
+): number {
   const text = single(query, name);
   if (text === undefined) return fallback;
   const value = /^[0-9]+$/.test(text) ? Number(text) : Number.NaN;
   if (value >= min && value <= max) return value;
-  throw new ApiError(
-    'WAF.1001',
-    `${name} is '${excerpt(text)}', but must be a whole number from ${min} to ${max}`,
-  );
+  throw invalid(name, text, `must be a whole number from ${min} to ${max}`);
 }
 
 function single(query: RawQuery, name: string, code: ErrorCode = 'WAF.1001'): string | undefined {

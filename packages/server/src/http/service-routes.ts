@@ -1,10 +1,12 @@
 /** Health checks, the OpenAPI file and the start page: public, because they reveal nothing. */
-import { ApiError } from '../errors.ts';
+import { ApiError, retryLater } from '../errors.ts';
 import { IdentityNotWritable } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { type Store, StoreNotWritable } from '../store/store.ts';
 import type { Route } from './route.ts';
+
+const STATUS = { type: 'object', properties: { status: { type: 'string' } } } as const;
 
 /** With a remote `identity`, the console is on the other service. */
 export function serviceRoutes(
@@ -13,7 +15,6 @@ export function serviceRoutes(
   openapi: () => object,
 ): Route[] {
   const remote = identity.kind === 'remote' ? identity : null;
-  const STATUS = { type: 'object', properties: { status: { type: 'string' } } } as const;
   return [
     {
       method: 'GET',
@@ -82,9 +83,7 @@ async function checkWrites(store: Store, identity: Identity | null): Promise<voi
     await identity?.checkWrites();
   } catch (error) {
     if (!(error instanceof StoreNotWritable || error instanceof IdentityNotWritable)) throw error;
-    throw new ApiError('WAF.5001', `writes fail, queries still work: ${error.trouble}`, {
-      'Retry-After': '5',
-    });
+    throw retryLater('WAF.5001', `writes fail, queries still work: ${error.trouble}`, 5);
   }
 }
 

@@ -1,6 +1,6 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
-import { ApiError, type ErrorCode } from '../../errors.ts';
+import { ApiError, type ErrorCode, retryLater } from '../../errors.ts';
 import {
   type Authenticator,
   type Caller,
@@ -12,7 +12,7 @@ import type { Role } from '../../identity/records.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
 import { RateLimit } from '../../rate-limit.ts';
 import { sizeText, tooLarge } from '../ingest/uploads.ts';
-import { checkProjectId } from '../query.ts';
+import { checkId } from '../query.ts';
 import { callerOf } from '../route.ts';
 import { readCookie, SESSION_COOKIE, sessionCaller } from './session-cookie.ts';
 
@@ -91,8 +91,7 @@ export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytes
     const caller = callerOf(request);
     // Services that authenticate their callers here make requests for many users.
     if (requests && !isSystemScoped(caller) && !requests.take(caller.user.id)) {
-      const message = `more than ${rateLimit} requests per second: retry in 1 s`;
-      throw new ApiError('WAF.3004', message, { 'Retry-After': '1' });
+      throw retryLater('WAF.3004', `more than ${rateLimit} requests per second: retry in 1 s`, 1);
     }
     await checkRole(authenticator, caller, request);
   }
@@ -106,7 +105,7 @@ async function checkRole(
   const { allow } = request.routeOptions.config;
   if (allow === undefined || allow === 'authenticated') return;
   const { project_id } = request.params as { project_id: string };
-  checkProjectId(project_id);
+  checkId('project_id', project_id);
   const { scope } = caller;
   if (scope !== 'unscoped') {
     if (!('project' in scope))

@@ -1,6 +1,6 @@
 /** Users and projects, for administrators of their domain. */
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
+import { ApiError, malformed } from '../../errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import {
   ACCESS_TYPES,
@@ -12,7 +12,7 @@ import {
 } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
-import { malformed, oneOf, parseJson, textAt } from '../auth/json-body.ts';
+import { oneOf, parseJson, textAt } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { callerOf, type Route } from '../route.ts';
 
@@ -84,7 +84,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
         const id = idInDomain(request, 'user', administration.users());
         const enabled = parseEnabled(request.body);
         if (!enabled && id === callerOf(request).user.id)
-          throw new ApiError('WAF.1001', 'you cannot disable yourself: ask another administrator');
+          throw malformed('you cannot disable yourself: ask another administrator');
         await administer(administration, request, (admin) => admin.setUserEnabled(id, enabled));
         return userBody(administration.user(id));
       },

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
+import { ApiError, invalid, malformed } from '../../errors.ts';
 import { networkOf } from '../../identity/known-networks.ts';
 import type { BodyHash } from '../../identity/signature.ts';
 import type { Overrides } from '../../ingest/categories/classify.ts';
@@ -160,10 +160,7 @@ async function* decompress(compressed: AsyncIterable<Buffer>): AsyncGenerator<Bu
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (!String(code).startsWith('Z_')) throw error;
-    throw new ApiError(
-      'WAF.1001',
-      'Content-Encoding is gzip, but the body is not: compress it, or remove the header',
-    );
+    throw malformed('Content-Encoding is gzip, but the body is not: compress it, or remove the header');
   } finally {
     gunzip.destroy();
   }
@@ -196,14 +193,14 @@ class Blocks {
 function isGzip({ headers }: FastifyRequest): boolean {
   const encoding = headers['content-encoding'] ?? 'identity';
   if (encoding === 'gzip' || encoding === 'identity') return encoding === 'gzip';
-  throw new ApiError('WAF.1001', `Content-Encoding is '${encoding}', but must be gzip or absent`);
+  throw invalid('Content-Encoding', encoding, 'must be gzip or absent');
 }
 
 function idempotencyKey({ headers }: FastifyRequest): string | undefined {
   const key = headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || key.length === 0 || key.length > IDEMPOTENCY_KEY_LENGTH_MAX) {
-    throw new ApiError('WAF.1001', `Idempotency-Key must have 1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} characters`);
+    throw malformed(`Idempotency-Key must have 1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} characters`);
   }
   return key;
 }

@@ -3,7 +3,7 @@
  * memory limit for all uploads that is shared fairly between owners.
  */
 import type { Readable } from 'node:stream';
-import { ApiError } from '../../errors.ts';
+import { ApiError, malformed, retryLater } from '../../errors.ts';
 
 /** The most that one read returns. An upload reserves this much before it reads. */
 export const READ_BYTES = 65_536;
@@ -129,7 +129,7 @@ export class UploadBudget {
       const timer = setTimeout(() => {
         owner.waiting.splice(owner.waiting.indexOf(waiting), 1);
         const message = `the service is busy: the upload waited ${waitMsMax / 1_000} s for its turn`;
-        reject(new ApiError('WAF.5001', message, { 'Retry-After': '5' }));
+        reject(retryLater('WAF.5001', message, 5));
       }, waitMsMax);
       waiting.start = () => {
         clearTimeout(timer);
@@ -159,7 +159,7 @@ export async function* receive(body: Readable, bytesMax: number): AsyncGenerator
     const chunk: Buffer | null = body.read();
     if (chunk === null) {
       if (body.readableEnded) return;
-      if (body.destroyed) throw new ApiError('WAF.1001', 'the client closed the connection');
+      if (body.destroyed) throw malformed('the client closed the connection');
       const startedAt = performance.now();
       if ((await nextEvent(body, slowMs)) === 'timeout') throw tooSlow();
       slowMs -= performance.now() - startedAt;
@@ -190,10 +190,7 @@ const BODY_EVENTS = ['readable', 'end', 'error', 'close'] as const;
 
 function tooSlow(): ApiError {
   const rate = `${RATE_BYTES_PER_S_MIN / 1_024} KiB/s`;
-  return new ApiError(
-    'WAF.1001',
-    `the upload is too slow: send at least ${rate}, or split it into smaller pushes`,
-  );
+  return malformed(`the upload is too slow: send at least ${rate}, or split it into smaller pushes`);
 }
 
 export function tooLarge(bytesMax: number): ApiError {

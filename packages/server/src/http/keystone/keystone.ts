@@ -1,5 +1,5 @@
 /** Request and response bodies of Keystone v3, and their schemas. */
-
+import { malformed } from '../../errors.ts';
 import type {
   DomainReference,
   MemberReference,
@@ -9,7 +9,7 @@ import type {
 } from '../../identity/local-authenticator.ts';
 import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
-import { malformed, parseJson, textAt } from '../auth/json-body.ts';
+import { parseJson, textAt } from '../auth/json-body.ts';
 import { notCached, type Route } from '../route.ts';
 
 /** Forbids caching, and adds the routes under `/identity`, to which the catalog points; documented once. */

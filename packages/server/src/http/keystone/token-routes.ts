@@ -1,6 +1,6 @@
 /** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, type ErrorCode } from '../../errors.ts';
+import { ApiError, type ErrorCode, invalid, malformed } from '../../errors.ts';
 import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type {
@@ -9,7 +9,6 @@ import type {
   TokenDescription,
 } from '../../identity/local-authenticator.ts';
 import { administersDomain } from '../../identity/records.ts';
-import { excerpt } from '../../statistics/range.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
 import { parseMarkerPage, queryOf } from '../query.ts';
@@ -181,7 +180,7 @@ export function tokenRoutes(
 function indexOfId(projects: readonly { id: string }[], marker: string): number {
   const index = projects.findIndex(({ id }) => id === marker);
   if (index >= 0) return index;
-  throw new ApiError('WAF.1001', `marker must be the ID of a project in the list, not '${excerpt(marker)}'`);
+  throw invalid('marker', marker, 'must be the ID of a project in the list');
 }
 
 function versionList(baseOf: (request: FastifyRequest) => string): Route {
@@ -202,7 +201,7 @@ async function subjectToken(
   request: FastifyRequest,
 ): Promise<{ text: string; description: TokenDescription }> {
   const text = request.headers['x-subject-token'];
-  if (text === undefined) throw new ApiError('WAF.1001', 'the X-Subject-Token header is missing');
+  if (text === undefined) throw malformed('the X-Subject-Token header is missing');
   const description = await authenticator.checkToken(String(text));
   const { user } = callerOf(request);
   if (
