@@ -113,15 +113,15 @@ const URL_BYTES_MAX = 256;
 const RULE_BYTES_MAX = 64;
 const ADDRESS_LENGTH_MAX = 64;
 
-/** Normalizes the details in a log, which are attacker input: omits malformed fields and limits the others. */
-export function attackDetails(raw: {
-  blocked?: boolean | undefined;
-  source?: string | undefined;
-  /** A path, with or without a query, or a whole URL. */
-  url?: string | undefined;
-  rule?: string | undefined;
-  country?: string | undefined;
-}): AttackDetails | undefined {
+/**
+ * Normalizes the details in a log, which are attacker input: omits malformed fields and limits the others. `raw.url` is a
+ * path, with or without a query, or a whole URL.
+ */
+export function attackDetails(
+  raw: {
+    [K in keyof AttackDetails]: AttackDetails[K] | undefined;
+  },
+): AttackDetails | undefined {
   const details: AttackDetails = {};
   if (raw.blocked !== undefined) details.blocked = raw.blocked;
   const source = canonicalAddress(raw.source);

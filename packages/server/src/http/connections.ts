@@ -16,23 +16,19 @@ declare module 'fastify' {
   }
 }
 
-export interface Timeouts {
+export const TIMEOUTS = {
   /** For the headers of a request. */
-  headersMs: number;
-  /** For a request without its body, unless it is a push (ingest/uploads.ts). */
-  requestMs: number;
-  /** A connection on which nothing moves during a request is closed, for example if the client does not read. */
-  stalledMs: number;
-  /** How long to read and ignore the rest of a body after the response: some clients read the response only then. */
-  ignoredBodyMs: number;
-}
-
-export const TIMEOUTS: Timeouts = {
   headersMs: 10_000,
+  /** For a whole request, unless it is a push (ingest/uploads.ts). */
   requestMs: 60_000,
+  /** A connection on which nothing moves during a request is closed, for example if the client does not read. */
   stalledMs: 60_000,
+  /** How long to read and ignore the rest of a body after the response: some clients read the response only then. */
   ignoredBodyMs: 5_000,
 };
+
+export type Timeouts = typeof TIMEOUTS;
+
 /** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
 export const HEADER_BYTES_MAX = 262_144;
 /** About 30 KB of memory each, 300 MB in total. */

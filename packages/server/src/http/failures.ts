@@ -68,7 +68,7 @@ function logFailure(error: unknown, { log, id }: FastifyRequest): void {
   else log.error({ err: error, reqId: id }, 'request failed');
 }
 
-function isNotWritable(error: unknown): error is StoreNotWritable | IdentityNotWritable {
+export function isNotWritable(error: unknown): error is StoreNotWritable | IdentityNotWritable {
   return error instanceof StoreNotWritable || error instanceof IdentityNotWritable;
 }
 

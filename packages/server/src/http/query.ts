@@ -4,10 +4,11 @@ import type { FastifyRequest } from 'fastify';
 import { BoundedCache } from '../cache.ts';
 import { ApiError, type ErrorCode, invalid, malformed } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
-import { compilePattern, fitsPattern, type Pattern } from '../ingest/formats/pattern.ts';
-import { type LocalZone, parseZone } from '../ingest/formats/time-zone.ts';
-import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
+import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
+import { parseZone } from '../ingest/formats/time-zone.ts';
+import { FORMAT_NAMES } from '../ingest/reader.ts';
 import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+import type { TimelineQuery } from '../statistics/timeline.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -17,18 +18,13 @@ export function queryOf({ url }: Pick<FastifyRequest, 'url'>): RawQuery {
   return parse(mark === -1 ? '' : url.slice(mark + 1), undefined, undefined, { maxKeys: 0 });
 }
 
-export interface TimelineQuery extends Range {
-  offsetMs: number;
-  hosts: string[] | undefined;
-}
-
-export function parseTimelineQuery(query: RawQuery, now: number): TimelineQuery {
+export function parseTimelineQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'project'> {
   const offsetMs = parseTimezone(single(query, 'timezone'));
   return { ...parseRange(rangeParameters(query), offsetMs, now), offsetMs, hosts: parseHosts(query.hosts) };
 }
 
 /** This call has no `timezone` of its own, except to tell which local days `recent` means. */
-export function parseDistributionQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'offsetMs'> {
+export function parseDistributionQuery(query: RawQuery, now: number): Range & Pick<TimelineQuery, 'hosts'> {
   const range = rangeParameters(query);
   const offsetMs = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone'));
   return { ...parseRange(range, offsetMs, now), hosts: parseHosts(query.hosts) };
@@ -50,34 +46,20 @@ export function parseMarkerPage(query: RawQuery): { limit: number | undefined; m
   return { limit: limit === 0 ? undefined : limit, marker: single(query, 'marker') };
 }
 
-/** `hostname` is a part of the name. */
-export function parseHostListQuery(query: RawQuery): ReturnType<typeof parsePage> & { hostname: string } {
-  return { ...parsePage(query), hostname: single(query, 'hostname') ?? '' };
-}
-
-export interface IngestQuery {
-  source: string;
-  format: FormatName;
-  pattern: Pattern | undefined;
-  host: string | undefined;
-  zone: LocalZone;
-  hosts: 'auto' | 'registered';
-}
-
 /** A source name is a key in the store, and shown in lists. */
 const SOURCE_NAME = /^[^\p{Cc}\p{Cs}]{1,128}$/u;
 
 /** A time zone takes 0.4 ms to set up, and up to 200 kB of memory. */
 const CACHED_MAX = 32;
 
-/** Other names are refused: a misspelled one would count lines under another source, or shift their times. */
+/** Other names are rejected: a misspelled one would count lines under another source, or shift their times. */
 const INGEST_NAMES = ['source', 'format', 'pattern', 'host', 'timezone', 'hosts'];
 
 /** Caches time zones and patterns by their text. Neither holds state of a log: each reader has its own. */
-export function ingestQueryParser(): (query: RawQuery) => IngestQuery {
+export function ingestQueryParser() {
   const zoneOf = cached('timezone', parseZone);
   const patternOf = cached('pattern', compilePattern);
-  return (query) => {
+  return (query: RawQuery) => {
     const unknown = Object.keys(query).find((name) => !INGEST_NAMES.includes(name));
     if (unknown !== undefined) {
       throw malformed(`there is no parameter '${unknown.slice(0, 64)}': use ${INGEST_NAMES.join(', ')}`);
@@ -165,7 +147,8 @@ export function parseWhole(
   throw invalid(name, text, `must be a whole number from ${min} to ${max}`);
 }
 
-function single(query: RawQuery, name: string, code: ErrorCode = 'WAF.1001'): string | undefined {
+/** A parameter that may be given once. */
+export function single(query: RawQuery, name: string, code: ErrorCode = 'WAF.1001'): string | undefined {
   const value = query[name];
   if (Array.isArray(value))
     throw new ApiError(code, `${name} is given ${value.length} times; give it at most once`);

@@ -1,9 +1,9 @@
 /** Health checks, the OpenAPI file and the start page: public, because they reveal nothing. */
 import { ApiError, retryLater } from '../errors.ts';
-import { IdentityNotWritable } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
-import { type Store, StoreNotWritable } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
+import { isNotWritable } from './failures.ts';
 import type { Route } from './route.ts';
 
 const STATUS = { type: 'object', properties: { status: { type: 'string' } } } as const;
@@ -14,7 +14,6 @@ export function serviceRoutes(
   identity: Identity | RemoteIdentity,
   openapi: () => object,
 ): Route[] {
-  const remote = identity.kind === 'remote' ? identity : null;
   return [
     {
       method: 'GET',
@@ -48,8 +47,8 @@ export function serviceRoutes(
         // First, so that load balancers stop sending requests before the listener closes.
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
-        await remote?.check();
-        await checkWrites(store, identity.kind === 'local' ? identity : null);
+        if (identity.kind === 'remote') await identity.check();
+        await checkWrites(store, identity);
         return { status: 'ready' };
       },
     },
@@ -69,7 +68,7 @@ export function serviceRoutes(
       async handler(request, reply) {
         if (!request.headers.accept?.includes('text/html'))
           throw new ApiError('WAF.4000', 'there is no path /');
-        if (remote) throw consoleElsewhere();
+        if (identity.kind === 'remote') throw consoleElsewhere();
         return reply.redirect('/console/');
       },
     },
@@ -77,12 +76,12 @@ export function serviceRoutes(
 }
 
 /** Readiness is public, so the response gives the reason without paths; the log has all of it. */
-async function checkWrites(store: Store, identity: Identity | null): Promise<void> {
+async function checkWrites(store: Store, identity: Identity | RemoteIdentity): Promise<void> {
   try {
     await store.checkWrites();
-    await identity?.checkWrites();
+    if (identity.kind === 'local') await identity.checkWrites();
   } catch (error) {
-    if (!(error instanceof StoreNotWritable || error instanceof IdentityNotWritable)) throw error;
+    if (!isNotWritable(error)) throw error;
     throw retryLater('WAF.5001', `writes fail, queries still work: ${error.trouble}`, 5);
   }
 }

@@ -22,7 +22,7 @@ import {
   SESSION_ONLY,
   signedIn,
 } from '../auth/session-cookie.ts';
-import { callerOf, type Route } from '../route.ts';
+import { callerOf, pathParameter, type Route } from '../route.ts';
 
 /** For passwords that users choose in the console. */
 const PASSWORD_LENGTH_MIN = 8;
@@ -122,7 +122,7 @@ export function sessionRoutes(
 export function keyRoutes({ administration }: RequestIdentity): Route[] {
   /** The ID in the path, if it is a key of the caller. */
   function ownKey(request: FastifyRequest): string {
-    const { access } = request.params as { access: string };
+    const access = pathParameter(request, 'access');
     const keys = administration.keysOf(callerOf(request).user.id);
     if (!keys.some((key) => key.access === access)) throw new ApiError('WAF.4000', 'unknown access key');
     return access;

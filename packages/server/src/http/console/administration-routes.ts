@@ -14,7 +14,7 @@ import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
 import { oneOf, parseJson, textAt } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
-import { callerOf, type Route } from '../route.ts';
+import { callerOf, pathParameter, type Route } from '../route.ts';
 
 const USERS = '/console/api/users';
 const PROJECTS = '/console/api/projects';
@@ -25,7 +25,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
 
   /** The ID in the path, if the caller's domain has such a record. */
   function idInDomain(request: FastifyRequest, what: string, records: (User | Project)[]): string {
-    const { id } = request.params as { id: string };
+    const id = pathParameter(request, 'id');
     if (!inDomain(records, administeredDomain(request)).some((record) => record.id === id))
       throw new ApiError('WAF.4000', `unknown ${what}`);
     return id;

@@ -7,8 +7,9 @@ import { normalHostname } from '../../event.ts';
 import type { Store } from '../../store/store.ts';
 import { actorOf } from '../auth/actor.ts';
 import { parseJson, textAt } from '../auth/json-body.ts';
+import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { parseTimelineQuery, parseWhole, queryOf } from '../query.ts';
-import type { Route } from '../route.ts';
+import { pathParameter, type Route } from '../route.ts';
 
 const PATH = '/console/api/projects/:project_id/hosts';
 
@@ -25,15 +26,14 @@ export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
     {
       method: 'GET',
       url: `${PATH}/figures`,
+      ...SESSION_ONLY,
       allow: 'reader',
-      session: 'only',
-      schema: { hide: true },
       /**
        * Requests and attacks of each host and of all hosts, in `points` equal parts of the range (default 1). With the
        * API, the console would need one request per host, each with up to a thousand points.
        */
       async handler(request) {
-        const { project_id: project } = request.params as { project_id: string };
+        const project = pathParameter(request, 'project_id');
         const query = queryOf(request);
         const { from, to, hosts: filter } = parseTimelineQuery(query, 0);
         const edges = equalParts(from, to, parseWhole(query, 'points', 1, 1, POINTS_MAX));
@@ -51,11 +51,10 @@ export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
     {
       method: 'POST',
       url: PATH,
+      ...SESSION_ONLY,
       allow: 'admin',
-      session: 'only',
-      schema: { hide: true },
       async handler(request, reply) {
-        const { project_id: project } = request.params as { project_id: string };
+        const project = pathParameter(request, 'project_id');
         const hostname = hostnameIn(request.body);
         const added = await administration.add(actorOf(request), { project, hostname, limit: HOSTS_MAX });
         if (added.kind === 'added') return reply.code(201).send(added.host);
@@ -69,14 +68,11 @@ export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
     {
       method: 'PUT',
       url: `${PATH}/:host_id`,
+      ...SESSION_ONLY,
       allow: 'admin',
-      session: 'only',
-      schema: { hide: true },
       async handler(request) {
-        const { project_id: project, host_id: id } = request.params as {
-          project_id: string;
-          host_id: string;
-        };
+        const project = pathParameter(request, 'project_id');
+        const id = pathParameter(request, 'host_id');
         const hostname = hostnameIn(request.body);
         const renamed = await administration.rename(actorOf(request), { project, id, hostname });
         if (renamed.kind === 'renamed') return renamed.host;

@@ -12,7 +12,16 @@ import type { Pipeline } from '../../ingest/pipeline.ts';
 import { FORMAT_NAMES } from '../../ingest/reader.ts';
 import { SIGNED_BODY_BYTES_MAX } from '../auth/guard.ts';
 import { ingestQueryParser, queryOf } from '../query.ts';
-import { array, integer, object, PROJECT_PATH, type Route, string, withErrors } from '../route.ts';
+import {
+  array,
+  integer,
+  object,
+  PROJECT_PATH,
+  pathParameter,
+  type Route,
+  string,
+  withErrors,
+} from '../route.ts';
 import { PushCounter } from './push.ts';
 import { READ_BYTES, receive, sizeText, type Upload, UploadBudget } from './uploads.ts';
 
@@ -28,7 +37,7 @@ const DECOMPRESSED_RATIO_MAX = 100;
 const DECOMPRESSED_BYTES_MIN = 64 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
 
-export interface IngestServices {
+interface IngestServices {
   /** `auto` registers unknown hosts, `registered` does not. */
   pipelines: Record<'auto' | 'registered', Pipeline>;
   /** Categories of single rules that override the table. */
@@ -86,7 +95,7 @@ export function ingestRoutes({
         response: withErrors('The lines are counted and durable.', PUSH_RESULT),
       },
       async handler(request) {
-        const { project_id: project } = request.params as { project_id: string };
+        const project = pathParameter(request, 'project_id');
         const { source, format, pattern, host, zone, hosts } = parseIngestQuery(queryOf(request));
         const push = {
           project,

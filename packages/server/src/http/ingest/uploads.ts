@@ -12,7 +12,7 @@ const RATE_BYTES_PER_S_MIN = 16_384;
 const SLOW_MS_AT_FIRST = 10_000;
 const SLOW_MS_MAX = 30_000;
 
-export interface BudgetOptions {
+interface BudgetOptions {
   /** For all uploads together. */
   bytesMax: number;
   /** Owners that may continue one upload over their share: each takes as much as is counted at once. */
@@ -193,8 +193,8 @@ function tooSlow(): ApiError {
   return malformed(`the upload is too slow: send at least ${rate}, or split it into smaller pushes`);
 }
 
-export function tooLarge(bytesMax: number): ApiError {
-  return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}`);
+export function tooLarge(bytesMax: number, advice = ''): ApiError {
+  return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}${advice}`);
 }
 
 /** `65536` is `64 KiB`; sizes that are no multiple of a unit stay in bytes. */

@@ -1,5 +1,5 @@
 /** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode, invalid, malformed } from '../../errors.ts';
 import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
@@ -102,8 +102,7 @@ export function tokenRoutes(
       async handler(request, reply) {
         const { description } = await subjectToken(authenticator, request);
         await authenticator.revoke(description.token);
-        reply.code(204);
-        return null;
+        return reply.code(204).send();
       },
     },
     {
@@ -174,25 +173,22 @@ export function tokenRoutes(
       },
     },
   ];
-  return [...identityRoutes(routes), versionList(baseOf)];
+  const versions: Route = {
+    method: 'GET',
+    url: '/identity',
+    schema: { hide: true },
+    async handler(request, reply) {
+      reply.code(300);
+      return { versions: { values: [versionBody(`${baseOf(request)}/identity/v3/`)] } };
+    },
+  };
+  return [...identityRoutes(routes), versions];
 }
 
 function indexOfId(projects: readonly { id: string }[], marker: string): number {
   const index = projects.findIndex(({ id }) => id === marker);
   if (index >= 0) return index;
   throw invalid('marker', marker, 'must be the ID of a project in the list');
-}
-
-function versionList(baseOf: (request: FastifyRequest) => string): Route {
-  return {
-    method: 'GET',
-    url: '/identity',
-    schema: { hide: true },
-    async handler(request: FastifyRequest, reply: FastifyReply) {
-      reply.code(300);
-      return { versions: { values: [versionBody(`${baseOf(request)}/identity/v3/`)] } };
-    },
-  };
 }
 
 /** The token in X-Subject-Token, if the caller may see it: their own, or others with more rights. */

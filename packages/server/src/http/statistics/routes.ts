@@ -7,11 +7,11 @@ import type { Store } from '../../store/store.ts';
 import {
   LIST_LIMIT_MAX,
   parseDistributionQuery,
-  parseHostListQuery,
   parsePage,
   parseTimelineQuery,
   queryOf,
   type RawQuery,
+  single,
 } from '../query.ts';
 import {
   array,
@@ -19,6 +19,7 @@ import {
   integer,
   object,
   PROJECT_PATH,
+  pathParameter,
   type Route,
   string,
   withErrors,
@@ -66,7 +67,8 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       const version = await store.version(query);
       const bytes = await render(projectOf(request), query);
       const response = { from: query.from, to: query.to, version, bytes, compressed: new Map() };
-      if (isFixedRange(rawQuery)) cache.set(request, response);
+      // A range like `today` is another one tomorrow.
+      if (rawQuery.recent === undefined) cache.set(request, response);
       return response;
     }
 
@@ -124,13 +126,14 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
   ];
 }
 
-/** Whether the URL will mean the same range tomorrow. */
-function isFixedRange(query: RawQuery): boolean {
-  return query.recent === undefined;
+function projectOf(request: FastifyRequest): string {
+  return pathParameter(request, 'project_id');
 }
 
-function projectOf({ params }: FastifyRequest): string {
-  return (params as { project_id: string }).project_id;
+/** The part of a list that `offset` and `limit` select. */
+function page<T>(query: RawQuery, items: readonly T[]): { total: number; items: T[] } {
+  const { offset, limit } = parsePage(query);
+  return { total: items.length, items: items.slice(offset, offset + limit) };
 }
 
 const PAGE_PARAMETERS = {
@@ -167,12 +170,12 @@ export function inventoryRoutes(store: Store): Route[] {
         response: withErrors('Returns one page of domains.', pageOf(HOST)),
       },
       async handler(request) {
-        const { offset, limit, hostname } = parseHostListQuery(queryOf(request));
-        const part = hostname.toLowerCase();
+        const query = queryOf(request);
+        const part = single(query, 'hostname')?.toLowerCase() ?? '';
         const hosts = (await store.hosts(projectOf(request))).filter((host) => host.hostname.includes(part));
-        const items = hosts.slice(offset, offset + limit);
+        const { total, items } = page(query, hosts);
         return {
-          total: hosts.length,
+          total,
           items: items.map(({ id, hostname, created }) => ({ id, hostname, timestamp: created })),
         };
       },
@@ -190,9 +193,7 @@ export function inventoryRoutes(store: Store): Route[] {
         response: withErrors('Returns one page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
-        const { offset, limit } = parsePage(queryOf(request));
-        const sources = await store.sources(projectOf(request));
-        return { total: sources.length, items: sources.slice(offset, offset + limit) };
+        return page(queryOf(request), await store.sources(projectOf(request)));
       },
     },
   ];
