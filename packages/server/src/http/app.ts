@@ -32,7 +32,7 @@ import {
   type Timeouts,
 } from './connections.ts';
 import { consoleRoutes } from './console/console-routes.ts';
-import { BODY_BYTES_MAX, failureBody, sendFailure } from './failures.ts';
+import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
 import { mountForwarding } from './keystone/forward-routes.ts';
@@ -48,7 +48,7 @@ const TIMEOUT_CHECK_MS = 1_000;
 const KEEP_ALIVE_MS = 75_000;
 const NOT_PARSED = Object.freeze({});
 
-export interface AppOptions {
+interface AppOptions {
   store: Store;
   /** In the local identity store, or of another service. */
   identity: Identity | RemoteIdentity;
@@ -103,6 +103,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   };
   const httpOptions = {
     maxHeaderSize: HEADER_BYTES_MAX,
+    // Ours has a body and a request ID.
     requireHostHeader: false,
     headersTimeout: timeouts.headersMs,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
@@ -136,21 +137,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     if (app.stopping) reply.header('Connection', 'close');
     done(null, payload);
   });
-  app.server.on('checkExpectation', (request, response) => {
-    request.resume();
-    const body = failureBody(malformed('Expect must be 100-continue'), false);
-    const headers = {
-      'Content-Type': 'application/json; charset=utf-8',
-      'X-Content-Type-Options': 'nosniff',
-      'X-Request-Id': nextRequestId(),
-    };
-    response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
-  });
+  // Node.js would respond without a body and a request ID.
+  app.server.on('checkExpectation', app.routing);
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
-    // Node.js would reject it without a body and a request ID.
-    if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
+    const { host, expect = '100-continue' } = request.headers;
+    if (!/\b100-continue\b/i.test(expect)) throw malformed('Expect must be 100-continue');
+    if (host === undefined && request.raw.httpVersion === '1.1') {
       throw malformed('the request has no Host header');
     }
     // Node.js uses the first one; a proxy in front may have used the other.

@@ -1,4 +1,5 @@
 /** Turns any error into the response that clients of the API family expect. */
+import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
 import { ApiError, malformed, retryLater } from '../errors.ts';
@@ -10,18 +11,6 @@ import { tooLarge } from './ingest/uploads.ts';
 
 /** For all calls except pushes; far more than any of them needs. */
 export const BODY_BYTES_MAX = 65_536;
-
-const TITLES: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  413: 'Request Entity Too Large',
-  429: 'Too Many Requests',
-  500: 'Internal Server Error',
-  503: 'Service Unavailable',
-};
 
 function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
@@ -72,9 +61,9 @@ export function isNotWritable(error: unknown): error is StoreNotWritable | Ident
   return error instanceof StoreNotWritable || error instanceof IdentityNotWritable;
 }
 
-export function failureBody({ code, status, message }: ApiError, identity: boolean): string {
-  return identity
-    ? JSON.stringify({ error: { code: status, title: TITLES[status], message } })
+export function failureBody({ code, status, message }: ApiError, isIdentity: boolean): string {
+  return isIdentity
+    ? JSON.stringify({ error: { code: status, title: STATUS_CODES[status], message } })
     : JSON.stringify({ error_code: code, error_msg: message });
 }
 

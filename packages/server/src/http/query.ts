@@ -40,12 +40,6 @@ export function parsePage(query: RawQuery): { offset: number; limit: number } {
   };
 }
 
-/** Keystone's pages: `marker` is the ID of the last item of the previous page. Without `limit`, all items are listed. */
-export function parseMarkerPage(query: RawQuery): { limit: number | undefined; marker: string | undefined } {
-  const limit = parseWhole(query, 'limit', 0, 1, LIST_LIMIT_MAX);
-  return { limit: limit === 0 ? undefined : limit, marker: single(query, 'marker') };
-}
-
 /** A source name is a key in the store, and shown in lists. */
 const SOURCE_NAME = /^[^\p{Cc}\p{Cs}]{1,128}$/u;
 

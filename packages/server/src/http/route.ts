@@ -108,7 +108,7 @@ export const HOSTS_PARAMETER = array(
   { type: 'string', ...ID },
   {
     description:
-      'Domain IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
+      'Host IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
   },
 );
 

@@ -21,7 +21,7 @@ export function serviceRoutes(
       schema: {
         operationId: 'healthz',
         tags: ['service'],
-        summary: 'Reports that the process is running.',
+        summary: 'Check that the process is running',
         response: { 200: { description: 'The process is running.', ...STATUS } },
       },
       async handler() {
@@ -34,7 +34,7 @@ export function serviceRoutes(
       schema: {
         operationId: 'readyz',
         tags: ['service'],
-        summary: 'Reports whether the service can serve queries and count events.',
+        summary: 'Check that the service can serve queries and count events',
         response: {
           200: { description: 'The service is ready.', ...STATUS },
           503: {

@@ -80,7 +80,7 @@ export function ingestRoutes({
       schema: {
         operationId: 'ingest',
         tags: ['ingest'],
-        summary: 'Counts log lines, and responds when they are durable.',
+        summary: 'Count log lines, and respond when they are durable',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: INGEST_PARAMETERS },
         headers: {
@@ -146,21 +146,14 @@ async function* withRoom(body: AsyncIterable<Buffer>, upload: Upload): AsyncGene
 }
 
 async function* decompress(compressed: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let compressedBytes = 0;
   let bytes = 0;
   const gunzip = createGunzip({ chunkSize: READ_BYTES });
-  async function* counted() {
-    for await (const chunk of compressed) {
-      compressedBytes += chunk.length;
-      yield chunk;
-    }
-  }
   // The loop below throws the same error.
-  pipeline(Readable.from(counted()), gunzip).catch(() => {});
+  pipeline(compressed, gunzip).catch(() => {});
   try {
     for await (const chunk of gunzip) {
       bytes += chunk.length;
-      if (bytes > Math.max(DECOMPRESSED_BYTES_MIN, DECOMPRESSED_RATIO_MAX * compressedBytes)) {
+      if (bytes > Math.max(DECOMPRESSED_BYTES_MIN, DECOMPRESSED_RATIO_MAX * gunzip.bytesWritten)) {
         const limit = `${sizeText(DECOMPRESSED_BYTES_MIN)} and more than ${DECOMPRESSED_RATIO_MAX} times its size`;
         throw new ApiError('WAF.7001', `request body decompresses to more than ${limit}`);
       }

@@ -1,6 +1,6 @@
 /** Forwards identity requests to the identity service, so that clients need only one address. */
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Readable, Transform } from 'node:stream';
+import { pipeline, type Readable, Transform } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
 import type { RemoteIdentity } from '../../identity/remote/remote-identity.ts';
@@ -88,7 +88,6 @@ function limitBytes(response: Readable): Readable {
       else done(null, chunk);
     },
   });
-  response.on('error', (error) => limit.destroy(error));
-  limit.on('close', () => response.destroy());
-  return response.pipe(limit);
+  // The error reaches the client as a response that ends early.
+  return pipeline(response, limit, () => {});
 }

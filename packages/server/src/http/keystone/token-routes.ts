@@ -11,8 +11,8 @@ import type {
 import { administersDomain } from '../../identity/records.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
-import { parseMarkerPage, queryOf } from '../query.ts';
-import { callerOf, type Route } from '../route.ts';
+import { LIST_LIMIT_MAX, parseWhole, queryOf, single } from '../query.ts';
+import { callerOf, integer, type Route, string } from '../route.ts';
 import {
   type Catalog,
   catalogEntries,
@@ -131,13 +131,8 @@ export function tokenRoutes(
             properties: {
               name: { type: 'string' },
               domain_id: { type: 'string' },
-              limit: {
-                type: 'integer',
-                minimum: 1,
-                maximum: 1_000,
-                description: 'Maximum number of projects.',
-              },
-              marker: { type: 'string', description: 'ID of the last project of the previous page.' },
+              limit: integer('Maximum number of projects.', { minimum: 1, maximum: LIST_LIMIT_MAX }),
+              marker: string('ID of the last project of the previous page.'),
             },
           },
           response: { 200: listSchema('projects') },
@@ -145,13 +140,13 @@ export function tokenRoutes(
         async handler(request) {
           const query = queryOf(request);
           const { name, domain_id } = query;
-          const { limit, marker } = parseMarkerPage(query);
+          const marker = single(query, 'marker');
           const projects = administration
             .projectsOf(callerOf(request).user)
             .filter((project) => name === undefined || project.name === name)
             .filter((project) => domain_id === undefined || project.domain_id === domain_id);
           const start = marker === undefined ? 0 : indexOfId(projects, marker) + 1;
-          const end = start + (limit ?? projects.length);
+          const end = start + parseWhole(query, 'limit', projects.length, 1, LIST_LIMIT_MAX);
           const page = projects.slice(start, end).map(projectBody);
           return list(request, 'projects', page, end < projects.length ? page.at(-1)?.id : undefined);
         },

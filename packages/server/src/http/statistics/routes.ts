@@ -89,13 +89,13 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       schema: {
         operationId: 'timeline',
         tags: ['statistics'],
-        summary: 'Returns requests and attacks over a time range as two series with the same points.',
+        summary: 'Get requests and attacks over a time range as two series with the same points',
         params: PROJECT_PATH,
         querystring: {
           type: 'object',
           properties: { ...RANGE_PARAMETERS, timezone: TIMEZONE_PARAMETER, hosts: HOSTS_PARAMETER },
         },
-        response: withErrors('Returns both series.', object({ requests: POINTS, attacks: POINTS })),
+        response: withErrors('Both series.', object({ requests: POINTS, attacks: POINTS })),
       },
       handler: handler(parseTimelineQuery, async (project, query) =>
         timelineJson(await timeline(store, { project, ...query })),
@@ -108,12 +108,12 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       schema: {
         operationId: 'attackTypes',
         tags: ['statistics'],
-        summary:
-          'Returns the attacks in a time range by category. Their sum equals the attacks of the timeline.',
+        summary: 'Get the attacks in a time range by category',
+        description: 'The sum of all categories equals the attacks of the timeline.',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: { ...RANGE_PARAMETERS, hosts: HOSTS_PARAMETER } },
         response: withErrors(
-          'Returns the number of attacks in each category.',
+          'The number of attacks in each category.',
           object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
         ),
       },
@@ -158,16 +158,16 @@ export function inventoryRoutes(store: Store): Route[] {
       schema: {
         operationId: 'hosts',
         tags: ['inventory'],
-        summary: 'Lists the protected domains of the project by name.',
+        summary: 'List the protected hosts of the project by name',
         params: PROJECT_PATH,
         querystring: {
           type: 'object',
           properties: {
             ...PAGE_PARAMETERS,
-            hostname: string('Lists only domains whose name contains this text.'),
+            hostname: string('List only hosts whose name contains this text.'),
           },
         },
-        response: withErrors('Returns one page of domains.', pageOf(HOST)),
+        response: withErrors('One page of hosts.', pageOf(HOST)),
       },
       async handler(request) {
         const query = queryOf(request);
@@ -187,10 +187,10 @@ export function inventoryRoutes(store: Store): Route[] {
       schema: {
         operationId: 'connections',
         tags: ['inventory'],
-        summary: 'Lists the log sources of the project: what each has sent, and when it was last seen.',
+        summary: 'List the log sources of the project: what each has sent, and when it was last seen',
         params: PROJECT_PATH,
         querystring: { type: 'object', properties: PAGE_PARAMETERS },
-        response: withErrors('Returns one page of log sources.', pageOf(SOURCE)),
+        response: withErrors('One page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
         return page(queryOf(request), await store.sources(projectOf(request)));
@@ -200,7 +200,7 @@ export function inventoryRoutes(store: Store): Route[] {
 }
 
 const HOST = object({
-  id: string('Domain ID.'),
+  id: string('Host ID.'),
   hostname: string('Host name.'),
   timestamp: integer('Time of registration, milliseconds since the epoch.'),
 });
@@ -209,7 +209,7 @@ const SOURCE = object({
   id: string('ID of the log source.'),
   name: string('Name of the log source.'),
   format: string('Format of the latest records.'),
-  hosts: array({ type: 'string' }, { description: 'IDs of the domains that the source has reported on.' }),
+  hosts: array({ type: 'string' }, { description: 'IDs of the hosts that the source has reported on.' }),
   events: integer('Number of records counted.'),
   without_host: integer(
     'Number of records among `events` without a registered host, which count in the total of the project only. ' +
