@@ -100,6 +100,19 @@ export const object = (properties: Readonly<Record<string, Schema>>, rest: Schem
   ...rest,
 });
 
+/** An object whose properties are optional, unless `rest.required` names them. */
+export const partialObject = (properties: object, rest: Schema = {}) => ({
+  type: 'object',
+  ...rest,
+  properties,
+});
+
+export const counts = (description: string) => ({
+  type: 'object',
+  additionalProperties: { type: 'integer' },
+  description,
+});
+
 const ID = { pattern: '^[A-Za-z0-9_-]{1,64}$' };
 
 export const PROJECT_PATH = object({ project_id: string('Project ID', ID) });

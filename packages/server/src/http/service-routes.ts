@@ -4,9 +4,9 @@ import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Store } from '../store/store.ts';
 import { isNotWritable } from './failures.ts';
-import type { Route } from './route.ts';
+import { partialObject, type Route } from './route.ts';
 
-const STATUS = { type: 'object', properties: { status: { type: 'string' } } } as const;
+const STATUS = partialObject({ status: { type: 'string' } });
 
 /** With a remote `identity`, the console is on the other service. */
 export function serviceRoutes(

@@ -14,9 +14,11 @@ import { SIGNED_BODY_BYTES_MAX } from '../auth/guard.ts';
 import { ingestQueryParser, queryOf } from '../query.ts';
 import {
   array,
+  counts,
   integer,
   object,
   PROJECT_PATH,
+  partialObject,
   pathParameter,
   type Route,
   string,
@@ -82,16 +84,13 @@ export function ingestRoutes({
         tags: ['ingest'],
         summary: 'Count log lines, and respond when they are durable',
         params: PROJECT_PATH,
-        querystring: { type: 'object', properties: INGEST_PARAMETERS },
-        headers: {
-          type: 'object',
-          properties: {
-            'idempotency-key': string(
-              'Makes retries safe: lines sent again with the same key count once, even if the first push failed halfway.',
-            ),
-            'content-encoding': string('Compression of the body.', { enum: ['gzip', 'identity'] }),
-          },
-        },
+        querystring: partialObject(INGEST_PARAMETERS),
+        headers: partialObject({
+          'idempotency-key': string(
+            'Makes retries safe: lines sent again with the same key count once, even if the first push failed halfway.',
+          ),
+          'content-encoding': string('Compression of the body.', { enum: ['gzip', 'identity'] }),
+        }),
         response: withErrors('The lines are counted and durable.', PUSH_RESULT),
       },
       async handler(request) {
@@ -209,11 +208,7 @@ function idempotencyKey({ headers }: FastifyRequest): string | undefined {
 
 const PUSH_RESULT = object({
   accepted: integer('Number of records counted.'),
-  dropped: {
-    type: 'object',
-    additionalProperties: { type: 'integer' },
-    description: 'Number of records dropped, by reason.',
-  },
+  dropped: counts('Number of records dropped, by reason.'),
   first_drops: array(
     object({
       line: integer('Line number.'),

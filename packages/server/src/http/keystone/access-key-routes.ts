@@ -12,7 +12,7 @@ import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
 import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import { queryOf } from '../query.ts';
-import { callerOf, pathParameter, type Route } from '../route.ts';
+import { callerOf, partialObject, pathParameter, type Route } from '../route.ts';
 import {
   CREDENTIAL_REQUEST,
   CREDENTIAL_RESPONSE,
@@ -56,7 +56,7 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
         operationId: 'accessKeys',
         summary: 'List the access keys of a user, by default of the caller',
         description: NEEDS_DOMAIN_TOKEN,
-        querystring: { type: 'object', properties: { user_id: { type: 'string' } } },
+        querystring: partialObject({ user_id: { type: 'string' } }),
         response: { 200: CREDENTIALS_RESPONSE },
       },
       async handler(request) {

@@ -9,7 +9,7 @@ import type { IdentityLookup, RequestIdentity } from '../../identity/identity.ts
 import { rolesIn } from '../../identity/records.ts';
 import { isLoopback } from '../../loopback.ts';
 import { queryOf } from '../query.ts';
-import { callerOf, pathParameter, type Route } from '../route.ts';
+import { callerOf, object, pathParameter, type Route } from '../route.ts';
 import {
   domainBody,
   ec2CredentialBody,
@@ -74,11 +74,7 @@ function roleAssignmentsRoute(lookup: IdentityLookup): Route {
       operationId: 'roleAssignments',
       summary: 'List the roles of a user in a project, including inherited ones',
       description: NEEDS_SYSTEM_TOKEN,
-      querystring: {
-        type: 'object',
-        required: ['user.id', 'scope.project.id'],
-        properties: { 'user.id': { type: 'string' }, 'scope.project.id': { type: 'string' } },
-      },
+      querystring: object({ 'user.id': { type: 'string' }, 'scope.project.id': { type: 'string' } }),
       response: { 200: { description: 'The role assignments.', type: 'object', additionalProperties: true } },
     },
     async handler(request) {

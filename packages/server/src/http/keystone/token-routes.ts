@@ -12,7 +12,7 @@ import { administersDomain } from '../../identity/records.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
 import { LIST_LIMIT_MAX, parseWhole, queryOf, single } from '../query.ts';
-import { callerOf, integer, type Route, string } from '../route.ts';
+import { callerOf, integer, partialObject, type Route, string } from '../route.ts';
 import {
   type Catalog,
   catalogEntries,
@@ -126,15 +126,12 @@ export function tokenRoutes(
         schema: {
           operationId: url === '/v3/projects' ? 'projects' : 'ownProjects',
           summary: 'List the projects in which the caller has a role',
-          querystring: {
-            type: 'object',
-            properties: {
-              name: { type: 'string' },
-              domain_id: { type: 'string' },
-              limit: integer('Maximum number of projects.', { minimum: 1, maximum: LIST_LIMIT_MAX }),
-              marker: string('ID of the last project of the previous page.'),
-            },
-          },
+          querystring: partialObject({
+            name: { type: 'string' },
+            domain_id: { type: 'string' },
+            limit: integer('Maximum number of projects.', { minimum: 1, maximum: LIST_LIMIT_MAX }),
+            marker: string('ID of the last project of the previous page.'),
+          }),
           response: { 200: listSchema('projects') },
         },
         async handler(request) {

@@ -15,10 +15,12 @@ import {
 } from '../query.ts';
 import {
   array,
+  counts,
   HOSTS_PARAMETER,
   integer,
   object,
   PROJECT_PATH,
+  partialObject,
   pathParameter,
   type Route,
   string,
@@ -91,10 +93,11 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
         tags: ['statistics'],
         summary: 'Get requests and attacks over a time range as two series with the same points',
         params: PROJECT_PATH,
-        querystring: {
-          type: 'object',
-          properties: { ...RANGE_PARAMETERS, timezone: TIMEZONE_PARAMETER, hosts: HOSTS_PARAMETER },
-        },
+        querystring: partialObject({
+          ...RANGE_PARAMETERS,
+          timezone: TIMEZONE_PARAMETER,
+          hosts: HOSTS_PARAMETER,
+        }),
         response: withErrors('Both series.', object({ requests: POINTS, attacks: POINTS })),
       },
       handler: handler(parseTimelineQuery, async (project, query) =>
@@ -111,7 +114,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
         summary: 'Get the attacks in a time range by category',
         description: 'The sum of all categories equals the attacks of the timeline.',
         params: PROJECT_PATH,
-        querystring: { type: 'object', properties: { ...RANGE_PARAMETERS, hosts: HOSTS_PARAMETER } },
+        querystring: partialObject({ ...RANGE_PARAMETERS, hosts: HOSTS_PARAMETER }),
         response: withErrors(
           'The number of attacks in each category.',
           object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
@@ -160,13 +163,10 @@ export function inventoryRoutes(store: Store): Route[] {
         tags: ['inventory'],
         summary: 'List the protected hosts of the project by name',
         params: PROJECT_PATH,
-        querystring: {
-          type: 'object',
-          properties: {
-            ...PAGE_PARAMETERS,
-            hostname: string('List only hosts whose name contains this text.'),
-          },
-        },
+        querystring: partialObject({
+          ...PAGE_PARAMETERS,
+          hostname: string('List only hosts whose name contains this text.'),
+        }),
         response: withErrors('One page of hosts.', pageOf(HOST)),
       },
       async handler(request) {
@@ -189,7 +189,7 @@ export function inventoryRoutes(store: Store): Route[] {
         tags: ['inventory'],
         summary: 'List the log sources of the project: what each has sent, and when it was last seen',
         params: PROJECT_PATH,
-        querystring: { type: 'object', properties: PAGE_PARAMETERS },
+        querystring: partialObject(PAGE_PARAMETERS),
         response: withErrors('One page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
@@ -198,6 +198,8 @@ export function inventoryRoutes(store: Store): Route[] {
     },
   ];
 }
+
+const OR_NULL = { type: ['integer', 'null'] };
 
 const HOST = object({
   id: string('Host ID.'),
@@ -215,17 +217,7 @@ const SOURCE = object({
     'Number of records among `events` without a registered host, which count in the total of the project only. ' +
       'Name the host in the log (nginx: `log_format` with `$host`, Apache: `%v`), or send the lines with `host`.',
   ),
-  dropped: {
-    type: 'object',
-    additionalProperties: { type: 'integer' },
-    description: 'Number of records dropped, by reason. With `events` they add up to the records read.',
-  },
-  first_seen: {
-    type: ['integer', 'null'],
-    description: 'Time of the earliest event, milliseconds since the epoch.',
-  },
-  last_seen: {
-    type: ['integer', 'null'],
-    description: 'Time of the latest event, milliseconds since the epoch.',
-  },
+  dropped: counts('Number of records dropped, by reason. With `events` they add up to the records read.'),
+  first_seen: integer('Time of the earliest event, milliseconds since the epoch.', OR_NULL),
+  last_seen: integer('Time of the latest event, milliseconds since the epoch.', OR_NULL),
 });
