@@ -105,8 +105,7 @@ export function normalHostname(text: string): string | null {
 
 /** `example.com:8080` and `[2001:db8::1]:443`; a bare IPv6 address has more than one colon and no port. */
 function withoutPort(name: string): string {
-  const match = /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name);
-  return match?.[1] ?? name;
+  return /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name)?.[1] ?? name;
 }
 
 const URL_BYTES_MAX = 256;
@@ -157,9 +156,7 @@ function urlPath(text: string | undefined): string | undefined {
 /** Encodes control characters, characters that change the direction of text, and lone surrogates. */
 function percentEncoded(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
-    [...Buffer.from(character)]
-      .map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
-      .join(''),
+    Buffer.from(character).toString('hex').toUpperCase().replace(/../g, '%$&'),
   );
 }
 

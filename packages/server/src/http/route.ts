@@ -26,6 +26,10 @@ interface RouteAccess {
 
 declare module 'fastify' {
   interface FastifyContextConfig extends RouteAccess {}
+  interface FastifyRequest {
+    /** Set on every route with `allow`. */
+    caller: Caller | null;
+  }
 }
 
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {

@@ -22,8 +22,6 @@ const NO_BODY = Buffer.alloc(0);
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set on every route with `allow`. */
-    caller: Caller | null;
     /** Set on signed requests until the body has arrived. */
     pendingSignature: PendingSignature | null;
   }

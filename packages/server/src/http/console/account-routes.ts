@@ -103,11 +103,8 @@ export function sessionRoutes(
         if (newPassword.length < PASSWORD_LENGTH_MIN) {
           throw malformed(`new_password must have at least ${PASSWORD_LENGTH_MIN} characters`);
         }
-        const check = await authenticator.confirmPassword(
-          user,
-          textAt(fields, 'old_password'),
-          fromConsole(request),
-        );
+        const oldPassword = textAt(fields, 'old_password');
+        const check = await authenticator.confirmPassword(user, oldPassword, fromConsole(request));
         if (check === 'wrong_credentials') throw malformed('the old password is wrong');
         if (check !== 'correct') throw new ApiError(...SIGN_IN_ERRORS[check]);
         await administer(administration, request, (admin) => admin.setPassword(user.id, newPassword));

@@ -43,7 +43,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-interface File {
+interface StaticFile {
   type: string;
   cache: string;
   plain: Buffer;
@@ -54,7 +54,7 @@ export function consoleRoutes(identity: RequestIdentity, store: Store, now: () =
   const api = [
     ...sessionRoutes(identity, now),
     ...keyRoutes(identity),
-    ...hostRoutes(store, identity.audit),
+    ...hostRoutes(store, identity.audit, now),
     ...administrationRoutes(identity),
   ];
   return [...fileRoutes(), ...api.map(notCached)];
@@ -67,7 +67,7 @@ export function fileRoutes(directory = DIRECTORY): Route[] {
     ? readFile(directory, 'index.html', 'no-cache')
     : NOT_BUILT;
   const assets = existsSync(join(directory, 'assets')) ? readdirSync(join(directory, 'assets')) : [];
-  const files: (readonly [url: string, file: File])[] = PAGES.map((url) => [url, page]);
+  const files: (readonly [url: string, file: StaticFile])[] = PAGES.map((url) => [url, page]);
   for (const name of assets.filter((asset) => extname(asset) in TYPES)) {
     // The names contain a hash of the content.
     const file = readFile(directory, join('assets', name), 'public, max-age=31536000, immutable');
@@ -90,7 +90,7 @@ export function fileRoutes(directory = DIRECTORY): Route[] {
   }));
 }
 
-function readFile(directory: string, name: string, cache: string): File {
+function readFile(directory: string, name: string, cache: string): StaticFile {
   const path = join(directory, name);
   const compressed = new Map<ContentCoding, Buffer>();
   if (existsSync(`${path}.br`)) compressed.set('br', readFileSync(`${path}.br`));
@@ -99,7 +99,7 @@ function readFile(directory: string, name: string, cache: string): File {
   return { type, cache, plain: readFileSync(path), compressed };
 }
 
-const NOT_BUILT: File = {
+const NOT_BUILT: StaticFile = {
   type: 'text/html; charset=utf-8',
   cache: 'no-cache',
   compressed: new Map(),

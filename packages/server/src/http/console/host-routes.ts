@@ -20,7 +20,7 @@ const POINTS_MAX = 100;
 /** About 5 ms of work before other requests get their turn. */
 const HOSTS_PER_TURN = 64;
 
-export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
+export function hostRoutes(store: Store, audit: AuditTrail, now: () => number): Route[] {
   const administration = hostAdministration(store, audit);
   return [
     {
@@ -35,7 +35,7 @@ export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
       async handler(request) {
         const project = pathParameter(request, 'project_id');
         const query = queryOf(request);
-        const { from, to, hosts: filter } = parseTimelineQuery(query, 0);
+        const { from, to, hosts: filter } = parseTimelineQuery(query, now());
         const edges = equalParts(from, to, parseWhole(query, 'points', 1, 1, POINTS_MAX));
         const hosts = (await store.hosts(project)).filter(({ id }) => filter?.includes(id) ?? true);
         const items = [];

@@ -11,14 +11,14 @@ export const READ_BYTES = 65_536;
 const RATE_BYTES_PER_S_MIN = 16_384;
 const SLOW_MS_AT_FIRST = 10_000;
 const SLOW_MS_MAX = 30_000;
+/** How long an upload waits for room before it fails. */
+const WAIT_MS_MAX = 20_000;
 
 interface BudgetOptions {
   /** For all uploads together. */
   bytesMax: number;
   /** Owners that may continue one upload over their share: each takes as much as is counted at once. */
   exceptionsMax: number;
-  /** How long an upload waits for room before it fails. */
-  waitMsMax: number;
 }
 
 /** An upload and its bytes in memory. */
@@ -123,14 +123,13 @@ export class UploadBudget {
   }
 
   #wait(upload: Upload, owner: Owner): Promise<void> {
-    const { waitMsMax } = this.#options;
     return new Promise((resolve, reject) => {
       const waiting = { upload, start: resolve };
       const timer = setTimeout(() => {
         owner.waiting.splice(owner.waiting.indexOf(waiting), 1);
-        const message = `the service is busy: the upload waited ${waitMsMax / 1_000} s for its turn`;
+        const message = `the service is busy: the upload waited ${WAIT_MS_MAX / 1_000} s for its turn`;
         reject(retryLater('WAF.5001', message, 5));
-      }, waitMsMax);
+      }, WAIT_MS_MAX);
       waiting.start = () => {
         clearTimeout(timer);
         resolve();

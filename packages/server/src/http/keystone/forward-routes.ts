@@ -11,10 +11,8 @@ const BODY_BYTES_MAX = 131_072;
 /** The longest responses are an administrator's lists of all users or projects. */
 const RESPONSE_BYTES_MAX = 16 * 1_048_576;
 
-const HOP_BY_HOP = [
-  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
-  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
-];
+const HOP_BY_HOP =
+  'connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade';
 /** Set by this process, from trusted values only. */
 const OWN_HEADERS = ['content-length', 'expect', 'forwarded', 'x-forwarded-host', 'x-forwarded-proto'];
 
@@ -73,7 +71,7 @@ export function endToEndHeaders(
   const named = String(headers.connection ?? '')
     .toLowerCase()
     .split(/[\s,]+/);
-  const dropped = new Set([...HOP_BY_HOP, ...except, ...named]);
+  const dropped = new Set([...HOP_BY_HOP.split(' '), ...except, ...named]);
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !dropped.has(name)));
 }
 

@@ -1,7 +1,7 @@
 /** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode, invalid, malformed } from '../../errors.ts';
-import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
+import { isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type {
   LocalAuthenticator,
@@ -183,7 +183,7 @@ function indexOfId(projects: readonly { id: string }[], marker: string): number 
   throw invalid('marker', marker, 'must be the ID of a project in the list');
 }
 
-/** The token in X-Subject-Token, if the caller may see it: their own, or others with more rights. */
+/** The token in X-Subject-Token, if the caller may check or revoke it. */
 async function subjectToken(
   authenticator: LocalAuthenticator,
   request: FastifyRequest,
@@ -191,20 +191,17 @@ async function subjectToken(
   const text = request.headers['x-subject-token'];
   if (text === undefined) throw malformed('the X-Subject-Token header is missing');
   const description = await authenticator.checkToken(String(text));
-  const { user } = callerOf(request);
-  if (
-    typeof description === 'string' ||
-    (description.user.id !== user.id && !mayManage(callerOf(request), description, request.method))
-  ) {
+  if (typeof description === 'string' || !mayManage(request, description)) {
     throw new ApiError('WAF.4000', 'the token in X-Subject-Token is not valid');
   }
   return { text: String(text), description };
 }
 
-/** Administrators may check and revoke tokens of their domain; other services may check all, but revoke none. */
-function mayManage(caller: Caller, { user: owner }: TokenDescription, method: string): boolean {
-  if (administersDomain(caller.user, owner.domain_id)) return true;
-  return method !== 'DELETE' && isSystemScoped(caller);
+/** Users may manage their own tokens, administrators those of their domain. Other services may check all, but revoke none. */
+function mayManage(request: FastifyRequest, { user: owner }: TokenDescription): boolean {
+  const caller = callerOf(request);
+  if (caller.user.id === owner.id || administersDomain(caller.user, owner.domain_id)) return true;
+  return request.method !== 'DELETE' && isSystemScoped(caller);
 }
 
 const LOGIN_ERRORS: Readonly<Record<LoginRefusal, [ErrorCode, string]>> = {

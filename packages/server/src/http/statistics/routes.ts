@@ -15,6 +15,7 @@ import {
 } from '../query.ts';
 import {
   array,
+  callerOf,
   counts,
   HOSTS_PARAMETER,
   integer,
@@ -67,7 +68,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       const query = parse(rawQuery, now());
       // Read before the counts: if they change in between, the response only looks older than it is.
       const version = await store.version(query);
-      const bytes = await render(projectOf(request), query);
+      const bytes = await render(pathParameter(request, 'project_id'), query);
       const response = { from: query.from, to: query.to, version, bytes, compressed: new Map() };
       // A range like `today` is another one tomorrow.
       if (rawQuery.recent === undefined) cache.set(request, response);
@@ -76,9 +77,10 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
 
     return async (request: FastifyRequest, reply: FastifyReply) => {
       const cached = await cache.get(request);
-      const user = request.caller?.user.id ?? '';
+      const project = pathParameter(request, 'project_id');
+      const { user } = callerOf(request);
       // Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost.
-      const response = cached ?? (await admission.run(projectOf(request), user, () => compute(request)));
+      const response = cached ?? (await admission.run(project, user.id, () => compute(request)));
       return sendResponse(request, reply, response, negotiate(request.headers['accept-encoding']));
     };
   }
@@ -129,10 +131,6 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
   ];
 }
 
-function projectOf(request: FastifyRequest): string {
-  return pathParameter(request, 'project_id');
-}
-
 /** The part of a list that `offset` and `limit` select. */
 function page<T>(query: RawQuery, items: readonly T[]): { total: number; items: T[] } {
   const { offset, limit } = parsePage(query);
@@ -172,8 +170,9 @@ export function inventoryRoutes(store: Store): Route[] {
       async handler(request) {
         const query = queryOf(request);
         const part = single(query, 'hostname')?.toLowerCase() ?? '';
-        const hosts = (await store.hosts(projectOf(request))).filter((host) => host.hostname.includes(part));
-        const { total, items } = page(query, hosts);
+        const hosts = await store.hosts(pathParameter(request, 'project_id'));
+        const matching = hosts.filter(({ hostname }) => hostname.includes(part));
+        const { total, items } = page(query, matching);
         return {
           total,
           items: items.map(({ id, hostname, created }) => ({ id, hostname, timestamp: created })),
@@ -193,7 +192,7 @@ export function inventoryRoutes(store: Store): Route[] {
         response: withErrors('One page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
-        return page(queryOf(request), await store.sources(projectOf(request)));
+        return page(queryOf(request), await store.sources(pathParameter(request, 'project_id')));
       },
     },
   ];
