@@ -331,7 +331,7 @@ describe('an access key', () => {
     const unknown = await signed(key, '/v3/projects?limit=2&marker=none');
     expect([unknown.status, JSON.parse(unknown.text).error.message]).toEqual([
       400,
-      "marker must be the ID of a project in the list, not 'none'",
+      "marker is 'none', but must be the ID of a project in the list",
     ]);
   });
 

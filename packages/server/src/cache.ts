@@ -1,7 +1,7 @@
 /** Caches: bounded, invalidated by a change counter, and for one turn of the event loop. */
 import { LRUCache } from 'lru-cache';
 
-export interface CacheLimits<K, V> {
+interface CacheLimits<K, V> {
   entriesMax: number;
   /** The sum of `weight` over all entries, for example in bytes. */
   weightMax?: number;
@@ -19,12 +19,10 @@ export class BoundedCache<K extends {}, V extends {}> {
   constructor({ entriesMax, weightMax, weight, ttlMs }: CacheLimits<K, V>) {
     this.#entries = new LRUCache<K, V>({
       max: entriesMax,
-      ...(weightMax === undefined ? {} : { maxSize: weightMax }),
-      // lru-cache refuses a weight of 0.
-      ...(weight === undefined
-        ? {}
-        : { sizeCalculation: (value: V, key: K) => Math.max(1, Math.ceil(weight(value, key))) }),
-      ...(ttlMs === undefined ? {} : { ttl: ttlMs }),
+      maxSize: weightMax ?? 0,
+      ttl: ttlMs ?? 0,
+      // lru-cache rejects a weight of 0.
+      ...(weight && { sizeCalculation: (value: V, key: K) => Math.max(1, Math.ceil(weight(value, key))) }),
     });
   }
 

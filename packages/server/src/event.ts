@@ -105,23 +105,22 @@ export function normalHostname(text: string): string | null {
 
 /** `example.com:8080` and `[2001:db8::1]:443`; a bare IPv6 address has more than one colon and no port. */
 function withoutPort(name: string): string {
-  const match = /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name);
-  return match?.[1] ?? name;
+  return /^(\[[^\]]*\]|[^:]*):[0-9]{0,5}$/.exec(name)?.[1] ?? name;
 }
 
 const URL_BYTES_MAX = 256;
 const RULE_BYTES_MAX = 64;
 const ADDRESS_LENGTH_MAX = 64;
 
-/** Normalizes the details in a log, which are attacker input: omits malformed fields and limits the others. */
-export function attackDetails(raw: {
-  blocked?: boolean | undefined;
-  source?: string | undefined;
-  /** A path, with or without a query, or a whole URL. */
-  url?: string | undefined;
-  rule?: string | undefined;
-  country?: string | undefined;
-}): AttackDetails | undefined {
+/**
+ * Normalizes the details in a log, which are attacker input: omits malformed fields and limits the others. `raw.url` is a
+ * path, with or without a query, or a whole URL.
+ */
+export function attackDetails(
+  raw: {
+    [K in keyof AttackDetails]: AttackDetails[K] | undefined;
+  },
+): AttackDetails | undefined {
   const details: AttackDetails = {};
   if (raw.blocked !== undefined) details.blocked = raw.blocked;
   const source = canonicalAddress(raw.source);
@@ -157,9 +156,7 @@ function urlPath(text: string | undefined): string | undefined {
 /** Encodes control characters, characters that change the direction of text, and lone surrogates. */
 function percentEncoded(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
-    [...Buffer.from(character)]
-      .map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
-      .join(''),
+    Buffer.from(character).toString('hex').toUpperCase().replace(/../g, '%$&'),
   );
 }
 

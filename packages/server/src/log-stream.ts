@@ -95,9 +95,7 @@ export class LogStream {
   #reportDropped(): void {
     const msg = `dropped ${this.#dropped} log lines: the reader of the log is too slow`;
     this.#dropped = 0;
-    this.#write(
-      `${JSON.stringify({ level: WARN, time: this.#now(), pid, hostname: hostname(), msg })}\n`,
-      WARN,
-    );
+    const line = { level: WARN, time: this.#now(), pid, hostname: hostname(), msg };
+    this.#write(`${JSON.stringify(line)}\n`, WARN);
   }
 }

@@ -7,8 +7,7 @@ export function printable(text: string): string {
   // Nearly all text is printable ASCII.
   if (!/[^\x20-\x7e]/.test(text)) return text;
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, (character) =>
-    Array.from({ length: character.length }, (_, i) => {
-      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
-    }).join(''),
+    // Without the flag `u`, the dot matches one code unit.
+    character.replace(/./gs, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
   );
 }

@@ -13,7 +13,7 @@ import {
   fastify,
   LogController,
 } from 'fastify';
-import { ApiError } from '../errors.ts';
+import { ApiError, malformed } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
@@ -32,7 +32,7 @@ import {
   type Timeouts,
 } from './connections.ts';
 import { consoleRoutes } from './console/console-routes.ts';
-import { BODY_BYTES_MAX, failureBody, sendFailure } from './failures.ts';
+import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
 import { mountForwarding } from './keystone/forward-routes.ts';
@@ -48,7 +48,7 @@ const TIMEOUT_CHECK_MS = 1_000;
 const KEEP_ALIVE_MS = 75_000;
 const NOT_PARSED = Object.freeze({});
 
-export interface AppOptions {
+interface AppOptions {
   store: Store;
   /** In the local identity store, or of another service. */
   identity: Identity | RemoteIdentity;
@@ -103,6 +103,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   };
   const httpOptions = {
     maxHeaderSize: HEADER_BYTES_MAX,
+    // Ours has a body and a request ID.
     requireHostHeader: false,
     headersTimeout: timeouts.headersMs,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
@@ -136,31 +137,24 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     if (app.stopping) reply.header('Connection', 'close');
     done(null, payload);
   });
-  app.server.on('checkExpectation', (request, response) => {
-    request.resume();
-    const body = failureBody(new ApiError('WAF.1001', 'Expect must be 100-continue'), false);
-    const headers = {
-      'Content-Type': 'application/json; charset=utf-8',
-      'X-Content-Type-Options': 'nosniff',
-      'X-Request-Id': nextRequestId(),
-    };
-    response.writeHead(400, { ...headers, 'Content-Length': Buffer.byteLength(body) }).end(body);
-  });
+  // Node.js would respond without a body and a request ID.
+  app.server.on('checkExpectation', app.routing);
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
-    // Node.js would refuse it without a body and a request ID.
-    if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
-      throw new ApiError('WAF.1001', 'the request has no Host header');
+    const { host, expect = '100-continue' } = request.headers;
+    if (!/\b100-continue\b/i.test(expect)) throw malformed('Expect must be 100-continue');
+    if (host === undefined && request.raw.httpVersion === '1.1') {
+      throw malformed('the request has no Host header');
     }
     // Node.js uses the first one; a proxy in front may have used the other.
     if (hasTwoHosts(request.raw.rawHeaders)) {
-      throw new ApiError('WAF.1001', 'the request has more than one Host header: send one');
+      throw malformed('the request has more than one Host header: send one');
     }
     warnAboutProxy(request);
     await guard.onHeaders(request);
   });
-  app.addHook('preHandler', async (request) => guard.onBody(request));
+  app.addHook('preHandler', guard.onBody);
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
     const { stream } = options.logger;
     const write = 'writeAccess' in stream ? stream.writeAccess.bind(stream) : stream.write.bind(stream);
@@ -184,7 +178,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       pipelines,
       overrides: options.overrides,
       bodyBytesMax: options.bodyBytesMax,
-      verifySignature: async (request, body) => guard.verifySignature(request, body),
+      verifySignature: guard.verifySignature,
     });
     mount(scope, routes);
   });

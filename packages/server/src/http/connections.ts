@@ -4,7 +4,7 @@ import { Server, type Socket } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError } from '../errors.ts';
+import { malformed } from '../errors.ts';
 import { failureBody } from './failures.ts';
 
 declare module 'fastify' {
@@ -16,23 +16,19 @@ declare module 'fastify' {
   }
 }
 
-export interface Timeouts {
+export const TIMEOUTS = {
   /** For the headers of a request. */
-  headersMs: number;
-  /** For a request without its body, unless it is a push (ingest/uploads.ts). */
-  requestMs: number;
-  /** A connection on which nothing moves during a request is closed, for example if the client does not read. */
-  stalledMs: number;
-  /** How long to read and ignore the rest of a body after the response: some clients read the response only then. */
-  ignoredBodyMs: number;
-}
-
-export const TIMEOUTS: Timeouts = {
   headersMs: 10_000,
+  /** For a whole request, unless it is a push (ingest/uploads.ts). */
   requestMs: 60_000,
+  /** A connection on which nothing moves during a request is closed, for example if the client does not read. */
   stalledMs: 60_000,
+  /** How long to read and ignore the rest of a body after the response: some clients read the response only then. */
   ignoredBodyMs: 5_000,
 };
+
+export type Timeouts = typeof TIMEOUTS;
+
 /** 1,000 host IDs of 64 characters are 71 KB of URL; this leaves room for three times that. */
 export const HEADER_BYTES_MAX = 262_144;
 /** About 30 KB of memory each, 300 MB in total. */
@@ -102,7 +98,7 @@ export function refuseBrokenRequest(
         ? `the request took too long to arrive: send the headers within ${TIMEOUTS.headersMs / 1_000} s and the whole request within ${TIMEOUTS.requestMs / 1_000} s`
         : 'the request is not valid HTTP';
   log.info({ reqId: requestId, status: 400 }, message);
-  const body = failureBody(new ApiError('WAF.1001', message), false);
+  const body = failureBody(malformed(message), false);
   // A client that does not close its side must not keep the descriptor.
   socket.once('finish', () => socket.destroy());
   socket.end(

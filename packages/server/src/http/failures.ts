@@ -1,7 +1,8 @@
 /** Turns any error into the response that clients of the API family expect. */
+import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { AuditUnavailable, ChangesThrottled } from '../audit/audit-trail.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError, malformed, retryLater } from '../errors.ts';
 import { IdentityNotWritable, IdentityUnavailable } from '../identity/errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
@@ -11,56 +12,32 @@ import { tooLarge } from './ingest/uploads.ts';
 /** For all calls except pushes; far more than any of them needs. */
 export const BODY_BYTES_MAX = 65_536;
 
-const TITLES: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  413: 'Request Entity Too Large',
-  429: 'Too Many Requests',
-  500: 'Internal Server Error',
-  503: 'Service Unavailable',
-};
-
-export function toApiError(error: unknown, bodyBytesMax = BODY_BYTES_MAX): ApiError {
+function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
-  if (error instanceof SourceLimitReached) return new ApiError('WAF.1001', error.message);
+  if (error instanceof SourceLimitReached) return malformed(error.message);
   if (error instanceof StoreDamaged) {
-    return new ApiError(
-      'WAF.5001',
-      "stored statistics of this range are damaged; the operator must run 'wafstat verify' (the log says where)",
-    );
+    const advice = "the operator must run 'wafstat verify' (the log says where)";
+    return new ApiError('WAF.5001', `stored statistics of this range are damaged; ${advice}`);
   }
-  if (isNotWritable(error)) {
-    return new ApiError('WAF.5001', `${error.message}; try again later`, { 'Retry-After': '5' });
-  }
-  if (error instanceof StoreUnavailable) {
-    return new ApiError('WAF.5001', 'the store is unavailable; retry later', { 'Retry-After': '5' });
-  }
-  if (error instanceof IdentityUnavailable) {
-    return new ApiError('WAF.5001', 'the identity service is unavailable; retry later', {
-      'Retry-After': '5',
-    });
-  }
+  if (isNotWritable(error)) return retryLater('WAF.5001', `${error.message}; try again later`, 5);
+  if (error instanceof StoreUnavailable)
+    return retryLater('WAF.5001', 'the store is unavailable; retry later', 5);
+  if (error instanceof IdentityUnavailable)
+    return retryLater('WAF.5001', 'the identity service is unavailable; retry later', 5);
   if (error instanceof AuditUnavailable) {
-    const message =
-      'nothing was changed, because the audit trail cannot be written: free space in the data folder';
-    return new ApiError('WAF.5001', message, { 'Retry-After': '60' });
+    const advice = 'free space in the data directory';
+    const message = `nothing was changed, because the audit trail cannot be written: ${advice}`;
+    return retryLater('WAF.5001', message, 60);
   }
-  if (error instanceof ChangesThrottled) {
-    return new ApiError('WAF.3004', error.message, { 'Retry-After': String(error.retryAfterS) });
-  }
+  if (error instanceof ChangesThrottled) return retryLater('WAF.3004', error.message, error.retryAfterS);
   if (error instanceof LoginThrottled) {
-    return new ApiError(error.limit === 'service' ? 'WAF.5001' : 'WAF.3004', error.message, {
-      'Retry-After': String(error.retryAfterS),
-    });
+    const code = error.limit === 'service' ? 'WAF.5001' : 'WAF.3004';
+    return retryLater(code, error.message, error.retryAfterS);
   }
   const { code, statusCode, message } = error as Partial<FastifyError>;
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return tooLarge(bodyBytesMax);
-  // Requests that Fastify refuses (a bad Content-Length, for example) are the client's mistake, named in the message.
-  if (statusCode !== undefined && statusCode < 500)
-    return new ApiError('WAF.1001', message ?? 'malformed request');
+  // Requests that Fastify rejects (a bad Content-Length, for example) are the client's mistake, named in the message.
+  if (statusCode !== undefined && statusCode < 500) return malformed(message ?? 'malformed request');
   return new ApiError('WAF.5000', 'the service failed; its log has the cause under the request ID');
 }
 
@@ -68,7 +45,7 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
   const failure = toApiError(error, request.routeOptions.bodyLimit);
   if (failure.status >= 500 && !(error instanceof LoginThrottled)) logFailure(error, request);
   reply.code(failure.status).headers(failure.headers);
-  // Hooks do not run for requests that Fastify refuses before it finds a route.
+  // Hooks do not run for requests that Fastify rejects before it finds a route.
   reply.headers({ 'X-Request-Id': request.id, 'X-Content-Type-Options': 'nosniff' });
   reply.type('application/json; charset=utf-8').send(failureBody(failure, isIdentityPath(request.url)));
 }
@@ -80,13 +57,13 @@ function logFailure(error: unknown, { log, id }: FastifyRequest): void {
   else log.error({ err: error, reqId: id }, 'request failed');
 }
 
-function isNotWritable(error: unknown): error is StoreNotWritable | IdentityNotWritable {
+export function isNotWritable(error: unknown): error is StoreNotWritable | IdentityNotWritable {
   return error instanceof StoreNotWritable || error instanceof IdentityNotWritable;
 }
 
-export function failureBody({ code, status, message }: ApiError, identity: boolean): string {
-  return identity
-    ? JSON.stringify({ error: { code: status, title: TITLES[status], message } })
+export function failureBody({ code, status, message }: ApiError, isIdentity: boolean): string {
+  return isIdentity
+    ? JSON.stringify({ error: { code: status, title: STATUS_CODES[status], message } })
     : JSON.stringify({ error_code: code, error_msg: message });
 }
 

@@ -2,12 +2,13 @@
 import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { BoundedCache } from '../cache.ts';
-import { ApiError, type ErrorCode } from '../errors.ts';
+import { ApiError, type ErrorCode, invalid, malformed } from '../errors.ts';
 import { ID_PATTERN } from '../event.ts';
-import { compilePattern, fitsPattern, type Pattern } from '../ingest/formats/pattern.ts';
-import { type LocalZone, parseZone } from '../ingest/formats/time-zone.ts';
-import { FORMAT_NAMES, type FormatName } from '../ingest/reader.ts';
-import { excerpt, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
+import { parseZone } from '../ingest/formats/time-zone.ts';
+import { FORMAT_NAMES } from '../ingest/reader.ts';
+import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+import type { TimelineQuery } from '../statistics/timeline.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -17,18 +18,13 @@ export function queryOf({ url }: Pick<FastifyRequest, 'url'>): RawQuery {
   return parse(mark === -1 ? '' : url.slice(mark + 1), undefined, undefined, { maxKeys: 0 });
 }
 
-export interface TimelineQuery extends Range {
-  offsetMs: number;
-  hosts: string[] | undefined;
-}
-
-export function parseTimelineQuery(query: RawQuery, now: number): TimelineQuery {
+export function parseTimelineQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'project'> {
   const offsetMs = parseTimezone(single(query, 'timezone'));
   return { ...parseRange(rangeParameters(query), offsetMs, now), offsetMs, hosts: parseHosts(query) };
 }
 
 /** This call has no `timezone` of its own, except to tell which local days `recent` means. */
-export function parseDistributionQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'offsetMs'> {
+export function parseDistributionQuery(query: RawQuery, now: number): Range & Pick<TimelineQuery, 'hosts'> {
   const range = rangeParameters(query);
   const offsetMs = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone'));
   return { ...parseRange(range, offsetMs, now), hosts: parseHosts(query) };
@@ -44,55 +40,32 @@ export function parsePage(query: RawQuery): { offset: number; limit: number } {
   };
 }
 
-/** Keystone's pages: `marker` is the ID of the last item of the previous page. Without `limit`, all items are listed. */
-export function parseMarkerPage(query: RawQuery): { limit: number | undefined; marker: string | undefined } {
-  const limit = parseWhole(query, 'limit', 0, 1, LIST_LIMIT_MAX);
-  return { limit: limit === 0 ? undefined : limit, marker: single(query, 'marker') };
-}
-
-/** `hostname` is a part of the name. */
-export function parseHostListQuery(query: RawQuery): ReturnType<typeof parsePage> & { hostname: string } {
-  return { ...parsePage(query), hostname: single(query, 'hostname') ?? '' };
-}
-
-export interface IngestQuery {
-  source: string;
-  format: FormatName;
-  pattern: Pattern | undefined;
-  host: string | undefined;
-  zone: LocalZone;
-  hosts: 'auto' | 'registered';
-}
-
 /** A source name is a key in the store, and shown in lists. */
 const SOURCE_NAME = /^[^\p{Cc}\p{Cs}]{1,128}$/u;
 
 /** A time zone takes 0.4 ms to set up, and up to 200 kB of memory. */
 const CACHED_MAX = 32;
 
-/** Other names are refused: a misspelled one would count lines under another source, or shift their times. */
+/** Other names are rejected: a misspelled one would count lines under another source, or shift their times. */
 const INGEST_NAMES = ['source', 'format', 'pattern', 'host', 'timezone', 'hosts'];
 
 /** Caches time zones and patterns by their text. Neither holds state of a log: each reader has its own. */
-export function ingestQueryParser(): (query: RawQuery) => IngestQuery {
+export function ingestQueryParser() {
   const zoneOf = cached('timezone', parseZone);
   const patternOf = cached('pattern', compilePattern);
-  return (query) => {
+  return (query: RawQuery) => {
     const unknown = Object.keys(query).find((name) => !INGEST_NAMES.includes(name));
     if (unknown !== undefined) {
-      throw new ApiError(
-        'WAF.1001',
-        `there is no parameter '${excerpt(unknown)}': use ${INGEST_NAMES.join(', ')}`,
-      );
+      throw malformed(`there is no parameter '${unknown.slice(0, 64)}': use ${INGEST_NAMES.join(', ')}`);
     }
     const source = single(query, 'source') ?? 'default';
     if (!SOURCE_NAME.test(source)) {
-      throw new ApiError('WAF.1001', 'source must have 1 to 128 characters and no control characters');
+      throw malformed('source must have 1 to 128 characters and no control characters');
     }
     const format = parseOneOf(query, 'format', FORMAT_NAMES);
     const pattern = single(query, 'pattern');
     if (pattern !== undefined && !fitsPattern(format)) {
-      throw new ApiError('WAF.1001', `pattern is for access logs, but format is ${format}`);
+      throw malformed(`pattern is for access logs, but format is ${format}`);
     }
     // A `+` that the client did not percent-encode arrives as a space.
     const zone = single(query, 'timezone')?.replaceAll(' ', '+') ?? '+00:00';
@@ -115,7 +88,7 @@ function cached<T extends {}>(name: string, parse: (text: string) => T): (text: 
       cache.set(text, value);
       return value;
     } catch (error) {
-      throw new ApiError('WAF.1001', `${name} is '${excerpt(text)}', but ${(error as Error).message}`);
+      throw invalid(name, text, (error as Error).message);
     }
   };
 }
@@ -124,17 +97,12 @@ function cached<T extends {}>(name: string, parse: (text: string) => T): (text: 
 function parseOneOf<T extends string>(query: RawQuery, name: string, values: readonly [T, ...T[]]): T {
   const text = single(query, name);
   const value = text === undefined ? values[0] : values.find((candidate) => candidate === text);
-  if (value === undefined) {
-    throw new ApiError(
-      'WAF.1001',
-      `${name} is '${excerpt(text ?? '')}', but must be one of ${values.join(', ')}`,
-    );
-  }
+  if (value === undefined) throw invalid(name, text ?? '', `must be one of ${values.join(', ')}`);
   return value;
 }
 
-export function checkProjectId(id: string): void {
-  if (!ID_PATTERN.test(id)) throw malformedId('project_id', id);
+export function checkId(name: string, id: string): void {
+  if (!ID_PATTERN.test(id)) throw invalid(name, id, 'an ID is 1 to 64 letters, digits, _ or -', 'WAF.1003');
 }
 
 function rangeParameters(query: RawQuery) {
@@ -148,24 +116,17 @@ function rangeParameters(query: RawQuery) {
 const MISSPELT_HOSTS = /^(host|domain)(_?(id|name))?s?(\[\])?$/i;
 
 /** `hosts[]` is how axios, jQuery and PHP send a list. */
-function parseHosts(query: RawQuery): string[] | undefined {
-  const { hosts, 'hosts[]': list, ...others } = query;
+function parseHosts({ hosts, 'hosts[]': list, ...others }: RawQuery): string[] | undefined {
   const misspelt = Object.keys(others).find((name) => MISSPELT_HOSTS.test(name));
-  if (misspelt !== undefined) {
-    throw new ApiError(
-      'WAF.1001',
-      `there is no parameter '${excerpt(misspelt)}': use hosts, with the IDs of hosts`,
-    );
-  }
+  if (misspelt !== undefined)
+    throw malformed(`there is no parameter '${misspelt}': use hosts, with the IDs of hosts`);
   if (hosts === undefined && list === undefined) return undefined;
   const ids = [hosts ?? [], list ?? []].flat().flatMap((value) => value.split(','));
-  for (const id of ids) if (!ID_PATTERN.test(id)) throw malformedId('hosts', id);
+  for (const id of ids) checkId('hosts', id);
   const distinct = new Set(ids);
   if (distinct.size > HOSTS_MAX) {
-    throw new ApiError(
-      'WAF.1001',
-      `hosts has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; split them over several queries`,
-    );
+    const advice = 'split them over several queries';
+    throw malformed(`hosts has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
   }
   return [...distinct];
 }
@@ -173,23 +134,22 @@ function parseHosts(query: RawQuery): string[] | undefined {
 /** The number that the interface promises. Work and memory of a query grow with it. */
 export const HOSTS_MAX = 1_000;
 
-function malformedId(name: string, id: string): ApiError {
-  const rule = 'an ID is 1 to 64 letters, digits, _ or -';
-  return new ApiError('WAF.1003', `${name} holds '${excerpt(id)}', but ${rule}`);
-}
-
-function parseWhole(query: RawQuery, name: string, fallback: number, min: number, max: number): number {
+export function parseWhole(
+  query: RawQuery,
+  name: string,
+  fallback: number,
+  min: number,
+  max: number,
+): number {
   const text = single(query, name);
   if (text === undefined) return fallback;
   const value = /^[0-9]+$/.test(text) ? Number(text) : Number.NaN;
   if (value >= min && value <= max) return value;
-  throw new ApiError(
-    'WAF.1001',
-    `${name} is '${excerpt(text)}', but must be a whole number from ${min} to ${max}`,
-  );
+  throw invalid(name, text, `must be a whole number from ${min} to ${max}`);
 }
 
-function single(query: RawQuery, name: string, code: ErrorCode = 'WAF.1001'): string | undefined {
+/** A parameter that may be given once. */
+export function single(query: RawQuery, name: string, code: ErrorCode = 'WAF.1001'): string | undefined {
   const value = query[name];
   if (Array.isArray(value))
     throw new ApiError(code, `${name} is given ${value.length} times; give it at most once`);

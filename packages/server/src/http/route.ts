@@ -4,37 +4,39 @@ import { ApiError, ERRORS } from '../errors.ts';
 import type { Caller } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 
-export interface Route {
+export interface Route extends RouteAccess {
   method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   url: string;
-  /** Who may call it: a user with this role in the project of the path, any authenticated user, or (absent) everyone. */
-  allow?: Role | 'authenticated';
-  /** Whether it accepts console sessions: in addition to tokens and signatures, or only sessions. Absent: none. */
-  session?: 'too' | 'only';
   /** Only documents the route, in the OpenAPI file: parameters are parsed in query.ts. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };
-  /** Whether it accepts an access key as user and password (HTTP basic authentication). */
-  basic?: boolean;
-  /** The handler reads the body from the connection, and verifies its signature. */
-  streamsBody?: boolean;
   handler(request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }
 
+/** What the guard checks. */
+interface RouteAccess {
+  /** Who may call: users with this role in the project of the path, all authenticated users, or (absent) everyone. */
+  allow?: Role | 'authenticated';
+  /** Whether console sessions are accepted, in addition to tokens and signatures or instead of them. */
+  session?: 'too' | 'only';
+  /** Whether Basic authentication with an access key is accepted, for log shippers that cannot sign requests. */
+  basic?: boolean;
+  /** The handler reads the body itself, and then calls `verifySignature`. */
+  streamsBody?: boolean;
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig extends RouteAccess {}
+  interface FastifyRequest {
+    /** Set on every route with `allow`. */
+    caller: Caller | null;
+  }
+}
+
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
-  for (const { method, url, allow, session, basic, streamsBody, schema, handler } of routes) {
-    app.route({
-      method,
-      url,
-      // The default in the OpenAPI file is that a path requires a token.
-      schema: allow ? schema : { security: [], ...schema },
-      handler,
-      config: {
-        ...(allow ? { allow } : {}),
-        ...(session ? { session } : {}),
-        ...(basic ? { basic } : {}),
-        ...(streamsBody ? { streamsBody } : {}),
-      },
-    });
+  for (const { method, url, schema, handler, ...access } of routes) {
+    // The default in the OpenAPI file is that a path requires a token.
+    const documented = access.allow ? schema : { security: [], ...schema };
+    app.route({ method, url, schema: documented, handler, config: access });
   }
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
 }
@@ -59,6 +61,11 @@ export function notCached(route: Route): Route {
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === null) throw new Error('the route does not authenticate its caller');
   return request.caller;
+}
+
+/** A parameter in the path of the route, such as `project_id`. */
+export function pathParameter({ params }: FastifyRequest, name: string): string {
+  return (params as Record<string, string>)[name] ?? '';
 }
 
 /** Responds to other methods of an existing path with 405, not 404. */
@@ -97,6 +104,19 @@ export const object = (properties: Readonly<Record<string, Schema>>, rest: Schem
   ...rest,
 });
 
+/** An object whose properties are optional, unless `rest.required` names them. */
+export const partialObject = (properties: object, rest: Schema = {}) => ({
+  type: 'object',
+  ...rest,
+  properties,
+});
+
+export const counts = (description: string) => ({
+  type: 'object',
+  additionalProperties: { type: 'integer' },
+  description,
+});
+
 const ID = { pattern: '^[A-Za-z0-9_-]{1,64}$' };
 
 export const PROJECT_PATH = object({ project_id: string('Project ID', ID) });
@@ -105,7 +125,7 @@ export const HOSTS_PARAMETER = array(
   { type: 'string', ...ID },
   {
     description:
-      'Domain IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
+      'Host IDs, one `hosts=<id>` each, at most 1,000. Default: the whole project. Unknown IDs count as zero.',
   },
 );
 

@@ -1,10 +1,12 @@
 /** Health checks, the OpenAPI file and the start page: public, because they reveal nothing. */
-import { ApiError } from '../errors.ts';
-import { IdentityNotWritable } from '../identity/errors.ts';
+import { ApiError, retryLater } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
-import { type Store, StoreNotWritable } from '../store/store.ts';
-import type { Route } from './route.ts';
+import type { Store } from '../store/store.ts';
+import { isNotWritable } from './failures.ts';
+import { partialObject, type Route } from './route.ts';
+
+const STATUS = partialObject({ status: { type: 'string' } });
 
 /** With a remote `identity`, the console is on the other service. */
 export function serviceRoutes(
@@ -12,8 +14,6 @@ export function serviceRoutes(
   identity: Identity | RemoteIdentity,
   openapi: () => object,
 ): Route[] {
-  const remote = identity.kind === 'remote' ? identity : null;
-  const STATUS = { type: 'object', properties: { status: { type: 'string' } } } as const;
   return [
     {
       method: 'GET',
@@ -21,7 +21,7 @@ export function serviceRoutes(
       schema: {
         operationId: 'healthz',
         tags: ['service'],
-        summary: 'Reports that the process is running.',
+        summary: 'Check that the process is running',
         response: { 200: { description: 'The process is running.', ...STATUS } },
       },
       async handler() {
@@ -34,7 +34,7 @@ export function serviceRoutes(
       schema: {
         operationId: 'readyz',
         tags: ['service'],
-        summary: 'Reports whether the service can serve queries and count events.',
+        summary: 'Check that the service can serve queries and count events',
         response: {
           200: { description: 'The service is ready.', ...STATUS },
           503: {
@@ -47,8 +47,8 @@ export function serviceRoutes(
         // First, so that load balancers stop sending requests before the listener closes.
         if (request.server.draining) throw new ApiError('WAF.5001', 'the service is shutting down');
         await store.ping();
-        await remote?.check();
-        await checkWrites(store, identity.kind === 'local' ? identity : null);
+        if (identity.kind === 'remote') await identity.check();
+        await checkWrites(store, identity);
         return { status: 'ready' };
       },
     },
@@ -68,7 +68,7 @@ export function serviceRoutes(
       async handler(request, reply) {
         if (!request.headers.accept?.includes('text/html'))
           throw new ApiError('WAF.4000', 'there is no path /');
-        if (remote) throw consoleElsewhere();
+        if (identity.kind === 'remote') throw consoleElsewhere();
         return reply.redirect('/console/');
       },
     },
@@ -76,15 +76,13 @@ export function serviceRoutes(
 }
 
 /** Readiness is public, so the response gives the reason without paths; the log has all of it. */
-async function checkWrites(store: Store, identity: Identity | null): Promise<void> {
+async function checkWrites(store: Store, identity: Identity | RemoteIdentity): Promise<void> {
   try {
     await store.checkWrites();
-    await identity?.checkWrites();
+    if (identity.kind === 'local') await identity.checkWrites();
   } catch (error) {
-    if (!(error instanceof StoreNotWritable || error instanceof IdentityNotWritable)) throw error;
-    throw new ApiError('WAF.5001', `writes fail, queries still work: ${error.trouble}`, {
-      'Retry-After': '5',
-    });
+    if (!isNotWritable(error)) throw error;
+    throw retryLater('WAF.5001', `writes fail, queries still work: ${error.trouble}`, 5);
   }
 }
 

@@ -1,5 +1,5 @@
 /** Parses the time parameters of a query into a half-open range of milliseconds. */
-import { ApiError } from '../errors.ts';
+import { ApiError, invalid } from '../errors.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -40,10 +40,7 @@ export function parseRange(parameters: RangeParameters, offsetMs: number, now: n
 
 function recentRange(recent: string, offsetMs: number, now: number): Range {
   if (!Object.hasOwn(RECENT, recent)) {
-    throw new ApiError(
-      'WAF.1025',
-      `recent is '${excerpt(recent)}', but must be one of ${RECENT_NAMES.join(', ')}`,
-    );
+    throw invalid('recent', recent, `must be one of ${RECENT_NAMES.join(', ')}`, 'WAF.1025');
   }
   // The check above guarantees the key.
   const days = RECENT[recent as keyof typeof RECENT];
@@ -58,20 +55,10 @@ function parseMilliseconds(name: 'from' | 'to', text: string | undefined): numbe
   if (text === undefined)
     throw new ApiError('WAF.1025', `${name} is required (milliseconds since the epoch)`);
   const value = Number(text);
-  if (!/^-?[0-9]+$/.test(text)) {
-    throw new ApiError(
-      'WAF.1025',
-      `${name} is '${excerpt(text)}', but must be an integer (milliseconds since the epoch)`,
-    );
-  }
-  if (value < 0)
-    throw new ApiError('WAF.1025', `${name} (${excerpt(text)}) is negative, but must be 0 or more`);
-  if (!Number.isSafeInteger(value))
-    throw new ApiError(
-      'WAF.1025',
-      `${name} (${excerpt(text)}) is out of range: send milliseconds since the epoch`,
-    );
-  return value;
+  if (!/^-?[0-9]+$/.test(text))
+    throw invalid(name, text, 'must be an integer (milliseconds since the epoch)', 'WAF.1025');
+  if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) return value;
+  throw invalid(name, text, `must be from 0 to ${Number.MAX_SAFE_INTEGER}`, 'WAF.1025');
 }
 
 /** The offset of `+HH:MM` or `-HH:MM` in milliseconds. */
@@ -83,15 +70,7 @@ export function parseTimezone(text: string | undefined): number {
     ? (match[1] === '-' ? -1 : 1) * (Number(match[2]) * 60 + Number(match[3]))
     : Number.NaN;
   if (!(minutes >= -12 * 60 && minutes <= 14 * 60)) {
-    throw new ApiError(
-      'WAF.1001',
-      `timezone is '${excerpt(text)}', but must be an offset like +08:00, from -12:00 to +14:00`,
-    );
+    throw invalid('timezone', text, 'must be an offset like +08:00, from -12:00 to +14:00');
   }
   return minutes * 60_000;
-}
-
-/** Error messages quote wrong values, but only the beginning of long ones. */
-export function excerpt(text: string): string {
-  return text.length <= 64 ? text : `${text.slice(0, 64)}...`;
 }

@@ -6,13 +6,15 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** The first row that is long enough for the range applies. All intervals divide a day, so local midnight is an edge. */
+/**
+ * The first row that is long enough for the range applies; longer ranges have one point per day. All intervals divide a
+ * day, so local midnight is an edge.
+ */
 const INTERVALS = [
   { rangeMsMax: DAY_MS, intervalMs: MINUTE_MS },
   { rangeMsMax: 3 * DAY_MS, intervalMs: 5 * MINUTE_MS },
   { rangeMsMax: 7 * DAY_MS, intervalMs: 10 * MINUTE_MS },
   { rangeMsMax: 31 * DAY_MS, intervalMs: HOUR_MS },
-  { rangeMsMax: Number.POSITIVE_INFINITY, intervalMs: DAY_MS },
 ] as const;
 
 export interface TimelineQuery extends Range {
@@ -52,6 +54,5 @@ export function gridEdges(from: number, to: number, offsetMs: number): number[] 
 }
 
 export function intervalOf(rangeMs: number): number {
-  for (const row of INTERVALS) if (rangeMs <= row.rangeMsMax) return row.intervalMs;
-  throw new Error('the last row of INTERVALS has no upper bound');
+  return INTERVALS.find(({ rangeMsMax }) => rangeMs <= rangeMsMax)?.intervalMs ?? DAY_MS;
 }

@@ -1,7 +1,7 @@
 /** Who makes a request, for the audit trail. */
 import type { FastifyRequest } from 'fastify';
 import type { Actor, LoginSource } from '../../audit/audit-trail.ts';
-import { ApiError } from '../../errors.ts';
+import { malformed } from '../../errors.ts';
 import type { Administration, AdministrationView } from '../../identity/administration.ts';
 import { IdentityError } from '../../identity/errors.ts';
 import { callerOf } from '../route.ts';
@@ -31,7 +31,7 @@ export async function administer<T>(
   try {
     return await change(administration.as(actorOf(request)));
   } catch (error) {
-    if (error instanceof IdentityError) throw new ApiError('WAF.1001', error.message);
+    if (error instanceof IdentityError) throw malformed(error.message);
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
-import { ApiError, type ErrorCode } from '../../errors.ts';
+import { ApiError, type ErrorCode, retryLater } from '../../errors.ts';
 import {
   type Authenticator,
   type Caller,
@@ -8,37 +8,22 @@ import {
   type SignatureRefusal,
   type TokenRefusal,
 } from '../../identity/authenticator.ts';
-import type { Role } from '../../identity/records.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
 import { RateLimit } from '../../rate-limit.ts';
-import { sizeText, tooLarge } from '../ingest/uploads.ts';
-import { checkProjectId } from '../query.ts';
-import { callerOf } from '../route.ts';
-import { readCookie, SESSION_COOKIE, sessionCaller } from './session-cookie.ts';
+import { tooLarge } from '../ingest/uploads.ts';
+import { checkId } from '../query.ts';
+import { callerOf, pathParameter } from '../route.ts';
+import { readCookie, SESSION_COOKIE, signedIn } from './session-cookie.ts';
 
 /** The interface specification's limit for signed requests; larger bodies need a token. */
 export const SIGNED_BODY_BYTES_MAX = 12 * 1_048_576;
 
 const NO_BODY = Buffer.alloc(0);
 
-type Allow = Role | 'authenticated';
-
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set on every route with `allow`. */
-    caller: Caller | null;
     /** Set on signed requests until the body has arrived. */
     pendingSignature: PendingSignature | null;
-  }
-  interface FastifyContextConfig {
-    /** Who may call: users with this role in the project of the path, all authenticated users, or (absent) everyone. */
-    allow?: Allow;
-    /** Whether console sessions are accepted, in addition to tokens and signatures or instead of them. */
-    session?: 'too' | 'only';
-    /** Whether Basic authentication with an access key is accepted, for log shippers that cannot sign requests. */
-    basic?: boolean;
-    /** The handler reads the body itself, and then calls `verifySignature`. */
-    streamsBody?: boolean;
   }
 }
 
@@ -63,11 +48,11 @@ export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytes
       if (streamsBody) checkBodyLength(Number(request.headers['content-length'] ?? 0), signed, bodyBytesMax);
       if (allow === undefined) return;
       if (signed) return signedCaller(authenticator, request, now);
-      // Set before the checks, so that the access log names the user of a refused request.
+      // Set before the checks, so that the access log names the user of a rejected request.
       request.caller = isBasic
         ? await basicCaller(authenticator, request)
         : usesSession(request, session)
-          ? sessionCaller(authenticator, request)
+          ? { user: signedIn(authenticator, request).user, scope: 'unscoped' }
           : await tokenCaller(authenticator, request);
       await authorize(request);
     },
@@ -91,8 +76,7 @@ export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytes
     const caller = callerOf(request);
     // Services that authenticate their callers here make requests for many users.
     if (requests && !isSystemScoped(caller) && !requests.take(caller.user.id)) {
-      const message = `more than ${rateLimit} requests per second: retry in 1 s`;
-      throw new ApiError('WAF.3004', message, { 'Retry-After': '1' });
+      throw retryLater('WAF.3004', `more than ${rateLimit} requests per second: retry in 1 s`, 1);
     }
     await checkRole(authenticator, caller, request);
   }
@@ -105,17 +89,17 @@ async function checkRole(
 ): Promise<void> {
   const { allow } = request.routeOptions.config;
   if (allow === undefined || allow === 'authenticated') return;
-  const { project_id } = request.params as { project_id: string };
-  checkProjectId(project_id);
+  const projectId = pathParameter(request, 'project_id');
+  checkId('project_id', projectId);
   const { scope } = caller;
   if (scope !== 'unscoped') {
     if (!('project' in scope))
       throw new ApiError('WAF.9002', 'the token has no project: request one with auth.scope.project');
-    if (scope.project.id !== project_id) {
+    if (scope.project.id !== projectId) {
       throw new ApiError('WAF.9002', 'the credentials are for another project than the one in the path');
     }
   }
-  const roles = await authenticator.rolesInProject(caller, project_id);
+  const roles = await authenticator.rolesInProject(caller, projectId);
   if (!roles.includes(allow) && !roles.includes('admin'))
     throw new ApiError('WAF.9002', `missing role '${allow}' in this project`);
 }
@@ -166,11 +150,8 @@ function isSigned({ headers }: FastifyRequest): boolean {
 
 /** A token that a program sends takes precedence over a cookie that the browser sends by itself. */
 function usesSession(request: FastifyRequest, session: 'too' | 'only' | undefined): boolean {
-  if (session === undefined) return false;
-  return (
-    session === 'only' ||
-    (request.headers['x-auth-token'] === undefined && readCookie(request, SESSION_COOKIE) !== undefined)
-  );
+  if (session !== 'too') return session === 'only';
+  return request.headers['x-auth-token'] === undefined && readCookie(request, SESSION_COOKIE) !== undefined;
 }
 
 function signedParts({ method, raw, headers }: FastifyRequest) {
@@ -178,12 +159,8 @@ function signedParts({ method, raw, headers }: FastifyRequest) {
 }
 
 function checkBodyLength(bytes: number, signed: boolean, bodyBytesMax: number): void {
-  if (signed && bytes > SIGNED_BODY_BYTES_MAX) {
-    throw new ApiError(
-      'WAF.7001',
-      `request body exceeds ${sizeText(SIGNED_BODY_BYTES_MAX)}, the limit of signed requests: send it with a token`,
-    );
-  }
+  if (signed && bytes > SIGNED_BODY_BYTES_MAX)
+    throw tooLarge(SIGNED_BODY_BYTES_MAX, ', the limit of signed requests: send it with a token');
   if (!signed && bytes > bodyBytesMax) throw tooLarge(bodyBytesMax);
 }
 

@@ -1,5 +1,5 @@
 /** Reads JSON request bodies. */
-import { ApiError } from '../../errors.ts';
+import { malformed } from '../../errors.ts';
 import { valueAt } from '../../json-path.ts';
 
 export function parseJson(body: unknown): unknown {
@@ -29,8 +29,4 @@ export function optionalTextAt(fields: unknown, path: string): string | undefine
   const value = valueAt(fields, path);
   if (value === undefined || typeof value === 'string') return value;
   throw malformed(`${path} must be a string`);
-}
-
-export function malformed(message: string): ApiError {
-  return new ApiError('WAF.1001', message);
 }

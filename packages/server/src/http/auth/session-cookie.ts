@@ -1,10 +1,10 @@
 /** The session cookie of the console, which scripts cannot read and other sites cannot send. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
-import type { Authenticator, Caller, SessionRefusal, SignedIn } from '../../identity/authenticator.ts';
+import type { Authenticator, SessionRefusal, SignedIn } from '../../identity/authenticator.ts';
 import { isLoopback } from '../../loopback.ts';
 
-/** For the routes of the console that need no role in a project. */
+/** For the routes of the console, of which some replace `allow` by a role. */
 export const SESSION_ONLY = { allow: 'authenticated', session: 'only', schema: { hide: true } } as const;
 
 export const SESSION_COOKIE = 'wafstat_session';
@@ -53,10 +53,6 @@ export function signedIn(authenticator: Authenticator, request: FastifyRequest):
   const checked = authenticator.checkSession(text);
   if (typeof checked === 'string') throw new ApiError('WAF.9001', REFUSALS[checked]);
   return checked;
-}
-
-export function sessionCaller(authenticator: Authenticator, request: FastifyRequest): Caller {
-  return { user: signedIn(authenticator, request).user, scope: 'unscoped' };
 }
 
 /**

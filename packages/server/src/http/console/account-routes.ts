@@ -1,7 +1,7 @@
 /** The signed-in user's session, password and access keys. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { LoginSource } from '../../audit/audit-trail.ts';
-import { ApiError, type ErrorCode } from '../../errors.ts';
+import { ApiError, type ErrorCode, malformed } from '../../errors.ts';
 import { DROP_REASONS } from '../../event.ts';
 import { KEYS_PER_USER_MAX } from '../../identity/administration.ts';
 import type { SignedIn } from '../../identity/authenticator.ts';
@@ -22,7 +22,7 @@ import {
   SESSION_ONLY,
   signedIn,
 } from '../auth/session-cookie.ts';
-import { callerOf, type Route } from '../route.ts';
+import { callerOf, pathParameter, type Route } from '../route.ts';
 
 /** For passwords that users choose in the console. */
 const PASSWORD_LENGTH_MIN = 8;
@@ -101,14 +101,11 @@ export function sessionRoutes(
         const { user } = signedIn(authenticator, request);
         const newPassword = textAt(fields, 'new_password');
         if (newPassword.length < PASSWORD_LENGTH_MIN) {
-          throw new ApiError('WAF.1001', `new_password must have at least ${PASSWORD_LENGTH_MIN} characters`);
+          throw malformed(`new_password must have at least ${PASSWORD_LENGTH_MIN} characters`);
         }
-        const check = await authenticator.confirmPassword(
-          user,
-          textAt(fields, 'old_password'),
-          fromConsole(request),
-        );
-        if (check === 'wrong_credentials') throw new ApiError('WAF.1001', 'the old password is wrong');
+        const oldPassword = textAt(fields, 'old_password');
+        const check = await authenticator.confirmPassword(user, oldPassword, fromConsole(request));
+        if (check === 'wrong_credentials') throw malformed('the old password is wrong');
         if (check !== 'correct') throw new ApiError(...SIGN_IN_ERRORS[check]);
         await administer(administration, request, (admin) => admin.setPassword(user.id, newPassword));
         const started = authenticator.startSession(administration.user(user.id));
@@ -122,7 +119,7 @@ export function sessionRoutes(
 export function keyRoutes({ administration }: RequestIdentity): Route[] {
   /** The ID in the path, if it is a key of the caller. */
   function ownKey(request: FastifyRequest): string {
-    const { access } = request.params as { access: string };
+    const access = pathParameter(request, 'access');
     const keys = administration.keysOf(callerOf(request).user.id);
     if (!keys.some((key) => key.access === access)) throw new ApiError('WAF.4000', 'unknown access key');
     return access;
@@ -183,10 +180,7 @@ export function keyRoutes({ administration }: RequestIdentity): Route[] {
 
 function explainKeyLimit(error: unknown): never {
   if (!(error instanceof KeyLimitError)) throw error;
-  throw new ApiError(
-    'WAF.1001',
-    `a user can have at most ${KEYS_PER_USER_MAX} access keys: delete one first`,
-  );
+  throw malformed(`a user can have at most ${KEYS_PER_USER_MAX} access keys: delete one first`);
 }
 
 function fromConsole(request: FastifyRequest): LoginSource {

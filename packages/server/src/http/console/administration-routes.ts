@@ -1,6 +1,6 @@
 /** Users and projects, for administrators of their domain. */
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
+import { ApiError, malformed } from '../../errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import {
   ACCESS_TYPES,
@@ -12,9 +12,9 @@ import {
 } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
-import { malformed, oneOf, parseJson, textAt } from '../auth/json-body.ts';
+import { oneOf, parseJson, textAt } from '../auth/json-body.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
-import { callerOf, type Route } from '../route.ts';
+import { callerOf, pathParameter, type Route } from '../route.ts';
 
 const USERS = '/console/api/users';
 const PROJECTS = '/console/api/projects';
@@ -25,7 +25,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
 
   /** The ID in the path, if the caller's domain has such a record. */
   function idInDomain(request: FastifyRequest, what: string, records: (User | Project)[]): string {
-    const { id } = request.params as { id: string };
+    const id = pathParameter(request, 'id');
     if (!inDomain(records, administeredDomain(request)).some((record) => record.id === id))
       throw new ApiError('WAF.4000', `unknown ${what}`);
     return id;
@@ -84,7 +84,7 @@ export function administrationRoutes({ administration }: RequestIdentity): Route
         const id = idInDomain(request, 'user', administration.users());
         const enabled = parseEnabled(request.body);
         if (!enabled && id === callerOf(request).user.id)
-          throw new ApiError('WAF.1001', 'you cannot disable yourself: ask another administrator');
+          throw malformed('you cannot disable yourself: ask another administrator');
         await administer(administration, request, (admin) => admin.setEnabled('user', id, enabled));
         return userBody(administration.user(id));
       },

@@ -2,7 +2,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
@@ -44,7 +43,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-interface File {
+interface StaticFile {
   type: string;
   cache: string;
   plain: Buffer;
@@ -55,7 +54,7 @@ export function consoleRoutes(identity: RequestIdentity, store: Store, now: () =
   const api = [
     ...sessionRoutes(identity, now),
     ...keyRoutes(identity),
-    ...hostRoutes(store, identity.audit),
+    ...hostRoutes(store, identity.audit, now),
     ...administrationRoutes(identity),
   ];
   return [...fileRoutes(), ...api.map(notCached)];
@@ -68,7 +67,7 @@ export function fileRoutes(directory = DIRECTORY): Route[] {
     ? readFile(directory, 'index.html', 'no-cache')
     : NOT_BUILT;
   const assets = existsSync(join(directory, 'assets')) ? readdirSync(join(directory, 'assets')) : [];
-  const files: (readonly [url: string, file: File])[] = PAGES.map((url) => [url, page]);
+  const files: (readonly [url: string, file: StaticFile])[] = PAGES.map((url) => [url, page]);
   for (const name of assets.filter((asset) => extname(asset) in TYPES)) {
     // The names contain a hash of the content.
     const file = readFile(directory, join('assets', name), 'public, max-age=31536000, immutable');
@@ -77,46 +76,30 @@ export function fileRoutes(directory = DIRECTORY): Route[] {
   if (existsSync(join(directory, 'favicon.svg'))) {
     files.push(['/console/favicon.svg', readFile(directory, 'favicon.svg', 'public, max-age=86400')]);
   }
-  return files.map(([url, file]) => ({
+  return files.map(([url, { type, cache, plain, compressed }]) => ({
     method: 'GET',
     url,
     schema: { hide: true },
-    handler: async (request, reply) => sendFile(file, negotiate, request, reply),
+    async handler(request, reply) {
+      const coding = negotiate(request.headers['accept-encoding']);
+      const bytes = coding && compressed.get(coding);
+      reply.headers(SECURITY_HEADERS).headers({ 'Cache-Control': cache, Vary: 'Accept-Encoding' });
+      if (bytes) reply.header('Content-Encoding', coding);
+      return reply.type(type).send(bytes ?? plain);
+    },
   }));
 }
 
-function sendFile(
-  file: File,
-  negotiate: ReturnType<typeof createNegotiation>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): FastifyReply {
-  const coding = negotiate(request.headers['accept-encoding']);
-  const compressed = coding && file.compressed.get(coding);
-  reply.headers(SECURITY_HEADERS).headers({ 'Cache-Control': file.cache, Vary: 'Accept-Encoding' });
-  if (compressed) reply.header('Content-Encoding', coding);
-  return reply.type(file.type).send(compressed ?? file.plain);
-}
-
-function readFile(directory: string, name: string, cache: string): File {
+function readFile(directory: string, name: string, cache: string): StaticFile {
   const path = join(directory, name);
-  const codings = [
-    ['br', `${path}.br`],
-    ['gzip', `${path}.gz`],
-  ] as const;
-  return {
-    type: TYPES[extname(name)] ?? 'application/octet-stream',
-    cache,
-    plain: readFileSync(path),
-    compressed: new Map(
-      codings
-        .filter(([, compressed]) => existsSync(compressed))
-        .map(([coding, compressed]) => [coding, readFileSync(compressed)]),
-    ),
-  };
+  const compressed = new Map<ContentCoding, Buffer>();
+  if (existsSync(`${path}.br`)) compressed.set('br', readFileSync(`${path}.br`));
+  if (existsSync(`${path}.gz`)) compressed.set('gzip', readFileSync(`${path}.gz`));
+  const type = TYPES[extname(name)] ?? 'application/octet-stream';
+  return { type, cache, plain: readFileSync(path), compressed };
 }
 
-const NOT_BUILT: File = {
+const NOT_BUILT: StaticFile = {
   type: 'text/html; charset=utf-8',
   cache: 'no-cache',
   compressed: new Map(),

@@ -5,6 +5,7 @@ import { type FastifyInstance, fastify } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
+import type { Store } from '../../store/store.ts';
 import { createApp } from '../app.ts';
 import { mount } from '../route.ts';
 import { fileRoutes } from './console-routes.ts';
@@ -24,14 +25,16 @@ describe('a session', () => {
   let identity: Identity;
   let app: FastifyInstance;
   let project: string;
+  let store: Store;
 
   beforeEach(async () => {
     clock.now = START;
     identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
     const names = { domain: 'default', project: 'default', user: 'admin' };
     project = (await identity.administration.bootstrap(names, 'secret')).project.id;
+    store = memoryStore(() => clock.now);
     app = await createApp({
-      store: memoryStore(() => clock.now),
+      store,
       identity,
       now: () => clock.now,
       catalog: { publicUrl: null, region: 'eu' },
@@ -65,6 +68,14 @@ describe('a session', () => {
 
   const connections = (headers: Record<string, string>) =>
     app.inject({ url: `/v1/${project}/connections`, headers });
+
+  test('gets the figures of a range relative to now', async () => {
+    const event = { time: START - HOUR_MS, hostId: null, request: true, attack: null, count: 1 } as const;
+    await store.append({ project, source: { name: 's', format: 'events' }, events: [event], dropped: {} });
+    const url = `/console/api/projects/${project}/hosts/figures?recent=yesterday`;
+    const figures = await app.inject({ url, headers: { cookie: await cookie() } });
+    expect(figures.json()).toEqual({ requests: [1], attacks: [0], items: [] });
+  });
 
   test('is a cookie that scripts cannot read, with the __Host- prefix unless on insecure loopback', async () => {
     const cookieOf = async (options: Parameters<typeof signIn>[0]) =>

@@ -2,13 +2,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { hostAdministration } from '../../audit/host-administration.ts';
-import { ApiError } from '../../errors.ts';
+import { ApiError, malformed } from '../../errors.ts';
 import { normalHostname } from '../../event.ts';
 import type { Store } from '../../store/store.ts';
 import { actorOf } from '../auth/actor.ts';
 import { parseJson, textAt } from '../auth/json-body.ts';
-import { parseTimelineQuery, queryOf } from '../query.ts';
-import type { Route } from '../route.ts';
+import { SESSION_ONLY } from '../auth/session-cookie.ts';
+import { parseTimelineQuery, parseWhole, queryOf } from '../query.ts';
+import { pathParameter, type Route } from '../route.ts';
 
 const PATH = '/console/api/projects/:project_id/hosts';
 
@@ -19,24 +20,23 @@ const POINTS_MAX = 100;
 /** About 5 ms of work before other requests get their turn. */
 const HOSTS_PER_TURN = 64;
 
-export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
+export function hostRoutes(store: Store, audit: AuditTrail, now: () => number): Route[] {
   const administration = hostAdministration(store, audit);
   return [
     {
       method: 'GET',
       url: `${PATH}/figures`,
+      ...SESSION_ONLY,
       allow: 'reader',
-      session: 'only',
-      schema: { hide: true },
       /**
        * Requests and attacks of each host and of all hosts, in `points` equal parts of the range (default 1). With the
        * API, the console would need one request per host, each with up to a thousand points.
        */
       async handler(request) {
-        const { project_id: project } = request.params as { project_id: string };
+        const project = pathParameter(request, 'project_id');
         const query = queryOf(request);
-        const { from, to, hosts: filter } = parseTimelineQuery(query, 0);
-        const edges = equalParts(from, to, parsePoints(query.points));
+        const { from, to, hosts: filter } = parseTimelineQuery(query, now());
+        const edges = equalParts(from, to, parseWhole(query, 'points', 1, 1, POINTS_MAX));
         const hosts = (await store.hosts(project)).filter(({ id }) => filter?.includes(id) ?? true);
         const items = [];
         for (const [i, { id, hostname }] of hosts.entries()) {
@@ -51,16 +51,14 @@ export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
     {
       method: 'POST',
       url: PATH,
+      ...SESSION_ONLY,
       allow: 'admin',
-      session: 'only',
-      schema: { hide: true },
       async handler(request, reply) {
-        const { project_id: project } = request.params as { project_id: string };
+        const project = pathParameter(request, 'project_id');
         const hostname = hostnameIn(request.body);
         const added = await administration.add(actorOf(request), { project, hostname, limit: HOSTS_MAX });
         if (added.kind === 'added') return reply.code(201).send(added.host);
-        throw new ApiError(
-          'WAF.1001',
+        throw malformed(
           added.kind === 'full'
             ? `the project has reached its limit of ${HOSTS_MAX} hosts`
             : `the project already has a host ${hostname}`,
@@ -70,20 +68,17 @@ export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
     {
       method: 'PUT',
       url: `${PATH}/:host_id`,
+      ...SESSION_ONLY,
       allow: 'admin',
-      session: 'only',
-      schema: { hide: true },
       async handler(request) {
-        const { project_id: project, host_id: id } = request.params as {
-          project_id: string;
-          host_id: string;
-        };
+        const project = pathParameter(request, 'project_id');
+        const id = pathParameter(request, 'host_id');
         const hostname = hostnameIn(request.body);
         const renamed = await administration.rename(actorOf(request), { project, id, hostname });
         if (renamed.kind === 'renamed') return renamed.host;
         throw renamed.kind === 'unknown'
           ? new ApiError('WAF.4000', 'unknown host')
-          : new ApiError('WAF.1001', `another host of the project already has the name ${hostname}`);
+          : malformed(`another host of the project already has the name ${hostname}`);
       },
     },
   ];
@@ -91,15 +86,8 @@ export function hostRoutes(store: Store, audit: AuditTrail): Route[] {
 
 function hostnameIn(body: unknown): string {
   const hostname = normalHostname(textAt(parseJson(body), 'hostname'));
-  if (hostname === null)
-    throw new ApiError('WAF.1001', 'hostname must be a host name, such as www.example.com');
+  if (hostname === null) throw malformed('hostname must be a host name, such as www.example.com');
   return hostname;
-}
-
-function parsePoints(given: string | string[] | undefined): number {
-  const points = given === undefined ? 1 : Number(given);
-  if (Number.isInteger(points) && points >= 1 && points <= POINTS_MAX) return points;
-  throw new ApiError('WAF.1001', `points must be an integer from 1 to ${POINTS_MAX}`);
 }
 
 function equalParts(from: number, to: number, points: number): number[] {

@@ -10,8 +10,8 @@ import { PushedRequests, RecentRequests } from '../../ingest/formats/transaction
 import { CHUNK_BYTES_MAX, CHUNK_LINES_MAX, type Chunk, Chunker } from '../../ingest/lines.ts';
 import {
   type Counted,
-  type Drop,
   FIRST_DROPS_MAX,
+  type Outcome,
   type Pipeline,
   type ReadLines,
 } from '../../ingest/pipeline.ts';
@@ -24,7 +24,7 @@ const CACHED_SOURCES_MAX = 1_000;
 /** Most reader states are empty; some take up to 3 MiB while parts of long lines are missing. */
 const READER_STATE_CHARACTERS_MAX = 64 * 1_048_576;
 
-export interface Push {
+interface Push {
   project: string;
   source: { name: string; format: string };
   /** The idempotency key, which makes a retry harmless. */
@@ -33,12 +33,9 @@ export interface Push {
   reader: ReaderOptions;
 }
 
-export interface PushResult {
-  accepted: number;
-  dropped: Partial<Record<DropReason, number>>;
-  first_drops: Drop[];
-  /** Accepted records without a registered host. */
-  without_host: number;
+type Totals = Pick<Outcome, 'accepted' | 'dropped' | 'first_drops' | 'without_host'>;
+
+interface PushResult extends Totals {
   /** The whole push was counted before. */
   duplicate: boolean;
 }
@@ -126,13 +123,7 @@ class CountingPush {
   #reader: LineReader | null = null;
   #stateBefore = '';
   #publishedState: string | null = null;
-  readonly #result: PushResult = {
-    accepted: 0,
-    dropped: {},
-    first_drops: [],
-    without_host: 0,
-    duplicate: false,
-  };
+  readonly #totals: Totals = { accepted: 0, dropped: {}, first_drops: [], without_host: 0 };
   #batches = 0;
   #duplicates = 0;
   /** Resolves when the latest chunk is handed to the store. */
@@ -192,7 +183,7 @@ class CountingPush {
   #add({ bytes }: Chunk, counted: Counted | null): void {
     if (counted?.kind === 'conflict') throw new Error('only chunks of files can conflict');
     if (counted?.kind === 'duplicate') this.#duplicates++;
-    if (counted?.kind === 'counted') addOutcome(this.#result, counted.outcome);
+    if (counted?.kind === 'counted') addOutcome(this.#totals, counted.outcome);
     this.#onCounted(bytes);
   }
 
@@ -212,7 +203,7 @@ class CountingPush {
     const duplicate = this.#batches > 0 && this.#duplicates === this.#batches;
     // Part of a line that is sent twice must not be joined twice.
     if (duplicate && this.#stateBefore !== '') this.#restoreState();
-    return { ...this.#result, duplicate };
+    return { ...this.#totals, duplicate };
   }
 }
 
@@ -221,15 +212,12 @@ function batchId(key: string, index: number): string {
   return index === 0 ? key : `${key}\n${index}`;
 }
 
-function addOutcome(
-  result: PushResult,
-  outcome: Pick<PushResult, 'accepted' | 'dropped' | 'first_drops' | 'without_host'>,
-): void {
-  result.accepted += outcome.accepted;
-  result.without_host += outcome.without_host;
+function addOutcome(totals: Totals, outcome: Outcome): void {
+  totals.accepted += outcome.accepted;
+  totals.without_host += outcome.without_host;
   // `Object.entries` loses the type of the keys.
   for (const [reason, n] of Object.entries(outcome.dropped) as [DropReason, number][]) {
-    result.dropped[reason] = (result.dropped[reason] ?? 0) + n;
+    totals.dropped[reason] = (totals.dropped[reason] ?? 0) + n;
   }
-  result.first_drops.push(...outcome.first_drops.slice(0, FIRST_DROPS_MAX - result.first_drops.length));
+  totals.first_drops.push(...outcome.first_drops.slice(0, FIRST_DROPS_MAX - totals.first_drops.length));
 }

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { READ_BYTES, receive, sizeText, UploadBudget } from './uploads.ts';
 
-const OPTIONS = { bytesMax: 10 * READ_BYTES, exceptionsMax: 2, waitMsMax: 20_000 };
+const OPTIONS = { bytesMax: 10 * READ_BYTES, exceptionsMax: 2 };
 
 beforeEach(() => {
   vi.useFakeTimers();

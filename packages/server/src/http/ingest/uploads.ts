@@ -3,7 +3,7 @@
  * memory limit for all uploads that is shared fairly between owners.
  */
 import type { Readable } from 'node:stream';
-import { ApiError } from '../../errors.ts';
+import { ApiError, malformed, retryLater } from '../../errors.ts';
 
 /** The most that one read returns. An upload reserves this much before it reads. */
 export const READ_BYTES = 65_536;
@@ -11,14 +11,14 @@ export const READ_BYTES = 65_536;
 const RATE_BYTES_PER_S_MIN = 16_384;
 const SLOW_MS_AT_FIRST = 10_000;
 const SLOW_MS_MAX = 30_000;
+/** How long an upload waits for room before it fails. */
+const WAIT_MS_MAX = 20_000;
 
-export interface BudgetOptions {
+interface BudgetOptions {
   /** For all uploads together. */
   bytesMax: number;
   /** Owners that may continue one upload over their share: each takes as much as is counted at once. */
   exceptionsMax: number;
-  /** How long an upload waits for room before it fails. */
-  waitMsMax: number;
 }
 
 /** An upload and its bytes in memory. */
@@ -123,14 +123,13 @@ export class UploadBudget {
   }
 
   #wait(upload: Upload, owner: Owner): Promise<void> {
-    const { waitMsMax } = this.#options;
     return new Promise((resolve, reject) => {
       const waiting = { upload, start: resolve };
       const timer = setTimeout(() => {
         owner.waiting.splice(owner.waiting.indexOf(waiting), 1);
-        const message = `the service is busy: the upload waited ${waitMsMax / 1_000} s for its turn`;
-        reject(new ApiError('WAF.5001', message, { 'Retry-After': '5' }));
-      }, waitMsMax);
+        const message = `the service is busy: the upload waited ${WAIT_MS_MAX / 1_000} s for its turn`;
+        reject(retryLater('WAF.5001', message, 5));
+      }, WAIT_MS_MAX);
       waiting.start = () => {
         clearTimeout(timer);
         resolve();
@@ -159,7 +158,7 @@ export async function* receive(body: Readable, bytesMax: number): AsyncGenerator
     const chunk: Buffer | null = body.read();
     if (chunk === null) {
       if (body.readableEnded) return;
-      if (body.destroyed) throw new ApiError('WAF.1001', 'the client closed the connection');
+      if (body.destroyed) throw malformed('the client closed the connection');
       const startedAt = performance.now();
       if ((await nextEvent(body, slowMs)) === 'timeout') throw tooSlow();
       slowMs -= performance.now() - startedAt;
@@ -190,14 +189,11 @@ const BODY_EVENTS = ['readable', 'end', 'error', 'close'] as const;
 
 function tooSlow(): ApiError {
   const rate = `${RATE_BYTES_PER_S_MIN / 1_024} KiB/s`;
-  return new ApiError(
-    'WAF.1001',
-    `the upload is too slow: send at least ${rate}, or split it into smaller pushes`,
-  );
+  return malformed(`the upload is too slow: send at least ${rate}, or split it into smaller pushes`);
 }
 
-export function tooLarge(bytesMax: number): ApiError {
-  return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}`);
+export function tooLarge(bytesMax: number, advice = ''): ApiError {
+  return new ApiError('WAF.7001', `request body exceeds ${sizeText(bytesMax)}${advice}`);
 }
 
 /** `65536` is `64 KiB`; sizes that are no multiple of a unit stay in bytes. */

@@ -12,7 +12,7 @@ import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
 import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
 import { queryOf } from '../query.ts';
-import { callerOf, type Route } from '../route.ts';
+import { callerOf, partialObject, pathParameter, type Route } from '../route.ts';
 import {
   CREDENTIAL_REQUEST,
   CREDENTIAL_RESPONSE,
@@ -56,7 +56,7 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
         operationId: 'accessKeys',
         summary: 'List the access keys of a user, by default of the caller',
         description: NEEDS_DOMAIN_TOKEN,
-        querystring: { type: 'object', properties: { user_id: { type: 'string' } } },
+        querystring: partialObject({ user_id: { type: 'string' } }),
         response: { 200: CREDENTIALS_RESPONSE },
       },
       async handler(request) {
@@ -117,8 +117,7 @@ export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
       async handler(request, reply) {
         const { access } = manageableKey(administration, request);
         await administer(administration, request, (admin) => admin.removeKey(access));
-        reply.code(204);
-        return null;
+        return reply.code(204).send();
       },
     },
   ]);
@@ -133,7 +132,7 @@ function manageableUser(administration: AdministrationView, request: FastifyRequ
 }
 
 function manageableKey(administration: AdministrationView, request: FastifyRequest): AccessKeyInfo {
-  const { access } = request.params as { access: string };
+  const access = pathParameter(request, 'access');
   const mayManage = managerOf(request);
   try {
     const key = administration.key(access);

@@ -1,6 +1,6 @@
 /** Forwards identity requests to the identity service, so that clients need only one address. */
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Readable, Transform } from 'node:stream';
+import { pipeline, type Readable, Transform } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../../errors.ts';
 import type { RemoteIdentity } from '../../identity/remote/remote-identity.ts';
@@ -11,10 +11,8 @@ const BODY_BYTES_MAX = 131_072;
 /** The longest responses are an administrator's lists of all users or projects. */
 const RESPONSE_BYTES_MAX = 16 * 1_048_576;
 
-const HOP_BY_HOP = [
-  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
-  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
-];
+const HOP_BY_HOP =
+  'connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade';
 /** Set by this process, from trusted values only. */
 const OWN_HEADERS = ['content-length', 'expect', 'forwarded', 'x-forwarded-host', 'x-forwarded-proto'];
 
@@ -73,7 +71,7 @@ export function endToEndHeaders(
   const named = String(headers.connection ?? '')
     .toLowerCase()
     .split(/[\s,]+/);
-  const dropped = new Set([...HOP_BY_HOP, ...except, ...named]);
+  const dropped = new Set([...HOP_BY_HOP.split(' '), ...except, ...named]);
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !dropped.has(name)));
 }
 
@@ -88,7 +86,6 @@ function limitBytes(response: Readable): Readable {
       else done(null, chunk);
     },
   });
-  response.on('error', (error) => limit.destroy(error));
-  limit.on('close', () => response.destroy());
-  return response.pipe(limit);
+  // The error reaches the client as a response that ends early.
+  return pipeline(response, limit, () => {});
 }

@@ -1,5 +1,5 @@
 /** Request and response bodies of Keystone v3, and their schemas. */
-
+import { malformed } from '../../errors.ts';
 import type {
   DomainReference,
   MemberReference,
@@ -9,8 +9,8 @@ import type {
 } from '../../identity/local-authenticator.ts';
 import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
-import { malformed, parseJson, textAt } from '../auth/json-body.ts';
-import { notCached, type Route } from '../route.ts';
+import { parseJson, textAt } from '../auth/json-body.ts';
+import { array, notCached, partialObject, type Route, string } from '../route.ts';
 
 /** Forbids caching, and adds the routes under `/identity`, to which the catalog points; documented once. */
 export function identityRoutes(routes: readonly Route[]): Route[] {
@@ -148,78 +148,66 @@ function domainAt(fields: unknown, path: string): DomainReference {
 
 const TEXT = { type: 'string' };
 const ANY_OBJECT = { type: 'object', additionalProperties: true };
-const NAMED = { type: 'object', properties: { id: TEXT, name: TEXT } };
-
-function objectSchema(properties: object, more: { description?: string; required?: string[] } = {}) {
-  return { type: 'object', ...more, properties };
-}
+const NAMED = partialObject({ id: TEXT, name: TEXT });
 
 export function listSchema(name: string) {
-  const properties = { [name]: { type: 'array', items: ANY_OBJECT }, links: ANY_OBJECT };
-  return objectSchema(properties, { description: `The ${name}.` });
+  const properties = { [name]: array(ANY_OBJECT), links: ANY_OBJECT };
+  return partialObject(properties, { description: `The ${name}.` });
 }
 
-export const TOKEN_RESPONSE = objectSchema(
+export const TOKEN_RESPONSE = partialObject(
   { token: ANY_OBJECT },
   { description: 'The X-Subject-Token header contains the token, which is valid for 24 hours.' },
 );
 
-const USER = objectSchema(
-  {
-    id: { ...TEXT, description: 'ID of the user, instead of name and domain.' },
-    name: TEXT,
-    domain: NAMED,
-    password: TEXT,
-  },
+const USER = partialObject(
+  { id: string('ID of the user, instead of name and domain.'), name: TEXT, domain: NAMED, password: TEXT },
   { required: ['password'] },
 );
 
-const SCOPE = objectSchema({
-  project: objectSchema({ ...NAMED.properties, domain: NAMED }),
+const SCOPE = partialObject({
+  project: partialObject({ id: TEXT, name: TEXT, domain: NAMED }),
   domain: {
     ...NAMED,
     description: 'A token for a domain gives no access to statistics. If both are given, the project counts.',
   },
 });
 
-const PASSWORD_IDENTITY = objectSchema(
+const PASSWORD_IDENTITY = partialObject(
   {
-    methods: { type: 'array', items: { type: 'string', enum: ['password'] } },
-    password: objectSchema({ user: USER }),
+    methods: array({ ...TEXT, enum: ['password'] }),
+    password: partialObject({ user: USER }),
   },
   { required: ['methods', 'password'] },
 );
 
-export const TOKEN_REQUEST = objectSchema(
-  { auth: objectSchema({ identity: PASSWORD_IDENTITY, scope: SCOPE }, { required: ['identity', 'scope'] }) },
+export const TOKEN_REQUEST = partialObject(
+  { auth: partialObject({ identity: PASSWORD_IDENTITY, scope: SCOPE }, { required: ['identity', 'scope'] }) },
   { required: ['auth'] },
 );
 
-const STATUS = { type: 'string', enum: ['active', 'inactive'] };
+const STATUS = { ...TEXT, enum: ['active', 'inactive'] };
 
-const CREDENTIAL = objectSchema({
+const CREDENTIAL = partialObject({
   access: TEXT,
   user_id: TEXT,
   description: TEXT,
   status: STATUS,
   create_time: TEXT,
-  secret: {
-    ...TEXT,
-    description: 'The secret access key. Only the response that creates the key contains it.',
-  },
+  secret: string('The secret access key. Only the response that creates the key contains it.'),
 });
 
-export const CREDENTIAL_RESPONSE = objectSchema(
+export const CREDENTIAL_RESPONSE = partialObject(
   { credential: CREDENTIAL },
   { description: 'The access key.' },
 );
 
-export const CREDENTIALS_RESPONSE = objectSchema(
-  { credentials: { type: 'array', items: CREDENTIAL } },
+export const CREDENTIALS_RESPONSE = partialObject(
+  { credentials: array(CREDENTIAL) },
   { description: 'The access keys, without their secrets.' },
 );
 
-export const CREDENTIAL_REQUEST = objectSchema(
-  { credential: objectSchema({ user_id: TEXT, description: TEXT, status: STATUS }) },
+export const CREDENTIAL_REQUEST = partialObject(
+  { credential: partialObject({ user_id: TEXT, description: TEXT, status: STATUS }) },
   { required: ['credential'] },
 );

@@ -7,8 +7,9 @@ import { ApiError } from '../../errors.ts';
 import { isSystemScoped } from '../../identity/authenticator.ts';
 import type { IdentityLookup, RequestIdentity } from '../../identity/identity.ts';
 import { rolesIn } from '../../identity/records.ts';
+import { isLoopback } from '../../loopback.ts';
 import { queryOf } from '../query.ts';
-import { callerOf, type Route } from '../route.ts';
+import { callerOf, object, pathParameter, type Route } from '../route.ts';
 import {
   domainBody,
   ec2CredentialBody,
@@ -56,7 +57,7 @@ function recordRoute<R>(
     },
     async handler(request) {
       checkSystemScope(request);
-      const { id } = request.params as { id: string };
+      const id = pathParameter(request, 'id');
       const record = find(id);
       if (record === undefined) throw new ApiError('WAF.4000', `unknown ${name}`);
       return { [name]: body(record, id) };
@@ -73,11 +74,7 @@ function roleAssignmentsRoute(lookup: IdentityLookup): Route {
       operationId: 'roleAssignments',
       summary: 'List the roles of a user in a project, including inherited ones',
       description: NEEDS_SYSTEM_TOKEN,
-      querystring: {
-        type: 'object',
-        required: ['user.id', 'scope.project.id'],
-        properties: { 'user.id': { type: 'string' }, 'scope.project.id': { type: 'string' } },
-      },
+      querystring: object({ 'user.id': { type: 'string' }, 'scope.project.id': { type: 'string' } }),
       response: { 200: { description: 'The role assignments.', type: 'object', additionalProperties: true } },
     },
     async handler(request) {
@@ -100,11 +97,7 @@ function checkSystemScope(request: FastifyRequest): void {
       "this call needs a token scoped to the system, which requires the role 'identity'",
     );
   }
-  if (request.protocol !== 'https' && !isLoopbackIp(request.ip)) {
+  if (request.protocol !== 'https' && !isLoopback(request.ip)) {
     throw new ApiError('WAF.9002', 'this call needs HTTPS, or a client on the same machine');
   }
-}
-
-function isLoopbackIp(ip: string): boolean {
-  return ip === '::1' || /^(?:::ffff:)?127\./.test(ip);
 }

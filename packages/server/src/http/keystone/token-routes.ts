@@ -1,7 +1,7 @@
 /** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, type ErrorCode } from '../../errors.ts';
-import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
+import { ApiError, type ErrorCode, invalid, malformed } from '../../errors.ts';
+import { isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type {
   LocalAuthenticator,
@@ -9,11 +9,10 @@ import type {
   TokenDescription,
 } from '../../identity/local-authenticator.ts';
 import { administersDomain } from '../../identity/records.ts';
-import { excerpt } from '../../statistics/range.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
-import { parseMarkerPage, queryOf } from '../query.ts';
-import { callerOf, type Route } from '../route.ts';
+import { LIST_LIMIT_MAX, parseWhole, queryOf, single } from '../query.ts';
+import { callerOf, integer, partialObject, type Route, string } from '../route.ts';
 import {
   type Catalog,
   catalogEntries,
@@ -104,8 +103,7 @@ export function tokenRoutes(
       async handler(request, reply) {
         const { description } = await subjectToken(authenticator, request);
         await authenticator.revoke(description.token);
-        reply.code(204);
-        return null;
+        return reply.code(204).send();
       },
     },
     {
@@ -129,32 +127,24 @@ export function tokenRoutes(
         schema: {
           operationId: url === '/v3/projects' ? 'projects' : 'ownProjects',
           summary: 'List the projects in which the caller has a role',
-          querystring: {
-            type: 'object',
-            properties: {
-              name: { type: 'string' },
-              domain_id: { type: 'string' },
-              limit: {
-                type: 'integer',
-                minimum: 1,
-                maximum: 1_000,
-                description: 'Maximum number of projects.',
-              },
-              marker: { type: 'string', description: 'ID of the last project of the previous page.' },
-            },
-          },
+          querystring: partialObject({
+            name: { type: 'string' },
+            domain_id: { type: 'string' },
+            limit: integer('Maximum number of projects.', { minimum: 1, maximum: LIST_LIMIT_MAX }),
+            marker: string('ID of the last project of the previous page.'),
+          }),
           response: { 200: listSchema('projects') },
         },
         async handler(request) {
           const query = queryOf(request);
           const { name, domain_id } = query;
-          const { limit, marker } = parseMarkerPage(query);
+          const marker = single(query, 'marker');
           const projects = administration
             .projectsOf(callerOf(request).user)
             .filter((project) => name === undefined || project.name === name)
             .filter((project) => domain_id === undefined || project.domain_id === domain_id);
           const start = marker === undefined ? 0 : indexOfId(projects, marker) + 1;
-          const end = start + (limit ?? projects.length);
+          const end = start + parseWhole(query, 'limit', projects.length, 1, LIST_LIMIT_MAX);
           const page = projects.slice(start, end).map(projectBody);
           return list(request, 'projects', page, end < projects.length ? page.at(-1)?.id : undefined);
         },
@@ -176,25 +166,22 @@ export function tokenRoutes(
       },
     },
   ];
-  return [...identityRoutes(routes), versionList(baseOf)];
+  const versions: Route = {
+    method: 'GET',
+    url: '/identity',
+    schema: { hide: true },
+    async handler(request, reply) {
+      reply.code(300);
+      return { versions: { values: [versionBody(`${baseOf(request)}/identity/v3/`)] } };
+    },
+  };
+  return [...identityRoutes(routes), versions];
 }
 
 function indexOfId(projects: readonly { id: string }[], marker: string): number {
   const index = projects.findIndex(({ id }) => id === marker);
   if (index >= 0) return index;
-  throw new ApiError('WAF.1001', `marker must be the ID of a project in the list, not '${excerpt(marker)}'`);
-}
-
-function versionList(baseOf: (request: FastifyRequest) => string): Route {
-  return {
-    method: 'GET',
-    url: '/identity',
-    schema: { hide: true },
-    async handler(request: FastifyRequest, reply: FastifyReply) {
-      reply.code(300);
-      return { versions: { values: [versionBody(`${baseOf(request)}/identity/v3/`)] } };
-    },
-  };
+  throw invalid('marker', marker, 'must be the ID of a project in the list');
 }
 
 /** In this letter case on the wire, because shell clients grep for it; Fastify would send it in lower case. */
@@ -202,28 +189,25 @@ function setSubjectToken(reply: FastifyReply, text: string): void {
   reply.raw.setHeader('X-Subject-Token', text);
 }
 
-/** The token in X-Subject-Token, if the caller may see it: their own, or others with more rights. */
+/** The token in X-Subject-Token, if the caller may check or revoke it. */
 async function subjectToken(
   authenticator: LocalAuthenticator,
   request: FastifyRequest,
 ): Promise<{ text: string; description: TokenDescription }> {
   const text = request.headers['x-subject-token'];
-  if (text === undefined) throw new ApiError('WAF.1001', 'the X-Subject-Token header is missing');
+  if (text === undefined) throw malformed('the X-Subject-Token header is missing');
   const description = await authenticator.checkToken(String(text));
-  const { user } = callerOf(request);
-  if (
-    typeof description === 'string' ||
-    (description.user.id !== user.id && !mayManage(callerOf(request), description, request.method))
-  ) {
+  if (typeof description === 'string' || !mayManage(request, description)) {
     throw new ApiError('WAF.4000', 'the token in X-Subject-Token is not valid');
   }
   return { text: String(text), description };
 }
 
-/** Administrators may check and revoke tokens of their domain; other services may check all, but revoke none. */
-function mayManage(caller: Caller, { user: owner }: TokenDescription, method: string): boolean {
-  if (administersDomain(caller.user, owner.domain_id)) return true;
-  return method !== 'DELETE' && isSystemScoped(caller);
+/** Users may manage their own tokens, administrators those of their domain. Other services may check all, but revoke none. */
+function mayManage(request: FastifyRequest, { user: owner }: TokenDescription): boolean {
+  const caller = callerOf(request);
+  if (caller.user.id === owner.id || administersDomain(caller.user, owner.domain_id)) return true;
+  return request.method !== 'DELETE' && isSystemScoped(caller);
 }
 
 const LOGIN_ERRORS: Readonly<Record<LoginRefusal, [ErrorCode, string]>> = {

@@ -3,7 +3,7 @@
  * loop free for other work. A query that waited too long is shed: its client has likely given up, and computing the
  * response would only delay the others.
  */
-import { ApiError } from '../../errors.ts';
+import { retryLater } from '../../errors.ts';
 import { FairQueue } from '../../fair-queue.ts';
 
 /** After this much work in one event-loop turn, nothing more starts, so that health checks wait little for queries. */
@@ -13,6 +13,7 @@ const REST_TURNS = 8;
 /** More queries at once only compete for memory, and for the connections of a remote store. */
 const RUNNING_MAX = 16;
 const WAIT_MS_MAX = 500;
+const OVERLOADED = `the service is overloaded: the query waited ${WAIT_MS_MAX} ms`;
 /** How often to check for queries that waited too long while no slot is free. */
 const SHED_CHECK_MS = 50;
 /** Waiting and running queries of one user: enough for several dashboards at once. */
@@ -48,9 +49,7 @@ export class Admission {
   run<T>(project: string, user: string, query: () => Promise<T>): Promise<T> {
     const count = this.#countByUser.get(user) ?? 0;
     if (count >= PER_USER_MAX) {
-      throw new ApiError('WAF.3004', `this user has ${PER_USER_MAX} queries in progress: wait for them`, {
-        'Retry-After': '1',
-      });
+      throw retryLater('WAF.3004', `this user has ${PER_USER_MAX} queries in progress: wait for them`, 1);
     }
     this.#countByUser.set(user, count + 1);
     const result =
@@ -93,7 +92,7 @@ export class Admission {
       this.#waiting.add(project, {
         since: this.#now(),
         start: () => resolve(this.#start(query)),
-        shed: () => reject(overloaded()),
+        shed: () => reject(retryLater('WAF.5001', OVERLOADED, 1)),
       });
     });
   }
@@ -131,10 +130,4 @@ export class Admission {
   #startWaiting(): void {
     while (!this.#waiting.isEmpty && this.#mayStart()) this.#waiting.take()?.start();
   }
-}
-
-function overloaded(): ApiError {
-  return new ApiError('WAF.5001', `the service is overloaded: the query waited ${WAIT_MS_MAX} ms`, {
-    'Retry-After': '1',
-  });
 }

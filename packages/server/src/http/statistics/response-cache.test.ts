@@ -23,6 +23,10 @@ beforeEach(() => {
   app = fastify();
   app.setValidatorCompiler(() => () => true);
   app.decorate('stopping', false);
+  app.decorateRequest('caller', null);
+  app.addHook('onRequest', async (request) => {
+    request.caller = { user: { id: 'u', name: 'u', domain_id: 'd', roles: {} }, scope: 'unscoped' };
+  });
   mount(
     app,
     statisticsRoutes(store, () => clock.now),

@@ -7,18 +7,22 @@ import type { Store } from '../../store/store.ts';
 import {
   LIST_LIMIT_MAX,
   parseDistributionQuery,
-  parseHostListQuery,
   parsePage,
   parseTimelineQuery,
   queryOf,
   type RawQuery,
+  single,
 } from '../query.ts';
 import {
   array,
+  callerOf,
+  counts,
   HOSTS_PARAMETER,
   integer,
   object,
   PROJECT_PATH,
+  partialObject,
+  pathParameter,
   type Route,
   string,
   withErrors,
@@ -64,17 +68,19 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       const query = parse(rawQuery, now());
       // Read before the counts: if they change in between, the response only looks older than it is.
       const version = await store.version(query);
-      const bytes = await render(projectOf(request), query);
+      const bytes = await render(pathParameter(request, 'project_id'), query);
       const response = { from: query.from, to: query.to, version, bytes, compressed: new Map() };
-      if (isFixedRange(rawQuery)) cache.set(request, response);
+      // A range like `today` is another one tomorrow.
+      if (rawQuery.recent === undefined) cache.set(request, response);
       return response;
     }
 
     return async (request: FastifyRequest, reply: FastifyReply) => {
       const cached = await cache.get(request);
-      const user = request.caller?.user.id ?? '';
+      const project = pathParameter(request, 'project_id');
+      const { user } = callerOf(request);
       // Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost.
-      const response = cached ?? (await admission.run(projectOf(request), user, () => compute(request)));
+      const response = cached ?? (await admission.run(project, user.id, () => compute(request)));
       return sendResponse(request, reply, response, negotiate(request.headers['accept-encoding']));
     };
   }
@@ -87,13 +93,14 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       schema: {
         operationId: 'timeline',
         tags: ['statistics'],
-        summary: 'Returns requests and attacks over a time range as two series with the same points.',
+        summary: 'Get requests and attacks over a time range as two series with the same points',
         params: PROJECT_PATH,
-        querystring: {
-          type: 'object',
-          properties: { ...RANGE_PARAMETERS, timezone: TIMEZONE_PARAMETER, hosts: HOSTS_PARAMETER },
-        },
-        response: withErrors('Returns both series.', object({ requests: POINTS, attacks: POINTS })),
+        querystring: partialObject({
+          ...RANGE_PARAMETERS,
+          timezone: TIMEZONE_PARAMETER,
+          hosts: HOSTS_PARAMETER,
+        }),
+        response: withErrors('Both series.', object({ requests: POINTS, attacks: POINTS })),
       },
       handler: handler(parseTimelineQuery, async (project, query) =>
         timelineJson(await timeline(store, { project, ...query })),
@@ -106,12 +113,12 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       schema: {
         operationId: 'attackTypes',
         tags: ['statistics'],
-        summary:
-          'Returns the attacks in a time range by category. Their sum equals the attacks of the timeline.',
+        summary: 'Get the attacks in a time range by category',
+        description: 'The sum of all categories equals the attacks of the timeline.',
         params: PROJECT_PATH,
-        querystring: { type: 'object', properties: { ...RANGE_PARAMETERS, hosts: HOSTS_PARAMETER } },
+        querystring: partialObject({ ...RANGE_PARAMETERS, hosts: HOSTS_PARAMETER }),
         response: withErrors(
-          'Returns the number of attacks in each category.',
+          'The number of attacks in each category.',
           object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
         ),
       },
@@ -124,13 +131,10 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
   ];
 }
 
-/** Whether the URL will mean the same range tomorrow. */
-function isFixedRange(query: RawQuery): boolean {
-  return query.recent === undefined;
-}
-
-function projectOf({ params }: FastifyRequest): string {
-  return (params as { project_id: string }).project_id;
+/** The part of a list that `offset` and `limit` select. */
+function page<T>(query: RawQuery, items: readonly T[]): { total: number; items: T[] } {
+  const { offset, limit } = parsePage(query);
+  return { total: items.length, items: items.slice(offset, offset + limit) };
 }
 
 const PAGE_PARAMETERS = {
@@ -155,24 +159,22 @@ export function inventoryRoutes(store: Store): Route[] {
       schema: {
         operationId: 'hosts',
         tags: ['inventory'],
-        summary: 'Lists the protected domains of the project by name.',
+        summary: 'List the protected hosts of the project by name',
         params: PROJECT_PATH,
-        querystring: {
-          type: 'object',
-          properties: {
-            ...PAGE_PARAMETERS,
-            hostname: string('Lists only domains whose name contains this text.'),
-          },
-        },
-        response: withErrors('Returns one page of domains.', pageOf(HOST)),
+        querystring: partialObject({
+          ...PAGE_PARAMETERS,
+          hostname: string('List only hosts whose name contains this text.'),
+        }),
+        response: withErrors('One page of hosts.', pageOf(HOST)),
       },
       async handler(request) {
-        const { offset, limit, hostname } = parseHostListQuery(queryOf(request));
-        const part = hostname.toLowerCase();
-        const hosts = (await store.hosts(projectOf(request))).filter((host) => host.hostname.includes(part));
-        const items = hosts.slice(offset, offset + limit);
+        const query = queryOf(request);
+        const part = single(query, 'hostname')?.toLowerCase() ?? '';
+        const hosts = await store.hosts(pathParameter(request, 'project_id'));
+        const matching = hosts.filter(({ hostname }) => hostname.includes(part));
+        const { total, items } = page(query, matching);
         return {
-          total: hosts.length,
+          total,
           items: items.map(({ id, hostname, created }) => ({ id, hostname, timestamp: created })),
         };
       },
@@ -184,22 +186,22 @@ export function inventoryRoutes(store: Store): Route[] {
       schema: {
         operationId: 'connections',
         tags: ['inventory'],
-        summary: 'Lists the log sources of the project: what each has sent, and when it was last seen.',
+        summary: 'List the log sources of the project: what each has sent, and when it was last seen',
         params: PROJECT_PATH,
-        querystring: { type: 'object', properties: PAGE_PARAMETERS },
-        response: withErrors('Returns one page of log sources.', pageOf(SOURCE)),
+        querystring: partialObject(PAGE_PARAMETERS),
+        response: withErrors('One page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
-        const { offset, limit } = parsePage(queryOf(request));
-        const sources = await store.sources(projectOf(request));
-        return { total: sources.length, items: sources.slice(offset, offset + limit) };
+        return page(queryOf(request), await store.sources(pathParameter(request, 'project_id')));
       },
     },
   ];
 }
 
+const OR_NULL = { type: ['integer', 'null'] };
+
 const HOST = object({
-  id: string('Domain ID.'),
+  id: string('Host ID.'),
   hostname: string('Host name.'),
   timestamp: integer('Time of registration, milliseconds since the epoch.'),
 });
@@ -208,23 +210,13 @@ const SOURCE = object({
   id: string('ID of the log source.'),
   name: string('Name of the log source.'),
   format: string('Format of the latest records.'),
-  hosts: array({ type: 'string' }, { description: 'IDs of the domains that the source has reported on.' }),
+  hosts: array({ type: 'string' }, { description: 'IDs of the hosts that the source has reported on.' }),
   events: integer('Number of records counted.'),
   without_host: integer(
     'Number of records among `events` without a registered host, which count in the total of the project only. ' +
       'Name the host in the log (nginx: `log_format` with `$host`, Apache: `%v`), or send the lines with `host`.',
   ),
-  dropped: {
-    type: 'object',
-    additionalProperties: { type: 'integer' },
-    description: 'Number of records dropped, by reason. With `events` they add up to the records read.',
-  },
-  first_seen: {
-    type: ['integer', 'null'],
-    description: 'Time of the earliest event, milliseconds since the epoch.',
-  },
-  last_seen: {
-    type: ['integer', 'null'],
-    description: 'Time of the latest event, milliseconds since the epoch.',
-  },
+  dropped: counts('Number of records dropped, by reason. With `events` they add up to the records read.'),
+  first_seen: integer('Time of the earliest event, milliseconds since the epoch.', OR_NULL),
+  last_seen: integer('Time of the latest event, milliseconds since the epoch.', OR_NULL),
 });
