@@ -5,7 +5,7 @@
 import { cellCode, cellOf, readCells } from './cells.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
 import { checkedSections } from './records.ts';
-import { CHANGES, cellsKey, type Schema } from './schema.ts';
+import { CHANGES, cellsKey, levelRange, type Schema } from './schema.ts';
 
 /** Counts by cellCode. */
 export type Cells = Map<number, number>;
@@ -48,25 +48,27 @@ const CHUNKS_END = 0xffff_ffff;
 /** The chunks of the coarser level for which either level has records. */
 export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
   const next = (level: Level, chunk: number): number => {
-    const end = cellsKey(level.id + 1, 0, 0);
-    for (const key of cells.getKeys({ start: cellsKey(level.id, chunk, 0), end, limit: 1 })) {
-      return key.readUInt32BE(1);
-    }
-    return Number.POSITIVE_INFINITY;
+    const [key] = chunk > CHUNKS_END ? [] : cells.getKeys({ ...levelRange(level, chunk), limit: 1 });
+    return key?.readUInt32BE(1) ?? Number.POSITIVE_INFINITY;
   };
   for (let chunk = 0; ; chunk++) {
-    const nextFine =
-      chunk * ratio <= CHUNKS_END ? Math.floor(next(fine, chunk * ratio) / ratio) : Number.POSITIVE_INFINITY;
-    chunk = Math.min(next(coarse, chunk), nextFine);
-    if (chunk > CHUNKS_END - 1) return;
+    chunk = Math.min(next(coarse, chunk), Math.floor(next(fine, chunk * ratio) / ratio));
+    if (chunk >= CHUNKS_END) return;
     yield chunk;
   }
 }
 
+/** The caller may change records of the chunk between two comparisons. */
+export function* compareChunk(schema: Schema, pair: LevelPair, chunk: number): Generator<Comparison> {
+  for (const [from, to] of [...scopeRanges(schema, pair.coarse, chunk)]) {
+    yield* compareScopes(schema, pair, chunk, from, to);
+  }
+}
+
 /** Ranges that cover all scopes, each with at most some hundred records in the chunk. */
-export function* scopeRanges(
+function* scopeRanges(
   { cells }: Schema,
-  { coarse }: LevelPair,
+  coarse: Level,
   chunk: number,
 ): Generator<[from: number, to: number]> {
   const start = cellsKey(coarse.id, chunk, CHANGES + 1);
@@ -82,7 +84,7 @@ export function* scopeRanges(
   yield [from, SCOPES_END];
 }
 
-export function compareScopes(
+function compareScopes(
   schema: Schema,
   { fine, coarse, ratio }: LevelPair,
   chunk: number,
@@ -117,8 +119,8 @@ export function* records(
   schema: Schema,
   level: Level,
   chunk: number,
-  from: number,
-  to: number,
+  from = CHANGES + 1,
+  to = SCOPES_END,
 ): Generator<{ scope: number; sections: Uint8Array | null; isChecked: boolean }> {
   const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
   for (const { key, value } of schema.cells.getRange(range)) {
@@ -161,4 +163,17 @@ function addToSums(
 /** Cells before the horizon do not count, and the finer level may have been freed there. */
 export function isComparable(code: number, { coarse }: LevelPair, chunk: number, horizon: number): boolean {
   return (chunk * coarse.cellsPerChunk + cellOf(code)) * coarse.cellMs >= horizon;
+}
+
+/** The codes of the cells that differ, in ascending order. */
+export function differingCells(
+  pair: LevelPair,
+  chunk: number,
+  sums: Cells,
+  stored: Cells,
+  horizon: number,
+): number[] {
+  return [...new Set([...sums.keys(), ...stored.keys()])]
+    .filter((code) => isComparable(code, pair, chunk, horizon) && sums.get(code) !== stored.get(code))
+    .sort((a, b) => a - b);
 }

@@ -188,15 +188,9 @@ describe('repair', () => {
     const [name] = [...hostnames.getKeys()];
     if (name) await hostnames.remove(name);
     await root.close();
-    expect((await verifyStatistics(path)).findings.map(({ table }) => table)).toEqual([
-      'hosts',
-      'batch-links',
-      'batch-links',
-    ]);
-    expect((await repairStatistics(path)).repairs.map(({ table }) => table)).toEqual([
-      'hostnames',
-      'batch-links',
-    ]);
+    const { findings } = await verifyStatistics(path);
+    expect(findings.map(({ table }) => table)).toEqual(['hosts', 'batch-links']);
+    expect((await repairStatistics(path)).repairs).toEqual(findings);
     expect((await verifyStatistics(path)).problems).toBe(0);
   });
 });

@@ -5,7 +5,7 @@ import { openProject, openSource, putBatch } from './append.ts';
 import { FIRST_CATEGORY, readCells } from './cells.ts';
 import { EXACT } from './levels.ts';
 import { checkedSections } from './records.ts';
-import { cellsKey, metaValue, type Schema } from './schema.ts';
+import { levelRange, metaValue, type Schema } from './schema.ts';
 
 /** Bounds the memory for a part to some megabytes. */
 const EVENTS_PER_PART = 20_000;
@@ -41,13 +41,9 @@ function* minutes(
   schema: Schema,
   first: number,
 ): Generator<{ minute: number; records: Map<number, Uint8Array> }> {
-  const range = schema.cells.getRange({
-    start: cellsKey(EXACT.id, first, 0),
-    end: cellsKey(EXACT.id + 1, 0, 0),
-  });
   let minute = -1;
   let records = new Map<number, Uint8Array>();
-  for (const { key, value } of range) {
+  for (const { key, value } of schema.cells.getRange(levelRange(EXACT, first))) {
     if (key.readUInt32BE(1) !== minute) {
       if (records.size > 0) yield { minute, records };
       minute = key.readUInt32BE(1);

@@ -11,6 +11,7 @@ import {
   StoreDamaged,
   StoreUnavailable,
 } from '../store.ts';
+import type { Level } from './levels.ts';
 
 /** Increased when older releases cannot read new files. Since version 2, every value has a checksum. */
 export const STORAGE_VERSION = 2;
@@ -169,6 +170,11 @@ export function cellsKey(
   key.writeUInt32BE(chunk, 1);
   key.writeUInt32BE(scope, 5);
   return key;
+}
+
+/** The keys of a level, from a chunk on. */
+export function levelRange({ id }: Level, first = 0): { start: Buffer; end: Buffer } {
+  return { start: cellsKey(id, first, 0), end: cellsKey(id + 1, 0, 0) };
 }
 
 /** Whether some values may be of a release without checksums. */

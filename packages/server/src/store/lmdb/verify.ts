@@ -1,27 +1,27 @@
 /** Checks a whole statistics file in one snapshot, while other processes keep writing. */
 import { inspect } from 'node:util';
-import { open } from 'lmdb';
 import { CATEGORIES } from '../../event.ts';
+import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
 import { cellCode, cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
 import {
   type Comparison,
   coarseChunks,
-  compareScopes,
-  isComparable,
+  compareChunk,
+  differingCells,
   LEVEL_PAIRS,
   type LevelPair,
-  scopeRanges,
   tryTo,
 } from './compare-levels.ts';
 import { EXACT, LEVELS } from './levels.ts';
-import { checkEntry, matchesHostKey, matchesProjectKey } from './records.ts';
+import { checkEntry } from './records.ts';
+import { type BrokenReference, brokenHosts, brokenSources } from './references.ts';
 import {
   CHANGES,
   CHECKSUM_BYTES,
-  cellsKey,
   checkedJson,
   hasChecksum,
+  levelRange,
   META_KEYS,
   type MetaKey,
   metaValue,
@@ -52,7 +52,7 @@ export interface VerifyReport {
 }
 
 /** Bounds the report. The number of problems is exact. */
-const FINDINGS_MAX = 1_000;
+export const FINDINGS_MAX = 1_000;
 
 export type Progress = (step: string) => void;
 
@@ -85,7 +85,7 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
 export async function walkPages(path: string) {
   const broken = metaProblem(path);
   if (broken !== null) return { pages: 0, problems: [{ table: '', page: 0, problem: broken }] };
-  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  const { root } = openReadOnly(path);
   const transaction = root.useReadTransaction();
   try {
     return pageProblems(path);
@@ -128,6 +128,7 @@ class Verification {
   readonly #report: VerifyReport;
   readonly #add: (finding: Finding) => void;
   readonly #progress: Progress;
+  readonly #horizon: number;
   #owners: Owners = new Map();
 
   constructor(schema: Schema, report: VerifyReport, add: (finding: Finding) => void, progress: Progress) {
@@ -135,6 +136,7 @@ class Verification {
     this.#report = report;
     this.#add = add;
     this.#progress = progress;
+    this.#horizon = tryTo(() => metaValue(schema, 'horizon')) ?? 0;
   }
 
   run(): void {
@@ -143,11 +145,10 @@ class Verification {
     this.#stage('meta', () => this.#checkMeta());
     // References can only be checked in readable tables.
     if (damagedTables.size === 0) {
-      this.#stage('hosts', () => this.#checkHosts());
-      this.#stage('sources', () => this.#checkSources());
-    } else {
-      this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
+      this.#stage('hosts', () => this.#checkReferences(brokenHosts));
+      this.#stage('sources', () => this.#checkReferences(brokenSources));
     }
+    this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     this.#progress('cells');
     this.#stage('cells', () => this.#checkRecords());
     for (const pair of LEVEL_PAIRS) {
@@ -179,7 +180,7 @@ class Verification {
           decode(value);
         } catch (error) {
           damaged.add(name);
-          this.#add({ table: name, key: text(key), problem: (error as Error).message });
+          this.#add({ table: name, key: keyText(key), problem: (error as Error).message });
         }
       }
     }
@@ -196,70 +197,9 @@ class Verification {
     }
   }
 
-  #checkHosts(): void {
-    this.#owners = readOwners(this.#schema);
-    const { projects, hosts, hostnames, meta } = this.#schema;
-    const counts = new Map<number, number>();
-    const last = meta.get('scopes') ?? 0;
-    for (const { key, value } of hosts.getRange()) {
-      const wrong = (problem: string) =>
-        this.#add({ table: 'hosts', key: text(key), problem, host: value.id });
-      counts.set(key[0], (counts.get(key[0]) ?? 0) + 1);
-      if (!matchesHostKey(key, value)) wrong('the record belongs to another key');
-      if (value.scope > last) wrong(`the scope ${value.scope} was never assigned`);
-      if (!this.#owners.get(key[0])?.project) wrong('the project does not exist');
-      if (hostnames.get([key[0], value.hostname]) !== value.id)
-        wrong(`the name ${value.hostname} refers to another host`);
-    }
-    for (const { key, value } of hostnames.getRange()) {
-      if (hosts.get([key[0], value])?.hostname !== key[1]) {
-        const problem = `the host ${value} does not have this name`;
-        this.#add({ table: 'hostnames', key: text(key), problem });
-      }
-    }
-    for (const { key, value } of projects.getRange()) {
-      const wrong = (problem: string) => this.#add({ table: 'projects', key, problem, project: key });
-      if (!matchesProjectKey(key, value)) wrong('the record belongs to another key');
-      if (value.scope > last) wrong(`the scope ${value.scope} was never assigned`);
-      const count = counts.get(value.scope) ?? 0;
-      if (count !== value.hosts) wrong(`the record has ${value.hosts} hosts, but there are ${count}`);
-    }
-  }
-
-  #checkSources(): void {
-    const { sources, sourceHosts, hosts, batches, batchLinks, batchDays, meta } = this.#schema;
-    const projectOf = new Map<number, number>();
-    for (const { key, value } of sources.getRange()) {
-      const wrong = (problem: string) => this.#add({ table: 'sources', key: text(key), problem });
-      if (key[1] !== value.name) wrong('the record belongs to another key');
-      if (value.number > (meta.get('sources') ?? 0)) wrong(`the number ${value.number} was never assigned`);
-      if (projectOf.has(value.number)) wrong(`another source has the number ${value.number}`);
-      projectOf.set(value.number, key[0]);
-    }
-    const check = (table: string, key: unknown, isRight: boolean, problem: string) => {
-      if (!isRight) this.#add({ table, key: text(key), problem });
-    };
-    for (const key of sourceHosts.getKeys()) {
-      const project = projectOf.get(key[0]) ?? -1;
-      check('source-hosts', key, hosts.doesExist([project, key[1]]), 'the source or the host does not exist');
-    }
-    for (const { key, value } of batches.getRange()) {
-      const [source, id] = key;
-      const hasDay = batchDays.doesExist([value.day, source, id]);
-      const hasLink = value.after === undefined || batchLinks.doesExist([source, value.after, id]);
-      check('batches', key, projectOf.has(source), 'the source does not exist');
-      check('batches', key, hasDay, 'the record in batch-days is missing');
-      check('batches', key, hasLink, 'the record in batch-links is missing');
-    }
-    for (const key of batchLinks.getKeys()) {
-      const [source, after, id] = key;
-      const hasPredecessor = after === '' || batches.doesExist([source, after]);
-      check('batch-links', key, batches.get([source, id])?.after === after, 'the batch does not exist');
-      check('batch-links', key, hasPredecessor, 'the previous batch does not exist');
-    }
-    for (const key of batchDays.getKeys()) {
-      check('batch-days', key, batches.get([key[1], key[2]])?.day === key[0], 'the batch does not exist');
-    }
+  #checkReferences(find: (schema: Schema) => Iterable<BrokenReference>): void {
+    for (const { table, key, problem } of find(this.#schema))
+      this.#add({ table, key: keyText(key), problem });
   }
 
   #checkRecords(): void {
@@ -278,35 +218,23 @@ class Verification {
   }
 
   #comparePair(pair: LevelPair): void {
-    const horizon = tryTo(() => metaValue(this.#schema, 'horizon')) ?? 0;
     for (const chunk of coarseChunks(this.#schema, pair)) {
-      for (const [from, to] of scopeRanges(this.#schema, pair, chunk)) {
-        for (const comparison of compareScopes(this.#schema, pair, chunk, from, to)) {
-          const finding = this.#difference(pair, chunk, comparison, horizon);
-          if (finding !== null) this.#add(finding);
-        }
+      for (const comparison of compareChunk(this.#schema, pair, chunk)) {
+        this.#checkSums(pair, chunk, comparison);
       }
     }
   }
 
   /** At most one finding per record, about the first cell that differs. Damaged records have been reported. */
-  #difference(
-    pair: LevelPair,
-    chunk: number,
-    { scope, sums, stored, damaged }: Comparison,
-    horizon: number,
-  ): Finding | null {
-    if (stored === 'damaged' || damaged.size > 0) return null;
+  #checkSums(pair: LevelPair, chunk: number, { scope, sums, stored, damaged }: Comparison): void {
+    if (stored === 'damaged' || damaged.size > 0) return;
+    const [code, ...more] = differingCells(pair, chunk, sums, stored, this.#horizon);
+    if (code === undefined) return;
     const { coarse, fine } = pair;
-    const codes = [...new Set([...sums.keys(), ...stored.keys()])]
-      .filter((code) => isComparable(code, pair, chunk, horizon) && sums.get(code) !== stored.get(code))
-      .sort((a, b) => a - b);
-    const [code] = codes;
-    if (code === undefined) return null;
     const problem =
       `${seriesName(seriesOf(code))}: ${stored.get(code) ?? 0} at level ${coarse.id}, ` +
-      `but ${sums.get(code) ?? 0} at level ${fine.id}${codes.length > 1 ? `, and ${codes.length - 1} more` : ''}`;
-    return { ...cellLocation(this.#owners, coarse.id, chunk, scope, code), problem };
+      `but ${sums.get(code) ?? 0} at level ${fine.id}${more.length > 0 ? `, and ${more.length} more` : ''}`;
+    this.#add({ ...cellLocation(this.#owners, coarse.id, chunk, scope, code), problem });
   }
 
   /** Level 2 is enough: differences to other levels have been reported. */
@@ -324,13 +252,8 @@ class Verification {
       }
       hostsLeft.clear();
     };
-    const horizon = tryTo(() => metaValue(this.#schema, 'horizon')) ?? 0;
-    const first = Math.ceil(horizon / (level.cellMs * level.cellsPerChunk));
-    const range = this.#schema.cells.getRange({
-      start: cellsKey(level.id, first, 0),
-      end: cellsKey(level.id + 1, 0, 0),
-    });
-    for (const { key, value } of range) {
+    const first = Math.ceil(this.#horizon / (level.cellMs * level.cellsPerChunk));
+    for (const { key, value } of this.#schema.cells.getRange(levelRange(level, first))) {
       const chunk = key.readUInt32BE(1);
       const scope = key.readUInt32BE(5);
       if (chunk !== current) finish();
@@ -381,7 +304,7 @@ function seriesName(series: number): string {
   return CATEGORIES[series - FIRST_CATEGORY] ?? 'requests';
 }
 
-function text(key: unknown): string {
+export function keyText(key: unknown): string {
   return typeof key === 'string' ? key : inspect(key, { breakLength: Number.POSITIVE_INFINITY });
 }
 
