@@ -3,6 +3,7 @@ import { CATEGORIES, type Event } from '../event.ts';
 import {
   type BatchLink,
   compareFollowed,
+  dayOf,
   derivedId,
   type FollowedPath,
   type Host,
@@ -185,7 +186,7 @@ export function memoryStore(now: () => number = Date.now): Store {
 
     async *batches(project, source) {
       yield (open(project).batches.get(source) ?? []).map(({ id, link }) => {
-        const day = Math.floor(now() / 86_400_000);
+        const day = dayOf(now());
         if (link === undefined) return { id, day };
         const { after, bytes, firstLineHash, readerState } = link;
         return { id, day, link: { after, bytes, firstLineHash, readerState } };

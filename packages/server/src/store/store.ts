@@ -3,7 +3,7 @@
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
 import { createHash } from 'node:crypto';
-import { categoryNumber, type Event } from '../event.ts';
+import { categoryNumber, EVENT_COUNT_MAX, type Event } from '../event.ts';
 
 export interface Store {
   /** For a store in a file: tells the file from another one at the same path. */
@@ -188,6 +188,18 @@ export function fromLinkRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLi
   return { bytes, firstLineHash: head, readerState: carry };
 }
 
+/** A counted batch as stored. */
+export interface StoredBatch {
+  /** See BatchRecord. */
+  day: number;
+  after?: string;
+}
+
+/** The day of a batch. */
+export function dayOf(time: number): number {
+  return Math.floor(time / 86_400_000);
+}
+
 /** A counted batch that the store still recognizes. */
 export interface BatchRecord {
   id: string;
@@ -370,6 +382,13 @@ export function updateSource(
     if (updated.last_seen === null || time > updated.last_seen) updated.last_seen = time;
   }
   return updated;
+}
+
+/** Events with this total count, for `events`: a single one may be too large. */
+export function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
+  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
+    yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };
+  }
 }
 
 /** The number of a category in stored records. Throws for a category that does not exist: it must not count as another. */

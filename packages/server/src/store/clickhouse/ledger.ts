@@ -42,7 +42,7 @@ export type Writes = ReadonlyMap<string, string>;
 /** What to write, and the result once it is written. */
 export interface LedgerChange<T> {
   result: T;
-  writes: Writes;
+  writes?: Writes;
   state?: LedgerState;
 }
 
@@ -95,8 +95,9 @@ export class Ledger {
     };
   }
 
-  /** The entries with this prefix, all at once: for small sets. */
-  async scan(prefix: string): Promise<Map<string, string>> {
+  /** The entries of a project, all at once: for small sets. */
+  async scan(kind: string, project: string): Promise<Map<string, string>> {
+    const prefix = `${kind}/${part(project)}/`;
     const rows = await this.#server.select<{ key: string; value: string }>(
       `SELECT key, argMax(value, version) AS value FROM ledger
        WHERE key > {after:String} AND key < {end:String} GROUP BY key HAVING value != ''`,
@@ -105,7 +106,7 @@ export class Ledger {
     return new Map(rows.map(({ key, value }) => [key, value]));
   }
 
-  /** The same in key order and in parts. Each part is read when it is needed, so later ones may be newer. */
+  /** Entries in key order and in parts. Each part is read when it is needed, so later ones may be newer. */
   scanParts(prefix: string): AsyncGenerator<{ key: string; value: string }[]> {
     return parts(prefix, (after) =>
       this.#server.select(
@@ -184,7 +185,7 @@ export class Ledger {
     const checkDeadline = this.startDeadline();
     let snapshot = await this.read(keys);
     for (;;) {
-      const { result, writes, state } = decide(snapshot);
+      const { result, writes = new Map(), state } = decide(snapshot);
       if (writes.size === 0 && state === undefined) return result;
       const writeId = randomBytes(8).toString('hex');
       await this.write(snapshot, state ?? snapshot.state, writes, writeId);
@@ -249,11 +250,6 @@ export interface HostValue {
   created: number;
 }
 export type SourceValue = Omit<Source, 'hosts'>;
-export interface BatchValue {
-  /** Days since the epoch. The record may be deleted once the horizon has passed this day. */
-  day: number;
-  after?: string;
-}
 export type LinksValue = (LinkRecord & { id: string })[];
 
 /** The parts of a key after the first. */

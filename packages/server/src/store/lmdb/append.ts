@@ -5,6 +5,7 @@ import {
   type Batch,
   type BatchLink,
   type BatchRecord,
+  dayOf,
   derivedId,
   type FollowedPath,
   fromLinkRecord,
@@ -36,8 +37,6 @@ import {
   type Schema,
   type SourceRecord,
 } from './schema.ts';
-
-const DAY_MS = 86_400_000;
 
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
 export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
@@ -128,7 +127,7 @@ function appendBatch(
   if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) {
     const { id, link } = batch;
-    const day = Math.floor(Math.max(now, latest) / DAY_MS);
+    const day = dayOf(Math.max(now, latest));
     if (link?.replaces !== undefined) deleteBatch(schema, source.number, link.replaces);
     putBatch(schema, source.number, link ? { id, day, link } : { id, day });
   }

@@ -158,17 +158,15 @@ export function accumulateTotals(
 }
 
 /** All non-zero cells of a record. */
-export function* readCells(record: Uint8Array): Generator<[series: number, cell: number, count: number]> {
+export function* readCells(record: Uint8Array): Generator<[code: number, count: number]> {
   const reader = new NumberReader(record);
   while (reader.at < record.length) {
-    const series = reader.number();
-    const length = reader.number();
-    const end = reader.at + length;
-    let cell = -1;
+    let code = cellCode(reader.number(), -1);
+    const end = reader.number() + reader.at;
     while (reader.at < end) {
       const token = reader.number();
-      cell += Math.floor(token / 2) + 1;
-      yield [series, cell, token % 2 === 1 ? reader.number() : 1];
+      code += Math.floor(token / 2) + 1;
+      yield [code, token % 2 === 1 ? reader.number() : 1];
     }
   }
 }

@@ -2,7 +2,7 @@
  * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process some hundred scopes of a
  * chunk at a time, to bound the memory.
  */
-import { cellCode, cellOf, readCells } from './cells.ts';
+import { cellCode, cellOf, readCells, seriesOf } from './cells.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
 import { checkedSections } from './records.ts';
 import { CHANGES, cellsKey, levelRange, type Schema } from './schema.ts';
@@ -45,17 +45,25 @@ const SCOPES_END = 0xffff_ffff;
 /** The end of chunk numbers, which damaged keys may exceed. */
 const CHUNKS_END = 0xffff_ffff;
 
+/** The chunks of a level that have records. */
+export function* chunksOf(schema: Schema, level: Level, first = 0): Generator<number> {
+  let chunk = nextChunk(schema, level, first);
+  for (; chunk < CHUNKS_END; chunk = nextChunk(schema, level, chunk + 1)) yield chunk;
+}
+
 /** The chunks of the coarser level for which either level has records. */
-export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
-  const next = (level: Level, chunk: number): number => {
-    const [key] = chunk > CHUNKS_END ? [] : cells.getKeys({ ...levelRange(level, chunk), limit: 1 });
-    return key?.readUInt32BE(1) ?? Number.POSITIVE_INFINITY;
-  };
+export function* coarseChunks(schema: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
   for (let chunk = 0; ; chunk++) {
-    chunk = Math.min(next(coarse, chunk), Math.floor(next(fine, chunk * ratio) / ratio));
+    const nextFine = Math.floor(nextChunk(schema, fine, chunk * ratio) / ratio);
+    chunk = Math.min(nextChunk(schema, coarse, chunk), nextFine);
     if (chunk >= CHUNKS_END) return;
     yield chunk;
   }
+}
+
+function nextChunk({ cells }: Schema, level: Level, from: number): number {
+  const [key] = from > CHUNKS_END ? [] : cells.getKeys({ ...levelRange(level, from), limit: 1 });
+  return key?.readUInt32BE(1) ?? Number.POSITIVE_INFINITY;
 }
 
 /** The caller may change records of the chunk between two comparisons. */
@@ -101,7 +109,7 @@ function compareScopes(
     return one;
   };
   for (const { scope, sections } of records(schema, coarse, chunk, from, to)) {
-    entry(scope).stored = sections === null ? 'damaged' : cellsOf(sections);
+    entry(scope).stored = sections === null ? 'damaged' : new Map(readCells(sections));
   }
   const fineEnd = Math.min((chunk + 1) * ratio, CHUNKS_END);
   for (let fineChunk = chunk * ratio; fineChunk < fineEnd; fineChunk++) {
@@ -139,12 +147,6 @@ export function tryTo<T>(action: () => T): T | null {
   }
 }
 
-function cellsOf(sections: Uint8Array): Cells {
-  const cells: Cells = new Map();
-  for (const [series, cell, count] of readCells(sections)) cells.set(cellCode(series, cell), count);
-  return cells;
-}
-
 function addToSums(
   sums: Cells,
   sections: Uint8Array,
@@ -153,9 +155,10 @@ function addToSums(
   coarse: Level,
   chunk: number,
 ): void {
-  for (const [series, cell, count] of readCells(sections)) {
-    const time = (fineChunk * fine.cellsPerChunk + cell) * fine.cellMs;
-    const code = cellCode(series, Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk);
+  for (const [fineCode, count] of readCells(sections)) {
+    const time = (fineChunk * fine.cellsPerChunk + cellOf(fineCode)) * fine.cellMs;
+    const cell = Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk;
+    const code = cellCode(seriesOf(fineCode), cell);
     sums.set(code, (sums.get(code) ?? 0) + count);
   }
 }

@@ -1,8 +1,8 @@
 /** Export of events and batches to another store, and import of a source from one. */
-import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import { type BatchRecord, fromLinkRecord, type Source } from '../store.ts';
+import { CATEGORIES, type Event } from '../../event.ts';
+import { type BatchRecord, fromLinkRecord, type Source, splitCount } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
-import { FIRST_CATEGORY, readCells } from './cells.ts';
+import { cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
 import { EXACT } from './levels.ts';
 import { checkedSections } from './records.ts';
 import { levelRange, metaValue, type Schema } from './schema.ts';
@@ -62,36 +62,23 @@ function* eventsOf(
   records: ReadonlyMap<number, Uint8Array>,
   hosts: ReadonlyMap<number, string>,
 ): Generator<Event> {
-  const rest = new Map<number, number>();
-  for (const [series, cell, count] of readCells(all)) rest.set(series * EXACT.cellsPerChunk + cell, count);
+  const rest = new Map(readCells(all));
   for (const [scope, record] of records) {
     const hostId = hosts.get(scope);
     if (hostId === undefined) continue;
-    for (const [series, cell, count] of readCells(record)) {
-      const code = series * EXACT.cellsPerChunk + cell;
+    for (const [code, count] of readCells(record)) {
       rest.set(code, (rest.get(code) ?? 0) - count);
-      yield* event(minute, series, cell, count, hostId);
+      yield* event(minute, code, count, hostId);
     }
   }
-  for (const [code, count] of rest) {
-    const series = Math.floor(code / EXACT.cellsPerChunk);
-    yield* event(minute, series, code % EXACT.cellsPerChunk, count, null);
-  }
+  for (const [code, count] of rest) yield* event(minute, code, count, null);
 }
 
 /** Requests and attacks are counted separately, so a request that was an attack becomes two events. */
-function* event(
-  minute: number,
-  series: number,
-  cell: number,
-  total: number,
-  hostId: string | null,
-): Generator<Event> {
-  const time = minute * EXACT.cellsPerChunk + cell;
-  const attack = CATEGORIES[series - FIRST_CATEGORY] ?? null;
-  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
-    yield { time, hostId, request: attack === null, attack, count: Math.min(left, EVENT_COUNT_MAX) };
-  }
+function* event(minute: number, code: number, total: number, hostId: string | null): Generator<Event> {
+  const time = minute * EXACT.cellsPerChunk + cellOf(code);
+  const attack = CATEGORIES[seriesOf(code) - FIRST_CATEGORY] ?? null;
+  yield* splitCount({ time, hostId, request: attack === null, attack }, total);
 }
 
 export function* dumpBatches(schema: Schema, source: number): Generator<BatchRecord[]> {

@@ -4,6 +4,7 @@ import { PerTurnMemo } from '../../cache.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
+import { resolveHosts } from '../resolve-hosts.ts';
 import {
   type Appended,
   type Batch,
@@ -19,7 +20,15 @@ import {
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounters, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
-import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
+import {
+  addHost,
+  addHosts,
+  findHost,
+  NEW_NAMES_PER_TRANSACTION,
+  publicHost,
+  readHostnames,
+  renameHost,
+} from './hosts.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 
@@ -66,8 +75,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   return {
     fileId: metaValue(schema, 'born'),
 
-    append: (batch) =>
-      closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
+    append: (batch) => available(() => appends.add(batch)),
 
     series: ({ project, hosts, edges }) =>
       available(async () => {
@@ -105,7 +113,12 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     resolveHosts: (names) =>
       available(() =>
-        resolveHosts(schema, names, (newNames) => grow(() => addHosts(schema, names, newNames, now()))),
+        resolveHosts(
+          names,
+          NEW_NAMES_PER_TRANSACTION,
+          () => readHostnames(schema, names),
+          (newNames) => grow(() => addHosts(schema, names, newNames, now())),
+        ),
       ),
 
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),

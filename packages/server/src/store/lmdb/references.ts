@@ -1,7 +1,8 @@
 /** References between the tables, which `verify` checks and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
+import { tryTo } from './compare-levels.ts';
 import { matchesHostKey, matchesProjectKey } from './records.ts';
-import type { Schema } from './schema.ts';
+import { checkedJson, hasChecksum, type Schema } from './schema.ts';
 
 export interface BrokenReference {
   table: string;
@@ -101,10 +102,25 @@ export function* brokenSources(schema: Schema): Generator<BrokenReference> {
   }
 }
 
+/** The values of every table but `cells`. `decoded` is null if the value is damaged. */
+export function* jsonEntries({ root }: Schema) {
+  for (const name of [...root.getKeys()].map(String)) {
+    if (name === 'cells') continue;
+    const { decode } = checkedJson(name);
+    const table = root.openDB<Buffer>(name, { encoding: 'binary' });
+    for (const { key, value } of entries(table)) {
+      // The version is the only value that never has a checksum.
+      if (name === 'meta' && key === 'version') continue;
+      const decoded = tryTo(() => ({ value: decode(value) }));
+      yield { name, table, key, decoded, isChecked: hasChecksum(value) };
+    }
+  }
+}
+
 const ENTRIES_PER_PART = 5_000;
 
 /** All entries. The caller may change the current one. */
-export function* entries<V, K extends Key>(table: Database<V, K>): Generator<{ key: K; value: V }> {
+function* entries<V, K extends Key>(table: Database<V, K>): Generator<{ key: K; value: V }> {
   let last: K | undefined;
   for (;;) {
     const part = [

@@ -6,6 +6,7 @@ import { cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from './cells.ts
 import {
   type Cells,
   type Comparison,
+  chunksOf,
   coarseChunks,
   compareChunk,
   differingCells,
@@ -16,7 +17,7 @@ import {
   tryTo,
 } from './compare-levels.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
-import { brokenHosts, brokenSources, entries } from './references.ts';
+import { brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   addChecksum,
   CHANGES,
@@ -27,19 +28,18 @@ import {
   checkedJson,
   countChange,
   hasChecksum,
-  levelRange,
   META_KEYS,
   metaValue,
-  openSchemaForRepair,
+  openTables,
   putChanges,
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
 import {
-  chunkLocation,
   FINDINGS_MAX,
   type Finding,
   keyText,
+  location,
   type Owners,
   type Progress,
   readOwners,
@@ -57,13 +57,12 @@ export interface RepairReport {
 }
 
 export async function repairStatistics(path: string, progress: Progress = () => {}): Promise<RepairReport> {
-  const report: RepairReport = { repaired: 0, repairs: [], lost: [], sealed: 0 };
   progress('pages');
-  for (const { table, page, problem } of (await walkPages(path)).problems) {
-    report.lost.push({ table, key: `page ${page}`, problem: `${problem}: restore the file from a backup` });
-  }
-  if (report.lost.length > 0) return report;
-  const schema = openSchemaForRepair(path);
+  const damaged = (await walkPages(path)).problems;
+  const lost = damaged.map((one) => ({ ...one, problem: `${one.problem}: restore the file from a backup` }));
+  const report: RepairReport = { repaired: 0, repairs: [], lost, sealed: 0 };
+  if (lost.length > 0) return report;
+  const schema = openTables(path);
   try {
     new Repair(schema, report, progress).run();
   } finally {
@@ -123,7 +122,7 @@ class Repair {
 
   #repairMeta(): void {
     const { meta, version } = this.#schema;
-    if (version.get('version') !== STORAGE_VERSION) {
+    if (tryTo(() => version.get('version')) !== STORAGE_VERSION) {
       version.putSync('version', STORAGE_VERSION);
       meta.putSync('unchecked', 1);
     }
@@ -138,7 +137,7 @@ class Repair {
 
   /** The last assigned numbers must not be too low. The other values only have to differ from before. */
   #metaSubstitute(key: (typeof META_KEYS)[number]): number {
-    const { projects, hosts, sources, cells } = this.#schema;
+    const { projects, hosts, sources } = this.#schema;
     if (key === 'scopes') {
       const scopes = [projects, hosts].map((table) =>
         highest<{ scope: number }>(table, ({ scope }) => scope),
@@ -148,44 +147,37 @@ class Repair {
     if (key === 'sources') return highest<{ number: number }>(sources, ({ number }) => number);
     if (key === 'unchecked') return 1;
     if (key !== 'horizon') return Date.now();
-    const [first] = cells.getKeys({ ...levelRange(EXACT), limit: 1 });
-    return first === undefined ? 0 : first.readUInt32BE(1) * EXACT.cellsPerChunk;
+    const [first = 0] = chunksOf(this.#schema, EXACT);
+    return first * EXACT.cellsPerChunk;
   }
 
   /** Restores values from other tables, and adds missing checksums. */
   #repairJsonTables(): void {
-    const { root, batchDays, batchLinks, batches, sourceHosts } = this.#schema;
-    for (const name of [...root.getKeys()].map(String)) {
-      if (name === 'cells') continue;
-      const { decode, encode } = checkedJson(name);
-      const table = root.openDB<Buffer>(name, { encoding: 'binary' });
-      for (const { key, value } of entries(table)) {
-        if (name === 'meta' && key === 'version') continue;
-        const decoded = tryTo(() => ({ value: decode(value) }));
-        if (decoded !== null) {
-          if (hasChecksum(value)) continue;
-          table.putSync(key, encode(decoded.value));
-          this.#report.sealed++;
-          continue;
-        }
-        const finding = { table: name, key: keyText(key), problem: 'damaged' };
-        // The keys of these tables are arrays (schema.ts).
-        const parts = key as never;
-        if (name === 'source-hosts') sourceHosts.putSync(parts, true);
-        else if (name === 'batch-days') batchDays.putSync(parts, true);
-        // Without these, the service starts over: retention with the horizon, a followed path with its first file.
-        else if (REMOVABLE.has(name) || (name === 'meta' && key === 'freed')) table.removeSync(key);
-        else if (name === 'batches') {
-          const [source, id] = parts as [number, string];
-          const [day] = batchDays.getKeys().filter((days) => days[1] === source && days[2] === id);
-          const [link] = batchLinks.getKeys().filter((links) => links[0] === source && links[2] === id);
-          batches.putSync([source, id], { day: day?.[0] ?? 0, ...(link && { after: link[1] }) });
-        } else {
-          this.#lost({ ...finding, problem: 'damaged, and no other record has its data' });
-          continue;
-        }
-        this.#repaired(finding);
+    const { batchDays, batchLinks, batches, sourceHosts } = this.#schema;
+    for (const { name, table, key, decoded, isChecked } of jsonEntries(this.#schema)) {
+      if (decoded !== null) {
+        if (isChecked) continue;
+        table.putSync(key, checkedJson(name).encode(decoded.value));
+        this.#report.sealed++;
+        continue;
       }
+      const finding = { table: name, key: keyText(key), problem: 'damaged' };
+      // The keys of these tables are arrays (schema.ts).
+      const parts = key as never;
+      if (name === 'source-hosts') sourceHosts.putSync(parts, true);
+      else if (name === 'batch-days') batchDays.putSync(parts, true);
+      // Without these, the service starts over: retention with the horizon, a followed path with its first file.
+      else if (REMOVABLE.has(name) || (name === 'meta' && key === 'freed')) table.removeSync(key);
+      else if (name === 'batches') {
+        const [source, id] = parts as [number, string];
+        const [day] = batchDays.getKeys().filter((days) => days[1] === source && days[2] === id);
+        const [link] = batchLinks.getKeys().filter((links) => links[0] === source && links[2] === id);
+        batches.putSync([source, id], { day: day?.[0] ?? 0, ...(link && { after: link[1] }) });
+      } else {
+        this.#lost({ ...finding, problem: 'damaged, and no other record has its data' });
+        continue;
+      }
+      this.#repaired(finding);
     }
   }
 
@@ -219,7 +211,7 @@ class Repair {
       this.#put(coarse.id, chunk, scope, sums);
       isChanged = true;
       const problem = `recomputed from level ${pair.fine.id}`;
-      this.#repaired({ ...chunkLocation(this.#owners, coarse.id, chunk, scope), problem });
+      this.#repaired({ ...location(this.#owners, coarse, chunk, scope), problem });
     }
     const changes = tryTo(() => changesOf(this.#schema.cells, coarse.id, chunk));
     if (isChanged || changes === null) {
@@ -255,7 +247,7 @@ class Repair {
         cells.size > 0
           ? 'exact times of this minute are lost; its counts are now at its start'
           : 'counts of this minute are lost; its counters are damaged or empty';
-      this.#lost({ ...chunkLocation(this.#owners, EXACT.id, minute, scope), problem });
+      this.#lost({ ...location(this.#owners, EXACT, minute, scope), problem });
     }
   }
 
@@ -276,9 +268,7 @@ class Repair {
   #addMissingChecksums(): void {
     if (metaValue(this.#schema, 'unchecked') === 0) return;
     for (const level of LEVELS) {
-      const chunks = new Set<number>();
-      for (const key of this.#schema.cells.getKeys(levelRange(level))) chunks.add(key.readUInt32BE(1));
-      for (const chunk of chunks) this.#step(() => this.#addChecksums(level, chunk));
+      for (const chunk of chunksOf(this.#schema, level)) this.#step(() => this.#addChecksums(level, chunk));
     }
   }
 

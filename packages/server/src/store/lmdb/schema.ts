@@ -9,6 +9,7 @@ import {
   type RetentionNote,
   type Source,
   StoreDamaged,
+  type StoredBatch,
   StoreUnavailable,
 } from '../store.ts';
 import type { Level } from './levels.ts';
@@ -39,12 +40,6 @@ export interface SourceRecord extends Omit<Source, 'hosts'> {
   number: number;
 }
 
-export interface StoredBatch {
-  /** Days since the epoch. The record may be deleted once the horizon has passed this day. */
-  day: number;
-  after?: string;
-}
-
 /** lmdb-js accepts the options and returns plain bytes for long values, but its types do not say so. */
 type CellsTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
   getBinaryFast(id: Buffer, options?: ReadOptions): Uint8Array | undefined;
@@ -69,7 +64,7 @@ export type Schema = ReturnType<typeof openTables>;
 
 export function openSchema(path: string): Schema {
   createPrivateFiles(path);
-  const schema = openTables(path, false);
+  const schema = openTables(path);
   try {
     checkVersion(schema, path);
   } catch (error) {
@@ -82,20 +77,11 @@ export function openSchema(path: string): Schema {
 /** Reopens the file: the same object, with new tables. */
 export async function reopenSchema(schema: Schema, path: string): Promise<void> {
   await schema.root.close();
-  Object.assign(schema, openTables(path, false));
+  Object.assign(schema, openTables(path));
 }
 
-/** Changes nothing in the file. Works for both storage versions. */
-export function openSchemaReadOnly(path: string): Schema {
-  return openTables(path, true);
-}
-
-/** Does not check the contents, which may be damaged. */
-export function openSchemaForRepair(path: string): Schema {
-  return openTables(path, false);
-}
-
-function openTables(path: string, readOnly: boolean) {
+/** Works for both storage versions, and does not check the contents, which may be damaged. */
+export function openTables(path: string, readOnly = false) {
   const { root, table: openTable } = readOnly ? openReadOnly(path) : openLmdb(path);
   const table = <V, K extends Key>(name: string) =>
     openTable<V, K>(name, { encoder: checkedJson(name) } as DatabaseOptions);
