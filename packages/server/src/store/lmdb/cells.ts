@@ -50,10 +50,8 @@ export function accumulate(
 ): void {
   const reader = new NumberReader(record);
   while (reader.at < record.length) {
-    const series = reader.number();
-    const length = reader.number();
-    const end = reader.at + length;
-    const row = rowOf[series] ?? -1;
+    const row = rowOf[reader.number()] ?? -1;
+    const end = reader.number() + reader.at;
     if (row >= 0) accumulateSection(reader, end, runs, row * points, out);
     reader.at = end;
   }
@@ -200,7 +198,7 @@ export function mergeCells(
   additions: Additions,
   writer: RecordWriter,
 ): Uint8Array {
-  const { codes, counts } = additions;
+  const { codes } = additions;
   writer.clear();
   const old = new NumberReader(record ?? new Uint8Array(0));
   let next = 0;
@@ -216,15 +214,8 @@ export function mergeCells(
       continue;
     }
     if (nextSeries < oldSeries) old.at = sectionStart;
-    next = mergeSection(
-      old,
-      oldSeries === nextSeries ? oldEnd : old.at,
-      nextSeries,
-      codes,
-      counts,
-      next,
-      writer,
-    );
+    const sectionEnd = oldSeries === nextSeries ? oldEnd : old.at;
+    next = mergeSection(old, sectionEnd, nextSeries, additions, next, writer);
   }
   return writer.bytes();
 }
@@ -234,8 +225,7 @@ function mergeSection(
   old: NumberReader,
   oldEnd: number,
   series: number,
-  codes: readonly number[],
-  counts: readonly number[],
+  { codes, counts }: Additions,
   next: number,
   writer: RecordWriter,
 ): number {

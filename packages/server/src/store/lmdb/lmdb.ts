@@ -37,15 +37,20 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const { timeline, distribution } = createCounters(schema);
   const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
-  const queries = new PendingQueries();
+  let sliced: Promise<void> = Promise.resolve();
   let closed = false;
+
+  /** Remembers queries that run over several turns: they hold a snapshot of the open file. */
+  const track = <T>(result: T | Promise<T>): T | Promise<T> => {
+    if (result instanceof Promise) sliced = Promise.allSettled([sliced, result]).then(() => {});
+    return result;
+  };
 
   const committer = new Committer({
     path,
     root: () => schema.root,
     async reopen() {
-      // Sliced queries hold a snapshot of the open file.
-      await queries.idle();
+      await sliced;
       await reopenSchema(schema, path);
     },
     probe: () => schema.version.putSync('version', STORAGE_VERSION),
@@ -80,12 +85,12 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     series: ({ project, hosts, edges }) =>
       available(async () => {
         const points = edges.length - 1;
-        const counts = await queries.track(timeline(project, hosts, edges));
+        const counts = await track(timeline(project, hosts, edges));
         return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
       }),
 
     totals: ({ project, hosts, from, to }) =>
-      available(() => queries.track(distribution(project, hosts, [from, to]))),
+      available(() => track(distribution(project, hosts, [from, to]))),
 
     version: (range) => available(() => versionOf(range)),
 
@@ -163,28 +168,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       if (closed) return;
       await appends.idle();
       closed = true;
-      // Sliced queries hold a snapshot, which must stay open.
-      await queries.idle();
+      await sliced;
       await committer.close();
     },
   };
-}
-
-/** Queries that run over several turns. */
-class PendingQueries {
-  readonly #promises = new Set<Promise<unknown>>();
-
-  track<T>(result: T | Promise<T>): T | Promise<T> {
-    if (!(result instanceof Promise)) return result;
-    this.#promises.add(result);
-    const remove = () => this.#promises.delete(result);
-    result.then(remove, remove);
-    return result;
-  }
-
-  async idle(): Promise<void> {
-    await Promise.allSettled(this.#promises);
-  }
 }
 
 /** Other errors than those of LMDB are bugs. */

@@ -100,18 +100,16 @@ export class RecordReader {
 
   /** The first key of the table, or the last. */
   #end(reverse: boolean): Buffer | undefined {
-    for (const key of this.#schema.cells.getKeys({ reverse, limit: 1, ...this.#read })) return key;
-    return undefined;
+    const [key] = this.#schema.cells.getKeys({ reverse, limit: 1, ...this.#read });
+    return key;
   }
 
   /** The next key in one direction, its record checked. */
   #neighbour(key: Buffer, reverse: boolean): Buffer | undefined {
     const options = { start: key, reverse, limit: 1, ...this.#read };
-    for (const { key: found, value } of this.#schema.cells.getRange(options)) {
-      checkEntry(this.#schema, found, value);
-      return found;
-    }
-    return undefined;
+    const [found] = this.#schema.cells.getRange(options);
+    if (found) checkEntry(this.#schema, found.key, found.value);
+    return found?.key;
   }
 }
 
