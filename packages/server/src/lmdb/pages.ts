@@ -16,6 +16,7 @@ export interface PageProblem {
 }
 
 interface Meta {
+  fileBytes: number;
   pageBytes: number;
   lastPage: number;
   transaction: number;
@@ -111,7 +112,7 @@ function withFile<T>(path: string, action: (fd: number) => T): T {
 }
 
 /** The newer of the two meta pages, or the problem. */
-function readMeta(fd: number): (Meta & { fileBytes: number }) | string {
+function readMeta(fd: number): Meta | string {
   const first = metaAt(fd, 0);
   const second = metaAt(fd, first?.pageBytes ?? 4_096);
   if (!first || !second) return 'the first two pages are not LMDB pages';
@@ -123,7 +124,7 @@ function readMeta(fd: number): (Meta & { fileBytes: number }) | string {
   return { ...(first.transaction >= second.transaction ? first : second), fileBytes };
 }
 
-function metaAt(fd: number, offset: number): Meta | undefined {
+function metaAt(fd: number, offset: number): Omit<Meta, 'fileBytes'> | undefined {
   const page = Buffer.alloc(160);
   if (readSync(fd, page, 0, page.length, offset) < page.length) return undefined;
   if (page.readUInt32LE(24) !== MAGIC || page.readUInt32LE(28) !== DATA_VERSION) return undefined;
@@ -143,17 +144,15 @@ function pageNumber(bytes: Buffer, offset: number): number {
   return number === NO_PAGE ? -1 : Number(number);
 }
 
-function* walkTrees(fd: number, meta: Meta & { fileBytes: number }): Generator<PageProblem> {
-  const { fileBytes: bytes } = meta;
-  const seen = new Uint8Array(Math.ceil(bytes / meta.pageBytes / 8) + 1);
-  const at = { fd, bytes, meta, seen, table: '' };
+function* walkTrees(fd: number, meta: Meta): Generator<PageProblem> {
+  const seen = new Uint8Array(Math.ceil(meta.fileBytes / meta.pageBytes / 8) + 1);
+  const at = { fd, meta, seen, table: '' };
   yield* walk({ ...at, isSorted: false, flags: VALUES }, meta.free);
   yield* walk({ ...at, isSorted: true, flags: [SUB_DATABASE] }, meta.main);
 }
 
 interface Walk {
   fd: number;
-  bytes: number;
   meta: Meta;
   /** A bit per page, to find pages that are used twice. */
   seen: Uint8Array;
@@ -252,9 +251,9 @@ function entryAt(bytes: Buffer, i: number): { offset: number; key: Buffer } | un
 }
 
 /** Marks pages as used. Returns the problem if they cannot be. */
-function claim({ bytes, meta, seen }: Walk, first: number, count: number): string | null {
+function claim({ meta, seen }: Walk, first: number, count: number): string | null {
   if (!(first >= 2 && count >= 1 && first + count - 1 <= meta.lastPage)) return 'has an invalid page number';
-  if ((first + count) * meta.pageBytes > bytes) return BEYOND_END;
+  if ((first + count) * meta.pageBytes > meta.fileBytes) return BEYOND_END;
   for (let page = first; page < first + count; page++) {
     const bit = 1 << (page % 8);
     if (((seen[page >> 3] ?? 0) & bit) !== 0) return 'is used twice';

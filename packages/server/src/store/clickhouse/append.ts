@@ -230,8 +230,7 @@ function planBatch(
   const fresh = newSource(derivedId('source', project, source.name), source);
   const known: SourceValue = { ...fresh, ...parse<SourceValue>(get(key)) };
   const withoutHost = events.filter(({ hostId }) => hostId === null).length;
-  const { hosts: _, ...updated } = updateSource({ ...known, hosts: [] }, batch, inTime, withoutHost);
-  writes.set(key, JSON.stringify(updated));
+  writes.set(key, JSON.stringify(updateSource(known, batch, inTime, withoutHost)));
   if (batch.followed) {
     const { source: name, path } = batch.followed;
     writes.set(followedKey(project, name, path), JSON.stringify(batch.followed));

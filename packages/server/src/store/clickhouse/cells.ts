@@ -191,16 +191,10 @@ export function planMinutes(edges: readonly number[]): MinutePlan {
   const to = Math.floor(last / MINUTE_MS);
   const inside = [...cutMinutes].filter((minute) => from <= minute && minute < to).length;
   const isEmpty = first >= last;
+  // An edge within a minute is rounded down here: the minute itself is left out.
+  const minutes = edges.map((edge) => Math.floor(edge / MINUTE_MS));
   return {
-    // An edge within a minute is rounded down here: the minute itself is left out.
-    whole:
-      isEmpty || to - from <= inside
-        ? null
-        : slots(
-            edges.map((edge) => Math.floor(edge / MINUTE_MS)),
-            from,
-            to,
-          ),
+    whole: isEmpty || to - from <= inside ? null : slots(minutes, from, to),
     cut: isEmpty || cutMinutes.size === 0 ? null : slots(edges, first, last),
     cutMinutes: isEmpty ? [] : [...cutMinutes],
   };

@@ -122,8 +122,8 @@ function appendBatch(
     }
   }
   const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-  const { hosts: _, ...updated } = updateSource({ ...source, hosts: [] }, batch, counted, withoutHost);
-  schema.sources.putSync([project.scope, batch.source.name], { ...updated, number: source.number });
+  const updated = updateSource(source, batch, counted, withoutHost);
+  schema.sources.putSync([project.scope, batch.source.name], updated);
   if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) {
     const { id, link } = batch;

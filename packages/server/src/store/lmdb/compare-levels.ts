@@ -4,8 +4,8 @@
  */
 import { cellCode, cellOf, readCells, seriesOf } from './cells.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
-import { checkedSections } from './records.ts';
-import { CHANGES, cellsKey, levelRange, type Schema } from './schema.ts';
+import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
+import { CHANGES, cellsKey, type Schema } from './schema.ts';
 
 /** Counts by cellCode. */
 export type Cells = Map<number, number>;
@@ -41,15 +41,6 @@ function pair(fine: Level, coarse: Level): LevelPair {
 }
 
 const SCOPES_AT_ONCE = 256;
-const SCOPES_END = 0xffff_ffff;
-/** The end of chunk numbers, which damaged keys may exceed. */
-const CHUNKS_END = 0xffff_ffff;
-
-/** The chunks of a level that have records. */
-export function* chunksOf(schema: Schema, level: Level, first = 0): Generator<number> {
-  let chunk = nextChunk(schema, level, first);
-  for (; chunk < CHUNKS_END; chunk = nextChunk(schema, level, chunk + 1)) yield chunk;
-}
 
 /** The chunks of the coarser level for which either level has records. */
 export function* coarseChunks(schema: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
@@ -59,11 +50,6 @@ export function* coarseChunks(schema: Schema, { fine, coarse, ratio }: LevelPair
     if (chunk >= CHUNKS_END) return;
     yield chunk;
   }
-}
-
-function nextChunk({ cells }: Schema, level: Level, from: number): number {
-  const [key] = from > CHUNKS_END ? [] : cells.getKeys({ ...levelRange(level, from), limit: 1 });
-  return key?.readUInt32BE(1) ?? Number.POSITIVE_INFINITY;
 }
 
 /** The caller may change records of the chunk between two comparisons. */
@@ -120,31 +106,6 @@ function compareScopes(
     }
   }
   return [...found.values()].sort((a, b) => a.scope - b.scope);
-}
-
-/** The records of one chunk. `sections` is null if the record is damaged. */
-export function* records(
-  schema: Schema,
-  level: Level,
-  chunk: number,
-  from = CHANGES + 1,
-  to = SCOPES_END,
-): Generator<{ scope: number; sections: Uint8Array | null; isChecked: boolean }> {
-  const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
-  for (const { key, value } of schema.cells.getRange(range)) {
-    const scope = key.readUInt32BE(5);
-    const sections = tryTo(() => checkedSections(schema, level.id, chunk, scope, value));
-    yield { scope, sections, isChecked: sections !== null && sections.length < value.length };
-  }
-}
-
-/** Null if the data is damaged. */
-export function tryTo<T>(action: () => T): T | null {
-  try {
-    return action();
-  } catch {
-    return null;
-  }
 }
 
 function addToSums(

@@ -16,13 +16,7 @@ import {
 } from './cells.ts';
 import { ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
-import {
-  type AbsenceCache,
-  checkAbsence,
-  matchesHostKey,
-  matchesProjectKey,
-  RecordReader,
-} from './records.ts';
+import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
   allChanges,
   CHANGES,
@@ -64,33 +58,26 @@ const HOSTS_MAX = 100_000;
 /** Some 400 KB. */
 const ABSENCES_MAX = 10_000;
 
-interface SharedLookups {
-  schema: Schema;
-  hostSets: HostSets;
-  absences: AbsenceCache;
-  scopesOf: (project: ProjectRecord, hosts: readonly string[]) => number[];
-  findProject: (id: string, changes: number) => { project: ProjectRecord | undefined; horizon: number };
-  sliceMs: number;
-}
-
 /** A timeline has the rows requests and attacks; a distribution has one row per category. */
 export function createCounters(
   schema: Schema,
   sliceMs = SLICE_MS,
 ): { timeline: Counter; distribution: Counter } {
-  const lookups: SharedLookups = {
-    schema,
-    hostSets: new HostSets(),
-    absences: new BoundedCache({ entriesMax: ABSENCES_MAX }),
-    scopesOf: createScopeLookup(schema),
-    findProject: createProjectLookup(schema),
-    sliceMs,
-  };
+  const lookups = createLookups(schema);
   const timelineRows = rowsOf((category) => (category === null ? 0 : 1));
   const distributionRows = rowsOf((category) => category ?? -1);
   return {
-    timeline: createCounter(lookups, timelineRows, 2),
-    distribution: createCounter(lookups, distributionRows, CATEGORIES.length),
+    timeline: createCounter(schema, lookups, timelineRows, 2, sliceMs),
+    distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
+  };
+}
+
+function createLookups(schema: Schema) {
+  return {
+    hostSets: new HostSets(),
+    absences: new BoundedCache<number, number>({ entriesMax: ABSENCES_MAX }),
+    scopesOf: createScopeLookup(schema),
+    findProject: createProjectLookup(schema),
   };
 }
 
@@ -103,12 +90,13 @@ function rowsOf(rowOf: (category: number | null) => number): Int8Array {
 }
 
 function createCounter(
-  { schema, hostSets, absences, scopesOf, findProject, sliceMs }: SharedLookups,
+  schema: Schema,
+  { hostSets, absences, scopesOf, findProject }: ReturnType<typeof createLookups>,
   rowOf: Int8Array,
   rowCount: number,
+  sliceMs: number,
 ): Counter {
   const cache = new ChunkCache();
-  const key = Buffer.allocUnsafe(9);
 
   /** Yields when a slice is over. Without `slices`, the first step is the last. */
   function* count(
@@ -180,7 +168,7 @@ function createCounter(
 
   /** 0 for a chunk without counters. A damaged key must not look like one. */
   function readChanges(records: RecordReader, level: number, chunk: number, read?: ReadOptions): number {
-    const found = changesOf(schema.cells, level, chunk, key, read);
+    const found = changesOf(schema.cells, level, chunk, read);
     if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
     return found ?? 0;
   }

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
 import {
   type AddedHost,
-  derivedId,
+  freeHostId,
   type Host,
   type HostnamesToResolve,
   type NewHost,
@@ -54,7 +54,7 @@ export function addHosts(
     // Looked up again inside the transaction: another process may have been faster.
     let id = schema.hostnames.get([project.scope, hostname]);
     if (id === undefined && hosts < limit) {
-      id = freeHostId(schema, project, projectId, hostname);
+      id = freeId(schema, project, projectId, hostname);
       putHost(schema, project, { id, hostname, created: now });
       hosts++;
     }
@@ -70,7 +70,7 @@ export function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost
   const found = findHost(schema, project, wanted);
   if (found) return found;
   const host = {
-    id: wanted.id ?? freeHostId(schema, project, wanted.project, wanted.hostname),
+    id: wanted.id ?? freeId(schema, project, wanted.project, wanted.hostname),
     hostname: wanted.hostname,
     created: wanted.created ?? now,
   };
@@ -106,11 +106,8 @@ export function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost
   return { kind: idOfName === undefined ? 'id_taken' : 'exists', host: publicHost(known) };
 }
 
-function freeHostId(schema: Schema, project: ProjectRecord, projectId: string, hostname: string): string {
-  for (let attempt = 0; ; attempt++) {
-    const id = derivedId('host', projectId, hostname, attempt);
-    if (!schema.hosts.doesExist([project.scope, id])) return id;
-  }
+function freeId(schema: Schema, { scope }: ProjectRecord, projectId: string, hostname: string): string {
+  return freeHostId(projectId, hostname, (id) => schema.hosts.doesExist([scope, id]));
 }
 
 function putHost(schema: Schema, { scope }: ProjectRecord, host: Host): void {

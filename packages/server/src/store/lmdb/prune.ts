@@ -23,13 +23,13 @@ export function* pruneSteps(schema: Schema, before: number, freeBefore: number):
   for (const level of LEVELS) {
     // Only whole chunks: queries still count a part of the chunk that the limit cuts.
     const end = Math.max(0, Math.floor(freed / (level.cellMs * level.cellsPerChunk)));
+    const range = {
+      start: cellsKey(level.id, 0, 0),
+      end: cellsKey(level.id, end, 0),
+      limit: RECORDS_PER_STEP,
+    };
     yield* removeSteps(
-      () =>
-        schema.cells.getKeys({
-          start: cellsKey(level.id, 0, 0),
-          end: cellsKey(level.id, end, 0),
-          limit: RECORDS_PER_STEP,
-        }),
+      () => schema.cells.getKeys(range),
       (key) => schema.cells.removeSync(key),
     );
   }

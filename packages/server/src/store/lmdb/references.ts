@@ -1,7 +1,6 @@
 /** References between the tables, which `verify` checks and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
-import { tryTo } from './compare-levels.ts';
-import { matchesHostKey, matchesProjectKey } from './records.ts';
+import { matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import { checkedJson, hasChecksum, type Schema } from './schema.ts';
 
 export interface BrokenReference {

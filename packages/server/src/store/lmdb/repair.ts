@@ -6,17 +6,15 @@ import { cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from './cells.ts
 import {
   type Cells,
   type Comparison,
-  chunksOf,
   coarseChunks,
   compareChunk,
   differingCells,
   isComparable,
   LEVEL_PAIRS,
   type LevelPair,
-  records,
-  tryTo,
 } from './compare-levels.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
+import { chunksOf, records, tryTo } from './records.ts';
 import { brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   addChecksum,

@@ -50,15 +50,7 @@ export interface ReadOptions {
   transaction: Transaction;
 }
 
-export type MetaKey =
-  | 'version'
-  | 'born'
-  | 'changes'
-  | 'horizon'
-  | 'freed'
-  | 'scopes'
-  | 'sources'
-  | 'unchecked';
+export type MetaKey = (typeof META_KEYS)[number] | 'version' | 'freed';
 
 export type Schema = ReturnType<typeof openTables>;
 
@@ -146,12 +138,7 @@ export const SCOPES_MAX = 2 ** 24;
 export const CHANGES = 0;
 
 /** Pass `key` to reuse a buffer. */
-export function cellsKey(
-  level: number,
-  chunk: number,
-  scope: number,
-  key: Buffer = Buffer.allocUnsafe(9),
-): Buffer {
+export function cellsKey(level: number, chunk: number, scope: number, key = Buffer.allocUnsafe(9)): Buffer {
   key[0] = level;
   key.writeUInt32BE(chunk, 1);
   key.writeUInt32BE(scope, 5);
@@ -187,10 +174,9 @@ export function changesOf(
   cells: Schema['cells'],
   level: number,
   chunk: number,
-  key?: Buffer,
   read?: ReadOptions,
 ): number | undefined {
-  const stored = cells.getBinaryFast(cellsKey(level, chunk, CHANGES, key), read);
+  const stored = cells.getBinaryFast(cellsKey(level, chunk, CHANGES), read);
   return stored === undefined ? undefined : decodeChanges(stored, level, chunk);
 }
 

@@ -7,17 +7,14 @@ import { cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
 import {
   type Cells,
   type Comparison,
-  chunksOf,
   coarseChunks,
   compareChunk,
   differingCells,
   LEVEL_PAIRS,
   type LevelPair,
-  records,
-  tryTo,
 } from './compare-levels.ts';
 import { LEVELS, type Level } from './levels.ts';
-import { checkEntry } from './records.ts';
+import { checkEntry, chunksOf, records, tryTo } from './records.ts';
 import { type BrokenReference, brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   CHANGES,
