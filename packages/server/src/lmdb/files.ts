@@ -60,9 +60,7 @@ export function openLmdb(path: string): LmdbFile {
       table<V, K extends Key>(name: string, tableOptions: DatabaseOptions) {
         const existingOnly = { ...tableOptions, create: false };
         // The types say otherwise, but it is undefined if the table does not exist.
-        const existing = withoutLock(() => root.openDB<V, K>(name, existingOnly)) as
-          | Database<V, K>
-          | undefined;
+        const existing: Database<V, K> | undefined = withoutLock(() => root.openDB(name, existingOnly));
         return existing ?? explainErrors(path, () => root.openDB<V, K>(name, tableOptions));
       },
     };

@@ -27,6 +27,7 @@ const DERIVED_IDS_MAX = 16;
 const NAMES_PER_READ = 1_000;
 /** New names per change of the ledger: a statement of some hundred kilobytes. */
 const NEW_NAMES_PER_CHANGE = 1_000;
+
 export function resolveHosts(
   ledger: Ledger,
   names: HostnamesToResolve,
@@ -64,9 +65,7 @@ async function addHosts(
   const { project, limit } = query;
   const candidates = [...hostnames].map((hostname) => ({
     hostname,
-    ids: Array.from({ length: crowded.has(hostname) ? DERIVED_IDS_MAX : 1 }, (_, attempt) =>
-      derivedId('host', project, hostname, attempt),
-    ),
+    ids: derivedIds(project, hostname, crowded.has(hostname) ? DERIVED_IDS_MAX : 1),
   }));
   const keys = candidates.flatMap(({ hostname, ids }) => [
     hostnameKey(project, hostname),
@@ -111,10 +110,7 @@ export async function addHost(
 ): Promise<AddedHost> {
   const { project, hostname, limit } = wanted;
   const name = hostnameKey(project, hostname);
-  const ids =
-    wanted.id === undefined
-      ? Array.from({ length: DERIVED_IDS_MAX }, (_, i) => derivedId('host', project, hostname, i))
-      : [wanted.id];
+  const ids = wanted.id === undefined ? derivedIds(project, hostname, DERIVED_IDS_MAX) : [wanted.id];
   const candidates = owner === undefined ? ids : [...ids, owner];
   const keys = [name, projectKey(project), ...candidates.map((id) => hostKey(project, id))];
   const added = await ledger.change<AddedHost | { owner: string }>(keys, (snapshot) => {
@@ -168,6 +164,10 @@ export async function hostsOfProject(ledger: Ledger, project: string): Promise<H
     id: partsOf(key)[1] ?? '',
     ...(JSON.parse(value) as HostValue),
   })).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+}
+
+function derivedIds(project: string, hostname: string, length: number): string[] {
+  return Array.from({ length }, (_, attempt) => derivedId('host', project, hostname, attempt));
 }
 
 function putHost(writes: Map<string, string>, project: string, { id, hostname, created }: Host): void {

@@ -17,6 +17,7 @@ import {
 } from '../store.ts';
 import {
   type Additions,
+  additionsOf,
   cellCode,
   FIRST_CATEGORY,
   mergeCells,
@@ -273,11 +274,8 @@ class GroupCounts {
   }
 
   #list(key: number): number[] {
-    let list = this.#minutes.get(key);
-    if (list === undefined) {
-      list = [];
-      this.#minutes.set(key, list);
-    }
+    const list = this.#minutes.get(key) ?? [];
+    if (list.length === 0) this.#minutes.set(key, list);
     return list;
   }
 
@@ -294,14 +292,8 @@ class GroupCounts {
     }
     for (const { level, records } of counters) {
       for (const key of [...records.keys()].sort((a, b) => a - b)) {
-        const cells = [...(records.get(key) ?? [])].sort(([a], [b]) => a - b);
-        yield {
-          level: level.id,
-          chunk: Math.floor(key / SCOPES_MAX),
-          scope: key % SCOPES_MAX,
-          codes: cells.map(([code]) => code),
-          counts: cells.map(([, count]) => count),
-        };
+        const additions = additionsOf(records.get(key) ?? new Map());
+        yield { level: level.id, chunk: Math.floor(key / SCOPES_MAX), scope: key % SCOPES_MAX, ...additions };
       }
     }
   }

@@ -24,6 +24,11 @@ export interface Additions {
   counts: number[];
 }
 
+export function additionsOf(cells: ReadonlyMap<number, number>): Additions {
+  const sorted = [...cells].sort(([a], [b]) => a - b);
+  return { codes: sorted.map(([code]) => code), counts: sorted.map(([, count]) => count) };
+}
+
 /** Series and cell as one number, which sorts like the cells of a record. A chunk has at most 2^16 cells. */
 export function cellCode(series: number, cell: number): number {
   return series * 65_536 + cell;

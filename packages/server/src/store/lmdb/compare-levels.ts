@@ -3,7 +3,7 @@
  * chunk at a time, to bound the memory.
  */
 import { cellCode, cellOf, readCells, seriesOf } from './cells.ts';
-import { EXACT, LEVELS, type Level } from './levels.ts';
+import { COUNTERS, EXACT, LEVELS, type Level } from './levels.ts';
 import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
 import { CHANGES, cellsKey, type Schema } from './schema.ts';
 
@@ -17,8 +17,8 @@ export interface Comparison {
   /** The record itself, or 'damaged' if it cannot be read. */
   stored: Cells | 'damaged';
   /** Existing chunks of the finer level. */
-  intact: ReadonlySet<number>;
-  damaged: ReadonlySet<number>;
+  intact: Set<number>;
+  damaged: Set<number>;
 }
 
 export interface LevelPair {
@@ -29,16 +29,11 @@ export interface LevelPair {
 }
 
 /** From fine to coarse, the order of repair. */
-export const LEVEL_PAIRS: readonly LevelPair[] = [
-  pair(EXACT, LEVELS[2]),
-  pair(LEVELS[2], LEVELS[1]),
-  pair(LEVELS[1], LEVELS[0]),
-];
-
-function pair(fine: Level, coarse: Level): LevelPair {
+export const LEVEL_PAIRS: readonly LevelPair[] = COUNTERS.toReversed().map((coarse) => {
+  const fine = LEVELS[coarse.id + 1] ?? EXACT;
   const ratio = (coarse.cellMs * coarse.cellsPerChunk) / (fine.cellMs * fine.cellsPerChunk);
   return { fine, coarse, ratio };
-}
+});
 
 const SCOPES_AT_ONCE = 256;
 
@@ -85,13 +80,11 @@ function compareScopes(
   from: number,
   to: number,
 ): Comparison[] {
-  const found = new Map<number, Comparison & { intact: Set<number>; damaged: Set<number> }>();
+  const found = new Map<number, Comparison>();
   const entry = (scope: number) => {
-    let one = found.get(scope);
-    if (one === undefined) {
-      one = { scope, sums: new Map(), stored: new Map(), intact: new Set(), damaged: new Set() };
-      found.set(scope, one);
-    }
+    const chunks = { intact: new Set<number>(), damaged: new Set<number>() };
+    const one = found.get(scope) ?? { scope, sums: new Map(), stored: new Map(), ...chunks };
+    found.set(scope, one);
     return one;
   };
   for (const { scope, sections } of records(schema, coarse, chunk, from, to)) {
@@ -102,26 +95,15 @@ function compareScopes(
     for (const { scope, sections } of records(schema, fine, fineChunk, from, to)) {
       const one = entry(scope);
       (sections === null ? one.damaged : one.intact).add(fineChunk);
-      if (sections !== null) addToSums(one.sums, sections, fine, fineChunk, coarse, chunk);
+      for (const [fineCode, count] of sections === null ? [] : readCells(sections)) {
+        const time = (fineChunk * fine.cellsPerChunk + cellOf(fineCode)) * fine.cellMs;
+        const cell = Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk;
+        const code = cellCode(seriesOf(fineCode), cell);
+        one.sums.set(code, (one.sums.get(code) ?? 0) + count);
+      }
     }
   }
   return [...found.values()].sort((a, b) => a.scope - b.scope);
-}
-
-function addToSums(
-  sums: Cells,
-  sections: Uint8Array,
-  fine: Level,
-  fineChunk: number,
-  coarse: Level,
-  chunk: number,
-): void {
-  for (const [fineCode, count] of readCells(sections)) {
-    const time = (fineChunk * fine.cellsPerChunk + cellOf(fineCode)) * fine.cellMs;
-    const cell = Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk;
-    const code = cellCode(seriesOf(fineCode), cell);
-    sums.set(code, (sums.get(code) ?? 0) + count);
-  }
 }
 
 /** Cells before the horizon do not count, and the finer level may have been freed there. */

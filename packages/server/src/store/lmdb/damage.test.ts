@@ -181,6 +181,17 @@ describe('repair', () => {
     expect(found.slice(0, 10)).toEqual(expected.slice(0, 10));
   });
 
+  test('restores a damaged storage version, which verify reports', async () => {
+    const path = copy();
+    const { root } = openTables(path);
+    await root.openDB('meta', { encoding: 'binary' }).put('version', Buffer.from([0x12]));
+    await root.close();
+    expect((await verifyStatistics(path)).findings).toMatchObject([{ table: 'meta', key: 'version' }]);
+    expect((await repairStatistics(path)).lost).toEqual([]);
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    expect(await results(path)).toEqual(await results(original));
+  });
+
   test('removes a link to a batch that does not exist, and restores the name of a host', async () => {
     const path = copy();
     const { root, batchLinks, hostnames } = openTables(path);

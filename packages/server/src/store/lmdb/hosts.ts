@@ -17,11 +17,9 @@ export const NEW_NAMES_PER_TRANSACTION = 250;
 
 /** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */
 export async function readHostnames(
-  { root, projects, hostnames }: Schema,
+  { projects, hostnames }: Schema,
   wanted: HostnamesToResolve,
 ): Promise<Hostnames> {
-  // Names that other processes have just registered must be found.
-  root.resetReadTxn();
   const { scope, hosts } = projects.get(wanted.project) ?? { scope: 0, hosts: 0 };
   if (wanted.hostnames.length < hosts) return { hosts, find: (hostname) => hostnames.get([scope, hostname]) };
   const ids = new Map<string, string>();

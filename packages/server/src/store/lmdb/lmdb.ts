@@ -122,7 +122,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
           names,
           NEW_NAMES_PER_TRANSACTION,
           () => readHostnames(schema, names),
-          (newNames) => grow(() => addHosts(schema, names, newNames, now())),
+          (newNames) =>
+            grow(() => addHosts(schema, names, newNames, now()))
+              // The next lookups must see the names that other processes have registered.
+              .finally(() => schema.root.resetReadTxn()),
         ),
       ),
 

@@ -2,7 +2,7 @@
  * Repairs counters from the next finer level, and names and links from their counterparts. Each step is a transaction, so
  * a server may run at the same time. Losses are reported with their time range.
  */
-import { cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from './cells.ts';
+import { additionsOf, cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from './cells.ts';
 import {
   type Cells,
   type Comparison,
@@ -137,12 +137,14 @@ class Repair {
   #metaSubstitute(key: (typeof META_KEYS)[number]): number {
     const { projects, hosts, sources } = this.#schema;
     if (key === 'scopes') {
-      const scopes = [projects, hosts].map((table) =>
-        highest<{ scope: number }>(table, ({ scope }) => scope),
+      return [...projects.getRange(), ...hosts.getRange()].reduce(
+        (max, { value }) => Math.max(max, value.scope),
+        0,
       );
-      return Math.max(...scopes);
     }
-    if (key === 'sources') return highest<{ number: number }>(sources, ({ number }) => number);
+    if (key === 'sources') {
+      return [...sources.getRange()].reduce((max, { value }) => Math.max(max, value.number), 0);
+    }
     if (key === 'unchecked') return 1;
     if (key !== 'horizon') return Date.now();
     const [first = 0] = chunksOf(this.#schema, EXACT);
@@ -255,10 +257,7 @@ class Repair {
       this.#schema.cells.removeSync(key);
       return;
     }
-    const sorted = [...cells].sort(([a], [b]) => a - b);
-    const codes = sorted.map(([code]) => code);
-    const counts = sorted.map(([, count]) => count);
-    mergeCells(undefined, { codes, counts }, this.#writer);
+    mergeCells(undefined, additionsOf(cells), this.#writer);
     this.#schema.cells.putSync(key, this.#writer.withChecksum(cellsSeed(level, chunk, scope)));
   }
 
@@ -284,10 +283,4 @@ class Repair {
       this.#report.sealed++;
     }
   }
-}
-
-function highest<V>(table: { getRange(): Iterable<{ value: V }> }, numberOf: (value: V) => number): number {
-  let max = 0;
-  for (const { value } of table.getRange()) max = Math.max(max, numberOf(value));
-  return max;
 }
