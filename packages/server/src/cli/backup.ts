@@ -111,7 +111,7 @@ export const compactCommand = command({
     if (problem) {
       rmSync(copy);
       throw new UserError(
-        `the compacted copy is damaged (page ${problem.page} ${problem.problem}); nothing was changed`,
+        `the compacted copy is damaged (${problem.key} ${problem.problem}); nothing was changed`,
       );
     }
     sync(copy);
@@ -154,9 +154,7 @@ async function copyDataFile(from: string, to: string): Promise<void> {
   const [problem] = (await walkPages(from)).problems;
   // LMDB crashes when it copies damaged pages.
   if (problem) {
-    throw new UserError(
-      `${from} is damaged: page ${problem.page} ${problem.problem}. Restore it from a backup`,
-    );
+    throw new UserError(`${from} is damaged: ${problem.key} ${problem.problem}. Restore it from a backup`);
   }
   const { root } = openReadOnly(from);
   try {

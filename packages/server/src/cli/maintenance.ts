@@ -124,11 +124,7 @@ export async function verifyDirectory(data: string, io: Io): Promise<VerifyRepor
     : { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
   if (!isInitialised(data)) return report;
   const identity = (await walkPages(identityFile(data))).problems;
-  const findings = identity.map(({ table, page, problem }) => ({
-    table: `${table} of identity.mdb`,
-    key: `page ${page}`,
-    problem,
-  }));
+  const findings = identity.map((one) => ({ ...one, table: `${one.table} of identity.mdb` }));
   return {
     ...report,
     problems: report.problems + identity.length,

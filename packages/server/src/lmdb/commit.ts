@@ -8,6 +8,9 @@ const RETRY_MS = 1_000;
 /** How long closing waits for the write lock. */
 const CLOSE_WAIT_MS_MAX = 500;
 
+/** ENOSPC, EDQUOT and EFBIG (the file size limit). */
+const FULL_CODES: readonly number[] = [28, 122, 27];
+
 const UNKNOWN =
   'whether the change was made is unknown (a push with an Idempotency-Key can be sent again safely)';
 
@@ -93,7 +96,8 @@ export class Committer {
     this.#closed = true;
     const idle = this.#idle.then(() => true);
     const late = new Promise<false>((resolve) => setTimeout(resolve, CLOSE_WAIT_MS_MAX, false).unref());
-    const isFree = (await Promise.race([idle, late])) || (this.#hasBegun() && (await idle));
+    const hasBegun = () => this.#running.some(({ state }) => state === 'begun');
+    const isFree = (await Promise.race([idle, late])) || (hasBegun() && (await idle));
     if (isFree) await this.#options.root().close();
   }
 
@@ -155,7 +159,7 @@ export class Committer {
     if (!isLmdbError(error)) return error;
     const outcomeUnknown = this.#mustReopen();
     if (outcomeUnknown) await this.#options.reopen();
-    const trouble = isFull(error) ? 'the disk is full' : 'the disk is full or fails';
+    const trouble = FULL_CODES.includes(error.code) ? 'the disk is full' : 'the disk is full or fails';
     const outcome = outcomeUnknown ? UNKNOWN : 'nothing was changed';
     const failure = new CommitFailed(
       `${trouble}: cannot write ${this.#options.path} (${error.message.split(': Attempting', 1)[0]}); ${outcome}`,
@@ -177,20 +181,11 @@ export class Committer {
       return isLmdbError(error) && error.message.includes('MDB_PANIC');
     }
   }
-
-  #hasBegun(): boolean {
-    return this.#running.some(({ state }) => state === 'begun');
-  }
 }
 
 /** LMDB errors carry a code of LMDB or of the operating system. */
 export function isLmdbError(error: unknown): error is Error & { code: number } {
   return error instanceof Error && 'code' in error && typeof error.code === 'number';
-}
-
-/** ENOSPC, EDQUOT and EFBIG (the file size limit). */
-function isFull({ code }: { code: number }): boolean {
-  return [28, 122, 27].includes(code);
 }
 
 /** A child transaction, because only that is rolled back if the action throws. */

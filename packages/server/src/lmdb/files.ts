@@ -9,6 +9,7 @@ import {
   lstatSync,
   openSync,
   readdirSync,
+  type StatsFs,
   statfsSync,
   statSync,
 } from 'node:fs';
@@ -42,7 +43,7 @@ export function openLmdb(path: string): LmdbFile {
     const { prototype } = Opened;
     const { transactionSync } = prototype;
     function withoutLock<T>(open: () => T): T {
-      prototype.transactionSync = function (this: ReadTransactions, action) {
+      prototype.transactionSync = function (this: RootDatabase & { ensureReadTxn(): void }, action) {
         this.resetReadTxn();
         this.ensureReadTxn();
         return action();
@@ -59,9 +60,7 @@ export function openLmdb(path: string): LmdbFile {
       table<V, K extends Key>(name: string, tableOptions: DatabaseOptions) {
         const existingOnly = { ...tableOptions, create: false };
         // The types say otherwise, but it is undefined if the table does not exist.
-        const existing = withoutLock(() => root.openDB<V, K>(name, existingOnly)) as
-          | Database<V, K>
-          | undefined;
+        const existing: Database<V, K> | undefined = withoutLock(() => root.openDB(name, existingOnly));
         return existing ?? explainErrors(path, () => root.openDB<V, K>(name, tableOptions));
       },
     };
@@ -82,11 +81,6 @@ export function commitSync<T>(path: string, root: RootDatabase, action: () => T)
 interface LmdbClass {
   new (name: null, options: object): RootDatabase;
   prototype: Pick<RootDatabase, 'transactionSync'>;
-}
-
-interface ReadTransactions {
-  resetReadTxn(): void;
-  ensureReadTxn(): void;
 }
 
 function explainErrors<T>(path: string, action: () => T): T {
@@ -110,9 +104,9 @@ const PAGE_BYTES = 4_096;
  */
 function checkLockFile(path: string): void {
   const lock = statSync(`${path}-lock`, { throwIfNoEntry: false });
-  const folder = dirname(path);
-  if ((lock && lock.blocks * 512 >= PAGE_BYTES) || !existsSync(folder)) return;
-  const { bavail, bsize } = statfsSync(folder);
+  const directory = dirname(path);
+  if ((lock && lock.blocks * 512 >= PAGE_BYTES) || !existsSync(directory)) return;
+  const { bavail, bsize } = statfsSync(directory);
   if (bavail * bsize >= LOCK_FILE_BYTES) return;
   throw new CommitFailed(
     `${path} cannot be opened: the disk is full, and its lock file needs ${LOCK_FILE_BYTES} bytes`,
@@ -121,7 +115,7 @@ function checkLockFile(path: string): void {
 }
 
 const FILE_MODE = 0o600;
-const FOLDER_MODE = 0o700;
+const DIRECTORY_MODE = 0o700;
 
 /**
  * LMDB creates its files with the modes of the umask, but accepts empty files as new. Existing files are not opened:
@@ -137,20 +131,20 @@ export function createPrivateFiles(path: string): void {
   }
 }
 
-/** Files of a data folder. Other files in it are left alone. */
+/** Files of a data directory. Other files in it are left alone. */
 const OWN_FILE = /^(?:(?:identity|statistics)\.mdb(?:-lock)?|master\.key|audit.*)$/;
 
-/** Makes the folder and its files accessible to their owner only. Returns a message for each change. */
-export function tightenModes(folder: string): string[] {
-  const names = readdirSync(folder).filter((name) => OWN_FILE.test(name));
-  return [folder, ...names.map((name) => join(folder, name))].flatMap((path) => tighten(path));
+/** Makes the directory and its files accessible to their owner only. Returns a message for each change. */
+export function tightenModes(directory: string): string[] {
+  const names = readdirSync(directory).filter((name) => OWN_FILE.test(name));
+  return [directory, ...names.map((name) => join(directory, name))].flatMap((path) => tighten(path));
 }
 
 function tighten(path: string): string[] {
-  const { mode, uid } = lstatSync(path);
-  const kind = mode & 0o170000;
-  const wanted = kind === 0o040000 ? FOLDER_MODE : kind === 0o100000 ? FILE_MODE : null;
-  // A folder with the sticky bit, like /tmp, is shared.
+  const stats = lstatSync(path);
+  const { mode, uid } = stats;
+  const wanted = stats.isDirectory() ? DIRECTORY_MODE : stats.isFile() ? FILE_MODE : null;
+  // A directory with the sticky bit, like /tmp, is shared.
   if (wanted === null || (mode & 0o077) === 0 || (mode & 0o1000) !== 0) return [];
   const was = (mode & 0o777).toString(8);
   if (uid !== process.getuid?.())
@@ -165,25 +159,21 @@ const RESERVED_BYTES_MAX = 64 * 1_048_576;
 const RESERVED_SHARE = 0.05;
 const MEASUREMENT_AGE_MS_MAX = 1_000;
 
-export interface FileSystem {
-  bsize: number;
-  blocks: number;
-  bavail: number;
-}
+export type FileSystem = Pick<StatsFs, 'bsize' | 'blocks' | 'bavail'>;
 
 /** Keeps disk space free: appends stop before the disk is full, so that revocations and deletions still work. */
 export class FreeSpace {
-  readonly #folder: string;
-  readonly #measure: (folder: string) => Promise<FileSystem>;
+  readonly #directory: string;
+  readonly #measure: (directory: string) => Promise<FileSystem>;
   readonly #monotonicNow: () => number;
   #measured: { at: number; error: CommitFailed | null } | null = null;
 
   constructor(
-    folder: string,
-    measure: (folder: string) => Promise<FileSystem> = statfs,
+    directory: string,
+    measure: (directory: string) => Promise<FileSystem> = statfs,
     monotonicNow = () => performance.now(),
   ) {
-    this.#folder = folder;
+    this.#directory = directory;
     this.#measure = measure;
     this.#monotonicNow = monotonicNow;
   }
@@ -198,7 +188,7 @@ export class FreeSpace {
   }
 
   async #shortage(): Promise<CommitFailed | null> {
-    const measured = await this.#measure(this.#folder).catch(() => null);
+    const measured = await this.#measure(this.#directory).catch(() => null);
     // A disk that cannot be measured is no reason to refuse.
     if (measured === null) return null;
     const { bsize, blocks, bavail } = measured;
@@ -206,7 +196,7 @@ export class FreeSpace {
     const free = bavail * bsize;
     if (free >= reserved) return null;
     return new CommitFailed(
-      `${this.#folder} has ${free} bytes free, less than the reserve of ${reserved}; nothing was counted`,
+      `${this.#directory} has ${free} bytes free, less than the reserve of ${reserved}; nothing was counted`,
       'the disk is full',
     );
   }

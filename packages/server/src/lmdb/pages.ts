@@ -10,11 +10,13 @@ export class DamagedFile extends Error {}
 
 export interface PageProblem {
   table: string;
-  page: number;
+  /** The page, as text. */
+  key: string;
   problem: string;
 }
 
 interface Meta {
+  fileBytes: number;
   pageBytes: number;
   lastPage: number;
   transaction: number;
@@ -68,7 +70,8 @@ const ATTEMPTS_MAX = 5;
 export function pageProblems(path: string): { pages: number; problems: PageProblem[] } {
   return withFile(path, (fd) => {
     const meta = readMeta(fd);
-    if (typeof meta === 'string') return { pages: 0, problems: [{ table: '', page: 0, problem: meta }] };
+    if (typeof meta === 'string')
+      return { pages: 0, problems: [{ table: '', key: 'page 0', problem: meta }] };
     const problems: PageProblem[] = [];
     for (const problem of walkTrees(fd, meta)) {
       problems.push(problem);
@@ -109,7 +112,7 @@ function withFile<T>(path: string, action: (fd: number) => T): T {
 }
 
 /** The newer of the two meta pages, or the problem. */
-function readMeta(fd: number): (Meta & { fileBytes: number }) | string {
+function readMeta(fd: number): Meta | string {
   const first = metaAt(fd, 0);
   const second = metaAt(fd, first?.pageBytes ?? 4_096);
   if (!first || !second) return 'the first two pages are not LMDB pages';
@@ -121,7 +124,7 @@ function readMeta(fd: number): (Meta & { fileBytes: number }) | string {
   return { ...(first.transaction >= second.transaction ? first : second), fileBytes };
 }
 
-function metaAt(fd: number, offset: number): Meta | undefined {
+function metaAt(fd: number, offset: number): Omit<Meta, 'fileBytes'> | undefined {
   const page = Buffer.alloc(160);
   if (readSync(fd, page, 0, page.length, offset) < page.length) return undefined;
   if (page.readUInt32LE(24) !== MAGIC || page.readUInt32LE(28) !== DATA_VERSION) return undefined;
@@ -141,17 +144,15 @@ function pageNumber(bytes: Buffer, offset: number): number {
   return number === NO_PAGE ? -1 : Number(number);
 }
 
-function* walkTrees(fd: number, meta: Meta & { fileBytes: number }): Generator<PageProblem> {
-  const { fileBytes: bytes } = meta;
-  const seen = new Uint8Array(Math.ceil(bytes / meta.pageBytes / 8) + 1);
-  const at = { fd, bytes, meta, seen, table: '' };
-  yield* walk({ ...at, isSorted: false, flags: VALUES }, meta.free, 0, undefined, undefined);
-  yield* walk({ ...at, isSorted: true, flags: [SUB_DATABASE] }, meta.main, 0, undefined, undefined);
+function* walkTrees(fd: number, meta: Meta): Generator<PageProblem> {
+  const seen = new Uint8Array(Math.ceil(meta.fileBytes / meta.pageBytes / 8) + 1);
+  const at = { fd, meta, seen, table: '' };
+  yield* walk({ ...at, isSorted: false, flags: VALUES }, meta.free);
+  yield* walk({ ...at, isSorted: true, flags: [SUB_DATABASE] }, meta.main);
 }
 
 interface Walk {
   fd: number;
-  bytes: number;
   meta: Meta;
   /** A bit per page, to find pages that are used twice. */
   seen: Uint8Array;
@@ -165,16 +166,10 @@ interface Walk {
 const VALUES = [0, BIG_DATA];
 
 /** `from` and `to` bound the keys, according to the branch above. */
-function* walk(
-  at: Walk,
-  page: number,
-  depth: number,
-  from: Buffer | undefined,
-  to: Buffer | undefined,
-): Generator<PageProblem> {
+function* walk(at: Walk, page: number, depth = 0, from?: Buffer, to?: Buffer): Generator<PageProblem> {
   if (page === -1) return;
   const { fd, table, meta, isSorted } = at;
-  const wrong = (problem: string) => ({ table, page, problem });
+  const wrong = (problem: string) => ({ table, key: `page ${page}`, problem });
   const claimError = claim(at, page, 1);
   if (claimError !== null) return yield wrong(claimError);
   const bytes = Buffer.alloc(meta.pageBytes);
@@ -190,12 +185,10 @@ function* walk(
     return yield wrong('has a damaged header');
   let previous: Buffer | undefined;
   for (let i = 0; i < lower / 2; i++) {
-    const offset = PAGE_HEADER_BYTES + bytes.readUInt16LE(PAGE_HEADER_BYTES + 2 * i);
-    const keyAt = offset + NODE_HEADER_BYTES;
-    const keyEnd = keyAt <= bytes.length ? keyAt + bytes.readUInt16LE(offset + 6) : Number.POSITIVE_INFINITY;
-    if (offset < PAGE_HEADER_BYTES + upper || keyEnd > bytes.length)
+    const entry = entryAt(bytes, i);
+    if (entry === undefined || entry.offset < PAGE_HEADER_BYTES + upper)
       return yield wrong(`has a damaged entry ${i}`);
-    const key = bytes.subarray(keyAt, keyEnd);
+    const { offset, key } = entry;
     const isFirstOfBranch = flags === BRANCH && i === 0;
     if (isSorted && !isFirstOfBranch) {
       const isInOrder =
@@ -206,10 +199,10 @@ function* walk(
       previous = key;
     }
     if (flags === BRANCH) {
-      const next = i + 1 < lower / 2 ? keyOf(bytes, i + 1) : to;
+      const next = i + 1 < lower / 2 ? entryAt(bytes, i + 1)?.key : to;
       yield* walk(at, bytes.readUIntLE(offset, 6), depth + 1, isFirstOfBranch ? from : key, next);
     } else {
-      const problem = yield* walkEntry(at, bytes, offset, keyEnd, key, depth);
+      const problem = yield* walkEntry(at, bytes, offset, key, depth);
       if (problem !== null) yield wrong(`has a damaged entry ${i}: ${problem}`);
     }
   }
@@ -220,12 +213,12 @@ function* walkEntry(
   at: Walk,
   bytes: Buffer,
   offset: number,
-  dataAt: number,
   key: Buffer,
   depth: number,
 ): Generator<PageProblem, string | null> {
   const flags = bytes.readUInt16LE(offset + 4);
   const length = bytes.readUInt32LE(offset);
+  const dataAt = offset + NODE_HEADER_BYTES + key.length;
   if (!at.flags.includes(flags)) return 'invalid flags';
   if ((flags & BIG_DATA) !== 0) {
     if (dataAt + 24 > bytes.length) return 'it ends outside of the page';
@@ -243,30 +236,24 @@ function* walkEntry(
   if ((flags & SUB_DATABASE) !== 0) {
     if (length !== 48) return 'not a table';
     const table = key.toString('latin1').replace(/\0$/, '');
-    yield* walk(
-      { ...at, table, flags: VALUES },
-      pageNumber(bytes, dataAt + 40),
-      depth + 1,
-      undefined,
-      undefined,
-    );
+    yield* walk({ ...at, table, flags: VALUES }, pageNumber(bytes, dataAt + 40), depth + 1);
   }
   return null;
 }
 
-/** The key of a branch entry. Undefined if damaged, which the check of that entry reports. */
-function keyOf(bytes: Buffer, i: number): Buffer | undefined {
+/** Undefined if it ends outside of the page. */
+function entryAt(bytes: Buffer, i: number): { offset: number; key: Buffer } | undefined {
   const offset = PAGE_HEADER_BYTES + bytes.readUInt16LE(PAGE_HEADER_BYTES + 2 * i);
   const keyAt = offset + NODE_HEADER_BYTES;
   if (keyAt > bytes.length) return undefined;
   const end = keyAt + bytes.readUInt16LE(offset + 6);
-  return end > bytes.length ? undefined : bytes.subarray(keyAt, end);
+  return end > bytes.length ? undefined : { offset, key: bytes.subarray(keyAt, end) };
 }
 
 /** Marks pages as used. Returns the problem if they cannot be. */
-function claim({ bytes, meta, seen }: Walk, first: number, count: number): string | null {
+function claim({ meta, seen }: Walk, first: number, count: number): string | null {
   if (!(first >= 2 && count >= 1 && first + count - 1 <= meta.lastPage)) return 'has an invalid page number';
-  if ((first + count) * meta.pageBytes > bytes) return BEYOND_END;
+  if ((first + count) * meta.pageBytes > meta.fileBytes) return BEYOND_END;
   for (let page = first; page < first + count; page++) {
     const bit = 1 << (page % 8);
     if (((seen[page >> 3] ?? 0) & bit) !== 0) return 'is used twice';

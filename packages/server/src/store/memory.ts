@@ -2,11 +2,15 @@
 import { CATEGORIES, type Event } from '../event.ts';
 import {
   type BatchLink,
+  type BatchRecord,
   compareFollowed,
+  dayOf,
   derivedId,
   type FollowedPath,
+  freeHostId,
   type Host,
   isLinkCurrent,
+  type NewLink,
   NO_SOURCE,
   newSource,
   type RetentionNote,
@@ -22,13 +26,8 @@ interface Project {
   hosts: Host[];
   sources: Source[];
   /** By source name. */
-  batches: Map<string, StoredBatch[]>;
+  batches: Map<string, BatchRecord[]>;
   followed: FollowedPath[];
-}
-
-interface StoredBatch {
-  id: string;
-  link?: Omit<BatchLink, 'id'> & { after: string };
 }
 
 export function memoryStore(now: () => number = Date.now): Store {
@@ -41,13 +40,8 @@ export function memoryStore(now: () => number = Date.now): Store {
 
   function open(id: string): Project {
     if (closed) throw new StoreUnavailable('the store is closed');
-    const project = projects.get(id) ?? {
-      events: [],
-      hosts: [],
-      sources: [],
-      batches: new Map(),
-      followed: [],
-    };
+    const empty = { events: [], hosts: [], sources: [], batches: new Map(), followed: [] };
+    const project = projects.get(id) ?? empty;
     projects.set(id, project);
     return project;
   }
@@ -69,7 +63,8 @@ export function memoryStore(now: () => number = Date.now): Store {
         const idsAfter = (after: string) => linksAfter(batches, after).map((other) => other.id);
         if (link && !isLinkCurrent(link, exists, idsAfter)) return { kind: 'conflict' };
         const kept = batches.filter((known) => known.id !== link?.replaces);
-        project.batches.set(batch.source.name, [...kept, link ? { id, link } : { id }]);
+        const added = { id, day: dayOf(now()), ...(link && { link: withoutSiblings(link) }) };
+        project.batches.set(batch.source.name, [...kept, added]);
       }
 
       const known = new Set(project.hosts.map(({ id }) => id));
@@ -140,12 +135,8 @@ export function memoryStore(now: () => number = Date.now): Store {
       const taken = project.hosts.find((host) => host.id === id);
       if (taken) return { kind: 'id_taken', host: taken };
       if (project.hosts.length >= limit) return { kind: 'full' };
-      let newId = id;
-      for (let attempt = 0; newId === undefined; attempt++) {
-        const derived = derivedId('host', projectId, hostname, attempt);
-        if (!project.hosts.some((host) => host.id === derived)) newId = derived;
-      }
-      const host = { id: newId, hostname, created };
+      const isTaken = (derived: string) => project.hosts.some((host) => host.id === derived);
+      const host = { id: id ?? freeHostId(projectId, hostname, isTaken), hostname, created };
       project.hosts.push(host);
       return { kind: 'added', host };
     },
@@ -184,12 +175,7 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async *batches(project, source) {
-      yield (open(project).batches.get(source) ?? []).map(({ id, link }) => {
-        const day = Math.floor(now() / 86_400_000);
-        if (link === undefined) return { id, day };
-        const { after, bytes, firstLineHash, readerState } = link;
-        return { id, day, link: { after, bytes, firstLineHash, readerState } };
-      });
+      yield open(project).batches.get(source) ?? [];
     },
 
     async putSource(projectId, source, batches) {
@@ -243,12 +229,16 @@ function putFollowed(project: Project, followed: FollowedPath): void {
   project.followed = [...others, structuredClone(followed)].sort(compareFollowed);
 }
 
-function linksAfter(batches: readonly StoredBatch[], after: string): BatchLink[] {
-  return batches.flatMap(({ id, link }) =>
-    link?.after === after
-      ? [{ id, bytes: link.bytes, firstLineHash: link.firstLineHash, readerState: link.readerState }]
-      : [],
-  );
+function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[] {
+  return batches.flatMap(({ id, link }) => {
+    if (link?.after !== after) return [];
+    const { after: _, ...rest } = link;
+    return [{ id, ...rest }];
+  });
+}
+
+function withoutSiblings({ siblings: _, replaces: __, ...link }: NewLink) {
+  return link;
 }
 
 function sum(events: readonly Event[]): number {

@@ -76,10 +76,8 @@ export class RetentionPolicy {
     const isDue = state.note !== null && now - note.freeSince >= FREE_DELAY_MS;
     const freeBefore = isDue ? Math.min(note.freeBefore, horizon) : state.freedBefore;
     await this.#store.prune(horizon, { freeBefore, ...(stop && { stop }) });
-    const pending = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : note;
-    const { freeBefore: nextFreeBefore, freeSince } = pending;
-    const trusted = { trustedAt: now, passedAt: now, probationMs: 0 };
-    await this.#store.noteRetention({ ...trusted, freeBefore: nextFreeBefore, freeSince });
+    const next = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : {};
+    await this.#store.noteRetention({ ...note, ...next, trustedAt: now, passedAt: now, probationMs: 0 });
   }
 
   /** Warns if the clock becomes doubtful. */

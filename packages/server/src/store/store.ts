@@ -3,7 +3,7 @@
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
 import { createHash } from 'node:crypto';
-import { categoryNumber, type Event } from '../event.ts';
+import { categoryNumber, EVENT_COUNT_MAX, type Event } from '../event.ts';
 
 export interface Store {
   /** For a store in a file: tells the file from another one at the same path. */
@@ -17,11 +17,14 @@ export interface Store {
    */
   append(batch: Batch): Promise<Appended>;
 
-  /** Requests and attacks between neighbouring edges: point i is `[edges[i], edges[i + 1])`, to the millisecond. */
-  series(query: SeriesQuery): Promise<Series>;
+  /**
+   * Requests and attacks between neighbouring edges (ascending milliseconds, at least two): point i is
+   * `[edges[i], edges[i + 1])`.
+   */
+  series(query: Selection & { edges: readonly number[] }): Promise<Series>;
 
   /** Attacks in `[from, to)` by category, in the order of CATEGORIES. Their sum equals the attacks of `series`. */
-  totals(query: TotalsQuery): Promise<Float64Array>;
+  totals(query: Selection & TimeRange): Promise<Float64Array>;
 
   /**
    * Changes whenever a count between `from` and `to` may have changed, in any project: while it is equal, so are the
@@ -133,17 +136,10 @@ export interface RetentionNote {
   freeSince: number;
 }
 
-export interface SeriesQuery extends Selection {
-  /** Ascending milliseconds, at least two. */
-  edges: readonly number[];
-}
-
 export interface Series {
   requests: Float64Array;
   attacks: Float64Array;
 }
-
-export interface TotalsQuery extends Selection, TimeRange {}
 
 export interface Batch {
   project: string;
@@ -186,6 +182,14 @@ export function toLinkRecord({ bytes, firstLineHash, readerState }: Omit<BatchLi
 
 export function fromLinkRecord({ bytes, head, carry }: LinkRecord): Omit<BatchLink, 'id'> {
   return { bytes, firstLineHash: head, readerState: carry };
+}
+
+/** A batch record on disk. Its link is stored separately. */
+export type StoredBatch = Pick<BatchRecord, 'day'> & { after?: string };
+
+/** The day of a batch. */
+export function dayOf(time: number): number {
+  return Math.floor(time / 86_400_000);
 }
 
 /** A counted batch that the store still recognizes. */
@@ -283,10 +287,7 @@ export interface HostnamesToResolve {
   limit: number;
 }
 
-export type AddedHost =
-  | { kind: 'added' | 'exists'; host: Host }
-  | { kind: 'id_taken'; host: Host }
-  | { kind: 'full' };
+export type AddedHost = { kind: 'added' | 'exists' | 'id_taken'; host: Host } | { kind: 'full' };
 
 export type RenamedHost =
   | { kind: 'renamed'; host: Host }
@@ -316,20 +317,17 @@ export const NO_SOURCE = { name: '', format: '' } as const;
 
 /** The store is not available now. As far as it can tell, nothing was changed. */
 export class StoreUnavailable extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = 'StoreUnavailable';
-  }
+  override name = 'StoreUnavailable';
 }
 
 /** The store serves queries, but accepts no changes now. The message says why, and that nothing was changed. */
 export class StoreNotWritable extends StoreUnavailable {
+  override name = 'StoreNotWritable';
   /** A short form of the message, without paths. */
   readonly trouble: string;
 
   constructor(message: string, trouble: string, options?: ErrorOptions) {
     super(message, options);
-    this.name = 'StoreNotWritable';
     this.trouble = trouble;
   }
 }
@@ -344,20 +342,21 @@ export function newSource(id: string, { name, format }: Batch['source']): Omit<S
 
 /** Stored data is not what was written. The message says where; `wafstat verify` lists all damage. */
 export class StoreDamaged extends StoreUnavailable {
+  override name = 'StoreDamaged';
+
   constructor(where: string, options?: ErrorOptions) {
-    super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data folder`, options);
-    this.name = 'StoreDamaged';
+    super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data directory`, options);
   }
 }
 
 /** The source after a batch was counted. All stores share this, so that they report the same. */
-export function updateSource(
-  source: Source,
+export function updateSource<S extends Omit<Source, 'hosts'>>(
+  source: S,
   batch: Batch,
   counted: readonly Event[],
   withoutHost: number,
-): Source {
-  const updated: Source = { ...source, format: batch.source.format, dropped: { ...source.dropped } };
+): S {
+  const updated: S = { ...source, format: batch.source.format, dropped: { ...source.dropped } };
   const drop = (reason: string, n: number) => {
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
   };
@@ -370,6 +369,13 @@ export function updateSource(
     if (updated.last_seen === null || time > updated.last_seen) updated.last_seen = time;
   }
   return updated;
+}
+
+/** Events with this total count, for `events`: a single one may be too large. */
+export function* splitCount(event: Omit<Event, 'count'>, total: number): Generator<Event> {
+  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
+    yield { ...event, count: Math.min(left, EVENT_COUNT_MAX) };
+  }
 }
 
 /** The number of a category in stored records. Throws for a category that does not exist: it must not count as another. */
@@ -392,4 +398,12 @@ export function derivedId(
 ): string {
   const parts = [kind, parent, name, attempt];
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 32);
+}
+
+/** The first derived ID that no host has. */
+export function freeHostId(project: string, hostname: string, isTaken: (id: string) => boolean): string {
+  for (let attempt = 0; ; attempt++) {
+    const id = derivedId('host', project, hostname, attempt);
+    if (!isTaken(id)) return id;
+  }
 }

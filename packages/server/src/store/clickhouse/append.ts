@@ -8,16 +8,17 @@ import type { Event } from '../../event.ts';
 import {
   type Appended,
   type Batch,
+  dayOf,
   derivedId,
   isLinkCurrent,
   newSource,
+  type StoredBatch,
   storedCategory,
   toLinkRecord,
   updateSource,
 } from '../store.ts';
 import { type CellRow, CellRows } from './cells.ts';
 import {
-  type BatchValue,
   batchKey,
   followedKey,
   hostKey,
@@ -33,8 +34,6 @@ import {
   type Writes,
 } from './ledger.ts';
 import { type Server, StatementFailed } from './server.ts';
-
-const DAY_MS = 86_400_000;
 
 /** Counts groups of batches, each in an attempt. */
 export class Attempts {
@@ -135,7 +134,6 @@ export class Attempts {
   async #remove(attempt: number): Promise<void> {
     await this.#ledger.change([], (snapshot) => ({
       result: undefined,
-      writes: new Map(),
       ...(isOpen(snapshot, attempt) ? { state: stateWithout(snapshot, attempt) } : {}),
     }));
   }
@@ -232,15 +230,14 @@ function planBatch(
   const fresh = newSource(derivedId('source', project, source.name), source);
   const known: SourceValue = { ...fresh, ...parse<SourceValue>(get(key)) };
   const withoutHost = events.filter(({ hostId }) => hostId === null).length;
-  const { hosts: _, ...updated } = updateSource({ ...known, hosts: [] }, batch, inTime, withoutHost);
-  writes.set(key, JSON.stringify(updated));
+  writes.set(key, JSON.stringify(updateSource(known, batch, inTime, withoutHost)));
   if (batch.followed) {
     const { source: name, path } = batch.followed;
     writes.set(followedKey(project, name, path), JSON.stringify(batch.followed));
   }
   if (id !== undefined) {
     const latest = inTime.reduce((last, { time }) => Math.max(last, time), now);
-    const value: BatchValue = { day: Math.floor(latest / DAY_MS), ...(link ? { after: link.after } : {}) };
+    const value: StoredBatch = { day: dayOf(latest), ...(link ? { after: link.after } : {}) };
     writes.set(batchKey(project, source.name, id), JSON.stringify(value));
     if (link) {
       const { after, replaces } = link;

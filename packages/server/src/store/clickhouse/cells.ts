@@ -87,37 +87,37 @@ export async function readSeries(
   selection: Selection,
   edges: readonly number[],
 ): Promise<Series> {
+  const { where, whole, cut, select } = planQuery(server, snapshot, selection, edges);
+  const [inWhole, inCut] = await Promise.all([
+    select<SeriesRow>(
+      whole,
+      `SELECT intDiv(toUInt64(minute) + {shift:UInt64}, {width:UInt64}) AS slot,
+         sum(requests) AS requests, sum(attacks) AS attacks
+       FROM cells WHERE ${where} AND ${WHOLE} GROUP BY slot`,
+    ),
+    select<SeriesRow>(
+      cut,
+      `SELECT intDiv(${TIME} + {shift:UInt64}, {width:UInt64}) AS slot,
+         sumIf(count, kind >= ${REQUEST}) AS requests, sumIf(count, bitAnd(kind, 15) != ${NO_ATTACK}) AS attacks
+       FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} GROUP BY slot`,
+    ),
+  ]);
   const points = edges.length - 1;
   const series = { requests: new Float64Array(points), attacks: new Float64Array(points) };
-  const { where, values, whole, cut } = planQuery(snapshot, selection, edges);
-  const add = (slots: Slots, rows: { slot: string; requests: string; attacks: string }[]) => {
+  for (const [slots, rows] of [[whole, inWhole] as const, [cut, inCut] as const]) {
     for (const { slot, requests, attacks } of rows) {
-      const point = slots.pointOf(Number(slot));
+      const point = slots?.pointOf(Number(slot)) ?? 0;
       series.requests[point] = (series.requests[point] ?? 0) + Number(requests);
       series.attacks[point] = (series.attacks[point] ?? 0) + Number(attacks);
     }
-  };
-  await Promise.all([
-    whole &&
-      server
-        .select<{ slot: string; requests: string; attacks: string }>(
-          `SELECT intDiv(toUInt64(minute) + {shift:UInt64}, {width:UInt64}) AS slot,
-             sum(requests) AS requests, sum(attacks) AS attacks
-           FROM cells WHERE ${where} AND ${WHOLE} GROUP BY slot`,
-          { ...values, ...slotValues(whole) },
-        )
-        .then((rows) => add(whole, rows)),
-    cut &&
-      server
-        .select<{ slot: string; requests: string; attacks: string }>(
-          `SELECT intDiv(${TIME} + {shift:UInt64}, {width:UInt64}) AS slot,
-             sumIf(count, kind >= ${REQUEST}) AS requests, sumIf(count, bitAnd(kind, 15) != ${NO_ATTACK}) AS attacks
-           FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} GROUP BY slot`,
-          { ...values, ...slotValues(cut) },
-        )
-        .then((rows) => add(cut, rows)),
-  ]);
+  }
   return series;
+}
+
+interface SeriesRow {
+  slot: string;
+  requests: string;
+  attacks: string;
 }
 
 export async function readTotals(
@@ -126,46 +126,39 @@ export async function readTotals(
   selection: Selection,
   range: readonly [from: number, to: number],
 ): Promise<Float64Array> {
-  const totals = new Float64Array(CATEGORIES.length);
-  const add = (category: number, n: string | number) => {
-    totals[category] = (totals[category] ?? 0) + Number(n);
-  };
-  const { where, values, whole, cut } = planQuery(snapshot, selection, range);
-  await Promise.all([
-    whole &&
-      server
-        .select<{ sums: string[] }>(
-          `SELECT sumForEach(categories) AS sums FROM cells WHERE ${where} AND ${WHOLE} AND attacks > 0`,
-          { ...values, ...slotValues(whole) },
-        )
-        .then(([row]) => {
-          for (const [category, n] of (row?.sums ?? []).entries()) add(category, n);
-        }),
-    cut &&
-      server
-        .select<{ category: number; n: string }>(
-          `SELECT bitAnd(kind, 15) AS category, sum(count) AS n
-           FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} AND attacks > 0 AND category != ${NO_ATTACK}
-           GROUP BY category`,
-          { ...values, ...slotValues(cut) },
-        )
-        .then((rows) => {
-          for (const { category, n } of rows) add(Number(category), n);
-        }),
+  const { where, whole, cut, select } = planQuery(server, snapshot, selection, range);
+  const [[inWhole], inCut] = await Promise.all([
+    select<{ sums: string[] }>(
+      whole,
+      `SELECT sumForEach(categories) AS sums FROM cells WHERE ${where} AND ${WHOLE} AND attacks > 0`,
+    ),
+    select<{ category: number; n: string }>(
+      cut,
+      `SELECT bitAnd(kind, 15) AS category, sum(count) AS n
+       FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} AND attacks > 0 AND category != ${NO_ATTACK}
+       GROUP BY category`,
+    ),
   ]);
+  const totals = Float64Array.from(CATEGORIES, (_, category) => Number(inWhole?.sums[category] ?? 0));
+  for (const { category, n } of inCut) totals[category] = (totals[category] ?? 0) + Number(n);
   return totals;
 }
 
-function planQuery({ version, state }: Snapshot, { project, hosts }: Selection, edges: readonly number[]) {
+function planQuery(
+  server: Server,
+  { version, state }: Snapshot,
+  { project, hosts }: Selection,
+  edges: readonly number[],
+) {
   const { whole, cut, cutMinutes } = planMinutes(edges.map((edge) => Math.max(edge, state.horizon)));
-  const values: Values = { project, version, open: state.open.map(({ attempt }) => attempt), cutMinutes };
-  return hosts === undefined
-    ? { where: `${IN_PROJECT} AND ${COUNTED}`, values, whole, cut }
-    : { where: `${IN_PROJECT} ${ON_HOSTS} AND ${COUNTED}`, values: { ...values, hosts }, whole, cut };
-}
-
-function slotValues({ from, to, shift, width }: Slots): Values {
-  return { from, to, shift, width };
+  const open = state.open.map(({ attempt }) => attempt);
+  const values: Values = { project, version, open, cutMinutes, ...(hosts && { hosts }) };
+  const select = async <Row>(slots: Slots | null, sql: string): Promise<Row[]> => {
+    if (slots === null) return [];
+    const { from, to, shift, width } = slots;
+    return server.select<Row>(sql, { ...values, from, to, shift, width });
+  };
+  return { where: `${IN_PROJECT} ${hosts ? ON_HOSTS : ''} AND ${COUNTED}`, whole, cut, select };
 }
 
 /** The server sums counts in slots of equal width. Each slot is within one point. */
@@ -198,16 +191,10 @@ export function planMinutes(edges: readonly number[]): MinutePlan {
   const to = Math.floor(last / MINUTE_MS);
   const inside = [...cutMinutes].filter((minute) => from <= minute && minute < to).length;
   const isEmpty = first >= last;
+  // An edge within a minute is rounded down here: the minute itself is left out.
+  const minutes = edges.map((edge) => Math.floor(edge / MINUTE_MS));
   return {
-    // An edge within a minute is rounded down here: the minute itself is left out.
-    whole:
-      isEmpty || to - from <= inside
-        ? null
-        : slots(
-            edges.map((edge) => Math.floor(edge / MINUTE_MS)),
-            from,
-            to,
-          ),
+    whole: isEmpty || to - from <= inside ? null : slots(minutes, from, to),
     cut: isEmpty || cutMinutes.size === 0 ? null : slots(edges, first, last),
     cutMinutes: isEmpty ? [] : [...cutMinutes],
   };

@@ -23,6 +23,7 @@ import {
   linksKey,
   parse,
   partsOf,
+  type Snapshot,
   type SourceValue,
 } from './ledger.ts';
 import { freedBefore, pruneLedger, restoreHorizon } from './prune.ts';
@@ -70,32 +71,27 @@ export function clickhouseStore(
    * Any server can run a query; if one fails, the next is tried. With replicas, the first one makes the inserts, and so
    * has all of them.
    */
-  async function onAnyServer<T>(query: (server: Server) => Promise<T>): Promise<T> {
-    const start = options.replicated ? 0 : nextServer++;
-    for (let i = 0; ; i++) {
-      try {
-        return await query(servers[(start + i) % servers.length] as Server);
-      } catch (error) {
-        if (error instanceof StatementFailed || i === servers.length - 1) throw error;
+  const query = <T>(read: (server: Server, snapshot: Snapshot) => Promise<T>): Promise<T> =>
+    available(async () => {
+      const snapshot = await ledger.read([]);
+      const start = options.replicated ? 0 : nextServer++;
+      for (let i = 0; ; i++) {
+        try {
+          return await read(servers[(start + i) % servers.length] as Server, snapshot);
+        } catch (error) {
+          if (error instanceof StatementFailed || i === servers.length - 1) throw error;
+        }
       }
-    }
-  }
+    });
 
   return {
-    append: (batch) =>
-      closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
+    append: (batch) => available(() => appends.add(batch)),
 
-    series: ({ project, hosts, edges }) =>
-      available(async () => {
-        const snapshot = await ledger.read([]);
-        return onAnyServer((server) => readSeries(server, snapshot, { project, hosts }, edges));
-      }),
+    series: ({ edges, ...selection }) =>
+      query((server, snapshot) => readSeries(server, snapshot, selection, edges)),
 
-    totals: ({ project, hosts, from, to }) =>
-      available(async () => {
-        const snapshot = await ledger.read([]);
-        return onAnyServer((server) => readTotals(server, snapshot, { project, hosts }, [from, to]));
-      }),
+    totals: ({ from, to, ...selection }) =>
+      query((server, snapshot) => readTotals(server, snapshot, selection, [from, to])),
 
     // The random ID of the latest write, which no other ledger has.
     version: () => available(async () => (await ledger.read([])).state.recent[0] ?? 'empty'),
@@ -109,7 +105,7 @@ export function clickhouseStore(
 
     followedPaths: (project) =>
       available(async () => {
-        const found = await ledger.scan(`followed/${encodeURIComponent(project)}/`);
+        const found = await ledger.scan('followed', project);
         return Array.from(found.values(), (value) => JSON.parse(value) as FollowedPath).sort(compareFollowed);
       }),
 
@@ -153,11 +149,7 @@ export function clickhouseStore(
 
     noteRetention: (note) =>
       available(() =>
-        ledger.change([], ({ state }) => ({
-          result: undefined,
-          writes: new Map(),
-          state: { ...state, retention: note },
-        })),
+        ledger.change([], ({ state }) => ({ result: undefined, state: { ...state, retention: note } })),
       ),
 
     restoreHorizon: (to) => available(() => restoreHorizon(ledger, to)),
@@ -176,9 +168,8 @@ export function clickhouseStore(
 }
 
 async function listSources(ledger: Ledger, project: string): Promise<Source[]> {
-  const prefix = encodeURIComponent(project);
-  const sources = await ledger.scan(`source/${prefix}/`);
-  const reported = await ledger.scan(`source-host/${prefix}/`);
+  const sources = await ledger.scan('source', project);
+  const reported = await ledger.scan('source-host', project);
   const hosts = new Map<string, string[]>();
   for (const key of reported.keys()) {
     const [, source = '', host = ''] = partsOf(key);

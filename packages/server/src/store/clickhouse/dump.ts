@@ -1,9 +1,15 @@
 /** Export of events and batches to another store, and import of a source from one. */
-import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import { type BatchRecord, fromLinkRecord, type Source, toLinkRecord } from '../store.ts';
+import { CATEGORIES, type Event } from '../../event.ts';
+import {
+  type BatchRecord,
+  fromLinkRecord,
+  type Source,
+  type StoredBatch,
+  splitCount,
+  toLinkRecord,
+} from '../store.ts';
 import { COUNTED, NO_ATTACK, REQUEST, TIME } from './cells.ts';
 import {
-  type BatchValue,
   batchKey,
   type Ledger,
   type LinksValue,
@@ -48,11 +54,7 @@ function eventsOf(row: { host: string; time: string; sort: number; n: string }):
     request: row.sort >= REQUEST,
     attack: CATEGORIES[row.sort & NO_ATTACK] ?? null,
   };
-  const events: Event[] = [];
-  for (let left = Number(row.n); left > 0; left -= EVENT_COUNT_MAX) {
-    events.push({ ...event, count: Math.min(left, EVENT_COUNT_MAX) });
-  }
-  return events;
+  return [...splitCount(event, Number(row.n))];
 }
 
 export async function* dumpBatches(
@@ -63,7 +65,7 @@ export async function* dumpBatches(
   for await (const batches of ledger.scanParts(batchKey(project, source, ''))) {
     const known = batches.map(({ key, value }) => ({
       id: partsOf(key)[2] ?? '',
-      ...(JSON.parse(value) as BatchValue),
+      ...(JSON.parse(value) as StoredBatch),
     }));
     const linksOf = (after: string) => linksKey(project, source, after);
     const snapshot = await ledger.read(
@@ -90,7 +92,7 @@ export async function putSource(
     const writes = new Map([[sourceKey(project, source.name), JSON.stringify(source)]]);
     for (const host of hosts) writes.set(sourceHostKey(project, source.name, host), '1');
     for (const { id, day, link } of batches) {
-      const value: BatchValue = link ? { day, after: link.after } : { day };
+      const value: StoredBatch = link ? { day, after: link.after } : { day };
       writes.set(batchKey(project, source.name, id), JSON.stringify(value));
       if (link) {
         const { after } = link;

@@ -1,5 +1,5 @@
 /** The hosts of projects, in the ledger. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
 import {
   type AddedHost,
   derivedId,
@@ -27,55 +27,21 @@ const DERIVED_IDS_MAX = 16;
 const NAMES_PER_READ = 1_000;
 /** New names per change of the ledger: a statement of some hundred kilobytes. */
 const NEW_NAMES_PER_CHANGE = 1_000;
-/** Names that are looked up in one turn of the event loop: some milliseconds. */
-const NAMES_PER_TURN = 5_000;
 
-interface NewHosts {
-  /** By name. */
-  ids: Map<string, string>;
-  /** How many more hosts the project may have. */
-  room: number;
-}
-
-/** Looks up the names and registers new ones, until none is left or the project is full. */
-export async function resolveHosts(
+export function resolveHosts(
   ledger: Ledger,
-  query: HostnamesToResolve,
+  names: HostnamesToResolve,
   now: number,
 ): Promise<(string | null)[]> {
-  const { project, hostnames, limit } = query;
-  const ids = new Array<string | null>(hostnames.length).fill(null);
-  if (hostnames.length === 0) return ids;
-  /** Null for names that cannot be registered, because all their derived IDs are taken. */
-  const registered = new Map<string, string | null>();
-  let room: number | null = null;
-  for (;;) {
-    const { hosts, find } = await readHostnames(ledger, project, hostnames);
-    room ??= limit - hosts;
-    const newNames = new Set<string>();
-    for (const [i, hostname] of hostnames.entries()) {
-      if (i % NAMES_PER_TURN === NAMES_PER_TURN - 1) await nextTurn();
-      const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
-      ids[i] = id;
-      const isNew = id === null && !registered.has(hostname);
-      if (isNew && newNames.size < Math.min(room, NEW_NAMES_PER_CHANGE)) newNames.add(hostname);
-    }
-    if (newNames.size === 0) return ids;
-    const added = await addHosts(ledger, query, newNames, now);
-    for (const hostname of newNames) registered.set(hostname, added.ids.get(hostname) ?? null);
-    room = added.room;
-    // Saves a statement in nearly all cases.
-    if (ids.every((id, i) => id !== null || registered.has(hostnames[i] ?? ''))) {
-      return hostnames.map((hostname, i) => ids[i] ?? registered.get(hostname) ?? null);
-    }
-  }
+  return resolve(
+    names,
+    NEW_NAMES_PER_CHANGE,
+    () => readHostnames(ledger, names),
+    (newNames) => addHosts(ledger, names, newNames, now),
+  );
 }
 
-async function readHostnames(
-  ledger: Ledger,
-  project: string,
-  hostnames: readonly string[],
-): Promise<{ hosts: number; find: (hostname: string) => string | undefined }> {
+async function readHostnames(ledger: Ledger, { project, hostnames }: HostnamesToResolve): Promise<Hostnames> {
   const isFew = hostnames.length <= NAMES_PER_READ;
   const names = isFew ? hostnames.map((hostname) => hostnameKey(project, hostname)) : [];
   const snapshot = await ledger.read([projectKey(project), ...names]);
@@ -99,9 +65,7 @@ async function addHosts(
   const { project, limit } = query;
   const candidates = [...hostnames].map((hostname) => ({
     hostname,
-    ids: Array.from({ length: crowded.has(hostname) ? DERIVED_IDS_MAX : 1 }, (_, attempt) =>
-      derivedId('host', project, hostname, attempt),
-    ),
+    ids: derivedIds(project, hostname, crowded.has(hostname) ? DERIVED_IDS_MAX : 1),
   }));
   const keys = candidates.flatMap(({ hostname, ids }) => [
     hostnameKey(project, hostname),
@@ -126,10 +90,9 @@ async function addHosts(
         }
         hosts++;
         registered.set(hostname, id);
-        writes.set(hostnameKey(project, hostname), id);
-        writes.set(hostKey(project, id), JSON.stringify({ hostname, created: now } satisfies HostValue));
+        putHost(writes, project, { id, hostname, created: now });
       }
-      if (taken.size > 0) return { result: { crowded: taken }, writes: new Map() };
+      if (taken.size > 0) return { result: { crowded: taken } };
       if (hosts > before) writes.set(projectKey(project), JSON.stringify({ hosts } satisfies ProjectValue));
       return { result: { ids: registered, room: limit - hosts }, writes };
     },
@@ -147,31 +110,25 @@ export async function addHost(
 ): Promise<AddedHost> {
   const { project, hostname, limit } = wanted;
   const name = hostnameKey(project, hostname);
-  const ids =
-    wanted.id === undefined
-      ? Array.from({ length: DERIVED_IDS_MAX }, (_, i) => derivedId('host', project, hostname, i))
-      : [wanted.id];
+  const ids = wanted.id === undefined ? derivedIds(project, hostname, DERIVED_IDS_MAX) : [wanted.id];
   const candidates = owner === undefined ? ids : [...ids, owner];
   const keys = [name, projectKey(project), ...candidates.map((id) => hostKey(project, id))];
   const added = await ledger.change<AddedHost | { owner: string }>(keys, (snapshot) => {
-    const nothing = new Map<string, string>();
     const id = snapshot.get(name);
     // The name belongs to a host that is not in the snapshot.
-    if (id !== '' && !candidates.includes(id)) return { result: { owner: id }, writes: nothing };
+    if (id !== '' && !candidates.includes(id)) return { result: { owner: id } };
     const known = id === '' ? undefined : hostAt(snapshot, project, id);
-    if (known) return { result: { kind: 'exists', host: known }, writes: nothing };
+    if (known) return { result: { kind: 'exists', host: known } };
     const taken = wanted.id === undefined ? undefined : hostAt(snapshot, project, wanted.id);
-    if (taken) return { result: { kind: 'id_taken', host: taken }, writes: nothing };
+    if (taken) return { result: { kind: 'id_taken', host: taken } };
     const count = parse<ProjectValue>(snapshot.get(projectKey(project)))?.hosts ?? 0;
     const free = ids.find((candidate) => snapshot.get(hostKey(project, candidate)) === '');
-    if (count >= limit || free === undefined) return { result: { kind: 'full' }, writes: nothing };
-    const created = wanted.created ?? now;
-    const host = { id: free, hostname, created };
+    if (count >= limit || free === undefined) return { result: { kind: 'full' } };
+    const host = { id: free, hostname, created: wanted.created ?? now };
     const writes = new Map([
-      [name, free],
-      [hostKey(project, free), JSON.stringify({ hostname, created } satisfies HostValue)],
       [projectKey(project), JSON.stringify({ hosts: count + 1 } satisfies ProjectValue)],
     ]);
+    putHost(writes, project, host);
     return { result: { kind: 'added', host }, writes };
   });
   return 'owner' in added ? addHost(ledger, wanted, now, added.owner) : added;
@@ -186,33 +143,36 @@ export async function renameHost(
   const name = hostnameKey(project, hostname);
   const keys = [name, hostKey(project, id), hostKey(project, owner)];
   const renamed = await ledger.change<RenamedHost | { owner: string }>(keys, (snapshot) => {
-    const writes = new Map<string, string>();
     const host = hostAt(snapshot, project, id);
-    if (host === undefined) return { result: { kind: 'unknown' }, writes };
+    if (host === undefined) return { result: { kind: 'unknown' } };
     const ownerId = snapshot.get(name);
     if (ownerId !== '' && ownerId !== id) {
       const other = hostAt(snapshot, project, ownerId);
-      return { result: other ? { kind: 'name_taken', host: other } : { owner: ownerId }, writes };
+      return { result: other ? { kind: 'name_taken', host: other } : { owner: ownerId } };
     }
-    if (host.hostname !== hostname) {
-      writes.set(hostnameKey(project, host.hostname), '');
-      writes.set(name, id);
-      writes.set(
-        hostKey(project, id),
-        JSON.stringify({ hostname, created: host.created } satisfies HostValue),
-      );
-    }
+    if (host.hostname === hostname) return { result: { kind: 'renamed', host } };
+    const writes = new Map([[hostnameKey(project, host.hostname), '']]);
+    putHost(writes, project, { ...host, hostname });
     return { result: { kind: 'renamed', host: { ...host, hostname } }, writes };
   });
   return 'owner' in renamed ? renameHost(ledger, wanted, renamed.owner) : renamed;
 }
 
 export async function hostsOfProject(ledger: Ledger, project: string): Promise<Host[]> {
-  const found = await ledger.scan(`host/${encodeURIComponent(project)}/`);
+  const found = await ledger.scan('host', project);
   return Array.from(found, ([key, value]) => ({
     id: partsOf(key)[1] ?? '',
     ...(JSON.parse(value) as HostValue),
   })).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+}
+
+function derivedIds(project: string, hostname: string, length: number): string[] {
+  return Array.from({ length }, (_, attempt) => derivedId('host', project, hostname, attempt));
+}
+
+function putHost(writes: Map<string, string>, project: string, { id, hostname, created }: Host): void {
+  writes.set(hostnameKey(project, hostname), id);
+  writes.set(hostKey(project, id), JSON.stringify({ hostname, created } satisfies HostValue));
 }
 
 function hostAt(snapshot: Snapshot, project: string, id: string): Host | undefined {

@@ -42,7 +42,7 @@ export type Writes = ReadonlyMap<string, string>;
 /** What to write, and the result once it is written. */
 export interface LedgerChange<T> {
   result: T;
-  writes: Writes;
+  writes?: Writes;
   state?: LedgerState;
 }
 
@@ -51,6 +51,8 @@ const INITIAL_STATE: LedgerState = { horizon: 0, open: [], recent: [] };
 const RECENT_MAX = 32;
 /** How long to wait while another process writes, which takes some milliseconds. */
 const RETRY_MS_MAX = 20;
+const CURRENT_ENTRIES = `SELECT key, argMax(value, version) AS value FROM ledger
+  WHERE key > {after:String} AND key < {end:String} GROUP BY key HAVING value != ''`;
 /** Some hundred kilobytes with their values. */
 const KEYS_PER_PART = 1_000;
 
@@ -95,25 +97,23 @@ export class Ledger {
     };
   }
 
-  /** The entries with this prefix, all at once: for small sets. */
-  async scan(prefix: string): Promise<Map<string, string>> {
-    const rows = await this.#server.select<{ key: string; value: string }>(
-      `SELECT key, argMax(value, version) AS value FROM ledger
-       WHERE key > {after:String} AND key < {end:String} GROUP BY key HAVING value != ''`,
-      { after: prefix, end: endOf(prefix) },
-    );
+  /** The entries of a project, all at once: for small sets. */
+  async scan(kind: string, project: string): Promise<Map<string, string>> {
+    const prefix = keyOf(kind, project, '');
+    const rows = await this.#server.select<{ key: string; value: string }>(CURRENT_ENTRIES, {
+      after: prefix,
+      end: endOf(prefix),
+    });
     return new Map(rows.map(({ key, value }) => [key, value]));
   }
 
-  /** The same in key order and in parts. Each part is read when it is needed, so later ones may be newer. */
+  /** Entries in key order and in parts. Each part is read when it is needed, so later ones may be newer. */
   scanParts(prefix: string): AsyncGenerator<{ key: string; value: string }[]> {
     return parts(prefix, (after) =>
-      this.#server.select(
-        `SELECT key, argMax(value, version) AS value FROM ledger
-         WHERE key > {after:String} AND key < {end:String}
-         GROUP BY key HAVING value != '' ORDER BY key LIMIT ${KEYS_PER_PART}`,
-        { after, end: endOf(prefix) },
-      ),
+      this.#server.select(`${CURRENT_ENTRIES} ORDER BY key LIMIT ${KEYS_PER_PART}`, {
+        after,
+        end: endOf(prefix),
+      }),
     );
   }
 
@@ -184,7 +184,7 @@ export class Ledger {
     const checkDeadline = this.startDeadline();
     let snapshot = await this.read(keys);
     for (;;) {
-      const { result, writes, state } = decide(snapshot);
+      const { result, writes = new Map(), state } = decide(snapshot);
       if (writes.size === 0 && state === undefined) return result;
       const writeId = randomBytes(8).toString('hex');
       await this.write(snapshot, state ?? snapshot.state, writes, writeId);
@@ -227,19 +227,17 @@ async function* parts<Row extends { key: string }>(prefix: string, read: (after:
 
 // Keys and values of the ledger.
 
-export const projectKey = (project: string) => `project/${part(project)}`;
-export const hostKey = (project: string, id: string) => `host/${part(project)}/${part(id)}`;
-export const hostnameKey = (project: string, hostname: string) =>
-  `hostname/${part(project)}/${part(hostname)}`;
-export const sourceKey = (project: string, name: string) => `source/${part(project)}/${part(name)}`;
+export const projectKey = (project: string) => keyOf('project', project);
+export const hostKey = (project: string, id: string) => keyOf('host', project, id);
+export const hostnameKey = (project: string, hostname: string) => keyOf('hostname', project, hostname);
+export const sourceKey = (project: string, name: string) => keyOf('source', project, name);
 export const sourceHostKey = (project: string, source: string, id: string) =>
-  `source-host/${part(project)}/${part(source)}/${part(id)}`;
-export const batchKey = (project: string, source: string, id: string) =>
-  `batch/${part(project)}/${part(source)}/${part(id)}`;
+  keyOf('source-host', project, source, id);
+export const batchKey = (project: string, source: string, id: string) => keyOf('batch', project, source, id);
 export const linksKey = (project: string, source: string, after: string) =>
-  `links/${part(project)}/${part(source)}/${part(after)}`;
+  keyOf('links', project, source, after);
 export const followedKey = (project: string, source: string, path: string) =>
-  `followed/${part(project)}/${part(source)}/${derivedId('path', source, path)}`;
+  keyOf('followed', project, source, derivedId('path', source, path));
 
 export interface ProjectValue {
   hosts: number;
@@ -249,11 +247,6 @@ export interface HostValue {
   created: number;
 }
 export type SourceValue = Omit<Source, 'hosts'>;
-export interface BatchValue {
-  /** Days since the epoch. The record may be deleted once the horizon has passed this day. */
-  day: number;
-  after?: string;
-}
 export type LinksValue = (LinkRecord & { id: string })[];
 
 /** The parts of a key after the first. */
@@ -262,8 +255,8 @@ export function partsOf(key: string): string[] {
 }
 
 /** Encodes names from outside, so that none contains a slash. Lone surrogates, which have no encoding, do not occur in UTF-8 input. */
-function part(name: string): string {
-  return encodeURIComponent(Buffer.from(name).toString());
+function keyOf(kind: string, ...names: string[]): string {
+  return [kind, ...names.map((name) => encodeURIComponent(Buffer.from(name).toString()))].join('/');
 }
 
 /** The value of a key. Undefined if there is none. */

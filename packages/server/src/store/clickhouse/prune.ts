@@ -1,6 +1,6 @@
 /** Retention: the horizon moves first; then batches with no event after it are deleted. */
+import { dayOf, type StoredBatch } from '../store.ts';
 import {
-  type BatchValue,
   batchKey,
   type Ledger,
   type LedgerState,
@@ -11,11 +11,10 @@ import {
   type Snapshot,
 } from './ledger.ts';
 
-const DAY_MS = 86_400_000;
 /** Deleting rows rewrites parts of the table: fewer rows are not worth it. */
 const REMOVED_ROWS_MIN = 10_000;
 /** No event is more than a day in the future, and no attempt takes a day. */
-const ATTEMPT_MS_MAX = 2 * DAY_MS;
+const ATTEMPT_MS_MAX = 2 * 86_400_000;
 
 export async function pruneLedger(
   ledger: Ledger,
@@ -29,7 +28,6 @@ export async function pruneLedger(
     const isChanged = horizon > state.horizon || freed > freedBefore(state);
     return {
       result: dayOf(freed) > dayOf(freedBefore(state)),
-      writes: new Map(),
       ...(isChanged ? { state: moveHorizon({ ...state, freed }, horizon) } : {}),
     };
   });
@@ -52,7 +50,7 @@ export function restoreHorizon(ledger: Ledger, to: number): Promise<number> {
   return ledger.change([], ({ state }) => {
     const freed = freedBefore(state);
     const horizon = Math.min(state.horizon, Math.max(to, freed));
-    return { result: horizon, writes: new Map(), state: { ...state, freed, horizon } };
+    return { result: horizon, state: { ...state, freed, horizon } };
   });
 }
 
@@ -71,13 +69,13 @@ async function deleteBatches(ledger: Ledger, batches: readonly string[], day: nu
   const keys = parsed.flatMap(({ key, project, source, id }) => [
     key,
     linksKey(project, source, id),
-    linksKey(project, source, parse<BatchValue>(found.get(key))?.after ?? ''),
+    linksKey(project, source, parse<StoredBatch>(found.get(key))?.after ?? ''),
   ]);
   await ledger.change(keys, (snapshot) => {
     const writes = new Map<string, string>();
     const get: Snapshot['get'] = (key) => writes.get(key) ?? snapshot.get(key);
     for (const { key, project, source, id } of parsed) {
-      const batch = parse<BatchValue>(get(key));
+      const batch = parse<StoredBatch>(get(key));
       if (batch === undefined || batch.day >= day) continue;
       const next = parse<LinksValue>(get(linksKey(project, source, id))) ?? [];
       // Links are read from the start of a file: a batch is kept as long as another one follows it.
@@ -93,8 +91,4 @@ async function deleteBatches(ledger: Ledger, batches: readonly string[], day: nu
     }
     return { result: undefined, writes };
   });
-}
-
-function dayOf(time: number): number {
-  return Math.floor(time / DAY_MS);
 }

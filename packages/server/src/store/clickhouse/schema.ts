@@ -35,15 +35,16 @@ function openServer(options: ClickHouseOptions, url: string, database: string, c
 
 /** Creates missing databases and tables. Safe at any time, and in several processes at once. */
 export async function migrate(options: ClickHouseOptions, connect?: Connect): Promise<void> {
-  for (const url of options.urls) {
-    const outside = openServer(options, url, 'default', connect);
-    await closing(outside, () => outside.run(`CREATE DATABASE IF NOT EXISTS ${options.database}`));
-    const server = openServer(options, url, options.database, connect);
-    await closing(server, () => createTables(server, options, url === options.urls[0]));
+  const { urls, database, user } = options;
+  for (const url of urls) {
+    const create = (server: Server) => server.run(`CREATE DATABASE IF NOT EXISTS ${database}`);
+    await withServer(openServer(options, url, 'default', connect), create);
+    const createAll = (server: Server) => createTables(server, options, url === urls[0]);
+    await withServer(openServer(options, url, database, connect), createAll);
   }
   // Last: the version means that all tables exist.
-  const first = openServer(options, options.urls[0] as string, options.database, connect);
-  await closing(first, () => writeVersion(first, options.user));
+  const first = openServer(options, urls[0] as string, database, connect);
+  await withServer(first, () => writeVersion(first, user));
 }
 
 async function createTables(server: Server, options: ClickHouseOptions, isFirst: boolean): Promise<void> {
@@ -105,10 +106,16 @@ async function writeVersion(server: Server, user: string): Promise<void> {
 
 /** Null if not all tables exist yet. */
 async function readVersion(server: Server): Promise<number | null> {
+  const value = await readValue(server, 'schema');
+  return value === '' ? null : Number(value);
+}
+
+async function readValue(server: Server, key: 'schema' | 'user'): Promise<string> {
   const [row] = await server.select<{ value: string }>(
-    `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'schema'`,
+    `SELECT argMax(value, version) AS value FROM ledger WHERE key = {key:String}`,
+    { key },
   );
-  return row === undefined || row.value === '' ? null : Number(row.value);
+  return row?.value ?? '';
 }
 
 /** Rejects if the tables cannot be used. */
@@ -132,22 +139,21 @@ export async function checkTables(
 
 /** Query IDs exclude each other per user: with two users, two processes could both write the same version. */
 async function checkUser(first: Server, user: string): Promise<void> {
-  const [row] = await first.select<{ value: string }>(
-    `SELECT argMax(value, version) AS value FROM ledger WHERE key = 'user'`,
-  );
-  if (row?.value === user) return;
+  const owner = await readValue(first, 'user');
+  if (owner === user) return;
   throw new StoreMisconfigured(
-    `the tables are written by the ClickHouse user ${row?.value}, and all processes must use the same one; ` +
+    `the tables are written by the ClickHouse user ${owner}, and all processes must use the same one; ` +
       `to change to ${user}, stop them all and run 'wafstat migrate' as that user`,
   );
 }
 
 async function hasLedger(options: ClickHouseOptions, connect?: Connect): Promise<boolean> {
-  const outside = openServer(options, options.urls[0] as string, 'default', connect);
-  const rows = await closing(outside, () =>
-    outside.select(`SELECT 1 FROM system.tables WHERE database = {database:String} AND name = 'ledger'`, {
-      database: options.database,
-    }),
+  const rows = await withServer(
+    openServer(options, options.urls[0] as string, 'default', connect),
+    (server) =>
+      server.select(`SELECT 1 FROM system.tables WHERE database = {database:String} AND name = 'ledger'`, {
+        database: options.database,
+      }),
   );
   return rows.length > 0;
 }
@@ -171,9 +177,9 @@ export async function dropCellsBefore(
   }
 }
 
-async function closing<T>(server: Server, action: () => Promise<T>): Promise<T> {
+async function withServer<T>(server: Server, action: (server: Server) => Promise<T>): Promise<T> {
   try {
-    return await action();
+    return await action(server);
   } finally {
     await server.close();
   }

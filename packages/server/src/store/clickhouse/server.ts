@@ -60,13 +60,13 @@ interface Dialect {
 }
 
 export class Server {
-  readonly url: string;
+  readonly #url: string;
   readonly #client: ClickHouseClient;
   readonly #timeoutMs: number;
   #dialect: Promise<Dialect> | null = null;
 
   constructor({ url, database, user, password, timeoutMs }: ServerOptions, client?: ClickHouseClient) {
-    this.url = url;
+    this.#url = url;
     this.#timeoutMs = timeoutMs;
     this.#client =
       client ??
@@ -82,7 +82,7 @@ export class Server {
   }
 
   async select<Row>(sql: string, values: Values = {}, timeoutMs = this.#timeoutMs): Promise<Row[]> {
-    const { bindsValues } = await this.dialect();
+    const { bindsValues } = await this.#readDialectOnce();
     return this.#execute(async (abort_signal) => {
       const result = await this.#client.query({
         format: 'JSONEachRow',
@@ -96,7 +96,7 @@ export class Server {
 
   /** Runs a statement that changes something. While it runs, no other one with the same `queryId` starts. */
   async run(sql: string, values: Values = {}, queryId?: string): Promise<void> {
-    const { bindsValues } = await this.dialect();
+    const { bindsValues } = await this.#readDialectOnce();
     const request = {
       clickhouse_settings: this.#settings(bindsValues),
       ...(queryId === undefined ? {} : { query_id: queryId }),
@@ -111,7 +111,7 @@ export class Server {
   }
 
   async insert(table: string, rows: readonly object[]): Promise<void> {
-    const { insertSettings } = await this.dialect();
+    const { insertSettings } = await this.#readDialectOnce();
     await this.#execute((abort_signal) =>
       this.#client.insert({
         table,
@@ -128,7 +128,7 @@ export class Server {
   }
 
   /** Read once, and again after a failure. */
-  dialect(): Promise<Dialect> {
+  #readDialectOnce(): Promise<Dialect> {
     this.#dialect ??= this.#readDialect().catch((error) => {
       this.#dialect = null;
       throw error;
@@ -182,18 +182,12 @@ export class Server {
         ? `no response within ${timeoutMs / 1_000} s`
         : (error instanceof Error ? error.message : String(error)).trim();
       const code = codeOf(error, message);
+      const options = { cause: error };
+      const at = `ClickHouse at ${this.#url}`;
+      if (code === null) throw new StoreUnavailable(`${at} does not respond: ${message}`, options);
       if (code === QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING) throw new AlreadyRunning(message);
-      if (code !== null && ACCESS_DENIED.has(code)) {
-        throw new StoreMisconfigured(`ClickHouse at ${this.url} denied access: ${message}`, {
-          cause: error,
-        });
-      }
-      if (code !== null) {
-        throw new StatementFailed(`a statement failed on ClickHouse at ${this.url}: ${message}`, {
-          cause: error,
-        });
-      }
-      throw new StoreUnavailable(`ClickHouse at ${this.url} does not respond: ${message}`, { cause: error });
+      if (ACCESS_DENIED.has(code)) throw new StoreMisconfigured(`${at} denied access: ${message}`, options);
+      throw new StatementFailed(`a statement failed on ${at}: ${message}`, options);
     }
   }
 }

@@ -5,6 +5,7 @@ import {
   type Batch,
   type BatchLink,
   type BatchRecord,
+  dayOf,
   derivedId,
   type FollowedPath,
   fromLinkRecord,
@@ -16,6 +17,7 @@ import {
 } from '../store.ts';
 import {
   type Additions,
+  additionsOf,
   cellCode,
   FIRST_CATEGORY,
   mergeCells,
@@ -36,8 +38,6 @@ import {
   type Schema,
   type SourceRecord,
 } from './schema.ts';
-
-const DAY_MS = 86_400_000;
 
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
 export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
@@ -123,12 +123,12 @@ function appendBatch(
     }
   }
   const counted = beforeHorizon === 0 ? batch.events : batch.events.filter(({ time }) => time >= horizon);
-  const { hosts: _, ...updated } = updateSource({ ...source, hosts: [] }, batch, counted, withoutHost);
-  schema.sources.putSync([project.scope, batch.source.name], { ...updated, number: source.number });
+  const updated = updateSource(source, batch, counted, withoutHost);
+  schema.sources.putSync([project.scope, batch.source.name], updated);
   if (batch.followed) putFollowed(schema, project, batch.followed);
   if (batch.id !== undefined) {
     const { id, link } = batch;
-    const day = Math.floor(Math.max(now, latest) / DAY_MS);
+    const day = dayOf(Math.max(now, latest));
     if (link?.replaces !== undefined) deleteBatch(schema, source.number, link.replaces);
     putBatch(schema, source.number, link ? { id, day, link } : { id, day });
   }
@@ -274,11 +274,8 @@ class GroupCounts {
   }
 
   #list(key: number): number[] {
-    let list = this.#minutes.get(key);
-    if (list === undefined) {
-      list = [];
-      this.#minutes.set(key, list);
-    }
+    const list = this.#minutes.get(key) ?? [];
+    if (list.length === 0) this.#minutes.set(key, list);
     return list;
   }
 
@@ -295,14 +292,8 @@ class GroupCounts {
     }
     for (const { level, records } of counters) {
       for (const key of [...records.keys()].sort((a, b) => a - b)) {
-        const cells = [...(records.get(key) ?? [])].sort(([a], [b]) => a - b);
-        yield {
-          level: level.id,
-          chunk: Math.floor(key / SCOPES_MAX),
-          scope: key % SCOPES_MAX,
-          codes: cells.map(([code]) => code),
-          counts: cells.map(([, count]) => count),
-        };
+        const additions = additionsOf(records.get(key) ?? new Map());
+        yield { level: level.id, chunk: Math.floor(key / SCOPES_MAX), scope: key % SCOPES_MAX, ...additions };
       }
     }
   }

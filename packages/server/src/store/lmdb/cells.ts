@@ -24,6 +24,11 @@ export interface Additions {
   counts: number[];
 }
 
+export function additionsOf(cells: ReadonlyMap<number, number>): Additions {
+  const sorted = [...cells].sort(([a], [b]) => a - b);
+  return { codes: sorted.map(([code]) => code), counts: sorted.map(([, count]) => count) };
+}
+
 /** Series and cell as one number, which sorts like the cells of a record. A chunk has at most 2^16 cells. */
 export function cellCode(series: number, cell: number): number {
   return series * 65_536 + cell;
@@ -50,10 +55,8 @@ export function accumulate(
 ): void {
   const reader = new NumberReader(record);
   while (reader.at < record.length) {
-    const series = reader.number();
-    const length = reader.number();
-    const end = reader.at + length;
-    const row = rowOf[series] ?? -1;
+    const row = rowOf[reader.number()] ?? -1;
+    const end = reader.number() + reader.at;
     if (row >= 0) accumulateSection(reader, end, runs, row * points, out);
     reader.at = end;
   }
@@ -158,17 +161,15 @@ export function accumulateTotals(
 }
 
 /** All non-zero cells of a record. */
-export function* readCells(record: Uint8Array): Generator<[series: number, cell: number, count: number]> {
+export function* readCells(record: Uint8Array): Generator<[code: number, count: number]> {
   const reader = new NumberReader(record);
   while (reader.at < record.length) {
-    const series = reader.number();
-    const length = reader.number();
-    const end = reader.at + length;
-    let cell = -1;
+    let code = cellCode(reader.number(), -1);
+    const end = reader.number() + reader.at;
     while (reader.at < end) {
       const token = reader.number();
-      cell += Math.floor(token / 2) + 1;
-      yield [series, cell, token % 2 === 1 ? reader.number() : 1];
+      code += Math.floor(token / 2) + 1;
+      yield [code, token % 2 === 1 ? reader.number() : 1];
     }
   }
 }
@@ -202,7 +203,7 @@ export function mergeCells(
   additions: Additions,
   writer: RecordWriter,
 ): Uint8Array {
-  const { codes, counts } = additions;
+  const { codes } = additions;
   writer.clear();
   const old = new NumberReader(record ?? new Uint8Array(0));
   let next = 0;
@@ -218,15 +219,8 @@ export function mergeCells(
       continue;
     }
     if (nextSeries < oldSeries) old.at = sectionStart;
-    next = mergeSection(
-      old,
-      oldSeries === nextSeries ? oldEnd : old.at,
-      nextSeries,
-      codes,
-      counts,
-      next,
-      writer,
-    );
+    const sectionEnd = oldSeries === nextSeries ? oldEnd : old.at;
+    next = mergeSection(old, sectionEnd, nextSeries, additions, next, writer);
   }
   return writer.bytes();
 }
@@ -236,8 +230,7 @@ function mergeSection(
   old: NumberReader,
   oldEnd: number,
   series: number,
-  codes: readonly number[],
-  counts: readonly number[],
+  { codes, counts }: Additions,
   next: number,
   writer: RecordWriter,
 ): number {

@@ -78,8 +78,9 @@ export class HostSets {
   });
   #lastId = 0;
 
-  /** Undefined the first time: the sums of a set that is queried only once are not worth keeping. */
+  /** Undefined for one host, and the first time: the sums of a set that is queried only once are not worth keeping. */
   idIfRepeated(scopes: readonly number[]): number | undefined {
+    if (scopes.length < 2) return undefined;
     const before = this.#lastId;
     const id = this.idOf(scopes);
     return id < before ? undefined : id;

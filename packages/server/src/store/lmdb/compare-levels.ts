@@ -2,9 +2,9 @@
  * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process some hundred scopes of a
  * chunk at a time, to bound the memory.
  */
-import { cellCode, cellOf, readCells } from './cells.ts';
-import { EXACT, LEVELS, type Level } from './levels.ts';
-import { checkedSections } from './records.ts';
+import { cellCode, cellOf, readCells, seriesOf } from './cells.ts';
+import { COUNTERS, EXACT, LEVELS, type Level } from './levels.ts';
+import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
 import { CHANGES, cellsKey, type Schema } from './schema.ts';
 
 /** Counts by cellCode. */
@@ -17,8 +17,8 @@ export interface Comparison {
   /** The record itself, or 'damaged' if it cannot be read. */
   stored: Cells | 'damaged';
   /** Existing chunks of the finer level. */
-  intact: ReadonlySet<number>;
-  damaged: ReadonlySet<number>;
+  intact: Set<number>;
+  damaged: Set<number>;
 }
 
 export interface LevelPair {
@@ -29,44 +29,35 @@ export interface LevelPair {
 }
 
 /** From fine to coarse, the order of repair. */
-export const LEVEL_PAIRS: readonly LevelPair[] = [
-  pair(EXACT, LEVELS[2]),
-  pair(LEVELS[2], LEVELS[1]),
-  pair(LEVELS[1], LEVELS[0]),
-];
-
-function pair(fine: Level, coarse: Level): LevelPair {
+export const LEVEL_PAIRS: readonly LevelPair[] = COUNTERS.toReversed().map((coarse) => {
+  const fine = LEVELS[coarse.id + 1] ?? EXACT;
   const ratio = (coarse.cellMs * coarse.cellsPerChunk) / (fine.cellMs * fine.cellsPerChunk);
   return { fine, coarse, ratio };
-}
+});
 
 const SCOPES_AT_ONCE = 256;
-const SCOPES_END = 0xffff_ffff;
-/** The end of chunk numbers, which damaged keys may exceed. */
-const CHUNKS_END = 0xffff_ffff;
 
 /** The chunks of the coarser level for which either level has records. */
-export function* coarseChunks({ cells }: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
-  const next = (level: Level, chunk: number): number => {
-    const end = cellsKey(level.id + 1, 0, 0);
-    for (const key of cells.getKeys({ start: cellsKey(level.id, chunk, 0), end, limit: 1 })) {
-      return key.readUInt32BE(1);
-    }
-    return Number.POSITIVE_INFINITY;
-  };
+export function* coarseChunks(schema: Schema, { fine, coarse, ratio }: LevelPair): Generator<number> {
   for (let chunk = 0; ; chunk++) {
-    const nextFine =
-      chunk * ratio <= CHUNKS_END ? Math.floor(next(fine, chunk * ratio) / ratio) : Number.POSITIVE_INFINITY;
-    chunk = Math.min(next(coarse, chunk), nextFine);
-    if (chunk > CHUNKS_END - 1) return;
+    const nextFine = Math.floor(nextChunk(schema, fine, chunk * ratio) / ratio);
+    chunk = Math.min(nextChunk(schema, coarse, chunk), nextFine);
+    if (chunk >= CHUNKS_END) return;
     yield chunk;
   }
 }
 
+/** The caller may change records of the chunk between two comparisons. */
+export function* compareChunk(schema: Schema, pair: LevelPair, chunk: number): Generator<Comparison> {
+  for (const [from, to] of [...scopeRanges(schema, pair.coarse, chunk)]) {
+    yield* compareScopes(schema, pair, chunk, from, to);
+  }
+}
+
 /** Ranges that cover all scopes, each with at most some hundred records in the chunk. */
-export function* scopeRanges(
+function* scopeRanges(
   { cells }: Schema,
-  { coarse }: LevelPair,
+  coarse: Level,
   chunk: number,
 ): Generator<[from: number, to: number]> {
   const start = cellsKey(coarse.id, chunk, CHANGES + 1);
@@ -82,83 +73,53 @@ export function* scopeRanges(
   yield [from, SCOPES_END];
 }
 
-export function compareScopes(
+function compareScopes(
   schema: Schema,
   { fine, coarse, ratio }: LevelPair,
   chunk: number,
   from: number,
   to: number,
 ): Comparison[] {
-  const found = new Map<number, Comparison & { intact: Set<number>; damaged: Set<number> }>();
+  const found = new Map<number, Comparison>();
   const entry = (scope: number) => {
-    let one = found.get(scope);
-    if (one === undefined) {
-      one = { scope, sums: new Map(), stored: new Map(), intact: new Set(), damaged: new Set() };
-      found.set(scope, one);
-    }
+    const chunks = { intact: new Set<number>(), damaged: new Set<number>() };
+    const one = found.get(scope) ?? { scope, sums: new Map(), stored: new Map(), ...chunks };
+    found.set(scope, one);
     return one;
   };
   for (const { scope, sections } of records(schema, coarse, chunk, from, to)) {
-    entry(scope).stored = sections === null ? 'damaged' : cellsOf(sections);
+    entry(scope).stored = sections === null ? 'damaged' : new Map(readCells(sections));
   }
   const fineEnd = Math.min((chunk + 1) * ratio, CHUNKS_END);
   for (let fineChunk = chunk * ratio; fineChunk < fineEnd; fineChunk++) {
     for (const { scope, sections } of records(schema, fine, fineChunk, from, to)) {
       const one = entry(scope);
       (sections === null ? one.damaged : one.intact).add(fineChunk);
-      if (sections !== null) addToSums(one.sums, sections, fine, fineChunk, coarse, chunk);
+      for (const [fineCode, count] of sections === null ? [] : readCells(sections)) {
+        const time = (fineChunk * fine.cellsPerChunk + cellOf(fineCode)) * fine.cellMs;
+        const cell = Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk;
+        const code = cellCode(seriesOf(fineCode), cell);
+        one.sums.set(code, (one.sums.get(code) ?? 0) + count);
+      }
     }
   }
   return [...found.values()].sort((a, b) => a.scope - b.scope);
 }
 
-/** The records of one chunk. `sections` is null if the record is damaged. */
-export function* records(
-  schema: Schema,
-  level: Level,
-  chunk: number,
-  from: number,
-  to: number,
-): Generator<{ scope: number; sections: Uint8Array | null; isChecked: boolean }> {
-  const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
-  for (const { key, value } of schema.cells.getRange(range)) {
-    const scope = key.readUInt32BE(5);
-    const sections = tryTo(() => checkedSections(schema, level.id, chunk, scope, value));
-    yield { scope, sections, isChecked: sections !== null && sections.length < value.length };
-  }
-}
-
-/** Null if the data is damaged. */
-export function tryTo<T>(action: () => T): T | null {
-  try {
-    return action();
-  } catch {
-    return null;
-  }
-}
-
-function cellsOf(sections: Uint8Array): Cells {
-  const cells: Cells = new Map();
-  for (const [series, cell, count] of readCells(sections)) cells.set(cellCode(series, cell), count);
-  return cells;
-}
-
-function addToSums(
-  sums: Cells,
-  sections: Uint8Array,
-  fine: Level,
-  fineChunk: number,
-  coarse: Level,
-  chunk: number,
-): void {
-  for (const [series, cell, count] of readCells(sections)) {
-    const time = (fineChunk * fine.cellsPerChunk + cell) * fine.cellMs;
-    const code = cellCode(series, Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk);
-    sums.set(code, (sums.get(code) ?? 0) + count);
-  }
-}
-
 /** Cells before the horizon do not count, and the finer level may have been freed there. */
 export function isComparable(code: number, { coarse }: LevelPair, chunk: number, horizon: number): boolean {
   return (chunk * coarse.cellsPerChunk + cellOf(code)) * coarse.cellMs >= horizon;
+}
+
+/** The codes of the cells that differ, in ascending order. */
+export function differingCells(
+  pair: LevelPair,
+  chunk: number,
+  sums: Cells,
+  stored: Cells,
+  horizon: number,
+): number[] {
+  return [...new Set([...sums.keys(), ...stored.keys()])]
+    .filter((code) => isComparable(code, pair, chunk, horizon) && sums.get(code) !== stored.get(code))
+    .sort((a, b) => a - b);
 }

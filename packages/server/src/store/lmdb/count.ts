@@ -16,13 +16,7 @@ import {
 } from './cells.ts';
 import { ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
-import {
-  type AbsenceCache,
-  checkAbsence,
-  matchesHostKey,
-  matchesProjectKey,
-  RecordReader,
-} from './records.ts';
+import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
   allChanges,
   CHANGES,
@@ -64,33 +58,26 @@ const HOSTS_MAX = 100_000;
 /** Some 400 KB. */
 const ABSENCES_MAX = 10_000;
 
-interface SharedLookups {
-  schema: Schema;
-  hostSets: HostSets;
-  absences: AbsenceCache;
-  scopesOf: (project: ProjectRecord, hosts: readonly string[]) => number[];
-  findProject: (id: string, changes: number) => { project: ProjectRecord | undefined; horizon: number };
-  sliceMs: number;
-}
-
 /** A timeline has the rows requests and attacks; a distribution has one row per category. */
 export function createCounters(
   schema: Schema,
   sliceMs = SLICE_MS,
 ): { timeline: Counter; distribution: Counter } {
-  const lookups: SharedLookups = {
-    schema,
-    hostSets: new HostSets(),
-    absences: new BoundedCache({ entriesMax: ABSENCES_MAX }),
-    scopesOf: createScopeLookup(schema),
-    findProject: createProjectLookup(schema),
-    sliceMs,
-  };
+  const lookups = createLookups(schema);
   const timelineRows = rowsOf((category) => (category === null ? 0 : 1));
   const distributionRows = rowsOf((category) => category ?? -1);
   return {
-    timeline: createCounter(lookups, timelineRows, 2),
-    distribution: createCounter(lookups, distributionRows, CATEGORIES.length),
+    timeline: createCounter(schema, lookups, timelineRows, 2, sliceMs),
+    distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
+  };
+}
+
+function createLookups(schema: Schema) {
+  return {
+    hostSets: new HostSets(),
+    absences: new BoundedCache<number, number>({ entriesMax: ABSENCES_MAX }),
+    scopesOf: createScopeLookup(schema),
+    findProject: createProjectLookup(schema),
   };
 }
 
@@ -103,33 +90,37 @@ function rowsOf(rowOf: (category: number | null) => number): Int8Array {
 }
 
 function createCounter(
-  { schema, hostSets, absences, scopesOf, findProject, sliceMs }: SharedLookups,
+  schema: Schema,
+  { hostSets, absences, scopesOf, findProject }: ReturnType<typeof createLookups>,
   rowOf: Int8Array,
   rowCount: number,
+  sliceMs: number,
 ): Counter {
   const cache = new ChunkCache();
-  const key = Buffer.allocUnsafe(9);
 
-  function countAtOnce(
+  /** Yields when a slice is over. Without `slices`, the first step is the last. */
+  function* count(
     scopes: readonly number[],
     plan: readonly ChunkPlan[],
     points: number,
     changes: number,
-  ): Float64Array {
+    read?: ReadOptions,
+    slices?: Slices,
+  ): Generator<void, Float64Array> {
     const out = new Float64Array(rowCount * points);
-    const hostSet = scopes.length > 1 ? hostSets.idIfRepeated(scopes) : undefined;
-    const known = { absences: absences, allChanges: changes };
-    const records = new RecordReader(schema, { known });
+    const records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
+    const hostSet = slices ? hostSets.idOf(scopes) : hostSets.idIfRepeated(scopes);
     for (const { level, chunk, runs } of plan) {
       if (level === EXACT.id) {
         for (const scope of scopes) {
           const record = records.read(level, chunk, scope);
           if (record !== undefined) accumulate(record, runs, rowOf, points, out);
+          if (slices?.isOver()) yield;
         }
         continue;
       }
       const cells = cellsIn(level);
-      const cached = cache.open(level, chunk, changes, () => readChanges(records, level, chunk));
+      const cached = cache.open(level, chunk, changes, () => readChanges(records, level, chunk, read));
       const decode = (scope: number): Float64Array => {
         const record = records.read(level, chunk, scope);
         return record === undefined ? EMPTY : runningTotals(record, rowOf, rowCount, cells);
@@ -137,10 +128,20 @@ function createCounter(
       const totalsOf = (scope: number) => cached.get(scope) ?? cached.put(scope, decode(scope));
       if (hostSet === undefined) {
         for (const scope of scopes) accumulateTotals(totalsOf(scope), cells, runs, points, out);
-      } else {
-        const totals = cached.get(hostSet) ?? cached.put(hostSet, sumOfTotals(scopes.map(totalsOf)));
-        accumulateTotals(totals, cells, runs, points, out);
+        continue;
       }
+      let totals = cached.get(hostSet);
+      if (totals === undefined && slices) {
+        const sums = new Float64Array(rowCount * (cells + 1));
+        for (const scope of scopes) {
+          const record = records.read(level, chunk, scope);
+          if (record !== undefined) addCells(record, rowOf, cells, sums);
+          if (slices.isOver()) yield;
+        }
+        totals = cached.put(hostSet, toRunningTotals(sums, rowCount, cells));
+      }
+      totals ??= cached.put(hostSet, sumOfTotals(scopes.map(totalsOf)));
+      accumulateTotals(totals, cells, runs, points, out);
     }
     return out;
   }
@@ -151,38 +152,15 @@ function createCounter(
     points: number,
     planIn: (read: ReadOptions) => readonly ChunkPlan[],
   ): Promise<Float64Array> {
-    const out = new Float64Array(rowCount * points);
     const read = { transaction: schema.root.useReadTransaction() };
     const slices = new Slices(sliceMs);
     try {
-      const changes = allChanges(schema, read);
-      const known = { absences: absences, allChanges: changes };
-      const records = new RecordReader(schema, { read, known });
-      const hostSet = hostSets.idOf(scopes);
-      for (const { level, chunk, runs } of planIn(read)) {
-        if (level === EXACT.id) {
-          for (const scope of scopes) {
-            const record = records.read(level, chunk, scope);
-            if (record !== undefined) accumulate(record, runs, rowOf, points, out);
-            if (slices.isOver()) await slices.next();
-          }
-          continue;
-        }
-        const cells = cellsIn(level);
-        const cached = cache.open(level, chunk, changes, () => readChanges(records, level, chunk, read));
-        let totals = cached.get(hostSet);
-        if (totals === undefined) {
-          const sums = new Float64Array(rowCount * (cells + 1));
-          for (const scope of scopes) {
-            const record = records.read(level, chunk, scope);
-            if (record !== undefined) addCells(record, rowOf, cells, sums);
-            if (slices.isOver()) await slices.next();
-          }
-          totals = cached.put(hostSet, toRunningTotals(sums, rowCount, cells));
-        }
-        accumulateTotals(totals, cells, runs, points, out);
+      const counting = count(scopes, planIn(read), points, allChanges(schema, read), read, slices);
+      for (;;) {
+        const { done, value } = counting.next();
+        if (done) return value;
+        await slices.next();
       }
-      return out;
     } finally {
       read.transaction.done();
     }
@@ -190,7 +168,7 @@ function createCounter(
 
   /** 0 for a chunk without counters. A damaged key must not look like one. */
   function readChanges(records: RecordReader, level: number, chunk: number, read?: ReadOptions): number {
-    const found = changesOf(schema.cells, level, chunk, key, read);
+    const found = changesOf(schema.cells, level, chunk, read);
     if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
     return found ?? 0;
   }
@@ -202,7 +180,9 @@ function createCounter(
     if (project === undefined) return new Float64Array(rowCount * points);
     const scopes = hosts === undefined ? [project.scope] : scopesOf(project, hosts);
     const plan = planChunks(clip(edges, horizon, project.latest));
-    if (!isLarge(scopes, plan, rowCount)) return countAtOnce(scopes, plan, points, changes);
+    // The only step of `count` returns the counts.
+    if (!isLarge(scopes, plan, rowCount))
+      return count(scopes, plan, points, changes).next().value as Float64Array;
     return countInSlices(scopes, points, (read) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
       return planChunks(clip(edges, metaValue(schema, 'horizon', read), latest));

@@ -8,7 +8,7 @@ import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
 import { StoreDamaged } from '../store.ts';
 import { lmdbStore } from './lmdb.ts';
 import { repairStatistics } from './repair.ts';
-import { openSchemaForRepair } from './schema.ts';
+import { openTables } from './schema.ts';
 import { verifyStatistics } from './verify.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -181,22 +181,27 @@ describe('repair', () => {
     expect(found.slice(0, 10)).toEqual(expected.slice(0, 10));
   });
 
+  test('restores a damaged storage version, which verify reports', async () => {
+    const path = copy();
+    const { root } = openTables(path);
+    await root.openDB('meta', { encoding: 'binary' }).put('version', Buffer.from([0x12]));
+    await root.close();
+    expect((await verifyStatistics(path)).findings).toMatchObject([{ table: 'meta', key: 'version' }]);
+    expect((await repairStatistics(path)).lost).toEqual([]);
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    expect(await results(path)).toEqual(await results(original));
+  });
+
   test('removes a link to a batch that does not exist, and restores the name of a host', async () => {
     const path = copy();
-    const { root, batchLinks, hostnames } = openSchemaForRepair(path);
+    const { root, batchLinks, hostnames } = openTables(path);
     await batchLinks.put([1, 'gone', 'batch 1'], { bytes: 1, head: '', carry: '' });
     const [name] = [...hostnames.getKeys()];
     if (name) await hostnames.remove(name);
     await root.close();
-    expect((await verifyStatistics(path)).findings.map(({ table }) => table)).toEqual([
-      'hosts',
-      'batch-links',
-      'batch-links',
-    ]);
-    expect((await repairStatistics(path)).repairs.map(({ table }) => table)).toEqual([
-      'hostnames',
-      'batch-links',
-    ]);
+    const { findings } = await verifyStatistics(path);
+    expect(findings.map(({ table }) => table)).toEqual(['hosts', 'batch-links']);
+    expect((await repairStatistics(path)).repairs).toEqual(findings);
     expect((await verifyStatistics(path)).problems).toBe(0);
   });
 });
@@ -265,7 +270,7 @@ async function damaged(
   table: string,
 ): Promise<string> {
   const path = copy();
-  const { root } = openSchemaForRepair(path);
+  const { root } = openTables(path);
   const raw = root.openDB<Buffer, Entry['key']>(
     table,
     table === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' },
@@ -283,7 +288,7 @@ async function damaged(
 /** As release 0.1 wrote it. */
 async function withoutChecksums(change = (value: Buffer) => value): Promise<string> {
   const path = copy();
-  const { root, version, meta } = openSchemaForRepair(path);
+  const { root, version, meta } = openTables(path);
   for (const name of [...root.getKeys()].map(String)) {
     const options = name === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' };
     const raw = root.openDB<Buffer>(name, options as { encoding: 'binary' });
@@ -331,7 +336,7 @@ async function results(path: string): Promise<string[]> {
 
 /** Offsets of the keys of `cells` in the file: nodes with a key of nine bytes and a value. */
 function leafKeys(bytes: Buffer): number[] {
-  const { root, cells } = openSchemaForRepair(original);
+  const { root, cells } = openTables(original);
   const keys = [...cells.getKeys()].map((key) => Buffer.from(key));
   root.close();
   return keys.flatMap((key) => {

@@ -1,11 +1,11 @@
 /** Export of events and batches to another store, and import of a source from one. */
-import { CATEGORIES, EVENT_COUNT_MAX, type Event } from '../../event.ts';
-import { type BatchRecord, fromLinkRecord, type Source } from '../store.ts';
+import { CATEGORIES, type Event } from '../../event.ts';
+import { type BatchRecord, fromLinkRecord, type Source, StoreDamaged, splitCount } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
-import { FIRST_CATEGORY, readCells } from './cells.ts';
+import { cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
 import { EXACT } from './levels.ts';
-import { checkedSections } from './records.ts';
-import { cellsKey, metaValue, type Schema } from './schema.ts';
+import { chunksOf, records } from './records.ts';
+import { metaValue, recordName, type Schema } from './schema.ts';
 
 /** Bounds the memory for a part to some megabytes. */
 const EVENTS_PER_PART = 20_000;
@@ -21,11 +21,12 @@ export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: 
     hosts.set(value.scope, value.id);
   }
   let part: { id: string; events: Event[] } | null = null;
-  for (const { minute, records } of minutes(schema, Math.floor(horizon / EXACT.cellsPerChunk))) {
-    const all = records.get(project.scope);
+  for (const minute of chunksOf(schema, EXACT, Math.floor(horizon / EXACT.cellsPerChunk))) {
+    const scopes = readMinute(schema, minute);
+    const all = scopes.get(project.scope);
     if (all === undefined) continue;
     part ??= { id: `minute ${minute}`, events: [] };
-    for (const event of eventsOf(minute, all, records, hosts)) {
+    for (const event of eventsOf(minute, all, scopes, hosts)) {
       if (event.time >= horizon) part.events.push(event);
     }
     if (part.events.length >= EVENTS_PER_PART) {
@@ -36,66 +37,40 @@ export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: 
   if (part) yield part;
 }
 
-/** The records of all scopes, one minute at a time. */
-function* minutes(
-  schema: Schema,
-  first: number,
-): Generator<{ minute: number; records: Map<number, Uint8Array> }> {
-  const range = schema.cells.getRange({
-    start: cellsKey(EXACT.id, first, 0),
-    end: cellsKey(EXACT.id + 1, 0, 0),
-  });
-  let minute = -1;
-  let records = new Map<number, Uint8Array>();
-  for (const { key, value } of range) {
-    if (key.readUInt32BE(1) !== minute) {
-      if (records.size > 0) yield { minute, records };
-      minute = key.readUInt32BE(1);
-      records = new Map();
-    }
-    const scope = key.readUInt32BE(5);
-    records.set(scope, Uint8Array.from(checkedSections(schema, EXACT.id, minute, scope, value)));
+/** The records by scope. */
+function readMinute(schema: Schema, minute: number): Map<number, Uint8Array> {
+  const found = new Map<number, Uint8Array>();
+  for (const { scope, sections } of records(schema, EXACT, minute)) {
+    if (sections === null) throw new StoreDamaged(recordName(EXACT.id, minute, scope));
+    found.set(scope, Uint8Array.from(sections));
   }
-  if (records.size > 0) yield { minute, records };
+  return found;
 }
 
 /** The events of the hosts, then the rest of the project's events, which have no host. */
 function* eventsOf(
   minute: number,
   all: Uint8Array,
-  records: ReadonlyMap<number, Uint8Array>,
+  scopes: ReadonlyMap<number, Uint8Array>,
   hosts: ReadonlyMap<number, string>,
 ): Generator<Event> {
-  const rest = new Map<number, number>();
-  for (const [series, cell, count] of readCells(all)) rest.set(series * EXACT.cellsPerChunk + cell, count);
-  for (const [scope, record] of records) {
+  const rest = new Map(readCells(all));
+  for (const [scope, record] of scopes) {
     const hostId = hosts.get(scope);
     if (hostId === undefined) continue;
-    for (const [series, cell, count] of readCells(record)) {
-      const code = series * EXACT.cellsPerChunk + cell;
+    for (const [code, count] of readCells(record)) {
       rest.set(code, (rest.get(code) ?? 0) - count);
-      yield* event(minute, series, cell, count, hostId);
+      yield* event(minute, code, count, hostId);
     }
   }
-  for (const [code, count] of rest) {
-    const series = Math.floor(code / EXACT.cellsPerChunk);
-    yield* event(minute, series, code % EXACT.cellsPerChunk, count, null);
-  }
+  for (const [code, count] of rest) yield* event(minute, code, count, null);
 }
 
 /** Requests and attacks are counted separately, so a request that was an attack becomes two events. */
-function* event(
-  minute: number,
-  series: number,
-  cell: number,
-  total: number,
-  hostId: string | null,
-): Generator<Event> {
-  const time = minute * EXACT.cellsPerChunk + cell;
-  const attack = CATEGORIES[series - FIRST_CATEGORY] ?? null;
-  for (let left = total; left > 0; left -= EVENT_COUNT_MAX) {
-    yield { time, hostId, request: attack === null, attack, count: Math.min(left, EVENT_COUNT_MAX) };
-  }
+function* event(minute: number, code: number, total: number, hostId: string | null): Generator<Event> {
+  const time = minute * EXACT.cellsPerChunk + cellOf(code);
+  const attack = CATEGORIES[seriesOf(code) - FIRST_CATEGORY] ?? null;
+  yield* splitCount({ time, hostId, request: attack === null, attack }, total);
 }
 
 export function* dumpBatches(schema: Schema, source: number): Generator<BatchRecord[]> {

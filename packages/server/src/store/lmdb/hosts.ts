@@ -1,8 +1,9 @@
 /** The hosts of projects: one at a time for administration, all names of a batch at once for ingest. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
 import {
   type AddedHost,
-  derivedId,
+  freeHostId,
   type Host,
   type HostnamesToResolve,
   type NewHost,
@@ -11,54 +12,16 @@ import {
 import { nextScope, openProject } from './append.ts';
 import type { HostRecord, ProjectRecord, Schema } from './schema.ts';
 
-/** Names that are looked up in one turn of the event loop: some milliseconds. */
-const NAMES_PER_TURN = 5_000;
 /** New names that one transaction registers: 20 ms. Only a flood or a large import has more of them in a batch. */
-const NEW_NAMES_PER_TRANSACTION = 250;
-
-interface NewHosts {
-  /** By name. */
-  ids: Map<string, string>;
-  /** How many more hosts the project may have. */
-  room: number;
-}
-
-/** Looks up the names and registers new ones with `add`, until none is left or the project is full. */
-export async function resolveHosts(
-  schema: Schema,
-  { project, hostnames, limit }: HostnamesToResolve,
-  add: (hostnames: ReadonlySet<string>) => Promise<NewHosts>,
-): Promise<(string | null)[]> {
-  const ids = new Array<string | null>(hostnames.length).fill(null);
-  const registered = new Map<string, string>();
-  let room: number | null = null;
-  for (;;) {
-    const known = schema.projects.get(project);
-    const find = known ? await hostFinder(schema, known, hostnames.length) : () => undefined;
-    room ??= limit - (known?.hosts ?? 0);
-    const newNames = new Set<string>();
-    for (const [i, hostname] of hostnames.entries()) {
-      if (i % NAMES_PER_TURN === NAMES_PER_TURN - 1) await nextTurn();
-      const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
-      ids[i] = id;
-      if (id === null && newNames.size < Math.min(room, NEW_NAMES_PER_TRANSACTION)) newNames.add(hostname);
-    }
-    if (newNames.size === 0) return ids;
-    const added = await add(newNames);
-    for (const [hostname, id] of added.ids) registered.set(hostname, id);
-    room = added.room;
-    // The next lookups must see the names that other processes have registered.
-    schema.root.resetReadTxn();
-  }
-}
+export const NEW_NAMES_PER_TRANSACTION = 250;
 
 /** For many names, reads all hosts into a map: looking up each in the file takes ten times as long. */
-async function hostFinder(
-  { hostnames }: Schema,
-  { scope, hosts }: ProjectRecord,
-  names: number,
-): Promise<(hostname: string) => string | undefined> {
-  if (names < hosts) return (hostname) => hostnames.get([scope, hostname]);
+export async function readHostnames(
+  { projects, hostnames }: Schema,
+  wanted: HostnamesToResolve,
+): Promise<Hostnames> {
+  const { scope, hosts } = projects.get(wanted.project) ?? { scope: 0, hosts: 0 };
+  if (wanted.hostnames.length < hosts) return { hosts, find: (hostname) => hostnames.get([scope, hostname]) };
   const ids = new Map<string, string>();
   let after: [number, string] | [number] = [scope];
   for (;;) {
@@ -70,7 +33,7 @@ async function hostFinder(
       read++;
     }
     // The last name of a part is the first of the next.
-    if (read < NAMES_PER_TURN) return (hostname) => ids.get(hostname);
+    if (read < NAMES_PER_TURN) return { hosts, find: (hostname) => ids.get(hostname) };
     await nextTurn();
   }
 }
@@ -89,7 +52,7 @@ export function addHosts(
     // Looked up again inside the transaction: another process may have been faster.
     let id = schema.hostnames.get([project.scope, hostname]);
     if (id === undefined && hosts < limit) {
-      id = freeHostId(schema, project, projectId, hostname);
+      id = freeId(schema, project, projectId, hostname);
       putHost(schema, project, { id, hostname, created: now });
       hosts++;
     }
@@ -105,7 +68,7 @@ export function addHost(schema: Schema, wanted: NewHost, now: number): AddedHost
   const found = findHost(schema, project, wanted);
   if (found) return found;
   const host = {
-    id: wanted.id ?? freeHostId(schema, project, wanted.project, wanted.hostname),
+    id: wanted.id ?? freeId(schema, project, wanted.project, wanted.hostname),
     hostname: wanted.hostname,
     created: wanted.created ?? now,
   };
@@ -141,11 +104,8 @@ export function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost
   return { kind: idOfName === undefined ? 'id_taken' : 'exists', host: publicHost(known) };
 }
 
-function freeHostId(schema: Schema, project: ProjectRecord, projectId: string, hostname: string): string {
-  for (let attempt = 0; ; attempt++) {
-    const id = derivedId('host', projectId, hostname, attempt);
-    if (!schema.hosts.doesExist([project.scope, id])) return id;
-  }
+function freeId(schema: Schema, { scope }: ProjectRecord, projectId: string, hostname: string): string {
+  return freeHostId(projectId, hostname, (id) => schema.hosts.doesExist([scope, id]));
 }
 
 function putHost(schema: Schema, { scope }: ProjectRecord, host: Host): void {

@@ -4,6 +4,7 @@ import { PerTurnMemo } from '../../cache.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
+import { resolveHosts } from '../resolve-hosts.ts';
 import {
   type Appended,
   type Batch,
@@ -19,7 +20,15 @@ import {
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounters, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
-import { addHost, addHosts, findHost, publicHost, renameHost, resolveHosts } from './hosts.ts';
+import {
+  addHost,
+  addHosts,
+  findHost,
+  NEW_NAMES_PER_TRANSACTION,
+  publicHost,
+  readHostnames,
+  renameHost,
+} from './hosts.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 
@@ -28,15 +37,20 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const { timeline, distribution } = createCounters(schema);
   const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
-  const queries = new PendingQueries();
+  let sliced: Promise<void> = Promise.resolve();
   let closed = false;
+
+  /** Remembers queries that run over several turns: they hold a snapshot of the open file. */
+  const track = <T>(result: T | Promise<T>): T | Promise<T> => {
+    if (result instanceof Promise) sliced = Promise.allSettled([sliced, result]).then(() => {});
+    return result;
+  };
 
   const committer = new Committer({
     path,
     root: () => schema.root,
     async reopen() {
-      // Sliced queries hold a snapshot of the open file.
-      await queries.idle();
+      await sliced;
       await reopenSchema(schema, path);
     },
     probe: () => schema.version.putSync('version', STORAGE_VERSION),
@@ -66,18 +80,17 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   return {
     fileId: metaValue(schema, 'born'),
 
-    append: (batch) =>
-      closed ? Promise.reject(new StoreUnavailable('the store is closed')) : appends.add(batch),
+    append: (batch) => available(() => appends.add(batch)),
 
     series: ({ project, hosts, edges }) =>
       available(async () => {
         const points = edges.length - 1;
-        const counts = await queries.track(timeline(project, hosts, edges));
+        const counts = await track(timeline(project, hosts, edges));
         return { requests: counts.subarray(0, points), attacks: counts.subarray(points) };
       }),
 
     totals: ({ project, hosts, from, to }) =>
-      available(() => queries.track(distribution(project, hosts, [from, to]))),
+      available(() => track(distribution(project, hosts, [from, to]))),
 
     version: (range) => available(() => versionOf(range)),
 
@@ -105,7 +118,15 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     resolveHosts: (names) =>
       available(() =>
-        resolveHosts(schema, names, (newNames) => grow(() => addHosts(schema, names, newNames, now()))),
+        resolveHosts(
+          names,
+          NEW_NAMES_PER_TRANSACTION,
+          () => readHostnames(schema, names),
+          (newNames) =>
+            grow(() => addHosts(schema, names, newNames, now()))
+              // The next lookups must see the names that other processes have registered.
+              .finally(() => schema.root.resetReadTxn()),
+        ),
       ),
 
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
@@ -150,28 +171,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
       if (closed) return;
       await appends.idle();
       closed = true;
-      // Sliced queries hold a snapshot, which must stay open.
-      await queries.idle();
+      await sliced;
       await committer.close();
     },
   };
-}
-
-/** Queries that run over several turns. */
-class PendingQueries {
-  readonly #promises = new Set<Promise<unknown>>();
-
-  track<T>(result: T | Promise<T>): T | Promise<T> {
-    if (!(result instanceof Promise)) return result;
-    this.#promises.add(result);
-    const remove = () => this.#promises.delete(result);
-    result.then(remove, remove);
-    return result;
-  }
-
-  async idle(): Promise<void> {
-    await Promise.allSettled(this.#promises);
-  }
 }
 
 /** Other errors than those of LMDB are bugs. */

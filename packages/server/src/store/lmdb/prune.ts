@@ -1,10 +1,8 @@
 /** Retention: the horizon moves first, in one transaction; then the space is freed in small steps. */
-import type { Retention } from '../store.ts';
+import { dayOf, type Retention } from '../store.ts';
 import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, countChange, metaValue, type Schema } from './schema.ts';
-
-const DAY_MS = 86_400_000;
 
 /** About 10 ms of work: queries and appends wait no longer than that for a step. */
 const RECORDS_PER_STEP = 2_000;
@@ -25,17 +23,17 @@ export function* pruneSteps(schema: Schema, before: number, freeBefore: number):
   for (const level of LEVELS) {
     // Only whole chunks: queries still count a part of the chunk that the limit cuts.
     const end = Math.max(0, Math.floor(freed / (level.cellMs * level.cellsPerChunk)));
+    const range = {
+      start: cellsKey(level.id, 0, 0),
+      end: cellsKey(level.id, end, 0),
+      limit: RECORDS_PER_STEP,
+    };
     yield* removeSteps(
-      () =>
-        schema.cells.getKeys({
-          start: cellsKey(level.id, 0, 0),
-          end: cellsKey(level.id, end, 0),
-          limit: RECORDS_PER_STEP,
-        }),
+      () => schema.cells.getKeys(range),
       (key) => schema.cells.removeSync(key),
     );
   }
-  const day = Math.floor(freed / DAY_MS);
+  const day = dayOf(freed);
   yield* removeSteps(
     () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),
     ([, source, id]) => {

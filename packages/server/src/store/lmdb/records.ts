@@ -3,7 +3,7 @@ import { compareKeys, type Database, type Key } from 'lmdb';
 import type { BoundedCache } from '../../cache.ts';
 import { StoreDamaged } from '../store.ts';
 import { isWellFormed } from './cells.ts';
-import { EXACT, LEVELS } from './levels.ts';
+import { EXACT, LEVELS, type Level } from './levels.ts';
 import {
   CHANGES,
   cellsKey,
@@ -11,6 +11,7 @@ import {
   decodeChanges,
   type HostRecord,
   hasChecksum,
+  levelRange,
   mayLackChecksums,
   type ProjectRecord,
   type ReadOptions,
@@ -25,12 +26,12 @@ interface ReaderOptions {
   read?: ReadOptions | undefined;
   /** Whether to verify that a missing record was never written (about 10 us). */
   checksAbsence?(level: number): boolean;
-  /** Absences of exact records that were verified before, and the current change counter. */
-  known?: { absences: AbsenceCache; allChanges: number } | undefined;
+  /**
+   * Change counters at which the absence of an exact record was verified, and the current one. Unlike counters, exact
+   * records are read in each query.
+   */
+  known?: { absences: BoundedCache<number, number>; allChanges: number } | undefined;
 }
-
-/** Change counters at which the absence of an exact record was verified. Unlike counters, these are read in each query. */
-export type AbsenceCache = BoundedCache<number, number>;
 
 /** Neighbouring keys of one chunk, with nothing in between. */
 interface Gap {
@@ -100,18 +101,16 @@ export class RecordReader {
 
   /** The first key of the table, or the last. */
   #end(reverse: boolean): Buffer | undefined {
-    for (const key of this.#schema.cells.getKeys({ reverse, limit: 1, ...this.#read })) return key;
-    return undefined;
+    const [key] = this.#schema.cells.getKeys({ reverse, limit: 1, ...this.#read });
+    return key;
   }
 
   /** The next key in one direction, its record checked. */
   #neighbour(key: Buffer, reverse: boolean): Buffer | undefined {
     const options = { start: key, reverse, limit: 1, ...this.#read };
-    for (const { key: found, value } of this.#schema.cells.getRange(options)) {
-      checkEntry(this.#schema, found, value);
-      return found;
-    }
-    return undefined;
+    const [found] = this.#schema.cells.getRange(options);
+    if (found) checkEntry(this.#schema, found.key, found.value);
+    return found?.key;
   }
 }
 
@@ -167,4 +166,45 @@ export function checkedSections(
       return sections;
   }
   throw new StoreDamaged(recordName(level, chunk, scope));
+}
+
+export const SCOPES_END = 0xffff_ffff;
+/** The end of chunk numbers, which damaged keys may exceed. */
+export const CHUNKS_END = 0xffff_ffff;
+
+/** The chunks of a level that have records. */
+export function* chunksOf(schema: Schema, level: Level, first = 0): Generator<number> {
+  let chunk = nextChunk(schema, level, first);
+  for (; chunk < CHUNKS_END; chunk = nextChunk(schema, level, chunk + 1)) yield chunk;
+}
+
+/** Infinity if there is none. */
+export function nextChunk({ cells }: Schema, level: Level, from: number): number {
+  const [key] = from > CHUNKS_END ? [] : cells.getKeys({ ...levelRange(level, from), limit: 1 });
+  return key?.readUInt32BE(1) ?? Number.POSITIVE_INFINITY;
+}
+
+/** The records of one chunk. `sections` is null if the record is damaged. */
+export function* records(
+  schema: Schema,
+  level: Level,
+  chunk: number,
+  from = CHANGES + 1,
+  to = SCOPES_END,
+): Generator<{ scope: number; sections: Uint8Array | null; isChecked: boolean }> {
+  const range = { start: cellsKey(level.id, chunk, from), end: cellsKey(level.id, chunk, to) };
+  for (const { key, value } of schema.cells.getRange(range)) {
+    const scope = key.readUInt32BE(5);
+    const sections = tryTo(() => checkedSections(schema, level.id, chunk, scope, value));
+    yield { scope, sections, isChecked: sections !== null && sections.length < value.length };
+  }
+}
+
+/** Null if the data is damaged. */
+export function tryTo<T>(action: () => T): T | null {
+  try {
+    return action();
+  } catch {
+    return null;
+  }
 }

@@ -9,8 +9,10 @@ import {
   type RetentionNote,
   type Source,
   StoreDamaged,
+  type StoredBatch,
   StoreUnavailable,
 } from '../store.ts';
+import type { Level } from './levels.ts';
 
 /** Increased when older releases cannot read new files. Since version 2, every value has a checksum. */
 export const STORAGE_VERSION = 2;
@@ -38,12 +40,6 @@ export interface SourceRecord extends Omit<Source, 'hosts'> {
   number: number;
 }
 
-export interface StoredBatch {
-  /** Days since the epoch. The record may be deleted once the horizon has passed this day. */
-  day: number;
-  after?: string;
-}
-
 /** lmdb-js accepts the options and returns plain bytes for long values, but its types do not say so. */
 type CellsTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
   getBinaryFast(id: Buffer, options?: ReadOptions): Uint8Array | undefined;
@@ -54,21 +50,13 @@ export interface ReadOptions {
   transaction: Transaction;
 }
 
-export type MetaKey =
-  | 'version'
-  | 'born'
-  | 'changes'
-  | 'horizon'
-  | 'freed'
-  | 'scopes'
-  | 'sources'
-  | 'unchecked';
+export type MetaKey = (typeof META_KEYS)[number] | 'version' | 'freed';
 
 export type Schema = ReturnType<typeof openTables>;
 
 export function openSchema(path: string): Schema {
   createPrivateFiles(path);
-  const schema = openTables(path, false);
+  const schema = openTables(path);
   try {
     checkVersion(schema, path);
   } catch (error) {
@@ -81,20 +69,11 @@ export function openSchema(path: string): Schema {
 /** Reopens the file: the same object, with new tables. */
 export async function reopenSchema(schema: Schema, path: string): Promise<void> {
   await schema.root.close();
-  Object.assign(schema, openTables(path, false));
+  Object.assign(schema, openTables(path));
 }
 
-/** Changes nothing in the file. Works for both storage versions. */
-export function openSchemaReadOnly(path: string): Schema {
-  return openTables(path, true);
-}
-
-/** Does not check the contents, which may be damaged. */
-export function openSchemaForRepair(path: string): Schema {
-  return openTables(path, false);
-}
-
-function openTables(path: string, readOnly: boolean) {
+/** Works for both storage versions, and does not check the contents, which may be damaged. */
+export function openTables(path: string, readOnly = false) {
   const { root, table: openTable } = readOnly ? openReadOnly(path) : openLmdb(path);
   const table = <V, K extends Key>(name: string) =>
     openTable<V, K>(name, { encoder: checkedJson(name) } as DatabaseOptions);
@@ -159,16 +138,16 @@ export const SCOPES_MAX = 2 ** 24;
 export const CHANGES = 0;
 
 /** Pass `key` to reuse a buffer. */
-export function cellsKey(
-  level: number,
-  chunk: number,
-  scope: number,
-  key: Buffer = Buffer.allocUnsafe(9),
-): Buffer {
+export function cellsKey(level: number, chunk: number, scope: number, key = Buffer.allocUnsafe(9)): Buffer {
   key[0] = level;
   key.writeUInt32BE(chunk, 1);
   key.writeUInt32BE(scope, 5);
   return key;
+}
+
+/** The keys of a level, from a chunk on. */
+export function levelRange({ id }: Level, first = 0): { start: Buffer; end: Buffer } {
+  return { start: cellsKey(id, first, 0), end: cellsKey(id + 1, 0, 0) };
 }
 
 /** Whether some values may be of a release without checksums. */
@@ -195,10 +174,9 @@ export function changesOf(
   cells: Schema['cells'],
   level: number,
   chunk: number,
-  key?: Buffer,
   read?: ReadOptions,
 ): number | undefined {
-  const stored = cells.getBinaryFast(cellsKey(level, chunk, CHANGES, key), read);
+  const stored = cells.getBinaryFast(cellsKey(level, chunk, CHANGES), read);
   return stored === undefined ? undefined : decodeChanges(stored, level, chunk);
 }
 

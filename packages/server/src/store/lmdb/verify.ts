@@ -1,32 +1,29 @@
 /** Checks a whole statistics file in one snapshot, while other processes keep writing. */
 import { inspect } from 'node:util';
-import { open } from 'lmdb';
 import { CATEGORIES } from '../../event.ts';
+import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
-import { cellCode, cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
+import { cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
 import {
+  type Cells,
   type Comparison,
   coarseChunks,
-  compareScopes,
-  isComparable,
+  compareChunk,
+  differingCells,
   LEVEL_PAIRS,
   type LevelPair,
-  scopeRanges,
-  tryTo,
 } from './compare-levels.ts';
-import { EXACT, LEVELS } from './levels.ts';
-import { checkEntry, matchesHostKey, matchesProjectKey } from './records.ts';
+import { LEVELS, type Level } from './levels.ts';
+import { checkEntry, chunksOf, records, tryTo } from './records.ts';
+import { type BrokenReference, brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   CHANGES,
-  CHECKSUM_BYTES,
-  cellsKey,
-  checkedJson,
   hasChecksum,
   META_KEYS,
-  type MetaKey,
   metaValue,
-  openSchemaReadOnly,
+  openTables,
   type Schema,
+  STORAGE_VERSION,
 } from './schema.ts';
 
 export interface Finding {
@@ -52,29 +49,21 @@ export interface VerifyReport {
 }
 
 /** Bounds the report. The number of problems is exact. */
-const FINDINGS_MAX = 1_000;
+export const FINDINGS_MAX = 1_000;
 
 export type Progress = (step: string) => void;
 
 /** Runs in one turn of the event loop, and so in one snapshot. */
 export async function verifyStatistics(path: string, progress: Progress = () => {}): Promise<VerifyReport> {
-  const report: VerifyReport = { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
-  const add = (finding: Finding) => {
-    report.problems++;
-    if (report.findings.length < FINDINGS_MAX) report.findings.push(finding);
-  };
   progress('pages');
-  const walked = await walkPages(path);
-  report.pages = walked.pages;
-  for (const { table, page, problem } of walked.problems) {
-    add({ table, key: `page ${page}`, problem });
-  }
+  const { pages, problems } = await walkPages(path);
+  const counts = { records: 0, without_checksum: 0, problems: problems.length };
+  const report: VerifyReport = { pages, ...counts, findings: problems };
   // LMDB trusts its pages: reading damaged ones could end the process.
-  if (report.problems > 0) return report;
-
-  const schema = openSchemaReadOnly(path);
+  if (problems.length > 0) return report;
+  const schema = openTables(path, true);
   try {
-    new Verification(schema, report, add, progress).run();
+    new Verification(schema, report, progress).run();
   } finally {
     await schema.root.close();
   }
@@ -84,8 +73,8 @@ export async function verifyStatistics(path: string, progress: Progress = () => 
 /** The damaged pages of a file, which may be in use. */
 export async function walkPages(path: string) {
   const broken = metaProblem(path);
-  if (broken !== null) return { pages: 0, problems: [{ table: '', page: 0, problem: broken }] };
-  const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
+  if (broken !== null) return { pages: 0, problems: [{ table: '', key: 'page 0', problem: broken }] };
+  const { root } = openReadOnly(path);
   const transaction = root.useReadTransaction();
   try {
     return pageProblems(path);
@@ -98,8 +87,7 @@ export async function walkPages(path: string) {
 interface Owner {
   project: string;
   host?: string;
-  /** The scope of the project. */
-  scope: number;
+  projectScope: number;
 }
 
 /** The project or host of each scope. */
@@ -108,46 +96,39 @@ export type Owners = Map<number, Owner>;
 export function readOwners({ projects, hosts }: Schema): Owners {
   const owners: Owners = new Map();
   for (const { key, value } of projects.getRange()) {
-    owners.set(value.scope, { project: key, scope: value.scope });
+    owners.set(value.scope, { project: key, projectScope: value.scope });
   }
   for (const { key, value } of hosts.getRange()) {
     const project = owners.get(key[0])?.project ?? '';
-    owners.set(value.scope, { project, host: value.id, scope: key[0] });
+    owners.set(value.scope, { project, host: value.id, projectScope: key[0] });
   }
   return owners;
-}
-
-function ownerOf(owners: Owners, scope: number): { project?: string; host?: string } {
-  const owner = owners.get(scope);
-  if (owner === undefined) return {};
-  return owner.host === undefined ? { project: owner.project } : { project: owner.project, host: owner.host };
 }
 
 class Verification {
   readonly #schema: Schema;
   readonly #report: VerifyReport;
-  readonly #add: (finding: Finding) => void;
   readonly #progress: Progress;
+  readonly #horizon: number;
   #owners: Owners = new Map();
 
-  constructor(schema: Schema, report: VerifyReport, add: (finding: Finding) => void, progress: Progress) {
+  constructor(schema: Schema, report: VerifyReport, progress: Progress) {
     this.#schema = schema;
     this.#report = report;
-    this.#add = add;
     this.#progress = progress;
+    this.#horizon = tryTo(() => metaValue(schema, 'horizon')) ?? 0;
   }
 
   run(): void {
     this.#progress('tables');
-    const damagedTables = this.#checkJsonTables();
-    this.#stage('meta', () => this.#checkMeta());
+    this.#checkJsonTables();
     // References can only be checked in readable tables.
-    if (damagedTables.size === 0) {
-      this.#stage('hosts', () => this.#checkHosts());
-      this.#stage('sources', () => this.#checkSources());
-    } else {
-      this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
+    if (this.#report.problems === 0) {
+      this.#stage('hosts', () => this.#checkReferences(brokenHosts));
+      this.#stage('sources', () => this.#checkReferences(brokenSources));
     }
+    this.#checkMeta();
+    this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     this.#progress('cells');
     this.#stage('cells', () => this.#checkRecords());
     for (const pair of LEVEL_PAIRS) {
@@ -158,108 +139,46 @@ class Verification {
     this.#stage('cells', () => this.#compareHosts());
   }
 
-  /** A check that fails because of damaged data is a finding too. */
-  #stage(table: string, check: () => void): void {
-    const problem = problemOf(check);
-    if (problem !== null) this.#add({ table, key: '', problem: `the check failed: ${problem}` });
+  #add(finding: Finding): void {
+    this.#report.problems++;
+    if (this.#report.findings.length < FINDINGS_MAX) this.#report.findings.push(finding);
   }
 
-  /** Checks every value of every table but `cells`. Returns the names of damaged tables. */
-  #checkJsonTables(): Set<string> {
-    const damaged = new Set<string>();
-    const { root } = this.#schema;
-    const names = [...root.getKeys()].map(String).filter((name) => name !== 'cells');
-    for (const name of names) {
-      const { decode } = checkedJson(name);
-      const table = root.openDB<Buffer>(name, { encoding: 'binary' });
-      for (const { key, value } of table.getRange()) {
-        this.#report.records++;
-        if (!hasChecksum(value) && !(name === 'meta' && key === 'version')) this.#report.without_checksum++;
-        try {
-          decode(value);
-        } catch (error) {
-          damaged.add(name);
-          this.#add({ table: name, key: text(key), problem: (error as Error).message });
-        }
-      }
+  /** A check that fails because of damaged data is a finding too. */
+  #stage(table: string, check: () => void): void {
+    try {
+      check();
+    } catch (error) {
+      this.#add({ table, key: '', problem: `the check failed: ${(error as Error).message}` });
     }
-    return damaged;
+  }
+
+  #checkJsonTables(): void {
+    for (const { name, key, decoded, isChecked } of jsonEntries(this.#schema)) {
+      this.#report.records++;
+      if (!isChecked) this.#report.without_checksum++;
+      if (decoded !== null) continue;
+      this.#add({
+        table: name,
+        key: keyText(key),
+        problem: 'the checksum is wrong, or the value is not JSON',
+      });
+    }
   }
 
   #checkMeta(): void {
     const { meta, version } = this.#schema;
-    if (version.get('version') === 1) return;
-    for (const key of META_KEYS) {
-      if (typeof tryTo(() => meta.get(key as MetaKey)) !== 'number') {
-        this.#add({ table: 'meta', key, problem: 'the record is missing or damaged' });
-      }
+    const stored = tryTo(() => version.get('version'));
+    if (stored === 1) return;
+    const keys = META_KEYS.filter((key) => typeof tryTo(() => meta.get(key)) !== 'number');
+    for (const key of stored === STORAGE_VERSION ? keys : ['version', ...keys]) {
+      this.#add({ table: 'meta', key, problem: 'the record is missing or damaged' });
     }
   }
 
-  #checkHosts(): void {
-    this.#owners = readOwners(this.#schema);
-    const { projects, hosts, hostnames, meta } = this.#schema;
-    const counts = new Map<number, number>();
-    const last = meta.get('scopes') ?? 0;
-    for (const { key, value } of hosts.getRange()) {
-      const wrong = (problem: string) =>
-        this.#add({ table: 'hosts', key: text(key), problem, host: value.id });
-      counts.set(key[0], (counts.get(key[0]) ?? 0) + 1);
-      if (!matchesHostKey(key, value)) wrong('the record belongs to another key');
-      if (value.scope > last) wrong(`the scope ${value.scope} was never assigned`);
-      if (!this.#owners.get(key[0])?.project) wrong('the project does not exist');
-      if (hostnames.get([key[0], value.hostname]) !== value.id)
-        wrong(`the name ${value.hostname} refers to another host`);
-    }
-    for (const { key, value } of hostnames.getRange()) {
-      if (hosts.get([key[0], value])?.hostname !== key[1]) {
-        const problem = `the host ${value} does not have this name`;
-        this.#add({ table: 'hostnames', key: text(key), problem });
-      }
-    }
-    for (const { key, value } of projects.getRange()) {
-      const wrong = (problem: string) => this.#add({ table: 'projects', key, problem, project: key });
-      if (!matchesProjectKey(key, value)) wrong('the record belongs to another key');
-      if (value.scope > last) wrong(`the scope ${value.scope} was never assigned`);
-      const count = counts.get(value.scope) ?? 0;
-      if (count !== value.hosts) wrong(`the record has ${value.hosts} hosts, but there are ${count}`);
-    }
-  }
-
-  #checkSources(): void {
-    const { sources, sourceHosts, hosts, batches, batchLinks, batchDays, meta } = this.#schema;
-    const projectOf = new Map<number, number>();
-    for (const { key, value } of sources.getRange()) {
-      const wrong = (problem: string) => this.#add({ table: 'sources', key: text(key), problem });
-      if (key[1] !== value.name) wrong('the record belongs to another key');
-      if (value.number > (meta.get('sources') ?? 0)) wrong(`the number ${value.number} was never assigned`);
-      if (projectOf.has(value.number)) wrong(`another source has the number ${value.number}`);
-      projectOf.set(value.number, key[0]);
-    }
-    const check = (table: string, key: unknown, isRight: boolean, problem: string) => {
-      if (!isRight) this.#add({ table, key: text(key), problem });
-    };
-    for (const key of sourceHosts.getKeys()) {
-      const project = projectOf.get(key[0]) ?? -1;
-      check('source-hosts', key, hosts.doesExist([project, key[1]]), 'the source or the host does not exist');
-    }
-    for (const { key, value } of batches.getRange()) {
-      const [source, id] = key;
-      const hasDay = batchDays.doesExist([value.day, source, id]);
-      const hasLink = value.after === undefined || batchLinks.doesExist([source, value.after, id]);
-      check('batches', key, projectOf.has(source), 'the source does not exist');
-      check('batches', key, hasDay, 'the record in batch-days is missing');
-      check('batches', key, hasLink, 'the record in batch-links is missing');
-    }
-    for (const key of batchLinks.getKeys()) {
-      const [source, after, id] = key;
-      const hasPredecessor = after === '' || batches.doesExist([source, after]);
-      check('batch-links', key, batches.get([source, id])?.after === after, 'the batch does not exist');
-      check('batch-links', key, hasPredecessor, 'the previous batch does not exist');
-    }
-    for (const key of batchDays.getKeys()) {
-      check('batch-days', key, batches.get([key[1], key[2]])?.day === key[0], 'the batch does not exist');
-    }
+  #checkReferences(find: (schema: Schema) => Iterable<BrokenReference>): void {
+    for (const { table, key, problem } of find(this.#schema))
+      this.#add({ table, key: keyText(key), problem });
   }
 
   #checkRecords(): void {
@@ -267,129 +186,78 @@ class Verification {
     for (const { key, value } of cells.getRange()) {
       this.#report.records++;
       if (!hasChecksum(value)) this.#report.without_checksum++;
-      const wrong = (problem: string) =>
-        this.#add({ table: 'cells', key: key.toString('hex'), problem, ...this.#place(key) });
-      const scope = key.length === 9 ? key.readUInt32BE(5) : CHANGES;
-      if (problemOf(() => checkEntry(this.#schema, key, value)) !== null) wrong('wrong checksum');
-      else if (scope !== CHANGES && this.#owners.size > 0 && !this.#owners.has(scope)) {
-        wrong(`no project and no host has the scope ${scope}`);
+      const level = key.length === 9 ? LEVELS[key[0] ?? 0] : undefined;
+      if (level === undefined) {
+        this.#add({ table: 'cells', key: key.toString('hex'), problem: 'invalid key' });
+        continue;
       }
+      const scope = key.readUInt32BE(5);
+      const isIntact = tryTo(() => checkEntry(this.#schema, key, value)) !== null;
+      if (isIntact && (scope === CHANGES || this.#owners.size === 0 || this.#owners.has(scope))) continue;
+      const problem = isIntact ? `no project and no host has the scope ${scope}` : 'wrong checksum';
+      this.#add({ ...location(this.#owners, level, key.readUInt32BE(1), scope), problem });
     }
   }
 
   #comparePair(pair: LevelPair): void {
-    const horizon = tryTo(() => metaValue(this.#schema, 'horizon')) ?? 0;
     for (const chunk of coarseChunks(this.#schema, pair)) {
-      for (const [from, to] of scopeRanges(this.#schema, pair, chunk)) {
-        for (const comparison of compareScopes(this.#schema, pair, chunk, from, to)) {
-          const finding = this.#difference(pair, chunk, comparison, horizon);
-          if (finding !== null) this.#add(finding);
-        }
+      for (const comparison of compareChunk(this.#schema, pair, chunk)) {
+        this.#checkSums(pair, chunk, comparison);
       }
     }
   }
 
   /** At most one finding per record, about the first cell that differs. Damaged records have been reported. */
-  #difference(
-    pair: LevelPair,
-    chunk: number,
-    { scope, sums, stored, damaged }: Comparison,
-    horizon: number,
-  ): Finding | null {
-    if (stored === 'damaged' || damaged.size > 0) return null;
+  #checkSums(pair: LevelPair, chunk: number, { scope, sums, stored, damaged }: Comparison): void {
+    if (stored === 'damaged' || damaged.size > 0) return;
+    const [code, ...more] = differingCells(pair, chunk, sums, stored, this.#horizon);
+    if (code === undefined) return;
     const { coarse, fine } = pair;
-    const codes = [...new Set([...sums.keys(), ...stored.keys()])]
-      .filter((code) => isComparable(code, pair, chunk, horizon) && sums.get(code) !== stored.get(code))
-      .sort((a, b) => a - b);
-    const [code] = codes;
-    if (code === undefined) return null;
     const problem =
       `${seriesName(seriesOf(code))}: ${stored.get(code) ?? 0} at level ${coarse.id}, ` +
-      `but ${sums.get(code) ?? 0} at level ${fine.id}${codes.length > 1 ? `, and ${codes.length - 1} more` : ''}`;
-    return { ...cellLocation(this.#owners, coarse.id, chunk, scope, code), problem };
+      `but ${sums.get(code) ?? 0} at level ${fine.id}${more.length > 0 ? `, and ${more.length} more` : ''}`;
+    this.#add({ ...location(this.#owners, coarse, chunk, scope, code), problem });
   }
 
   /** Level 2 is enough: differences to other levels have been reported. */
   #compareHosts(): void {
     const level = LEVELS[2];
-    const hostsLeft = new Map<number, Map<number, number>>();
-    let current = -1;
-    const finish = () => {
-      for (const [scope, rest] of hostsLeft) {
-        const worst = [...rest].find(([, count]) => count < 0);
-        if (worst === undefined) continue;
-        const [code, difference] = worst;
-        const problem = `${seriesName(seriesOf(code))}: the hosts have ${-difference} more than the project`;
-        this.#add({ ...cellLocation(this.#owners, level.id, current, scope, code), problem });
+    const first = Math.ceil(this.#horizon / (level.cellMs * level.cellsPerChunk));
+    for (const chunk of chunksOf(this.#schema, level, first)) {
+      // By project: its counts less those of its hosts.
+      const differences = new Map<number, Cells>();
+      for (const { scope, sections } of records(this.#schema, level, chunk)) {
+        const owner = this.#owners.get(scope);
+        if (owner === undefined || sections === null) continue;
+        const rest: Cells = differences.get(owner.projectScope) ?? new Map();
+        differences.set(owner.projectScope, rest);
+        const sign = owner.host === undefined ? 1 : -1;
+        for (const [code, count] of readCells(sections)) rest.set(code, (rest.get(code) ?? 0) + sign * count);
       }
-      hostsLeft.clear();
-    };
-    const horizon = tryTo(() => metaValue(this.#schema, 'horizon')) ?? 0;
-    const first = Math.ceil(horizon / (level.cellMs * level.cellsPerChunk));
-    const range = this.#schema.cells.getRange({
-      start: cellsKey(level.id, first, 0),
-      end: cellsKey(level.id + 1, 0, 0),
-    });
-    for (const { key, value } of range) {
-      const chunk = key.readUInt32BE(1);
-      const scope = key.readUInt32BE(5);
-      if (chunk !== current) finish();
-      current = chunk;
-      const owner = this.#owners.get(scope);
-      if (owner === undefined || problemOf(() => checkEntry(this.#schema, key, value)) !== null) continue;
-      const rest = hostsLeft.get(owner.scope) ?? new Map<number, number>();
-      hostsLeft.set(owner.scope, rest);
-      const sign = owner.host === undefined ? 1 : -1;
-      for (const [series, cell, count] of readCells(
-        hasChecksum(value) ? value.subarray(CHECKSUM_BYTES) : value,
-      )) {
-        const code = cellCode(series, cell);
-        rest.set(code, (rest.get(code) ?? 0) + sign * count);
+      for (const [scope, rest] of differences) {
+        const [code, count] = [...rest].find((cell) => cell[1] < 0) ?? [];
+        if (code === undefined || count === undefined) continue;
+        const problem = `${seriesName(seriesOf(code))}: the hosts have ${-count} more than the project`;
+        this.#add({ ...location(this.#owners, level, chunk, scope, code), problem });
       }
     }
-    finish();
-  }
-
-  #place(key: Buffer): Partial<Finding> {
-    if (key.length !== 9 || LEVELS[key[0] ?? 0] === undefined) return {};
-    const {
-      table: _,
-      key: __,
-      ...place
-    } = chunkLocation(this.#owners, key[0] ?? 0, key.readUInt32BE(1), key.readUInt32BE(5));
-    return place;
   }
 }
 
-/** The place of a record, for a finding. */
-export function chunkLocation(owners: Owners, level: number, chunk: number, scope: number) {
-  const { cellMs, cellsPerChunk } = LEVELS[level] ?? EXACT;
-  const from = chunk * cellMs * cellsPerChunk;
-  const key = `level ${level}, chunk ${chunk}, scope ${scope}`;
-  return { table: 'cells', key, ...ownerOf(owners, scope), from, to: from + cellMs * cellsPerChunk };
-}
-
-/** The place of one cell of a record. */
-function cellLocation(owners: Owners, level: number, chunk: number, scope: number, code: number) {
-  const { cellMs } = LEVELS[level] ?? EXACT;
-  const location = chunkLocation(owners, level, chunk, scope);
-  const from = location.from + cellOf(code) * cellMs;
-  return { ...location, from, to: from + cellMs };
+/** The place of a record or of one of its cells, for a finding. */
+export function location(owners: Owners, level: Level, chunk: number, scope: number, code?: number) {
+  const { id, cellMs, cellsPerChunk } = level;
+  const first = chunk * cellsPerChunk + (code === undefined ? 0 : cellOf(code));
+  const end = first + (code === undefined ? cellsPerChunk : 1);
+  const { projectScope: _, ...owner }: Partial<Owner> = owners.get(scope) ?? {};
+  const key = `level ${id}, chunk ${chunk}, scope ${scope}`;
+  return { table: 'cells', key, ...owner, from: first * cellMs, to: end * cellMs };
 }
 
 function seriesName(series: number): string {
   return CATEGORIES[series - FIRST_CATEGORY] ?? 'requests';
 }
 
-function text(key: unknown): string {
+export function keyText(key: unknown): string {
   return typeof key === 'string' ? key : inspect(key, { breakLength: Number.POSITIVE_INFINITY });
-}
-
-function problemOf(action: () => unknown): string | null {
-  try {
-    action();
-    return null;
-  } catch (error) {
-    return (error as Error).message;
-  }
 }

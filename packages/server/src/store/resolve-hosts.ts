@@ -1,0 +1,53 @@
+/** Resolves the host names of a batch: looks them up and registers new ones, until the project is full. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { HostnamesToResolve } from './store.ts';
+
+/** Names that are looked up in one turn of the event loop: some milliseconds. */
+export const NAMES_PER_TURN = 5_000;
+
+/** The registered names of a project. */
+export interface Hostnames {
+  /** The number of hosts. */
+  hosts: number;
+  find: (hostname: string) => string | undefined;
+}
+
+export interface NewHosts {
+  /** By name. */
+  ids: Map<string, string>;
+  /** How many more hosts the project may have. */
+  room: number;
+}
+
+/** `add` registers at most `newNamesMax` names at a time. Names that it returns no ID for stay unresolved. */
+export async function resolveHosts(
+  { hostnames, limit }: HostnamesToResolve,
+  newNamesMax: number,
+  read: () => Promise<Hostnames>,
+  add: (hostnames: ReadonlySet<string>) => Promise<NewHosts>,
+): Promise<(string | null)[]> {
+  const ids = new Array<string | null>(hostnames.length).fill(null);
+  if (hostnames.length === 0) return ids;
+  const registered = new Map<string, string | null>();
+  let room: number | null = null;
+  for (;;) {
+    const { hosts, find } = await read();
+    room ??= limit - hosts;
+    const newNames = new Set<string>();
+    for (const [i, hostname] of hostnames.entries()) {
+      if (i % NAMES_PER_TURN === NAMES_PER_TURN - 1) await nextTurn();
+      const id = ids[i] ?? registered.get(hostname) ?? find(hostname) ?? null;
+      ids[i] = id;
+      const isNew = id === null && !registered.has(hostname);
+      if (isNew && newNames.size < Math.min(room, newNamesMax)) newNames.add(hostname);
+    }
+    if (newNames.size === 0) return ids;
+    const added = await add(newNames);
+    for (const hostname of newNames) registered.set(hostname, added.ids.get(hostname) ?? null);
+    room = added.room;
+    // Saves a read in nearly all cases.
+    if (ids.every((id, i) => id !== null || registered.has(hostnames[i] ?? ''))) {
+      return hostnames.map((hostname, i) => ids[i] ?? registered.get(hostname) ?? null);
+    }
+  }
+}
