@@ -104,7 +104,7 @@ export function nameOf(named: { flags: string; env?: string }): string {
 
 /** For terminals and logs. */
 export function withoutPassword(value: string): string {
-  return value.replace(/\/\/[^/@]*@/g, '//***@');
+  return value.replace(/\/\/.*@/g, '//***@');
 }
 
 export function text(value: string): string {
@@ -178,6 +178,7 @@ export function url(value: string, example = 'https://waf.example.com'): string 
   if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.search || parsed.hash) {
     throw new Error(`must be a URL like ${example}`);
   }
+  if (parsed.username || parsed.password) throw new Error('must not contain a user or password, because `ps` shows it to everyone');
   return value.replace(/\/+$/, '');
 }
 

@@ -142,6 +142,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
+    // The connection was reset before Node.js could read the address; nobody receives the response.
+    if (request.ip === undefined) throw malformed('the connection is closed');
     const { host, expect = '100-continue' } = request.headers;
     if (!/\b100-continue\b/i.test(expect)) throw malformed('Expect must be 100-continue');
     if (host === undefined && request.raw.httpVersion === '1.1') {

@@ -43,6 +43,9 @@ export function limitConnections({ server, log }: FastifyInstance, max: number):
   let refused = 0;
   let loggedAt = Number.NEGATIVE_INFINITY;
   server.maxConnections = max;
+  // Reading the address makes Node.js keep it: a client that resets the connection must not be anonymous in the audit trail.
+  server.on('connection', (socket: Socket) => void socket.remoteAddress);
+  server.on('secureConnection', (socket: Socket) => void socket.remoteAddress);
   server.on('drop', () => {
     refused++;
     if (performance.now() - loggedAt < REFUSED_LOG_MS) return;

@@ -47,7 +47,8 @@ export function createNegotiation(): (acceptEncoding: string | undefined) => Con
     weight: (_coding, header) => header.length,
   });
   return (header) => {
-    if (header === undefined) return undefined;
+    // Parsing takes time in the square of the length; a client needs a hundred characters.
+    if (header === undefined || header.length > ACCEPT_ENCODING_LENGTH_MAX) return undefined;
     let coding = cache.get(header);
     if (coding === undefined) {
       coding = negotiate(header);
@@ -56,6 +57,8 @@ export function createNegotiation(): (acceptEncoding: string | undefined) => Con
     return coding === 'identity' ? undefined : coding;
   };
 }
+
+const ACCEPT_ENCODING_LENGTH_MAX = 1_000;
 
 /** The published types lack the second parameter. */
 interface EncodingNegotiator {

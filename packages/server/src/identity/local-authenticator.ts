@@ -172,13 +172,15 @@ export class LocalAuthenticator implements Authenticator {
     password: string,
     { address, device = '' }: LoginSource,
   ): Promise<User | PasswordRefusal> {
+    // Not counted as a failure: at no cost, such attempts would evict the counters of real ones.
+    if (password.length > PASSWORD_LENGTH_MAX) return 'wrong_credentials';
     const { devices, throttle, passwords } = this.#dependencies;
     const user = this.#findUser(reference);
     const knownDevice = user ? devices.read(device, user, this.#now()) : null;
     const matches = await throttle.attempt(
       user?.id ?? this.#unknownAccount(reference),
       { address, device: knownDevice },
-      async () => password.length <= PASSWORD_LENGTH_MAX && passwords.verify(user?.password_hash, password),
+      () => passwords.verify(user?.password_hash, password),
     );
     if (user === undefined || !matches) return 'wrong_credentials';
     return user.enabled && this.#store.domain(user.domain_id)?.enabled ? user : 'user_disabled';
