@@ -10,26 +10,12 @@ import {
   TABLE_VERSION,
 } from '../ingest/categories/crs-table.ts';
 import {
-  ALB_REFUSED,
-  ATTACK_WORDS,
-  AWS_CONDITIONS,
-  AWS_GROUPS,
-  AWS_IP_SET,
-  AWS_MANAGED_RULE,
-  AWS_RULES,
-  AZURE_GROUPS,
-  AZURE_MANAGED_RULE,
-  AZURE_RATE_LIMIT,
-  CLOUD_ARMOR_EXPRESSIONS,
-  CLOUD_ARMOR_MANAGED_RULE,
-  CLOUD_ARMOR_MATCHES,
-  CLOUDFLARE_MANAGED_RULE,
-  CLOUDFLARE_SCORES,
-  CLOUDFLARE_SOURCES,
-  LTS_TABLE,
-  LTS_UNKNOWN,
-  NAXSI_RULES,
-  NAXSI_SCORES,
+  AWS,
+  AZURE,
+  CLOUD_ARMOR,
+  CLOUDFLARE,
+  LTS,
+  NAXSI,
   type NameRow,
 } from '../ingest/categories/vendor-tables.ts';
 import { command, type Io, printLine } from './command.ts';
@@ -62,35 +48,35 @@ const TABLE = {
   steps: STEPS,
   crs: CRS_TABLE,
   own_rule: CUSTOM_RULE,
-  lts: { attacks: LTS_TABLE, unknown: LTS_UNKNOWN },
+  lts: LTS,
   aws: {
-    conditions: AWS_CONDITIONS,
-    rules: AWS_RULES,
-    groups: AWS_GROUPS,
-    ip_set: { category: AWS_IP_SET.category, name: AWS_IP_SET.name.source },
-    managed_rule: AWS_MANAGED_RULE,
+    conditions: AWS.conditions,
+    rules: AWS.rules,
+    groups: AWS.groups,
+    ip_set: { category: AWS.ipSet.category, name: AWS.ipSet.name.source },
+    managed_rule: AWS.managedRule,
     own_rule: CUSTOM_RULE,
-    alb_refused: ALB_REFUSED,
+    alb_refused: AWS.albRefused,
   },
   cloudflare: {
-    sources: CLOUDFLARE_SOURCES,
-    words: ATTACK_WORDS,
-    scores: CLOUDFLARE_SCORES,
-    managed_rule: CLOUDFLARE_MANAGED_RULE,
+    sources: CLOUDFLARE.sources,
+    words: CLOUDFLARE.words,
+    scores: CLOUDFLARE.scores,
+    managed_rule: CLOUDFLARE.managedRule,
   },
   azure: {
-    groups: AZURE_GROUPS,
-    rateLimit: { category: AZURE_RATE_LIMIT.category, name: AZURE_RATE_LIMIT.name.source },
-    managed_rule: AZURE_MANAGED_RULE,
+    groups: AZURE.groups,
+    rate_limit: { category: AZURE.rateLimit.category, name: AZURE.rateLimit.name.source },
+    managed_rule: AZURE.managedRule,
     own_rule: CUSTOM_RULE,
   },
   cloud_armor: {
-    expressions: CLOUD_ARMOR_EXPRESSIONS,
-    matches: CLOUD_ARMOR_MATCHES,
-    managed_rule: CLOUD_ARMOR_MANAGED_RULE,
+    expressions: CLOUD_ARMOR.expressions,
+    matches: CLOUD_ARMOR.matches,
+    managed_rule: CLOUD_ARMOR.managedRule,
     own_rule: CUSTOM_RULE,
   },
-  naxsi: { scores: NAXSI_SCORES, rules: NAXSI_RULES, own_rule: CUSTOM_RULE },
+  naxsi: { ...NAXSI, own_rule: CUSTOM_RULE },
 };
 
 type Rows = readonly (readonly [category: string, names: readonly string[]])[];
@@ -130,41 +116,41 @@ function printTable(io: Io): void {
   );
   section(io, "The vendor's attack log, by `attack`", [
     ...CATEGORIES.map((name) => [name, [name]] as const),
-    ...rowsOf(LTS_TABLE),
-    [LTS_UNKNOWN, ['anything else']],
+    ...rowsOf(LTS.attacks),
+    [LTS.unknown, ['anything else']],
   ]);
-  section(io, 'AWS WAF, by what a rule looked for', rowsOf(AWS_CONDITIONS));
-  section(io, 'AWS WAF, by rule or the last part of a label', rowsOf(AWS_RULES));
+  section(io, 'AWS WAF, by what a rule looked for', rowsOf(AWS.conditions));
+  section(io, 'AWS WAF, by rule or the last part of a label', rowsOf(AWS.rules));
   section(io, 'AWS WAF, by rule group', [
-    ...rowsOf(AWS_GROUPS),
-    [AWS_IP_SET.category, ['rules with IP set in their name']],
-    [AWS_MANAGED_RULE, ['any other managed rule']],
+    ...rowsOf(AWS.groups),
+    [AWS.ipSet.category, ['rules with IP set in their name']],
+    [AWS.managedRule, ['any other managed rule']],
     [CUSTOM_RULE, ['own rules']],
   ]);
-  section(io, 'AWS load balancer', [[ALB_REFUSED, ['requests that AWS WAF refused']]]);
-  section(io, 'Cloudflare, by source', rowsOf(CLOUDFLARE_SOURCES));
+  section(io, 'AWS load balancer', [[AWS.albRefused, ['requests that AWS WAF refused']]]);
+  section(io, 'Cloudflare, by source', rowsOf(CLOUDFLARE.sources));
   section(io, 'Cloudflare, by words in the description of a managed rule (rules of CRS by their id)', [
-    ...rowsOf(ATTACK_WORDS),
-    ...CLOUDFLARE_SCORES.map(({ category, names }) => [category, [`${names.join(', ')} up to 20`]] as const),
-    [CLOUDFLARE_MANAGED_RULE, ['any other managed rule']],
+    ...rowsOf(CLOUDFLARE.words),
+    ...CLOUDFLARE.scores.map(({ category, names }) => [category, [`${names.join(', ')} up to 20`]] as const),
+    [CLOUDFLARE.managedRule, ['any other managed rule']],
   ]);
   section(io, 'Azure, by rule group or rule set (rules of CRS by their id)', [
-    ...rowsOf(AZURE_GROUPS),
-    [AZURE_RATE_LIMIT.category, ['custom rules with rate limit in their name']],
-    [AZURE_MANAGED_RULE, ['any other managed rule']],
+    ...rowsOf(AZURE.groups),
+    [AZURE.rateLimit.category, ['custom rules with rate limit in their name']],
+    [AZURE.managedRule, ['any other managed rule']],
     [CUSTOM_RULE, ['custom rules']],
   ]);
   section(io, 'Google Cloud Armor, by expression (rules of CRS by their id)', [
-    ...rowsOf(CLOUD_ARMOR_EXPRESSIONS),
-    [CLOUD_ARMOR_MANAGED_RULE, ['any other expression']],
+    ...rowsOf(CLOUD_ARMOR.expressions),
+    [CLOUD_ARMOR.managedRule, ['any other expression']],
   ]);
   section(io, 'Google Cloud Armor, by what else the rule matched', [
-    ...rowsOf(CLOUD_ARMOR_MATCHES),
+    ...rowsOf(CLOUD_ARMOR.matches),
     [CUSTOM_RULE, ['custom rules']],
   ]);
-  section(io, 'NAXSI, by score', [...rowsOf(NAXSI_SCORES), [CUSTOM_RULE, ['any other score']]]);
+  section(io, 'NAXSI, by score', [...rowsOf(NAXSI.scores), [CUSTOM_RULE, ['any other score']]]);
   section(io, 'NAXSI, by rule id, where there is no score', [
-    ...NAXSI_RULES.map(
+    ...NAXSI.rules.map(
       ({ category, from, to }) => [category, [from === to ? `${from}` : `${from} to ${to}`]] as const,
     ),
     [CUSTOM_RULE, ['any other rule']],

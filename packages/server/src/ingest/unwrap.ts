@@ -1,6 +1,6 @@
 /** Removes the wrappers of container runtimes, syslog and journald from log lines, and joins lines that they split. */
 import type { DropReason } from '../event.ts';
-import { asObject, asText, type JsonObject } from './formats/json.ts';
+import { asObject, asText, type JsonObject, tryParse } from './formats/json.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 
 export type Wrapper = 'docker' | 'cri' | 'syslog' | 'compose' | 'journald';
@@ -172,20 +172,11 @@ interface Wrapped {
   isPart: boolean;
 }
 
-const SPACE = 0x20;
-const DASH = 0x2d;
-const NINE = 0x39;
-const ZERO = 0x30;
-
 function wrappedLine(line: string): Wrapped | null {
   if (line.startsWith('{')) return fromJson(line);
   return (
     fromSyslog5424(line) ?? fromCri(line) ?? fromTimestamp(line) ?? fromSyslog(line) ?? fromCompose(line)
   );
-}
-
-function isDigit(code: number): boolean {
-  return code >= ZERO && code <= NINE;
 }
 
 /** `2026-07-01T12:00:00.123456789Z stdout F line`: P for a part, F for the last one or a whole line. */
@@ -236,13 +227,13 @@ function fromSyslog5424(line: string): Wrapped | null {
   if (match === null) return null;
   const [head, host = '', app = '', process = ''] = match;
   const end = structuredDataEnd(line, head.length);
-  if (end === -1 || (end < line.length && line.charCodeAt(end) !== SPACE)) return null;
+  if (end === -1 || (end < line.length && line[end] !== ' ')) return null;
   return syslog(`${host} ${app} ${process}`, line.slice(end + 1));
 }
 
 /** A loop instead of a regular expression, whose stack would overflow on a megabyte. */
 function structuredDataEnd(line: string, start: number): number {
-  if (line.charCodeAt(start) === DASH) return start + 1;
+  if (line[start] === '-') return start + 1;
   let at = start;
   while (line[at] === '[') {
     let inQuotes = false;
@@ -272,7 +263,7 @@ function syslog(stream: string, text: string): Wrapped {
 const OCTET_COUNT = /^(\d{1,7}) (?=<\d{1,3}>)/;
 
 function octetFrames(line: string): string[] | null {
-  if (!isDigit(line.charCodeAt(0)) || !OCTET_COUNT.test(line)) return null;
+  if (!OCTET_COUNT.test(line)) return null;
   const frames: string[] = [];
   const bytes = Buffer.from(line);
   for (let start = 0; start < bytes.length && frames.length <= LINES_MAX; ) {
@@ -287,7 +278,9 @@ function octetFrames(line: string): string[] | null {
 }
 
 function frameHead(bytes: Buffer, at: number): RegExpExecArray | null {
-  return isDigit(bytes[at] ?? 0) ? OCTET_COUNT.exec(bytes.toString('latin1', at, at + 16)) : null;
+  const first = bytes[at] ?? 0;
+  const isDigit = first >= 0x30 && first <= 0x39;
+  return isDigit ? OCTET_COUNT.exec(bytes.toString('latin1', at, at + 16)) : null;
 }
 
 const REPLACEMENT = Buffer.from('\ufffd');
@@ -360,16 +353,8 @@ function fromJson(line: string): Wrapped | null {
     ? line.includes('log"')
     : JOURNALD_KEY.test(line) && line.includes('"__REALTIME_TIMESTAMP"');
   if (!mayBeWrapped) return null;
-  const fields = parsedObject(line);
+  const fields = asObject(tryParse(line));
   return fields && (fromDocker(fields) ?? fromDockerFluentd(fields) ?? fromJournald(fields));
-}
-
-function parsedObject(line: string): JsonObject | null {
-  try {
-    return asObject(JSON.parse(line));
-  } catch {
-    return null;
-  }
 }
 
 const DOCKER_FIELDS = ['log', 'stream', 'attrs', 'time'];

@@ -1,5 +1,5 @@
 /** Chooses the category of a matched rule, and of a request that matched several rules. */
-import { CATEGORIES, type Category, categoryNumber } from '../../event.ts';
+import { CATEGORIES, type Category, isCategory } from '../../event.ts';
 import { asObject, type JsonObject } from '../formats/json.ts';
 import {
   COUNTING_RULES,
@@ -89,6 +89,11 @@ export function classify(rule: Rule, overrides: Overrides): Classification {
   result.points = pointsOf(rule, isCrs);
   if (isCrs) result.level = levelOf(rule);
   return result;
+}
+
+/** For a rule without points, whose category follows from the log or from a vendor's names. */
+export function judgement(rule: string, category: Category, because: string): Classification {
+  return { rule, points: 0, category, because };
 }
 
 /** Chooses the category of a request from its distinct rules, by STEPS in crs-table.ts. `blocked` is from the log. */
@@ -342,9 +347,7 @@ export function parseOverrides(text: string): Overrides {
   const problems = entries.flatMap(([rule, category]) => problemsOf(rule, category));
   if (entries.length > OVERRIDES_MAX) problems.push(`it has more than ${OVERRIDES_MAX} rules`);
   if (problems.length > 0) throw new Error(problems.join('; '));
-  return new Map(
-    entries.map(([rule, category]) => [rule, CATEGORIES[categoryNumber(String(category)) ?? -1] ?? null]),
-  );
+  return new Map(entries.map(([rule, category]) => [rule, isCategory(category) ? category : null]));
 }
 
 function overriddenRules(text: string): JsonObject {
@@ -365,7 +368,7 @@ function overriddenRules(text: string): JsonObject {
 function problemsOf(rule: string, category: unknown): string[] {
   const problems: string[] = [];
   if (!/^[1-9]\d{0,18}$/.test(rule)) problems.push(`"${rule}" is not a rule id`);
-  if (category !== 'none' && (typeof category !== 'string' || categoryNumber(category) === undefined)) {
+  if (category !== 'none' && !isCategory(category)) {
     problems.push(
       `rule "${rule}" is ${JSON.stringify(category)}, but must be none, ${CATEGORIES.join(', ')}`,
     );
