@@ -73,8 +73,8 @@ export class Follower {
   #failed = new Map<string, { path: string; ctimeMs: number; isFinal: boolean }>();
   /** Files modified before this are older than the first follow of the path, unless they were begun. */
   #belongsFromMs = Number.POSITIVE_INFINITY;
-  /** Modification times of the folders of rotated files; null before the first scan. */
-  #folderTimesMs: readonly number[] | null = null;
+  /** Modification times of the directories of rotated files; null before the first scan. */
+  #directoryTimesMs: readonly number[] | null = null;
   #mustScan = true;
   #hasWarnedOfCount = false;
 
@@ -85,7 +85,8 @@ export class Follower {
 
   /** Counts new lines, once per call. True if there may be more right away. */
   async look(): Promise<boolean> {
-    if (this.#mustScan || (await this.#folderChanged()) || (await this.#failureChanged())) await this.#scan();
+    if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
+      await this.#scan();
     for (const file of [...this.#retiring]) await this.#readRetiring(file);
     this.#live ??= await this.#openLive();
     if (this.#live === null) return false;
@@ -111,7 +112,7 @@ export class Follower {
   /** Counts the rotated files, oldest first. Files that have not changed are not opened again. */
   async #scan(): Promise<void> {
     // Read before the list: a file that appears meanwhile changes them, and the next call sees it.
-    const folderTimesMs = await this.#readFolderTimes();
+    const directoryTimesMs = await this.#readDirectoryTimes();
     const files = await rotatedFiles(this.#path);
     if (files.length === ROTATED_FILES_MAX && !this.#hasWarnedOfCount) {
       this.#hasWarnedOfCount = true;
@@ -134,7 +135,7 @@ export class Follower {
       for (const id of known.keys()) if (!present.has(id)) known.delete(id);
     this.#followed.forgetAllBut([...this.#settled.values()]);
     await this.#followed.save();
-    this.#folderTimesMs = folderTimesMs;
+    this.#directoryTimesMs = directoryTimesMs;
   }
 
   async #load(files: readonly RotatedFile[]): Promise<FollowedState> {
@@ -157,13 +158,13 @@ export class Follower {
 
   async #isPresent(hash: string): Promise<boolean> {
     for (let attempt = 0; attempt < LIST_ATTEMPTS_MAX; attempt++) {
-      const folderTimesMs = await this.#readFolderTimes();
+      const directoryTimesMs = await this.#readDirectoryTimes();
       const newestFirst = (await rotatedFiles(this.#path)).reverse();
       for (const path of [this.#path, ...newestFirst.map((file) => file.path)]) {
         const identity = await identifyPath(path);
         if (identity !== null && isHashOf(hash, identity)) return true;
       }
-      if (isDeepStrictEqual(await this.#readFolderTimes(), folderTimesMs)) return false;
+      if (isDeepStrictEqual(await this.#readDirectoryTimes(), directoryTimesMs)) return false;
     }
     return true;
   }
@@ -332,16 +333,17 @@ export class Follower {
     return now === null || fileId(now) !== live.id;
   }
 
-  async #folderChanged(): Promise<boolean> {
-    const timesMs = await this.#readFolderTimes();
-    if (!isDeepStrictEqual(timesMs, this.#folderTimesMs)) return true;
+  async #directoryChanged(): Promise<boolean> {
+    const timesMs = await this.#readDirectoryTimes();
+    if (!isDeepStrictEqual(timesMs, this.#directoryTimesMs)) return true;
     return timesMs.some((timeMs) => isRecent(timeMs, FILE_TIME_MS_MAX));
   }
 
-  async #readFolderTimes(): Promise<number[]> {
-    const folders = new Set((await pathAndTarget(this.#path)).map((name) => dirname(name)));
+  async #readDirectoryTimes(): Promise<number[]> {
+    const directories = new Set((await pathAndTarget(this.#path)).map((name) => dirname(name)));
     const timesMs: number[] = [];
-    for (const folder of folders) timesMs.push((await stat(folder).catch(() => null))?.mtimeMs ?? 0);
+    for (const directory of directories)
+      timesMs.push((await stat(directory).catch(() => null))?.mtimeMs ?? 0);
     return timesMs;
   }
 
