@@ -79,10 +79,10 @@ export function classify(rule: Rule, overrides: Overrides): Classification {
   if (rule.denied) result.denied = true;
   if (category === null) {
     if (because === OVERRIDE) return result;
-    const isVerdict = isCrs && isVerdictRule(id);
+    const isCrsVerdict = isCrs && isVerdict({ id });
     // Text that the client may have written proves neither that there was no attack, nor which sum is highest.
-    if (id === '' || (rule.doubtful && !isVerdict)) return { ...result, ...UNREADABLE };
-    if (isVerdict || (isCrs && rule.exceeded)) result.verdict = true;
+    if (id === '' || (rule.doubtful && !isCrsVerdict)) return { ...result, ...UNREADABLE };
+    if (isCrsVerdict || (isCrs && rule.exceeded)) result.verdict = true;
     if (isCrs && rule.sums !== undefined) result.sums = rule.sums;
     return result;
   }
@@ -110,7 +110,8 @@ export function decide(distinct: readonly Classification[], blocked = false): De
   const custom = candidates.find(({ category, denied }) => category === CUSTOM_RULE && denied);
   if (custom === undefined || chosen.step === 'only') return chosen;
   const rivals = candidates.filter(({ category }) => category === chosen.category);
-  if (chosen.category !== CUSTOM_RULE && custom.points < totalPoints(rivals)) return chosen;
+  const rivalPoints = rivals.reduce((total, { points }) => total + points, 0);
+  if (chosen.category !== CUSTOM_RULE && custom.points < rivalPoints) return chosen;
   const reason = `Custom rule ${custom.rule} denied the request, and the other rules do not outscore it.`;
   return { category: CUSTOM_RULE, rule: custom.rule, step: 'denied', reason };
 }
@@ -143,7 +144,7 @@ function byVerdict(
 ): Decision {
   const verdict = distinct.find((each) => each.verdict);
   // Rule 901001 denies every request if CRS is not set up: that is no attack.
-  const isSetUp = distinct.some(({ denied, verdict: isVerdict }) => denied && !isVerdict);
+  const isSetUp = distinct.some((each) => each.denied && !each.verdict);
   // A verdict based on a rule that the operator excluded is excluded too.
   const isExcluded = !isCut && distinct.some(({ because }) => because === OVERRIDE);
   if ((verdict === undefined && (!blocked || isSetUp)) || isExcluded) {
@@ -151,14 +152,15 @@ function byVerdict(
   }
   const rule = distinct.find((each) => each.verdict && each.rule !== '')?.rule ?? '';
   const because = isCut ? 'A message was cut before it names the rule' : 'Only the verdict is known';
-  return sums === undefined
-    ? {
-        category: UNKNOWN_ATTACK,
-        rule,
-        step: 'verdict',
-        reason: `${because}, so this is an attack of unknown kind.`,
-      }
-    : { category: sums, rule, step: 'sums', reason: `${because}; the sums of CRS are highest for ${sums}.` };
+  if (sums !== undefined)
+    return {
+      category: sums,
+      rule,
+      step: 'sums',
+      reason: `${because}; the sums of CRS are highest for ${sums}.`,
+    };
+  const reason = `${because}, so this is an attack of unknown kind.`;
+  return { category: UNKNOWN_ATTACK, rule, step: 'verdict', reason };
 }
 
 function bySteps(matched: readonly Candidate[]): Decision {
@@ -172,14 +174,9 @@ function bySteps(matched: readonly Candidate[]): Decision {
   const pool = lowerContext.length > 0 ? lowerContext : payload.length > 0 ? payload : matched;
   const level = lowestLevel(pool);
   const lowest = pool.filter((each) => levelIn(each) === level);
-  if (hasOneCategory(lowest)) {
-    return decision(
-      lowest,
-      'level',
-      `Only its rules matched at paranoia level ${level}, the lowest that counts.`,
-    );
-  }
-  return byPoints(lowest, level);
+  if (!hasOneCategory(lowest)) return byPoints(lowest, level);
+  const reason = `Only its rules matched at paranoia level ${level}, the lowest that counts.`;
+  return decision(lowest, 'level', reason);
 }
 
 function byPoints(lowest: readonly Candidate[], level: number): Decision {
@@ -198,11 +195,8 @@ function byPoints(lowest: readonly Candidate[], level: number): Decision {
     : winner === undefined
       ? 'its rule matched first'
       : `${winner} wins a tie`;
-  return decision(
-    tied.filter((each) => each.category === category),
-    'tie',
-    `Several categories have ${most} points ${among}, and ${why}.`,
-  );
+  const chosen = tied.filter((each) => each.category === category);
+  return decision(chosen, 'tie', `Several categories have ${most} points ${among}, and ${why}.`);
 }
 
 /** Context rules of a lower paranoia level than every payload rule, which are stronger evidence. */
@@ -228,10 +222,6 @@ function hasOneCategory(rules: readonly Candidate[]): boolean {
   return rules.every(({ category }) => category === rules[0]?.category);
 }
 
-function totalPoints(rules: readonly Candidate[]): number {
-  return rules.reduce((total, { points }) => total + points, 0);
-}
-
 /** Rules outside CRS have no level and count as level 1. */
 function levelIn({ level = 1 }: Classification): number {
   return level;
@@ -241,7 +231,7 @@ function lowestLevel(rules: readonly Classification[]): number {
   return Math.min(...rules.map(levelIn));
 }
 
-export function isVerdictRule(id: string): boolean {
+export function isVerdict({ id }: { id: string }): boolean {
   return /^9[45]9\d{3}$/.test(id);
 }
 

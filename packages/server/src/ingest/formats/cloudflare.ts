@@ -117,18 +117,11 @@ const ATTACK_SCORE_MAX = 20;
 
 /** By the lowest score. 0 means no score. */
 function categoryOfScore(fields: JsonObject): Category | null {
-  let lowest = ATTACK_SCORE_MAX + 1;
-  let found: Category | null = null;
-  for (const { category, names } of CLOUDFLARE.scores) {
-    for (const name of names) {
-      const score = Number(fields[name]);
-      if (score >= 1 && score < lowest) {
-        lowest = score;
-        found = category;
-      }
-    }
-  }
-  return found;
+  const scores = CLOUDFLARE.scores.flatMap(({ category, names }) =>
+    names.map((name) => ({ category, score: Number(fields[name]) })),
+  );
+  const attacks = scores.filter(({ score }) => score >= 1 && score <= ATTACK_SCORE_MAX);
+  return attacks.sort((one, other) => one.score - other.score)[0]?.category ?? null;
 }
 
 function detailsOf(fields: JsonObject, matches: readonly Match[]): AttackDetails | undefined {

@@ -11,11 +11,13 @@ import {
   requestRecord,
   ruleMatch,
   type TextFormat,
+  type Trait,
 } from './format.ts';
 import { asText } from './json.ts';
 import {
   CUT_BYTES_MIN,
   clientOf,
+  hostnameBefore,
   isRuleMessage,
   parseRuleText,
   type RuleText,
@@ -25,13 +27,15 @@ import {
 import { fixedZone, type LocalZone } from './time-zone.ts';
 import { parseAnyTime, parseAsctime, parseLocalTime, parseTime, timeOfModsecurityId } from './timestamps.ts';
 
+export const NGINX_TIME_TRAIT: Trait<string> = [
+  'time in yyyy/mm/dd HH:MM:SS form at its start',
+  (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
+];
+
 export const nginxError: TextFormat = {
   name: 'nginx-error',
   traits: [
-    [
-      'time in yyyy/mm/dd HH:MM:SS form at its start',
-      (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
-    ],
+    NGINX_TIME_TRAIT,
     ['level like [error] after the time', (line) => /^\S+ \S+ \[[a-z]+\] /.test(line)],
   ],
   recognizes: (line) => line.startsWith('/', 4) && line.startsWith('/', 7),
@@ -51,7 +55,7 @@ export const nginxError: TextFormat = {
 };
 
 /** `2025/12/10 09:25:32` */
-const NGINX_TIME_LENGTH = 19;
+export const NGINX_TIME_LENGTH = 19;
 /** nginx may have cut a line whose message is this long. */
 const NGINX_LONG_BYTES = 1_900;
 /** No zone is further from UTC. */
@@ -165,7 +169,8 @@ export const apacheError: TextFormat = {
     const isUncertain = referer.isForged || (bytes >= APACHE_LONG_BYTES && !text.endsWith('"]'));
     const connection = line.slice(field.end, messageStart);
     const source = clientOf(connection.slice(Math.max(connection.indexOf('[client '), 0)));
-    const host = found.hostname || lastHostname(text) || undefined;
+    // ModSecurity 2 writes host and path after everything in which a client can write an unescaped quote.
+    const host = found.hostname || hostnameBefore(text, text.lastIndexOf('"] [uri "')) || undefined;
     return matchReading(found, message, isUncertain, { time, written: time, connection, host, source });
   },
 };
@@ -247,14 +252,6 @@ function refererOf(message: string): { at: number; isForged: boolean } {
     if (id < lastId) isForged = true;
   }
   return { at: isForged ? message.length : at, isForged };
-}
-
-/** ModSecurity 2 writes host and path after everything in which a client can write an unescaped quote. */
-function lastHostname(text: string): string {
-  const end = text.lastIndexOf('"] [uri "');
-  const opening = ' [hostname "';
-  const at = end === -1 ? -1 : text.lastIndexOf(opening, end);
-  return at === -1 ? '' : text.slice(at + opening.length, end);
 }
 
 /** Caddy's access log is `access-json`. `{"level":"error","ts":1668790188.22,"logger":"http.handlers.waf","msg":"[client ..] Coraza: Warning. .."}` */

@@ -1,6 +1,6 @@
 /** JSON audit logs of ModSecurity 3, ModSecurity 2 and Coraza: a line is a transaction. */
 import { attackDetails } from '../../event.ts';
-import { isVerdictRule, type Rule, scoresOf } from '../categories/classify.ts';
+import { isVerdict, type Rule, scoresOf } from '../categories/classify.ts';
 import { dropped, field, type JsonFormat, objectField, pathOfRequestLine, type Trait } from './format.ts';
 import { asArray, asObject, asText, type JsonObject } from './json.ts';
 import { parseRuleText } from './rules.ts';
@@ -24,7 +24,7 @@ export const modsecurity3Json: JsonFormat = {
     if (time === null) return dropped('bad_time');
     const request = asObject(transaction.request);
     const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);
-    const rules = modsecurity3Rules(transaction.messages);
+    const rules = asArray(transaction.messages).flatMap((message) => modsecurity3Rule(asObject(message)));
     const blocked = isBlocked(transaction, rules);
     if (blocked) markDenied(rules);
     const details = attackDetails({
@@ -40,15 +40,10 @@ function transactionField(name: string): Trait<JsonObject> {
   return [`transaction.${name}`, (fields) => asObject(fields.transaction)?.[name] !== undefined];
 }
 
-function modsecurity3Rules(messages: unknown): Rule[] {
-  const rules: Rule[] = [];
-  for (const each of asArray(messages)) {
-    const message = asObject(each);
-    const details = asObject(message?.details);
-    const id = asText(details?.ruleId);
-    if (details !== null && id !== '') rules.push(ruleOf(id, details, asText(message?.message)));
-  }
-  return rules;
+function modsecurity3Rule(message: JsonObject | null): Rule[] {
+  const details = asObject(message?.details);
+  const id = asText(details?.ruleId);
+  return details === null || id === '' ? [] : [ruleOf(id, details, asText(message?.message))];
 }
 
 function ruleOf(id: string, details: JsonObject, message: string): Rule {
@@ -84,10 +79,6 @@ function markDenied(rules: readonly Rule[]): void {
 
 function lastRule(rules: readonly Rule[]): Rule | undefined {
   return rules.findLast(({ id }) => !id.startsWith('980'));
-}
-
-function isVerdict({ id }: Rule): boolean {
-  return isVerdictRule(id);
 }
 
 /** `Host`, in any case. */

@@ -3,16 +3,14 @@ import { attackDetails } from '../../event.ts';
 import { type Classification, judgement } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { categoryOfName, NAXSI } from '../categories/vendor-tables.ts';
+import { NGINX_TIME_LENGTH, NGINX_TIME_TRAIT } from './error-logs.ts';
 import { dropped, type Reading, requestRecord, type TextFormat } from './format.ts';
 import { parseLocalTime } from './timestamps.ts';
 
 export const naxsi: TextFormat = {
   name: 'naxsi',
   traits: [
-    [
-      'time in yyyy/mm/dd HH:MM:SS form at its start',
-      (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
-    ],
+    NGINX_TIME_TRAIT,
     ['process like [error] 34#34: *8', (line) => / \[\w+\] \d+#\d+: /.test(line)],
     [
       'NAXSI_FMT or {"ip": at the start of the message',
@@ -22,7 +20,7 @@ export const naxsi: TextFormat = {
   // Only at the start of the message: elsewhere, clients could write it.
   recognizes: (line) => line.startsWith('/', 4) && MESSAGE.test(line.slice(0, HEAD_LENGTH)),
   parse(line, { zone }) {
-    const time = parseLocalTime(line.slice(0, TIME_LENGTH), zone);
+    const time = parseLocalTime(line.slice(0, NGINX_TIME_LENGTH), zone);
     if (time === null) return dropped('unknown_format');
     const match = MESSAGE.exec(line.slice(0, HEAD_LENGTH));
     if (match === null) return dropped('other_log_line');
@@ -37,7 +35,6 @@ export const naxsi: TextFormat = {
 };
 
 const HEAD_LENGTH = 120;
-const TIME_LENGTH = 19;
 /** `2026/07/01 10:20:30 [error] 34#34: *8 NAXSI_FMT: ip=..`; newer versions can also write JSON. */
 const MESSAGE =
   /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} \[\w+\] \d+#\d+: (?:\*\d+ )?(?:(NAXSI_FMT: )|(NAXSI_EXLOG: )|(?=\{"ip":))/;
@@ -78,10 +75,7 @@ function attackOf(values: readonly Value[], time: number): Reading {
   const scores = scoresOf(trusted);
   const rules = trusted.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
   const judged = rules.slice(0, RULES_MAX).map(({ value }) => judgeRule(value));
-  const best = scores.reduce<Classification | null>(
-    (top, each) => (top === null || each.points > top.points ? each : top),
-    null,
-  );
+  const [best] = scores.toSorted((one, other) => other.points - one.points);
   // A line that was cut, or forged by a Host header, is still an attack.
   const attack = best?.category ?? judged[0]?.category ?? 'vuln';
   const rule = judged.find(({ category }) => category === attack) ?? judged[0] ?? best;
