@@ -47,7 +47,7 @@ const TABLE = {
   points_without_severity: POINTS_WITHOUT_SEVERITY,
   steps: STEPS,
   crs: CRS_TABLE,
-  own_rule: CUSTOM_RULE,
+  custom_rule: CUSTOM_RULE,
   lts: LTS,
   aws: {
     conditions: AWS.conditions,
@@ -55,7 +55,7 @@ const TABLE = {
     groups: AWS.groups,
     ip_set: { category: AWS.ipSet.category, name: AWS.ipSet.name.source },
     managed_rule: AWS.managedRule,
-    own_rule: CUSTOM_RULE,
+    custom_rule: CUSTOM_RULE,
     alb_refused: AWS.albRefused,
   },
   cloudflare: {
@@ -68,15 +68,15 @@ const TABLE = {
     groups: AZURE.groups,
     rate_limit: { category: AZURE.rateLimit.category, name: AZURE.rateLimit.name.source },
     managed_rule: AZURE.managedRule,
-    own_rule: CUSTOM_RULE,
+    custom_rule: CUSTOM_RULE,
   },
   cloud_armor: {
     expressions: CLOUD_ARMOR.expressions,
     matches: CLOUD_ARMOR.matches,
     managed_rule: CLOUD_ARMOR.managedRule,
-    own_rule: CUSTOM_RULE,
+    custom_rule: CUSTOM_RULE,
   },
-  naxsi: { ...NAXSI, own_rule: CUSTOM_RULE },
+  naxsi: { ...NAXSI, custom_rule: CUSTOM_RULE },
 };
 
 type Rows = readonly (readonly [category: string, names: readonly string[]])[];
@@ -125,7 +125,7 @@ function printTable(io: Io): void {
     ...rowsOf(AWS.groups),
     [AWS.ipSet.category, ['rules with IP set in their name']],
     [AWS.managedRule, ['any other managed rule']],
-    [CUSTOM_RULE, ['own rules']],
+    [CUSTOM_RULE, ['custom rules']],
   ]);
   section(io, 'AWS load balancer', [[AWS.albRefused, ['requests that AWS WAF refused']]]);
   section(io, 'Cloudflare, by source', rowsOf(CLOUDFLARE.sources));

@@ -34,10 +34,10 @@ const RETIRING_MAX = 16;
 /** The coarsest resolution of file times: two changes within it look like one. */
 const FILE_TIME_MS_MAX = 2_000;
 
-/** An unreadable file, which may be being compressed, is tried again after so long without a change. */
+/** An unreadable file, which may be being compressed, is tried again when it has not changed for this long. */
 const SETTLE_MS = 2_000;
 
-/** A rename can hide a file from a list. Rotation ends before so many lists. */
+/** A rename can hide a file from a list. A rotation is over before the list has been read this often. */
 const LIST_ATTEMPTS_MAX = 10;
 
 interface FollowOptions {
@@ -96,7 +96,8 @@ export class Follower {
       await this.#restartLive(this.#live);
       return true;
     }
-    if (!(await this.#wasReplaced(this.#live))) return false;
+    const now = await stat(this.#path).catch(() => null);
+    if (now !== null && fileId(now) === this.#live.id) return false;
     this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
     this.#live = null;
     return true;
@@ -326,11 +327,6 @@ export class Follower {
         `${this.#path} was truncated, and no copy of it was found; lines written just before that may be lost`,
       );
     await live.locate(false);
-  }
-
-  async #wasReplaced(live: Tail): Promise<boolean> {
-    const now = await stat(this.#path).catch(() => null);
-    return now === null || fileId(now) !== live.id;
   }
 
   async #directoryChanged(): Promise<boolean> {

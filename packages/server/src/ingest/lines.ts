@@ -26,10 +26,6 @@ function nextLineStart(bytes: Buffer): number {
   return Math.min(lineEnd(bytes) + 1, bytes.length);
 }
 
-export function endsLine(bytes: Buffer): boolean {
-  return bytes[bytes.length - 1] === NEWLINE;
-}
-
 /** How many bytes are whole lines, including the last line end. */
 export function wholeLinesLength(bytes: Buffer): number {
   return bytes.lastIndexOf(NEWLINE) + 1;

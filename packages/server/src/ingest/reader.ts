@@ -1,6 +1,7 @@
 /** Parses log lines into records. Detects the format of each line, because one stream may mix formats. */
 import type { DropReason } from '../event.ts';
 import type { Overrides } from './categories/classify.ts';
+import { access } from './formats/access.ts';
 import {
   type Context,
   type LineRange,
@@ -8,7 +9,6 @@ import {
   type LogFormat,
   type Parsed,
   type Reading,
-  type TextFormat,
 } from './formats/format.ts';
 import { asObject, parseJsonLine } from './formats/json.ts';
 import {
@@ -105,18 +105,15 @@ export class LineReader {
   /** Of the current line, for `explain`. */
   #number: number | undefined;
 
-  constructor(
-    { format, host, zone: logZone = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
-    state: State,
-    counted: CountedRequests | undefined,
-  ) {
+  constructor(options: ReaderOptions, state: State, counted: CountedRequests | undefined) {
+    const { format, host, zone: logZone = fixedZone(0), overrides = new Map(), pattern } = options;
     const isWanted = ({ name }: { name: LogFormat }) =>
       pattern === undefined && (format === 'auto' || name === format);
-    this.#explain = explain ? (line, parsed) => explained(line, parsed, format, pattern) : null;
+    this.#explain = options.explain ? (line, parsed) => explained(line, parsed, options) : null;
     this.host = host;
     const zone = logZone.startLog?.(state.clock ?? null) ?? logZone;
     this.#context = { zone, commonTime: new CommonTimeParser(), columns: state.columns ?? null };
-    this.#textFormats = pattern ? [patternFormat(pattern)] : TEXT_FORMATS.filter(isWanted);
+    this.#textFormats = pattern ? [{ ...access, parse: pattern.parse }] : TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
     this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
@@ -332,16 +329,7 @@ export class LineReader {
   }
 }
 
-function patternFormat({ parse }: Pattern): TextFormat {
-  return { name: 'access', traits: [], recognizes: () => true, parse };
-}
-
-function explained(
-  line: string,
-  parsed: Parsed[],
-  format: FormatName,
-  pattern: Pattern | undefined,
-): Parsed[] {
+function explained(line: string, parsed: Parsed[], { format, pattern }: ReaderOptions): Parsed[] {
   if (pattern !== undefined) {
     const { fields, mismatch } = pattern.explain(line);
     return parsed.map((each) => ({ ...each, fields, hint: mismatch }));

@@ -291,19 +291,19 @@ function levelOf({ id, ver, tags }: Rule): number {
 }
 
 function isNamedCrs({ ver, tags }: Rule): boolean {
-  // CRS 2 used the ids for other rules.
+  // CRS 2 used the IDs for other rules.
   if (ver.startsWith('OWASP_CRS')) return !ver.startsWith('/2', 'OWASP_CRS'.length);
   return tags.some((tag) => tag.startsWith('OWASP_CRS') || tag.startsWith(LEVEL_TAG));
 }
 
-/** Operators number custom rules inside the ranges of CRS, so the id alone proves nothing. */
+/** Operators number custom rules inside the ranges of CRS, so the ID alone proves nothing. */
 function isCrs(rule: Rule, byRule: Evidence): boolean {
   const { id, ver, file: path, tags } = rule;
   if (ver.startsWith('OWASP_CRS')) return isNamedCrs(rule);
   const file = fileName(path);
   if (BY_FILE.has(file) && file.includes(`-${id.slice(0, 3)}-`)) return true;
   if (isNamedCrs(rule) || tags.some((tag) => BY_TAG.get(tag)?.category === byRule.category)) return true;
-  // Without other evidence, the id of a verdict is more likely a verdict than a custom rule.
+  // Without other evidence, the ID of a verdict is more likely a verdict than a custom rule.
   return byRule.category === null && ver === '' && file === '' && tags.length === 0;
 }
 

@@ -168,7 +168,7 @@ export const CLOUDFLARE = {
 } satisfies VendorTables;
 
 export const AZURE = {
-  /** Rule groups and rule sets other than CRS, whose rules are classified by their id. */
+  /** Rule groups and rule sets other than CRS, whose rules are classified by their ID. */
   groups: [
     { category: 'webshell', names: ['MS-ThreatIntel-WebShells'] },
     { category: 'sqli', names: ['MS-ThreatIntel-SQLI'] },
@@ -191,7 +191,7 @@ export const AZURE = {
 } satisfies VendorTables;
 
 export const CLOUD_ARMOR = {
-  /** Google Cloud Armor: `id` and last part of expressions outside CRS, such as `owasp-crs-v030001-id044228-cve`. */
+  /** `id` and last part of expressions outside CRS, such as `owasp-crs-v030001-id044228-cve`. */
   expressions: [
     // Log4Shell.
     { category: 'cmdi', names: ['id044228', 'id144228', 'id244228', 'id344228'] },

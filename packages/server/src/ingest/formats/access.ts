@@ -1,6 +1,7 @@
 /** Access logs of nginx and Apache: common, combined, with the virtual host in front; and as JSON. */
 import { COMMON_TIME, dropped, field, type JsonFormat, requestReading, type TextFormat } from './format.ts';
 import { asObject, firstText, firstTime, type JsonObject } from './json.ts';
+import { COMMON_TIME_LENGTH } from './timestamps.ts';
 
 export const access: TextFormat = {
   name: 'access',
@@ -17,7 +18,7 @@ export const access: TextFormat = {
   parse(line, { commonTime }) {
     for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
       // The client chooses the user name, which may hold a time, but no quote can follow that.
-      if (!line.startsWith('] "', at + TIME_LENGTH)) continue;
+      if (!line.startsWith('] "', at + 1 + COMMON_TIME_LENGTH)) continue;
       const time = commonTime.parseAt(line, at + 1);
       if (time === null) continue;
       const client = line.indexOf(' ');
@@ -27,8 +28,6 @@ export const access: TextFormat = {
   },
 };
 
-/** `[10/Dec/2025:09:25:32 +0000` */
-const TIME_LENGTH = 27;
 const DASH = 0x2d;
 const SPACE = 0x20;
 const COMMA = 0x2c;

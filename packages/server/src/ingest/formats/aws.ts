@@ -140,7 +140,7 @@ function judgeKnown({ rule, group, type, conditions }: Match): Classification | 
 function judgeOther({ rule, type }: Match): Classification {
   return type === 'MANAGED_RULE_GROUP'
     ? judgement(rule, AWS.managedRule, 'a managed rule')
-    : judgement(rule, CUSTOM_RULE, 'an own rule');
+    : judgement(rule, CUSTOM_RULE, 'a custom rule');
 }
 
 /** `awswaf:managed:aws:core-rule-set:CrossSiteScripting_Body`: the group, then the rule. */

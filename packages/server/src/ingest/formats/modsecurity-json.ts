@@ -65,7 +65,7 @@ function isBlocked(transaction: JsonObject, rules: readonly Rule[]): boolean | u
   const status = Number(asText(asObject(transaction.response)?.http_code));
   if (engine !== 'Enabled' || !(status > 0)) return undefined;
   if (status < 300) return false;
-  // Without a verdict, an own rule can have denied the request. The engine stops there, so it is the last rule.
+  // Without a verdict, a custom rule can have denied the request. The engine stops there, so it is the last rule.
   const canDeny = rules.some(isVerdict) || lastRule(rules)?.ver === '';
   return status === 403 && canDeny ? true : undefined;
 }

@@ -14,7 +14,7 @@ import {
 } from './format.ts';
 import { asText, firstText, type JsonObject } from './json.ts';
 import { compilePattern } from './pattern.ts';
-import { parseAnyTime, parseCommonTime } from './timestamps.ts';
+import { COMMON_TIME_LENGTH, parseAnyTime, parseCommonTime } from './timestamps.ts';
 
 /** Envoy and Istio. A request that a rate limit rejected is also an attack. */
 export const envoy: JsonFormat = {
@@ -73,8 +73,7 @@ export const nginxProxyManager: TextFormat = {
       (line) => /\d{3} - [A-Z-]+ \S+ \S+ "/.test(line),
     ],
   ],
-  recognizes: (line) =>
-    line.startsWith('] ', '[10/Dec/2025:09:25:32 +0000'.length) && line.includes(' [Client '),
+  recognizes: (line) => line.startsWith('] ', 1 + COMMON_TIME_LENGTH) && line.includes(' [Client '),
   parse: compilePattern('nginx-proxy-manager').parse,
 };
 
