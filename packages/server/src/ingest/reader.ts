@@ -11,13 +11,7 @@ import {
   type Reading,
 } from './formats/format.ts';
 import { asObject, parseJsonLine } from './formats/json.ts';
-import {
-  addLine,
-  closeBlock,
-  type NativeBlock,
-  openBlock,
-  opensBlock,
-} from './formats/modsecurity-native.ts';
+import { addLine, closeBlock, type NativeBlock, openBlock } from './formats/modsecurity-native.ts';
 import type { Pattern } from './formats/pattern.ts';
 import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
 import { fixedZone, type LocalZone, type ZoneState } from './formats/time-zone.ts';
@@ -156,9 +150,8 @@ export class LineReader {
 
   #readLine(line: string, origin: string, now: number): Parsed[] {
     const first = line.charCodeAt(0);
-    if (first === DASH && this.#native && opensBlock(line)) {
-      return this.#openBlock(line, origin, now);
-    }
+    const block = first === DASH && this.#native ? openBlock(line) : null;
+    if (block !== null) return this.#openBlock(block, origin, now);
     const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
     const asJson = isJson && this.#jsonFormats.length > 0;
     const parsed = asJson ? this.#readJson(line, now) : this.#readText(line, now);
@@ -270,8 +263,7 @@ export class LineReader {
     return [...parsed, ...other.filter((each) => !hasNoFormat(each))];
   }
 
-  #openBlock(line: string, origin: string, now: number): Parsed[] {
-    const block = openBlock(line);
+  #openBlock(block: NativeBlock, origin: string, now: number): Parsed[] {
     const isInner = this.#blocks.has(origin);
     this.#blocks.set(isInner ? `${origin}\n${block.boundary}` : origin, {
       block,

@@ -15,7 +15,7 @@ import {
   restAfter,
   type TextFormat,
 } from './format.ts';
-import { asArray, asObject, asText, type JsonObject } from './json.ts';
+import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
 import { parseEpoch, parseTime } from './timestamps.ts';
 
 export const awsWaf: JsonFormat = {
@@ -44,8 +44,7 @@ export const awsWaf: JsonFormat = {
 };
 
 function headerHost(request: JsonObject | null): string | undefined {
-  for (const header of asArray(request?.headers)) {
-    const { name, value } = asObject(header) ?? {};
+  for (const { name, value } of objectsOf(request?.headers)) {
     if (typeof name === 'string' && name.length === 4 && name.toLowerCase() === 'host') {
       return asText(value) || undefined;
     }
@@ -81,7 +80,7 @@ function judgeRequest(fields: JsonObject): Classification[] {
 }
 
 function terminatingMatches(fields: JsonObject): Match[] {
-  const inGroups = groupsOf(fields).flatMap((group) => matchOf(group.terminatingRule, group));
+  const inGroups = objectsOf(fields.ruleGroupList).flatMap((group) => matchOf(group.terminatingRule, group));
   const own = {
     rule: asText(fields.terminatingRuleId).slice(0, NAME_LENGTH_MAX),
     group: '',
@@ -94,19 +93,12 @@ function terminatingMatches(fields: JsonObject): Match[] {
 /** Rules with the action COUNT, and rules of a group that the operator set to count. */
 function countedMatches(fields: JsonObject): Match[] {
   const own = asArray(fields.nonTerminatingMatchingRules).flatMap((rule) => matchOf(rule, null));
-  const inGroups = groupsOf(fields).flatMap((group) =>
+  const inGroups = objectsOf(fields.ruleGroupList).flatMap((group) =>
     [...asArray(group.nonTerminatingMatchingRules), ...asArray(group.excludedRules)].flatMap((rule) =>
       matchOf(rule, group),
     ),
   );
   return [...own, ...inGroups];
-}
-
-function groupsOf(fields: JsonObject): JsonObject[] {
-  return asArray(fields.ruleGroupList).flatMap((entry) => {
-    const group = asObject(entry);
-    return group === null ? [] : [group];
-  });
 }
 
 function matchOf(value: unknown, group: JsonObject | null): Match[] {

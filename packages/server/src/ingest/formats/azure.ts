@@ -2,7 +2,7 @@
  * Azure Application Gateway and Front Door. Firewall logs have one object per matched rule, joined by the request ID;
  * access logs have every request.
  */
-import { attackDetails } from '../../event.ts';
+import { type AttackDetails, attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
 import { AZURE, categoryOfName } from '../categories/vendor-tables.ts';
@@ -71,11 +71,12 @@ function gatewayRule(properties: JsonObject, time: number): Reading {
   const group = asText(properties.ruleGroup);
   const file = asText(asObject(properties.details)?.file).slice(-128);
   const isCustom = ruleSet === '' || /^custom/i.test(ruleSet);
-  return firewallMatch(properties, time, {
+  return ruleMatch({
     id: asText(properties.transactionId),
+    time,
     host: firstText(properties, ['hostname', 'host']),
-    rule: isCustom ? customRule(id) : managedRule(id, ruleSet, version, group, file),
-    blocked: action.startsWith('block'),
+    rules: [isCustom ? customRule(id) : managedRule(id, ruleSet, version, group, file)],
+    details: detailsOf(properties, action.startsWith('block')),
   });
 }
 
@@ -90,12 +91,14 @@ function frontDoorRule(properties: JsonObject, time: number): Reading {
   if (/^allow|(?:challenge|captcha)(?:valid|active)$/.test(action)) return dropped('not_an_attack');
   const [, ruleSet = '', version = '', group = '', id = ''] = MANAGED_NAME.exec(name) ?? [];
   const isLogOnly = action === 'log' || action.includes('scor') || action.endsWith('pass');
-  return firewallMatch(properties, time, {
+  // In detection mode the log names the action that prevention mode would have taken.
+  const blocked = !isLogOnly && lowerText(properties.policyMode) !== 'detection';
+  return ruleMatch({
     id: asText(properties.trackingReference),
+    time,
     host: firstText(properties, ['host', 'hostName']) ?? hostOfUrl(asText(properties.requestUri)),
-    rule: id === '' ? customRule(name) : managedRule(id, ruleSet, version, group, ''),
-    // In detection mode the log names the action that prevention mode would have taken.
-    blocked: !isLogOnly && lowerText(properties.policyMode) !== 'detection',
+    rules: [id === '' ? customRule(name) : managedRule(id, ruleSet, version, group, '')],
+    details: detailsOf(properties, blocked),
   });
 }
 
@@ -114,22 +117,13 @@ function customRule(name: string): Rule {
   return namedRule(name, CUSTOM_RULE, 'a custom rule');
 }
 
-interface FirewallMatch {
-  id: string;
-  host: string | undefined;
-  rule: Rule;
-  blocked: boolean;
-}
-
-function firewallMatch(properties: JsonObject, time: number, match: FirewallMatch): Reading {
-  const { id, host, rule, blocked } = match;
-  const details = attackDetails({
+function detailsOf(properties: JsonObject, blocked: boolean): AttackDetails | undefined {
+  return attackDetails({
     blocked,
     source: firstText(properties, ['clientIp', 'clientIP', 'socketIP']),
     url: asText(properties.requestUri),
     country: firstText(properties, ['clientCountry', 'country']),
   });
-  return ruleMatch({ id, time, host, rules: [rule], details });
 }
 
 function accessRecord(properties: JsonObject, time: number): Reading {

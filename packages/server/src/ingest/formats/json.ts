@@ -87,6 +87,12 @@ export function asArray(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
+export function objectsOf(value: unknown): JsonObject[] {
+  return asArray(value)
+    .map(asObject)
+    .filter((each) => each !== null);
+}
+
 /** '' for a missing value. Accepts numbers: engines differ in whether they quote an ID. */
 export function asText(value: unknown): string {
   return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : '';

@@ -2,15 +2,9 @@
 import { attackDetails } from '../../event.ts';
 import { isVerdict, type Rule, scoresOf } from '../categories/classify.ts';
 import { dropped, field, type JsonFormat, objectField, pathOfRequestLine, type Trait } from './format.ts';
-import { asArray, asObject, asText, type JsonObject } from './json.ts';
+import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
 import { parseRuleText } from './rules.ts';
-import {
-  parseAnyTime,
-  parseAsctime,
-  parseCommonTime,
-  parseEpoch,
-  timeOfModsecurityId,
-} from './timestamps.ts';
+import { parseAnyTime, parseAsctime, parseCommonTime, timeOfModsecurityId } from './timestamps.ts';
 
 export const modsecurity3Json: JsonFormat = {
   name: 'modsecurity3-json',
@@ -24,7 +18,7 @@ export const modsecurity3Json: JsonFormat = {
     if (time === null) return dropped('bad_time');
     const request = asObject(transaction.request);
     const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);
-    const rules = asArray(transaction.messages).flatMap((message) => modsecurity3Rule(asObject(message)));
+    const rules = objectsOf(transaction.messages).flatMap(modsecurity3Rule);
     const blocked = isBlocked(transaction, rules);
     if (blocked) markDenied(rules);
     const details = attackDetails({
@@ -40,10 +34,10 @@ function transactionField(name: string): Trait<JsonObject> {
   return [`transaction.${name}`, (fields) => asObject(fields.transaction)?.[name] !== undefined];
 }
 
-function modsecurity3Rule(message: JsonObject | null): Rule[] {
-  const details = asObject(message?.details);
+function modsecurity3Rule(message: JsonObject): Rule[] {
+  const details = asObject(message.details);
   const id = asText(details?.ruleId);
-  return details === null || id === '' ? [] : [ruleOf(id, details, asText(message?.message))];
+  return details === null || id === '' ? [] : [ruleOf(id, details, asText(message.message))];
 }
 
 function ruleOf(id: string, details: JsonObject, message: string): Rule {
@@ -126,14 +120,14 @@ export const corazaJson: JsonFormat = {
     const transaction = asObject(fields.transaction);
     if (transaction === null) return dropped('bad_record');
     // Nanoseconds in Coraza's code, seconds in its documentation.
-    const time = parseEpoch(transaction.unix_timestamp) ?? parseAnyTime(transaction.timestamp, zone);
+    const time = parseAnyTime(transaction.unix_timestamp, zone) ?? parseAnyTime(transaction.timestamp, zone);
     if (time === null) return dropped('bad_time');
     const request = asObject(transaction.request);
     const headers = asObject(request?.headers);
     // Every header has a list of values.
     const [first] = asArray(headers?.host ?? headers?.Host);
     const host = typeof first === 'string' ? first : hostHeader(headers);
-    const rules = asArray(fields.messages).flatMap((message) => corazaRule(asObject(message)));
+    const rules = objectsOf(fields.messages).flatMap(corazaRule);
     const { id, is_interrupted, client_ip } = transaction;
     const blocked = typeof is_interrupted === 'boolean' ? is_interrupted : undefined;
     if (blocked) markDenied(rules);
@@ -142,11 +136,11 @@ export const corazaJson: JsonFormat = {
   },
 };
 
-function corazaRule(message: JsonObject | null): Rule[] {
-  const data = asObject(message?.data);
+function corazaRule(message: JsonObject): Rule[] {
+  const data = asObject(message.data);
   const id = asText(data?.id);
   if (data !== null && id !== '' && id !== '0')
-    return [ruleOf(id, data, asText(data.msg) || asText(message?.message))];
-  const text = parseRuleText(asText(message?.error_message));
+    return [ruleOf(id, data, asText(data.msg) || asText(message.message))];
+  const text = parseRuleText(asText(message.error_message));
   return text === null ? [] : [text.rule];
 }

@@ -12,7 +12,7 @@ import {
   restAfter,
   type TextFormat,
 } from './format.ts';
-import { asText, firstText, type JsonObject } from './json.ts';
+import { asText, firstText, firstTime, type JsonObject } from './json.ts';
 import { compilePattern } from './pattern.ts';
 import { COMMON_TIME_LENGTH, parseAnyTime, parseCommonTime } from './timestamps.ts';
 
@@ -53,8 +53,7 @@ export const traefik: JsonFormat = {
   recognizes: (fields) =>
     'DownstreamStatus' in fields || ('RequestHost' in fields && ('StartUTC' in fields || 'time' in fields)),
   parse: (fields, { zone }) => {
-    const text = firstText(fields, TRAEFIK_TIMES);
-    const time = text === undefined ? null : parseAnyTime(text, zone);
+    const time = firstTime(fields, TRAEFIK_TIMES, zone);
     // RequestAddr is the host with its port.
     return time === null
       ? dropped('bad_time')
