@@ -252,7 +252,7 @@ function syslog(stream: string, text: string): Wrapped {
 const OCTET_COUNT = /^(\d{1,7}) (?=<\d{1,3}>)/;
 
 function octetFrames(line: string): string[] | null {
-  if (!OCTET_COUNT.test(line)) return null;
+  if (!isDigit(line.charCodeAt(0)) || !OCTET_COUNT.test(line)) return null;
   const frames: string[] = [];
   const bytes = Buffer.from(line);
   for (let start = 0; start < bytes.length && frames.length <= LINES_MAX; ) {
@@ -267,9 +267,11 @@ function octetFrames(line: string): string[] | null {
 }
 
 function frameHead(bytes: Buffer, at: number): RegExpExecArray | null {
-  const first = bytes[at] ?? 0;
-  const isDigit = first >= 0x30 && first <= 0x39;
-  return isDigit ? OCTET_COUNT.exec(bytes.toString('latin1', at, at + 16)) : null;
+  return isDigit(bytes[at] ?? 0) ? OCTET_COUNT.exec(bytes.toString('latin1', at, at + 16)) : null;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 0x30 && code <= 0x39;
 }
 
 const REPLACEMENT = Buffer.from('\ufffd');
