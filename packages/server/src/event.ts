@@ -24,6 +24,10 @@ const CATEGORY_NUMBERS: ReadonlyMap<string, number> = new Map(
   CATEGORIES.map((name, number) => [name, number]),
 );
 
+export function isCategory(value: unknown): value is Category {
+  return typeof value === 'string' && CATEGORY_NUMBERS.has(value);
+}
+
 /** The position of a category in CATEGORIES, or undefined for any other name. */
 export function categoryNumber(name: string): number | undefined {
   return CATEGORY_NUMBERS.get(name);

@@ -105,6 +105,15 @@ describe('explain', () => {
     expect(printed[0]).toMatchObject({ line: 3, lines: [1, 2] });
   });
 
+  test('shows the lines after the holes that copytruncate leaves, long or short', async () => {
+    const line = '192.0.2.7 - - [01/Jul/2026:10:20:30 +0000] "GET / HTTP/1.1" 200 6';
+    const { out } = await run(['explain'], `${'\0'.repeat(1_500_000)}${line}\n\0\0${line}`);
+    expect(out.match(/^line \d: .*/gm)).toEqual([
+      'line 1: counted as a request; format access',
+      'line 2: counted as a request; format access',
+    ]);
+  });
+
   test('prints the same as one JSON document, from a file', async () => {
     const file = join(FOLDER, 'log');
     writeFileSync(file, LINES);

@@ -3,7 +3,7 @@ import { ByteReader, decompress, openLog } from '../ingest/byte-stream.ts';
 import type { Classification } from '../ingest/categories/classify.ts';
 import { nextChunk } from '../ingest/file.ts';
 import type { LineRange, LogRecord, Parsed } from '../ingest/formats/format.ts';
-import { countLineEnds, endsLine, LINE_BYTES_MAX, type Line } from '../ingest/lines.ts';
+import { countLineEnds, endsInsideLine, LINE_BYTES_MAX, type Line, lineText } from '../ingest/lines.ts';
 import { createReader } from '../ingest/reader.ts';
 import { printable } from '../printable.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
@@ -53,11 +53,11 @@ async function* linesOf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Line>
     for (const line of chunk.lines) yield line;
     if (chunk.bytes.length === 0) {
       // The last line has no line end.
-      yield { number, text: seen.toString('utf8').trim() };
+      yield { number, text: lineText(seen, 0, seen.length) };
       return;
     }
     number += countLineEnds(chunk.bytes);
-    insideLine = !endsLine(chunk.bytes);
+    insideLine = endsInsideLine(chunk.bytes, insideLine);
     bytes.take(chunk.bytes.length);
   }
 }

@@ -178,7 +178,8 @@ export function url(value: string, example = 'https://waf.example.com'): string 
   if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.search || parsed.hash) {
     throw new Error(`must be a URL like ${example}`);
   }
-  if (parsed.username || parsed.password) throw new Error('must not contain a user or password, because `ps` shows it to everyone');
+  if (parsed.username || parsed.password)
+    throw new Error('must not contain a user or password, because `ps` shows it to everyone');
   return value.replace(/\/+$/, '');
 }
 

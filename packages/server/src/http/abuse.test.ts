@@ -1,6 +1,6 @@
 /** What hostile or broken clients cannot do: each test is an attack that once worked. */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { connect } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -175,6 +175,34 @@ describe('logins', () => {
     const waiting = Array.from({ length: 30 }, (_, i) => guess(i + 100));
     expect((await login()).statusCode).toBe(201);
     await settled(waiting);
+  });
+
+  test('passwords over the limit are not counted, so they cannot evict the failures of an account', async () => {
+    const guess = (password: string) => login({ password, from: STRANGER });
+    const long = 'x'.repeat(1_025);
+    for (let i = 0; i < 100; i++) expect((await guess(long)).statusCode).toBe(401);
+    expect(wake).toEqual([]);
+    await settled(Array.from({ length: 6 }, () => guess('wrong')));
+    const delayed = guess('wrong');
+    while (wake.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    expect((await settled([delayed]))[0]?.statusCode).toBe(401);
+  });
+
+  test('a client that resets its connection at once still has an address in the log', async () => {
+    await app.listen({ host: '127.0.0.1', port: 0 });
+    const port = (app.server.address() as AddressInfo).port;
+    const body = JSON.stringify({ auth: {} });
+    const request = `POST /v3/auth/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+    for (let i = 0; i < 50; i++) {
+      await new Promise<void>((resolve) => {
+        const socket = connect(port, '127.0.0.1', () => {
+          socket.write(request, () => socket.resetAndDestroy());
+        });
+        socket.on('close', () => resolve()).on('error', () => {});
+      });
+    }
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(logged).not.toContain('"level":50');
   });
 
   test('signatures are never throttled: wrong ones do not delay valid ones', async () => {

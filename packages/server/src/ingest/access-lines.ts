@@ -1,7 +1,21 @@
-/** Counts the access lines of a block by host and second from their bytes, without an object for each line. */
-import { AccessBytes, mayBeHost } from './formats/access-bytes.ts';
+/**
+ * Counts the access lines of a block by host and second from their bytes: creating a string is most of the cost of a line
+ * (docs/decisions/0011). Takes only lines that reader.ts would certainly read as requests, and leaves all others to it.
+ */
 import { type LogRecord, requestRecord } from './formats/format.ts';
+import { COMMON_TIME_LENGTH, CommonTimeParser } from './formats/timestamps.ts';
 import { lineEnd, Words } from './lines.ts';
+
+const TAB = 0x09;
+const SPACE = 0x20;
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const DASH = 0x2d;
+const SLASH = 0x2f;
+const LESS_THAN = 0x3c;
+const LETTER_T = 0x54;
+const OPENING_BRACKET = 0x5b;
+const CLOSING_BRACKET = 0x5d;
 
 interface AccessLinesOptions {
   /** Lines with other times are not taken. */
@@ -26,19 +40,23 @@ const NAMELESS = new Words(Buffer.alloc(0));
 
 export class AccessLines {
   readonly #words: Words;
-  readonly #access: AccessBytes;
   readonly #options: AccessLinesOptions;
   #hostless: HostLines | null = null;
   /** By hash of the name. Of names with the same hash, only the first is here. */
   readonly #hosts = new Map<number, HostLines>();
   readonly #records: LogRecord[];
+  readonly #commonTime = new CommonTimeParser();
+  /** The time of the last parsed line, and its bytes: consecutive lines often have the same. */
+  #time = 0;
+  #timeBytes: Words | null = null;
+  /** Where the virtual host of the last parsed line ends; where the line begins if it has none. */
+  #hostEnd = 0;
   /** The number of lines taken. */
   taken = 0;
 
   /** Adds a record per line to `records`: the same object for all lines of one host and second. */
   constructor(bytes: Buffer, records: LogRecord[], options: AccessLinesOptions) {
     this.#words = new Words(bytes);
-    this.#access = new AccessBytes(this.#words, options.earliest, options.latest);
     this.#records = records;
     this.#options = options;
   }
@@ -46,16 +64,15 @@ export class AccessLines {
   /** Takes lines up to the first that is not certainly an access line, and returns the offset of that line. */
   take(start: number): number {
     const { bytes } = this.#words;
-    const access = this.#access;
     let at = start;
     while (at < bytes.length) {
       const end = lineEnd(bytes, at);
-      if (!access.tryParse(at, end)) break;
-      const lines = access.hostEnd === at ? this.#linesWithoutHost() : this.#linesOf(at, access.hostEnd);
+      if (!this.#tryParse(at, end)) break;
+      const lines = this.#hostEnd === at ? this.#linesWithoutHost() : this.#linesOf(at, this.#hostEnd);
       if (lines === null) break;
-      if (lines.time !== access.time) {
+      if (lines.time !== this.#time) {
         this.#flush(lines);
-        lines.time = access.time;
+        lines.time = this.#time;
       }
       lines.lines++;
       this.taken++;
@@ -68,6 +85,53 @@ export class AccessLines {
   end(): void {
     if (this.#hostless !== null) this.#flush(this.#hostless);
     for (const lines of this.#hosts.values()) this.#flush(lines);
+  }
+
+  /** Sets `#time` and `#hostEnd`. False if the line must be parsed as text. */
+  #tryParse(start: number, end: number): boolean {
+    const words = this.#words;
+    const { bytes } = words;
+    // The first byte excludes JSON, brackets and audit blocks, the fifth error logs.
+    if (!canStartField(bytes[start] ?? 0) || bytes[start + 4] === SLASH) return false;
+    // CloudFront: a tab after a date, or after seconds or milliseconds.
+    if (bytes[start + 10] === TAB || bytes[start + 13] === TAB) return false;
+    const client = words.find(SPACE, start, end, OPENING_BRACKET) + 1;
+    // AWS load balancers: the second field is a date.
+    if (client === 0 || (bytes[client + 10] === LETTER_T && bytes[client + 4] === DASH)) return false;
+    let ident = words.find(SPACE, client, end, OPENING_BRACKET) + 1;
+    if (ident === 0) return false;
+    // The client may be a list of addresses from X-Forwarded-For.
+    const isList = bytes[client - 2] === COMMA;
+    while (!isList && bytes[ident - 2] === COMMA) {
+      ident = words.find(SPACE, ident, end, OPENING_BRACKET) + 1;
+      if (ident === 0) return false;
+    }
+    const opening = words.find(OPENING_BRACKET, ident, end, OPENING_BRACKET);
+    const closing = opening + 1 + COMMON_TIME_LENGTH;
+    const isTime =
+      opening !== -1 &&
+      closing + 2 < end &&
+      bytes[closing] === CLOSING_BRACKET &&
+      bytes[closing + 1] === SPACE &&
+      bytes[closing + 2] === QUOTE;
+    if (!isTime || !this.#parseTime(opening + 1)) return false;
+    // As virtualHost() in access.ts: a dash follows the second field instead of the first, and another field follows it.
+    const isPlain = isDash(bytes, client);
+    const isHost = !isList && !isPlain && isDash(bytes, ident) && ident + 2 < opening;
+    // No wrapper has a dash as its second field; mayBeHost excludes those with a dash as the third.
+    if (!isPlain && !isHost && mayBeWrapped(bytes, start, client)) return false;
+    this.#hostEnd = isHost ? client - 1 : start;
+    return true;
+  }
+
+  #parseTime(at: number): boolean {
+    if (this.#timeBytes !== null && this.#words.equalsAt(this.#timeBytes, at)) return true;
+    const bytes = this.#words.bytes.subarray(at, at + COMMON_TIME_LENGTH);
+    const time = this.#commonTime.parseAt(bytes.toString('latin1'), 0);
+    if (time === null || time < this.#options.earliest || time > this.#options.latest) return false;
+    this.#timeBytes = new Words(bytes);
+    this.#time = time;
+    return true;
   }
 
   #flush(lines: HostLines): void {
@@ -104,4 +168,26 @@ export class AccessLines {
     this.#options.onHost(host);
     return { name, host, time: 0, lines: 0 };
   }
+}
+
+/** False for the start of `2026-07-01T12:00:00Z nginx: - ...` and `123 <165>1 - ...`, which unwrap.ts handles. */
+function mayBeHost(name: string): boolean {
+  return !/^(?:\d+|\d{4}-\d\d-\d\dT.*)$/.test(name);
+}
+
+/** Digits, letters, and what else names and addresses may begin with: `_` and `:`. */
+function canStartField(byte: number): boolean {
+  return (
+    byte >= 0x30 && byte <= 0x7a && byte !== LESS_THAN && byte !== OPENING_BRACKET && byte !== CLOSING_BRACKET
+  );
+}
+
+/** `Nov 15 12:02:15 ...`, `web-1  | ...`, `2026-07-01T12:00:00Z ...`, `123 <165>...` */
+function mayBeWrapped(bytes: Buffer, start: number, client: number): boolean {
+  const next = bytes[client];
+  return next === SPACE || next === LESS_THAN || bytes[start + 3] === SPACE || bytes[start + 10] === LETTER_T;
+}
+
+function isDash(bytes: Buffer, at: number): boolean {
+  return bytes[at] === DASH && bytes[at + 1] === SPACE;
 }

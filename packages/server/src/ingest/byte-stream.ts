@@ -30,22 +30,25 @@ async function* readChunks(pathOrFile: string | FileHandle): AsyncGenerator<Uint
 
 /** Decompresses a stream if it is gzip. */
 export async function* decompress(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const chunks = stream[Symbol.asyncIterator]();
+  const input = new ByteReader(stream);
   try {
-    const input = new GzipInput(chunks);
-    if (!(await input.startsMember())) {
-      yield* input.remaining();
+    if (!isGzip(await input.peek(2))) {
+      yield* input.rest();
       return;
     }
     // A gzip file may have several members. Like gzip, ignore padding or garbage after the last one.
     do yield* inflateMember(input);
-    while (await input.startsMember());
+    while (isGzip(await input.peek(2)));
+    if (input.failure) throw input.failure;
   } finally {
-    await chunks.return?.();
+    await input.close();
   }
 }
 
-const MAGIC = [0x1f, 0x8b] as const;
+export function isGzip(bytes: Buffer): boolean {
+  return bytes[0] === 0x1f && bytes[1] === 0x8b;
+}
+
 const HEADER_BYTES = 10;
 const FLAGS_OFFSET = 3;
 const HAS_CHECKSUM = 2;
@@ -55,12 +58,12 @@ const HAS_COMMENT = 16;
 const INFLATED_CHUNK_BYTES = 65_536;
 
 /** RFC 1952, section 2.3. createGunzip fails at garbage after the last member and loses lines before it. */
-async function* inflateMember(input: GzipInput): AsyncGenerator<Uint8Array> {
-  const flags = (await input.take(HEADER_BYTES))[FLAGS_OFFSET] ?? 0;
-  if (flags & HAS_EXTRA) await input.take((await input.take(2)).readUInt16LE());
-  if (flags & HAS_NAME) await input.skipString();
-  if (flags & HAS_COMMENT) await input.skipString();
-  if (flags & HAS_CHECKSUM) await input.take(2);
+async function* inflateMember(input: ByteReader): AsyncGenerator<Uint8Array> {
+  const flags = (await take(input, HEADER_BYTES))[FLAGS_OFFSET] ?? 0;
+  if (flags & HAS_EXTRA) await take(input, (await take(input, 2)).readUInt16LE());
+  if (flags & HAS_NAME) await skipString(input);
+  if (flags & HAS_COMMENT) await skipString(input);
+  if (flags & HAS_CHECKSUM) await take(input, 2);
   const inflate = createInflateRaw({ chunkSize: INFLATED_CHUNK_BYTES });
   const feeding = feed(inflate, input).catch((error: Error) => inflate.destroy(error));
   let checksum = 0;
@@ -75,14 +78,14 @@ async function* inflateMember(input: GzipInput): AsyncGenerator<Uint8Array> {
     inflate.destroy();
     await feeding;
   }
-  const trailer = await input.take(8);
+  const trailer = await take(input, 8);
   if (trailer.readUInt32LE(0) !== checksum || trailer.readUInt32LE(4) !== bytes) {
     throw Object.assign(new Error('incorrect data check'), { code: 'Z_DATA_ERROR' });
   }
 }
 
 /** Writes chunks until the member ends, and leaves the bytes after it in the input. */
-async function feed(inflate: InflateRaw, input: GzipInput): Promise<void> {
+async function feed(inflate: InflateRaw, input: ByteReader): Promise<void> {
   let isDone = false;
   // At the end of a member the stream ends without calling back for the last write.
   const ended = new Promise<void>((resolve) => {
@@ -90,81 +93,42 @@ async function feed(inflate: InflateRaw, input: GzipInput): Promise<void> {
   }).then(() => {
     isDone = true;
   });
-  while (!isDone && (await input.fill())) {
-    const chunk = input.rest;
+  while (!isDone) {
+    const chunk = await input.peek(1);
+    if (chunk.length === 0) break;
     const before = inflate.bytesWritten;
     const written = new Promise<void>((resolve) => {
       inflate.write(chunk, () => resolve());
     });
     await Promise.race([written, ended]);
-    input.rest = chunk.subarray(inflate.bytesWritten - before);
+    input.take(inflate.bytesWritten - before);
   }
-  if (!isDone) inflate.end();
+  if (isDone) return;
+  if (input.failure) throw input.failure;
+  inflate.end();
 }
 
-class GzipInput {
-  readonly #chunks: AsyncIterator<Uint8Array>;
-  /** Read and not used yet: a view of the last chunk, which is valid until the next one is read. */
-  rest: Uint8Array = new Uint8Array();
+/** Valid until the next `peek`. */
+async function take(input: ByteReader, bytes: number): Promise<Buffer> {
+  const next = await input.peek(bytes);
+  if (next.length < bytes) throw unexpectedEnd(input);
+  input.take(bytes);
+  return next.subarray(0, bytes);
+}
 
-  constructor(chunks: AsyncIterator<Uint8Array>) {
-    this.#chunks = chunks;
-  }
-
-  /** False at the end of the input. */
-  async fill(): Promise<boolean> {
-    while (this.rest.length === 0) {
-      const next = await this.#chunks.next();
-      if (next.done) return false;
-      this.rest = next.value;
-    }
-    return true;
-  }
-
-  async startsMember(): Promise<boolean> {
-    await this.#atLeast(MAGIC.length);
-    return MAGIC.every((byte, i) => this.rest[i] === byte);
-  }
-
-  async *remaining(): AsyncGenerator<Uint8Array> {
-    while (await this.fill()) {
-      const chunk = this.rest;
-      this.rest = new Uint8Array();
-      yield chunk;
-    }
-  }
-
-  async take(bytes: number): Promise<Buffer> {
-    await this.#atLeast(bytes);
-    if (this.rest.length < bytes) throw unexpectedEnd();
-    const taken = Buffer.from(this.rest.subarray(0, bytes));
-    this.rest = this.rest.subarray(bytes);
-    return taken;
-  }
-
-  /** Skips a string that ends with a zero byte. */
-  async skipString(): Promise<void> {
-    while (await this.fill()) {
-      const end = this.rest.indexOf(0);
-      this.rest = this.rest.subarray(end === -1 ? this.rest.length : end + 1);
-      if (end !== -1) return;
-    }
-    throw unexpectedEnd();
-  }
-
-  async #atLeast(bytes: number): Promise<void> {
-    while ((await this.fill()) && this.rest.length < bytes) {
-      // A copy, because the next chunk reuses the memory.
-      const before = Buffer.from(this.rest);
-      const next = await this.#chunks.next();
-      this.rest = next.done ? before : Buffer.concat([before, next.value]);
-      if (next.done) return;
-    }
+/** Skips a string that ends with a zero byte. */
+async function skipString(input: ByteReader): Promise<void> {
+  for (;;) {
+    const next = await input.peek(1);
+    if (next.length === 0) throw unexpectedEnd(input);
+    const end = next.indexOf(0);
+    input.take(end === -1 ? next.length : end + 1);
+    if (end !== -1) return;
   }
 }
 
-function unexpectedEnd(): Error {
-  return Object.assign(new Error('unexpected end of file'), { code: 'Z_BUF_ERROR' });
+function unexpectedEnd({ failure }: ByteReader): unknown {
+  return failure ?? Object.assign(new Error('unexpected end of file'), { code: 'Z_BUF_ERROR' });
 }
 
 const QUEUE_BYTES_MIN = 4_096;
@@ -231,6 +195,13 @@ export class ByteReader {
 
   take(bytes: number): void {
     this.#queue.take(bytes);
+  }
+
+  /** All that is left, without copying it. */
+  async *rest(): AsyncGenerator<Uint8Array> {
+    yield this.#queue.bytes;
+    if (this.failure) throw this.failure;
+    yield* { [Symbol.asyncIterator]: () => this.#chunks };
   }
 
   /** Closes the stream, for a caller that stops before its end. */

@@ -1,6 +1,6 @@
 /**
- * The checkpoints of a file: which of its bytes have been counted. A file is cut into chunks of whole lines; the id of a
- * chunk is a hash of the id of the chunk before it and of its own bytes, and the store keeps it with the counts, in
+ * The checkpoints of a file: which of its bytes have been counted. A file is cut into chunks of whole lines; the ID of a
+ * chunk is a hash of the ID of the chunk before it and of its own bytes, and the store keeps it with the counts, in
  * the same transaction. So content identifies a file, not its name: if it is ingested again, has grown, was renamed,
  * or the process crashed, only new bytes are counted.
  */
@@ -16,13 +16,13 @@ export interface FileSource {
   source: { name: string; format: string };
 }
 
-/** Returns at least so many of the next bytes, or all that are left. */
-export type Peek = (bytes: number) => Promise<Buffer>;
+/** Returns at least this number of the next bytes, or all that are left. */
+type Peek = (bytes: number) => Promise<Buffer>;
 
 export class Checkpoints {
   readonly #store: Store;
   readonly #file: FileSource;
-  /** The id of the chunk before the current one, and the ids of all chunks after it that the store knows. */
+  /** The ID of the chunk before the current one, and the IDs of all chunks after it that the store knows. */
   #after = '';
   #siblings: string[] = [];
   #links: BatchLink[] = [];
@@ -75,7 +75,7 @@ export class Checkpoints {
     return longer.some((link) => link.firstLineHash === firstLineHash(bytes));
   }
 
-  /** The id and the link under which to append the next bytes, which extend the current chunk. */
+  /** The ID and the link under which to append the next bytes, which extend the current chunk. */
   extend(bytes: Buffer, readerState: string): { id: string; link: NewLink } {
     if (this.#id !== null && this.#bytes + bytes.length > CHUNK_BYTES_MAX && bytes.length > 0)
       this.#begin(this.#id);
@@ -89,7 +89,7 @@ export class Checkpoints {
       siblings: this.#siblings,
       replaces: this.#id ?? undefined,
     };
-    // A flush of pending records has no new bytes, but needs a new id.
+    // A flush of pending records has no new bytes, but needs a new ID.
     return { id: bytes.length > 0 ? digest : `${digest}+${this.#flushes + 1}`, link };
   }
 

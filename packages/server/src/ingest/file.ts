@@ -5,13 +5,13 @@ import { Checkpoints, type FileSource, firstLineHash } from './checkpoints.ts';
 import {
   CHUNK_BYTES_MAX,
   countLineEnds,
+  cutLines,
   endOfHole,
   hasContent,
   LINE_BYTES_MAX,
   type Line,
   LineBlock,
   lineText,
-  nextLineStart,
   wholeLinesLength,
 } from './lines.ts';
 import type { Counted, NewBatch, Outcome, Pipeline, ReadLines } from './pipeline.ts';
@@ -169,25 +169,11 @@ export function nextChunk(
 ): FileChunk {
   const window = visible.subarray(0, LINE_BYTES_MAX);
   const wholeLines = wholeLinesLength(window);
-  if (insideLine) {
-    // The rest of a line that was counted, or dropped for its length, when its beginning was read.
-    const rest = nextLineStart(window);
-    const bytes = window.subarray(0, Math.max(rest, wholeLines));
-    return { bytes, lines: new LineBlock(bytes.subarray(rest), firstNumber + 1), unfinishedBytes: 0 };
-  }
-  if (wholeLines > 0) {
-    const bytes = window.subarray(0, wholeLines);
-    return { bytes, lines: new LineBlock(bytes, firstNumber), unfinishedBytes: 0 };
-  }
-  const hole = endOfHole(window, 0);
-  if (window.length === LINE_BYTES_MAX) {
-    // A hole is a chunk of its own, so that the line after it may have the full length.
-    if (hole > 0) return { bytes: window.subarray(0, hole), lines: [], unfinishedBytes: 0 };
-    return { bytes: window, lines: [{ number: firstNumber, text: null }], unfinishedBytes: 0 };
-  }
+  if (insideLine || wholeLines > 0 || window.length === LINE_BYTES_MAX)
+    return { ...cutLines(window, wholeLines, insideLine, firstNumber), unfinishedBytes: 0 };
   if (createTrialReader && isRecord(createTrialReader(), window))
     return { bytes: window, lines: new LineBlock(window, firstNumber), unfinishedBytes: 0 };
-  return { bytes: window.subarray(0, 0), lines: [], unfinishedBytes: window.length - hole };
+  return { bytes: window.subarray(0, 0), lines: [], unfinishedBytes: window.length - endOfHole(window, 0) };
 }
 
 function isRecord(reader: LineReader, line: Buffer): boolean {

@@ -34,10 +34,10 @@ const RETIRING_MAX = 16;
 /** The coarsest resolution of file times: two changes within it look like one. */
 const FILE_TIME_MS_MAX = 2_000;
 
-/** An unreadable file, which may be being compressed, is tried again after so long without a change. */
+/** An unreadable file, which may be being compressed, is tried again when it has not changed for this long. */
 const SETTLE_MS = 2_000;
 
-/** A rename can hide a file from a list. Rotation ends before so many lists. */
+/** A rename can hide a file from a list. A rotation is over before the list has been read this often. */
 const LIST_ATTEMPTS_MAX = 10;
 
 interface FollowOptions {
@@ -73,8 +73,8 @@ export class Follower {
   #failed = new Map<string, { path: string; ctimeMs: number; isFinal: boolean }>();
   /** Files modified before this are older than the first follow of the path, unless they were begun. */
   #belongsFromMs = Number.POSITIVE_INFINITY;
-  /** Modification times of the folders of rotated files; null before the first scan. */
-  #folderTimesMs: readonly number[] | null = null;
+  /** Modification times of the directories of rotated files; null before the first scan. */
+  #directoryTimesMs: readonly number[] | null = null;
   #mustScan = true;
   #hasWarnedOfCount = false;
 
@@ -85,7 +85,8 @@ export class Follower {
 
   /** Counts new lines, once per call. True if there may be more right away. */
   async look(): Promise<boolean> {
-    if (this.#mustScan || (await this.#folderChanged()) || (await this.#failureChanged())) await this.#scan();
+    if (this.#mustScan || (await this.#directoryChanged()) || (await this.#failureChanged()))
+      await this.#scan();
     for (const file of [...this.#retiring]) await this.#readRetiring(file);
     this.#live ??= await this.#openLive();
     if (this.#live === null) return false;
@@ -95,7 +96,8 @@ export class Follower {
       await this.#restartLive(this.#live);
       return true;
     }
-    if (!(await this.#wasReplaced(this.#live))) return false;
+    const now = await stat(this.#path).catch(() => null);
+    if (now !== null && fileId(now) === this.#live.id) return false;
     this.#retiring.push({ tail: this.#live, grownAt: this.#options.now() });
     this.#live = null;
     return true;
@@ -111,7 +113,7 @@ export class Follower {
   /** Counts the rotated files, oldest first. Files that have not changed are not opened again. */
   async #scan(): Promise<void> {
     // Read before the list: a file that appears meanwhile changes them, and the next call sees it.
-    const folderTimesMs = await this.#readFolderTimes();
+    const directoryTimesMs = await this.#readDirectoryTimes();
     const files = await rotatedFiles(this.#path);
     if (files.length === ROTATED_FILES_MAX && !this.#hasWarnedOfCount) {
       this.#hasWarnedOfCount = true;
@@ -134,7 +136,7 @@ export class Follower {
       for (const id of known.keys()) if (!present.has(id)) known.delete(id);
     this.#followed.forgetAllBut([...this.#settled.values()]);
     await this.#followed.save();
-    this.#folderTimesMs = folderTimesMs;
+    this.#directoryTimesMs = directoryTimesMs;
   }
 
   async #load(files: readonly RotatedFile[]): Promise<FollowedState> {
@@ -157,13 +159,13 @@ export class Follower {
 
   async #isPresent(hash: string): Promise<boolean> {
     for (let attempt = 0; attempt < LIST_ATTEMPTS_MAX; attempt++) {
-      const folderTimesMs = await this.#readFolderTimes();
+      const directoryTimesMs = await this.#readDirectoryTimes();
       const newestFirst = (await rotatedFiles(this.#path)).reverse();
       for (const path of [this.#path, ...newestFirst.map((file) => file.path)]) {
         const identity = await identifyPath(path);
         if (identity !== null && isHashOf(hash, identity)) return true;
       }
-      if (isDeepStrictEqual(await this.#readFolderTimes(), folderTimesMs)) return false;
+      if (isDeepStrictEqual(await this.#readDirectoryTimes(), directoryTimesMs)) return false;
     }
     return true;
   }
@@ -327,21 +329,17 @@ export class Follower {
     await live.locate(false);
   }
 
-  async #wasReplaced(live: Tail): Promise<boolean> {
-    const now = await stat(this.#path).catch(() => null);
-    return now === null || fileId(now) !== live.id;
-  }
-
-  async #folderChanged(): Promise<boolean> {
-    const timesMs = await this.#readFolderTimes();
-    if (!isDeepStrictEqual(timesMs, this.#folderTimesMs)) return true;
+  async #directoryChanged(): Promise<boolean> {
+    const timesMs = await this.#readDirectoryTimes();
+    if (!isDeepStrictEqual(timesMs, this.#directoryTimesMs)) return true;
     return timesMs.some((timeMs) => isRecent(timeMs, FILE_TIME_MS_MAX));
   }
 
-  async #readFolderTimes(): Promise<number[]> {
-    const folders = new Set((await pathAndTarget(this.#path)).map((name) => dirname(name)));
+  async #readDirectoryTimes(): Promise<number[]> {
+    const directories = new Set((await pathAndTarget(this.#path)).map((name) => dirname(name)));
     const timesMs: number[] = [];
-    for (const folder of folders) timesMs.push((await stat(folder).catch(() => null))?.mtimeMs ?? 0);
+    for (const directory of directories)
+      timesMs.push((await stat(directory).catch(() => null))?.mtimeMs ?? 0);
     return timesMs;
   }
 

@@ -22,12 +22,8 @@ export function lineEnd(bytes: Buffer, from = 0): number {
 }
 
 /** The offset after the first line end, or the length if there is none. */
-export function nextLineStart(bytes: Buffer): number {
+function nextLineStart(bytes: Buffer): number {
   return Math.min(lineEnd(bytes) + 1, bytes.length);
-}
-
-export function endsLine(bytes: Buffer): boolean {
-  return bytes[bytes.length - 1] === NEWLINE;
 }
 
 /** How many bytes are whole lines, including the last line end. */
@@ -132,6 +128,25 @@ export interface Line {
   text: string | null;
 }
 
+/** The first lines of a window that is full or has whole lines, and the bytes that they take. */
+export function cutLines(
+  window: Buffer,
+  wholeLines: number,
+  insideLine: boolean,
+  firstNumber: number,
+): { bytes: Buffer; lines: Iterable<Line> } {
+  // If inside a line: the rest of one that was counted, or dropped for its length, when its beginning was read.
+  const rest = insideLine ? nextLineStart(window) : 0;
+  if (insideLine || wholeLines > 0 || window.length === 0) {
+    const bytes = window.subarray(0, Math.max(rest, wholeLines));
+    return { bytes, lines: new LineBlock(bytes.subarray(rest), firstNumber + (insideLine ? 1 : 0)) };
+  }
+  // A hole is a chunk of its own, so that the line after it may have the full length.
+  const hole = endOfHole(window, 0);
+  if (hole > 0) return { bytes: window.subarray(0, hole), lines: [] };
+  return { bytes: window, lines: [{ number: firstNumber, text: null }] };
+}
+
 export interface Chunk {
   /** Counted from 0. */
   index: number;
@@ -184,29 +199,16 @@ export class Chunker {
 
   #cut(isLast: boolean): Chunk {
     const window = this.#queue.bytes.subarray(0, CHUNK_BYTES_MAX);
-    const first = this.#lineNumber;
-    if (isLast || this.#wholeLines > 0) {
-      const bytes = isLast ? window : window.subarray(0, this.#wholeLines);
-      const rest = this.#isInsideLine ? nextLineStart(bytes) : 0;
-      const lines = new LineBlock(bytes.subarray(rest), first + (this.#isInsideLine ? 1 : 0));
-      this.#isInsideLine = false;
-      return this.#take(bytes.length, lines, this.#lines, isLast);
-    }
-    // A hole is a chunk of its own, so that the line after it may have the full length.
-    const hole = this.#isInsideLine ? 0 : endOfHole(window, 0);
-    if (hole > 0) return this.#take(hole, [], 0, false);
-    const lines = this.#isInsideLine ? [] : [{ number: first, text: null }];
-    this.#isInsideLine = true;
-    return this.#take(window.length, lines, 1, false);
-  }
-
-  #take(bytes: number, lines: Iterable<Line>, lineCount: number, isLast: boolean): Chunk {
-    this.#queue.take(bytes);
-    this.#lineNumber += this.#lines;
+    const wholeLines = isLast ? window.length : this.#wholeLines;
+    const { bytes, lines } = cutLines(window, wholeLines, this.#isInsideLine, this.#lineNumber);
+    const lineCount = this.#lines;
+    this.#isInsideLine = endsInsideLine(bytes, this.#isInsideLine);
+    this.#queue.take(bytes.length);
+    this.#lineNumber += lineCount;
     this.#lines = 0;
     this.#wholeLines = 0;
     this.#scanned = 0;
-    return { index: this.#index++, bytes, lines, lineCount, isLast };
+    return { index: this.#index++, bytes: bytes.length, lines, lineCount, isLast };
   }
 }
 

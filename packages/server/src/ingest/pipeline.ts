@@ -218,7 +218,9 @@ export class Pipeline {
   ): void {
     const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
     if (reason !== null) {
-      drop(outcome, reason, line, text);
+      outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
+      if (outcome.first_drops.length < FIRST_DROPS_MAX)
+        outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
     } else if (parsed.kind === 'record') {
       const { record, format } = parsed;
       record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
@@ -301,13 +303,6 @@ function emptyOutcome(): Outcome {
     without_host: 0,
     unregistered_host: 0,
   };
-}
-
-function drop(outcome: Outcome, reason: DropReason, line: number, text: string): void {
-  outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
-  if (outcome.first_drops.length < FIRST_DROPS_MAX) {
-    outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
-  }
 }
 
 function toCounted(outcome: Outcome, events: number, appended: Appended): Counted {

@@ -1,6 +1,7 @@
 /** Parses log lines into records. Detects the format of each line, because one stream may mix formats. */
 import type { DropReason } from '../event.ts';
 import type { Overrides } from './categories/classify.ts';
+import { access } from './formats/access.ts';
 import {
   type Context,
   type LineRange,
@@ -8,16 +9,9 @@ import {
   type LogFormat,
   type Parsed,
   type Reading,
-  type TextFormat,
 } from './formats/format.ts';
 import { asObject, parseJsonLine } from './formats/json.ts';
-import {
-  addLine,
-  closeBlock,
-  type NativeBlock,
-  openBlock,
-  opensBlock,
-} from './formats/modsecurity-native.ts';
+import { addLine, closeBlock, type NativeBlock, openBlock } from './formats/modsecurity-native.ts';
 import type { Pattern } from './formats/pattern.ts';
 import { JSON_FORMATS, nearestFormat, TEXT_FORMATS } from './formats/registry.ts';
 import { fixedZone, type LocalZone, type ZoneState } from './formats/time-zone.ts';
@@ -105,18 +99,15 @@ export class LineReader {
   /** Of the current line, for `explain`. */
   #number: number | undefined;
 
-  constructor(
-    { format, host, zone: logZone = fixedZone(0), overrides = new Map(), pattern, explain }: ReaderOptions,
-    state: State,
-    counted: CountedRequests | undefined,
-  ) {
+  constructor(options: ReaderOptions, state: State, counted: CountedRequests | undefined) {
+    const { format, host, zone: logZone = fixedZone(0), overrides = new Map(), pattern } = options;
     const isWanted = ({ name }: { name: LogFormat }) =>
       pattern === undefined && (format === 'auto' || name === format);
-    this.#explain = explain ? (line, parsed) => explained(line, parsed, format, pattern) : null;
+    this.#explain = options.explain ? (line, parsed) => explained(line, parsed, options) : null;
     this.host = host;
     const zone = logZone.startLog?.(state.clock ?? null) ?? logZone;
     this.#context = { zone, commonTime: new CommonTimeParser(), columns: state.columns ?? null };
-    this.#textFormats = pattern ? [patternFormat(pattern)] : TEXT_FORMATS.filter(isWanted);
+    this.#textFormats = pattern ? [{ ...access, parse: pattern.parse }] : TEXT_FORMATS.filter(isWanted);
     this.#jsonFormats = JSON_FORMATS.filter(isWanted);
     this.#recognize = format === 'auto' && pattern === undefined;
     this.#native = isWanted({ name: 'modsecurity-native' });
@@ -159,9 +150,8 @@ export class LineReader {
 
   #readLine(line: string, origin: string, now: number): Parsed[] {
     const first = line.charCodeAt(0);
-    if (first === DASH && this.#native && opensBlock(line)) {
-      return this.#openBlock(line, origin, now);
-    }
+    const block = first === DASH && this.#native ? openBlock(line) : null;
+    if (block !== null) return this.#openBlock(block, origin, now);
     const isJson = this.#textFormats.length === 0 || looksLikeJson(line, first);
     const asJson = isJson && this.#jsonFormats.length > 0;
     const parsed = asJson ? this.#readJson(line, now) : this.#readText(line, now);
@@ -273,8 +263,7 @@ export class LineReader {
     return [...parsed, ...other.filter((each) => !hasNoFormat(each))];
   }
 
-  #openBlock(line: string, origin: string, now: number): Parsed[] {
-    const block = openBlock(line);
+  #openBlock(block: NativeBlock, origin: string, now: number): Parsed[] {
     const isInner = this.#blocks.has(origin);
     this.#blocks.set(isInner ? `${origin}\n${block.boundary}` : origin, {
       block,
@@ -332,16 +321,7 @@ export class LineReader {
   }
 }
 
-function patternFormat({ parse }: Pattern): TextFormat {
-  return { name: 'access', traits: [], recognizes: () => true, parse };
-}
-
-function explained(
-  line: string,
-  parsed: Parsed[],
-  format: FormatName,
-  pattern: Pattern | undefined,
-): Parsed[] {
+function explained(line: string, parsed: Parsed[], { format, pattern }: ReaderOptions): Parsed[] {
   if (pattern !== undefined) {
     const { fields, mismatch } = pattern.explain(line);
     return parsed.map((each) => ({ ...each, fields, hint: mismatch }));

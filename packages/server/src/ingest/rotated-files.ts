@@ -3,6 +3,7 @@ import { type FileHandle, open, readdir, realpath, stat } from 'node:fs/promises
 import { basename, dirname, extname, join } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
 import type { FollowedFile, FollowedPath, Store } from '../store/store.ts';
+import { isGzip } from './byte-stream.ts';
 import { earlierFirstLineHash, FIRST_LINE_BYTES_MAX, firstLineHash } from './checkpoints.ts';
 import { hasContent } from './lines.ts';
 import { fileId, readAt, readFirstLine } from './tail.ts';
@@ -48,14 +49,14 @@ export async function pathAndTarget(path: string): Promise<string[]> {
 }
 
 async function filesBeside(path: string): Promise<RotatedFile[]> {
-  const folder = dirname(path);
+  const directory = dirname(path);
   const name = basename(path);
-  const names = await readdir(folder).catch(() => []);
+  const names = await readdir(directory).catch(() => []);
   const files = await Promise.all(
     names.map(async (other): Promise<RotatedFile[]> => {
       const kind = nameKind(other, name);
       if (kind === null) return [];
-      const otherPath = join(folder, other);
+      const otherPath = join(directory, other);
       const found = await stat(otherPath).catch(() => null);
       if (!found?.isFile()) return [];
       const { mtimeMs, ctimeMs, size: bytes } = found;
@@ -104,7 +105,7 @@ export async function identify(
   handle: FileHandle,
 ): Promise<{ identity: FileIdentity | null; isCompressed: boolean }> {
   const bytes = await readAt(handle, 0, COMPRESSED_BYTES);
-  const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const isCompressed = isGzip(bytes);
   const start = isCompressed ? gunzipSync(bytes, { finishFlush: constants.Z_SYNC_FLUSH }) : bytes;
   const line = isCompressed ? start : await readFirstLine(handle);
   if (!hasContent(line)) return { identity: null, isCompressed };

@@ -7,7 +7,7 @@ import { contentStart, countLineEnds, hasContent, LINE_BYTES_MAX } from './lines
 import type { Outcome, Pipeline } from './pipeline.ts';
 import { createReader, type LineReader } from './reader.ts';
 
-/** Each read compares so many bytes before the offset: a difference means that the file was truncated. */
+/** Each read compares these bytes before the offset: a difference means that the file was truncated. */
 const FINGERPRINT_BYTES = 256;
 
 interface TailOptions {

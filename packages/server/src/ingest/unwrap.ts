@@ -1,6 +1,7 @@
 /** Removes the wrappers of container runtimes, syslog and journald from log lines, and joins lines that they split. */
 import type { DropReason } from '../event.ts';
-import { asObject, asText, type JsonObject } from './formats/json.ts';
+import { ByteQueue } from './byte-stream.ts';
+import { asObject, asText, type JsonObject, tryParse } from './formats/json.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 
 export type Wrapper = 'docker' | 'cri' | 'syslog' | 'compose' | 'journald';
@@ -30,10 +31,8 @@ const STREAMS_MAX = 8;
 
 /** The parts of a line so far. */
 interface Parts {
-  /** With spare capacity. Null for a line beyond the length limit: its drop is counted, and its other parts are skipped. */
-  text: Buffer | null;
-  /** The used length of `text`. */
-  bytes: number;
+  /** Null for a line beyond the length limit: its drop is counted, and its other parts are skipped. */
+  text: ByteQueue | null;
   /** When the last part was read. */
   touched: number;
 }
@@ -49,8 +48,7 @@ export class Unwrapper {
 
   constructor(state: PartsState = []) {
     for (const [origin, touched, text] of state) {
-      const bytes = text === null ? null : Buffer.from(text, 'base64');
-      this.#set(origin, { text: bytes, bytes: bytes?.length ?? 0, touched });
+      this.#set(origin, { text: text === null ? null : queueOf(Buffer.from(text, 'base64')), touched });
     }
   }
 
@@ -88,28 +86,21 @@ export class Unwrapper {
 
   state(): PartsState | null {
     if (this.#parts.size === 0) return null;
-    return [...this.#parts].map(([origin, { text, bytes, touched }]) => [
+    return [...this.#parts].map(([origin, { text, touched }]) => [
       origin,
       touched,
-      text?.toString('base64', 0, bytes) ?? null,
+      text?.bytes.toString('base64') ?? null,
     ]);
   }
 
   #join(origin: string, text: string, isPart: boolean, now: number): Lines {
-    const before = this.#delete(origin) ?? { text: Buffer.alloc(0), bytes: 0 };
-    const bytes = before.bytes + Buffer.byteLength(text);
-    if (before.text === null || bytes > LINE_BYTES_MAX) {
-      if (isPart) this.#set(origin, { text: null, bytes: 0, touched: now });
-      return {
-        lines: [],
-        dropped: [...(before.text === null ? [] : (['line_too_long'] as const)), ...this.#evict()],
-      };
-    }
-    const joined = withCapacity(before.text, before.bytes, bytes);
-    joined.write(text, before.bytes);
-    if (!isPart) return linesOf(joined.toString('utf8', 0, bytes));
-    this.#set(origin, { text: joined, bytes, touched: now });
-    return { lines: [], dropped: this.#evict() };
+    const before = this.#delete(origin);
+    const joined = before === undefined ? new ByteQueue() : before.text;
+    joined?.add(Buffer.from(text));
+    const isTooLong = joined !== null && joined.bytes.length > LINE_BYTES_MAX;
+    if (!isPart && joined !== null && !isTooLong) return linesOf(joined.bytes.toString());
+    if (isPart) this.#set(origin, { text: isTooLong ? null : joined, touched: now });
+    return { lines: [], dropped: [...(isTooLong ? (['line_too_long'] as const) : []), ...this.#evict()] };
   }
 
   /** Drops the least recently extended streams until the rest is within the limits. */
@@ -125,24 +116,22 @@ export class Unwrapper {
 
   #set(origin: string, parts: Parts): void {
     this.#parts.set(origin, parts);
-    this.#bytes += parts.bytes;
+    this.#bytes += parts.text?.bytes.length ?? 0;
   }
 
   #delete(origin: string): Parts | undefined {
     const parts = this.#parts.get(origin);
     if (parts === undefined) return undefined;
     this.#parts.delete(origin);
-    this.#bytes -= parts.bytes;
+    this.#bytes -= parts.text?.bytes.length ?? 0;
     return parts;
   }
 }
 
-/** Doubles the capacity, so that a line of a million tiny parts takes linear time. */
-function withCapacity(text: Buffer, used: number, wanted: number): Buffer {
-  if (wanted <= text.length) return text;
-  const larger = Buffer.allocUnsafe(Math.max(wanted, Math.min(2 * text.length, LINE_BYTES_MAX)));
-  text.copy(larger, 0, 0, used);
-  return larger;
+function queueOf(bytes: Buffer): ByteQueue {
+  const queue = new ByteQueue();
+  queue.add(bytes);
+  return queue;
 }
 
 /** The same limit as for records in a line of JSON. */
@@ -172,20 +161,11 @@ interface Wrapped {
   isPart: boolean;
 }
 
-const SPACE = 0x20;
-const DASH = 0x2d;
-const NINE = 0x39;
-const ZERO = 0x30;
-
 function wrappedLine(line: string): Wrapped | null {
   if (line.startsWith('{')) return fromJson(line);
   return (
     fromSyslog5424(line) ?? fromCri(line) ?? fromTimestamp(line) ?? fromSyslog(line) ?? fromCompose(line)
   );
-}
-
-function isDigit(code: number): boolean {
-  return code >= ZERO && code <= NINE;
 }
 
 /** `2026-07-01T12:00:00.123456789Z stdout F line`: P for a part, F for the last one or a whole line. */
@@ -236,13 +216,13 @@ function fromSyslog5424(line: string): Wrapped | null {
   if (match === null) return null;
   const [head, host = '', app = '', process = ''] = match;
   const end = structuredDataEnd(line, head.length);
-  if (end === -1 || (end < line.length && line.charCodeAt(end) !== SPACE)) return null;
+  if (end === -1 || (end < line.length && line[end] !== ' ')) return null;
   return syslog(`${host} ${app} ${process}`, line.slice(end + 1));
 }
 
 /** A loop instead of a regular expression, whose stack would overflow on a megabyte. */
 function structuredDataEnd(line: string, start: number): number {
-  if (line.charCodeAt(start) === DASH) return start + 1;
+  if (line[start] === '-') return start + 1;
   let at = start;
   while (line[at] === '[') {
     let inQuotes = false;
@@ -288,6 +268,10 @@ function octetFrames(line: string): string[] | null {
 
 function frameHead(bytes: Buffer, at: number): RegExpExecArray | null {
   return isDigit(bytes[at] ?? 0) ? OCTET_COUNT.exec(bytes.toString('latin1', at, at + 16)) : null;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 0x30 && code <= 0x39;
 }
 
 const REPLACEMENT = Buffer.from('\ufffd');
@@ -360,16 +344,8 @@ function fromJson(line: string): Wrapped | null {
     ? line.includes('log"')
     : JOURNALD_KEY.test(line) && line.includes('"__REALTIME_TIMESTAMP"');
   if (!mayBeWrapped) return null;
-  const fields = parsedObject(line);
+  const fields = asObject(tryParse(line));
   return fields && (fromDocker(fields) ?? fromDockerFluentd(fields) ?? fromJournald(fields));
-}
-
-function parsedObject(line: string): JsonObject | null {
-  try {
-    return asObject(JSON.parse(line));
-  } catch {
-    return null;
-  }
 }
 
 const DOCKER_FIELDS = ['log', 'stream', 'attrs', 'time'];

@@ -1,5 +1,5 @@
 /** Chooses the category of a matched rule, and of a request that matched several rules. */
-import { CATEGORIES, type Category, categoryNumber } from '../../event.ts';
+import { CATEGORIES, type Category, isCategory } from '../../event.ts';
 import { asObject, type JsonObject } from '../formats/json.ts';
 import {
   COUNTING_RULES,
@@ -79,16 +79,21 @@ export function classify(rule: Rule, overrides: Overrides): Classification {
   if (rule.denied) result.denied = true;
   if (category === null) {
     if (because === OVERRIDE) return result;
-    const isVerdict = isCrs && isVerdictRule(id);
+    const isCrsVerdict = isCrs && isVerdict({ id });
     // Text that the client may have written proves neither that there was no attack, nor which sum is highest.
-    if (id === '' || (rule.doubtful && !isVerdict)) return { ...result, ...UNREADABLE };
-    if (isVerdict || (isCrs && rule.exceeded)) result.verdict = true;
+    if (id === '' || (rule.doubtful && !isCrsVerdict)) return { ...result, ...UNREADABLE };
+    if (isCrsVerdict || (isCrs && rule.exceeded)) result.verdict = true;
     if (isCrs && rule.sums !== undefined) result.sums = rule.sums;
     return result;
   }
   result.points = pointsOf(rule, isCrs);
   if (isCrs) result.level = levelOf(rule);
   return result;
+}
+
+/** For a rule without points, whose category follows from the log or from a vendor's names. */
+export function judgement(rule: string, category: Category, because: string): Classification {
+  return { rule, points: 0, category, because };
 }
 
 /** Chooses the category of a request from its distinct rules, by STEPS in crs-table.ts. `blocked` is from the log. */
@@ -105,7 +110,8 @@ export function decide(distinct: readonly Classification[], blocked = false): De
   const custom = candidates.find(({ category, denied }) => category === CUSTOM_RULE && denied);
   if (custom === undefined || chosen.step === 'only') return chosen;
   const rivals = candidates.filter(({ category }) => category === chosen.category);
-  if (chosen.category !== CUSTOM_RULE && custom.points < totalPoints(rivals)) return chosen;
+  const rivalPoints = rivals.reduce((total, { points }) => total + points, 0);
+  if (chosen.category !== CUSTOM_RULE && custom.points < rivalPoints) return chosen;
   const reason = `Custom rule ${custom.rule} denied the request, and the other rules do not outscore it.`;
   return { category: CUSTOM_RULE, rule: custom.rule, step: 'denied', reason };
 }
@@ -138,7 +144,7 @@ function byVerdict(
 ): Decision {
   const verdict = distinct.find((each) => each.verdict);
   // Rule 901001 denies every request if CRS is not set up: that is no attack.
-  const isSetUp = distinct.some(({ denied, verdict: isVerdict }) => denied && !isVerdict);
+  const isSetUp = distinct.some((each) => each.denied && !each.verdict);
   // A verdict based on a rule that the operator excluded is excluded too.
   const isExcluded = !isCut && distinct.some(({ because }) => because === OVERRIDE);
   if ((verdict === undefined && (!blocked || isSetUp)) || isExcluded) {
@@ -146,14 +152,15 @@ function byVerdict(
   }
   const rule = distinct.find((each) => each.verdict && each.rule !== '')?.rule ?? '';
   const because = isCut ? 'A message was cut before it names the rule' : 'Only the verdict is known';
-  return sums === undefined
-    ? {
-        category: UNKNOWN_ATTACK,
-        rule,
-        step: 'verdict',
-        reason: `${because}, so this is an attack of unknown kind.`,
-      }
-    : { category: sums, rule, step: 'sums', reason: `${because}; the sums of CRS are highest for ${sums}.` };
+  if (sums !== undefined)
+    return {
+      category: sums,
+      rule,
+      step: 'sums',
+      reason: `${because}; the sums of CRS are highest for ${sums}.`,
+    };
+  const reason = `${because}, so this is an attack of unknown kind.`;
+  return { category: UNKNOWN_ATTACK, rule, step: 'verdict', reason };
 }
 
 function bySteps(matched: readonly Candidate[]): Decision {
@@ -167,14 +174,9 @@ function bySteps(matched: readonly Candidate[]): Decision {
   const pool = lowerContext.length > 0 ? lowerContext : payload.length > 0 ? payload : matched;
   const level = lowestLevel(pool);
   const lowest = pool.filter((each) => levelIn(each) === level);
-  if (hasOneCategory(lowest)) {
-    return decision(
-      lowest,
-      'level',
-      `Only its rules matched at paranoia level ${level}, the lowest that counts.`,
-    );
-  }
-  return byPoints(lowest, level);
+  if (!hasOneCategory(lowest)) return byPoints(lowest, level);
+  const reason = `Only its rules matched at paranoia level ${level}, the lowest that counts.`;
+  return decision(lowest, 'level', reason);
 }
 
 function byPoints(lowest: readonly Candidate[], level: number): Decision {
@@ -193,11 +195,8 @@ function byPoints(lowest: readonly Candidate[], level: number): Decision {
     : winner === undefined
       ? 'its rule matched first'
       : `${winner} wins a tie`;
-  return decision(
-    tied.filter((each) => each.category === category),
-    'tie',
-    `Several categories have ${most} points ${among}, and ${why}.`,
-  );
+  const chosen = tied.filter((each) => each.category === category);
+  return decision(chosen, 'tie', `Several categories have ${most} points ${among}, and ${why}.`);
 }
 
 /** Context rules of a lower paranoia level than every payload rule, which are stronger evidence. */
@@ -223,10 +222,6 @@ function hasOneCategory(rules: readonly Candidate[]): boolean {
   return rules.every(({ category }) => category === rules[0]?.category);
 }
 
-function totalPoints(rules: readonly Candidate[]): number {
-  return rules.reduce((total, { points }) => total + points, 0);
-}
-
 /** Rules outside CRS have no level and count as level 1. */
 function levelIn({ level = 1 }: Classification): number {
   return level;
@@ -236,7 +231,7 @@ function lowestLevel(rules: readonly Classification[]): number {
   return Math.min(...rules.map(levelIn));
 }
 
-export function isVerdictRule(id: string): boolean {
+export function isVerdict({ id }: { id: string }): boolean {
   return /^9[45]9\d{3}$/.test(id);
 }
 
@@ -296,19 +291,19 @@ function levelOf({ id, ver, tags }: Rule): number {
 }
 
 function isNamedCrs({ ver, tags }: Rule): boolean {
-  // CRS 2 used the ids for other rules.
+  // CRS 2 used the IDs for other rules.
   if (ver.startsWith('OWASP_CRS')) return !ver.startsWith('/2', 'OWASP_CRS'.length);
   return tags.some((tag) => tag.startsWith('OWASP_CRS') || tag.startsWith(LEVEL_TAG));
 }
 
-/** Operators number custom rules inside the ranges of CRS, so the id alone proves nothing. */
+/** Operators number custom rules inside the ranges of CRS, so the ID alone proves nothing. */
 function isCrs(rule: Rule, byRule: Evidence): boolean {
   const { id, ver, file: path, tags } = rule;
   if (ver.startsWith('OWASP_CRS')) return isNamedCrs(rule);
   const file = fileName(path);
   if (BY_FILE.has(file) && file.includes(`-${id.slice(0, 3)}-`)) return true;
   if (isNamedCrs(rule) || tags.some((tag) => BY_TAG.get(tag)?.category === byRule.category)) return true;
-  // Without other evidence, the id of a verdict is more likely a verdict than a custom rule.
+  // Without other evidence, the ID of a verdict is more likely a verdict than a custom rule.
   return byRule.category === null && ver === '' && file === '' && tags.length === 0;
 }
 
@@ -342,9 +337,7 @@ export function parseOverrides(text: string): Overrides {
   const problems = entries.flatMap(([rule, category]) => problemsOf(rule, category));
   if (entries.length > OVERRIDES_MAX) problems.push(`it has more than ${OVERRIDES_MAX} rules`);
   if (problems.length > 0) throw new Error(problems.join('; '));
-  return new Map(
-    entries.map(([rule, category]) => [rule, CATEGORIES[categoryNumber(String(category)) ?? -1] ?? null]),
-  );
+  return new Map(entries.map(([rule, category]) => [rule, isCategory(category) ? category : null]));
 }
 
 function overriddenRules(text: string): JsonObject {
@@ -365,7 +358,7 @@ function overriddenRules(text: string): JsonObject {
 function problemsOf(rule: string, category: unknown): string[] {
   const problems: string[] = [];
   if (!/^[1-9]\d{0,18}$/.test(rule)) problems.push(`"${rule}" is not a rule id`);
-  if (category !== 'none' && (typeof category !== 'string' || categoryNumber(category) === undefined)) {
+  if (category !== 'none' && !isCategory(category)) {
     problems.push(
       `rule "${rule}" is ${JSON.stringify(category)}, but must be none, ${CATEGORIES.join(', ')}`,
     );

@@ -1,15 +1,7 @@
 /** Access logs of nginx and Apache: common, combined, with the virtual host in front; and as JSON. */
-import {
-  COMMON_TIME,
-  type Context,
-  dropped,
-  field,
-  type JsonFormat,
-  type Reading,
-  requestReading,
-  type TextFormat,
-} from './format.ts';
+import { COMMON_TIME, dropped, field, type JsonFormat, requestReading, type TextFormat } from './format.ts';
 import { asObject, firstText, firstTime, type JsonObject } from './json.ts';
+import { COMMON_TIME_LENGTH } from './timestamps.ts';
 
 export const access: TextFormat = {
   name: 'access',
@@ -19,31 +11,27 @@ export const access: TextFormat = {
     ['quoted request after the time', (line) => /\] "/.test(line)],
   ],
   recognizes: () => true,
-  parse: parseAccess,
+  /**
+   * `[host[:port] ]client ident user [time] "request" ...`. Ignores everything after the opening quote: a line that
+   * syslog cut is still a request.
+   */
+  parse(line, { commonTime }) {
+    for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
+      // The client chooses the user name, which may hold a time, but no quote can follow that.
+      if (!line.startsWith('] "', at + 1 + COMMON_TIME_LENGTH)) continue;
+      const time = commonTime.parseAt(line, at + 1);
+      if (time === null) continue;
+      const client = line.indexOf(' ');
+      return client < at - 1 ? requestReading(time, virtualHost(line, client, at)) : UNKNOWN;
+    }
+    return UNKNOWN;
+  },
 };
 
-/** `[10/Dec/2025:09:25:32 +0000` */
-const TIME_LENGTH = 27;
 const DASH = 0x2d;
 const SPACE = 0x20;
 const COMMA = 0x2c;
 const UNKNOWN = dropped('unknown_format');
-
-/**
- * `[host[:port] ]client ident user [time] "request" ...`. Ignores everything after the opening quote: a line that
- * syslog cut is still a request.
- */
-function parseAccess(line: string, { commonTime }: Context): Reading {
-  for (let at = line.indexOf('['); at !== -1; at = line.indexOf('[', at + 1)) {
-    // The client chooses the user name, which may hold a time, but no quote can follow that.
-    if (!line.startsWith('] "', at + TIME_LENGTH)) continue;
-    const time = commonTime.parseAt(line, at + 1);
-    if (time === null) continue;
-    const client = line.indexOf(' ');
-    return client < at - 1 ? requestReading(time, virtualHost(line, client, at)) : UNKNOWN;
-  }
-  return UNKNOWN;
-}
 
 /**
  * The second field is nearly always `-`, because identd is unused. If a `-` follows the second field instead, and

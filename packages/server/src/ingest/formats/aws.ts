@@ -1,18 +1,9 @@
 /** AWS: logs of WAF, of Application Load Balancers and of CloudFront. Every line or object is a request. */
-import { attackDetails, type Category } from '../../event.ts';
-import type { Classification } from '../categories/classify.ts';
+import { attackDetails } from '../../event.ts';
+import { type Classification, judgement } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
+import { AWS, categoryOfName } from '../categories/vendor-tables.ts';
 import {
-  ALB_REFUSED,
-  AWS_CONDITIONS,
-  AWS_GROUPS,
-  AWS_IP_SET,
-  AWS_MANAGED_RULE,
-  AWS_RULES,
-  categoryOfName,
-} from '../categories/vendor-tables.ts';
-import {
-  type Context,
   dropped,
   field,
   hostOfUrl,
@@ -24,39 +15,36 @@ import {
   restAfter,
   type TextFormat,
 } from './format.ts';
-import { asArray, asObject, asText, type JsonObject } from './json.ts';
+import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
 import { parseEpoch, parseTime } from './timestamps.ts';
 
 export const awsWaf: JsonFormat = {
   name: 'aws-waf',
   traits: [objectField('httpRequest'), field('action'), field('webaclId'), field('timestamp')],
   recognizes: (fields) => fields.webaclId !== undefined && fields.httpRequest !== undefined,
-  parse: parseWaf,
+  parse(fields) {
+    const time = parseEpoch(fields.timestamp);
+    if (time === null) return dropped('bad_time');
+    const request = asObject(fields.httpRequest);
+    const record = requestRecord(time, headerHost(request));
+    const evidence = judgeRequest(fields);
+    const decisive = evidence.find(({ category }) => category !== null);
+    if (decisive === undefined) return { kind: 'record', record };
+    const action = asText(fields.action);
+    const details = attackDetails({
+      // CAPTCHA and CHALLENGE are logged as the action only if they stopped the request.
+      blocked: action === '' ? undefined : action !== 'ALLOW' && action !== 'COUNT',
+      source: asText(request?.clientIp),
+      url: asText(request?.uri),
+      rule: decisive.rule,
+      country: asText(request?.country),
+    });
+    return { kind: 'record', record: { ...record, attack: decisive.category, details, evidence } };
+  },
 };
 
-function parseWaf(fields: JsonObject): Reading {
-  const time = parseEpoch(fields.timestamp);
-  if (time === null) return dropped('bad_time');
-  const request = asObject(fields.httpRequest);
-  const record = requestRecord(time, headerHost(request));
-  const evidence = judgeRequest(fields);
-  const decisive = evidence.find(({ category }) => category !== null);
-  if (decisive === undefined) return { kind: 'record', record };
-  const action = asText(fields.action);
-  const details = attackDetails({
-    // CAPTCHA and CHALLENGE are logged as the action only if they stopped the request.
-    blocked: action === '' ? undefined : action !== 'ALLOW' && action !== 'COUNT',
-    source: asText(request?.clientIp),
-    url: asText(request?.uri),
-    rule: decisive.rule,
-    country: asText(request?.country),
-  });
-  return { kind: 'record', record: { ...record, attack: decisive.category, details, evidence } };
-}
-
 function headerHost(request: JsonObject | null): string | undefined {
-  for (const header of asArray(request?.headers)) {
-    const { name, value } = asObject(header) ?? {};
+  for (const { name, value } of objectsOf(request?.headers)) {
     if (typeof name === 'string' && name.length === 4 && name.toLowerCase() === 'host') {
       return asText(value) || undefined;
     }
@@ -75,34 +63,26 @@ interface Match {
   conditions: readonly string[];
 }
 
-interface MatchJudgement extends Classification {
-  /** Whether it is based on more than the last resort. */
-  isSpecific: boolean;
-}
-
 /** Evidence that the request was an attack, strongest first; empty if it was none. Rules that only count are evidence. */
 function judgeRequest(fields: JsonObject): Classification[] {
   const action = asText(fields.action);
   const terminating = action === '' || action === 'ALLOW' ? [] : terminatingMatches(fields);
-  const matches = [...terminating, ...countedMatches(fields)];
+  const matches = [...terminating, ...countedMatches(fields)].slice(0, MATCHES_MAX);
   if (matches.length === 0) return [];
-  const judged = matches.slice(0, MATCHES_MAX).map(judgeMatch);
+  const judged = matches.map((match) => ({ match, known: judgeKnown(match) }));
   const labels = asArray(fields.labels).slice(0, MATCHES_MAX).flatMap(judgeLabel);
   // Labels say more than the name of a rule that is not in the tables.
-  const specific = judged.filter(({ isSpecific }) => isSpecific);
-  const others = judged.filter(({ isSpecific }) => !isSpecific);
-  return [...specific, ...labels, ...others].map(({ rule, category, because }) => ({
-    rule,
-    points: 0,
-    category,
-    because,
-  }));
+  return [
+    ...judged.flatMap(({ known }) => known ?? []),
+    ...labels,
+    ...judged.flatMap(({ match, known }) => (known === null ? judgeOther(match) : [])),
+  ];
 }
 
 function terminatingMatches(fields: JsonObject): Match[] {
-  const inGroups = groupsOf(fields).flatMap((group) => matchOf(group.terminatingRule, group));
+  const inGroups = objectsOf(fields.ruleGroupList).flatMap((group) => matchOf(group.terminatingRule, group));
   const own = {
-    rule: asText(fields.terminatingRuleId),
+    rule: asText(fields.terminatingRuleId).slice(0, NAME_LENGTH_MAX),
     group: '',
     type: asText(fields.terminatingRuleType),
     conditions: conditionsOf(fields.terminatingRuleMatchDetails),
@@ -113,7 +93,7 @@ function terminatingMatches(fields: JsonObject): Match[] {
 /** Rules with the action COUNT, and rules of a group that the operator set to count. */
 function countedMatches(fields: JsonObject): Match[] {
   const own = asArray(fields.nonTerminatingMatchingRules).flatMap((rule) => matchOf(rule, null));
-  const inGroups = groupsOf(fields).flatMap((group) =>
+  const inGroups = objectsOf(fields.ruleGroupList).flatMap((group) =>
     [...asArray(group.nonTerminatingMatchingRules), ...asArray(group.excludedRules)].flatMap((rule) =>
       matchOf(rule, group),
     ),
@@ -121,59 +101,48 @@ function countedMatches(fields: JsonObject): Match[] {
   return [...own, ...inGroups];
 }
 
-function groupsOf(fields: JsonObject): JsonObject[] {
-  return asArray(fields.ruleGroupList).flatMap((entry) => {
-    const group = asObject(entry);
-    return group === null ? [] : [group];
-  });
-}
-
 function matchOf(value: unknown, group: JsonObject | null): Match[] {
   const rule = asObject(value);
   if (rule === null) return [];
+  const name = asText(rule.ruleId).slice(0, NAME_LENGTH_MAX);
   const conditions = conditionsOf(rule.ruleMatchDetails);
-  return [{ rule: asText(rule.ruleId), group: asText(group?.ruleGroupId), type: '', conditions }];
+  return [{ rule: name, group: asText(group?.ruleGroupId), type: '', conditions }];
 }
 
 function conditionsOf(details: unknown): string[] {
   return asArray(details).map((detail) => asText(asObject(detail)?.conditionType));
 }
 
-function judgeMatch({ rule, group, type, conditions }: Match): MatchJudgement {
-  const name = rule.slice(0, NAME_LENGTH_MAX);
-  const judgement = (category: Category, because: string, isSpecific: boolean) => ({
-    rule: name,
-    points: 0,
-    category,
-    because,
-    isSpecific,
-  });
+/** Null for a rule that is neither in the tables nor in a managed group. */
+function judgeKnown({ rule, group, type, conditions }: Match): Classification | null {
   for (const condition of [...conditions, type]) {
-    const category = categoryOfName(AWS_CONDITIONS, condition);
-    if (category !== null) return judgement(category, `condition ${condition}`, true);
+    const category = categoryOfName(AWS.conditions, condition);
+    if (category !== null) return judgement(rule, category, `condition ${condition}`);
   }
-  const byRule = categoryOfName(AWS_RULES, name);
-  if (byRule !== null) return judgement(byRule, `rule ${name}`, true);
+  const byRule = categoryOfName(AWS.rules, rule);
+  if (byRule !== null) return judgement(rule, byRule, `rule ${rule}`);
   const groupName = group.slice(group.lastIndexOf('#') + 1).slice(0, NAME_LENGTH_MAX);
-  const byGroup = categoryOfName(AWS_GROUPS, groupName);
-  if (byGroup !== null) return judgement(byGroup, `rule group ${groupName}`, true);
-  if (AWS_IP_SET.name.test(name)) return judgement(AWS_IP_SET.category, 'an IP set by its name', true);
-  const isManaged = group.includes('AWSManaged') || type === 'MANAGED_RULE_GROUP';
-  if (!isManaged) return judgement(CUSTOM_RULE, 'an own rule', false);
+  const byGroup = categoryOfName(AWS.groups, groupName);
+  if (byGroup !== null) return judgement(rule, byGroup, `rule group ${groupName}`);
+  if (AWS.ipSet.name.test(rule)) return judgement(rule, AWS.ipSet.category, 'an IP set by its name');
   // A rule of a managed group at least looked for attacks.
-  return judgement(AWS_MANAGED_RULE, 'a managed rule', group !== '');
+  return group.includes('AWSManaged') ? judgement(rule, AWS.managedRule, 'a managed rule') : null;
+}
+
+function judgeOther({ rule, type }: Match): Classification {
+  return type === 'MANAGED_RULE_GROUP'
+    ? judgement(rule, AWS.managedRule, 'a managed rule')
+    : judgement(rule, CUSTOM_RULE, 'a custom rule');
 }
 
 /** `awswaf:managed:aws:core-rule-set:CrossSiteScripting_Body`: the group, then the rule. */
-function judgeLabel(value: unknown): MatchJudgement[] {
+function judgeLabel(value: unknown): Classification[] {
   const label = asText(asObject(value)?.name).slice(0, 2 * NAME_LENGTH_MAX);
   const [, managed, , group = '', ...rest] = label.split(':');
   if (managed !== 'managed') return [];
   const rule = rest.at(-1) ?? group;
-  const category = categoryOfName(AWS_RULES, rest.at(-1) ?? '') ?? categoryOfName(AWS_GROUPS, group);
-  return category === null
-    ? []
-    : [{ rule, points: 0, category, because: `label ${label}`, isSpecific: true }];
+  const category = categoryOfName(AWS.rules, rest.at(-1) ?? '') ?? categoryOfName(AWS.groups, group);
+  return category === null ? [] : [judgement(rule, category, `label ${label}`)];
 }
 
 /** Every line says whether AWS WAF refused the request. */
@@ -185,7 +154,25 @@ export const awsAlb: TextFormat = {
     ['quoted request with the whole URL', (line) => / "[A-Z-]+ \w+:\/\//.test(line)],
   ],
   recognizes: (line) => /^(?:https?|h2|grpcs|wss?) \d{4}-\d{2}-\d{2}T/.test(line),
-  parse: parseAlb,
+  parse(line) {
+    // The fields before the request. The client chooses none of them.
+    const fields = line.split(' ', 12);
+    const respondedAt = parseTime(fields[1]);
+    if (respondedAt === null) return dropped('unknown_format');
+    const rest = restAfter(line, fields);
+    const [method, target] = rest.split(' ', 2);
+    if (!method?.startsWith('"') || !target) return dropped('bad_record');
+    // A request that is not HTTP: `"- http://shop.example.com:80- -"`.
+    const url = method === '"-' && target.endsWith('-') ? target.slice(0, -1) : target;
+    const [, domain, createdAt, actions = ''] = ALB_ACTIONS.exec(rest) ?? [];
+    const time = parseTime(createdAt) ?? respondedAt;
+    const record = requestRecord(time, hostOfUrl(url) ?? (domain === '-' ? undefined : domain));
+    // `waf,forward`: AWS WAF let the request through. `waf` as the last action: it refused the request.
+    if (!/(?:^|,)waf$/.test(actions)) return { kind: 'record', record };
+    const details = attackDetails({ blocked: true, source: fields[3], url });
+    const evidence = [judgement('waf', AWS.albRefused, 'AWS WAF refused the request')];
+    return { kind: 'record', record: { ...record, attack: AWS.albRefused, details, evidence } };
+  },
 };
 
 /**
@@ -193,28 +180,6 @@ export const awsAlb: TextFormat = {
  * or backslashes in its user agent: the log never has an unescaped quote from a client.
  */
 const ALB_ACTIONS = / "([^"]*)" "[^"]*" -?\d* ?(\d{4}-\d{2}-\d{2}T[\d:.]{8,18}Z) "([a-z\d,-]*)"/;
-
-function parseAlb(line: string): Reading {
-  // The fields before the request. The client chooses none of them.
-  const fields = line.split(' ', 12);
-  const respondedAt = parseTime(fields[1]);
-  if (respondedAt === null) return dropped('unknown_format');
-  const rest = restAfter(line, fields);
-  const [method, target] = rest.split(' ', 2);
-  if (!method?.startsWith('"') || !target) return dropped('bad_record');
-  // A request that is not HTTP: `"- http://shop.example.com:80- -"`.
-  const url = method === '"-' && target.endsWith('-') ? target.slice(0, -1) : target;
-  const [, domain, createdAt, actions = ''] = ALB_ACTIONS.exec(rest) ?? [];
-  const time = parseTime(createdAt) ?? respondedAt;
-  const record = requestRecord(time, hostOfUrl(url) ?? (domain === '-' ? undefined : domain));
-  // `waf,forward`: AWS WAF let the request through. `waf` as the last action: it refused the request.
-  if (!/(?:^|,)waf$/.test(actions)) return { kind: 'record', record };
-  const details = attackDetails({ blocked: true, source: fields[3], url });
-  const evidence = [
-    { rule: 'waf', points: 0, category: ALB_REFUSED, because: 'AWS WAF refused the request' },
-  ];
-  return { kind: 'record', record: { ...record, attack: ALB_REFUSED, details, evidence } };
-}
 
 /** Standard log: columns separated by tabs and named by a `#Fields:` line. */
 export const cloudfrontText: TextFormat = {
@@ -225,7 +190,18 @@ export const cloudfrontText: TextFormat = {
   ],
   recognizes: (line) =>
     line.startsWith('#Fields: ') || line.startsWith('#Version: ') || CLOUDFRONT_START.test(line),
-  parse: parseCloudfrontText,
+  parse(line, context) {
+    if (line.startsWith('#Fields: ')) {
+      const names = line.slice('#Fields: '.length, COLUMNS_MAX * COLUMN_LENGTH_MAX).split(/\s+/, COLUMNS_MAX);
+      context.columns = names.map((name) => name.slice(0, COLUMN_LENGTH_MAX));
+      return { kind: 'header' };
+    }
+    if (line.startsWith('#Version: ')) return { kind: 'header' };
+    if (!line.includes('\t')) return dropped('unknown_format');
+    const columns = context.columns ?? DEFAULT_COLUMNS;
+    const values = line.split('\t', columns.length);
+    return cloudfrontRequest((name) => values[columns.indexOf(name)] ?? '');
+  },
 };
 
 export const cloudfrontJson: JsonFormat = {
@@ -250,19 +226,6 @@ const DEFAULT_COLUMNS = DEFAULT_FIELDS.split(' ');
 /** Above any real header: the columns are part of the reader's state. */
 const COLUMNS_MAX = 128;
 const COLUMN_LENGTH_MAX = 48;
-
-function parseCloudfrontText(line: string, context: Context): Reading {
-  if (line.startsWith('#Fields: ')) {
-    const names = line.slice('#Fields: '.length, COLUMNS_MAX * COLUMN_LENGTH_MAX).split(/\s+/, COLUMNS_MAX);
-    context.columns = names.map((name) => name.slice(0, COLUMN_LENGTH_MAX));
-    return { kind: 'header' };
-  }
-  if (line.startsWith('#Version: ')) return { kind: 'header' };
-  if (!line.includes('\t')) return dropped('unknown_format');
-  const columns = context.columns ?? DEFAULT_COLUMNS;
-  const values = line.split('\t', columns.length);
-  return cloudfrontRequest((name) => values[columns.indexOf(name)] ?? '');
-}
 
 function cloudfrontRequest(column: (name: string) => string): Reading {
   const time =

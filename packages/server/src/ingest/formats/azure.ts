@@ -2,17 +2,11 @@
  * Azure Application Gateway and Front Door. Firewall logs have one object per matched rule, joined by the request ID;
  * access logs have every request.
  */
-import { attackDetails } from '../../event.ts';
+import { type AttackDetails, attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
+import { AZURE, categoryOfName } from '../categories/vendor-tables.ts';
 import {
-  AZURE_GROUPS,
-  AZURE_MANAGED_RULE,
-  AZURE_RATE_LIMIT,
-  categoryOfName,
-} from '../categories/vendor-tables.ts';
-import {
-  type Context,
   dropped,
   field,
   hostOfUrl,
@@ -22,7 +16,7 @@ import {
   requestReading,
   ruleMatch,
 } from './format.ts';
-import { asObject, asText, firstText, firstTime, type JsonObject } from './json.ts';
+import { asObject, asText, firstText, firstTime, type JsonObject, lowerText } from './json.ts';
 import { crsRule, isCrsId, namedRule } from './rules.ts';
 
 const TIMES = ['time', 'timeStamp', 'TimeGenerated'];
@@ -35,14 +29,28 @@ export const azureWaf: JsonFormat = {
     ['category of a firewall or access log', (fields) => kindOf(fields) !== null],
   ],
   recognizes: (fields) => asObject(fields.properties) !== null && kindOf(fields) !== null,
-  parse: parseAzure,
+  parse(fields, { zone }) {
+    const properties = asObject(fields.properties);
+    const kind = kindOf(fields);
+    if (properties === null || kind === null) return dropped('bad_record');
+    const time = firstTime(fields, TIMES, zone);
+    if (time === null) return dropped('bad_time');
+    switch (kind) {
+      case 'gateway rule':
+        return gatewayRule(properties, time);
+      case 'front door rule':
+        return frontDoorRule(properties, time);
+      case 'request':
+        return accessRecord(properties, time);
+    }
+  },
 };
 
 type Kind = 'gateway rule' | 'front door rule' | 'request';
 
 /** By `category`; exports without it are recognized by their fields. */
 function kindOf(fields: JsonObject): Kind | null {
-  const category = lowerCase(fields.category);
+  const category = lowerText(fields.category);
   if (category === 'applicationgatewayfirewalllog') return 'gateway rule';
   if (category === 'frontdoorwebapplicationfirewalllog') return 'front door rule';
   if (category === 'applicationgatewayaccesslog' || category === 'frontdooraccesslog') return 'request';
@@ -52,30 +60,10 @@ function kindOf(fields: JsonObject): Kind | null {
   return 'ruleId' in properties && 'transactionId' in properties ? 'gateway rule' : null;
 }
 
-function lowerCase(value: unknown): string {
-  return asText(value).slice(0, 64).toLowerCase();
-}
-
-function parseAzure(fields: JsonObject, { zone }: Context): Reading {
-  const properties = asObject(fields.properties);
-  const kind = kindOf(fields);
-  if (properties === null || kind === null) return dropped('bad_record');
-  const time = firstTime(fields, TIMES, zone);
-  if (time === null) return dropped('bad_time');
-  switch (kind) {
-    case 'gateway rule':
-      return gatewayRule(properties, time);
-    case 'front door rule':
-      return frontDoorRule(properties, time);
-    case 'request':
-      return accessRecord(properties, time);
-  }
-}
-
 /** `action`: Matched for a rule that adds to the score, Blocked or Detected for the verdict and for rules without a score. */
 function gatewayRule(properties: JsonObject, time: number): Reading {
   const id = asText(properties.ruleId);
-  const action = lowerCase(properties.action);
+  const action = lowerText(properties.action);
   if (id === '' || action === '') return dropped('bad_record');
   if (action.startsWith('allow')) return dropped('not_an_attack');
   const ruleSet = asText(properties.ruleSetType);
@@ -83,11 +71,12 @@ function gatewayRule(properties: JsonObject, time: number): Reading {
   const group = asText(properties.ruleGroup);
   const file = asText(asObject(properties.details)?.file).slice(-128);
   const isCustom = ruleSet === '' || /^custom/i.test(ruleSet);
-  return firewallMatch(properties, time, {
+  return ruleMatch({
     id: asText(properties.transactionId),
+    time,
     host: firstText(properties, ['hostname', 'host']),
-    rule: isCustom ? customRule(id) : managedRule(id, ruleSet, version, group, file),
-    blocked: action.startsWith('block'),
+    rules: [isCustom ? customRule(id) : managedRule(id, ruleSet, version, group, file)],
+    details: detailsOf(properties, action.startsWith('block')),
   });
 }
 
@@ -96,57 +85,50 @@ const MANAGED_NAME = /^(\w*RuleSet)-([\d.]+(?:[_-]preview[\d.]*)?)-(.+)-([A-Za-z
 
 function frontDoorRule(properties: JsonObject, time: number): Reading {
   const name = asText(properties.ruleName).slice(0, 256);
-  const action = lowerCase(properties.action);
+  const action = lowerText(properties.action);
   if (name === '' || action === '') return dropped('bad_record');
   // Allowed, or the client had passed the challenge before.
   if (/^allow|(?:challenge|captcha)(?:valid|active)$/.test(action)) return dropped('not_an_attack');
   const [, ruleSet = '', version = '', group = '', id = ''] = MANAGED_NAME.exec(name) ?? [];
   const isLogOnly = action === 'log' || action.includes('scor') || action.endsWith('pass');
-  return firewallMatch(properties, time, {
+  // In detection mode the log names the action that prevention mode would have taken.
+  const blocked = !isLogOnly && lowerText(properties.policyMode) !== 'detection';
+  return ruleMatch({
     id: asText(properties.trackingReference),
+    time,
     host: firstText(properties, ['host', 'hostName']) ?? hostOfUrl(asText(properties.requestUri)),
-    rule: id === '' ? customRule(name) : managedRule(id, ruleSet, version, group, ''),
-    // In detection mode the log names the action that prevention mode would have taken.
-    blocked: !isLogOnly && lowerCase(properties.policyMode) !== 'detection',
+    rules: [id === '' ? customRule(name) : managedRule(id, ruleSet, version, group, '')],
+    details: detailsOf(properties, blocked),
   });
 }
 
 function managedRule(id: string, ruleSet: string, version: string, group: string, file: string): Rule {
   // The numbers of CRS 2 had other meanings.
   if (isCrsId(id) && !version.startsWith('2.2.')) return crsRule(id, file);
-  const byGroup = categoryOfName(AZURE_GROUPS, group) ?? categoryOfName(AZURE_GROUPS, ruleSet);
+  const byGroup = categoryOfName(AZURE.groups, group) ?? categoryOfName(AZURE.groups, ruleSet);
   if (byGroup !== null) return namedRule(id, byGroup, `rule group ${group || ruleSet}`);
-  return namedRule(id, AZURE_MANAGED_RULE, 'a managed rule');
+  return namedRule(id, AZURE.managedRule, 'a managed rule');
 }
 
 function customRule(name: string): Rule {
-  if (AZURE_RATE_LIMIT.name.test(name)) {
-    return namedRule(name, AZURE_RATE_LIMIT.category, 'a rate limit by its name');
+  if (AZURE.rateLimit.name.test(name)) {
+    return namedRule(name, AZURE.rateLimit.category, 'a rate limit by its name');
   }
   return namedRule(name, CUSTOM_RULE, 'a custom rule');
 }
 
-interface FirewallMatch {
-  id: string;
-  host: string | undefined;
-  rule: Rule;
-  blocked: boolean;
-}
-
-function firewallMatch(properties: JsonObject, time: number, match: FirewallMatch): Reading {
-  const { id, host, rule, blocked } = match;
-  const details = attackDetails({
+function detailsOf(properties: JsonObject, blocked: boolean): AttackDetails | undefined {
+  return attackDetails({
     blocked,
     source: firstText(properties, ['clientIp', 'clientIP', 'socketIP']),
     url: asText(properties.requestUri),
     country: firstText(properties, ['clientCountry', 'country']),
   });
-  return ruleMatch({ id, time, host, rules: [rule], details });
 }
 
 function accessRecord(properties: JsonObject, time: number): Reading {
   // A request between two Front Door locations: the client's request has its own object.
-  if (lowerCase(properties.isReceivedFromClient) === 'false' || properties.isReceivedFromClient === false) {
+  if (lowerText(properties.isReceivedFromClient) === 'false' || properties.isReceivedFromClient === false) {
     return dropped('same_request');
   }
   const host =

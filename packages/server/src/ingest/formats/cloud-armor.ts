@@ -2,21 +2,8 @@
 import { attackDetails } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
-import {
-  CLOUD_ARMOR_EXPRESSIONS,
-  CLOUD_ARMOR_MANAGED_RULE,
-  CLOUD_ARMOR_MATCHES,
-  categoryOfName,
-} from '../categories/vendor-tables.ts';
-import {
-  type Context,
-  dropped,
-  field,
-  hostOfUrl,
-  type JsonFormat,
-  objectField,
-  type Reading,
-} from './format.ts';
+import { CLOUD_ARMOR, categoryOfName } from '../categories/vendor-tables.ts';
+import { dropped, field, hostOfUrl, type JsonFormat, objectField } from './format.ts';
 import { asArray, asObject, asText, firstText, type JsonObject } from './json.ts';
 import { crsRule, isCrsId, namedRule } from './rules.ts';
 import { parseAnyTime } from './timestamps.ts';
@@ -30,7 +17,32 @@ export const cloudArmor: JsonFormat = {
     ['resource.type of a load balancer, or security policy', isLoadBalancer],
   ],
   recognizes: isLoadBalancer,
-  parse: parseCloudArmor,
+  parse(fields, { zone }) {
+    const time = parseAnyTime(fields.timestamp, zone);
+    if (time === null) return dropped('bad_time');
+    const payload = asObject(fields.jsonPayload) ?? {};
+    const httpRequest = asObject(fields.httpRequest);
+    const requestData = asObject(payload.securityPolicyRequestData);
+    const url = asText(httpRequest?.requestUrl);
+    const matched = POLICIES.flatMap(({ name, isEnforced }) => {
+      const policy = asObject(payload[name]);
+      return policy !== null && isAttack(policy) ? [{ policy, isEnforced }] : [];
+    });
+    const details = attackDetails({
+      blocked: matched.some(({ isEnforced }) => isEnforced),
+      source:
+        firstText(asObject(requestData?.userIpInfo), ['ipAddress']) ??
+        firstText(payload, ['remoteIp']) ??
+        firstText(httpRequest, ['remoteIp']),
+      url,
+      country: asText(asObject(requestData?.remoteIpInfo)?.regionCode),
+    });
+    const rules = matched.flatMap(({ policy }) => rulesOf(policy));
+    return {
+      kind: 'transaction',
+      transaction: { id: '', time, host: hostOfUrl(url), rules, details, request: true },
+    };
+  },
 };
 
 /** Edge policies first. Policies in preview mode do not affect requests. */
@@ -49,33 +61,6 @@ function isLoadBalancer(fields: JsonObject): boolean {
     asText(asObject(fields.resource)?.type).endsWith('load_balancer') ||
     POLICIES.some(({ name }) => name in payload)
   );
-}
-
-function parseCloudArmor(fields: JsonObject, { zone }: Context): Reading {
-  const time = parseAnyTime(fields.timestamp, zone);
-  if (time === null) return dropped('bad_time');
-  const payload = asObject(fields.jsonPayload) ?? {};
-  const httpRequest = asObject(fields.httpRequest);
-  const requestData = asObject(payload.securityPolicyRequestData);
-  const url = asText(httpRequest?.requestUrl);
-  const matched = POLICIES.flatMap(({ name, isEnforced }) => {
-    const policy = asObject(payload[name]);
-    return policy !== null && isAttack(policy) ? [{ policy, isEnforced }] : [];
-  });
-  const details = attackDetails({
-    blocked: matched.some(({ isEnforced }) => isEnforced),
-    source:
-      firstText(asObject(requestData?.userIpInfo), ['ipAddress']) ??
-      firstText(payload, ['remoteIp']) ??
-      firstText(httpRequest, ['remoteIp']),
-    url,
-    country: asText(asObject(requestData?.remoteIpInfo)?.regionCode),
-  });
-  const rules = matched.flatMap(({ policy }) => rulesOf(policy));
-  return {
-    kind: 'transaction',
-    transaction: { id: '', time, host: hostOfUrl(url), rules, details, request: true },
-  };
 }
 
 /** Denied, redirected (including to a CAPTCHA), or over a rate limit. */
@@ -104,7 +89,7 @@ function rulesOf(policy: JsonObject): Rule[] {
 }
 
 function matchRule(name: string, match: string): Rule {
-  const category = categoryOfName(CLOUD_ARMOR_MATCHES, match);
+  const category = categoryOfName(CLOUD_ARMOR.matches, match);
   return category === null
     ? namedRule(name, CUSTOM_RULE, 'a custom rule')
     : namedRule(name, category, match.slice(0, NAME_LENGTH_MAX));
@@ -116,6 +101,6 @@ function expressionRule(expression: string): Rule {
   const [, id = '', kind = ''] = /-(id\d+)-([a-z-]+)$/.exec(name) ?? [];
   const number = id.slice(2);
   if (isCrsId(number)) return crsRule(number);
-  const known = categoryOfName(CLOUD_ARMOR_EXPRESSIONS, id) ?? categoryOfName(CLOUD_ARMOR_EXPRESSIONS, kind);
-  return namedRule(name, known ?? CLOUD_ARMOR_MANAGED_RULE, `expression ${name}`);
+  const known = categoryOfName(CLOUD_ARMOR.expressions, id) ?? categoryOfName(CLOUD_ARMOR.expressions, kind);
+  return namedRule(name, known ?? CLOUD_ARMOR.managedRule, `expression ${name}`);
 }

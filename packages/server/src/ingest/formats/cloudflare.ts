@@ -4,16 +4,9 @@
  */
 import { type AttackDetails, attackDetails, type Category } from '../../event.ts';
 import type { Rule } from '../categories/classify.ts';
-import {
-  ATTACK_WORDS,
-  CLOUDFLARE_MANAGED_RULE,
-  CLOUDFLARE_SCORES,
-  CLOUDFLARE_SOURCES,
-  categoryOfName,
-  categoryOfWords,
-} from '../categories/vendor-tables.ts';
-import { type Context, dropped, field, type JsonFormat, type Reading, ruleMatch } from './format.ts';
-import { asArray, asText, firstText, firstTime, type JsonObject } from './json.ts';
+import { CLOUDFLARE, categoryOfName, categoryOfWords } from '../categories/vendor-tables.ts';
+import { dropped, field, type JsonFormat, ruleMatch } from './format.ts';
+import { asArray, asText, firstText, firstTime, type JsonObject, lowerText } from './json.ts';
 import { crsRule, isCrsId, namedRule } from './rules.ts';
 
 const TIMES = ['EdgeStartTimestamp', 'Datetime', 'EdgeEndTimestamp', 'Timestamp'];
@@ -30,26 +23,24 @@ export const cloudflare: JsonFormat = {
     'EdgeStartTimestamp' in fields ||
     'EdgeEndTimestamp' in fields ||
     ('Datetime' in fields && 'Action' in fields && ('Source' in fields || 'RayID' in fields)),
-  parse: parseCloudflare,
+  parse(fields, { zone }) {
+    const time = firstTime(fields, TIMES, zone);
+    if (time === null) return dropped('bad_time');
+    const isEvent = 'Action' in fields && !('EdgeStartTimestamp' in fields);
+    const matches = (isEvent ? [eventMatch(fields)] : requestMatches(fields)).filter(isAttack);
+    // A rule that let the request through. The request itself is in the other dataset.
+    if (isEvent && matches.length === 0) return dropped('not_an_attack');
+    const transaction = {
+      id: asText(fields.RayID),
+      time,
+      host: firstText(fields, ['ClientRequestHost']),
+      rules: matches.map((match) => ruleOf(match, fields)),
+      details: detailsOf(fields, matches),
+    };
+    if (isEvent) return ruleMatch(transaction);
+    return { kind: 'transaction', transaction: { ...transaction, request: true } };
+  },
 };
-
-function parseCloudflare(fields: JsonObject, { zone }: Context): Reading {
-  const time = firstTime(fields, TIMES, zone);
-  if (time === null) return dropped('bad_time');
-  const isEvent = 'Action' in fields && !('EdgeStartTimestamp' in fields);
-  const matches = (isEvent ? [eventMatch(fields)] : requestMatches(fields)).filter(isAttack);
-  // A rule that let the request through. The request itself is in the other dataset.
-  if (isEvent && matches.length === 0) return dropped('not_an_attack');
-  const transaction = {
-    id: asText(fields.RayID),
-    time,
-    host: firstText(fields, ['ClientRequestHost']),
-    rules: matches.map((match) => ruleOf(match, fields)),
-    details: detailsOf(fields, matches),
-  };
-  if (isEvent) return ruleMatch(transaction);
-  return { kind: 'transaction', transaction: { ...transaction, request: true } };
-}
 
 interface Match {
   action: string;
@@ -63,8 +54,8 @@ const MATCHES_MAX = 32;
 
 function eventMatch(fields: JsonObject): Match {
   return {
-    action: lowerCase(fields.Action),
-    source: lowerCase(fields.Source),
+    action: lowerText(fields.Action),
+    source: lowerText(fields.Source),
     rule: asText(fields.RuleID),
     description: asText(fields.Description),
   };
@@ -78,15 +69,15 @@ function requestMatches(fields: JsonObject): Match[] {
   const description = firstText(fields, ['SecurityRuleDescription', 'WAFRuleMessage']) ?? '';
   const rule = firstText(fields, ['SecurityRuleID', 'WAFRuleID']) ?? '';
   if (actions.length === 0) {
-    const action = lowerCase(fields.SecurityAction) || lowerCase(fields.WAFAction);
-    return [{ action, source: lowerCase(sources[0]) || 'waf', rule, description }];
+    const action = lowerText(fields.SecurityAction) || lowerText(fields.WAFAction);
+    return [{ action, source: lowerText(sources[0]) || 'waf', rule, description }];
   }
   return actions.slice(0, MATCHES_MAX).map((action, i) => {
     const own = asText(rules[i]);
     const isDescribed = own === rule || actions.length === 1;
     return {
-      action: lowerCase(action),
-      source: lowerCase(sources[i]),
+      action: lowerText(action),
+      source: lowerText(sources[i]),
       rule: own || rule,
       description: isDescribed ? description : '',
     };
@@ -96,11 +87,6 @@ function requestMatches(fields: JsonObject): Match[] {
 function firstArray(fields: JsonObject, names: readonly string[]): readonly unknown[] {
   for (const name of names) if (asArray(fields[name]).length > 0) return asArray(fields[name]);
   return [];
-}
-
-/** The datasets differ: `managedChallenge` and `managedchallenge`. */
-function lowerCase(value: unknown): string {
-  return asText(value).slice(0, 128).toLowerCase();
 }
 
 /** The rule let the request through, or the visitor had passed the challenge before. */
@@ -114,16 +100,16 @@ function isAttack({ action }: Match): boolean {
 
 function ruleOf({ source, rule, description }: Match, fields: JsonObject): Rule {
   const id = rule || source || 'cloudflare';
-  const bySource = categoryOfName(CLOUDFLARE_SOURCES, source);
+  const bySource = categoryOfName(CLOUDFLARE.sources, source);
   if (bySource !== null) return namedRule(id, bySource, `source ${source}`);
   // Managed rules from CRS: `942100: SQL Injection Attack Detected via libinjection`.
   const crs = /^(\d{6}): /.exec(description)?.[1] ?? '';
   if (isCrsId(crs)) return crsRule(crs);
-  const byWords = categoryOfWords(ATTACK_WORDS, description);
+  const byWords = categoryOfWords(CLOUDFLARE.words, description);
   if (byWords !== null) return namedRule(id, byWords, `description ${description}`);
   const byScore = categoryOfScore(fields);
   if (byScore !== null) return namedRule(id, byScore, 'attack score');
-  return namedRule(id, CLOUDFLARE_MANAGED_RULE, 'a managed rule');
+  return namedRule(id, CLOUDFLARE.managedRule, 'a managed rule');
 }
 
 /** Cloudflare calls a request with a score up to this an attack. */
@@ -131,18 +117,11 @@ const ATTACK_SCORE_MAX = 20;
 
 /** By the lowest score. 0 means no score. */
 function categoryOfScore(fields: JsonObject): Category | null {
-  let lowest = ATTACK_SCORE_MAX + 1;
-  let found: Category | null = null;
-  for (const { category, names } of CLOUDFLARE_SCORES) {
-    for (const name of names) {
-      const score = Number(fields[name]);
-      if (score >= 1 && score < lowest) {
-        lowest = score;
-        found = category;
-      }
-    }
-  }
-  return found;
+  const scores = CLOUDFLARE.scores.flatMap(({ category, names }) =>
+    names.map((name) => ({ category, score: Number(fields[name]) })),
+  );
+  const attacks = scores.filter(({ score }) => score >= 1 && score <= ATTACK_SCORE_MAX);
+  return attacks.sort((one, other) => one.score - other.score)[0]?.category ?? null;
 }
 
 function detailsOf(fields: JsonObject, matches: readonly Match[]): AttackDetails | undefined {

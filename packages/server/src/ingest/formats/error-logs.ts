@@ -1,7 +1,7 @@
 /** Error logs of nginx, Apache and Caddy: rules matched by ModSecurity or Coraza, and requests rejected by limit_req. */
 import { attackDetails } from '../../event.ts';
+import { judgement } from '../categories/classify.ts';
 import {
-  type Context,
   dropped,
   field,
   type JsonFormat,
@@ -11,11 +11,13 @@ import {
   requestRecord,
   ruleMatch,
   type TextFormat,
+  type Trait,
 } from './format.ts';
-import { asText, type JsonObject } from './json.ts';
+import { asText } from './json.ts';
 import {
   CUT_BYTES_MIN,
   clientOf,
+  hostnameBefore,
   isRuleMessage,
   parseRuleText,
   type RuleText,
@@ -25,44 +27,42 @@ import {
 import { fixedZone, type LocalZone } from './time-zone.ts';
 import { parseAnyTime, parseAsctime, parseLocalTime, parseTime, timeOfModsecurityId } from './timestamps.ts';
 
+export const NGINX_TIME_TRAIT: Trait<string> = [
+  'time in yyyy/mm/dd HH:MM:SS form at its start',
+  (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
+];
+
 export const nginxError: TextFormat = {
   name: 'nginx-error',
   traits: [
-    [
-      'time in yyyy/mm/dd HH:MM:SS form at its start',
-      (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
-    ],
+    NGINX_TIME_TRAIT,
     ['level like [error] after the time', (line) => /^\S+ \S+ \[[a-z]+\] /.test(line)],
   ],
   recognizes: (line) => line.startsWith('/', 4) && line.startsWith('/', 7),
-  parse: parseNginxError,
+  /** `2025/12/10 09:25:32 [error] 34#34: *8 message, client: .., server: .., request: "..", host: ".."` */
+  parse(line, { zone }) {
+    const time = parseLocalTime(line.slice(0, NGINX_TIME_LENGTH), zone);
+    if (time === null || !line.startsWith(' [', NGINX_TIME_LENGTH)) return dropped('unknown_format');
+    const process = line.indexOf('] ', NGINX_TIME_LENGTH) + 2;
+    const star = line.indexOf(': *', process);
+    const space = line.indexOf(' ', star + 3);
+    if (process < 2 || star === -1 || space === -1) return dropped('other_log_line');
+    const message = line.slice(space + 1);
+    if (message.startsWith('limiting requests, ')) return limitedRequest(message, time);
+    if (!isRuleMessage(message)) return dropped('other_log_line');
+    return nginxMatch(message, line.slice(process, space), time);
+  },
 };
 
 /** `2025/12/10 09:25:32` */
-const NGINX_TIME_LENGTH = 19;
+export const NGINX_TIME_LENGTH = 19;
 /** nginx may have cut a line whose message is this long. */
 const NGINX_LONG_BYTES = 1_900;
 /** No zone is further from UTC. */
 const ZONE_MS_MAX = 15 * 3_600_000;
 
-/** `2025/12/10 09:25:32 [error] 34#34: *8 message, client: .., server: .., request: "..", host: ".."` */
-function parseNginxError(line: string, { zone }: Context): Reading {
-  const time = parseLocalTime(line.slice(0, NGINX_TIME_LENGTH), zone);
-  if (time === null || !line.startsWith(' [', NGINX_TIME_LENGTH)) return dropped('unknown_format');
-  const process = line.indexOf('] ', NGINX_TIME_LENGTH) + 2;
-  const star = line.indexOf(': *', process);
-  const space = line.indexOf(' ', star + 3);
-  if (process < 2 || star === -1 || space === -1) return dropped('other_log_line');
-  const message = line.slice(space + 1);
-  if (message.startsWith('limiting requests, ')) return limitedRequest(message, time);
-  if (!isRuleMessage(message)) return dropped('other_log_line');
-  return nginxMatch(message, line.slice(process, space), time);
-}
-
 function limitedRequest(message: string, time: number): Reading {
-  const evidence = [
-    { rule: 'limit_req', points: 0, category: 'cc', because: 'nginx refused the request' },
-  ] as const;
+  const evidence = [judgement('limit_req', 'cc', 'nginx refused the request')];
   const details = attackDetails({
     blocked: true,
     source: textBetween(message, ', client: ', ',', 0),
@@ -148,36 +148,35 @@ export const apacheError: TextFormat = {
     ['message of ModSecurity or Coraza', (line) => / (?:ModSecurity|Coraza): /.test(line)],
   ],
   recognizes: (line) => (line.startsWith('[') && line.startsWith(' ', 4)) || isIsoLayout(line),
-  parse: parseApacheError,
+  /**
+   * `[Sun Feb 21 22:27:04.221889 2021] [security2:error] [pid 16:tid 14] [client ..] [client ..] ModSecurity: ..`, or
+   * another ErrorLogFormat that begins with the time: `[2021-02-21 22:27:04.221889] ..` for `%{cu}t`.
+   */
+  parse(line, { zone }) {
+    const field = apacheTimeField(line);
+    const time = parseApacheTime(field.time, zone);
+    if (time === null) return dropped('unknown_format');
+    const messageStart = messageAt(line, field.end);
+    const message = line.slice(messageStart);
+    if (!isRuleMessage(message)) return dropped('other_log_line');
+    const referer = refererOf(message);
+    const text = message.slice(0, referer.at);
+    const found = parseRuleText(text);
+    if (found === null) return dropped('other_log_line');
+    const bytes = Buffer.byteLength(line);
+    // Apache cuts a line at 8,192 bytes, after a long path. A short line without an ID is incomplete.
+    if (found.uniqueId === '' && bytes < CUT_BYTES_MIN) return dropped('bad_record');
+    const isUncertain = referer.isForged || (bytes >= APACHE_LONG_BYTES && !text.endsWith('"]'));
+    const connection = line.slice(field.end, messageStart);
+    const source = clientOf(connection.slice(Math.max(connection.indexOf('[client '), 0)));
+    // ModSecurity 2 writes host and path after everything in which a client can write an unescaped quote.
+    const host = found.hostname || hostnameBefore(text, text.lastIndexOf('"] [uri "')) || undefined;
+    return matchReading(found, message, isUncertain, { time, written: time, connection, host, source });
+  },
 };
 
 /** A line of about 8,192 bytes may have lost its ID; what looks like one may be text that a client wrote before it. */
 const APACHE_LONG_BYTES = 8_000;
-
-/**
- * `[Sun Feb 21 22:27:04.221889 2021] [security2:error] [pid 16:tid 14] [client ..] [client ..] ModSecurity: ..`, or
- * another ErrorLogFormat that begins with the time: `[2021-02-21 22:27:04.221889] ..` for `%{cu}t`.
- */
-function parseApacheError(line: string, { zone }: Context): Reading {
-  const field = apacheTimeField(line);
-  const time = parseApacheTime(field.time, zone);
-  if (time === null) return dropped('unknown_format');
-  const messageStart = messageAt(line, field.end);
-  const message = line.slice(messageStart);
-  if (!isRuleMessage(message)) return dropped('other_log_line');
-  const referer = refererOf(message);
-  const text = message.slice(0, referer.at);
-  const found = parseRuleText(text);
-  if (found === null) return dropped('other_log_line');
-  const bytes = Buffer.byteLength(line);
-  // Apache cuts a line at 8,192 bytes, after a long path. A short line without an ID is incomplete.
-  if (found.uniqueId === '' && bytes < CUT_BYTES_MIN) return dropped('bad_record');
-  const isUncertain = referer.isForged || (bytes >= APACHE_LONG_BYTES && !text.endsWith('"]'));
-  const connection = line.slice(field.end, messageStart);
-  const source = clientOf(connection.slice(Math.max(connection.indexOf('[client '), 0)));
-  const host = found.hostname || lastHostname(text) || undefined;
-  return matchReading(found, message, isUncertain, { time, written: time, connection, host, source });
-}
 
 /**
  * Other programs also begin their lines with such a time. So a bracket must follow, as in the default format, or a
@@ -255,14 +254,6 @@ function refererOf(message: string): { at: number; isForged: boolean } {
   return { at: isForged ? message.length : at, isForged };
 }
 
-/** ModSecurity 2 writes host and path after everything in which a client can write an unescaped quote. */
-function lastHostname(text: string): string {
-  const end = text.lastIndexOf('"] [uri "');
-  const opening = ' [hostname "';
-  const at = end === -1 ? -1 : text.lastIndexOf(opening, end);
-  return at === -1 ? '' : text.slice(at + opening.length, end);
-}
-
 /** Caddy's access log is `access-json`. `{"level":"error","ts":1668790188.22,"logger":"http.handlers.waf","msg":"[client ..] Coraza: Warning. .."}` */
 export const caddyJson: JsonFormat = {
   name: 'caddy',
@@ -272,7 +263,12 @@ export const caddyJson: JsonFormat = {
     typeof level === 'string' &&
     typeof msg === 'string' &&
     request === undefined,
-  parse: parseCaddyJson,
+  parse(fields, { zone }) {
+    const message = asText(fields.msg);
+    if (!isRuleMessage(message)) return dropped('other_log_line');
+    const time = parseAnyTime(fields.ts, zone);
+    return time === null ? dropped('bad_time') : caddyMatch(message, time);
+  },
 };
 
 /** On a terminal: `2025/12/10 09:25:32.123	ERROR	http.handlers.waf	[client ..] Coraza: ..` */
@@ -287,23 +283,14 @@ export const caddyText: TextFormat = {
     ['level like ERROR after the time', (line) => /^\S+ \S+\s+[A-Z]+\s/.test(line)],
   ],
   recognizes: (line) => line.startsWith('/', 4) && /^\d{4}\/\d{2}\/\d{2} [\d:.]{8,18}\t/.test(line),
-  parse: parseCaddyText,
+  parse(line, { zone }) {
+    const [timeText = '', level = '', logger = ''] = line.split('\t', 3);
+    const time = parseLocalTime(timeText, zone);
+    if (time === null) return dropped('unknown_format');
+    const message = line.slice(timeText.length + level.length + logger.length + 3);
+    return isRuleMessage(message) ? caddyMatch(message, time) : dropped('other_log_line');
+  },
 };
-
-function parseCaddyJson(fields: JsonObject, { zone }: Context): Reading {
-  const message = asText(fields.msg);
-  if (!isRuleMessage(message)) return dropped('other_log_line');
-  const time = parseAnyTime(fields.ts, zone);
-  return time === null ? dropped('bad_time') : caddyMatch(message, time);
-}
-
-function parseCaddyText(line: string, { zone }: Context): Reading {
-  const [timeText = '', level = '', logger = ''] = line.split('\t', 3);
-  const time = parseLocalTime(timeText, zone);
-  if (time === null) return dropped('unknown_format');
-  const message = line.slice(timeText.length + level.length + logger.length + 3);
-  return isRuleMessage(message) ? caddyMatch(message, time) : dropped('other_log_line');
-}
 
 function caddyMatch(message: string, time: number): Reading {
   // A message has a line for each value that matched; the rule is the same.

@@ -1,13 +1,6 @@
 /** wafstat's own event format, NDJSON: `{"time": .., "host": .., "request": true, "attack": "sqli", "count": 1}`. */
-import {
-  type AttackDetails,
-  attackDetails,
-  CATEGORIES,
-  categoryNumber,
-  EVENT_COUNT_MAX,
-  ID_PATTERN,
-} from '../../event.ts';
-import { dropped, field, type JsonFormat, type Reading } from './format.ts';
+import { type AttackDetails, attackDetails, EVENT_COUNT_MAX, ID_PATTERN, isCategory } from '../../event.ts';
+import { dropped, field, type JsonFormat } from './format.ts';
 import type { JsonObject } from './json.ts';
 import { parseTime } from './timestamps.ts';
 
@@ -20,39 +13,36 @@ export const events: JsonFormat = {
   recognizes: (fields) =>
     fields.time !== undefined &&
     (OWN_FIELDS.some((name) => fields[name] !== undefined) || Object.keys(fields).length === 1),
-  parse: parseEvent,
+  parse(fields) {
+    const { time: rawTime, host, host_id, request = true, attack, count = 1 } = fields;
+    const time = parseTime(rawTime);
+    if (time === null) return dropped('bad_time');
+    if (!isAbsent(host) && typeof host !== 'string') return dropped('bad_host');
+    if (!isAbsent(host_id) && (typeof host_id !== 'string' || !ID_PATTERN.test(host_id)))
+      return dropped('bad_host');
+    if (typeof request !== 'boolean') return dropped('bad_request');
+    if (!isAbsent(attack) && !isCategory(attack)) return dropped('bad_attack');
+    if (typeof count !== 'number' || !Number.isInteger(count) || count < 1 || count > EVENT_COUNT_MAX) {
+      return dropped('bad_count');
+    }
+    if (!request && isAbsent(attack)) return dropped('nothing_to_count');
+    const details = detailsOf(fields);
+    if (details === null) return dropped('bad_details');
+    return {
+      kind: 'record',
+      record: {
+        time,
+        host: host ?? undefined,
+        hostId: host_id ?? undefined,
+        request,
+        attack: attack ?? null,
+        count,
+        details: isAbsent(attack) ? undefined : details,
+        evidence: undefined,
+      },
+    };
+  },
 };
-
-function parseEvent(fields: JsonObject): Reading {
-  const { time: rawTime, host, host_id, request = true, attack, count = 1 } = fields;
-  const time = parseTime(rawTime);
-  if (time === null) return dropped('bad_time');
-  if (!isAbsent(host) && typeof host !== 'string') return dropped('bad_host');
-  if (!isAbsent(host_id) && (typeof host_id !== 'string' || !ID_PATTERN.test(host_id)))
-    return dropped('bad_host');
-  if (typeof request !== 'boolean') return dropped('bad_request');
-  const category = isAbsent(attack) ? null : typeof attack === 'string' ? categoryNumber(attack) : undefined;
-  if (category === undefined) return dropped('bad_attack');
-  if (typeof count !== 'number' || !Number.isInteger(count) || count < 1 || count > EVENT_COUNT_MAX) {
-    return dropped('bad_count');
-  }
-  if (!request && category === null) return dropped('nothing_to_count');
-  const details = detailsOf(fields);
-  if (details === null) return dropped('bad_details');
-  return {
-    kind: 'record',
-    record: {
-      time,
-      host: host ?? undefined,
-      hostId: host_id ?? undefined,
-      request,
-      attack: category === null ? null : (CATEGORIES[category] ?? null),
-      count,
-      details: category === null ? undefined : details,
-      evidence: undefined,
-    },
-  };
-}
 
 /** Null if a field is malformed: the sender must notice it. */
 function detailsOf({ blocked, source, url, rule, country }: JsonObject): AttackDetails | undefined | null {

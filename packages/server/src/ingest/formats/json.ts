@@ -34,7 +34,8 @@ function limited(values: readonly unknown[], broken: DropReason | null): JsonLin
   return { values: values.slice(0, VALUES_MAX), broken: 'too_many_records' };
 }
 
-function tryParse(text: string): unknown {
+/** Undefined for text that is not JSON. */
+export function tryParse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -86,9 +87,20 @@ export function asArray(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
+export function objectsOf(value: unknown): JsonObject[] {
+  return asArray(value)
+    .map(asObject)
+    .filter((each) => each !== null);
+}
+
 /** '' for a missing value. Accepts numbers: engines differ in whether they quote an ID. */
 export function asText(value: unknown): string {
   return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : '';
+}
+
+/** Shortened, in lower case: vendors spell the same value in different ways. */
+export function lowerText(value: unknown): string {
+  return asText(value).slice(0, 128).toLowerCase();
 }
 
 /** The first of these fields that has a value. */

@@ -1,14 +1,8 @@
 /** The vendor's firewall logs as exported by its log service (LTS), flat JSON: an access log and an attack log. */
-import {
-  type AttackDetails,
-  attackDetails,
-  CATEGORIES,
-  type Category,
-  categoryNumber,
-  ID_PATTERN,
-} from '../../event.ts';
-import { categoryOfName, LTS_TABLE, LTS_UNKNOWN } from '../categories/vendor-tables.ts';
-import { type Context, dropped, field, type JsonFormat, type Reading } from './format.ts';
+import { type AttackDetails, attackDetails, ID_PATTERN, isCategory } from '../../event.ts';
+import { judgement } from '../categories/classify.ts';
+import { categoryOfName, LTS } from '../categories/vendor-tables.ts';
+import { dropped, field, type JsonFormat } from './format.ts';
 import { asText, firstText, firstTime, type JsonObject } from './json.ts';
 
 const TIMES = ['time_iso8601', 'attack-time', 'waf-time', 'time'];
@@ -22,43 +16,32 @@ export const lts: JsonFormat = {
       fields.category === 'attack' ||
       'waf-time' in fields ||
       'attack-time' in fields),
-  parse: parseLts,
+  parse(fields, { zone }) {
+    const time = firstTime(fields, TIMES, zone);
+    if (time === null) return dropped('bad_time');
+    const name = asText(fields.attack);
+    const isAttackLog = fields.category === 'attack' || 'attack-time' in fields;
+    if (isAttackLog && name === '') return dropped('bad_record');
+    const host = firstText(fields, ['http_host', 'host']);
+    const hostId = asText(fields.hostid);
+    const known = isCategory(name) ? name : categoryOfName(LTS.attacks, name);
+    const attack = name === '' ? null : (known ?? LTS.unknown);
+    const rule = asText(fields.rule).slice(0, 64);
+    const record = {
+      time,
+      host,
+      // Host names are registered when first seen; the vendor's ID need not be registered here.
+      hostId: host === undefined && ID_PATTERN.test(hostId) ? hostId : undefined,
+      // The access log has every request, including those with an attack.
+      request: !isAttackLog,
+      attack,
+      count: 1,
+      details: attack === null ? undefined : detailsOf(fields),
+      evidence: attack === null ? undefined : [judgement(rule, attack, `attack ${name.slice(0, 64)}`)],
+    };
+    return { kind: 'record', record, ...(isAttackLog && { id: asText(fields.requestid) }) };
+  },
 };
-
-function parseLts(fields: JsonObject, { zone }: Context): Reading {
-  const time = firstTime(fields, TIMES, zone);
-  if (time === null) return dropped('bad_time');
-  const name = asText(fields.attack);
-  const isAttackLog = fields.category === 'attack' || 'attack-time' in fields;
-  if (isAttackLog && name === '') return dropped('bad_record');
-  const host = firstText(fields, ['http_host', 'host']);
-  const hostId = asText(fields.hostid);
-  const attack = name === '' ? null : categoryOf(name);
-  const record = {
-    time,
-    host,
-    // Host names are registered when first seen; the vendor's ID need not be registered here.
-    hostId: host === undefined && ID_PATTERN.test(hostId) ? hostId : undefined,
-    // The access log has every request, including those with an attack.
-    request: !isAttackLog,
-    attack,
-    count: 1,
-    details: attack === null ? undefined : detailsOf(fields),
-    evidence: attack === null ? undefined : [judgement(fields, attack, name)],
-  };
-  return { kind: 'record', record, ...(isAttackLog && { id: asText(fields.requestid) }) };
-}
-
-function judgement(fields: JsonObject, category: Category, name: string) {
-  const rule = asText(fields.rule).slice(0, 64);
-  return { rule, points: 0, category, because: `attack ${name.slice(0, 64)}` };
-}
-
-function categoryOf(name: string): Category {
-  const number = categoryNumber(name);
-  const category = number === undefined ? undefined : CATEGORIES[number];
-  return category ?? categoryOfName(LTS_TABLE, name) ?? LTS_UNKNOWN;
-}
 
 /** Other actions, such as `block` and `captcha`, stop a request. */
 const PASSING_ACTIONS: ReadonlySet<string> = new Set(['log', 'pass', 'allow']);

@@ -16,7 +16,7 @@ test('Coraza: times in seconds or nanoseconds, rules as fields or as text', () =
   }
 });
 
-test('Coraza: an own rule that stopped the request wins over a protocol rule', () => {
+test('Coraza: a custom rule that stopped the request wins over a protocol rule', () => {
   const record = JSON.parse(fixtureLines('coraza-json.log')[0] ?? '');
   const messages = [
     { data: { id: 920350, severity: 4, ver: 'OWASP_CRS/4.7.0', tags: [] } },

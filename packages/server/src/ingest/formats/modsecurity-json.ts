@@ -1,65 +1,43 @@
 /** JSON audit logs of ModSecurity 3, ModSecurity 2 and Coraza: a line is a transaction. */
 import { attackDetails } from '../../event.ts';
-import { isVerdictRule, type Rule, scoresOf } from '../categories/classify.ts';
-import {
-  type Context,
-  dropped,
-  field,
-  type JsonFormat,
-  objectField,
-  pathOfRequestLine,
-  type Reading,
-  type Trait,
-} from './format.ts';
-import { asArray, asObject, asText, type JsonObject } from './json.ts';
+import { isVerdict, type Rule, scoresOf } from '../categories/classify.ts';
+import { dropped, field, type JsonFormat, objectField, pathOfRequestLine, type Trait } from './format.ts';
+import { asArray, asObject, asText, type JsonObject, objectsOf } from './json.ts';
 import { parseRuleText } from './rules.ts';
-import {
-  parseAnyTime,
-  parseAsctime,
-  parseCommonTime,
-  parseEpoch,
-  timeOfModsecurityId,
-} from './timestamps.ts';
+import { parseAnyTime, parseAsctime, parseCommonTime, timeOfModsecurityId } from './timestamps.ts';
 
 export const modsecurity3Json: JsonFormat = {
   name: 'modsecurity3-json',
   traits: [objectField('transaction'), transactionField('time_stamp')],
   recognizes: (fields) => asObject(fields.transaction)?.time_stamp !== undefined,
-  parse: parseModsecurity3,
+  parse(fields, { zone }) {
+    const transaction = asObject(fields.transaction);
+    if (transaction === null) return dropped('bad_record');
+    const id = asText(transaction.unique_id);
+    const time = timeOfModsecurityId(id) ?? parseAsctime(asText(transaction.time_stamp), zone);
+    if (time === null) return dropped('bad_time');
+    const request = asObject(transaction.request);
+    const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);
+    const rules = objectsOf(transaction.messages).flatMap(modsecurity3Rule);
+    const blocked = isBlocked(transaction, rules);
+    if (blocked) markDenied(rules);
+    const details = attackDetails({
+      blocked,
+      source: asText(transaction.client_ip),
+      url: asText(request?.uri),
+    });
+    return { kind: 'transaction', transaction: { id, time, host, rules, details } };
+  },
 };
 
 function transactionField(name: string): Trait<JsonObject> {
   return [`transaction.${name}`, (fields) => asObject(fields.transaction)?.[name] !== undefined];
 }
 
-function parseModsecurity3(fields: JsonObject, { zone }: Context): Reading {
-  const transaction = asObject(fields.transaction);
-  if (transaction === null) return dropped('bad_record');
-  const id = asText(transaction.unique_id);
-  const time = timeOfModsecurityId(id) ?? parseAsctime(asText(transaction.time_stamp), zone);
-  if (time === null) return dropped('bad_time');
-  const request = asObject(transaction.request);
-  const host = hostHeader(asObject(request?.headers)) ?? (asText(request?.hostname) || undefined);
-  const rules = modsecurity3Rules(transaction.messages);
-  const blocked = isBlocked(transaction, rules);
-  if (blocked) markDenied(rules);
-  const details = attackDetails({
-    blocked,
-    source: asText(transaction.client_ip),
-    url: asText(request?.uri),
-  });
-  return { kind: 'transaction', transaction: { id, time, host, rules, details } };
-}
-
-function modsecurity3Rules(messages: unknown): Rule[] {
-  const rules: Rule[] = [];
-  for (const each of asArray(messages)) {
-    const message = asObject(each);
-    const details = asObject(message?.details);
-    const id = asText(details?.ruleId);
-    if (details !== null && id !== '') rules.push(ruleOf(id, details, asText(message?.message)));
-  }
-  return rules;
+function modsecurity3Rule(message: JsonObject): Rule[] {
+  const details = asObject(message.details);
+  const id = asText(details?.ruleId);
+  return details === null || id === '' ? [] : [ruleOf(id, details, asText(message.message))];
 }
 
 function ruleOf(id: string, details: JsonObject, message: string): Rule {
@@ -81,7 +59,7 @@ function isBlocked(transaction: JsonObject, rules: readonly Rule[]): boolean | u
   const status = Number(asText(asObject(transaction.response)?.http_code));
   if (engine !== 'Enabled' || !(status > 0)) return undefined;
   if (status < 300) return false;
-  // Without a verdict, an own rule can have denied the request. The engine stops there, so it is the last rule.
+  // Without a verdict, a custom rule can have denied the request. The engine stops there, so it is the last rule.
   const canDeny = rules.some(isVerdict) || lastRule(rules)?.ver === '';
   return status === 403 && canDeny ? true : undefined;
 }
@@ -97,10 +75,6 @@ function lastRule(rules: readonly Rule[]): Rule | undefined {
   return rules.findLast(({ id }) => !id.startsWith('980'));
 }
 
-function isVerdict({ id }: Rule): boolean {
-  return isVerdictRule(id);
-}
-
 /** `Host`, in any case. */
 function hostHeader(headers: JsonObject | null): string | undefined {
   if (headers === null) return undefined;
@@ -114,27 +88,25 @@ export const modsecurity2Json: JsonFormat = {
   name: 'modsecurity2-json',
   traits: [objectField('transaction'), objectField('audit_data'), transactionField('time')],
   recognizes: (fields) => asObject(fields.transaction)?.time !== undefined,
-  parse: parseModsecurity2,
+  parse(fields) {
+    const transaction = asObject(fields.transaction);
+    if (transaction === null) return dropped('bad_record');
+    const time = parseCommonTime(asText(transaction.time));
+    if (time === null) return dropped('bad_time');
+    const request = asObject(fields.request);
+    const host = hostHeader(asObject(request?.headers));
+    // `error_messages` repeats these messages.
+    const audit = asObject(fields.audit_data);
+    const rules = asArray(audit?.messages).flatMap((message) => parseRuleText(asText(message))?.rule ?? []);
+    const details = attackDetails({
+      blocked: audit === null ? undefined : asObject(audit.action)?.intercepted === true,
+      source: asText(transaction.remote_address),
+      url: pathOfRequestLine(asText(request?.request_line)),
+    });
+    const id = asText(transaction.transaction_id);
+    return { kind: 'transaction', transaction: { id, time, host, rules, details } };
+  },
 };
-
-function parseModsecurity2(fields: JsonObject): Reading {
-  const transaction = asObject(fields.transaction);
-  if (transaction === null) return dropped('bad_record');
-  const time = parseCommonTime(asText(transaction.time));
-  if (time === null) return dropped('bad_time');
-  const request = asObject(fields.request);
-  const host = hostHeader(asObject(request?.headers));
-  // `error_messages` repeats these messages.
-  const audit = asObject(fields.audit_data);
-  const rules = asArray(audit?.messages).flatMap((message) => parseRuleText(asText(message))?.rule ?? []);
-  const details = attackDetails({
-    blocked: audit === null ? undefined : asObject(audit.action)?.intercepted === true,
-    source: asText(transaction.remote_address),
-    url: pathOfRequestLine(asText(request?.request_line)),
-  });
-  const id = asText(transaction.transaction_id);
-  return { kind: 'transaction', transaction: { id, time, host, rules, details } };
-}
 
 export const corazaJson: JsonFormat = {
   name: 'coraza-json',
@@ -144,33 +116,31 @@ export const corazaJson: JsonFormat = {
     transactionField('unix_timestamp'),
   ],
   recognizes: (fields) => asObject(fields.transaction)?.unix_timestamp !== undefined,
-  parse: parseCoraza,
+  parse(fields, { zone }) {
+    const transaction = asObject(fields.transaction);
+    if (transaction === null) return dropped('bad_record');
+    // Nanoseconds in Coraza's code, seconds in its documentation.
+    const time = parseAnyTime(transaction.unix_timestamp, zone) ?? parseAnyTime(transaction.timestamp, zone);
+    if (time === null) return dropped('bad_time');
+    const request = asObject(transaction.request);
+    const headers = asObject(request?.headers);
+    // Every header has a list of values.
+    const [first] = asArray(headers?.host ?? headers?.Host);
+    const host = typeof first === 'string' ? first : hostHeader(headers);
+    const rules = objectsOf(fields.messages).flatMap(corazaRule);
+    const { id, is_interrupted, client_ip } = transaction;
+    const blocked = typeof is_interrupted === 'boolean' ? is_interrupted : undefined;
+    if (blocked) markDenied(rules);
+    const details = attackDetails({ blocked, source: asText(client_ip), url: asText(request?.uri) });
+    return { kind: 'transaction', transaction: { id: asText(id), time, host, rules, details } };
+  },
 };
 
-function parseCoraza(fields: JsonObject, { zone }: Context): Reading {
-  const transaction = asObject(fields.transaction);
-  if (transaction === null) return dropped('bad_record');
-  // Nanoseconds in Coraza's code, seconds in its documentation.
-  const time = parseEpoch(transaction.unix_timestamp) ?? parseAnyTime(transaction.timestamp, zone);
-  if (time === null) return dropped('bad_time');
-  const request = asObject(transaction.request);
-  const headers = asObject(request?.headers);
-  // Every header has a list of values.
-  const [first] = asArray(headers?.host ?? headers?.Host);
-  const host = typeof first === 'string' ? first : hostHeader(headers);
-  const rules = asArray(fields.messages).flatMap((message) => corazaRule(asObject(message)));
-  const { id, is_interrupted, client_ip } = transaction;
-  const blocked = typeof is_interrupted === 'boolean' ? is_interrupted : undefined;
-  if (blocked) markDenied(rules);
-  const details = attackDetails({ blocked, source: asText(client_ip), url: asText(request?.uri) });
-  return { kind: 'transaction', transaction: { id: asText(id), time, host, rules, details } };
-}
-
-function corazaRule(message: JsonObject | null): Rule[] {
-  const data = asObject(message?.data);
+function corazaRule(message: JsonObject): Rule[] {
+  const data = asObject(message.data);
   const id = asText(data?.id);
   if (data !== null && id !== '' && id !== '0')
-    return [ruleOf(id, data, asText(data.msg) || asText(message?.message))];
-  const text = parseRuleText(asText(message?.error_message));
+    return [ruleOf(id, data, asText(data.msg) || asText(message.message))];
+  const text = parseRuleText(asText(message.error_message));
   return text === null ? [] : [text.rule];
 }

@@ -43,12 +43,10 @@ export const NATIVE_TRAITS: readonly Trait<string>[] = [
   ['part A before it', () => false],
 ];
 
-export function opensBlock(line: string): boolean {
-  return BOUNDARY.exec(line)?.[2] === 'A';
-}
-
-export function openBlock(line: string): NativeBlock {
-  const boundary = BOUNDARY.exec(line)?.[1] ?? '';
+/** Null for a line that does not begin part A. */
+export function openBlock(line: string): NativeBlock | null {
+  const [, boundary = '', part] = BOUNDARY.exec(line) ?? [];
+  if (part !== 'A') return null;
   return { boundary, part: 'A', id: '', time: null, host: null, rules: [], length: 0 };
 }
 

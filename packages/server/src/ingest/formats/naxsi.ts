@@ -1,18 +1,16 @@
 /** NAXSI: one line per flagged request in the error log of nginx, with its scores and the matched rules. */
 import { attackDetails } from '../../event.ts';
-import type { Classification } from '../categories/classify.ts';
+import { type Classification, judgement } from '../categories/classify.ts';
 import { CUSTOM_RULE } from '../categories/crs-table.ts';
-import { categoryOfName, NAXSI_RULES, NAXSI_SCORES } from '../categories/vendor-tables.ts';
-import { type Context, dropped, type Reading, requestRecord, type TextFormat } from './format.ts';
+import { categoryOfName, NAXSI } from '../categories/vendor-tables.ts';
+import { NGINX_TIME_LENGTH, NGINX_TIME_TRAIT } from './error-logs.ts';
+import { dropped, type Reading, requestRecord, type TextFormat } from './format.ts';
 import { parseLocalTime } from './timestamps.ts';
 
 export const naxsi: TextFormat = {
   name: 'naxsi',
   traits: [
-    [
-      'time in yyyy/mm/dd HH:MM:SS form at its start',
-      (line) => /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} /.test(line),
-    ],
+    NGINX_TIME_TRAIT,
     ['process like [error] 34#34: *8', (line) => / \[\w+\] \d+#\d+: /.test(line)],
     [
       'NAXSI_FMT or {"ip": at the start of the message',
@@ -21,28 +19,25 @@ export const naxsi: TextFormat = {
   ],
   // Only at the start of the message: elsewhere, clients could write it.
   recognizes: (line) => line.startsWith('/', 4) && MESSAGE.test(line.slice(0, HEAD_LENGTH)),
-  parse: parseNaxsi,
+  parse(line, { zone }) {
+    const time = parseLocalTime(line.slice(0, NGINX_TIME_LENGTH), zone);
+    if (time === null) return dropped('unknown_format');
+    const match = MESSAGE.exec(line.slice(0, HEAD_LENGTH));
+    if (match === null) return dropped('other_log_line');
+    const [head, isText, isExtra] = match;
+    const message = line.slice(head.length);
+    const values = isText || isExtra ? textValues(message) : jsonValues(message);
+    // Additional lines with the matched values, and the rest of a line that was too long.
+    const isJsonExtra = values.some(({ key }) => key === 'content' || key === 'id') && !modeOf(values);
+    if (isExtra || values[0]?.key !== 'ip' || (!isText && isJsonExtra)) return dropped('same_request');
+    return attackOf(values, time);
+  },
 };
 
 const HEAD_LENGTH = 120;
-const TIME_LENGTH = 19;
 /** `2026/07/01 10:20:30 [error] 34#34: *8 NAXSI_FMT: ip=..`; newer versions can also write JSON. */
 const MESSAGE =
   /^\d{4}\/\d{2}\/\d{2} \d{2}:\d{2}:\d{2} \[\w+\] \d+#\d+: (?:\*\d+ )?(?:(NAXSI_FMT: )|(NAXSI_EXLOG: )|(?=\{"ip":))/;
-
-function parseNaxsi(line: string, { zone }: Context): Reading {
-  const time = parseLocalTime(line.slice(0, TIME_LENGTH), zone);
-  if (time === null) return dropped('unknown_format');
-  const match = MESSAGE.exec(line.slice(0, HEAD_LENGTH));
-  if (match === null) return dropped('other_log_line');
-  const [head, isText, isExtra] = match;
-  const message = line.slice(head.length);
-  const values = isText || isExtra ? textValues(message) : jsonValues(message);
-  // Additional lines with the matched values, and the rest of a line that was too long.
-  const isJsonExtra = values.some(({ key }) => key === 'content' || key === 'id') && !modeOf(values);
-  if (isExtra || values[0]?.key !== 'ip' || (!isText && isJsonExtra)) return dropped('same_request');
-  return attackOf(values, time);
-}
 
 interface Value {
   key: string;
@@ -80,10 +75,7 @@ function attackOf(values: readonly Value[], time: number): Reading {
   const scores = scoresOf(trusted);
   const rules = trusted.filter(({ key, value }) => /^id\d*$/.test(key) && /^\d{1,19}$/.test(value));
   const judged = rules.slice(0, RULES_MAX).map(({ value }) => judgeRule(value));
-  const best = scores.reduce<Classification | null>(
-    (top, each) => (top === null || each.points > top.points ? each : top),
-    null,
-  );
+  const [best] = scores.toSorted((one, other) => other.points - one.points);
   // A line that was cut, or forged by a Host header, is still an attack.
   const attack = best?.category ?? judged[0]?.category ?? 'vuln';
   const rule = judged.find(({ category }) => category === attack) ?? judged[0] ?? best;
@@ -111,7 +103,7 @@ function scoresOf(values: readonly Value[]): Classification[] {
 
 function judgeScore(name: string, points: string): Classification {
   const rule = name.slice(0, NAME_LENGTH_MAX);
-  const category = categoryOfName(NAXSI_SCORES, rule) ?? CUSTOM_RULE;
+  const category = categoryOfName(NAXSI.scores, rule) ?? CUSTOM_RULE;
   return { rule, points: /^\d{1,9}$/.test(points) ? Number(points) : 0, category, because: `score ${rule}` };
 }
 
@@ -119,9 +111,9 @@ const NAME_LENGTH_MAX = 64;
 
 function judgeRule(id: string): Classification {
   const number = Number(id);
-  const row = NAXSI_RULES.find(({ from, to }) => number >= from && number <= to);
+  const row = NAXSI.rules.find(({ from, to }) => number >= from && number <= to);
   const because = row === undefined ? 'not a rule of NAXSI' : `rule id ${row.from} to ${row.to}`;
-  return { rule: id, points: 0, category: row?.category ?? CUSTOM_RULE, because };
+  return judgement(id, row?.category ?? CUSTOM_RULE, because);
 }
 
 /** `block=` before version 0.56, `config=` up to version 1.3, then `mode=`. */

@@ -2,7 +2,7 @@
 import type { Context } from './format.ts';
 import type { PatternVariable } from './pattern-syntax.ts';
 import type { LocalZone } from './time-zone.ts';
-import { milliseconds, monthNumber, parseTime, utcTime } from './timestamps.ts';
+import { COMMON_TIME_LENGTH, milliseconds, monthNumber, parseTime, utcTime } from './timestamps.ts';
 
 /** A variable for the time, or for a part of it. */
 export interface TimeVariable {
@@ -84,7 +84,7 @@ export function readTime(
   const [first] = values;
   const isCommon = values.length === 1 && first?.variable.fields[0] === 'common';
   if (isCommon && first !== undefined)
-    return commonTime.parseAt(line, first.end - (line[first.end - 1] === ']' ? 27 : 26));
+    return commonTime.parseAt(line, first.end - COMMON_TIME_LENGTH - (line[first.end - 1] === ']' ? 1 : 0));
   const found = new Map<TimeField, string>();
   for (const { variable, start, end } of values) {
     variable.regex.lastIndex = 0;

@@ -1,49 +1,47 @@
 /** Access logs of reverse proxies: Envoy, Traefik, HAProxy and Nginx Proxy Manager. */
 import { attackDetails } from '../../event.ts';
+import { judgement } from '../categories/classify.ts';
 import {
   COMMON_TIME,
-  type Context,
   dropped,
   field,
   hostOfUrl,
   type JsonFormat,
-  type Reading,
   requestReading,
   requestRecord,
   restAfter,
   type TextFormat,
 } from './format.ts';
-import { asText, firstText, type JsonObject } from './json.ts';
+import { asText, firstText, firstTime, type JsonObject } from './json.ts';
 import { compilePattern } from './pattern.ts';
-import { parseAnyTime, parseCommonTime } from './timestamps.ts';
+import { COMMON_TIME_LENGTH, parseAnyTime, parseCommonTime } from './timestamps.ts';
 
 /** Envoy and Istio. A request that a rate limit rejected is also an attack. */
 export const envoy: JsonFormat = {
   name: 'envoy',
   traits: [field('start_time'), ['response_flags, or authority and path', hasEnvoyFields]],
   recognizes: (fields) => 'start_time' in fields && hasEnvoyFields(fields),
-  parse: parseEnvoy,
+  parse(fields, { zone }) {
+    const time = parseAnyTime(fields.start_time, zone);
+    if (time === null) return dropped('bad_time');
+    const record = requestRecord(
+      time,
+      firstText(fields, ['authority', ':authority', 'requested_server_name']),
+    );
+    // RL: rejected by the rate limit filter. Not RLSE, an error of the rate limit service.
+    if (!/(?:^|,)RL(?:,|$)/.test(asText(fields.response_flags))) return { kind: 'record', record };
+    const details = attackDetails({
+      blocked: true,
+      source: firstText(fields, ['downstream_remote_address']),
+      url: firstText(fields, ['path', 'x_envoy_original_path']),
+    });
+    const evidence = [judgement('RL', 'cc', 'Envoy refused the request: rate limit')];
+    return { kind: 'record', record: { ...record, attack: 'cc', details, evidence } };
+  },
 };
 
 function hasEnvoyFields(fields: JsonObject): boolean {
   return 'response_flags' in fields || ('authority' in fields && 'path' in fields);
-}
-
-function parseEnvoy(fields: JsonObject, { zone }: Context): Reading {
-  const time = parseAnyTime(fields.start_time, zone);
-  if (time === null) return dropped('bad_time');
-  const record = requestRecord(time, firstText(fields, ['authority', ':authority', 'requested_server_name']));
-  // RL: rejected by the rate limit filter. Not RLSE, an error of the rate limit service.
-  if (!/(?:^|,)RL(?:,|$)/.test(asText(fields.response_flags))) return { kind: 'record', record };
-  const details = attackDetails({
-    blocked: true,
-    source: firstText(fields, ['downstream_remote_address']),
-    url: firstText(fields, ['path', 'x_envoy_original_path']),
-  });
-  const evidence = [
-    { rule: 'RL', points: 0, category: 'cc', because: 'Envoy refused the request: rate limit' },
-  ] as const;
-  return { kind: 'record', record: { ...record, attack: 'cc', details, evidence } };
 }
 
 const TRAEFIK_TIMES = ['StartUTC', 'StartLocal', 'time'];
@@ -55,8 +53,7 @@ export const traefik: JsonFormat = {
   recognizes: (fields) =>
     'DownstreamStatus' in fields || ('RequestHost' in fields && ('StartUTC' in fields || 'time' in fields)),
   parse: (fields, { zone }) => {
-    const text = firstText(fields, TRAEFIK_TIMES);
-    const time = text === undefined ? null : parseAnyTime(text, zone);
+    const time = firstTime(fields, TRAEFIK_TIMES, zone);
     // RequestAddr is the host with its port.
     return time === null
       ? dropped('bad_time')
@@ -75,8 +72,7 @@ export const nginxProxyManager: TextFormat = {
       (line) => /\d{3} - [A-Z-]+ \S+ \S+ "/.test(line),
     ],
   ],
-  recognizes: (line) =>
-    line.startsWith('] ', '[10/Dec/2025:09:25:32 +0000'.length) && line.includes(' [Client '),
+  recognizes: (line) => line.startsWith('] ', 1 + COMMON_TIME_LENGTH) && line.includes(' [Client '),
   parse: compilePattern('nginx-proxy-manager').parse,
 };
 
@@ -95,28 +91,26 @@ export const haproxy: TextFormat = {
     const at = line.indexOf(' ') + 1;
     return line.startsWith('[', at) && HAPROXY_TIME.test(line.slice(at, at + 27));
   },
-  parse: parseHaproxy,
+  /**
+   * `client:port [time] frontend backend/server Tq/Tw/Tc/Tr/Ta status bytes - - ---- 1/1/1/1/0 0/0 {host|..} {..} "request"`;
+   * httpslog appends ` errors sni/version/cipher`.
+   */
+  parse(line, { zone }) {
+    // The fields before the captured headers.
+    const fields = line.split(' ', 12);
+    // HAProxy writes no offset: parsed as UTC, then converted.
+    const local = parseCommonTime(`${fields[1]?.slice(1, 25)} +0000`);
+    if (local === null) return dropped('unknown_format');
+    // Lines about TCP connections and errors begin the same way.
+    if (!TIMERS.test(fields[4] ?? '') || !STATUS.test(fields[5] ?? '')) return dropped('other_log_line');
+    return requestReading(zone.toUtc(local), haproxyHost(restAfter(line, fields)));
+  },
 };
 
 /** `[06/Feb/2009:12:14:14.655] `, in local time. */
 const HAPROXY_TIME = /^\[\d{2}\/[A-Z][a-z]{2}\/\d{4}:\d{2}:\d{2}:\d{2}\.\d{3}\] /;
 const TIMERS = /^[+-]?\d+(?:\/[+-]?\d+){4}$/;
 const STATUS = /^(?:\d{3}|-1)$/;
-
-/**
- * `client:port [time] frontend backend/server Tq/Tw/Tc/Tr/Ta status bytes - - ---- 1/1/1/1/0 0/0 {host|..} {..} "request"`;
- * httpslog appends ` errors sni/version/cipher`.
- */
-function parseHaproxy(line: string, { zone }: Context): Reading {
-  // The fields before the captured headers.
-  const fields = line.split(' ', 12);
-  // HAProxy writes no offset: parsed as UTC, then converted.
-  const local = parseCommonTime(`${fields[1]?.slice(1, 25)} +0000`);
-  if (local === null) return dropped('unknown_format');
-  // Lines about TCP connections and errors begin the same way.
-  if (!TIMERS.test(fields[4] ?? '') || !STATUS.test(fields[5] ?? '')) return dropped('other_log_line');
-  return requestReading(zone.toUtc(local), haproxyHost(restAfter(line, fields)));
-}
 
 /** In captured text, HAProxy writes quotes, braces and bars as `#22`, `#7B`, `#7D` and `#7C`. */
 function haproxyHost(rest: string): string | undefined {

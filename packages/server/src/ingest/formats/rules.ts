@@ -110,15 +110,18 @@ function uniqueIdAfter(text: string, from: number): string {
 
 /** Host and path follow the fields of the rule, even if those were cut. */
 function setRequest(found: Found, text: string, path: number): void {
-  if (found.hostname === '') {
-    const opening = ' [hostname "';
-    const at = text.lastIndexOf(opening, path);
-    if (at !== -1) found.hostname = text.slice(at + opening.length, path);
-  }
+  found.hostname ||= hostnameBefore(text, path);
   const uriAt = path + '"] [uri "'.length;
   const last = text.lastIndexOf(UNIQUE_ID);
   const uriEnd = last >= uriAt ? last : text.indexOf('"]', uriAt);
   found.uri = text.slice(uriAt, uriEnd === -1 ? text.length : uriEnd);
+}
+
+/** The host before a path; '' if there is none. */
+export function hostnameBefore(text: string, path: number): string {
+  const opening = ' [hostname "';
+  const at = path === -1 ? -1 : text.lastIndexOf(opening, path);
+  return at === -1 ? '' : text.slice(at + opening.length, path);
 }
 
 /** Rules may be kept until their request is complete, so they are small. CRS stays far below these. */

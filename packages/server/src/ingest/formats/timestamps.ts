@@ -134,7 +134,7 @@ function zoneSeconds(zone: string): number | null {
 /** `10/Dec/2025:09:25:32 +0000`: the minute ends at 17, the zone starts at 21. */
 const MINUTE_LENGTH = 17;
 const ZONE_AT = 21;
-const COMMON_LENGTH = 26;
+export const COMMON_TIME_LENGTH = 26;
 const ZERO = 0x30;
 const COLON = 0x3a;
 const SPACE = 0x20;
@@ -164,7 +164,7 @@ export class CommonTimeParser {
 
   #parseMinute(line: string, at: number): boolean {
     const minute = line.slice(at, at + MINUTE_LENGTH);
-    const zone = line.slice(at + ZONE_AT, at + COMMON_LENGTH);
+    const zone = line.slice(at + ZONE_AT, at + COMMON_TIME_LENGTH);
     const time = parseCommonTime(`${minute}:00 ${zone}`);
     if (time === null) return false;
     this.#minute = minute;

@@ -288,7 +288,7 @@ describe('the details of an attack', () => {
   });
 });
 
-test('an own rule that denied the request wins over a protocol rule, in an error log and in an audit log', () => {
+test('a custom rule that denied the request wins over a protocol rule, in an error log and in an audit log', () => {
   const own = match('a', '10001')
     .replace('Warning.', 'Access denied with code 403 (phase 1).')
     .replace('[severity "CRITICAL"] [ver "OWASP_CRS/3.3.4"] ', '');

@@ -220,17 +220,7 @@ export class Transactions {
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time, completeFormats);
     const details = { ...request.details, ...attackDetails({ rule }) };
-    const record = {
-      time,
-      host,
-      hostId: undefined,
-      request: false,
-      attack,
-      count: 1,
-      details,
-      evidence,
-      decision,
-    };
+    const record = { ...requestRecord(time, host), request: false, attack, details, evidence, decision };
     return { kind: 'record', record, format };
   }
 
