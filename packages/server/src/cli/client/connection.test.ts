@@ -40,9 +40,9 @@ describe('the options of a connection', () => {
     expect(problems(flags, env)).toEqual([]);
   });
 
-  test('are reported at once if they are missing', () => {
-    expect(problems({})).toEqual([
-      '--url (or WAFSTAT_URL) is required, or --profile',
+  test('are reported at once if some are missing; without any, the default profile is used', () => {
+    expect(problems({})).toEqual([]);
+    expect(problems({ url: 'https://waf.example.com' })).toEqual([
       '--project (or WAFSTAT_PROJECT) is required, or --profile',
       'credentials are required: use --ak with --sk-stdin, --user with --password-stdin, --token, or --profile',
     ]);

@@ -184,9 +184,18 @@ describe('queries', () => {
   });
 
   test('all mistakes are reported at once', async () => {
-    const { status, err } = await run(['timeline', '--timezone', '8', '--from', 'noon', '--sk-stdin']);
+    const { status, err } = await run([
+      'timeline',
+      '--url',
+      url,
+      '--timezone',
+      '8',
+      '--from',
+      'noon',
+      '--sk-stdin',
+    ]);
     expect(status).toBe(2);
-    expect(err.match(/^wafstat: /gm)).toHaveLength(6);
+    expect(err.match(/^wafstat: /gm)).toHaveLength(5);
     expect(err).toContain("--timezone is '8', but must be an offset like +08:00, from -12:00 to +14:00");
   });
 });
@@ -317,7 +326,7 @@ describe('profiles', () => {
     await answer('URL: ', 'nowhere');
     await answer('URL: ', url);
     await answer('project ID: ', project);
-    await answer('authenticate with key, password, token [key]: ', 'password');
+    await answer('authenticate with key, password, token [password]: ', 'password');
     await answer('user: ', 'admin');
     await answer('domain [default]: ', '');
     await answer('password: ', 'hunter2');
@@ -327,6 +336,19 @@ describe('profiles', () => {
     expect(printed.err).not.toContain('hunter2');
     const credentials = { kind: 'password', user: 'admin', domain: 'default', password: 'hunter2' };
     expect(await profileOf('asked')).toEqual({ url, project, credentials });
+  });
+
+  test('are called default unless they have another name', async () => {
+    const options = ['--url', url, '--project', project, '--token', 'saved'];
+    expect((await run(['configure', ...options])).status).toBe(0);
+    expect(await profileOf('default')).toEqual({
+      url,
+      project,
+      credentials: { kind: 'token', token: 'saved' },
+    });
+    const { status, err } = await run(['types', ...RANGE]);
+    expect(status).toBe(1);
+    expect(err).toContain('this service did not issue the token in X-Auth-Token');
   });
 
   test('are not created if the prompts are cancelled', async () => {
