@@ -29,10 +29,7 @@ export interface ClientOptions {
    * @default 3
    */
   maxRetries?: number | undefined;
-  /**
-   * Sends the requests, for example through a proxy.
-   * @default globalThis.fetch
-   */
+  /** Sends the requests, for example through a proxy. @default globalThis.fetch */
   fetch?: Fetch | undefined;
 }
 
@@ -80,10 +77,7 @@ export type StatisticsQuery = TimeRange &
 export interface ListQuery extends CallOptions {
   /** Number of items to skip. */
   offset?: number | undefined;
-  /**
-   * Number of items per page, 1 to 1,000.
-   * @default 1_000
-   */
+  /** Number of items per page, 1 to 1,000. @default 1_000 */
   limit?: number | undefined;
 }
 
@@ -96,15 +90,9 @@ export interface HostsQuery extends ListQuery {
 export type Lines = string | Uint8Array | Chunks | (() => Chunks);
 
 export interface IngestOptions extends CallOptions {
-  /**
-   * Name of the log source.
-   * @default 'default'
-   */
+  /** Name of the log source. @default 'default' */
   source?: string | undefined;
-  /**
-   * Log format.
-   * @default 'auto'
-   */
+  /** Log format. @default 'auto' */
   format?: string | undefined;
   /** Format of access log lines, as the web server has it in its configuration. */
   pattern?: string | undefined;

@@ -23,10 +23,7 @@ export interface PasswordCredentials {
   password: string;
   /** The name of the user's domain. */
   domain: string;
-  /**
-   * The identity service, with or without `/v3` at the end.
-   * @default the `url` of the client
-   */
+  /** The identity service, with or without `/v3` at the end. @default the `url` of the client */
   identityUrl?: string | undefined;
 }
 

@@ -28,10 +28,7 @@ export interface SignOptions {
 }
 
 export interface SignedFetchOptions extends SignOptions {
-  /**
-   * Sends the signed requests.
-   * @default globalThis.fetch
-   */
+  /** Sends the signed requests. @default globalThis.fetch */
   fetch?: typeof fetch | undefined;
 }
 
