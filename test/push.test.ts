@@ -369,7 +369,8 @@ test('kill -9 of the server during pushes: acknowledged batches are counted, and
     let running = await own.serve();
     let caller = await login(running.address, installed);
     for (let kills = 0; kills < scaled(10); ) {
-      const killing = setTimeout(() => running.process.signal('SIGKILL'), 20 + random.next() * 150);
+      // Long enough for some batches on the slowest store, and short enough to interrupt others.
+      const killing = setTimeout(() => running.process.signal('SIGKILL'), 20 + random.next() * 600);
       try {
         for (;;) {
           const answer = await call(running.address, `/ingest/v1/${installed.project_id}`, {
