@@ -33,6 +33,21 @@ export function categoryNumber(name: string): number | undefined {
   return CATEGORY_NUMBERS.get(name);
 }
 
+/**
+ * What the overview calls of the API family count, in their order. Null counts requests. The four groups before ATTACK
+ * contain each category once, so they add up to ATTACK.
+ */
+export const OVERVIEW_GROUPS: Readonly<Record<OverviewKey, readonly Category[] | null>> = {
+  ACCESS: null,
+  CRAWLER: ['robot'],
+  CC: ['cc'],
+  PRECISE: ['custom', 'whiteblackip'],
+  WEB_ATTACK: ['xss', 'sqli', 'cmdi', 'illegal', 'lfi', 'antitamper', 'rfi', 'vuln', 'webshell'],
+  ATTACK: CATEGORIES,
+};
+
+export type OverviewKey = 'ACCESS' | 'CRAWLER' | 'CC' | 'PRECISE' | 'WEB_ATTACK' | 'ATTACK';
+
 /** `count` requests, attacks, or requests that were attacks. */
 export interface Event {
   /** Milliseconds since the epoch, a whole number. */

@@ -1,5 +1,5 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Event } from '../event.ts';
+import { CATEGORIES, type Event, OVERVIEW_GROUPS } from '../event.ts';
 import {
   type BatchLink,
   type BatchRecord,
@@ -14,6 +14,7 @@ import {
   NO_SOURCE,
   newSource,
   type RetentionNote,
+  type Selection,
   type Source,
   type Store,
   StoreUnavailable,
@@ -49,6 +50,15 @@ export function memoryStore(now: () => number = Date.now): Store {
   function matching(id: string, hosts: readonly string[] | undefined): Event[] {
     const events = open(id).events.filter(({ time }) => time >= horizon);
     return hosts ? events.filter((event) => event.hostId !== null && hosts.includes(event.hostId)) : events;
+  }
+
+  /** The matching events of each point between neighbouring edges. */
+  function pointsOf({ project, hosts, edges }: Selection & { edges: readonly number[] }): Event[][] {
+    const events = matching(project, hosts);
+    return edges.slice(1).map((end, i) => {
+      const start = edges[i] ?? end;
+      return events.filter(({ time }) => start <= time && time < end);
+    });
   }
 
   const store: Store = {
@@ -94,21 +104,52 @@ export function memoryStore(now: () => number = Date.now): Store {
       };
     },
 
-    async series({ project, hosts, edges }) {
-      const events = matching(project, hosts);
-      const points = edges.slice(1).map((end, i) => {
-        const start = edges[i] ?? end;
-        return events.filter(({ time }) => start <= time && time < end);
-      });
+    async series(query) {
+      const points = pointsOf(query);
       return {
         requests: Float64Array.from(points, (point) => sum(point.filter(({ request }) => request))),
         attacks: Float64Array.from(points, (point) => sum(point.filter(({ attack }) => attack !== null))),
       };
     },
 
+    async seriesByCategory(query) {
+      const points = pointsOf(query);
+      const count = (isCounted: (event: Event) => boolean) =>
+        Float64Array.from(points, (point) => sum(point.filter(isCounted)));
+      return {
+        requests: count(({ request }) => request),
+        attacks: CATEGORIES.map((name) => count(({ attack }) => attack === name)),
+        blocked: CATEGORIES.map((name) =>
+          count(({ attack, details }) => attack === name && details?.blocked === true),
+        ),
+      };
+    },
+
+    async peaks(query) {
+      const points = pointsOf(query);
+      return Object.values(OVERVIEW_GROUPS).map((group) =>
+        Float64Array.from(points, (point) =>
+          busiestSecond(
+            point.filter(({ request, attack }) =>
+              group === null ? request : attack !== null && group.includes(attack),
+            ),
+          ),
+        ),
+      );
+    },
+
     async totals({ project, hosts, from, to }) {
       const inside = matching(project, hosts).filter(({ time }) => from <= time && time < to);
       return Float64Array.from(CATEGORIES, (name) => sum(inside.filter(({ attack }) => attack === name)));
+    },
+
+    async attacksByHost({ project, hosts, from, to }) {
+      const attacks = new Map<string, number>();
+      for (const { time, hostId, attack, count } of matching(project, hosts)) {
+        if (attack === null || hostId === null || time < from || time >= to) continue;
+        attacks.set(hostId, (attacks.get(hostId) ?? 0) + count);
+      }
+      return attacks;
     },
 
     async version() {
@@ -239,6 +280,15 @@ function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[]
 
 function withoutSiblings({ siblings: _, replaces: __, ...link }: NewLink) {
   return link;
+}
+
+function busiestSecond(events: readonly Event[]): number {
+  const seconds = new Map<number, number>();
+  for (const { time, count } of events) {
+    const second = Math.floor(time / 1_000);
+    seconds.set(second, (seconds.get(second) ?? 0) + count);
+  }
+  return Math.max(0, ...seconds.values());
 }
 
 function sum(events: readonly Event[]): number {

@@ -27,6 +27,21 @@ export interface Store {
   totals(query: Selection & TimeRange): Promise<Float64Array>;
 
   /**
+   * Like `series`, with the attacks by category, and those of them that the log reports as blocked. One snapshot: the
+   * categories add up to the attacks, and no category has more blocked attacks than attacks.
+   */
+  seriesByCategory(query: Selection & { edges: readonly number[] }): Promise<CategorySeries>;
+
+  /**
+   * For each of OVERVIEW_GROUPS, the count in the busiest second of each point. Seconds begin at whole seconds of the
+   * epoch; of a second that an edge cuts, only the part within the point counts.
+   */
+  peaks(query: Selection & { edges: readonly number[] }): Promise<Float64Array[]>;
+
+  /** Attacks in `[from, to)` by host ID. Hosts without attacks are absent. Events without a registered host do not count. */
+  attacksByHost(query: Selection & TimeRange): Promise<Map<string, number>>;
+
+  /**
    * Changes whenever a count between `from` and `to` may have changed, in any project: while it is equal, so are the
    * results of all queries of that range. Null: the store cannot tell.
    */
@@ -139,6 +154,13 @@ export interface RetentionNote {
 export interface Series {
   requests: Float64Array;
   attacks: Float64Array;
+}
+
+export interface CategorySeries {
+  requests: Float64Array;
+  /** By category, in the order of CATEGORIES. */
+  attacks: Float64Array[];
+  blocked: Float64Array[];
 }
 
 export interface Batch {

@@ -93,6 +93,10 @@ export function clickhouseStore(
     totals: ({ from, to, ...selection }) =>
       query((server, snapshot) => readTotals(server, snapshot, selection, [from, to])),
 
+    seriesByCategory: () => Promise.reject(new Error('not implemented')),
+    peaks: () => Promise.reject(new Error('not implemented')),
+    attacksByHost: () => Promise.reject(new Error('not implemented')),
+
     // The random ID of the latest write, which no other ledger has.
     version: () => available(async () => (await ledger.read([])).state.recent[0] ?? 'empty'),
 

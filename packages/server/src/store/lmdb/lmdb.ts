@@ -92,6 +92,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     totals: ({ project, hosts, from, to }) =>
       available(() => track(distribution(project, hosts, [from, to]))),
 
+    seriesByCategory: () => Promise.reject(new Error('not implemented')),
+    peaks: () => Promise.reject(new Error('not implemented')),
+    attacksByHost: () => Promise.reject(new Error('not implemented')),
+
     version: (range) => available(() => versionOf(range)),
 
     batchesAfter: (project, source, after) =>
