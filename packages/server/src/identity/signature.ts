@@ -88,11 +88,7 @@ export function checkSignature(
     method: request.method,
     path,
     query,
-    // Clients may list a header twice; it is signed once.
-    headers: Array.from(
-      new Set(pending.signedHeaders),
-      (name): HeaderLine => [name, String(request.headers[name])],
-    ),
+    headers: pending.signedHeaders.map((name): HeaderLine => [name, String(request.headers[name])]),
     bodyHash: announced === undefined ? bodyHash : String(announced),
   };
   const canonical = canonicalRequest(parts);
@@ -125,7 +121,8 @@ function parseAuthorization(header: string): Omit<PendingSignature, 'date'> | nu
   const access = fields.get('Access') ?? '';
   const credential = fields.get('Credential');
   const signature = fields.get('Signature') ?? '';
-  const signedHeaders = (fields.get('SignedHeaders') ?? '').toLowerCase().split(';');
+  // Clients may list a header twice; it is signed once.
+  const signedHeaders = [...new Set((fields.get('SignedHeaders') ?? '').toLowerCase().split(';'))];
   if (!/^[0-9a-f]{64}$/.test(signature) || signedHeaders.length > SIGNED_HEADERS_MAX) return null;
   if (credential === undefined) {
     return access === '' || access.includes('/') ? null : { access, scope: null, signedHeaders, signature };
