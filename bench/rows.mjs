@@ -9,7 +9,7 @@ const LIMITS = {
 };
 const OURS = ['wafstat, token', 'wafstat, AK/SK', 'wafstat, token, computed'];
 
-export function goalRows({ speed, latency, growth, workers, ingesting, memory_mb }) {
+export function goalRows({ speed, calls, latency, growth, workers, ingesting, memory_mb }) {
   const rows = [];
   const add = (name, values, goal) => rows.push({ name, values, goal });
   for (const [query, speeds] of Object.entries(speed)) {
@@ -23,6 +23,9 @@ export function goalRows({ speed, latency, growth, workers, ingesting, memory_mb
       const ratios = speeds[ours].map((per_s, round) => per_s / speeds[best][round]);
       add(`${query}: ${ours} / ${best}`, ratios, goals.peer && { at_least: goals.peer });
     }
+  }
+  for (const [call, values] of Object.entries(calls)) {
+    add(`${call}, computed: time / timeline`, values, { at_most: 1.5 });
   }
   for (const [query, values] of Object.entries(latency)) {
     add(`${query}: p99 at half load, ms`, values, { at_most: query.includes('1,000') ? 50 : 5 });

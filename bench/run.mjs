@@ -8,6 +8,7 @@ import { writeFileSync } from 'node:fs';
 import { arch, cpus, release, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { checkAnswers, startCandidates } from './candidates.mjs';
+import { measureCalls } from './measures/calls.mjs';
 import { measureCompression } from './measures/compression.mjs';
 import { measureGrowth } from './measures/growth.mjs';
 import { measureIngesting } from './measures/ingesting.mjs';
@@ -65,6 +66,18 @@ async function measureAll() {
       await token(address, measured, project.id),
     );
     const thousand = withToken(wide, await token(address, measured, wideProject.id));
+    const month = withToken(
+      compared['timeline, 30 days, project'],
+      await token(address, measured, project.id),
+    );
+    const calls = await measureCalls({
+      ...pace,
+      address,
+      timelines: {
+        'timeline, 24 hours, 1 host': withoutCache(day),
+        'timeline, 30 days, project': withoutCache(month),
+      },
+    });
     const latency = await measureLatency({
       ...pace,
       address,
@@ -78,7 +91,7 @@ async function measureAll() {
     const memory_mb = ownMemory(pid);
     const growth = await measureGrowth({ ...pace, prepared, processes });
     const workers = await measureWorkers({ ...pace, prepared, processes, requests: withoutCache(hundred) });
-    const figures = { speed, latency, growth, workers, ingesting, compression, memory_mb };
+    const figures = { speed, calls, latency, growth, workers, ingesting, compression, memory_mb };
     return { ...figures, rows: goalRows(figures) };
   } finally {
     await processes.stop();
