@@ -1,5 +1,5 @@
 /**
- * The two stores side by side, below HTTP: how fast they take events in, what they need on disk, how fast they answer.
+ * Compares the two stores without HTTP: ingest speed, disk space, query time.
  *
  *   node bench/stores.mjs             100 million events on 100 hosts in 90 days; takes half an hour
  *   node bench/stores.mjs --quick     2 million
@@ -13,7 +13,7 @@ import { server } from './paths.mjs';
 import { start as startClickHouse } from './peers/clickhouse.mjs';
 
 const quick = process.argv.includes('--quick');
-/** 7.72 requests a minute on each host. */
+/** 7.72 requests per host and minute. */
 const TRAFFIC = {
   slot_ms: MINUTE_MS,
   mean: 7.72,
@@ -22,18 +22,18 @@ const TRAFFIC = {
   days: quick ? 9 : 90,
   end: Math.floor(Date.now() / DAY_MS) * DAY_MS,
 };
-/** As large as the batches that `ingest` makes of an access log. */
+/** The size of the batches that `ingest` makes from an access log. */
 const BATCH_EVENTS = 10_000;
-/** So many are under way at once, as with several senders. */
+/** Appends in progress at the same time, as with several senders. */
 const AT_ONCE = 8;
 const RUNS = 20;
 const PROJECT = 'bench';
 
-const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
+const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
 const load = async (path) => import(join(server, 'dist/store', path));
 const { lmdbStore } = await load('lmdb/lmdb.js');
 const { clickhouseStore, migrate } = await load('clickhouse/clickhouse.js');
-const clickhouse = await startClickHouse(folder);
+const clickhouse = await startClickHouse(directory);
 try {
   const options = {
     ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
@@ -41,10 +41,13 @@ try {
   };
   await migrate(options);
   const stores = {
-    embedded: { store: lmdbStore(join(folder, 'statistics.mdb')), disk: () => sizeOf(folder, /\.mdb$/) },
+    embedded: {
+      store: lmdbStore(join(directory, 'statistics.mdb')),
+      disk: () => sizeOf(directory, /\.mdb$/),
+    },
     ClickHouse: {
       store: clickhouseStore(options),
-      disk: () => sizeOf(join(folder, 'clickhouse/data/wafstat')),
+      disk: () => sizeOf(join(directory, 'clickhouse/data/wafstat')),
     },
   };
   const rows = { 'events per second': {}, 'bytes per event': {} };
@@ -54,18 +57,18 @@ try {
     rows['events per second'][name] = Math.round(events / seconds);
     rows['bytes per event'][name] = Number((disk() / events).toFixed(2));
   }
-  for (const [question, ask] of Object.entries(await questions(stores.embedded.store))) {
-    const answers = [];
-    rows[`${question}, ms`] = Object.fromEntries(Object.keys(stores).map((name) => [name, []]));
+  for (const [query, run] of Object.entries(await queries(stores.embedded.store))) {
+    const results = [];
+    rows[`${query}, ms`] = Object.fromEntries(Object.keys(stores).map((name) => [name, []]));
     for (let run = 0; run < RUNS; run++) {
       for (const [name, { store }] of Object.entries(stores)) {
         const began = performance.now();
-        answers.push(await ask(store));
-        rows[`${question}, ms`][name].push(performance.now() - began);
+        results.push(await run(store));
+        rows[`${query}, ms`][name].push(performance.now() - began);
       }
     }
-    if (answers.some((answer) => !isDeepStrictEqual(answer, answers[0])))
-      throw new Error(`${question}: the stores differ`);
+    if (results.some((result) => !isDeepStrictEqual(result, results[0])))
+      throw new Error(`${query}: the stores differ`);
   }
   for (const row of Object.values(rows)) {
     for (const name of Object.keys(row))
@@ -75,7 +78,7 @@ try {
   for (const { store } of Object.values(stores)) await store.close();
 } finally {
   await clickhouse.stop();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 }
 
 async function fill(store) {
@@ -93,7 +96,7 @@ async function fill(store) {
   for (let day = 0; day < TRAFFIC.days; day++) {
     const batches = batchesOf(trafficOfDay(TRAFFIC, day), hostIds, day);
     events += batches.reduce((sum, batch) => sum + batch.events.length, 0);
-    // To make the events up is not part of it.
+    // Generating the events is not measured.
     const began = performance.now();
     const append = async () => {
       for (let batch = batches.pop(); batch; batch = batches.pop()) await store.append(batch);
@@ -120,7 +123,7 @@ function batchesOf({ length, times, hosts, categories }, hostIds, day) {
   return batches.reverse();
 }
 
-async function questions(store) {
+async function queries(store) {
   const ids = (await store.hosts(PROJECT)).map(({ id }) => id);
   const { end } = TRAFFIC;
   const grid = (from, step_ms) => {
@@ -129,7 +132,7 @@ async function questions(store) {
     return [...edges, end];
   };
   const day = grid(end - DAY_MS, MINUTE_MS);
-  // 12.345 s past the hour, so that a minute is cut.
+  // 12.345 s past the hour, so that the range cuts a minute.
   const month = grid(end - 30 * DAY_MS + 12_345, HOUR_MS);
   const project = PROJECT;
   return {
