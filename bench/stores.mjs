@@ -26,7 +26,7 @@ const TRAFFIC = {
 const BATCH_EVENTS = 10_000;
 /** Appends in progress at the same time, as with several senders. */
 const AT_ONCE = 8;
-const RUNS = 20;
+const ROUNDS = 20;
 const PROJECT = 'bench';
 
 const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
@@ -60,7 +60,7 @@ try {
   for (const [query, run] of Object.entries(await queries(stores.embedded.store))) {
     const results = [];
     rows[`${query}, ms`] = Object.fromEntries(Object.keys(stores).map((name) => [name, []]));
-    for (let run = 0; run < RUNS; run++) {
+    for (let round = 0; round < ROUNDS; round++) {
       for (const [name, { store }] of Object.entries(stores)) {
         const began = performance.now();
         results.push(await run(store));
