@@ -23,7 +23,7 @@ export function isThere({ probe: [command, ...args] }) {
   return spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 }
 
-/** Installs what is missing if this is Debian and we are root; answers the packages that are still missing. */
+/** Installs what is missing on Debian as root. Returns the packages that are still missing. */
 export function installComponents(components = COMPONENTS) {
   const missingOf = () =>
     components.filter((component) => !isThere(component)).map(({ package: name }) => name);
