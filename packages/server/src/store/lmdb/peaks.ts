@@ -4,7 +4,7 @@ import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { accumulate, FIRST_CATEGORY, REQUESTS } from './cells.ts';
 import { ChunkCache } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges, SLICE_MS, type Slices } from './count.ts';
-import { EXACT, LEVELS } from './levels.ts';
+import { EXACT, LEVELS, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import { allChanges, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
 
@@ -17,6 +17,7 @@ export type PeakFinder = (
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = EXACT.cellsPerChunk;
+const HOURS = LEVELS[0];
 const MINUTES = LEVELS[2];
 const PER_CHUNK = MINUTES.cellsPerChunk;
 
@@ -40,12 +41,10 @@ const LIMITS = { records: 250_000, bytes: 128 * 1_048_576 };
 /** 16 MB of eight bytes each: a month of 8 projects or hosts. */
 const CACHED_NUMBERS_MAX = 2_097_152;
 
-/** The minutes of a range, of which the first and the last may be cut, and their chunks. */
+/** The minutes of a range, of which the first and the last may be cut. */
 interface Minutes {
   first: number;
   end: number;
-  firstChunk: number;
-  endChunk: number;
 }
 
 export function createPeakFinder(
@@ -70,11 +69,13 @@ export function createPeakFinder(
     const open = (chunk: number) =>
       cache.open(MINUTES.id, chunk, changes, () => readChanges(schema, records, MINUTES.id, chunk, read));
     const minutes = minutesOf(edges);
-    yield* checkSize(scopes, minutes, records, slices, (chunk) => open(chunk).get(cacheKey) !== undefined);
+    const chunks = yield* chunksWithCounts(scopes, minutes, records, slices);
+    const missing = chunks.filter((chunk) => open(chunk).get(cacheKey) === undefined);
+    yield* checkSize(scopes, minutes, missing, records, slices);
 
     const reader = new MinuteReader(scopes, records, slices, limits.bytes);
     let point = 0;
-    for (let chunk = minutes.firstChunk; chunk < minutes.endChunk; chunk++) {
+    for (const chunk of chunks) {
       const [from, to] = within(minutes, chunk);
       const cached = open(chunk);
       let peaks = cached.get(cacheKey);
@@ -103,20 +104,16 @@ export function createPeakFinder(
   function* checkSize(
     scopes: readonly number[],
     minutes: Minutes,
+    chunks: readonly number[],
     records: RecordReader,
     slices: Slices,
-    isCached: (chunk: number) => boolean,
   ): Generator<void> {
-    const chunks: number[] = [];
-    for (let chunk = minutes.firstChunk; chunk < minutes.endChunk; chunk++) {
-      if (!isCached(chunk)) chunks.push(chunk);
-    }
     let size = scopes.length * chunks.length;
     if (size > limits.records) throw new QueryTooLarge();
     for (const chunk of chunks) {
       const [from, to] = within(minutes, chunk);
       for (const scope of scopes) {
-        const counts = countsByMinute(records, chunk, scope);
+        const counts = countsByCell(records, MINUTES, chunk, scope);
         for (let minute = from; minute < to; minute++) if (counts[minute - chunk * PER_CHUNK] !== 0) size++;
         if (slices.isOver()) yield;
       }
@@ -157,7 +154,7 @@ class MinuteReader {
     this.#hasCounts = [];
     for (const scope of this.#scopes) {
       this.#hasCounts.push(
-        Uint8Array.from(countsByMinute(this.#records, chunk, scope), (n) => (n > 0 ? 1 : 0)),
+        Uint8Array.from(countsByCell(this.#records, MINUTES, chunk, scope), (n) => (n > 0 ? 1 : 0)),
       );
       if (this.#slices.isOver()) yield;
     }
@@ -233,22 +230,46 @@ function eachSlot(sums: Float64Array, count: (slot: number, group: number, n: nu
   }
 }
 
-function countsByMinute(records: RecordReader, chunk: number, scope: number): Float64Array {
-  const counts = new Float64Array(PER_CHUNK);
-  const record = records.read(MINUTES.id, chunk, scope);
-  if (record !== undefined) accumulate(record, [0, PER_CHUNK, 0, 1], ANY_ROW, PER_CHUNK, counts);
+/** The chunks of minutes that have counts, by the counters of hours. */
+function* chunksWithCounts(
+  scopes: readonly number[],
+  { first, end }: Minutes,
+  records: RecordReader,
+  slices: Slices,
+): Generator<void, number[]> {
+  const found = new Set<number>();
+  const minutesPerCell = HOURS.cellMs / MINUTE_MS;
+  const minutesPerChunk = minutesPerCell * HOURS.cellsPerChunk;
+  for (let chunk = Math.floor(first / minutesPerChunk); chunk * minutesPerChunk < end; chunk++) {
+    for (const scope of scopes) {
+      for (const [cell, n] of countsByCell(records, HOURS, chunk, scope).entries()) {
+        const minute = chunk * minutesPerChunk + cell * minutesPerCell;
+        if (n > 0 && minute + minutesPerCell > first && minute < end)
+          found.add(Math.floor(minute / PER_CHUNK));
+      }
+      if (slices.isOver()) yield;
+    }
+  }
+  return [...found].sort((a, b) => a - b);
+}
+
+/** Requests and attacks together. */
+function countsByCell(
+  records: RecordReader,
+  { id, cellsPerChunk }: Level,
+  chunk: number,
+  scope: number,
+): Float64Array {
+  const counts = new Float64Array(cellsPerChunk);
+  const record = records.read(id, chunk, scope);
+  if (record !== undefined) accumulate(record, [0, cellsPerChunk, 0, 1], ANY_ROW, cellsPerChunk, counts);
   return counts;
 }
 
 function minutesOf(edges: readonly number[]): Minutes {
   const first = Math.floor((edges[0] ?? 0) / MINUTE_MS);
   const end = Math.ceil((edges.at(-1) ?? 0) / MINUTE_MS);
-  return {
-    first,
-    end,
-    firstChunk: Math.floor(first / PER_CHUNK),
-    endChunk: Math.ceil(end / PER_CHUNK),
-  };
+  return { first, end };
 }
 
 /** The minutes of the range in a chunk. */
