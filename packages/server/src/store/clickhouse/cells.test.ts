@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { gridEdges } from '../../statistics/timeline.ts';
-import { type MinutePlan, planMinutes, type Slots } from './cells.ts';
+import { type CellPlan, planCells, type Slots } from './cells.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -27,7 +27,7 @@ describe('the plan of a query', () => {
   test('counts every moment in its point, and in no other', () => {
     fc.assert(
       fc.property(anyEdges, fc.array(moment, { maxLength: 30 }), (edges, drawn) => {
-        const plan = planMinutes(edges);
+        const plan = planCells(edges, MINUTE_MS);
         const near = [0, 1, edges.length >> 1, edges.length - 2, edges.length - 1].map((i) => edges[i] ?? 0);
         const moments = [
           ...drawn,
@@ -45,15 +45,15 @@ describe('the plan of a query', () => {
 
   test('for a grid of hours has one slot per hour, and cuts at most two minutes', () => {
     const edges = gridEdges(START + 12_345, START + 20 * DAY_MS + 54_321, 345 * MINUTE_MS);
-    const { whole, cutMinutes } = planMinutes(edges);
-    expect([whole?.width, cutMinutes.length]).toEqual([60, 2]);
+    const { whole, cutCells } = planCells(edges, MINUTE_MS);
+    expect([whole?.width, cutCells.length]).toEqual([60, 2]);
   });
 });
 
 /** The point of an event according to the plan. */
-function pointOf({ whole, cut, cutMinutes }: MinutePlan, time: number): number | null {
+function pointOf({ whole, cut, cutCells }: CellPlan, time: number): number | null {
   const minute = Math.floor(time / MINUTE_MS);
-  if (cutMinutes.includes(minute)) return cut && inSlot(cut, time);
+  if (cutCells.includes(minute)) return cut && inSlot(cut, time);
   return whole && inSlot(whole, minute);
 }
 
