@@ -36,7 +36,7 @@ const ANY_ROW = new Int8Array(ROW_OF.length);
 const SECONDS = [0, MINUTE_MS, 0, SECOND_MS];
 
 /** What one query may read: about two seconds of work, in slices. Cached minutes are free. */
-const LIMITS = { records: 250_000, bytes: 128 * 1_048_576 };
+const LIMITS = { records: 250_000, bytes: 256 * 1_048_576 };
 
 /** 16 MB of eight bytes each: a month of 8 projects or hosts. */
 const CACHED_NUMBERS_MAX = 2_097_152;
