@@ -70,7 +70,11 @@ export function createPeakFinder(
       cache.open(MINUTES.id, chunk, changes, () => readChanges(schema, records, MINUTES.id, chunk, read));
     const minutes = minutesOf(edges);
     const chunks = yield* chunksWithCounts(scopes, minutes, records, slices);
-    const missing = chunks.filter((chunk) => open(chunk).get(cacheKey) === undefined);
+    const missing: number[] = [];
+    for (const chunk of chunks) {
+      if (open(chunk).get(cacheKey) === undefined) missing.push(chunk);
+      if (slices.isOver()) yield;
+    }
     yield* checkSize(scopes, minutes, missing, records, slices);
 
     const reader = new MinuteReader(scopes, records, slices, limits.bytes);
@@ -84,18 +88,23 @@ export function createPeakFinder(
         peaks = yield* reader.peaksOfMinutes(from, to);
         if (to - from === PER_CHUNK) cached.put(cacheKey, peaks);
       }
-      for (let minute = from; minute < to; minute++) {
+      for (let minute = from; minute < to; ) {
         while ((edges[point + 1] ?? 0) <= minute * MINUTE_MS) point++;
-        const isWhole =
-          (edges[point] ?? 0) <= minute * MINUTE_MS && (edges[point + 1] ?? 0) >= (minute + 1) * MINUTE_MS;
-        if (isWhole) {
-          const at = minute - chunk * PER_CHUNK;
-          for (const [group, found] of out.entries()) raise(found, point, peaks[group * PER_CHUNK + at] ?? 0);
-        } else {
+        const end = Math.min(to, Math.floor((edges[point + 1] ?? 0) / MINUTE_MS));
+        if ((edges[point] ?? 0) > minute * MINUTE_MS || end === minute) {
           yield* reader.open(chunk);
-          yield* reader.addCutMinute(minute, edges, point, out);
+          yield* reader.addCutMinute(minute++, edges, point, out);
+          continue;
         }
+        const first = minute - chunk * PER_CHUNK;
+        for (let group = 0; group < GROUPS.length; group++) {
+          const start = group * PER_CHUNK + first;
+          const peak = peaks.subarray(start, start + end - minute).reduce((a, b) => Math.max(a, b));
+          raise(out[group] as Float64Array, point, peak);
+        }
+        minute = end;
       }
+      if (slices.isOver()) yield;
     }
     return out;
   }
