@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
 import { CATEGORIES } from '../../event.ts';
 import { memoryStore } from '../../store/memory.ts';
-import type { Store } from '../../store/store.ts';
+import { QueryTooLarge, type Store } from '../../store/store.ts';
 import type {} from '../connections.ts';
 import { sendFailure } from '../failures.ts';
 import { mount } from '../route.ts';
@@ -358,6 +358,15 @@ describe('a wrong parameter is a 400', () => {
     const [status, code, text] = await failureOf(withParameters(path, RANGE));
     expect([status, code]).toEqual([400, 'WAF.1001']);
     expect(text).toContain(message);
+  });
+
+  test('a range with too much data for the store', async () => {
+    store.peaks = () => Promise.reject(new QueryTooLarge());
+    for (const path of ['event/request/peak', 'overviews/qps/timeline?display_option=1']) {
+      const [status, code, message] = await failureOf(withParameters(path, RANGE));
+      expect([status, code]).toEqual([400, 'WAF.1025']);
+      expect(message).toMatch(/select fewer hosts or a shorter range/);
+    }
   });
 
   test('a malformed ID in instances', async () => {
