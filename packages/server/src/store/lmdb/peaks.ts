@@ -21,9 +21,8 @@ const HOURS = LEVELS[0];
 const MINUTES = LEVELS[2];
 const PER_CHUNK = MINUTES.cellsPerChunk;
 
+/** Requests, groups of attacks, and all attacks: the last is the sum of those between. */
 const GROUPS = Object.values(OVERVIEW_GROUPS);
-/** The last group is the sum of the attacks in the others. */
-const ROWS = GROUPS.length - 1;
 const ROW_OF = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
 ROW_OF[REQUESTS] = GROUPS.indexOf(null);
 for (const [category, name] of CATEGORIES.entries()) {
@@ -99,8 +98,7 @@ export function createPeakFinder(
         const first = minute - chunk * PER_CHUNK;
         for (let group = 0; group < GROUPS.length; group++) {
           const start = group * PER_CHUNK + first;
-          const peak = peaks.subarray(start, start + end - minute).reduce((a, b) => Math.max(a, b));
-          raise(out[group] as Float64Array, point, peak);
+          raise(out[group] as Float64Array, point, largest(peaks, start, start + end - minute));
         }
         minute = end;
       }
@@ -173,12 +171,15 @@ class MinuteReader {
   /** For each group, the peak of each minute of the chunk; 0 outside of the range. */
   *peaksOfMinutes(from: number, to: number): Generator<void, Float64Array> {
     const peaks = new Float64Array(GROUPS.length * PER_CHUNK);
-    const sums = new Float64Array(ROWS * (MINUTE_MS / SECOND_MS));
+    const seconds = MINUTE_MS / SECOND_MS;
+    const sums = new Float64Array(GROUPS.length * seconds);
     for (let minute = from; minute < to; minute++) {
       sums.fill(0);
       if (!(yield* this.#add(minute, SECONDS, sums))) continue;
       const at = minute - this.#chunk * PER_CHUNK;
-      eachSlot(sums, (_, group, n) => raise(peaks, group * PER_CHUNK + at, n));
+      for (let group = 0; group < GROUPS.length; group++) {
+        peaks[group * PER_CHUNK + at] = largest(sums, group * seconds, (group + 1) * seconds);
+      }
     }
     return peaks;
   }
@@ -203,40 +204,48 @@ class MinuteReader {
         at = slotEnd;
       }
     }
-    const sums = new Float64Array(ROWS * points.length);
+    const sums = new Float64Array(GROUPS.length * points.length);
     if (!(yield* this.#add(minute, runs, sums))) return;
-    eachSlot(sums, (slot, group, n) => raise(out[group] as Float64Array, points[slot] ?? 0, n));
+    for (const [i, n] of sums.entries()) {
+      raise(out[Math.floor(i / points.length)] as Float64Array, points[i % points.length] ?? 0, n);
+    }
   }
 
-  /** Adds the counts of all scopes, by row and slot. Returns whether there are any. */
+  /** Adds the counts of all scopes, by group and slot. Returns whether there are any. */
   *#add(minute: number, runs: number[], sums: Float64Array): Generator<void, boolean> {
     let isAny = false;
-    for (const [i, scope] of this.#scopes.entries()) {
-      if (this.#hasCounts[i]?.[minute - this.#chunk * PER_CHUNK] !== 1) continue;
+    const at = minute - this.#chunk * PER_CHUNK;
+    for (let i = 0; i < this.#scopes.length; i++) {
+      if (this.#hasCounts[i]?.[at] !== 1) continue;
+      const scope = this.#scopes[i] ?? 0;
       const record = this.#records.read(EXACT.id, minute, scope);
       if (record === undefined) throw new StoreDamaged(`${recordName(EXACT.id, minute, scope)} is missing`);
       this.#bytesLeft -= record.length;
       if (this.#bytesLeft < 0) throw new QueryTooLarge();
-      accumulate(record, runs, ROW_OF, sums.length / ROWS, sums);
+      accumulate(record, runs, ROW_OF, sums.length / GROUPS.length, sums);
       isAny = true;
       if (this.#slices.isOver()) yield;
     }
+    if (isAny) addAllAttacks(sums);
     return isAny;
   }
 }
 
-/** Calls back with the counts of each slot in each group. */
-function eachSlot(sums: Float64Array, count: (slot: number, group: number, n: number) => void): void {
-  const slots = sums.length / ROWS;
-  for (let slot = 0; slot < slots; slot++) {
-    let attacks = 0;
-    for (let row = 0; row < ROWS; row++) {
-      const n = sums[row * slots + slot] ?? 0;
-      count(slot, row, n);
-      if (GROUPS[row] !== null) attacks += n;
+/** Fills in the last group. */
+function addAllAttacks(sums: Float64Array): void {
+  const slots = sums.length / GROUPS.length;
+  const last = slots * (GROUPS.length - 1);
+  for (let row = slots; row < last; row += slots) {
+    for (let slot = 0; slot < slots; slot++) {
+      sums[last + slot] = (sums[last + slot] ?? 0) + (sums[row + slot] ?? 0);
     }
-    count(slot, ROWS, attacks);
   }
+}
+
+function largest(numbers: Float64Array, from: number, to: number): number {
+  let found = 0;
+  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
+  return found;
 }
 
 /** The chunks of minutes that have counts, by the counters of hours. */
