@@ -142,6 +142,7 @@ export function storeConformance(
                 await store.series({ ...query, edges }),
                 await store.totals({ ...query, ...range }),
                 rowsOf(await store.seriesByCategory({ ...query, edges })),
+                texts(await store.seriesByGroup({ ...query, edges })),
                 texts(await store.peaks({ ...query, edges })),
                 await store.attacksByHost({ ...query, ...range }),
               ];
@@ -234,6 +235,7 @@ export function storeConformance(
           const counts = Object.values(OVERVIEW_GROUPS).map((group) =>
             group === null ? requests : sumOfRows(group.map((name) => rowOf(attacks, name))),
           );
+          expect(texts(await store.seriesByGroup({ ...query, edges }))).toEqual(texts(counts));
           for (const [group, row] of peaks.entries()) {
             const count = counts[group] ?? new Float64Array(0);
             expect(
@@ -858,6 +860,7 @@ async function expectSameResults(
     const categories = await store.seriesByCategory(series);
     const expected = await oracle.seriesByCategory(series);
     expect(rowsOf(categories)).toEqual(rowsOf(expected));
+    expect(texts(await store.seriesByGroup(series))).toEqual(texts(await oracle.seriesByGroup(series)));
     expect(texts(await store.peaks(series))).toEqual(texts(await oracle.peaks(series)));
   }
 }

@@ -1,6 +1,6 @@
 /** The overview calls of the API family: totals, timelines and top lists, computed from the counts of the store. */
 import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
-import type { CategorySeries, Selection, Store, TimeRange } from '../store/store.ts';
+import type { Selection, Store, TimeRange } from '../store/store.ts';
 import { DAY_MS, gridEdges, type TimelineQuery } from './timeline.ts';
 
 export interface Count {
@@ -27,30 +27,28 @@ export interface OverviewTimelineQuery extends TimelineQuery {
 
 type RangeQuery = Selection & TimeRange;
 
-/** With the positions of the categories in CATEGORIES. */
-const GROUPS = Object.entries(OVERVIEW_GROUPS).map(([key, categories]) => ({
-  key,
-  numbers: categories?.map((name) => CATEGORIES.indexOf(name)) ?? [],
-}));
+const GROUPS = Object.keys(OVERVIEW_GROUPS);
 
 /** Requests, the four groups of attacks, and all attacks. */
 export async function overviewTotals(store: Store, query: RangeQuery): Promise<Count[]> {
-  const groups = groupSeries(await categorySeries(store, query, wholeRange(query)));
-  return groups.map(({ key, counts }) => ({ key, num: counts[0] ?? 0 }));
+  const { from, to } = query;
+  const counts = from === to ? [] : await store.seriesByGroup({ ...selectionOf(query), edges: [from, to] });
+  return GROUPS.map((key, i) => ({ key, num: counts[i]?.[0] ?? 0 }));
 }
 
 /** Like `overviewTotals`, for each point. */
 export async function overviewTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  const edges = edgesOf(query);
-  return { ends: edges.slice(1), series: groupSeries(await categorySeries(store, query, edges)) };
+  return keyedTimeline(edgesOf(query), GROUPS, (edges) =>
+    store.seriesByGroup({ ...selectionOf(query), edges }),
+  );
 }
 
 /** Attacks by category, in the order of CATEGORIES. */
 export async function attackTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  const edges = edgesOf(query);
-  const { attacks } = await categorySeries(store, query, edges);
-  const series = CATEGORIES.map((key, i) => ({ key, counts: attacks[i] ?? new Float64Array(0) }));
-  return { ends: edges.slice(1), series };
+  return keyedTimeline(edgesOf(query), CATEGORIES, async (edges) => {
+    const { attacks } = await store.seriesByCategory({ ...selectionOf(query), edges });
+    return attacks;
+  });
 }
 
 /** The average of a point is the count divided by the seconds of the point, rounded to the nearest integer. */
@@ -73,15 +71,14 @@ function average(counts: Float64Array, ends: readonly number[], from: number): F
 
 /** The peak of a point is the count in its busiest second. */
 export async function peakQpsTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  const edges = edgesOf(query);
-  const peaks = await peaksOf(store, query, edges);
-  const series = GROUPS.map(({ key }, i) => ({ key, counts: peaks[i] ?? new Float64Array(0) }));
-  return { ends: edges.slice(1), series };
+  return keyedTimeline(edgesOf(query), GROUPS, (edges) => store.peaks({ ...selectionOf(query), edges }));
 }
 
 /** Requests in the busiest second of the range. */
 export async function requestPeak(store: Store, query: RangeQuery): Promise<number> {
-  const [requests] = await peaksOf(store, query, wholeRange(query));
+  const { from, to } = query;
+  if (from === to) return 0;
+  const [requests] = await store.peaks({ ...selectionOf(query), edges: [from, to] });
   return requests?.[0] ?? 0;
 }
 
@@ -108,12 +105,10 @@ export async function topHosts(store: Store, query: RangeQuery, top: number): Pr
 
 /** Attacks that the log reports as blocked, and all others. Both are always listed. */
 export async function attackActions(store: Store, query: RangeQuery): Promise<TopList> {
-  const { attacks, blocked } = await categorySeries(store, query, wholeRange(query));
-  const first = (series: Float64Array[]) => series.reduce((total, counts) => total + (counts[0] ?? 0), 0);
-  const block = first(blocked);
+  const { attacked, block } = await blockedAttacks(store, query);
   const items = [
     { key: 'block', num: block },
-    { key: 'log', num: first(attacks) - block },
+    { key: 'log', num: attacked - block },
   ];
   return { total: items.filter(({ num }) => num > 0).length, items: items.sort(compareCounts) };
 }
@@ -128,51 +123,31 @@ function compareCounts(a: Count, b: Count): number {
   return b.num - a.num || (a.key < b.key ? -1 : 1);
 }
 
-/** Each of OVERVIEW_GROUPS, as the sum of its categories. All attacks are the sum of the other groups of attacks. */
-function groupSeries({ requests, attacks }: CategorySeries): { key: string; counts: Float64Array }[] {
-  const groups = GROUPS.slice(1, -1).map(({ key, numbers }) => ({
-    key,
-    counts: sumSeries(attacks.filter((_, number) => numbers.includes(number))),
-  }));
-  const all = sumSeries(groups.map(({ counts }) => counts));
-  return [{ key: 'ACCESS', counts: requests }, ...groups, { key: 'ATTACK', counts: all }];
+async function blockedAttacks(store: Store, query: RangeQuery): Promise<{ attacked: number; block: number }> {
+  const { from, to } = query;
+  if (from === to) return { attacked: 0, block: 0 };
+  const { attacks, blocked } = await store.seriesByCategory({ ...selectionOf(query), edges: [from, to] });
+  const total = (series: Float64Array[]) => series.reduce((sum, counts) => sum + (counts[0] ?? 0), 0);
+  return { attacked: total(attacks), block: total(blocked) };
 }
 
-function sumSeries([first = new Float64Array(0), ...others]: readonly Float64Array[]): Float64Array {
-  if (others.length === 0) return first;
-  const sums = first.slice();
-  for (const counts of others) {
-    for (let i = 0; i < sums.length; i++) sums[i] = (sums[i] ?? 0) + (counts[i] ?? 0);
-  }
-  return sums;
-}
-
-/** Stores take at least two edges; an empty range has none. */
-async function categorySeries(
-  store: Store,
-  { project, hosts }: Selection,
+/** An empty range has no points; stores take at least one. */
+async function keyedTimeline(
   edges: readonly number[],
-): Promise<CategorySeries> {
-  if (edges.length > 0) return store.seriesByCategory({ project, hosts, edges });
-  const none = () => CATEGORIES.map(() => new Float64Array(0));
-  return { requests: new Float64Array(0), attacks: none(), blocked: none() };
+  keys: readonly string[],
+  count: (edges: readonly number[]) => Promise<Float64Array[]>,
+): Promise<KeyedTimeline> {
+  const all = edges.length === 0 ? [] : await count(edges);
+  const series = keys.map((key, i) => ({ key, counts: all[i] ?? new Float64Array(0) }));
+  return { ends: edges.slice(1), series };
 }
 
-async function peaksOf(
-  store: Store,
-  { project, hosts }: Selection,
-  edges: readonly number[],
-): Promise<Float64Array[]> {
-  return edges.length > 0 ? store.peaks({ project, hosts, edges }) : [];
+function selectionOf({ project, hosts }: Selection): Selection {
+  return { project, hosts };
 }
 
 function edgesOf({ from, to, offsetMs, byDay }: OverviewTimelineQuery): number[] {
   return byDay ? gridEdges(from, to, offsetMs, DAY_MS) : gridEdges(from, to, offsetMs);
-}
-
-/** One point. */
-function wholeRange({ from, to }: TimeRange): number[] {
-  return from === to ? [] : [from, to];
 }
 
 function sum(counts: Float64Array): number {

@@ -6,6 +6,7 @@ import {
   compareFollowed,
   type FollowedPath,
   fromLinkRecord,
+  groupSeries,
   NO_SOURCE,
   newSource,
   QueryTooLarge,
@@ -97,6 +98,11 @@ export function clickhouseStore(
 
     seriesByCategory: ({ edges, ...selection }) =>
       query((server, snapshot) => readSeriesByCategory(server, snapshot, selection, edges)),
+
+    seriesByGroup: ({ edges, ...selection }) =>
+      query(async (server, snapshot) =>
+        groupSeries(await readSeriesByCategory(server, snapshot, selection, edges)),
+      ),
 
     peaks: ({ edges, ...selection }) =>
       query((server, snapshot) => readPeaks(server, snapshot, selection, edges)),
