@@ -116,7 +116,7 @@ describe('queries', () => {
     [`event/attack/num?${RANGE_SENT}`, { attack_num: 3 }, (client) => client.attackCount(RANGE)],
     [`event/attack/domain?${WHOLE_SENT}&top=3`, list, (client) => client.attackedHosts({ ...whole, top: 3 })],
     [`event/request/peak?${WHOLE_SENT}`, { qps: 7 }, (client) => client.requestPeak(whole)],
-    ['overviews/statistics?recent=today', [], (client) => client.overview({ recent: 'today' })],
+    ['overviews/statistics?recent=today', [], (client) => client.overviewTotals({ recent: 'today' })],
     [
       `overviews/request/timeline?${WHOLE_SENT}&group_by=DAY`,
       [{ key: 'ACCESS', timeline: [] }],
@@ -151,7 +151,7 @@ describe('queries', () => {
 
   test('a response of another form is an error', async () => {
     const { client } = await setUp([{ body: { error: 0 } }]);
-    await expect(client.overview(RANGE)).rejects.toThrow("has no field 'length'");
+    await expect(client.overviewTotals(RANGE)).rejects.toThrow("has no field 'length'");
     await expect(client.requestPeak(RANGE)).rejects.toThrow("has no field 'qps'");
   });
 

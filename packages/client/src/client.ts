@@ -45,7 +45,7 @@ export interface Client {
   /** The number of requests in the busiest second. */
   requestPeak(query: StatisticsQuery): Promise<RequestPeak>;
   /** Requests and attacks for each of the `OVERVIEW_KEYS`. */
-  overview(query: StatisticsQuery): Promise<KeyCount<OverviewKey>[]>;
+  overviewTotals(query: StatisticsQuery): Promise<KeyCount<OverviewKey>[]>;
   /** Requests and attacks over time for each of the `OVERVIEW_KEYS`. */
   overviewTimeline(query: TimelineQuery): Promise<Series<OverviewKey>[]>;
   /** Requests and attacks per second over time for each of the `OVERVIEW_KEYS`. */
@@ -56,9 +56,9 @@ export interface Client {
   topDomains(query: TopQuery): Promise<Top<DomainCount>>;
   /** The categories that have attacks, the most frequent first. */
   attackDistribution(query: StatisticsQuery): Promise<Top<KeyCount<AttackType>>>;
-  /** Attacks that the firewall blocked, and attacks that it only logged. */
+  /** Attacks that the firewall blocked, and all others. */
   attackActions(query: StatisticsQuery): Promise<Top<KeyCount<AttackAction>>>;
-  /** Top lists of attacks: hosts, categories, sources, URLs and countries. */
+  /** The most attacked hosts and the most frequent categories. */
   classification(query: TopQuery): Promise<Classification>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
@@ -117,7 +117,7 @@ export type QpsTimelineQuery = TimelineQuery & {
 };
 
 export type TopQuery = StatisticsQuery & {
-  /** Number of items to return. @default 5 */
+  /** Maximum number of items, 1 to 1,000. @default 5 */
   top?: number | undefined;
 };
 
@@ -250,10 +250,11 @@ export interface Classification {
   domain: Top<DomainCount>;
   /** By category. */
   attack_type: Top<KeyCount<AttackType>>;
-  /** By source address. */
+  /** By source address. Empty: the service does not keep this data. */
   ip: Top<KeyCount>;
-  url: Top<KeyCount & { host?: string }>;
-  /** By country. */
+  /** Empty: the service does not keep this data. */
+  url: Top<KeyCount>;
+  /** By country. Empty: the service does not keep this data. */
   geo: Top<KeyCount>;
 }
 
@@ -275,6 +276,8 @@ export type Pages<Item> = Promise<List<Item>> & AsyncIterable<Item>;
 export interface Host {
   /** For the `hosts` of a query. */
   id: string;
+  /** The same as `id`. */
+  hostid: string;
   hostname: string;
   /** When the host was registered, in milliseconds since the epoch. */
   timestamp: number;
@@ -414,7 +417,7 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     attackCount: (query) => statistics('event/attack/num', ['attack_num'], query),
     attackedHosts: (query) => statistics('event/attack/domain', ['total', 'items'], query),
     requestPeak: (query) => statistics('event/request/peak', ['qps'], query),
-    overview: (query) => statistics('overviews/statistics', ['length'], query),
+    overviewTotals: (query) => statistics('overviews/statistics', ['length'], query),
     overviewTimeline: (query) => statistics('overviews/request/timeline', ['length'], query),
     qpsTimeline: (query) => statistics('overviews/qps/timeline', ['length'], query),
     attackTimeline: (query) => statistics('overviews/attack/timeline', ['length'], query),
