@@ -1,10 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { CATEGORIES } from '../../event.ts';
 import {
   type Additions,
   accumulate,
   accumulateTotals,
   cellCode,
+  describeSeries,
+  FIRST_BLOCKED,
+  FIRST_CATEGORY,
   mergeCells,
   RecordWriter,
   runningTotals,
@@ -84,11 +88,21 @@ describe('a record of cells', () => {
           const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
           const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
           accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
-          accumulateTotals(runningTotals(record, Int8Array.from(rows), 3, SIZE), SIZE, runs, 1_000, fast);
+          accumulateTotals(runningTotals(record, Int8Array.from(rows), SIZE), SIZE, runs, 1_000, fast);
           expect(fast).toEqual(plain);
         },
       ),
     );
+  });
+
+  test('has different series for requests, attacks and blocked attacks of every category', () => {
+    const known = Array.from({ length: 64 }, (_, series) => describeSeries(series)).filter(
+      (one) => one !== null,
+    );
+    expect(new Set(known.map(({ attack, blocked }) => `${attack} ${blocked}`)).size).toBe(
+      1 + 2 * CATEGORIES.length,
+    );
+    expect(FIRST_CATEGORY + CATEGORIES.length).toBeLessThanOrEqual(FIRST_BLOCKED);
   });
 
   test('takes one byte for a single event less than 64 cells after the previous one', () => {
