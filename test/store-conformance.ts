@@ -49,6 +49,7 @@ const event: fc.Arbitrary<RandomEvent> = fc.record({
   request: fc.boolean(),
   attack: fc.option(fc.constantFrom(...CATEGORIES)),
   count: fc.oneof({ weight: 5, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 1_000_000 })),
+  details: fc.constantFrom(undefined, {}, { blocked: false }, { blocked: true }),
 });
 
 const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });
@@ -799,6 +800,9 @@ async function expectSameResults(
     );
     const range = { project, hosts, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
     expect(await store.totals(range)).toEqual(await oracle.totals(range));
+    expect(await store.seriesByCategory({ project, hosts, edges })).toEqual(
+      await oracle.seriesByCategory({ project, hosts, edges }),
+    );
   }
 }
 

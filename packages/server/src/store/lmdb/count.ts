@@ -8,6 +8,7 @@ import {
   accumulate,
   accumulateTotals,
   addCells,
+  FIRST_BLOCKED,
   FIRST_CATEGORY,
   REQUESTS,
   runningTotals,
@@ -58,17 +59,26 @@ const HOSTS_MAX = 100_000;
 /** Some 400 KB. */
 const ABSENCES_MAX = 10_000;
 
-/** A timeline has the rows requests and attacks; a distribution has one row per category. */
+/**
+ * A timeline has the rows requests and attacks; a distribution has one row per category; the rows of `byCategory` are
+ * requests, attacks by category, and blocked attacks by category.
+ */
 export function createCounters(
   schema: Schema,
   sliceMs = SLICE_MS,
-): { timeline: Counter; distribution: Counter } {
+): { timeline: Counter; distribution: Counter; byCategory: Counter } {
   const lookups = createLookups(schema);
-  const timelineRows = rowsOf((category) => (category === null ? 0 : 1));
-  const distributionRows = rowsOf((category) => category ?? -1);
+  const timelineRows = rowsOf({ requests: 0, attacks: () => 1 });
+  const distributionRows = rowsOf({ attacks: (category) => category });
+  const rows = rowsOf({
+    requests: 0,
+    attacks: (category) => 1 + category,
+    blocked: (category) => 1 + CATEGORIES.length + category,
+  });
   return {
     timeline: createCounter(schema, lookups, timelineRows, 2, sliceMs),
     distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
+    byCategory: createCounter(schema, lookups, rows, 1 + 2 * CATEGORIES.length, sliceMs),
   };
 }
 
@@ -82,10 +92,21 @@ function createLookups(schema: Schema) {
 }
 
 /** The row of each series, or -1 for series that the query does not count. */
-function rowsOf(rowOf: (category: number | null) => number): Int8Array {
-  const rows = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
-  rows[REQUESTS] = rowOf(null);
-  for (const category of CATEGORIES.keys()) rows[FIRST_CATEGORY + category] = rowOf(category);
+function rowsOf({
+  requests = -1,
+  attacks,
+  blocked = () => -1,
+}: {
+  requests?: number;
+  attacks: (category: number) => number;
+  blocked?: (category: number) => number;
+}): Int8Array {
+  const rows = new Int8Array(FIRST_BLOCKED + CATEGORIES.length).fill(-1);
+  rows[REQUESTS] = requests;
+  for (const category of CATEGORIES.keys()) {
+    rows[FIRST_CATEGORY + category] = attacks(category);
+    rows[FIRST_BLOCKED + category] = blocked(category);
+  }
   return rows;
 }
 
@@ -123,7 +144,7 @@ function createCounter(
       const cached = cache.open(level, chunk, changes, () => readChanges(records, level, chunk, read));
       const decode = (scope: number): Float64Array => {
         const record = records.read(level, chunk, scope);
-        return record === undefined ? EMPTY : runningTotals(record, rowOf, rowCount, cells);
+        return record === undefined ? EMPTY : runningTotals(record, rowOf, cells);
       };
       const totalsOf = (scope: number) => cached.get(scope) ?? cached.put(scope, decode(scope));
       if (hostSet === undefined) {
