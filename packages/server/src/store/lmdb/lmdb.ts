@@ -19,7 +19,7 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
-import { createCounters, createVersions } from './count.ts';
+import { createCounters, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import {
   addHost,
@@ -30,12 +30,15 @@ import {
   readHostnames,
   renameHost,
 } from './hosts.ts';
+import { createPeakFinder } from './peaks.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
-  const { timeline, distribution, byCategory } = createCounters(schema);
+  const lookups = createLookups(schema);
+  const { timeline, distribution, byCategory, attacksByHost } = createCounters(schema, undefined, lookups);
+  const findPeaks = createPeakFinder(schema, lookups);
   const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
   let sliced: Promise<void> = Promise.resolve();
@@ -105,8 +108,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
         };
       }),
 
-    peaks: () => Promise.reject(new Error('not implemented')),
-    attacksByHost: () => Promise.reject(new Error('not implemented')),
+    peaks: ({ project, hosts, edges }) => available(() => track(findPeaks(project, hosts, edges))),
+
+    attacksByHost: ({ project, hosts, ...range }) =>
+      available(() => track(attacksByHost(project, hosts, range))),
 
     version: (range) => available(() => versionOf(range)),
 
