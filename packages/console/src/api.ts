@@ -1,5 +1,12 @@
 /** The calls of the console. The browser sends the session cookie. */
-import { type Client, createClient, WafstatError } from '@wafstat/client';
+import {
+  type AttackType,
+  type Client,
+  createClient,
+  type Point,
+  type StatisticsQuery,
+  WafstatError,
+} from '@wafstat/client';
 
 export interface Project {
   id: string;
@@ -70,6 +77,16 @@ export interface FiguresQuery {
   signal?: AbortSignal;
 }
 
+/** The attacks of a category over time. */
+export interface AttackSeries {
+  key: AttackType;
+  timeline: Point[];
+}
+
+export interface StatisticsClient extends Client {
+  attackTimeline(query: StatisticsQuery): Promise<AttackSeries[]>;
+}
+
 export interface Api {
   session(): Promise<Session>;
   signIn(account: { user: string; domain: string; password: string }): Promise<Session>;
@@ -89,7 +106,7 @@ export interface Api {
   addProject(name: string): Promise<void>;
   setProjectEnabled(id: string, enabled: boolean): Promise<void>;
   /** The public API. */
-  client(project: string): Client;
+  client(project: string): StatisticsClient;
 }
 
 export function createApi(origin: string): Api {
@@ -135,7 +152,16 @@ export function createApi(origin: string): Api {
     setUserEnabled: (user, enabled) => change('PUT', `users/${id(user)}`, { enabled }),
     addProject: (name) => change('POST', 'projects', { name }),
     setProjectEnabled: (project, enabled) => change('PUT', `projects/${id(project)}`, { enabled }),
-    client: (projectId) => createClient({ url: origin, projectId }),
+    client(projectId) {
+      const attackTimeline = ({ from, to, timezone = '', hosts = [], signal }: StatisticsQuery) => {
+        const filter = hosts.map((host) => `&hosts=${id(host)}`).join('');
+        const query = `from=${from}&to=${to}&timezone=${id(timezone)}${filter}`;
+        const path = `../../v1/${id(projectId)}/waf/overviews/attack/timeline?${query}`;
+        return json<AttackSeries[]>('GET', path, undefined, signal);
+      };
+      // A client that has the call itself overrides this one.
+      return Object.assign({ attackTimeline }, createClient({ url: origin, projectId }));
+    },
   };
 }
 

@@ -221,8 +221,14 @@ function hostPicker(app: App): Controls {
 
   /** The URL has IDs only. */
   async function loadName(id: string): Promise<void> {
-    const { items } = await client.hosts().catch(() => ({ items: [] }));
-    for (const host of items) names.set(host.id, host.hostname);
+    try {
+      for await (const host of client.hosts()) {
+        names.set(host.id, host.hostname);
+        if (host.id === id) break;
+      }
+    } catch {
+      // The ID is shown instead.
+    }
     if (!names.has(id)) names.set(id, id);
     show();
   }
