@@ -1,12 +1,5 @@
 /** The calls of the console. The browser sends the session cookie. */
-import {
-  type AttackType,
-  type Client,
-  createClient,
-  type Point,
-  type StatisticsQuery,
-  WafstatError,
-} from '@wafstat/client';
+import { type Client, createClient, WafstatError } from '@wafstat/client';
 
 export interface Project {
   id: string;
@@ -77,16 +70,6 @@ export interface FiguresQuery {
   signal?: AbortSignal;
 }
 
-/** The attacks of a category over time. */
-export interface AttackSeries {
-  key: AttackType;
-  timeline: Point[];
-}
-
-export interface StatisticsClient extends Client {
-  attackTimeline(query: StatisticsQuery): Promise<AttackSeries[]>;
-}
-
 export interface Api {
   session(): Promise<Session>;
   signIn(account: { user: string; domain: string; password: string }): Promise<Session>;
@@ -106,7 +89,7 @@ export interface Api {
   addProject(name: string): Promise<void>;
   setProjectEnabled(id: string, enabled: boolean): Promise<void>;
   /** The public API. */
-  client(project: string): StatisticsClient;
+  client(project: string): Client;
 }
 
 export function createApi(origin: string): Api {
@@ -152,16 +135,7 @@ export function createApi(origin: string): Api {
     setUserEnabled: (user, enabled) => change('PUT', `users/${id(user)}`, { enabled }),
     addProject: (name) => change('POST', 'projects', { name }),
     setProjectEnabled: (project, enabled) => change('PUT', `projects/${id(project)}`, { enabled }),
-    client(projectId) {
-      const attackTimeline = ({ from, to, timezone = '', hosts = [], signal }: StatisticsQuery) => {
-        const filter = hosts.map((host) => `&hosts=${id(host)}`).join('');
-        const query = `from=${from}&to=${to}&timezone=${id(timezone)}${filter}`;
-        const path = `../../v1/${id(projectId)}/waf/overviews/attack/timeline?${query}`;
-        return json<AttackSeries[]>('GET', path, undefined, signal);
-      };
-      // A client that has the call itself overrides this one.
-      return Object.assign({ attackTimeline }, createClient({ url: origin, projectId }));
-    },
+    client: (projectId) => createClient({ url: origin, projectId }),
   };
 }
 

@@ -1,6 +1,5 @@
 /** The names and the order in which categories of attacks are shown. */
-import { ATTACK_TYPES, type AttackType, type AttackTypes, type Point } from '@wafstat/client';
-import type { AttackSeries } from './api.ts';
+import { ATTACK_TYPES, type AttackType, type AttackTypes, type Point, type Series } from '@wafstat/client';
 import { total } from './points.ts';
 
 export const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
@@ -18,6 +17,9 @@ export const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
   whiteblackip: 'IP allow/block lists',
   webshell: 'Web shells',
 };
+
+/** The attacks of a category over time. */
+export type AttackSeries = Series<AttackType>;
 
 export function isCategory(text: string | null): text is AttackType {
   return (ATTACK_TYPES as readonly (string | null)[]).includes(text);

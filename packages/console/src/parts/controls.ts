@@ -221,15 +221,8 @@ function hostPicker(app: App): Controls {
 
   /** The URL has IDs only. */
   async function loadName(id: string): Promise<void> {
-    try {
-      for await (const host of client.hosts()) {
-        names.set(host.id, host.hostname);
-        if (host.id === id) break;
-      }
-    } catch {
-      // The ID is shown instead.
-    }
-    if (!names.has(id)) names.set(id, id);
+    const { hostname } = await client.host(id).catch(() => ({ hostname: id }));
+    names.set(id, hostname);
     show();
   }
 

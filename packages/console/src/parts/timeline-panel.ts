@@ -1,8 +1,7 @@
 /** The timeline: chart, what it shows, table, CSV, PNG and curl. */
 import { ATTACK_TYPES, type AttackType, type Point, type Timeline } from '@wafstat/client';
-import type { AttackSeries } from '../api.ts';
 import type { App } from '../app.ts';
-import { byAttacks, CATEGORY_NAMES, pointsOf, totalsOf } from '../categories.ts';
+import { type AttackSeries, byAttacks, CATEGORY_NAMES, pointsOf, totalsOf } from '../categories.ts';
 import { button, fill, h, icon, refill } from '../dom.ts';
 import { attackTimelineCurl, csv, download, timelineCurl, timelinePng } from '../export.ts';
 import { duration, formatCount, formatRange, formatTime } from '../format.ts';
