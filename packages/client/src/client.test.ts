@@ -106,12 +106,12 @@ describe('queries', () => {
 
   test('hosts and sources return a page, and a space is not encoded as a plus', async () => {
     const { client, requests } = await setUp([{ body: { total: 0, items: [] } }]);
-    expect(await client.hosts({ offset: 10, limit: 5, hostname: 'a b+c' })).toEqual({ total: 0, items: [] });
+    expect(await client.hosts({ page: 3, limit: 5, hostname: 'a b+c' })).toEqual({ total: 0, items: [] });
     await client.hosts();
     expect(await client.sources()).toEqual({ total: 0, items: [] });
     await client.sources({ offset: 20, limit: 10 });
     expect(requests.map(({ url }) => url)).toEqual([
-      '/v1/p1/waf/instance?offset=10&limit=5&hostname=a%20b%2Bc',
+      '/v1/p1/waf/instance?page=3&pagesize=5&hostname=a%20b%2Bc',
       '/v1/p1/waf/instance',
       '/v1/p1/connections',
       '/v1/p1/connections?offset=20&limit=10',
@@ -139,11 +139,41 @@ describe('queries', () => {
 
 describe('iteration over pages', () => {
   const names = ['a', 'b', 'c', 'd', 'e'];
+  /** `page` and `pagesize` for hosts, `offset` and `limit` for sources. Without any, all are on one page. */
   const reply = ({ url = '' }: Received): Reply => {
     const query = new URL(url, 'http://x').searchParams;
-    const offset = Number(query.get('offset'));
-    return { body: { total: 5, items: names.slice(offset, offset + Number(query.get('limit') ?? 1000)) } };
+    const size = Number(query.get('pagesize') ?? query.get('limit') ?? 1000);
+    const offset = query.has('page') ? (Number(query.get('page')) - 1) * size : Number(query.get('offset'));
+    return { body: { total: 5, items: names.slice(offset, offset + size) } };
   };
+
+  async function listenAndCount() {
+    const sent: string[] = [];
+    const url = await listen((request) => {
+      sent.push(request.url ?? '');
+      return reply(request);
+    });
+    return { client: createClient({ url, projectId: 'p1' }), sent };
+  }
+
+  test.each([
+    [{}, names, 1],
+    [{ limit: 5 }, names, 1],
+    [{ limit: 2 }, names, 3],
+    [{ limit: 2, page: 2 }, ['c', 'd', 'e'], 2],
+    [{ limit: 2, page: 9 }, [], 1],
+  ])('of hosts: %j', async (query, expected, requests) => {
+    const { client, sent } = await listenAndCount();
+    expect(await collect(client.hosts({ ...query, hostname: 'x' }))).toEqual(expected);
+    expect(sent).toHaveLength(requests);
+    for (const url of sent) expect(url).toContain('hostname=x');
+  });
+
+  test('of hosts: a page needs a limit', async () => {
+    const { client, sent } = await listenAndCount();
+    expect(() => client.hosts({ page: 2 })).toThrow('page needs limit');
+    expect(sent).toHaveLength(0);
+  });
 
   test.each([
     [{}, names, 1],
@@ -151,17 +181,10 @@ describe('iteration over pages', () => {
     [{ limit: 2 }, names, 3],
     [{ limit: 1, offset: 3 }, ['d', 'e'], 2],
     [{ offset: 9 }, [], 1],
-  ])('%j', async (query, expected, requests) => {
-    const sent: Received[] = [];
-    const url = await listen((request) => {
-      sent.push(request);
-      return reply(request);
-    });
-    const client = createClient({ url, projectId: 'p1' });
-    expect(await collect(client.hosts({ ...query, hostname: 'x' }))).toEqual(expected);
-    expect(sent).toHaveLength(requests);
-    for (const { url } of sent) expect(url).toContain('hostname=x');
+  ])('of sources: %j', async (query, expected, requests) => {
+    const { client, sent } = await listenAndCount();
     expect(await collect(client.sources(query))).toEqual(expected);
+    expect(sent).toHaveLength(requests);
   });
 
   test('ends when a page is empty, even if the total says otherwise', async () => {

@@ -81,7 +81,11 @@ export interface ListQuery extends CallOptions {
   limit?: number | undefined;
 }
 
-export interface HostsQuery extends ListQuery {
+export interface HostsQuery extends CallOptions {
+  /** Number of the page, from 1. Needs `limit`. @default 1 */
+  page?: number | undefined;
+  /** Number of hosts per page, 1 to 1,000. @default all hosts */
+  limit?: number | undefined;
   /** Part of the host name. */
   hostname?: string | undefined;
 }
@@ -245,17 +249,19 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     );
   }
 
-  function pages<Item>(path: string, query: ListQuery, filter: Parameters = {}): Pages<Item> {
-    const page = (offset: number | undefined) =>
-      get<List<Item>>(path, ['total', 'items'], { offset, limit: query.limit, ...filter }, query);
-    const first = page(query.offset);
+  /** Pages in a row: `request` gets the number of items before the page, and the number of pages before it. */
+  function pages<Item>(
+    request: (skipped: number, page: number) => Promise<List<Item>>,
+    skip = 0,
+  ): Pages<Item> {
+    const first = request(skip, 0);
     return Object.assign(first, {
       async *[Symbol.asyncIterator]() {
-        let offset = query.offset ?? 0;
-        for (let list = await first; ; list = await page(offset)) {
+        let skipped = skip;
+        for (let list = await first, page = 1; ; list = await request(skipped, page++)) {
           yield* list.items;
-          offset += list.items.length;
-          if (list.items.length === 0 || offset >= list.total) return;
+          skipped += list.items.length;
+          if (list.items.length === 0 || skipped >= list.total) return;
         }
       },
     });
@@ -266,8 +272,19 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
       get<Timeline>('/waf/event/timeline', ['requests', 'attacks'], statisticsParameters(query), query),
     attackTypes: async (query) =>
       get<AttackTypes>('/waf/event/attack/type', ATTACK_TYPES, statisticsParameters(query), query),
-    hosts: ({ hostname, ...query } = {}) => pages<Host>('/waf/instance', query, { hostname }),
-    sources: (query = {}) => pages<Source>('/connections', query),
+    hosts({ hostname, page: first = 1, limit, ...options } = {}) {
+      if (limit === undefined && first !== 1) throw new TypeError('page needs limit, the hosts per page.');
+      const list = (page: number | undefined) =>
+        get<List<Host>>('/waf/instance', LIST_FIELDS, { page, pagesize: limit, hostname }, options);
+      if (limit === undefined) return pages(() => list(undefined));
+      return pages((_, page) => list(first + page), (first - 1) * limit);
+    },
+    sources({ offset, limit, ...options } = {}) {
+      return pages<Source>(
+        (skipped) => get('/connections', LIST_FIELDS, { offset: skipped || offset, limit }, options),
+        offset,
+      );
+    },
     async ingest(lines, options = {}) {
       const { source, format, pattern, host, hosts, timezone, contentEncoding, signal } = options;
       const isStream = typeof lines === 'object' && Symbol.asyncIterator in lines;
@@ -290,6 +307,8 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     },
   };
 }
+
+const LIST_FIELDS = ['total', 'items'] as const;
 
 type Fields<T> = readonly (keyof T & string)[];
 type Parameters = Readonly<Record<string, string | number | readonly string[] | undefined>>;

@@ -13,7 +13,7 @@ import {
   fastify,
   LogController,
 } from 'fastify';
-import { ApiError, malformed } from '../errors.ts';
+import { malformed } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
@@ -39,9 +39,10 @@ import { mountForwarding } from './keystone/forward-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
-import { alsoForSessions, mount } from './route.ts';
+import { alsoForSessions, mount, noPath } from './route.ts';
 import { consoleElsewhereRoutes, serviceRoutes } from './service-routes.ts';
-import { inventoryRoutes, statisticsRoutes } from './statistics/routes.ts';
+import { inventoryRoutes } from './statistics/inventory-routes.ts';
+import { statisticsRoutes } from './statistics/routes.ts';
 
 const TIMEOUT_CHECK_MS = 1_000;
 /** Longer than the idle timeout of common load balancers (60 s), so that they close first. */
@@ -164,7 +165,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   }
   app.setErrorHandler(sendFailure);
   app.setNotFoundHandler((request) => {
-    throw new ApiError('WAF.4000', `there is no path ${request.url.split('?', 1)[0]?.slice(0, 200)}`);
+    throw noPath(request);
   });
 
   await app.register(swagger, OPENAPI);

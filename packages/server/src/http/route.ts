@@ -68,6 +68,10 @@ export function pathParameter({ params }: FastifyRequest, name: string): string 
   return (params as Record<string, string>)[name] ?? '';
 }
 
+export function noPath({ url }: FastifyRequest, reason = ''): ApiError {
+  return new ApiError('WAF.4000', `there is no path ${url.split('?', 1)[0]?.slice(0, 200)}${reason}`);
+}
+
 /** Responds to other methods of an existing path with 405, not 404. */
 function refuseOtherMethods(app: FastifyInstance, url: string): void {
   const allowed = app.supportedMethods.filter((method) => app.hasRoute({ method, url }));
