@@ -194,6 +194,21 @@ describe('the vendor’s JavaScript SDK', () => {
     expect(await get('waf/event/attack/num', RANGE, client)).toEqual({ attack_num: 9 });
   });
 
+  test('an algorithm for derived credentials, which wafstat does not have, is named in the exception', async () => {
+    const derived = credentials()
+      .withProjectId(installation.project_id)
+      .withDerivedPredicate(() => true);
+    const client = builder()
+      .withCredential(derived)
+      .withRegion(new Region(REGION, server.address))
+      .withDerivedAuthServiceName('waf')
+      .build();
+    await expect(get('waf/event/attack/num', RANGE, client)).rejects.toMatchObject({
+      httpStatusCode: 401,
+      errorMsg: expect.stringContaining('V11-HMAC-SHA256'),
+    });
+  });
+
   test.each([
     ['waf/overviews/bandwidth/timeline', 404, 'WAF.4000', 'wafstat does not keep bandwidth'],
     ['waf/event', 404, 'WAF.4000', 'wafstat does not keep single events'],
@@ -224,6 +239,47 @@ test.skipIf(!hasKeystoneauth && process.env.CI !== 'true')(
     const printed = await output(PYTHON, [script], JSON.stringify(given));
     const timeline = oracle.timeline({ ...RANGE, offsetMinutes: 0, hostnames: undefined });
     expect(JSON.parse(printed)).toEqual({ first: timeline, second: timeline, renewed: true });
+  },
+);
+
+/** A list of openstacksdk that pages as the SDK of Open Telekom Cloud does, which extends openstacksdk. */
+const LIST_HOSTS = `
+import json, sys
+import openstack
+from openstack import proxy, resource
+
+class Host(resource.Resource):
+    base_path = "/waf/instance"
+    resources_key = "items"
+    allow_list = True
+    hostname = resource.Body("hostname")
+    _query_mapping = resource.QueryParameters("limit", "offset")
+
+    @classmethod
+    def _get_next_link(cls, uri, response, data, marker, limit, total_yielded):
+        if total_yielded >= data["total"]:
+            return None, {}
+        return uri, {"limit": limit, "offset": total_yielded // limit}
+
+given = json.load(sys.stdin)
+connection = openstack.connect(
+    auth_url=given["identity"], username=given["user"], password=given["password"],
+    user_domain_name=given["domain"], project_id=given["project_id"], region_name=given["region"])
+endpoint = connection.endpoint_for("waf") + "/v1/" + given["project_id"]
+waf = proxy.Proxy(connection.session, service_type="waf", endpoint_override=endpoint)
+waf._connection = connection
+lists = [[host.hostname for host in Host.list(waf, **query)] for query in given["queries"]]
+json.dump(lists, sys.stdout)
+`;
+const hasOpenstacksdk = spawnSync(PYTHON, ['-c', 'import openstack'], { stdio: 'ignore' }).status === 0;
+
+test.skipIf(!hasOpenstacksdk && process.env.CI !== 'true')(
+  'openstacksdk pages through the hosts (needs: apt-get install python3-openstacksdk)',
+  async () => {
+    const queries = [{}, ...[1, 7, 10, 25, 100].map((limit) => ({ limit }))];
+    const given = { ...installation, identity: `${server.address}/identity`, region: REGION, queries };
+    const printed = await output(PYTHON, ['-c', LIST_HOSTS], JSON.stringify(given));
+    expect(JSON.parse(printed)).toEqual(queries.map(() => HOSTNAMES));
   },
 );
 
