@@ -190,11 +190,11 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       ? [
           ...tokenRoutes(identity, catalog),
           ...accessKeyRoutes(identity),
-          ...lookupRoutes(identity),
+          ...lookupRoutes(identity, catalog),
           ...consoleRoutes(identity, store, now),
         ]
       : consoleElsewhereRoutes()),
-    ...serviceRoutes(store, identity, () => app.swagger()),
+    ...serviceRoutes(store, identity, catalog, () => app.swagger()),
   ]);
   if (identity.kind === 'remote') mountForwarding(app, identity);
   return app;

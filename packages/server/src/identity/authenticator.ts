@@ -29,6 +29,8 @@ export interface Caller {
     | { domain: Pick<Domain, 'id'> }
     | { system: true }
     | 'unscoped';
+  /** The token comes from an exchange, so the caller may not know the password. */
+  isExchanged?: boolean;
 }
 
 /** Only users with the role `identity` get a token for the system. */
