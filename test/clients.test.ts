@@ -168,7 +168,13 @@ describe('a snippet prints what the documentation shows', () => {
       const [command, ...args] = INTERPRETERS[language] ?? ['false'];
       const child = spawn(command, args, {
         cwd: sandbox.directory,
-        env: { PATH: process.env.PATH ?? '', HOME: sandbox.directory, ...env },
+        env: {
+          PATH: process.env.PATH ?? '',
+          // No settings of the person who runs the tests.
+          HOME: sandbox.directory,
+          npm_config_update_notifier: 'false',
+          ...env,
+        },
       });
       child.stdin.end(code);
       const ended = new Promise<number | null>((resolve, reject) =>
