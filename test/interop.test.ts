@@ -5,7 +5,7 @@ import { BasicCredentials } from '@huaweicloud/huaweicloud-sdk-core';
 import { ClientBuilder } from '@huaweicloud/huaweicloud-sdk-core/ClientBuilder.js';
 import type { HcClient } from '@huaweicloud/huaweicloud-sdk-core/HcClient.js';
 import { Region } from '@huaweicloud/huaweicloud-sdk-core/region/region.js';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type Api, tokenRequest } from './api.ts';
 import { CALLS, CATEGORIES, type KnownEvent, Oracle } from './oracle.ts';
 import { Random } from './random.ts';
@@ -282,6 +282,76 @@ test.skipIf(!hasOpenstacksdk && process.env.CI !== 'true')(
     expect(JSON.parse(printed)).toEqual(queries.map(() => HOSTNAMES));
   },
 );
+
+const hasOpenstack =
+  spawnSync(PYTHON, ['-c', 'import openstackclient, openstack'], { stdio: 'ignore' }).status === 0;
+
+test.skipIf(!hasOpenstack && process.env.CI !== 'true').each(['admin', 'reader'] as const)(
+  'openstacksdk and the openstack command work for the role %s with any address of the service (needs: apt-get install python3-openstacksdk python3-openstackclient)',
+  async (role) => {
+    // A new installation: the commands list all users and projects.
+    const sandbox = new Sandbox();
+    onTestFinished(() => sandbox.clear());
+    const { installation, server } = await sandbox.service('--region', REGION);
+    const reader = await sandbox.runJson<{ id: string; password: string }>(
+      ...['user', 'add', 'reporter', '--project', 'default', '--role', 'reader'],
+    );
+    const account =
+      role === 'admin'
+        ? installation
+        : { ...installation, user: 'reporter', user_id: reader.id, password: reader.password };
+    const given = {
+      ...account,
+      address: server.address,
+      paths: ['', '/v3', '/', '/identity', '/identity/v3'],
+      region: REGION,
+      clouds: sandbox.path('clouds.yaml'),
+    };
+    const script = fileURLToPath(new URL('openstack-client.py', import.meta.url));
+    const result = JSON.parse(await output(PYTHON, [script], JSON.stringify(given)));
+    const { project_id, domain_id } = installation;
+    const url = `${server.address}/v1/${project_id}/connections`;
+    expect(result.urls).toEqual(given.paths.map(() => Array(4).fill(url)));
+    expect(result.sdk).toEqual([project_id, domain_id, ['default']]);
+    const { user_id } = account;
+    // From a clouds.yaml and from environment variables, with and without the version.
+    expect(result.commands).toEqual(
+      Array(4).fill({
+        token: [user_id, project_id],
+        catalog: ['identity', 'waf'],
+        project: project_id,
+        projects: ['default'],
+        user: user_id,
+      }),
+    );
+    expect(result.administration).toEqual(
+      role === 'reader'
+        ? 1
+        : {
+            users: ['admin', 'reporter'],
+            'of the domain': ['admin', 'reporter'],
+            roles: ['reader', 'ingest', 'admin'],
+            assignments: [['reporter@default', 'reader', 'default@default']],
+          },
+    );
+  },
+);
+
+test('curl reads with an access key as user and password, and HEAD works too', async () => {
+  await sandbox.runJson('user', 'add', 'grafana', '--project', 'default', '--role', 'reader');
+  const { access, secret } = await sandbox.runJson<{ access: string; secret: string }>(
+    ...['key', 'add', '--user', 'grafana'],
+  );
+  const url = `${server.address}/v1/${installation.project_id}/waf/event/attack/type?${QUERY}`;
+  const user = ['--silent', '--user', `${access}:${secret}`];
+  const expected = oracle.distribution({ ...RANGE, offsetMinutes: 0, hostnames: undefined });
+  expect(JSON.parse(await output('curl', [...user, url]))).toEqual(expected);
+  expect(await output('curl', [...user, '--head', url])).toMatch(/^HTTP\/1\.1 200 /);
+  // Sends the credentials only after it was asked for them.
+  expect(JSON.parse(await output('curl', [...user, '--anyauth', url]))).toEqual(expected);
+  const identity = await output('curl', [...user, '--include', `${server.address}/v3/projects`]);
+  expect(identity).toMatch(/^HTTP\/1\.1 401 /);
+});
 
 test('curl gets a token with the request of the specification, and queries with it', async () => {
   const headers = await output('curl', [

@@ -4,6 +4,7 @@ import { METHODS } from 'node:http';
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import type { Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import swagger, { type SwaggerOptions } from '@fastify/swagger';
 import {
   type FastifyInstance,
@@ -13,8 +14,10 @@ import {
   fastify,
   LogController,
 } from 'fastify';
+import { recordLoginRefusals } from '../audit/audit-trail.ts';
 import { malformed } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
+import { createSecretThrottle } from '../identity/login-throttle.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
@@ -59,6 +62,8 @@ interface AppOptions {
   bodyBytesMax: number;
   /** Requests per second and user; 0 for no limit. */
   rateLimit: number;
+  /** Whether reads accept access keys as HTTP Basic credentials. */
+  basicReads?: boolean | undefined;
   /** Connections of one process. */
   maxConnections?: number | undefined;
   timeouts?: Partial<Timeouts> | undefined;
@@ -127,7 +132,13 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.setValidatorCompiler(() => () => true);
 
   if (identity.kind === 'local') identity.audit.mirror((record) => app.log.info({ audit: record }, 'audit'));
-  const guard = createGuard(identity.authenticator, options);
+  const guard = createGuard(identity.authenticator, {
+    ...options,
+    basicReads: options.basicReads ?? true,
+    // The audit trail of a remote identity is at its service.
+    recordRefusal: identity.kind === 'local' ? recordLoginRefusals(identity.audit, now) : () => {},
+    delayRefusal: createSecretThrottle(now, (ms) => delay(ms, undefined, { ref: false })),
+  });
   app.decorateRequest('caller', null);
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
@@ -264,7 +275,15 @@ const OPENAPI: SwaggerOptions = {
       license: { name: 'Apache-2.0' },
     },
     components: {
-      securitySchemes: { token: { type: 'apiKey', in: 'header', name: 'X-Auth-Token' } },
+      securitySchemes: {
+        token: { type: 'apiKey', in: 'header', name: 'X-Auth-Token' },
+        accessKey: {
+          type: 'http',
+          scheme: 'basic',
+          description:
+            'An access key ID as the user and its secret as the password, over HTTPS or from the same machine.',
+        },
+      },
     },
     security: [{ token: [] }],
     tags: [

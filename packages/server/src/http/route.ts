@@ -18,7 +18,10 @@ interface RouteAccess {
   allow?: Role | 'authenticated';
   /** Whether console sessions are accepted, in addition to tokens and signatures or instead of them. */
   session?: 'too' | 'only';
-  /** Whether Basic authentication with an access key is accepted, for log shippers that cannot sign requests. */
+  /**
+   * Whether Basic authentication with an access key is accepted, for log shippers that cannot sign requests. Reads for the
+   * role `reader` accept it anyway, under more conditions (docs/decisions/0010).
+   */
   basic?: boolean;
   /** The handler reads the body itself, and then calls `verifySignature`. */
   streamsBody?: boolean;
@@ -35,10 +38,18 @@ declare module 'fastify' {
 export function mount(app: FastifyInstance, routes: readonly Route[]): void {
   for (const { method, url, schema, handler, ...access } of routes) {
     // The default in the OpenAPI file is that a path requires a token.
-    const documented = access.allow ? schema : { security: [], ...schema };
+    const security = acceptsBasicReads(method, access)
+      ? { security: [{ token: [] }, { accessKey: [] }] }
+      : {};
+    const documented = access.allow ? { ...security, ...schema } : { security: [], ...schema };
     app.route({ method, url, schema: documented, handler, config: access });
   }
   for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
+}
+
+/** Whether the access key of a reader can be sent as HTTP Basic credentials. */
+export function acceptsBasicReads(method: string, { allow, session }: RouteAccess): boolean {
+  return allow === 'reader' && session !== 'only' && (method === 'GET' || method === 'HEAD');
 }
 
 /** The same routes, which accept console sessions too. */

@@ -16,7 +16,7 @@ import {
   rolesIn,
   type User,
 } from '../../identity/records.ts';
-import { isLoopback } from '../../loopback.ts';
+import { isConfidential } from '../auth/guard.ts';
 import { LIST_LIMIT_MAX, queryOf, type RawQuery, single } from '../query.ts';
 import { callerOf, integer, partialObject, pathParameter, type Route, string } from '../route.ts';
 import {
@@ -383,7 +383,7 @@ function checkSystemScope(request: FastifyRequest): void {
       "this call needs a token scoped to the system, which requires the role 'identity'",
     );
   }
-  if (request.protocol !== 'https' && !isLoopback(request.ip)) {
+  if (!isConfidential(request)) {
     throw new ApiError('WAF.9002', 'this call needs HTTPS, or a client on the same machine');
   }
 }
