@@ -27,7 +27,11 @@ export interface OverviewTimelineQuery extends TimelineQuery {
 
 type RangeQuery = Selection & TimeRange;
 
-const GROUPS = Object.entries(OVERVIEW_GROUPS);
+/** With the positions of the categories in CATEGORIES. */
+const GROUPS = Object.entries(OVERVIEW_GROUPS).map(([key, categories]) => ({
+  key,
+  numbers: categories?.map((name) => CATEGORIES.indexOf(name)) ?? [],
+}));
 
 /** Requests, the four groups of attacks, and all attacks. */
 export async function overviewTotals(store: Store, query: RangeQuery): Promise<Count[]> {
@@ -52,16 +56,26 @@ export async function attackTimeline(store: Store, query: OverviewTimelineQuery)
 /** The average of a point is the count divided by the seconds of the point, rounded to the nearest integer. */
 export async function averageQpsTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
   const { ends, series } = await overviewTimeline(store, query);
-  const average = (count: number, i: number) =>
-    Math.round((count * 1_000) / ((ends[i] ?? 0) - (ends[i - 1] ?? query.from)));
-  return { ends, series: series.map(({ key, counts }) => ({ key, counts: counts.map(average) })) };
+  const averages = series.map(({ key, counts }) => ({ key, counts: average(counts, ends, query.from) }));
+  return { ends, series: averages };
+}
+
+function average(counts: Float64Array, ends: readonly number[], from: number): Float64Array {
+  const averages = new Float64Array(counts.length);
+  let start = from;
+  for (let i = 0; i < counts.length; i++) {
+    const end = ends[i] ?? start;
+    averages[i] = Math.round(((counts[i] ?? 0) * 1_000) / (end - start));
+    start = end;
+  }
+  return averages;
 }
 
 /** The peak of a point is the count in its busiest second. */
 export async function peakQpsTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
   const edges = edgesOf(query);
   const peaks = await peaksOf(store, query, edges);
-  const series = GROUPS.map(([key], i) => ({ key, counts: peaks[i] ?? new Float64Array(0) }));
+  const series = GROUPS.map(({ key }, i) => ({ key, counts: peaks[i] ?? new Float64Array(0) }));
   return { ends: edges.slice(1), series };
 }
 
@@ -114,18 +128,23 @@ function compareCounts(a: Count, b: Count): number {
   return b.num - a.num || (a.key < b.key ? -1 : 1);
 }
 
-/** Each of OVERVIEW_GROUPS, as the sum of its categories. */
+/** Each of OVERVIEW_GROUPS, as the sum of its categories. All attacks are the sum of the other groups of attacks. */
 function groupSeries({ requests, attacks }: CategorySeries): { key: string; counts: Float64Array }[] {
-  return GROUPS.map(([key, categories]) => {
-    if (categories === null) return { key, counts: requests };
-    const counts = new Float64Array(requests.length);
-    for (const [number, category] of CATEGORIES.entries()) {
-      if (!categories.includes(category)) continue;
-      const added = attacks[number];
-      for (let i = 0; i < counts.length; i++) counts[i] = (counts[i] ?? 0) + (added?.[i] ?? 0);
-    }
-    return { key, counts };
-  });
+  const groups = GROUPS.slice(1, -1).map(({ key, numbers }) => ({
+    key,
+    counts: sumSeries(attacks.filter((_, number) => numbers.includes(number))),
+  }));
+  const all = sumSeries(groups.map(({ counts }) => counts));
+  return [{ key: 'ACCESS', counts: requests }, ...groups, { key: 'ATTACK', counts: all }];
+}
+
+function sumSeries([first = new Float64Array(0), ...others]: readonly Float64Array[]): Float64Array {
+  if (others.length === 0) return first;
+  const sums = first.slice();
+  for (const counts of others) {
+    for (let i = 0; i < sums.length; i++) sums[i] = (sums[i] ?? 0) + (counts[i] ?? 0);
+  }
+  return sums;
 }
 
 /** Stores take at least two edges; an empty range has none. */

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
+import { scaled } from '../../../../../test/random.ts';
 import { CATEGORIES } from '../../event.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { QueryTooLarge, type Store } from '../../store/store.ts';
@@ -89,7 +90,7 @@ const someEvents = fc.array(
       blocked: fc.constantFrom(undefined, true, false),
     })
     .map((event) => (event.attack === null ? { ...event, request: true, blocked: undefined } : event)),
-  { maxLength: 60 },
+  { maxLength: 40 },
 );
 
 const someQueries: fc.Arbitrary<Query> = fc
@@ -134,7 +135,7 @@ describe('the numbers', () => {
         const expected = PATHS.map((path) => [path, JSON.stringify(oracle.expected(path, query))]);
         expect(await responses(project, query, ids)).toEqual(Object.fromEntries(expected));
       }),
-      { numRuns: 40 },
+      { numRuns: scaled(20) },
     );
   }, 60_000);
 
@@ -191,7 +192,7 @@ describe('the numbers', () => {
         };
         expect(sum(domains)).toBe(attack_num);
       }),
-      { numRuns: 40 },
+      { numRuns: scaled(20) },
     );
   }, 60_000);
 
