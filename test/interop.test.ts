@@ -311,7 +311,7 @@ test.skipIf(!hasOpenstack && process.env.CI !== 'true').each(['admin', 'reader']
     const result = JSON.parse(await output(PYTHON, [script], JSON.stringify(given)));
     const { project_id, domain_id } = installation;
     const url = `${server.address}/v1/${project_id}/connections`;
-    expect(result.urls).toEqual(given.paths.map(() => Array(4).fill(url)));
+    expect(result.urls).toEqual(given.paths.map(() => Array(5).fill(url)));
     expect(result.sdk).toEqual([project_id, domain_id, ['default']]);
     const { user_id } = account;
     // From a clouds.yaml and from environment variables, with and without the version.

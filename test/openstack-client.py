@@ -11,7 +11,7 @@ import sys
 
 import openstack
 from keystoneauth1 import adapter, session
-from keystoneauth1.identity import Password
+from keystoneauth1.identity import Password, Token
 from openstack.service_description import ServiceDescription
 from openstackclient import shell
 
@@ -35,6 +35,8 @@ def urls_of_query(path):
     by_catalog = session.Session(auth=Password(**login(path)))
     scope = {"user_domain_name": None, "project_domain_name": None, "default_domain_name": given["domain"]}
     by_default_domain = session.Session(auth=Password(**{**login(path), **scope}))
+    project = {name: login(path)[name] for name in ["auth_url", "project_name", "project_domain_name"]}
+    by_token = session.Session(auth=Token(token=by_catalog.get_token(), **project))
     by_version = adapter.Adapter(by_catalog, service_type="waf", version="1")
     sdk = openstack.connect(region_name=given["region"], auth=login(path))
     sdk.add_service(ServiceDescription("waf"))
@@ -42,6 +44,7 @@ def urls_of_query(path):
     answers = [
         by_catalog.get(QUERY, endpoint_filter=waf),
         by_default_domain.get(QUERY, endpoint_filter=waf),
+        by_token.get(QUERY, endpoint_filter=waf),
         by_version.get(QUERY),
         sdk.waf.get(QUERY),
     ]

@@ -112,7 +112,13 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
     },
     recordRoute(catalog, 'user', lookup.user, view.user, userBody),
     recordRoute(catalog, 'project', lookup.project, view.project, projectBody),
-    recordRoute(catalog, 'domain', lookup.domain, view.domain, domainBody),
+    recordRoute(
+      catalog,
+      'domain',
+      lookup.domain,
+      (caller, { id }) => view.domainIds(caller).has(id),
+      domainBody,
+    ),
     recordRoute(
       catalog,
       'role',
@@ -167,7 +173,10 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
       '/v3/domains',
       { operationId: 'domains', summary: 'List the domains of the caller and of the caller’s projects' },
       { name, enabled },
-      (caller) => administration.domains().filter((domain) => view.domain(caller, domain)),
+      (caller) => {
+        const ids = view.domainIds(caller);
+        return administration.domains().filter(({ id }) => ids.has(id));
+      },
       domainBody,
     ),
     list(
@@ -207,10 +216,13 @@ function createView({ administration }: RequestIdentity) {
     user: (caller: Caller, { id, domain_id }: User) =>
       id === caller.user.id || administers(caller, domain_id),
     project,
-    domain: (caller: Caller, { id }: Domain) =>
-      id === caller.user.domain_id ||
-      caller.user.roles[id] !== undefined ||
-      administration.projectsOf(caller.user).some(({ domain_id }) => domain_id === id),
+    /** The IDs of the caller's domain, of domains in which the caller has a role, and of those of the caller's projects. */
+    domainIds: ({ user }: Caller) =>
+      new Set([
+        user.domain_id,
+        ...Object.keys(user.roles),
+        ...administration.projectsOf(user).map(({ domain_id }) => domain_id),
+      ]),
     /** The domains that the caller administers. */
     domains: (caller: Caller) => administration.domains().filter(({ id }) => administers(caller, id)),
   };
