@@ -89,6 +89,31 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([store.close(), first.close()]);
     });
 
+    test('tables of version 1 are refused until migrate upgrades them, and then count blocked attacks', async () => {
+      const { options, open, server } = await createDatabase();
+      const attack = { time: NOW, hostId: null, request: true, attack: 'sqli' as const, count: 1 };
+      const first = open();
+      await first.append({ ...batch('old', 0), events: [attack] });
+      await first.close();
+      await server.run(`INSERT INTO ledger (key, version, value, written) SELECT 'schema', 9, '1', now()`);
+      const store = open();
+      await expect(store.ping()).rejects.toThrow(
+        "have version 1, but this release needs version 2; stop all older processes and run 'wafstat migrate'",
+      );
+      await migrate(options);
+      await store.append({ ...batch('new', 0), events: [{ ...attack, details: { blocked: true } }] });
+      const { requests, attacks, blocked } = await store.seriesByCategory(ALL);
+      const sum = (rows: Float64Array[]) => rows.reduce((total, row) => total + (row[0] ?? 0), 0);
+      expect([requests[0], sum(attacks), sum(blocked)]).toEqual([2, 2, 1]);
+      await store.close();
+      // As `serve` does it.
+      await server.run(`INSERT INTO ledger (key, version, value, written) SELECT 'schema', 99, '1', now()`);
+      const automatic = clickhouseStore({ ...options, mayMigrate: true }, () => NOW);
+      expect((await automatic.series(ALL)).requests[0]).toBe(2);
+      await automatic.close();
+      await server.close();
+    });
+
     test('a server that hangs causes errors in bounded time, and works again after it resumes', async () => {
       const { open } = await createDatabase();
       const store = open(undefined, 1_000);

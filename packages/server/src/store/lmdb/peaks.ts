@@ -4,7 +4,7 @@ import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { accumulate, FIRST_CATEGORY, REQUESTS } from './cells.ts';
 import { ChunkCache } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges, SLICE_MS, type Slices } from './count.ts';
-import { EXACT, LEVELS } from './levels.ts';
+import { EXACT, LEVELS, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import { allChanges, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
 
@@ -17,12 +17,12 @@ export type PeakFinder = (
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = EXACT.cellsPerChunk;
+const HOURS = LEVELS[0];
 const MINUTES = LEVELS[2];
 const PER_CHUNK = MINUTES.cellsPerChunk;
 
+/** Requests, groups of attacks, and all attacks: the last is the sum of those between. */
 const GROUPS = Object.values(OVERVIEW_GROUPS);
-/** The last group is the sum of the attacks in the others. */
-const ROWS = GROUPS.length - 1;
 const ROW_OF = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
 ROW_OF[REQUESTS] = GROUPS.indexOf(null);
 for (const [category, name] of CATEGORIES.entries()) {
@@ -35,17 +35,15 @@ const ANY_ROW = new Int8Array(ROW_OF.length);
 const SECONDS = [0, MINUTE_MS, 0, SECOND_MS];
 
 /** What one query may read: about two seconds of work, in slices. Cached minutes are free. */
-const LIMITS = { records: 250_000, bytes: 128 * 1_048_576 };
+const LIMITS = { records: 250_000, bytes: 256 * 1_048_576 };
 
 /** 16 MB of eight bytes each: a month of 8 projects or hosts. */
 const CACHED_NUMBERS_MAX = 2_097_152;
 
-/** The minutes of a range, of which the first and the last may be cut, and their chunks. */
+/** The minutes of a range, of which the first and the last may be cut. */
 interface Minutes {
   first: number;
   end: number;
-  firstChunk: number;
-  endChunk: number;
 }
 
 export function createPeakFinder(
@@ -70,11 +68,17 @@ export function createPeakFinder(
     const open = (chunk: number) =>
       cache.open(MINUTES.id, chunk, changes, () => readChanges(schema, records, MINUTES.id, chunk, read));
     const minutes = minutesOf(edges);
-    yield* checkSize(scopes, minutes, records, slices, (chunk) => open(chunk).get(cacheKey) !== undefined);
+    const chunks = yield* chunksWithCounts(scopes, minutes, records, slices);
+    const missing: number[] = [];
+    for (const chunk of chunks) {
+      if (open(chunk).get(cacheKey) === undefined) missing.push(chunk);
+      if (slices.isOver()) yield;
+    }
+    yield* checkSize(scopes, minutes, missing, records, slices);
 
     const reader = new MinuteReader(scopes, records, slices, limits.bytes);
     let point = 0;
-    for (let chunk = minutes.firstChunk; chunk < minutes.endChunk; chunk++) {
+    for (const chunk of chunks) {
       const [from, to] = within(minutes, chunk);
       const cached = open(chunk);
       let peaks = cached.get(cacheKey);
@@ -83,18 +87,22 @@ export function createPeakFinder(
         peaks = yield* reader.peaksOfMinutes(from, to);
         if (to - from === PER_CHUNK) cached.put(cacheKey, peaks);
       }
-      for (let minute = from; minute < to; minute++) {
+      for (let minute = from; minute < to; ) {
         while ((edges[point + 1] ?? 0) <= minute * MINUTE_MS) point++;
-        const isWhole =
-          (edges[point] ?? 0) <= minute * MINUTE_MS && (edges[point + 1] ?? 0) >= (minute + 1) * MINUTE_MS;
-        if (isWhole) {
-          const at = minute - chunk * PER_CHUNK;
-          for (const [group, found] of out.entries()) raise(found, point, peaks[group * PER_CHUNK + at] ?? 0);
-        } else {
+        const end = Math.min(to, Math.floor((edges[point + 1] ?? 0) / MINUTE_MS));
+        if ((edges[point] ?? 0) > minute * MINUTE_MS || end === minute) {
           yield* reader.open(chunk);
-          yield* reader.addCutMinute(minute, edges, point, out);
+          yield* reader.addCutMinute(minute++, edges, point, out);
+          continue;
         }
+        const first = minute - chunk * PER_CHUNK;
+        for (let group = 0; group < GROUPS.length; group++) {
+          const start = group * PER_CHUNK + first;
+          raise(out[group] as Float64Array, point, largest(peaks, start, start + end - minute));
+        }
+        minute = end;
       }
+      if (slices.isOver()) yield;
     }
     return out;
   }
@@ -103,20 +111,16 @@ export function createPeakFinder(
   function* checkSize(
     scopes: readonly number[],
     minutes: Minutes,
+    chunks: readonly number[],
     records: RecordReader,
     slices: Slices,
-    isCached: (chunk: number) => boolean,
   ): Generator<void> {
-    const chunks: number[] = [];
-    for (let chunk = minutes.firstChunk; chunk < minutes.endChunk; chunk++) {
-      if (!isCached(chunk)) chunks.push(chunk);
-    }
     let size = scopes.length * chunks.length;
     if (size > limits.records) throw new QueryTooLarge();
     for (const chunk of chunks) {
       const [from, to] = within(minutes, chunk);
       for (const scope of scopes) {
-        const counts = countsByMinute(records, chunk, scope);
+        const counts = countsByCell(records, MINUTES, chunk, scope);
         for (let minute = from; minute < to; minute++) if (counts[minute - chunk * PER_CHUNK] !== 0) size++;
         if (slices.isOver()) yield;
       }
@@ -157,7 +161,7 @@ class MinuteReader {
     this.#hasCounts = [];
     for (const scope of this.#scopes) {
       this.#hasCounts.push(
-        Uint8Array.from(countsByMinute(this.#records, chunk, scope), (n) => (n > 0 ? 1 : 0)),
+        Uint8Array.from(countsByCell(this.#records, MINUTES, chunk, scope), (n) => (n > 0 ? 1 : 0)),
       );
       if (this.#slices.isOver()) yield;
     }
@@ -167,12 +171,15 @@ class MinuteReader {
   /** For each group, the peak of each minute of the chunk; 0 outside of the range. */
   *peaksOfMinutes(from: number, to: number): Generator<void, Float64Array> {
     const peaks = new Float64Array(GROUPS.length * PER_CHUNK);
-    const sums = new Float64Array(ROWS * (MINUTE_MS / SECOND_MS));
+    const seconds = MINUTE_MS / SECOND_MS;
+    const sums = new Float64Array(GROUPS.length * seconds);
     for (let minute = from; minute < to; minute++) {
       sums.fill(0);
       if (!(yield* this.#add(minute, SECONDS, sums))) continue;
       const at = minute - this.#chunk * PER_CHUNK;
-      eachSlot(sums, (_, group, n) => raise(peaks, group * PER_CHUNK + at, n));
+      for (let group = 0; group < GROUPS.length; group++) {
+        peaks[group * PER_CHUNK + at] = largest(sums, group * seconds, (group + 1) * seconds);
+      }
     }
     return peaks;
   }
@@ -197,58 +204,90 @@ class MinuteReader {
         at = slotEnd;
       }
     }
-    const sums = new Float64Array(ROWS * points.length);
+    const sums = new Float64Array(GROUPS.length * points.length);
     if (!(yield* this.#add(minute, runs, sums))) return;
-    eachSlot(sums, (slot, group, n) => raise(out[group] as Float64Array, points[slot] ?? 0, n));
+    for (const [i, n] of sums.entries()) {
+      raise(out[Math.floor(i / points.length)] as Float64Array, points[i % points.length] ?? 0, n);
+    }
   }
 
-  /** Adds the counts of all scopes, by row and slot. Returns whether there are any. */
+  /** Adds the counts of all scopes, by group and slot. Returns whether there are any. */
   *#add(minute: number, runs: number[], sums: Float64Array): Generator<void, boolean> {
     let isAny = false;
-    for (const [i, scope] of this.#scopes.entries()) {
-      if (this.#hasCounts[i]?.[minute - this.#chunk * PER_CHUNK] !== 1) continue;
+    const at = minute - this.#chunk * PER_CHUNK;
+    for (let i = 0; i < this.#scopes.length; i++) {
+      if (this.#hasCounts[i]?.[at] !== 1) continue;
+      const scope = this.#scopes[i] ?? 0;
       const record = this.#records.read(EXACT.id, minute, scope);
       if (record === undefined) throw new StoreDamaged(`${recordName(EXACT.id, minute, scope)} is missing`);
       this.#bytesLeft -= record.length;
       if (this.#bytesLeft < 0) throw new QueryTooLarge();
-      accumulate(record, runs, ROW_OF, sums.length / ROWS, sums);
+      accumulate(record, runs, ROW_OF, sums.length / GROUPS.length, sums);
       isAny = true;
       if (this.#slices.isOver()) yield;
     }
+    if (isAny) addAllAttacks(sums);
     return isAny;
   }
 }
 
-/** Calls back with the counts of each slot in each group. */
-function eachSlot(sums: Float64Array, count: (slot: number, group: number, n: number) => void): void {
-  const slots = sums.length / ROWS;
-  for (let slot = 0; slot < slots; slot++) {
-    let attacks = 0;
-    for (let row = 0; row < ROWS; row++) {
-      const n = sums[row * slots + slot] ?? 0;
-      count(slot, row, n);
-      if (GROUPS[row] !== null) attacks += n;
+/** Fills in the last group. */
+function addAllAttacks(sums: Float64Array): void {
+  const slots = sums.length / GROUPS.length;
+  const last = slots * (GROUPS.length - 1);
+  for (let row = slots; row < last; row += slots) {
+    for (let slot = 0; slot < slots; slot++) {
+      sums[last + slot] = (sums[last + slot] ?? 0) + (sums[row + slot] ?? 0);
     }
-    count(slot, ROWS, attacks);
   }
 }
 
-function countsByMinute(records: RecordReader, chunk: number, scope: number): Float64Array {
-  const counts = new Float64Array(PER_CHUNK);
-  const record = records.read(MINUTES.id, chunk, scope);
-  if (record !== undefined) accumulate(record, [0, PER_CHUNK, 0, 1], ANY_ROW, PER_CHUNK, counts);
+function largest(numbers: Float64Array, from: number, to: number): number {
+  let found = 0;
+  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
+  return found;
+}
+
+/** The chunks of minutes that have counts, by the counters of hours. */
+function* chunksWithCounts(
+  scopes: readonly number[],
+  { first, end }: Minutes,
+  records: RecordReader,
+  slices: Slices,
+): Generator<void, number[]> {
+  const found = new Set<number>();
+  const minutesPerCell = HOURS.cellMs / MINUTE_MS;
+  const minutesPerChunk = minutesPerCell * HOURS.cellsPerChunk;
+  for (let chunk = Math.floor(first / minutesPerChunk); chunk * minutesPerChunk < end; chunk++) {
+    for (const scope of scopes) {
+      for (const [cell, n] of countsByCell(records, HOURS, chunk, scope).entries()) {
+        const minute = chunk * minutesPerChunk + cell * minutesPerCell;
+        if (n > 0 && minute + minutesPerCell > first && minute < end)
+          found.add(Math.floor(minute / PER_CHUNK));
+      }
+      if (slices.isOver()) yield;
+    }
+  }
+  return [...found].sort((a, b) => a - b);
+}
+
+/** Requests and attacks together. */
+function countsByCell(
+  records: RecordReader,
+  { id, cellsPerChunk }: Level,
+  chunk: number,
+  scope: number,
+): Float64Array {
+  const counts = new Float64Array(cellsPerChunk);
+  const record = records.read(id, chunk, scope);
+  if (record !== undefined) accumulate(record, [0, cellsPerChunk, 0, 1], ANY_ROW, cellsPerChunk, counts);
   return counts;
 }
 
 function minutesOf(edges: readonly number[]): Minutes {
   const first = Math.floor((edges[0] ?? 0) / MINUTE_MS);
   const end = Math.ceil((edges.at(-1) ?? 0) / MINUTE_MS);
-  return {
-    first,
-    end,
-    firstChunk: Math.floor(first / PER_CHUNK),
-    endChunk: Math.ceil(end / PER_CHUNK),
-  };
+  return { first, end };
 }
 
 /** The minutes of the range in a chunk. */
