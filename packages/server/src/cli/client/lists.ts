@@ -13,7 +13,7 @@ const OPTIONS = { timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS
 export const hostsCommand = command({
   name: 'hosts',
   description:
-    "list the hosts of a project of a running service; 'wafstat host list' reads the data directory instead",
+    "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
   examples: ['wafstat hosts --profile shop', 'wafstat hosts --output csv > hosts.csv'],
   options: OPTIONS,
   check: (_values, source, io) => connectionProblems(source, io),
@@ -24,7 +24,7 @@ export const hostsCommand = command({
 export const sourcesCommand = command({
   name: 'sources',
   description:
-    "list the log sources of a project of a running service; 'wafstat source list' reads the data directory instead",
+    "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
   examples: ['wafstat sources --profile shop', 'wafstat sources --timezone +08:00 --output json'],
   options: OPTIONS,
   check: (_values, source, io) => connectionProblems(source, io),

@@ -5,7 +5,7 @@ import { ID_PATTERN, normalHostname } from '../../event.ts';
 import { valueAt } from '../../json-path.ts';
 import { printable } from '../../printable.ts';
 import { type Io, UserError } from '../command.ts';
-import type { Connection } from './profiles.ts';
+import type { Connection, Credentials } from './profiles.ts';
 
 /** IDs of projects, and those of hosts unless they were chosen by hand. */
 const GENERATED_ID = /^[0-9a-f]{32}$/;
@@ -15,14 +15,17 @@ type World = Pick<Io, 'now' | 'stop'>;
 
 /** The connection with the ID of its project, if that is a name. */
 export async function withProjectId(connection: Connection, io: World): Promise<Connection> {
-  if (GENERATED_ID.test(connection.project)) return connection;
-  return connection.credentials.kind === 'password' ? logIn(connection, io) : findProject(connection, io);
+  const { project, credentials } = connection;
+  if (GENERATED_ID.test(project)) return connection;
+  return credentials.kind === 'password'
+    ? logIn(connection, credentials, io)
+    : findProject(connection, credentials, io);
 }
 
+type Password = Extract<Credentials, { kind: 'password' }>;
+
 /** Requests a token for the project by its name. The response has its ID. */
-async function logIn(connection: Connection, io: World): Promise<Connection> {
-  const { url, project, credentials } = connection;
-  if (credentials.kind !== 'password') throw new Error('only a password can log in');
+async function logIn({ url, project }: Connection, credentials: Password, io: World): Promise<Connection> {
   const { user, password, domain } = credentials;
   const auth = {
     identity: {
@@ -31,11 +34,10 @@ async function logIn(connection: Connection, io: World): Promise<Connection> {
     },
     scope: { project: { name: project, domain: { name: domain } } },
   };
-  const headers = { 'Content-Type': 'application/json', Accept: 'application/json' };
   const request = {
     method: 'POST',
     url: `${url}/v3/auth/tokens?nocatalog`,
-    headers,
+    headers: { 'Content-Type': 'application/json', Accept: 'application/json' },
     body: JSON.stringify({ auth }),
   };
   const response = await send(request, io);
@@ -50,19 +52,21 @@ async function logIn(connection: Connection, io: World): Promise<Connection> {
 }
 
 /** An identity service that cannot list the caller's projects gets the name as an ID. */
-async function findProject(connection: Connection, io: World): Promise<Connection> {
-  const { url, project, credentials } = connection;
+async function findProject(
+  connection: Connection,
+  credentials: Exclude<Credentials, Password>,
+  io: World,
+): Promise<Connection> {
+  const { url, project } = connection;
   const request = {
     method: 'GET',
     url: `${url}/v3/auth/projects?name=${encodeURIComponent(project)}`,
     headers: { Accept: 'application/json' },
   };
-  const authorization: Record<string, string> =
+  const authorization =
     credentials.kind === 'key'
-      ? { ...(await sign(request, credentials, { now: io.now })) }
-      : credentials.kind === 'token'
-        ? { 'X-Auth-Token': credentials.token }
-        : {};
+      ? await sign(request, credentials, { now: io.now })
+      : { 'X-Auth-Token': credentials.token };
   const response = await send({ ...request, headers: { ...request.headers, ...authorization } }, io);
   const projects = valueAt(response.body, 'projects');
   if (response.status !== 200 || !Array.isArray(projects)) {

@@ -145,14 +145,17 @@ describe('queries', () => {
   test('json is the response of the service, byte for byte', async () => {
     const token = await getToken();
     for (const [command, path] of [
-      ['timeline', 'timeline'],
-      ['types', 'attack/type'],
+      ['timeline', 'event/timeline'],
+      ['timeline --by category', 'overviews/attack/timeline'],
+      ['types', 'event/attack/type'],
+      ['peak', 'event/request/peak'],
     ] as const) {
       const query = `from=${MINUTE}&to=${MINUTE + 120_000}&timezone=%2B00%3A00`;
-      const answer = await fetch(`${url}/v1/${project}/waf/event/${path}?${query}`, {
+      const answer = await fetch(`${url}/v1/${project}/waf/${path}?${query}`, {
         headers: { 'X-Auth-Token': token },
       });
-      const { out } = await run([command, ...place, ...RANGE, '--token', token, '--output', 'json']);
+      const json = ['--token', token, '--output', 'json'];
+      const { out } = await run([...command.split(' '), ...place, ...RANGE, ...json]);
       expect(out).toBe(await answer.text());
     }
   });
@@ -219,6 +222,16 @@ describe('queries', () => {
     }
   });
 
+  test('an identity service that cannot list projects gets what may be an ID as an ID', async () => {
+    const { address, requests } = await listen({ requests: [], attacks: [] });
+    const query = ['timeline', '--url', address, '--token', 't', '--project'];
+    expect(await run([...query, 'shop_1'])).toMatchObject({ status: 0, err: '' });
+    expect(requests.at(-1)?.url).toMatch(/^\/v1\/shop_1\/waf\/event\/timeline\?/);
+    expect((await run([...query, 'my shop'])).err).toBe(
+      "wafstat: cannot find the project 'my shop': the service returned status 200\n",
+    );
+  });
+
   test('a project name that two domains have is an error with the IDs', async () => {
     const data = ['--data', join(directory, 'data')];
     await run(['domain', 'add', 'other', ...data]);
@@ -250,6 +263,59 @@ describe('queries', () => {
     });
     expect({ status, err }).toEqual({ status: 0, err: '' });
     expect(out).toMatch(/^total +31$/m);
+  });
+
+  test('a timeline by category, as a table, CSV and plot', async () => {
+    const output = async (format: string) =>
+      (
+        await run(
+          ['timeline', '--by', 'category', ...place, ...signIn, ...RANGE, '--output', format],
+          password,
+        )
+      ).out;
+    const [header = '', first = '', second = '', total = ''] = (await output('table')).split('\n');
+    const cells = (line: string) => line.trim().split(/ {2,}/);
+    expect(cells(header)).toEqual(['until (+00:00)', ...ATTACK_TYPES]);
+    const until = (time: number) => new Date(time).toISOString().slice(0, 19).replace('T', ' ');
+    const zeros = Array<string>(11).fill('0');
+    expect(cells(first)).toEqual([until(MINUTE + 60_000), '0', '0', ...zeros]);
+    expect(cells(second)).toEqual([until(MINUTE + 120_000), '1', '30', ...zeros]);
+    expect(cells(total)).toEqual(['total', '1', '30', ...zeros]);
+    expect(await output('csv')).toBe(
+      [
+        `time,${ATTACK_TYPES.join()}`,
+        `${new Date(MINUTE + 60_000).toISOString()},0,0,${zeros.join()}`,
+        `${new Date(MINUTE + 120_000).toISOString()},1,30,${zeros.join()}`,
+        '',
+      ].join('\r\n'),
+    );
+    const plot = (await output('plot')).split('\n');
+    expect(plot[1]).toMatch(/^category +attacks +peak │ 31 attacks/);
+    expect(plot[2]).toMatch(/^sqli +30 +30 │ +█+$/);
+    expect(plot[3]).toMatch(/^xss +1 +1 │ +█+$/);
+  });
+
+  test('the peak is the busiest second', async () => {
+    const output = async (format: string) =>
+      (await run(['peak', ...place, ...signIn, ...RANGE, '--output', format], password)).out;
+    expect(JSON.parse(await output('json'))).toEqual({ qps: 1_200 });
+    expect((await output('table')).split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+      ['from (+00:00)', 'to', 'requests in the busiest second'],
+      [
+        ...[MINUTE, MINUTE + 120_000].map((time) =>
+          new Date(time).toISOString().slice(0, 19).replace('T', ' '),
+        ),
+        '1,200',
+      ],
+      [''],
+    ]);
+    expect(await output('csv')).toBe(
+      `from,to,qps\r\n${new Date(MINUTE).toISOString()},${new Date(MINUTE + 120_000).toISOString()},1200\r\n`,
+    );
+    const host = ['--host', 'quiet.example.com', '--output', 'json'];
+    expect(JSON.parse((await run(['peak', ...place, ...signIn, ...RANGE, ...host], password)).out)).toEqual({
+      qps: 0,
+    });
   });
 
   test('hosts and sources are lists with a header', async () => {
@@ -405,6 +471,11 @@ describe('a hostile service', () => {
         const { status, out, err } = await run([name, ...place, '--output', output], { columns: 80 });
         expect({ status, err }).toEqual({ status: 0, err: '' });
         expect(out).not.toMatch(RAW);
+      }
+      if (['timeline', 'types'].includes(name)) {
+        const plot = await run([name, ...place, '--output', 'plot'], { columns: 80, env: { NO_COLOR: '1' } });
+        expect(plot.out).toContain(' to ');
+        expect(plot.out).not.toMatch(RAW);
       }
       const piped = await run([name, ...place, '--output', 'csv']);
       expect(piped.out).not.toMatch(RAW);

@@ -53,15 +53,15 @@ const QUERY_OPTIONS = {
     "only these hosts, by ID or name ('wafstat hosts' lists them) [default: all hosts of the project]",
     hostValues,
   ),
-  ...CONNECTION_OPTIONS,
 };
 
 export const TIMEZONE = option('--timezone <offset>', 'time zone of the output, like +08:00', timezone, {
   default: '+00:00',
 });
 
-type QueryValues = Values<typeof QUERY_OPTIONS>;
-type QuerySource = Source<typeof QUERY_OPTIONS>;
+type QueryOptions = typeof QUERY_OPTIONS & typeof CONNECTION_OPTIONS;
+type QueryValues = Values<QueryOptions>;
+type QuerySource = Source<QueryOptions>;
 
 export const timelineCommand = command({
   name: 'timeline',
@@ -76,6 +76,7 @@ export const timelineCommand = command({
     by: option('--by <dimension>', 'category: show the attacks of each category instead', oneOf('category')),
     timezone: TIMEZONE,
     output: PLOT_OUTPUT,
+    ...CONNECTION_OPTIONS,
   },
   check: queryProblems,
   run({ timezone, by, ...values }, _operands, io, source) {
@@ -147,7 +148,7 @@ export const typesCommand = command({
   name: 'types',
   description: 'show attacks by category',
   examples: ['wafstat types --profile shop --last 30d --output csv > attacks.csv'],
-  options: { ...QUERY_OPTIONS, output: PLOT_OUTPUT },
+  options: { ...QUERY_OPTIONS, output: PLOT_OUTPUT, ...CONNECTION_OPTIONS },
   check: queryProblems,
   run(values, _operands, io, source) {
     const header = ['category', 'count'];
@@ -165,7 +166,7 @@ export const peakCommand = command({
   name: 'peak',
   description: 'show the number of requests in the busiest second',
   examples: ['wafstat peak --profile shop --last 30d', 'wafstat peak --host www.example.com --output json'],
-  options: { ...QUERY_OPTIONS, timezone: TIMEZONE, output: LIST_OUTPUT },
+  options: { ...QUERY_OPTIONS, timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS },
   check: queryProblems,
   run({ timezone: { offsetMs, text }, ...values }, _operands, io, source) {
     const renderer: QueryRenderer<RequestPeak> = ({ from, to }) => ({
