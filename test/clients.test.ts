@@ -88,6 +88,8 @@ test('every snippet is run by this test, or marked as not run', () => {
     ({ marker }) => !/^(run=[a-z-]+|output=[a-z-]+|settings|not-run)$/.test(marker),
   );
   expect(unmarked).toEqual([]);
+  // No other kind of fence, such as an indented one.
+  expect(DOCS.match(/^\s*(```|~~~)/gm)).toHaveLength(2 * FENCES.length);
   expect(marked('output').map(nameOf)).toEqual(SNIPPETS.filter((name) => name !== 'user'));
   expect(Object.keys(EXPECTED)).toEqual(SNIPPETS.filter((name) => name !== 'user'));
 });
