@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 /** A component is there when the command succeeds. */
 export const COMPONENTS = [
   { package: 'curl', probe: ['curl', '--version'] },
+  { package: 'jq', probe: ['jq', '--version'] },
   { package: 'chromium', probe: ['test', '-x', '/usr/bin/chromium'] },
   { package: 'python3-keystoneauth1', probe: ['/usr/bin/python3', '-c', 'import keystoneauth1'] },
   { package: 'python3-openstacksdk', probe: ['/usr/bin/python3', '-c', 'import openstack'] },
