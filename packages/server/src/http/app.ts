@@ -4,7 +4,7 @@ import { METHODS } from 'node:http';
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import type { Writable } from 'node:stream';
-import swagger, { type SwaggerOptions } from '@fastify/swagger';
+import type { SwaggerOptions } from '@fastify/swagger';
 import {
   type FastifyInstance,
   type FastifyReply,
@@ -12,8 +12,9 @@ import {
   type FastifyServerOptions,
   fastify,
   LogController,
+  type RouteOptions,
 } from 'fastify';
-import { ApiError, malformed } from '../errors.ts';
+import { malformed } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
@@ -39,7 +40,7 @@ import { mountForwarding } from './keystone/forward-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
-import { alsoForSessions, mount } from './route.ts';
+import { alsoForSessions, mount, routeRefusals } from './route.ts';
 import { consoleElsewhereRoutes, serviceRoutes } from './service-routes.ts';
 import { inventoryRoutes, statisticsRoutes } from './statistics/routes.ts';
 
@@ -139,6 +140,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
   // Node.js would respond without a body and a request ID.
   app.server.on('checkExpectation', app.routing);
+  const refusal = routeRefusals(app);
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
@@ -155,6 +157,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     }
     warnAboutProxy(request);
     await guard.onHeaders(request);
+    // Here, and not in the handler, so that the body is not read.
+    if (request.is404) throw refusal(request);
   });
   app.addHook('preHandler', guard.onBody);
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
@@ -163,11 +167,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     app.addHook('onResponse', accessLog(write, now));
   }
   app.setErrorHandler(sendFailure);
+  // Hooks run for unknown paths only if there is a handler.
   app.setNotFoundHandler((request) => {
-    throw new ApiError('WAF.4000', `there is no path ${request.url.split('?', 1)[0]?.slice(0, 200)}`);
+    throw refusal(request);
   });
 
-  await app.register(swagger, OPENAPI);
+  const routes: RouteOptions[] = [];
+  app.addHook('onRoute', (route) => void routes.push(route));
+  let openapi: Promise<object> | null = null;
   const pipelines = {
     auto: new Pipeline(store, options.limits, now),
     registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
@@ -193,7 +200,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...consoleRoutes(identity, store, now),
         ]
       : consoleElsewhereRoutes()),
-    ...serviceRoutes(store, identity, () => app.swagger()),
+    ...serviceRoutes(store, identity, () => {
+      openapi ??= import('./openapi.ts').then(({ openApi }) => openApi(OPENAPI, routes));
+      return openapi;
+    }),
   ]);
   if (identity.kind === 'remote') mountForwarding(app, identity);
   return app;

@@ -38,7 +38,6 @@ export function mount(app: FastifyInstance, routes: readonly Route[]): void {
     const documented = access.allow ? schema : { security: [], ...schema };
     app.route({ method, url, schema: documented, handler, config: access });
   }
-  for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url);
 }
 
 /** The same routes, which accept console sessions too. */
@@ -68,20 +67,38 @@ export function pathParameter({ params }: FastifyRequest, name: string): string 
   return (params as Record<string, string>)[name] ?? '';
 }
 
-/** Responds to other methods of an existing path with 405, not 404. */
-function refuseOtherMethods(app: FastifyInstance, url: string): void {
-  const allowed = app.supportedMethods.filter((method) => app.hasRoute({ method, url }));
-  app.route({
-    method: app.supportedMethods.filter((method) => !allowed.includes(method)),
-    url,
-    schema: { hide: true },
-    async handler(request) {
-      const allow = allowed.toSorted().join(', ');
-      throw new ApiError('WAF.4001', `${request.method} is not a method of this path: use ${allow}`, {
-        Allow: allow,
-      });
-    },
+/**
+ * For requests that no route matches: a 405 if the path has routes of other methods, otherwise a 404. Call it before
+ * routes are added. A route for each path and refused method would be 4,000 routes, a quarter of the time to start.
+ */
+export function routeRefusals(app: FastifyInstance): (request: FastifyRequest) => ApiError {
+  const paths = new Map<string, { pattern: RegExp; methods: string[] }>();
+  app.addHook('onRoute', ({ url, method }) => {
+    const path = paths.get(url) ?? { pattern: pathPattern(url), methods: [] };
+    path.methods.push(...[method].flat());
+    paths.set(url, path);
   });
+  return ({ method, url }) => {
+    const path = url.split('?', 1)[0] ?? '';
+    // The router, too, decodes all but reserved characters. It has refused what cannot be decoded.
+    const decoded = decodeURI(path);
+    const allowed = [...paths.values()].flatMap(({ pattern, methods }) =>
+      pattern.test(decoded) ? methods : [],
+    );
+    if (allowed.length === 0) return new ApiError('WAF.4000', `there is no path ${path.slice(0, 200)}`);
+    const allow = [...new Set(allowed)].sort().join(', ');
+    return new ApiError('WAF.4001', `${method} is not a method of this path: use ${allow}`, { Allow: allow });
+  };
+}
+
+function pathPattern(url: string): RegExp {
+  const segments = url.split('/').map((segment, i, all) => {
+    if (segment === '*') return '.*';
+    // For the router, too, only the last parameter may not be empty.
+    if (segment.startsWith(':')) return i === all.length - 1 ? '[^/]+' : '[^/]*';
+    return segment.replaceAll('.', '\\.');
+  });
+  return new RegExp(`^${segments.join('/')}/?$`);
 }
 
 type Schema = Readonly<Record<string, unknown>>;

@@ -12,7 +12,7 @@ const STATUS = partialObject({ status: { type: 'string' } });
 export function serviceRoutes(
   store: Store,
   identity: Identity | RemoteIdentity,
-  openapi: () => object,
+  openapi: () => Promise<object>,
 ): Route[] {
   return [
     {
