@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import swagger, { type SwaggerOptions } from '@fastify/swagger';
+import type { SwaggerOptions } from '@fastify/swagger';
 import {
   type FastifyInstance,
   type FastifyReply,
@@ -13,6 +13,7 @@ import {
   type FastifyServerOptions,
   fastify,
   LogController,
+  type RouteOptions,
 } from 'fastify';
 import { recordLoginRefusals } from '../audit/audit-trail.ts';
 import { malformed } from '../errors.ts';
@@ -42,7 +43,7 @@ import { mountForwarding } from './keystone/forward-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
-import { alsoForSessions, mount, noPath } from './route.ts';
+import { alsoForSessions, mount, routeRefusals } from './route.ts';
 import { consoleElsewhereRoutes, serviceRoutes } from './service-routes.ts';
 import { inventoryRoutes } from './statistics/inventory-routes.ts';
 import { statisticsRoutes } from './statistics/routes.ts';
@@ -151,6 +152,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
   // Node.js would respond without a body and a request ID.
   app.server.on('checkExpectation', app.routing);
+  const refusal = routeRefusals(app);
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
@@ -167,6 +169,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     }
     warnAboutProxy(request);
     await guard.onHeaders(request);
+    // Here, and not in the handler, so that the body is not read.
+    if (request.is404) throw refusal(request);
   });
   app.addHook('preHandler', guard.onBody);
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
@@ -175,11 +179,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     app.addHook('onResponse', accessLog(write, now));
   }
   app.setErrorHandler(sendFailure);
+  // Hooks run for unknown paths only if there is a handler.
   app.setNotFoundHandler((request) => {
-    throw noPath(request);
+    throw refusal(request);
   });
 
-  await app.register(swagger, OPENAPI);
+  const routes: RouteOptions[] = [];
+  app.addHook('onRoute', (route) => void routes.push(route));
+  let openapi: Promise<object> | null = null;
   const pipelines = {
     auto: new Pipeline(store, options.limits, now),
     registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
@@ -205,7 +212,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...consoleRoutes(identity, store, now),
         ]
       : consoleElsewhereRoutes()),
-    ...serviceRoutes(store, identity, catalog, () => app.swagger()),
+    ...serviceRoutes(store, identity, catalog, () => {
+      openapi ??= import('./openapi.ts').then(({ openApi }) => openApi(OPENAPI, routes));
+      return openapi;
+    }),
   ]);
   if (identity.kind === 'remote') mountForwarding(app, identity);
   return app;

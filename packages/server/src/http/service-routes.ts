@@ -14,7 +14,7 @@ export function serviceRoutes(
   store: Store,
   identity: Identity | RemoteIdentity,
   catalog: Catalog,
-  openapi: () => object,
+  openapi: () => Promise<object>,
 ): Route[] {
   return [
     {

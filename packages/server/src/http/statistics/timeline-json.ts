@@ -136,7 +136,8 @@ function largest(counts: Float64Array): number {
   return max;
 }
 
-/** Little endian, as it is written. */
+/** Four ASCII characters, little endian, as it is written. A buffer for each would take 30 ms at start. */
 function word(text: string): number {
-  return Buffer.from(text).readInt32LE();
+  const byte = (i: number) => text.charCodeAt(i) << (8 * i);
+  return byte(0) | byte(1) | byte(2) | byte(3);
 }
