@@ -19,7 +19,7 @@ export type Connect = (url: string, database: string) => ClickHouseClient;
 
 /**
  * Increased when older releases cannot read new rows, or when tables need changes. `migrate` upgrades older tables.
- * Since version 2, the kind of an event tells whether an attack was blocked; the tables are the same.
+ * Since version 2, rows tell which attacks were blocked; the tables are the same.
  */
 const SCHEMA_VERSION = 2;
 
