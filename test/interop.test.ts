@@ -214,14 +214,19 @@ describe('the vendor’s JavaScript SDK', () => {
     ['waf/event', 404, 'WAF.4000', 'wafstat does not keep single events'],
     [`waf/instance/${'0'.repeat(32)}`, 404, 'WAF.4000', 'has no host with the ID'],
     ['waf/event/attack/num', 400, 'WAF.1025', 'from'],
+    ['waf/overviews/abnormal', 404, 'WAF.4000', 'wafstat does not keep response codes'],
+    ['composite-waf/host?protect_status=1', 400, 'WAF.1001', 'protect_status'],
+    ['composite-waf/host?waf_type=cloud', 400, 'WAF.1001', 'waf_type'],
+    ['composite-waf/host?is_https=true', 400, 'WAF.1001', 'is_https'],
   ])(
     '%s: the exception has the status, the code, the reason and the request ID',
-    async (path, ...expected) => {
-      const [httpStatusCode, errorCode, reason] = expected;
-      await expect(get(path)).rejects.toMatchObject({
+    async (call, httpStatusCode, errorCode, reason) => {
+      const [path = '', query] = call.split('?');
+      const parameters = Object.fromEntries(new URLSearchParams(query));
+      await expect(get(path, parameters)).rejects.toMatchObject({
         httpStatusCode,
         errorCode,
-        errorMsg: expect.stringContaining(String(reason)),
+        errorMsg: expect.stringContaining(reason),
         requestId: expect.stringMatching(/./),
       });
     },

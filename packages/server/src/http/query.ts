@@ -88,8 +88,9 @@ export function parseHostsPage(query: RawQuery): Page {
     ? parseWhole(query, 'page', 1, 1, PAGE_MAX) - 1
     : parseWhole(query, 'offset', 0, 0, PAGE_MAX);
   const name = isPage ? 'pagesize' : 'limit';
-  // All hosts are on the first page.
-  if (single(query, name) === '-1') {
+  const given = single(query, name);
+  // All hosts are on the first page. With `page` alone too: Terraform requests the list without parameters, then page 2.
+  if (given === '-1' || (isPage && given === undefined)) {
     return { skip: number === 0 ? 0 : Number.POSITIVE_INFINITY, size: Number.POSITIVE_INFINITY };
   }
   const size = parseWhole(query, name, HOSTS_PER_PAGE, 1, LIST_LIMIT_MAX, ', or -1 for all');
@@ -187,9 +188,9 @@ function rangeParameters(query: RawQuery) {
 /** Names that clients may take for `hosts`. Ignoring them would return the numbers of the whole project. */
 const MISSPELT_HOSTS = /^(host|domain|instance)(_?(id|name))?s?(\[\])?$/i;
 
-/** Other filters that a client may expect, as the event list of the vendor has them. */
+/** Other filters that a client may expect, as the vendor's lists of events and hosts have them. */
 const OTHER_FILTERS =
-  /^(polic(y|ies)|policy_?(id|name)s?|attacks?|attack_?types?|categor(y|ies)|(s|source_?|client_?)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?)(\[\])?$/i;
+  /^(polic(y|ies)|policy_?(id|name)s?|attacks?|attack_?types?|categor(y|ies)|(s|source_?|client_?)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?|protect_?status|waf_?type|is_?https|exclusive_?ip)(\[\])?$/i;
 
 function looksLikeFilter(name: string): boolean {
   return MISSPELT_HOSTS.test(name) || OTHER_FILTERS.test(name);

@@ -144,6 +144,7 @@ export function inventoryRoutes(store: Store): Route[] {
 const NOT_KEPT = {
   'overviews/bandwidth/timeline': 'bandwidth',
   'overviews/response-code/timeline': 'response codes',
+  'overviews/abnormal': 'response codes',
   event: 'single events',
   'event/:event_id': 'single events',
   'event/attack/source': 'the sources of attacks',
@@ -194,13 +195,11 @@ const THREAT_MAP = contentResponse({ threats: CATEGORIES, locale: DISPLAY_NAMES 
 
 const HOSTS_PARAMETERS = {
   page: integer('Number of the page, from 1.', { minimum: 1, default: 1 }),
-  pagesize: integer(
-    `Hosts per page, 1 to ${LIST_LIMIT_MAX}; -1 for all. Default with \`page\`: ${HOSTS_PER_PAGE}.`,
-    {
-      minimum: -1,
-      maximum: LIST_LIMIT_MAX,
-    },
-  ),
+  pagesize: integer(`Hosts per page, 1 to ${LIST_LIMIT_MAX}; -1 for all.`, {
+    minimum: -1,
+    maximum: LIST_LIMIT_MAX,
+    default: -1,
+  }),
   offset: integer('Number of the page, from 0. Not together with `page` and `pagesize`.', {
     minimum: 0,
     default: 0,
