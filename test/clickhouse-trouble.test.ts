@@ -1,11 +1,12 @@
 /** Failures of ClickHouse: nothing may be lost or counted twice. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readPeaks } from '../packages/server/src/store/clickhouse/cells.ts';
 import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
 import { Ledger, type LedgerState } from '../packages/server/src/store/clickhouse/ledger.ts';
 import { Server } from '../packages/server/src/store/clickhouse/server.ts';
 import type { Appended, Batch, Store } from '../packages/server/src/store/store.ts';
-import { StoreUnavailable } from '../packages/server/src/store/store.ts';
+import { QueryTooLarge, StoreUnavailable } from '../packages/server/src/store/store.ts';
 import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
 import { flakyProxy } from './flaky-proxy.ts';
 import { eventually } from './process.ts';
@@ -111,6 +112,21 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       const automatic = clickhouseStore({ ...options, mayMigrate: true }, () => NOW);
       expect((await automatic.series(ALL)).requests[0]).toBe(2);
       await automatic.close();
+      await server.close();
+    });
+
+    test('a query for the busiest seconds of too many events is refused', async () => {
+      const { open, server, ledger } = await createDatabase();
+      const store = open();
+      const event = { hostId: null, request: true, attack: null, count: 1 };
+      const events = [0, 1, 2, 1_000].map((ms) => ({ ...event, time: NOW + ms }));
+      await store.append({ ...batch('x', 0), events });
+      const snapshot = await ledger.read([]);
+      const peaks = (eventsMax: number) =>
+        readPeaks(server, snapshot, { project: 'p' }, [NOW, NOW + 5_000], eventsMax);
+      expect((await peaks(4))[0]).toEqual(Float64Array.of(3));
+      await expect(peaks(3)).rejects.toThrow(QueryTooLarge);
+      await store.close();
       await server.close();
     });
 

@@ -248,6 +248,7 @@ export async function readPeaks(
   snapshot: Snapshot,
   selection: Selection,
   edges: readonly number[],
+  eventsMax = PEAK_EVENTS_MAX,
 ): Promise<Float64Array[]> {
   const { where, whole, cut, cutCells, values, select } = planQuery(
     server,
@@ -267,7 +268,7 @@ export async function readPeaks(
     `SELECT sum(length(at)) AS n FROM cells WHERE ${where} AND ${IN_MINUTES}`,
     { ...values, ...minutes },
   );
-  if (Number(size?.n ?? 0) > PEAK_EVENTS_MAX) throw new QueryTooLarge();
+  if (Number(size?.n ?? 0) > eventsMax) throw new QueryTooLarge();
   const [inWhole, inCut] = await Promise.all([
     select<Record<string, string>>(
       whole,
