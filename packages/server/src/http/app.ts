@@ -4,7 +4,6 @@ import { METHODS } from 'node:http';
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import type { Writable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { SwaggerOptions } from '@fastify/swagger';
 import {
   type FastifyInstance,
@@ -15,10 +14,8 @@ import {
   LogController,
   type RouteOptions,
 } from 'fastify';
-import { recordLoginRefusals } from '../audit/audit-trail.ts';
 import { malformed } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
-import { createSecretThrottle } from '../identity/login-throttle.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
 import { type Limits, Pipeline } from '../ingest/pipeline.ts';
@@ -136,9 +133,6 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   const guard = createGuard(identity.authenticator, {
     ...options,
     basicReads: options.basicReads ?? true,
-    // The audit trail of a remote identity is at its service.
-    recordRefusal: identity.kind === 'local' ? recordLoginRefusals(identity.audit, now) : () => {},
-    delayRefusal: createSecretThrottle(now, (ms) => delay(ms, undefined, { ref: false })),
   });
   app.decorateRequest('caller', null);
   app.decorateRequest('pendingSignature', null);

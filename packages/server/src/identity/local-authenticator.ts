@@ -305,10 +305,15 @@ export class LocalAuthenticator implements Authenticator {
     return 'reason' in key ? key : checkSignature(request, pending, key.secret, body);
   }
 
-  async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
+  /** Not throttled, for the same reason. */
+  async checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal> {
     const key = this.#key(access);
-    if ('reason' in key) return key;
-    return sameSecret(secret, key.secret) ? key.caller : { reason: 'wrong_secret' };
+    if (!('reason' in key) && sameSecret(secret, key.secret)) return key.caller;
+    const owner = this.#store.user(this.#store.key(access)?.user_id ?? '');
+    const refusal: SignatureRefusal = 'reason' in key ? key : { reason: 'wrong_secret' };
+    const user = owner ? { id: owner.id, name: owner.name } : null;
+    this.#dependencies.recordRefusal({ user, from, reason: refusal.reason });
+    return refusal;
   }
 
   async rolesInProject({ user, scope }: Caller, projectId: string): Promise<readonly Role[]> {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { KnownNetworks } from './known-networks.ts';
-import { AttemptGroup, createLoginThrottle, createSecretThrottle } from './login-throttle.ts';
+import { AttemptGroup, createLoginThrottle } from './login-throttle.ts';
 
 function setUp() {
   const clock = { now: 0 };
@@ -216,22 +216,4 @@ test('two hashes run at once, and a failure releases its slot', async () => {
   );
   expect(results.every(({ status }) => status === 'rejected')).toBe(true);
   expect([most, running]).toEqual([2, 0]);
-});
-
-test('the response to a wrong secret is delayed after 50 from one network, at most eight at a time', async () => {
-  const waiting: { ms: number; wake: () => void }[] = [];
-  const sleep = (ms: number) => new Promise<void>((wake) => waiting.push({ ms, wake }));
-  const clock = { now: 0 };
-  const delay = createSecretThrottle(() => clock.now, sleep);
-  for (let i = 0; i < 49; i++) await delay(`2001:db8::${i}`);
-  expect(waiting).toEqual([]);
-  const delayed = Array.from({ length: 8 }, () => delay('2001:db8::1'));
-  expect(waiting.map(({ ms }) => ms)).toEqual([250, 500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
-  await expect(delay('2001:db8::2')).rejects.toThrow('too many logins from this address');
-  await delay('2001:db8:0:1::1');
-  for (const { wake } of waiting) wake();
-  await Promise.all(delayed);
-  clock.now += 15 * 60_000;
-  await delay('2001:db8::1');
-  expect(waiting).toHaveLength(8);
 });

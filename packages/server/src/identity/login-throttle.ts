@@ -59,68 +59,6 @@ const MESSAGES = {
   exchanges: `too many token exchanges by this user: retry in ${RETRY_AFTER_S.exchanges} s`,
 };
 
-/** Counts failed attempts by key. */
-class Failures {
-  readonly #now: () => number;
-  readonly #entries = new BoundedCache<string, { count: number; at: number }>({ entriesMax: FAILURES_MAX });
-
-  constructor(now: () => number) {
-    this.#now = now;
-  }
-
-  #of(key: string): number {
-    const entry = this.#entries.get(key);
-    if (entry === undefined) return 0;
-    const ageMs = this.#now() - entry.at;
-    // A clock that was set back must not prolong a delay.
-    return ageMs >= 0 && ageMs < FORGET_MS ? entry.count : 0;
-  }
-
-  /** Doubles with each failure beyond the free ones. */
-  delayOf(key: string, failuresFree: number, maxMs: number): number {
-    const excess = this.#of(key) - failuresFree;
-    return excess < 0 ? 0 : Math.min(maxMs, DELAY_MS_FIRST * 2 ** excess);
-  }
-
-  add(key: string): void {
-    this.#entries.set(key, { count: this.#of(key) + 1, at: this.#now() });
-  }
-
-  delete(key: string): void {
-    this.#entries.delete(key);
-  }
-}
-
-/**
- * Returns a function that delays the response to a wrong secret of an access key, by address. Secrets are checked first:
- * a correct one never waits, so that nobody behind the same address can lock out the owner of a key.
- */
-export function createSecretThrottle(now: () => number, sleep: (ms: number) => Promise<void>) {
-  const failures = new Failures(now);
-  const delayed = new Counters();
-  return async (address: string): Promise<void> => {
-    const network = networkOf(address);
-    failures.add(network);
-    const delay = failures.delayOf(network, ADDRESS_FAILURES_FREE, DELAY_MS_MAX);
-    if (delay > 0) await sleepCounted(delayed, network, delay, sleep);
-  };
-}
-
-async function sleepCounted(
-  delayed: Counters,
-  network: string,
-  ms: number,
-  sleep: (ms: number) => Promise<void>,
-): Promise<void> {
-  if (delayed.of(network) >= ADDRESS_DELAYED_MAX) throw new LoginThrottled('address');
-  delayed.add(network, 1);
-  try {
-    await sleep(ms);
-  } finally {
-    delayed.add(network, -1);
-  }
-}
-
 export type LoginThrottle = ReturnType<typeof createLoginThrottle>;
 
 export function createLoginThrottle(
@@ -128,12 +66,30 @@ export function createLoginThrottle(
   now: () => number,
   sleep: (ms: number) => Promise<void>,
 ) {
-  const failures = new Failures(now);
+  const failures = new BoundedCache<string, { count: number; at: number }>({ entriesMax: FAILURES_MAX });
   /** Attempts that run one after the other, by account or known pair, with the networks they come from. */
   const lanes = new Map<string, { turns: Semaphore; networks: (string | null)[] }>();
   const delayedAttempts = new Counters();
   // Separate slots, so that attackers cannot take those of known users.
   const groups = { known: new AttemptGroup(), unknown: new AttemptGroup() };
+
+  function failuresOf(key: string): number {
+    const entry = failures.get(key);
+    if (entry === undefined) return 0;
+    const ageMs = now() - entry.at;
+    // A clock that was set back must not prolong a delay.
+    return ageMs >= 0 && ageMs < FORGET_MS ? entry.count : 0;
+  }
+
+  /** Doubles with each failure beyond the free ones. */
+  function delayOf(key: string, failuresFree: number, maxMs: number): number {
+    const excess = failuresOf(key) - failuresFree;
+    return excess < 0 ? 0 : Math.min(maxMs, DELAY_MS_FIRST * 2 ** excess);
+  }
+
+  function addFailure(key: string): void {
+    failures.set(key, { count: failuresOf(key) + 1, at: now() });
+  }
 
   /** Runs one attempt at a time. The delay depends on whether the previous attempt failed, so it is computed last. */
   async function runInLane<T>(
@@ -166,8 +122,15 @@ export function createLoginThrottle(
   }
 
   async function delayAddress(network: string): Promise<void> {
-    const delay = failures.delayOf(addressKey(network), ADDRESS_FAILURES_FREE, DELAY_MS_MAX);
-    if (delay > 0) await sleepCounted(delayedAttempts, network, delay, sleep);
+    const delay = delayOf(addressKey(network), ADDRESS_FAILURES_FREE, DELAY_MS_MAX);
+    if (delay === 0) return;
+    if (delayedAttempts.of(network) >= ADDRESS_DELAYED_MAX) throw new LoginThrottled('address');
+    delayedAttempts.add(network, 1);
+    try {
+      await sleep(delay);
+    } finally {
+      delayedAttempts.add(network, -1);
+    }
   }
 
   return {
@@ -188,11 +151,11 @@ export function createLoginThrottle(
         if (succeeded) {
           failures.delete(pair);
           knownNetworks.add(account, network);
-        } else for (const key of [pair, accountKey(account), addressKey(network)]) failures.add(key);
+        } else for (const key of [pair, accountKey(account), addressKey(network)]) addFailure(key);
         return succeeded;
       };
       if (device !== null || knownNetworks.has(account, network)) {
-        const pairDelay = () => failures.delayOf(pair, PAIR_FAILURES_FREE, KNOWN_DELAY_MS_MAX);
+        const pairDelay = () => delayOf(pair, PAIR_FAILURES_FREE, KNOWN_DELAY_MS_MAX);
         return groups.known.run(pair, async (slot) => {
           if (pairDelay() === 0) return slot(counted);
           return runInLane(pair, null, pairDelay, () => slot(counted));
@@ -200,8 +163,8 @@ export function createLoginThrottle(
       }
       const accountDelay = () =>
         Math.max(
-          failures.delayOf(pair, PAIR_FAILURES_FREE, DELAY_MS_MAX),
-          failures.delayOf(accountKey(account), ACCOUNT_FAILURES_FREE, DELAY_MS_MAX),
+          delayOf(pair, PAIR_FAILURES_FREE, DELAY_MS_MAX),
+          delayOf(accountKey(account), ACCOUNT_FAILURES_FREE, DELAY_MS_MAX),
         );
       return groups.unknown.run(network, async (slot) => {
         await delayAddress(network);

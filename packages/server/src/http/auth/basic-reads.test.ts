@@ -133,6 +133,14 @@ describe('the network', () => {
       expect((await read(app, basic(key), { remoteAddress })).status).toBe(200);
   });
 
+  test('behind a proxy on the same machine that is not trusted counts as remote', async () => {
+    const app = await serve();
+    for (const header of ['x-forwarded-for', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via']) {
+      const options = { remoteAddress: '127.0.0.1', headers: { [header]: '203.0.113.9' } };
+      expect((await read(app, basic(key), options)).status).toBe(403);
+    }
+  });
+
   test('behind a trusted proxy is what the proxy says', async () => {
     const app = await serve({ trustProxy: '10.0.0.1' });
     const via = (headers: Record<string, string>, remoteAddress = '10.0.0.1') =>
@@ -209,7 +217,7 @@ test('identity, pushes without the role, and the console do not accept it', asyn
     expect((await read(app, basic(chief), { method })).status).toBe(405);
 });
 
-test('a token, a signature and a session take precedence', async () => {
+test('a token and a session take precedence', async () => {
   const app = await serve();
   expect((await read(app, basic(key), { headers: { 'x-auth-token': 'x.y' } })).message).toMatch(/token/);
   // As sent by the browser of a console behind a proxy that has Basic authentication of its own.

@@ -1,6 +1,5 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
-import type { RefusedLogin } from '../../audit/audit-trail.ts';
 import { ApiError, type ErrorCode, retryLater } from '../../errors.ts';
 import {
   type Authenticator,
@@ -37,14 +36,13 @@ interface GuardOptions {
   bodyBytesMax: number;
   /** Whether reads accept access keys as HTTP Basic credentials. */
   basicReads: boolean;
-  recordRefusal: (refused: RefusedLogin) => void;
-  /** Waits before a read with a wrong secret is refused. */
-  delayRefusal: (address: string) => Promise<void>;
   now: () => number;
 }
 
-export function createGuard(authenticator: Authenticator, options: GuardOptions) {
-  const { rateLimit, bodyBytesMax, basicReads, now } = options;
+export function createGuard(
+  authenticator: Authenticator,
+  { rateLimit, bodyBytesMax, basicReads, now }: GuardOptions,
+) {
   const requests = rateLimit === 0 ? null : new RateLimit(rateLimit, 1_000 / rateLimit, now);
   return {
     verifySignature,
@@ -76,7 +74,7 @@ export function createGuard(authenticator: Authenticator, options: GuardOptions)
     },
   };
 
-  /** The secret is in every request, so it must not cross the network unencrypted, and wrong ones are recorded. */
+  /** The secret is in every request, so it must not cross the network unencrypted. */
   async function basicReader(request: FastifyRequest): Promise<Caller> {
     if (!basicReads)
       throw new ApiError('WAF.9001', 'Basic authentication is off here: send a token, or sign the request');
@@ -87,17 +85,7 @@ export function createGuard(authenticator: Authenticator, options: GuardOptions)
         `Basic authentication needs HTTPS, or a client on the same machine; ${advice}`,
       );
     }
-    const { access, secret } = parseBasic(request);
-    const caller = await authenticator.checkSecret(access, secret);
-    if (!('reason' in caller)) return caller;
-    const owner = await authenticator.admitKey({ access });
-    options.recordRefusal({
-      user: 'user' in owner ? { id: owner.user.id, name: owner.user.name } : null,
-      from: loginSource(request),
-      reason: caller.reason,
-    });
-    await options.delayRefusal(request.ip);
-    throw signatureError(caller);
+    return basicCaller(authenticator, request);
   }
 
   async function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): Promise<void> {
@@ -173,7 +161,7 @@ async function signedCaller(
 
 async function basicCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {
   const { access, secret } = parseBasic(request);
-  const caller = await authenticator.checkSecret(access, secret);
+  const caller = await authenticator.checkSecret(access, secret, loginSource(request));
   if ('reason' in caller) throw signatureError(caller);
   return caller;
 }
@@ -196,7 +184,7 @@ function parseBasic({ headers }: FastifyRequest): { access: string; secret: stri
  * How a request authenticates. A token that a program sends takes precedence over a signature, as in the other services of
  * the API family, and over what a browser sends by itself: a cookie, or the Basic credentials of a proxy in front.
  */
-function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signature' | 'basic' | 'basic read' {
+function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signature' | 'basic' | 'basic-read' {
   const { headers, method, routeOptions } = request;
   const { session, basic } = routeOptions.config;
   const { authorization } = headers;
@@ -207,18 +195,21 @@ function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signatu
   if (authorization !== undefined && !isBasic) return 'signature';
   if (session === 'too' && readCookie(request, SESSION_COOKIE) !== undefined) return 'session';
   if (!isBasic) return 'token';
-  return acceptsBasicReads(method, routeOptions.config) ? 'basic read' : 'signature';
+  return acceptsBasicReads(method, routeOptions.config) ? 'basic-read' : 'signature';
 }
 
 /** Whether secrets can be in the request: it was encrypted up to us or to a trusted proxy, or never left the machine. */
-export function isConfidential({ protocol, ip }: FastifyRequest): boolean {
-  return protocol === 'https' || isLoopback(ip);
+export function isConfidential({ protocol, ip, raw, headers }: FastifyRequest): boolean {
+  if (protocol === 'https') return true;
+  // Behind a proxy on this machine that is not trusted, remote clients seem to be local.
+  const isTrusted = ip !== raw.socket.remoteAddress;
+  const isForwarded = !isTrusted && FORWARDED_HEADERS.some((name) => headers[name] !== undefined);
+  return isLoopback(ip) && !isForwarded;
 }
 
-/**
- * Asks clients for Basic credentials that send none by themselves. Never asks browsers: they would open a dialog in the
- * console.
- */
+const FORWARDED_HEADERS = ['x-forwarded-for', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via'];
+
+/** Asks for Basic credentials. Browsers are not asked, because they would open a dialog in the console. */
 function withChallenge(error: unknown, request: FastifyRequest): unknown {
   const { method, headers, routeOptions } = request;
   const isBrowser = headers['sec-fetch-mode'] !== undefined || headers['user-agent']?.startsWith('Mozilla/');
