@@ -107,10 +107,10 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       const sum = (rows: Float64Array[]) => rows.reduce((total, row) => total + (row[0] ?? 0), 0);
       expect([requests[0], sum(attacks), sum(blocked)]).toEqual([2, 2, 1]);
       await store.close();
-      // As `serve` does it.
+      // `serve` creates tables, but does not upgrade them.
       await server.run(`INSERT INTO ledger (key, version, value, written) SELECT 'schema', 99, '1', now()`);
       const automatic = clickhouseStore({ ...options, mayMigrate: true }, () => NOW);
-      expect((await automatic.series(ALL)).requests[0]).toBe(2);
+      await expect(automatic.series(ALL)).rejects.toThrow('have version 1');
       await automatic.close();
       await server.close();
     });

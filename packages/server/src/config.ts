@@ -183,7 +183,7 @@ export const STORE_OPTIONS = {
   ...grouped('ClickHouse options:', {
     clickhouseMigrate: setting(
       '--clickhouse-migrate <auto|never>',
-      "auto: create and upgrade tables at start; never: run 'wafstat migrate' first",
+      "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
       oneOf('auto', 'never'),
       { default: 'auto' },
     ),

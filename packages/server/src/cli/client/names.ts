@@ -135,10 +135,7 @@ function errorMessage({ status, body }: IdentityResponse): string {
   return typeof message === 'string' ? printable(message) : `the service returned status ${status}`;
 }
 
-/**
- * The IDs of hosts that are given by ID or name. A value that is no name is an ID, as long as it can be one: an ID that
- * the project does not have matches nothing.
- */
+/** The IDs of hosts that are given by ID or name. Only generated IDs are not checked: they need no request. */
 export async function hostIds(
   client: Pick<Client, 'hosts'>,
   given: readonly string[] | undefined,
@@ -161,7 +158,7 @@ export async function hostIds(
       );
     }
     if (id !== undefined) return id;
-    if (ID_PATTERN.test(value)) return value;
+    if (owner !== undefined) return value;
     throw new UserError(`there is no host '${value}' in this project: run 'wafstat hosts' to list the hosts`);
   });
 }

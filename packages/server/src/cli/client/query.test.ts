@@ -181,18 +181,20 @@ describe('queries', () => {
     const attacks = { total: '31', err: '' };
     const none = { total: '0', err: '' };
     expect(await totalOf('--host', id)).toEqual(attacks);
-    expect(await totalOf('--host', 'nowhere')).toEqual(none);
-    expect(await totalOf('--host', 'nowhere', '--host', id)).toEqual(attacks);
+    expect(await totalOf('--host', '0'.repeat(32))).toEqual(none);
+    expect(await totalOf('--host', '0'.repeat(32), '--host', id)).toEqual(attacks);
     expect(await totalOf('--host', 'WWW.example.com.')).toEqual(attacks);
     expect(await totalOf('--host', 'quiet.example.com')).toEqual(none);
     expect(await totalOf('--host', 'quiet-1,www.example.com', 'twin-1')).toEqual(attacks);
   });
 
   test('a host name that does not exist, or means two hosts, is an error', async () => {
-    expect(await totalOf('--host', 'ww.example.com')).toEqual({
-      total: undefined,
-      err: "wafstat: there is no host 'ww.example.com' in this project: run 'wafstat hosts' to list the hosts\n",
-    });
+    for (const name of ['ww.example.com', 'www']) {
+      expect(await totalOf('--host', name)).toEqual({
+        total: undefined,
+        err: `wafstat: there is no host '${name}' in this project: run 'wafstat hosts' to list the hosts\n`,
+      });
+    }
     expect((await totalOf('--host', 'twin')).err).toBe(
       "wafstat: 'twin' is the name of one host and the ID of another: use the ID twin-1 or the name twin.example.com\n",
     );
@@ -415,7 +417,8 @@ describe('with an access key', () => {
     ['the environment', [], { env: { WAFSTAT_SK: KEY.secret } }],
   ])('from %s, all requests are signed', async (_origin, flags, world) => {
     const projects = [{ id: 'p1', name: 'shop' }];
-    const { address, requests } = await listen({ requests: [], attacks: [], projects, total: 0, items: [] });
+    const items = [{ id: 'h1', hostname: 'a', timestamp: 0 }];
+    const { address, requests } = await listen({ requests: [], attacks: [], projects, total: 1, items });
     const argv = ['timeline', '--url', address, '--project', 'shop', '--ak', KEY.access, ...flags];
     expect(await run([...argv, '--host', 'a', '--timezone', '+08:00'], world)).toMatchObject({
       status: 0,

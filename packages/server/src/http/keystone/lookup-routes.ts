@@ -257,7 +257,7 @@ function recordRoute<R>(
       description:
         name === 'role'
           ? NEEDS_ADMIN
-          : 'One’s own; administrators: of their domain; the role `identity`: all.',
+          : 'Callers read their own records, administrators those of their domain, users with the role `identity` all.',
       response: { 200: recordSchema(name) },
     },
     async handler(request) {
@@ -283,6 +283,27 @@ const ASSIGNMENT_FILTERS = ['user.id', 'role.id', 'scope.project.id', 'scope.dom
 const ASSIGNMENT_OPTIONS = ['effective', 'include_names', 'include_subtree'];
 
 function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view: View): Route {
+  /** The scopes of the query: one for the role `identity`, those that the caller administers otherwise. */
+  function scopesOf(request: FastifyRequest, query: RawQuery): RoleAssignment['scope'][] {
+    const [projectId, domainId] = [single(query, 'scope.project.id'), single(query, 'scope.domain.id')];
+    const project = projectId === undefined ? undefined : lookup.project(projectId);
+    if (isSystemScoped(callerOf(request))) {
+      checkSystemScope(request);
+      if (single(query, 'user.id') === undefined || projectId === undefined)
+        throw malformed('user.id and scope.project.id are required');
+      return project && domainId === undefined ? [{ project }] : [];
+    }
+    const domains = administeredDomains(view, callerOf(request));
+    const isAdministered = (id: string) => domains.some((domain) => domain.id === id);
+    const projects = administration.projects().filter(({ domain_id }) => isAdministered(domain_id));
+    return [...domains.map((domain) => ({ domain })), ...projects.map((one) => ({ project: one }))].filter(
+      (scope) =>
+        'project' in scope
+          ? domainId === undefined && (projectId === undefined || scope.project.id === projectId)
+          : projectId === undefined && (domainId === undefined || scope.domain.id === domainId),
+    );
+  }
+
   return {
     method: 'GET',
     url: '/v3/role_assignments',
@@ -303,38 +324,10 @@ function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view:
     async handler(request) {
       const query = filtersOf(request, [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS]);
       const userId = single(query, 'user.id');
-      const projectId = single(query, 'scope.project.id');
-      const user = userId === undefined ? undefined : lookup.user(userId);
-      const project = projectId === undefined ? undefined : lookup.project(projectId);
-      const caller = callerOf(request);
-      const isSystem = isSystemScoped(caller);
-      if (isSystem) {
-        checkSystemScope(request);
-        if (userId === undefined || projectId === undefined)
-          throw malformed('user.id and scope.project.id are required');
-      }
-      const domains = isSystem ? [] : administeredDomains(view, caller);
-      const scopes: RoleAssignment['scope'][] =
-        projectId === undefined
-          ? [
-              ...domains.map((domain) => ({ domain })),
-              ...administration
-                .projects()
-                .filter(({ domain_id }) => domains.some(({ id }) => id === domain_id))
-                .map((project) => ({ project })),
-            ]
-          : project && (isSystem || domains.some(({ id }) => id === project.domain_id))
-            ? [{ project }]
-            : [];
-      const domainId = query['scope.domain.id'];
-      const found = assignments(
-        userId === undefined ? administration.users() : user ? [user] : [],
-        scopes.filter(
-          (scope) => domainId === undefined || ('domain' in scope && scope.domain.id === domainId),
-        ),
-        ROLES.filter((role) => query['role.id'] === undefined || role === query['role.id']),
-        isOn(query, 'effective'),
-      );
+      const users =
+        userId === undefined ? administration.users() : [lookup.user(userId)].filter((u) => u !== undefined);
+      const roles = ROLES.filter((role) => query['role.id'] === undefined || role === query['role.id']);
+      const found = assignments(users, scopesOf(request, query), roles, isOn(query, 'effective'));
       return {
         role_assignments: found.map((one) => roleAssignmentBody(one, (id) => lookup.domain(id)?.name ?? '')),
       };
@@ -354,10 +347,10 @@ function assignments(
       const direct = user.roles['project' in scope ? scope.project.id : scope.domain.id] ?? [];
       const held = isEffective ? rolesIn(user, scope) : direct;
       for (const role of roles) if (held.includes(role)) found.push({ user, role, scope });
-    }
-    if (found.length > ASSIGNMENTS_MAX) {
-      const filters = ASSIGNMENT_FILTERS.join(', ');
-      throw malformed(`there are more than ${ASSIGNMENTS_MAX} role assignments: filter by ${filters}`);
+      if (found.length > ASSIGNMENTS_MAX) {
+        const filters = ASSIGNMENT_FILTERS.join(', ');
+        throw malformed(`there are more than ${ASSIGNMENTS_MAX} role assignments: filter by ${filters}`);
+      }
     }
   }
   return found;

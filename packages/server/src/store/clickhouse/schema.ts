@@ -128,7 +128,8 @@ export async function checkTables(
   connect?: Connect,
 ): Promise<void> {
   let version = (await hasLedger(options, connect)) ? await readVersion(first) : null;
-  if ((version ?? 0) < SCHEMA_VERSION && options.mayMigrate) {
+  // Older tables are not upgraded here: older processes that still run would count wrongly.
+  if (version === null && options.mayMigrate) {
     await migrate(options, connect);
     version = await readVersion(first);
   }
