@@ -345,7 +345,7 @@ describe('a signed request', () => {
   });
 
   test.each([
-    [{ authorization: 'Basic abc' }, /Authorization must be/],
+    [{ authorization: 'Basic abc' }, /^Basic authentication is for reading/],
     [
       { authorization: 'V11-HMAC-SHA256 Credential=x' },
       /Authorization uses V11-HMAC-SHA256, which is not supported/,
