@@ -278,6 +278,10 @@ describeEmbedded('requests that push lines', () => {
     expect([wrong.status, JSON.parse(wrong.text).error_msg]).toEqual([401, 'the secret access key is wrong']);
     expect((await send('POST', '/v3.0/OS-CREDENTIAL/credentials', key.secret)).status).toBe(401);
     expect(await requests()).toBe(2);
+    // A token wins over the Basic credentials of a proxy in front.
+    const headers = { Authorization: basic('wrong'), 'X-Auth-Token': api.token };
+    const withToken = await call(server.address, path, { method: 'POST', headers, body: ndjson(events(1)) });
+    expect(withToken.status).toBe(200);
   });
 
   test('may give a pattern for access lines, and a time zone by name', async () => {

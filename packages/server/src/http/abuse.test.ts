@@ -303,6 +303,15 @@ describe('headers', () => {
     expect(answer).toContain('Host');
   });
 
+  test.each([
+    ['a fragment that cannot be decoded', '/nope#%'],
+    ['240,000 characters', `/v1/${'a'.repeat(240_000)}`],
+  ])('a path with %s is a 404', async (_what, path) => {
+    const response = await raw(`POST ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`);
+    expect(response).toMatch(/^HTTP\/1.1 404 /);
+    expect(response.length).toBeLessThan(1_000);
+  });
+
   test('the response to bytes that are not HTTP has nosniff', async () => {
     expect(await raw('nonsense\r\n\r\n')).toMatch(
       /^HTTP\/1.1 400 [\s\S]*\r\nX-Content-Type-Options: nosniff\r\n/,

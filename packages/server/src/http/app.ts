@@ -243,7 +243,7 @@ function accessLog(write: (line: string) => void, now: () => number) {
   return (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
     const { id, method, url, caller } = request;
     const mark = url.indexOf('?');
-    const path = mark === -1 ? url : url.slice(0, mark);
+    const path = url.slice(0, Math.min(mark === -1 ? url.length : mark, LOGGED_PATH_LENGTH_MAX));
     const ms = Math.round(reply.elapsedTime * 1_000) / 1_000;
     const user = caller === null ? '' : `,"user":${quote(caller.user.name)}`;
     write(
@@ -253,6 +253,9 @@ function accessLog(write: (line: string) => void, now: () => number) {
     done();
   };
 }
+
+/** More than any route has. A request line may have 256 KiB, which would fill the disk with log lines. */
+const LOGGED_PATH_LENGTH_MAX = 2_048;
 
 /** Text that JSON does not escape. */
 const PLAIN = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;

@@ -95,8 +95,10 @@ export function routeRefusals(app: FastifyInstance): (request: FastifyRequest) =
   });
   return (request) => {
     const { method, url } = request;
-    const path = url.split('?', 1)[0] ?? '';
-    // The router, too, decodes all but reserved characters. It has refused what cannot be decoded.
+    const [path = ''] = url.split(/[?#]/, 1);
+    // No route is longer, except for the IDs in it. Trying all patterns takes 25 ms for a path of 240 KB.
+    if (path.length > PATH_LENGTH_MAX) return noPath(request);
+    // The router, too, decodes all but reserved characters. It has refused paths that cannot be decoded.
     const decoded = decodeURI(path);
     const allowed = [...paths.values()].flatMap(({ pattern, methods }) =>
       pattern.test(decoded) ? methods : [],
@@ -106,6 +108,8 @@ export function routeRefusals(app: FastifyInstance): (request: FastifyRequest) =
     return new ApiError('WAF.4001', `${method} is not a method of this path: use ${allow}`, { Allow: allow });
   };
 }
+
+const PATH_LENGTH_MAX = 2_048;
 
 function pathPattern(url: string): RegExp {
   const segments = url.split('/').map((segment, i, all) => {

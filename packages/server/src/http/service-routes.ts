@@ -68,7 +68,8 @@ export function serviceRoutes(
       schema: { hide: true },
       /** The console for browsers, the versions for API clients that are given only the base address. */
       async handler(request, reply) {
-        reply.header('Vary', 'Accept');
+        // The links depend on the Host header, so no shared cache may keep them.
+        reply.header('Vary', 'Accept').header('Cache-Control', 'no-store');
         if (!request.headers.accept?.includes('text/html')) {
           reply.code(300);
           return versionsBody(baseOf(catalog, request));

@@ -342,6 +342,8 @@ describe('an exchange', () => {
     expect(await exchange(old, scope)).toBe('superseded');
     const late = await token();
     const child = await exchanged(late);
+    // Not recorded: with a valid token, anybody could use up the quota of records.
+    expect(await exchange(late, { project: { id: 'nope' } })).toBe('no_such_scope');
     clock.now += TOKEN_VALID_MS;
     expect(await exchange(late, scope)).toBe('expired');
     expect(await exchange(child.text, scope)).toBe('expired');

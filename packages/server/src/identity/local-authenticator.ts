@@ -117,16 +117,16 @@ export class LocalAuthenticator implements Authenticator {
   async exchange(login: TokenLogin, from: LoginSource): Promise<NewToken | ExchangeRefusal> {
     const { tokens } = this.#dependencies;
     const given = tokens.read(login.token);
-    return this.#recordRefusals(given && { id: given.user_id }, from, async () => {
-      const old = given === null ? 'unknown' : this.#describe(given);
-      if (typeof old === 'string') return old;
-      if (!this.#exchanges.take(old.user.id)) throw new LoginThrottled('exchanges');
-      // A leaked token of a project must not become access to all secret access keys.
-      if ('system' in login.scope) return 'password_required';
-      return this.#newToken(old.user, login.scope, (scope) =>
-        tokens.exchange(old.token, old.user, scope, this.#now()),
-      );
-    });
+    const describe = async () => (given === null ? 'unknown' : this.#describe(given));
+    // Only refused tokens are recorded: with a valid one, anybody could fill the quota of records with refused scopes.
+    const old = await this.#recordRefusals(given && { id: given.user_id }, from, describe);
+    if (typeof old === 'string') return old;
+    if (!this.#exchanges.take(old.user.id)) throw new LoginThrottled('exchanges');
+    // A leaked token of a project must not become access to all secret access keys.
+    if ('system' in login.scope) return 'password_required';
+    return this.#newToken(old.user, login.scope, (scope) =>
+      tokens.exchange(old.token, old.user, scope, this.#now()),
+    );
   }
 
   #newToken(

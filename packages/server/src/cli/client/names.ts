@@ -143,22 +143,16 @@ export async function hostIds(
 ): Promise<string[] | undefined> {
   if (given === undefined || given.every((value) => GENERATED_ID.test(value))) return given?.slice();
   const idsByName = new Map<string, string>();
-  const namesById = new Map<string, string>();
+  const ids = new Set<string>();
   for await (const { id, hostname } of client.hosts({ signal })) {
     idsByName.set(hostname, id);
-    namesById.set(id, hostname);
+    ids.add(id);
   }
   return given.map((value) => {
+    // An ID takes precedence: anyone who sends a Host header can register a name that equals it.
+    if (GENERATED_ID.test(value) || ids.has(value)) return value;
     const id = idsByName.get(normalHostname(value) ?? value);
-    const owner = namesById.get(value);
-    if (GENERATED_ID.test(value) || id === value) return value;
-    if (id !== undefined && owner !== undefined) {
-      throw new UserError(
-        `'${value}' is the name of one host and the ID of another: use the ID ${id} or the name ${owner}`,
-      );
-    }
     if (id !== undefined) return id;
-    if (owner !== undefined) return value;
     throw new UserError(`there is no host '${value}' in this project: run 'wafstat hosts' to list the hosts`);
   });
 }

@@ -195,9 +195,6 @@ describe('queries', () => {
         err: `wafstat: there is no host '${name}' in this project: run 'wafstat hosts' to list the hosts\n`,
       });
     }
-    expect((await totalOf('--host', 'twin')).err).toBe(
-      "wafstat: 'twin' is the name of one host and the ID of another: use the ID twin-1 or the name twin.example.com\n",
-    );
     expect((await totalOf('--host', 'a,,b')).err).toBe(
       "wafstat: --host is 'a,,b', but must be IDs or names of hosts\n",
     );

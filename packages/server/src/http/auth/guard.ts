@@ -190,8 +190,8 @@ function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signatu
   const { authorization } = headers;
   if (session === 'only') return 'session';
   const isBasic = authorization !== undefined && /^Basic /i.test(authorization);
-  if (basic && isBasic) return 'basic';
   if (headers['x-auth-token'] !== undefined) return 'token';
+  if (basic && isBasic) return 'basic';
   if (authorization !== undefined && !isBasic) return 'signature';
   if (session === 'too' && readCookie(request, SESSION_COOKIE) !== undefined) return 'session';
   if (!isBasic) return 'token';

@@ -32,7 +32,8 @@ export interface Catalog {
 
 /** The address that responses refer to. */
 export function baseOf({ publicUrl }: Pick<Catalog, 'publicUrl'>, request: FastifyRequest): string {
-  return publicUrl ?? `${request.protocol}://${request.host}`;
+  // A trusted proxy may forward any text as the protocol.
+  return publicUrl ?? `${request.protocol === 'https' ? 'https' : 'http'}://${request.host}`;
 }
 
 /** Every record has a link to itself: the `openstack` command fails without. */

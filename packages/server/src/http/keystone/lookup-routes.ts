@@ -344,8 +344,11 @@ function assignments(
   const found: RoleAssignment[] = [];
   for (const user of users) {
     for (const scope of scopes) {
-      const direct = user.roles['project' in scope ? scope.project.id : scope.domain.id] ?? [];
-      const held = isEffective ? rolesIn(user, scope) : direct;
+      const domainId = 'project' in scope ? scope.project.domain_id : scope.domain.id;
+      const direct = user.roles['project' in scope ? scope.project.id : scope.domain.id];
+      const isInherited = isEffective && user.roles[domainId] !== undefined;
+      if (direct === undefined && !isInherited) continue;
+      const held = isEffective ? rolesIn(user, scope) : (direct ?? []);
       for (const role of roles) if (held.includes(role)) found.push({ user, role, scope });
       if (found.length > ASSIGNMENTS_MAX) {
         const filters = ASSIGNMENT_FILTERS.join(', ');

@@ -121,7 +121,7 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
     url: '/identity',
     schema: { hide: true },
     async handler(request, reply) {
-      reply.code(300);
+      reply.code(300).header('Cache-Control', 'no-store');
       return { versions: { values: [versionBody(`${baseOf(catalog, request)}/identity/v3/`)] } };
     },
   };

@@ -53,7 +53,9 @@ const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
 /** How long a sliced query holds the event loop at a time. */
 export const SLICE_MS = 3;
-const RECORDS_PER_CLOCK_READ = 16;
+/** Reading the clock takes as long as a small record. About 0.2 ms of work in between. */
+const BYTES_PER_CLOCK_READ = 16_384;
+const RECORD_BYTES_MIN = 1_024;
 
 /** Bounds the memory to some 10 MB. */
 const HOSTS_MAX = 100_000;
@@ -154,7 +156,7 @@ function createCounter(
         for (const scope of scopes) {
           const record = records.read(level, chunk, scope);
           if (record !== undefined) accumulate(record, runs, rowOf, points, out);
-          if (slices?.isOver()) yield;
+          if (slices?.isOver(record)) yield;
         }
         continue;
       }
@@ -177,7 +179,7 @@ function createCounter(
         for (const scope of scopes) {
           const record = records.read(level, chunk, scope);
           if (record !== undefined) addCells(record, rowOf, cells, sums);
-          if (slices.isOver()) yield;
+          if (slices.isOver(record)) yield;
         }
         totals = cached.put(hostSet, toRunningTotals(sums, rowCount, cells));
       }
@@ -343,24 +345,31 @@ export async function inSlices<T>(
   }
 }
 
-/** Yields to the event loop after each slice of work. */
+/**
+ * Yields to the event loop after each slice of work. All queries of the process share the turns, one slice in each: with
+ * two slices per turn, admission would reject the queries of everyone else.
+ */
 export class Slices {
+  static #turns: Promise<unknown> = Promise.resolve();
   readonly #lengthMs: number;
-  #records = 0;
+  #recordBytes = 0;
   #start = performance.now();
 
   constructor(lengthMs: number) {
     this.#lengthMs = lengthMs;
   }
 
-  /** Call after each record. */
-  isOver(): boolean {
-    this.#records++;
-    return this.#records % RECORDS_PER_CLOCK_READ === 0 && performance.now() - this.#start > this.#lengthMs;
+  /** Call after each record, with its size: the record of a busy minute takes as long as a hundred others. */
+  isOver(record?: Uint8Array): boolean {
+    this.#recordBytes += RECORD_BYTES_MIN + (record?.length ?? 0);
+    if (this.#recordBytes < BYTES_PER_CLOCK_READ) return false;
+    this.#recordBytes = 0;
+    return performance.now() - this.#start > this.#lengthMs;
   }
 
   async next(): Promise<void> {
-    await setImmediate();
+    Slices.#turns = Slices.#turns.then(() => setImmediate());
+    await Slices.#turns;
     this.#start = performance.now();
   }
 }
