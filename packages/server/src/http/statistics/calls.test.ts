@@ -392,6 +392,7 @@ test('instances filters like hosts, and parameters of SDKs that filter nothing a
   expect(await requests('&enterprise_project_id=0&locale=en-us')).toBe(2);
   expect(await requests(`&instances=${a}`)).toBe(1);
   expect(await requests(`&instances[]=${a}&instances[]=${b}`)).toBe(2);
+  expect(await requests(`&hosts[0]=${a}`)).toBe(1);
   expect(await requests(`&instances=${a},${b}&hosts=${b}&hosts=${a}`)).toBe(2);
   expect(await requests('&instances=unknown')).toBe(0);
 });
