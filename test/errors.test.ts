@@ -249,6 +249,21 @@ describe('404 WAF.4000', () => {
     expectError(await api.get(path), 404, 'WAF.4000', path, 'wafstat does not keep');
   });
 
+  test.each(['policy', 'policy/a/cc/b', 'rule/cc', 'certificate/a', 'valuelist', 'ip-groups', 'config/lts'])(
+    'waf/%s, which configures a WAF, with every method',
+    async (path) => {
+      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
+        const reason = 'wafstat does not keep the configuration of a WAF';
+        expectError(await api.get(`waf/${path}`, { method }), 404, 'WAF.4000', `waf/${path}: ${reason}`);
+      }
+    },
+  );
+
+  test('a path that only begins like the configuration of a WAF, without that reason', async () => {
+    const { text } = await api.get('waf/policyx');
+    expect(JSON.parse(text).error_msg).toBe(`there is no path /v1/${api.project}/waf/policyx`);
+  });
+
   test('a host that the project does not have', async () => {
     expectError(await api.get('waf/instance/abc'), 404, 'WAF.4000', 'abc');
   });

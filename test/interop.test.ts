@@ -215,6 +215,7 @@ describe('the vendor’s JavaScript SDK', () => {
     [`waf/instance/${'0'.repeat(32)}`, 404, 'WAF.4000', 'has no host with the ID'],
     ['waf/event/attack/num', 400, 'WAF.1025', 'from'],
     ['waf/overviews/abnormal', 404, 'WAF.4000', 'wafstat does not keep response codes'],
+    ['waf/policy', 404, 'WAF.4000', 'wafstat does not keep the configuration of a WAF'],
     ['composite-waf/host?protect_status=1', 400, 'WAF.1001', 'protect_status'],
     ['composite-waf/host?waf_type=cloud', 400, 'WAF.1001', 'waf_type'],
     ['composite-waf/host?is_https=true', 400, 'WAF.1001', 'is_https'],
