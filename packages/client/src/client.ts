@@ -56,7 +56,7 @@ export interface Client {
   topDomains(query: TopQuery): Promise<Top<DomainCount>>;
   /** The categories that have attacks, the most frequent first. */
   attackDistribution(query: StatisticsQuery): Promise<Top<KeyCount<AttackType>>>;
-  /** Attacks that the firewall blocked, and all others. */
+  /** Attacks that the firewall blocked, and all others. Both are always listed. */
   attackActions(query: StatisticsQuery): Promise<Top<KeyCount<AttackAction>>>;
   /** The most attacked hosts and the most frequent categories. */
   classification(query: TopQuery): Promise<Classification>;

@@ -204,7 +204,7 @@ describe('numbers', () => {
     expect(await json('event/request/peak')).toEqual({ qps: 0 });
     expect(await json('event/attack/num')).toEqual({ attack_num: 0 });
     expect(await json('overviews/attack/action-types')).toEqual({
-      total: 0,
+      total: 2,
       items: [
         { key: 'block', num: 0 },
         { key: 'log', num: 0 },

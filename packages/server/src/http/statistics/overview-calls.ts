@@ -108,7 +108,10 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
       operationId: 'attackActions',
       summary: 'Get the attacks by action: blocked or only logged',
       description: '`log` counts all attacks that the log does not report as blocked.',
-      returns: ['Both actions.', topListOf({ key: string('Action.', { enum: ['block', 'log'] }) })],
+      returns: [
+        'Both actions.',
+        topListOf({ key: string('Action.', { enum: ['block', 'log'] }) }, 'Always 2.'),
+      ],
       handler: cached(parseTotalsQuery, (query) => attackActions(store, query)),
     },
     {
