@@ -5,6 +5,7 @@ import { type FastifyInstance, fastify } from 'fastify';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
 import { scaled } from '../../../../../test/random.ts';
+import { CATEGORY_NAMES } from '../../../../console/src/categories.ts';
 import { CATEGORIES } from '../../event.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { QueryTooLarge, type Store } from '../../store/store.ts';
@@ -501,11 +502,11 @@ describe('hosts', () => {
   });
 });
 
-test.each(CATEGORY_LISTS)('%s names the 13 categories', async (path) => {
+test.each(CATEGORY_LISTS)('%s names the 13 categories as the console does', async (path) => {
   const { threats, locale } = (await get(path)).json();
   expect(threats).toEqual([...CATEGORIES]);
   expect(Object.keys(locale)).toEqual(threats);
-  expect(locale).toMatchObject({ sqli: 'SQL injection', cc: 'HTTP floods (CC)' });
+  expect(locale).toEqual(CATEGORY_NAMES);
 });
 
 test.each([
