@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Api, call, type HttpResponse, login } from './api.ts';
+import { CALLS } from './oracle.ts';
 import { type Installation, Sandbox } from './sandbox.ts';
 
 const sandbox = new Sandbox();
@@ -22,21 +23,7 @@ function expectError(answer: HttpResponse, status: number, error_code: string, .
   for (const word of words) expect(JSON.parse(answer.text).error_msg).toContain(word);
 }
 
-const QUERIES = [
-  'waf/event/timeline',
-  'waf/event/attack/type',
-  'waf/event/attack/num',
-  'waf/event/attack/domain',
-  'waf/event/request/peak',
-  'waf/overviews/statistics',
-  'waf/overviews/request/timeline',
-  'waf/overviews/qps/timeline',
-  'waf/overviews/attack/timeline',
-  'waf/overviews/attack/top-domains',
-  'waf/overviews/attack/distribution',
-  'waf/overviews/attack/action-types',
-  'waf/overviews/classification',
-];
+const QUERIES = [...new Set(Object.keys(CALLS).map((call) => `waf/${call.split('?')[0]}`))];
 const LISTS = [
   'connections',
   'waf/instance',
