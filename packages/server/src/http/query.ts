@@ -100,7 +100,10 @@ export function parseHostsPage(query: RawQuery): Page {
 /** Keeps `skip` a whole number. */
 const PAGE_MAX = 1_000_000_000;
 
-/** The filters of the lists of hosts. Any other filter is a 400: ignoring it would list other hosts than the client expects. */
+/**
+ * The filters of the lists of hosts. Any other filter is a 400: ignoring it would list other hosts than the client
+ * expects.
+ */
 const HOST_FILTERS = ['hostname', 'policyname'];
 
 export function parseHostsFilter(query: RawQuery): { hostname: string; policyname: string } {
