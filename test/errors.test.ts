@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Api, call, type HttpResponse, login } from './api.ts';
+import { CALLS } from './oracle.ts';
 import { type Installation, Sandbox } from './sandbox.ts';
 
 const sandbox = new Sandbox();
@@ -22,21 +23,7 @@ function expectError(answer: HttpResponse, status: number, error_code: string, .
   for (const word of words) expect(JSON.parse(answer.text).error_msg).toContain(word);
 }
 
-const QUERIES = [
-  'waf/event/timeline',
-  'waf/event/attack/type',
-  'waf/event/attack/num',
-  'waf/event/attack/domain',
-  'waf/event/request/peak',
-  'waf/overviews/statistics',
-  'waf/overviews/request/timeline',
-  'waf/overviews/qps/timeline',
-  'waf/overviews/attack/timeline',
-  'waf/overviews/attack/top-domains',
-  'waf/overviews/attack/distribution',
-  'waf/overviews/attack/action-types',
-  'waf/overviews/classification',
-];
+const QUERIES = [...new Set(Object.keys(CALLS).map((call) => `waf/${call.split('?')[0]}`))];
 const LISTS = [
   'connections',
   'waf/instance',
@@ -247,6 +234,21 @@ describe('404 WAF.4000', () => {
 
   test.each(NOT_KEPT)('%s, with the reason', async (path) => {
     expectError(await api.get(path), 404, 'WAF.4000', path, 'wafstat does not keep');
+  });
+
+  test.each(['policy', 'policy/a/cc/b', 'rule/cc', 'certificate/a', 'valuelist', 'ip-groups', 'config/lts'])(
+    'waf/%s, which configures a WAF, with every method',
+    async (path) => {
+      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
+        const reason = 'wafstat does not keep the configuration of a WAF';
+        expectError(await api.get(`waf/${path}`, { method }), 404, 'WAF.4000', `waf/${path}: ${reason}`);
+      }
+    },
+  );
+
+  test('a path that only begins like the configuration of a WAF, without that reason', async () => {
+    const { text } = await api.get('waf/policyx');
+    expect(JSON.parse(text).error_msg).toBe(`there is no path /v1/${api.project}/waf/policyx`);
   });
 
   test('a host that the project does not have', async () => {

@@ -95,15 +95,17 @@ def administration():
 
 result = {"urls": [urls_of_query(path) for path in given["paths"]], "sdk": names_in_sdk(""), "commands": []}
 names = ["AUTH_URL", "USERNAME", "PASSWORD", "USER_DOMAIN_NAME", "PROJECT_NAME", "PROJECT_DOMAIN_NAME"]
-for path in given["paths"][:2]:
-    clouds = {"clouds": {"ours": {"auth": login(path), "region_name": given["region"]}}}
-    os.environ["OS_CLIENT_CONFIG_FILE"] = given["clouds"]
-    with open(given["clouds"], "w") as file:
-        json.dump(clouds, file)
-    result["commands"].append(commands("--os-cloud", "ours"))
-    del os.environ["OS_CLIENT_CONFIG_FILE"]
-    os.environ["OS_REGION_NAME"] = given["region"]
-    os.environ.update({"OS_" + name: login(path)[name.lower()] for name in names})
-    result["commands"].append(commands())
+for place, path in given["variants"]:
+    if place == "clouds.yaml":
+        clouds = {"clouds": {"ours": {"auth": login(path), "region_name": given["region"]}}}
+        os.environ["OS_CLIENT_CONFIG_FILE"] = given["clouds"]
+        with open(given["clouds"], "w") as file:
+            json.dump(clouds, file)
+        result["commands"].append(commands("--os-cloud", "ours"))
+        del os.environ["OS_CLIENT_CONFIG_FILE"]
+    else:
+        os.environ["OS_REGION_NAME"] = given["region"]
+        os.environ.update({"OS_" + name: login(path)[name.lower()] for name in names})
+        result["commands"].append(commands())
 result["administration"] = administration()
 json.dump(result, sys.stdout)

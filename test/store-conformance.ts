@@ -697,6 +697,7 @@ export function storeConformance(
       const query = { project: 'p', edges: [0, 1] };
       await expect(store.series(query)).rejects.toThrow(StoreUnavailable);
       await expect(store.seriesByCategory(query)).rejects.toThrow(StoreUnavailable);
+      await expect(store.seriesByGroup(query)).rejects.toThrow(StoreUnavailable);
       await expect(store.peaks(query)).rejects.toThrow(StoreUnavailable);
       await expect(store.attacksByHost({ project: 'p', from: 0, to: 1 })).rejects.toThrow(StoreUnavailable);
     });

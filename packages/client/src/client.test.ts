@@ -150,8 +150,15 @@ describe('queries', () => {
   });
 
   test('a response of another form is an error', async () => {
-    const { client } = await setUp([{ body: { error: 0 } }]);
-    await expect(client.overviewTotals(RANGE)).rejects.toThrow("has no field 'length'");
+    const { client } = await setUp([{ body: { error: 0, length: 0 } }]);
+    for (const call of [
+      client.overviewTotals,
+      client.overviewTimeline,
+      client.qpsTimeline,
+      client.attackTimeline,
+    ]) {
+      await expect(call(RANGE)).rejects.toThrow(/^The response to GET http:.* is not a list\. Check the URL/);
+    }
     await expect(client.requestPeak(RANGE)).rejects.toThrow("has no field 'qps'");
   });
 

@@ -56,7 +56,7 @@ export interface Client {
   topDomains(query: TopQuery): Promise<Top<DomainCount>>;
   /** The categories that have attacks, the most frequent first. */
   attackDistribution(query: StatisticsQuery): Promise<Top<KeyCount<AttackType>>>;
-  /** Attacks that the firewall blocked, and all others. */
+  /** Attacks that the firewall blocked, and all others. Both are always listed. */
   attackActions(query: StatisticsQuery): Promise<Top<KeyCount<AttackAction>>>;
   /** The most attacked hosts and the most frequent categories. */
   classification(query: TopQuery): Promise<Classification>;
@@ -339,20 +339,19 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
   const transport: Transport = { authorizer, fetch, timing, maxRetries };
   const project = encodeURIComponent(projectId);
 
-  async function requestJson<T>(request: ApiRequest, fields: Fields<T>): Promise<T> {
+  async function requestJson<T>(request: ApiRequest, form: Form<T>): Promise<T> {
     const response = await call(request, transport);
     const body = jsonOf(response);
-    const missing = fields.find((name) => field(body, name) === undefined);
-    if (missing !== undefined) {
-      const fault = body === undefined ? 'is not JSON' : `has no field '${missing}'`;
+    const fault = faultOf(body, form);
+    if (fault !== undefined) {
       const message = `The response to ${response.source} ${fault}. Check the URL of the service.`;
       throw unexpected(response, message);
     }
-    // The fields exist; their content is up to the API.
+    // The content of lists and fields is up to the API.
     return body as T;
   }
 
-  function get<T>(path: string, fields: Fields<T>, parameters: Parameters, options: CallOptions): Promise<T> {
+  function get<T>(path: string, form: Form<T>, parameters: Parameters, options: CallOptions): Promise<T> {
     return requestJson(
       {
         method: 'GET',
@@ -362,16 +361,16 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
         timeoutMs: options.timeoutMs ?? timeoutMs ?? QUERY_TIMEOUT_MS,
         signal: options.signal,
       },
-      fields,
+      form,
     );
   }
 
   /** Async, so that an invalid query rejects. */
-  async function statistics<T>(path: string, fields: Fields<T>, query: AnyStatisticsQuery): Promise<T> {
-    return get(`/waf/${path}`, fields, statisticsParameters(query), query);
+  async function statistics<T>(path: string, form: Form<T>, query: AnyStatisticsQuery): Promise<T> {
+    return get(`/waf/${path}`, form, statisticsParameters(query), query);
   }
 
-  /** The path of hosts counts pages from 1. */
+  /** Pages of hosts are numbered from 1. */
   function hostPages(path: string, query: HostsQuery = {}): Pages<Host> {
     const { page: firstPage = 1, limit = HOSTS_PER_PAGE, hostname } = query;
     const pageAt = (page: number) =>
@@ -417,10 +416,10 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     attackCount: (query) => statistics('event/attack/num', ['attack_num'], query),
     attackedHosts: (query) => statistics('event/attack/domain', ['total', 'items'], query),
     requestPeak: (query) => statistics('event/request/peak', ['qps'], query),
-    overviewTotals: (query) => statistics('overviews/statistics', ['length'], query),
-    overviewTimeline: (query) => statistics('overviews/request/timeline', ['length'], query),
-    qpsTimeline: (query) => statistics('overviews/qps/timeline', ['length'], query),
-    attackTimeline: (query) => statistics('overviews/attack/timeline', ['length'], query),
+    overviewTotals: (query) => statistics('overviews/statistics', 'list', query),
+    overviewTimeline: (query) => statistics('overviews/request/timeline', 'list', query),
+    qpsTimeline: (query) => statistics('overviews/qps/timeline', 'list', query),
+    attackTimeline: (query) => statistics('overviews/attack/timeline', 'list', query),
     topDomains: (query) => statistics('overviews/attack/top-domains', ['total', 'items'], query),
     attackDistribution: (query) => statistics('overviews/attack/distribution', ['total', 'items'], query),
     attackActions: (query) => statistics('overviews/attack/action-types', ['total', 'items'], query),
@@ -456,7 +455,17 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
   };
 }
 
-type Fields<T> = readonly (keyof T & string)[];
+/** What a response must be: a list, or an object with these fields. */
+type Form<T> = T extends readonly unknown[] ? 'list' : readonly (keyof T & string)[];
+
+/** What is wrong with the response, if anything. */
+function faultOf(body: unknown, form: 'list' | readonly string[]): string | undefined {
+  if (body === undefined) return 'is not JSON';
+  if (form === 'list') return Array.isArray(body) ? undefined : 'is not a list';
+  const missing = form.find((name) => field(body, name) === undefined);
+  return missing === undefined ? undefined : `has no field '${missing}'`;
+}
+
 type Parameters = Readonly<Record<string, string | number | readonly string[] | undefined>>;
 
 type AnyStatisticsQuery = StatisticsQuery &

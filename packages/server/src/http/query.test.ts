@@ -39,20 +39,68 @@ describe('the hosts of a query', () => {
     expect(parse([...hosts(1_000), '7'])).toHaveLength(1_000);
   });
 
-  test('may be given as hosts[]', () => {
-    expect(parseTimelineQuery({ from: '1', to: '2', 'hosts[]': ['a', 'b'], hosts: 'c' }, 2).hosts).toEqual([
-      'c',
-      'a',
-      'b',
-    ]);
+  test.each([
+    ['hosts[]=a&hosts[]=b&hosts=c', ['a', 'b', 'c']],
+    ['hosts[0]=a&hosts[1]=b', ['a', 'b']],
+    ['hosts%5B0%5D=a&hosts%5B10%5D=b,a', ['a', 'b']],
+    ['instances[0]=a&instances[1]=b', ['a', 'b']],
+    ['hosts[0]=a&hosts[1]=b&instances=b,a', ['a', 'b']],
+  ])('may be a list as clients write it: %s', (query, ids) => {
+    expect(parseTimelineQuery(queryOf({ url: `/?from=1&to=2&${query}` }), 2).hosts).toEqual(ids);
   });
 
-  test.each(['host', 'Hosts', 'host_id', 'hostid', 'host_ids', 'hostname', 'domain', 'domains', 'Host[]'])(
-    'may not be given as %s: the response would be that of the whole project',
+  test('are checked in every form of a list', () => {
+    for (const name of ['hosts[0]', 'hosts[]']) {
+      expect(() => parseTimelineQuery({ from: '1', to: '2', [name]: 'a.b' }, 2)).toThrow("hosts is 'a.b'");
+    }
+    expect(() => parseTimelineQuery({ from: '1', to: '2', 'hosts[0]': 'a', 'instances[0]': 'b' }, 2)).toThrow(
+      'hosts and instances both filter by host ID, but differ',
+    );
+  });
+
+  test.each([
+    ...[
+      'host',
+      'Hosts',
+      'host_id',
+      'hostid',
+      'host_ids',
+      'hostname',
+      'domain',
+      'domains',
+      'Host[]',
+      'host[0]',
+    ],
+    ...[
+      'host-id',
+      'host.id',
+      'hosts_id',
+      'hostsId',
+      'hosts.0',
+      'hosts[a]',
+      'hosts[0][id]',
+      'hosts ',
+      'instance-id',
+    ],
+  ])('may not be given as %s: the response would be that of the whole project', (name) => {
+    expect(() => parseTimelineQuery({ from: '1', to: '2', [name]: 'a' }, 2)).toThrow(
+      `there is no parameter '${name}': use hosts, with the IDs of hosts`,
+    );
+  });
+
+  test.each(['policy-name', 'attack.type', 'attackType', 'source-ip', 'client.ip', 'category[0]'])(
+    'are the only filter: %s is an error',
     (name) => {
       expect(() => parseTimelineQuery({ from: '1', to: '2', [name]: 'a' }, 2)).toThrow(
-        `there is no parameter '${name}': use hosts, with the IDs of hosts`,
+        `there is no parameter '${name}': hosts is the only filter of statistics`,
       );
+    },
+  );
+
+  test.each(['_', 'enterprise_project_id', 'locale', 'page', 'project', 'x-request-id'])(
+    'are not meant by %s, which is ignored',
+    (name) => {
+      expect(parseTimelineQuery({ from: '1', to: '2', [name]: 'a' }, 2).hosts).toBeUndefined();
     },
   );
 

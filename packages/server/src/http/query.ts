@@ -100,13 +100,15 @@ export function parseHostsPage(query: RawQuery): Page {
 /** Keeps `skip` a whole number. */
 const PAGE_MAX = 1_000_000_000;
 
-/** Filters that the lists of hosts do not have. Ignoring one would list other hosts than the client expects. */
+/**
+ * The filters of the lists of hosts. Any other filter is a 400: ignoring it would list other hosts than the client
+ * expects.
+ */
 const HOST_FILTERS = ['hostname', 'policyname'];
 
 export function parseHostsFilter(query: RawQuery): { hostname: string; policyname: string } {
   const unknown = Object.keys(query).find((name) => looksLikeFilter(name) && !HOST_FILTERS.includes(name));
-  if (unknown !== undefined)
-    throw malformed(`there is no parameter '${unknown}': use hostname, with a part of the name`);
+  if (unknown !== undefined) throw noParameter(unknown, 'use hostname, with a part of the name');
   return {
     hostname: single(query, 'hostname')?.toLowerCase() ?? '',
     policyname: single(query, 'policyname') ?? '',
@@ -128,9 +130,7 @@ export function ingestQueryParser() {
   const patternOf = cached('pattern', compilePattern);
   return (query: RawQuery) => {
     const unknown = Object.keys(query).find((name) => !INGEST_NAMES.includes(name));
-    if (unknown !== undefined) {
-      throw malformed(`there is no parameter '${unknown.slice(0, 64)}': use ${INGEST_NAMES.join(', ')}`);
-    }
+    if (unknown !== undefined) throw noParameter(unknown, `use ${INGEST_NAMES.join(', ')}`);
     const source = single(query, 'source') ?? 'default';
     if (!SOURCE_NAME.test(source)) {
       throw malformed('source must have 1 to 128 characters and no control characters');
@@ -186,40 +186,53 @@ function rangeParameters(query: RawQuery) {
 }
 
 /** Names that clients may take for `hosts`. Ignoring them would return the numbers of the whole project. */
-const MISSPELT_HOSTS = /^(host|domain|instance)(_?(id|name))?s?(\[\])?$/i;
+const MISSPELT_HOSTS = /^(host|domain|instance)s?(id|name)?s?$/;
 
 /** Other filters that a client may expect, as the vendor's lists of events and hosts have them. */
 const OTHER_FILTERS =
-  /^(polic(y|ies)|policy_?(id|name)s?|attacks?|attack_?types?|categor(y|ies)|(s|source_?|client_?)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?|protect_?status|waf_?type|is_?https|exclusive_?ip)(\[\])?$/i;
+  /^(polic(y|ies)|policy(id|name)s?|attacks?|attacktypes?|categor(y|ies)|(s|source|client)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?|protectstatus|waftype|ishttps|exclusiveip)$/;
 
 function looksLikeFilter(name: string): boolean {
-  return MISSPELT_HOSTS.test(name) || OTHER_FILTERS.test(name);
+  const letters = lettersOf(name);
+  return MISSPELT_HOSTS.test(letters) || OTHER_FILTERS.test(letters);
 }
 
-const HOSTS_PARAMETERS = ['hosts', 'hosts[]', 'instances', 'instances[]'];
+/** `hostid` for `host_id`, `host-id`, `host.id`, `hostId` and `host_id[0]`. */
+function lettersOf(name: string): string {
+  return name
+    .replace(/\[.*/s, '')
+    .replace(/[^a-z]/gi, '')
+    .toLowerCase();
+}
+
+function noParameter(name: string, advice: string): ApiError {
+  return malformed(`there is no parameter '${name.slice(0, 64)}': ${advice}`);
+}
+
+/** `hosts[]=a` and `hosts[0]=a` are how axios, jQuery, qs and PHP send a list. */
+const ID_LIST = /^(hosts|instances)(\[\d*\])?$/;
 
 /** `hosts`, or `instances` for the same. */
 function parseHosts(query: RawQuery): string[] | undefined {
   for (const name of Object.keys(query)) {
-    if (HOSTS_PARAMETERS.includes(name)) continue;
-    if (MISSPELT_HOSTS.test(name))
-      throw malformed(`there is no parameter '${name}': use hosts, with the IDs of hosts`);
-    if (OTHER_FILTERS.test(name))
-      throw malformed(`there is no parameter '${name}': hosts is the only filter of statistics`);
+    if (ID_LIST.test(name)) continue;
+    const letters = lettersOf(name);
+    if (MISSPELT_HOSTS.test(letters)) throw noParameter(name, 'use hosts, with the IDs of hosts');
+    if (OTHER_FILTERS.test(letters)) throw noParameter(name, 'hosts is the only filter of statistics');
   }
-  const ids = parseIds(query, 'hosts');
-  const same = parseIds(query, 'instances');
-  const isSame =
-    !ids || !same || [ids, same].every((list) => list.length === new Set([...ids, ...same]).size);
-  if (!isSame) throw malformed('hosts and instances both filter by host ID, but differ: use one of them');
-  return ids ?? same;
+  const hosts = parseIds(query, 'hosts');
+  const instances = parseIds(query, 'instances');
+  if (hosts && instances && hosts.toSorted().join() !== instances.toSorted().join())
+    throw malformed('hosts and instances both filter by host ID, but differ: use one of them');
+  return hosts ?? instances;
 }
 
-/** `hosts[]` is how axios, jQuery and PHP send a list. */
 function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | undefined {
-  const { [name]: values, [`${name}[]`]: list } = query;
-  if (values === undefined && list === undefined) return undefined;
-  const ids = [values ?? [], list ?? []].flat().flatMap((value) => value.split(','));
+  const values = Object.entries(query).flatMap(([key, value]) =>
+    ID_LIST.exec(key)?.[1] === name ? (value ?? []) : [],
+  );
+  if (values.length === 0) return undefined;
+  const ids = values.flatMap((value) => value.split(','));
   for (const id of ids) checkId(name, id);
   const distinct = new Set(ids);
   if (distinct.size > HOSTS_MAX) {

@@ -103,13 +103,19 @@ export function routeRefusals(app: FastifyInstance): (request: FastifyRequest) =
     const allowed = [...paths.values()].flatMap(({ pattern, methods }) =>
       pattern.test(decoded) ? methods : [],
     );
-    if (allowed.length === 0) return noPath(request);
+    if (allowed.length === 0) {
+      const isConfiguration = CONFIGURATION.test(decoded);
+      return noPath(request, isConfiguration ? ': wafstat does not keep the configuration of a WAF' : '');
+    }
     const allow = [...new Set(allowed)].sort().join(', ');
     return new ApiError('WAF.4001', `${method} is not a method of this path: use ${allow}`, { Allow: allow });
   };
 }
 
 const PATH_LENGTH_MAX = 2_048;
+
+/** The calls of the API family that read and change the configuration of a WAF, with any method. */
+const CONFIGURATION = /^\/v1\/[^/]+\/waf\/(policy|rule|certificate|valuelist|ip-groups?|config)(\/|$)/;
 
 function pathPattern(url: string): RegExp {
   const segments = url.split('/').map((segment, i, all) => {

@@ -105,12 +105,17 @@ export async function topHosts(store: Store, query: RangeQuery, top: number): Pr
 
 /** Attacks that the log reports as blocked, and all others. Both are always listed. */
 export async function attackActions(store: Store, query: RangeQuery): Promise<TopList> {
-  const { attacked, block } = await blockedAttacks(store, query);
+  const { from, to } = query;
+  const { attacks, blocked } =
+    from === to
+      ? { attacks: [], blocked: [] }
+      : await store.seriesByCategory({ ...selectionOf(query), edges: [from, to] });
+  const total = (series: Float64Array[]) => series.reduce((sum, counts) => sum + (counts[0] ?? 0), 0);
   const items = [
-    { key: 'block', num: block },
-    { key: 'log', num: attacked - block },
+    { key: 'block', num: total(blocked) },
+    { key: 'log', num: total(attacks) - total(blocked) },
   ];
-  return { total: items.filter(({ num }) => num > 0).length, items: items.sort(compareCounts) };
+  return { total: items.length, items: items.sort(compareCounts) };
 }
 
 /** Largest first, equal counts by key. Keys without a count are left out. */
@@ -121,14 +126,6 @@ export function topList(counts: readonly Count[], top = counts.length): TopList 
 
 function compareCounts(a: Count, b: Count): number {
   return b.num - a.num || (a.key < b.key ? -1 : 1);
-}
-
-async function blockedAttacks(store: Store, query: RangeQuery): Promise<{ attacked: number; block: number }> {
-  const { from, to } = query;
-  if (from === to) return { attacked: 0, block: 0 };
-  const { attacks, blocked } = await store.seriesByCategory({ ...selectionOf(query), edges: [from, to] });
-  const total = (series: Float64Array[]) => series.reduce((sum, counts) => sum + (counts[0] ?? 0), 0);
-  return { attacked: total(attacks), block: total(blocked) };
 }
 
 /** An empty range has no points; stores take at least one. */

@@ -86,8 +86,11 @@ export const keyedTimelines = (keys: readonly string[], description: string) =>
   array(object({ key: string('What is counted.', { enum: keys }), timeline: points(description) }));
 
 /** The fields of a list item besides `num`. */
-export const topListOf = (key: Record<string, ReturnType<typeof string>>) =>
+export const topListOf = (
+  key: Record<string, ReturnType<typeof string>>,
+  total = 'Number of distinct items with attacks, before `top` cuts the list.',
+) =>
   object({
-    total: integer('Number of distinct items with attacks, before `top` cuts the list.'),
+    total: integer(total),
     items: array(object({ ...key, num: integer('Number of attacks.') })),
   });

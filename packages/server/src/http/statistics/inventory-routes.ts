@@ -1,4 +1,4 @@
-/** The lists of a project: hosts, log sources and categories. And what the API family has, but wafstat does not. */
+/** The lists of a project: hosts, log sources and categories; and 404s for calls whose data is not kept. */
 import { ApiError } from '../../errors.ts';
 import { CATEGORIES, type Category } from '../../event.ts';
 import type { Host, Store } from '../../store/store.ts';

@@ -26,11 +26,11 @@ import { keyedTimelineJson } from './timeline-json.ts';
 
 const GROUPS = Object.keys(OVERVIEW_GROUPS);
 const CATEGORY = string('Category.', { enum: CATEGORIES });
-const DOMAIN = { key: string('Host name.'), web_tag: string('Always empty.') };
-const NOT_KEPT = { total: 0, items: [] };
+const HOST_FIELDS = { key: string('Host name.'), web_tag: string('Always empty.') };
+const EMPTY_LIST = { total: 0, items: [] };
 const TIMELINE_PARAMETERS = { timezone: TIMEZONE_PARAMETER, group_by: GROUP_BY_PARAMETER };
 
-export function overviewCalls(store: Store, { counts, names }: QueryHandlers): Call[] {
+export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
   return [
     {
       path: 'overviews/statistics',
@@ -41,7 +41,7 @@ export function overviewCalls(store: Store, { counts, names }: QueryHandlers): C
         'The number of requests (ACCESS) and attacks of each group.',
         array(object({ key: string('Group.', { enum: GROUPS }), num: integer('Requests or attacks.') })),
       ],
-      handler: counts(parseTotalsQuery, (query) => overviewTotals(store, query)),
+      handler: cached(parseTotalsQuery, (query) => overviewTotals(store, query)),
     },
     {
       path: 'overviews/request/timeline',
@@ -52,7 +52,7 @@ export function overviewCalls(store: Store, { counts, names }: QueryHandlers): C
         'Six series with the same points.',
         keyedTimelines(GROUPS, 'Number of requests or attacks in the point.'),
       ],
-      handler: counts(parseOverviewTimelineQuery, async (query) =>
+      handler: cached(parseOverviewTimelineQuery, async (query) =>
         keyedTimelineJson(await overviewTimeline(store, query)),
       ),
     },
@@ -71,7 +71,7 @@ export function overviewCalls(store: Store, { counts, names }: QueryHandlers): C
         'Six series with the same points.',
         keyedTimelines(GROUPS, 'Requests or attacks per second in the point.'),
       ],
-      handler: counts(parseQpsQuery, async ({ isPeak, ...query }) =>
+      handler: cached(parseQpsQuery, async ({ isPeak, ...query }) =>
         keyedTimelineJson(await (isPeak ? peakQpsTimeline : averageQpsTimeline)(store, query)),
       ),
     },
@@ -84,7 +84,7 @@ export function overviewCalls(store: Store, { counts, names }: QueryHandlers): C
         'One series per category, all with the same points.',
         keyedTimelines(CATEGORIES, 'Number of attacks in the point.'),
       ],
-      handler: counts(parseOverviewTimelineQuery, async (query) =>
+      handler: cached(parseOverviewTimelineQuery, async (query) =>
         keyedTimelineJson(await attackTimeline(store, query)),
       ),
     },
@@ -93,23 +93,26 @@ export function overviewCalls(store: Store, { counts, names }: QueryHandlers): C
       operationId: 'topDomains',
       summary: 'List the hosts with the most attacks, in the form of the overviews',
       parameters: { top: TOP_PARAMETER },
-      returns: ['Hosts with attacks, the most attacked first.', topListOf(DOMAIN)],
-      handler: names(parseTopQuery, ({ top, ...query }) => topDomains(store, query, top)),
+      returns: ['Hosts with attacks, the most attacked first.', topListOf(HOST_FIELDS)],
+      handler: uncached(parseTopQuery, ({ top, ...query }) => topDomains(store, query, top)),
     },
     {
       path: 'overviews/attack/distribution',
       operationId: 'attackDistribution',
       summary: 'List the categories that have attacks',
       returns: ['Categories with attacks, the most frequent first.', topListOf({ key: CATEGORY })],
-      handler: counts(parseTotalsQuery, (query) => topCategories(store, query)),
+      handler: cached(parseTotalsQuery, (query) => topCategories(store, query)),
     },
     {
       path: 'overviews/attack/action-types',
       operationId: 'attackActions',
       summary: 'Get the attacks by action: blocked or only logged',
       description: '`log` counts all attacks that the log does not report as blocked.',
-      returns: ['Both actions.', topListOf({ key: string('Action.', { enum: ['block', 'log'] }) })],
-      handler: counts(parseTotalsQuery, (query) => attackActions(store, query)),
+      returns: [
+        'Both actions.',
+        topListOf({ key: string('Action.', { enum: ['block', 'log'] }) }, 'Always 2.'),
+      ],
+      handler: cached(parseTotalsQuery, (query) => attackActions(store, query)),
     },
     {
       path: 'overviews/classification',
@@ -120,19 +123,19 @@ export function overviewCalls(store: Store, { counts, names }: QueryHandlers): C
       returns: [
         'Five lists.',
         object({
-          domain: topListOf(DOMAIN),
+          domain: topListOf(HOST_FIELDS),
           attack_type: topListOf({ key: CATEGORY }),
           ip: topListOf({ key: string('Always empty.') }),
           url: topListOf({ key: string('Always empty.') }),
           geo: topListOf({ key: string('Always empty.') }),
         }),
       ],
-      handler: names(parseTopQuery, async ({ top, ...query }) => ({
+      handler: uncached(parseTopQuery, async ({ top, ...query }) => ({
         domain: await topDomains(store, query, top),
         attack_type: await topCategories(store, query, top),
-        ip: NOT_KEPT,
-        url: NOT_KEPT,
-        geo: NOT_KEPT,
+        ip: EMPTY_LIST,
+        url: EMPTY_LIST,
+        geo: EMPTY_LIST,
       })),
     },
   ];

@@ -13,12 +13,12 @@ type Parse<Q> = (query: RawQuery, now: number) => Q;
 
 export interface QueryHandlers {
   /** For responses that depend only on the counts in the range. */
-  counts<Q extends Range>(
+  cached<Q extends Range>(
     parse: Parse<Q>,
     compute: (query: Q & { project: string }) => Promise<Buffer | object>,
   ): Handler;
-  /** For responses with host names, which can change while the counts do not. Not cached. */
-  names<Q extends Range>(
+  /** For responses with host names, which can change while the counts do not. */
+  uncached<Q extends Range>(
     parse: Parse<Q>,
     compute: (query: Q & { project: string }) => Promise<object>,
   ): Handler;
@@ -35,7 +35,7 @@ export function createQueryHandlers(store: Store, now: () => number): QueryHandl
   }
 
   return {
-    counts(parse, compute) {
+    cached(parse, compute) {
       async function respond(request: FastifyRequest) {
         const rawQuery = queryOf(request);
         const query = parse(rawQuery, now());
@@ -55,7 +55,7 @@ export function createQueryHandlers(store: Store, now: () => number): QueryHandl
       };
     },
 
-    names(parse, compute) {
+    uncached(parse, compute) {
       return async (request, reply) => {
         const response = await admit(request, async () => {
           const query = parse(queryOf(request), now());

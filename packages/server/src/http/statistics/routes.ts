@@ -11,7 +11,7 @@ import { createQueryHandlers } from './query-handler.ts';
 import { timelineJson } from './timeline-json.ts';
 
 export function statisticsRoutes(store: Store, now: () => number): Route[] {
-  const { counts, names } = createQueryHandlers(store, now);
+  const { cached, uncached } = createQueryHandlers(store, now);
   const calls: Call[] = [
     {
       path: 'event/timeline',
@@ -19,7 +19,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       summary: 'Get requests and attacks over a time range as two series with the same points',
       parameters: { timezone: TIMEZONE_PARAMETER },
       returns: ['Both series.', object({ requests: POINTS, attacks: POINTS })],
-      handler: counts(parseTimelineQuery, async (query) => timelineJson(await timeline(store, query))),
+      handler: cached(parseTimelineQuery, async (query) => timelineJson(await timeline(store, query))),
     },
     {
       path: 'event/attack/type',
@@ -30,7 +30,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
         'The number of attacks in each category.',
         object(Object.fromEntries(CATEGORIES.map((name) => [name, { type: 'integer' }]))),
       ],
-      handler: counts(parseTotalsQuery, async (query) => {
+      handler: cached(parseTotalsQuery, async (query) => {
         const counts = await store.totals(query);
         return Object.fromEntries(CATEGORIES.map((name, i) => [name, counts[i]]));
       }),
@@ -40,7 +40,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       operationId: 'attackCount',
       summary: 'Get the number of attacks in a time range',
       returns: ['The number of attacks.', object({ attack_num: integer('Number of attacks.') })],
-      handler: counts(parseTotalsQuery, async (query) => ({ attack_num: await attackTotal(store, query) })),
+      handler: cached(parseTotalsQuery, async (query) => ({ attack_num: await attackTotal(store, query) })),
     },
     {
       path: 'event/attack/domain',
@@ -48,7 +48,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       summary: 'List the hosts with the most attacks',
       parameters: { top: TOP_PARAMETER },
       returns: ['Hosts with attacks, the most attacked first.', topListOf({ host: string('Host name.') })],
-      handler: names(parseTopQuery, async ({ top, ...query }) => {
+      handler: uncached(parseTopQuery, async ({ top, ...query }) => {
         const { total, items } = await topHosts(store, query, top);
         return { total, items: items.map(({ key, num }) => ({ host: key, num })) };
       }),
@@ -58,9 +58,9 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       operationId: 'requestPeak',
       summary: 'Get the requests in the busiest second of a time range',
       returns: ['The peak.', object({ qps: integer('Requests in the busiest second.') })],
-      handler: counts(parseTotalsQuery, async (query) => ({ qps: await requestPeak(store, query) })),
+      handler: cached(parseTotalsQuery, async (query) => ({ qps: await requestPeak(store, query) })),
     },
-    ...overviewCalls(store, { counts, names }),
+    ...overviewCalls(store, { cached, uncached }),
   ];
   return calls.map(toRoute);
 }
