@@ -50,10 +50,10 @@ function count(ok) {
 
 /** chdb, a current ClickHouse as a library, for one test: half a gigabyte, so it is not in the lock file. */
 async function installEngine() {
-  const folder = `${root}/test/chdb`;
-  if (process.platform !== 'linux' || existsSync(`${folder}/node_modules/chdb`)) return;
+  const directory = `${root}/test/chdb`;
+  if (process.platform !== 'linux' || existsSync(`${directory}/node_modules/chdb`)) return;
   const options = ['--no-save', '--no-package-lock', '--no-audit', '--no-fund', '--silent'];
-  if (!(await run(folder, 'npm', 'install', ...options))) console.error('chdb could not be installed');
+  if (!(await run(directory, 'npm', 'install', ...options))) console.error('chdb could not be installed');
 }
 
 async function runTests() {

@@ -197,7 +197,7 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       await expectRequests(api, 2_010);
     });
 
-    test('a machine that only ships logs needs the ID of the project, but no data folder', async () => {
+    test('a machine that only ships logs needs the ID of the project, but no data directory', async () => {
       const file = sandbox.write('events.ndjson', ndjson(events(30)));
       const ingest = (project: string, ...more: string[]) =>
         sandbox.run(['ingest', '--project', project, ...more, file]);

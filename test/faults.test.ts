@@ -140,18 +140,18 @@ describe('a disk that takes no more writes', () => {
 
 /** Needs the right to mount a file system. */
 const mounted: string[] = [];
-function mountSmall(folder: string, bytes: number): boolean {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes},mode=700`, 'tmpfs', folder]).status !== 0)
+function mountSmall(directory: string, bytes: number): boolean {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes},mode=700`, 'tmpfs', directory]).status !== 0)
     return false;
-  mounted.push(folder);
+  mounted.push(directory);
   return true;
 }
 
 describe('a file system that fills up', () => {
   afterEach(async () => {
     await sandbox.clear().catch(() => {});
-    for (const folder of mounted.splice(0)) spawnSync('umount', [folder]);
+    for (const directory of mounted.splice(0)) spawnSync('umount', [directory]);
   });
 
   test('space is reserved for revocations, which work on a full disk', async (context) => {

@@ -118,11 +118,11 @@ beforeAll(async () => {
   };
   await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
   const tarballs: string[] = [];
-  for (const folder of [
+  for (const directory of [
     ...SDKS.map((name) => join(build, 'packages', name)),
     join(root, 'packages/server'),
   ]) {
-    const [manifest] = await pack(folder);
+    const [manifest] = await pack(directory);
     packed[manifest.name] = manifest.files.map(({ path }) => path).toSorted();
     if (manifest.name !== 'wafstat') tarballs.push(join(project, manifest.filename));
   }
@@ -222,8 +222,8 @@ interface Manifest {
   files: { path: string }[];
 }
 
-async function pack(folder: string): Promise<[Manifest]> {
-  return JSON.parse(await run('npm', ['pack', '--json', '--pack-destination', project], folder));
+async function pack(directory: string): Promise<[Manifest]> {
+  return JSON.parse(await run('npm', ['pack', '--json', '--pack-destination', project], directory));
 }
 
 /** Without the settings of an npm that runs the tests: they name the repository as the place to install to. */

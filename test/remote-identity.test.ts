@@ -457,7 +457,7 @@ describeEmbedded('a service with --identity-url', () => {
     },
   );
 
-  test('a service with the embedded store needs a data folder', async () => {
+  test('a service with the embedded store needs a data directory', async () => {
     const args = ['serve', '--identity-url', keeper.address, '--identity-user', 'asker', '--store', 'lmdb'];
     for (const given of [args, args.slice(0, -2)]) {
       const { status, stderr } = await sandbox.run(given, { env: { WAFSTAT_IDENTITY_PASSWORD: password } });
@@ -589,7 +589,7 @@ describeEmbedded('a service with --identity-url', () => {
 });
 
 if (inject('clickhouseUrl') !== undefined) {
-  test('a service with remote identity and remote store needs no data folder', async () => {
+  test('a service with remote identity and remote store needs no data directory', async () => {
     const args = [
       'serve',
       '--listen',

@@ -17,7 +17,7 @@ const DAY_MS = 86_400_000;
 const OWNER = '192.0.2.1';
 const STRANGER = '198.51.100.66';
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let project: string;
@@ -30,10 +30,10 @@ beforeEach(async () => {
   clock.now = START;
   logged = '';
   wake = [];
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-abuse-'));
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-abuse-'));
   // Delays last until the test ends them.
   const sleep = () => new Promise<void>((resolve) => wake.push(resolve));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now, {
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now, {
     sleep,
   });
   const names = { domain: 'default', project: 'default', user: 'admin' };
@@ -46,7 +46,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 function appWith(trustProxy?: string): Promise<FastifyInstance> {

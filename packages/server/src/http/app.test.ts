@@ -13,7 +13,7 @@ import { createApp } from './app.ts';
 const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let store: Store;
@@ -24,8 +24,8 @@ const clock = { now: START };
 beforeEach(async () => {
   clock.now = START;
   logged = '';
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-app-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-app-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const names = { domain: 'default', project: 'default', user: 'admin' };
   project = (await identity.administration.bootstrap(names, 'secret')).project.id;
   store = memoryStore(() => clock.now);
@@ -50,7 +50,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 async function login(): Promise<string> {

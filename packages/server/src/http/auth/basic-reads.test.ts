@@ -13,15 +13,15 @@ import { createApp } from '../app.ts';
 const NOW = Date.UTC(2026, 6, 1);
 const ELSEWHERE = '192.0.2.7';
 const CHALLENGE = 'Basic realm="wafstat"';
-let folder: string;
+let directory: string;
 let identity: Identity;
 let projectId: string;
 let key: { access: string; secret: string };
 const apps: FastifyInstance[] = [];
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-basic-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-basic-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   const names = { domain: 'default', project: 'default', user: 'admin' };
   projectId = (await identity.administration.bootstrap(names, 'secret')).project.id;
   key = await newKey('grafana', ['reader']);
@@ -30,7 +30,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const app of apps.splice(0)) await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 async function serve(options: Partial<Parameters<typeof createApp>[0]> = {}): Promise<FastifyInstance> {
@@ -253,7 +253,7 @@ test('wrong secrets are recorded with the owner of the key, and never the secret
   await read(app, basic({ ...key, secret: 'guessed' }));
   await read(app, basic({ access: 'nobody', secret: 'guessed' }));
   const found: unknown[] = [];
-  for await (const record of readAuditTrail(folder))
+  for await (const record of readAuditTrail(directory))
     if (record !== 'damaged' && record.action === 'login') found.push(record);
   expect(found).toMatchObject([
     { user: 'grafana', outcome: 'refused', reason: 'wrong_secret', via: 'api', address: '127.0.0.1' },

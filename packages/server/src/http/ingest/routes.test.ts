@@ -21,7 +21,7 @@ import { createApp } from '../app.ts';
 const NOW = Date.UTC(2026, 10, 15, 12);
 const HOUR_MS = 3_600_000;
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let store: Store;
 let app: FastifyInstance;
@@ -33,8 +33,8 @@ let beforeAppend: (batch: Batch) => void;
 const sockets: Socket[] = [];
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-ingest-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-ingest-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   await identity.administration.bootstrap({ domain: 'default', project: 'default', user: 'admin' }, 'secret');
   project = identity.administration.project('default').id;
   key = await identity.administration.addKey(identity.administration.user('admin').id, '');
@@ -74,7 +74,7 @@ afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 }, 30_000);
 
 async function open(): Promise<Socket> {

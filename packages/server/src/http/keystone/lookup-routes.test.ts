@@ -9,14 +9,14 @@ import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let installation: Awaited<ReturnType<Identity['administration']['bootstrap']>>;
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-lookup-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-lookup-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   const { administration } = identity;
   installation = await administration.bootstrap(
     { domain: 'default', project: 'default', user: 'admin' },
@@ -45,7 +45,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 async function login(name: string, scope: object, domain = 'default') {

@@ -1,4 +1,4 @@
-/** Faults of the data folder: flipped bits, missing files; backup and compact. */
+/** Faults of the data directory: flipped bits, missing files; backup and compact. */
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
@@ -112,7 +112,7 @@ describe('a flipped bit', () => {
   });
 });
 
-describe('a data folder with a missing or damaged file', () => {
+describe('a data directory with a missing or damaged file', () => {
   test('is refused with a message that says what to do', async () => {
     const { project_id: project } = await sandbox.init();
     await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
