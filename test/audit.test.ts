@@ -51,19 +51,19 @@ describe('a change', () => {
 
   test('by the API is recorded with user, address and request ID, in the log of the service too', async () => {
     const admin = await loginToDomain(server.address, installation);
-    const answer = await call(server.address, '/v3.0/OS-CREDENTIAL/credentials', {
+    const response = await call(server.address, '/v3.0/OS-CREDENTIAL/credentials', {
       method: 'POST',
       headers: { ...JSON_TYPE, 'X-Auth-Token': admin.token },
       body: JSON.stringify({ credential: { user_id: installation.user_id, description: 'by API' } }),
     });
-    const { credential } = JSON.parse(answer.text);
+    const { credential } = JSON.parse(response.text);
     secrets.push(credential.secret, admin.token);
     const expected = {
       user: 'admin',
       user_id: installation.user_id,
       via: 'api',
       address: '127.0.0.1',
-      request_id: answer.headers['x-request-id'],
+      request_id: response.headers['x-request-id'],
       action: 'key.add',
       object: { type: 'key', id: credential.access },
       outcome: 'done',

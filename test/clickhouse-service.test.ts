@@ -131,9 +131,9 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       const server = await sandbox.serve(store);
       const api = await login(server.address, installation);
       for (const path of ['/readyz', `/v1/${api.project}/waf/event/timeline?${RANGE}`]) {
-        const answer = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
-        expect(answer.status).toBe(503);
-        expect(JSON.parse(answer.text).error_msg).toMatch(/the store is unavailable; retry later/);
+        const response = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
+        expect(response.status).toBe(503);
+        expect(JSON.parse(response.text).error_msg).toMatch(/the store is unavailable; retry later/);
       }
       expect((await call(server.address, '/healthz')).status).toBe(200);
       expect((await push(server, api, 'early')).status).toBe(503);

@@ -70,10 +70,10 @@ test('a killed server loses nothing, and the next one returns the same counts', 
   const late = sandbox.write('late.ndjson', ndjson(lines.slice(15_000)));
   const where = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
   const ingest = sandbox.start(['ingest', ...where, '--source', 'late', late]).end();
-  const asking = Array.from({ length: 20 }, () => api.timeline(`from=${ALL.from}&to=${ALL.to}`));
-  await Promise.race(asking);
+  const queries = Array.from({ length: 20 }, () => api.timeline(`from=${ALL.from}&to=${ALL.to}`));
+  await Promise.race(queries);
   expect((await server.process.kill()).signal).toBe('SIGKILL');
-  await Promise.allSettled(asking);
+  await Promise.allSettled(queries);
   expect((await ingest).status).toBe(0);
 
   for (let restart = 0; restart < 2; restart++) {
@@ -109,10 +109,10 @@ async function expectCounts(api: Api, oracle: Oracle, random: Random): Promise<v
   const ranges = cuts.map((from) => ({ ...ALL, from, to: from + random.integer(1, 40 * HOUR_MS) }));
   for (const range of [ALL, ...ranges]) {
     for (const hostname of [undefined, ...HOSTNAMES]) {
-      const question = { ...range, hostnames: hostname === undefined ? undefined : new Set([hostname]) };
+      const expected = { ...range, hostnames: hostname === undefined ? undefined : new Set([hostname]) };
       const query = `from=${range.from}&to=${range.to}${hostname ? `&hosts=${ids.get(hostname)}` : ''}`;
-      expect(await api.distribution(query)).toEqual(oracle.distribution(question));
-      expect(await api.timeline(query)).toEqual(oracle.timeline(question));
+      expect(await api.distribution(query)).toEqual(oracle.distribution(expected));
+      expect(await api.timeline(query)).toEqual(oracle.timeline(expected));
     }
   }
   expect(sum(await api.distribution(`from=${ALL.from}&to=${ALL.to}`))).toBeGreaterThan(0);

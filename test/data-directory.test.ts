@@ -93,9 +93,9 @@ describe('a flipped bit', () => {
 
     const server = await sandbox.serve(KEEP_ALL);
     const api = await login(server.address, { ...installation, project_id: project });
-    const answer = await api.get(`waf/event/attack/type?from=${T}&to=${T + 24 * HOUR_MS}`);
-    expect(answer.status).toBe(503);
-    expect(JSON.parse(answer.text)).toMatchObject({
+    const response = await api.get(`waf/event/attack/type?from=${T}&to=${T + 24 * HOUR_MS}`);
+    expect(response.status).toBe(503);
+    expect(JSON.parse(response.text)).toMatchObject({
       error_code: 'WAF.5001',
       error_msg: expect.stringContaining('wafstat verify'),
     });

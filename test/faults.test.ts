@@ -48,10 +48,10 @@ const counted = async ({ api }: Service) =>
 const events = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ time: START + i, host: `${i % 7}.example` }));
 
-function expectRefused(answer: HttpResponse, reason: string): void {
-  expect(answer.text).toContain(reason);
-  expect(answer.status).toBe(503);
-  expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
+function expectRefused(response: HttpResponse, reason: string): void {
+  expect(response.text).toContain(reason);
+  expect(response.status).toBe(503);
+  expect(Number(response.headers['retry-after'])).toBeGreaterThan(0);
 }
 
 describe('a disk that takes no more writes', () => {
@@ -170,8 +170,8 @@ describe('a file system that fills up', () => {
 
     writeFileSync(ballast, Buffer.alloc(free() - 1_048_576));
     const refused = await eventually(async () => {
-      const answer = await push(service, events(1));
-      return answer.status === 200 ? undefined : answer;
+      const response = await push(service, events(1));
+      return response.status === 200 ? undefined : response;
     }, 'the watermark to be noticed');
     expectRefused(refused, `${sandbox.data} has ${free()} bytes free, less than the`);
     expectRefused(await call(server.address, '/readyz'), 'the disk is full');

@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-/** Every test has a project of its own. */
+/** Each test has its own project. */
 beforeEach(async () => {
   const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
   api = await login(server.address, { ...installation, project_id: id });
@@ -77,8 +77,8 @@ test('a file with many new hosts is counted in one run', async () => {
 
 test('a truncated gzip file is counted up to the damage, with an error after the summary', async () => {
   const pad = () => Array.from({ length: 40 }, () => Math.random().toString(36)).join('');
-  const packed = gzipSync(ndjson(seconds(0, 2_000).map((event) => ({ ...event, pad: pad() }))));
-  const damaged = sandbox.write('damaged.gz', packed.subarray(0, packed.length / 2));
+  const compressed = gzipSync(ndjson(seconds(0, 2_000).map((event) => ({ ...event, pad: pad() }))));
+  const damaged = sandbox.write('damaged.gz', compressed.subarray(0, compressed.length / 2));
   const whole = sandbox.write('whole', ndjson(seconds(5_000, 7)));
   const { status, stdout, stderr } = await ingest([damaged, whole]);
   expect(status).toBe(1);

@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-/** Every test has a project of its own. */
+/** Each test has its own project. */
 beforeEach(async () => {
   const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
   api = await login(server.address, { ...installation, project_id: id });

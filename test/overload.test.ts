@@ -70,9 +70,9 @@ function expensive(api: Api, agent: http.Agent): Promise<HttpResponse> {
   });
 }
 
-function countsOf(answers: readonly HttpResponse[]): Record<number, number> {
+function countsOf(responses: readonly HttpResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
-  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
+  for (const { status } of responses) counts[status] = (counts[status] ?? 0) + 1;
   return counts;
 }
 

@@ -226,7 +226,7 @@ async function pack(directory: string): Promise<[Manifest]> {
   return JSON.parse(await run('npm', ['pack', '--json', '--pack-destination', project], directory));
 }
 
-/** Without the settings of an npm that runs the tests: they name the repository as the place to install to. */
+/** Without the variables of the npm that runs the tests, which would make npm install into the repository. */
 async function run(command: string, args: string[], cwd: string): Promise<string> {
   const settings = Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith('npm_'));
   const env = Object.fromEntries(settings);
