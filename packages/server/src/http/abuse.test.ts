@@ -86,9 +86,9 @@ function login({ name = 'admin', password = 'secret', from = OWNER, scope }: Att
 }
 
 async function tokenFor(scope?: object): Promise<string> {
-  const answer = await login(scope ? { scope } : {});
-  expect(answer.statusCode).toBe(201);
-  return String(answer.headers['x-subject-token']);
+  const response = await login(scope ? { scope } : {});
+  expect(response.statusCode).toBe(201);
+  return String(response.headers['x-subject-token']);
 }
 
 /** Ends all delays until the attempts are over. */
@@ -113,8 +113,8 @@ describe('logins', () => {
       login({ name: `guess ${i}`, password: 'x', from: STRANGER }),
     );
     expect((await login()).statusCode).toBe(201);
-    const answers = await settled(waiting);
-    const refused = answers.filter(({ statusCode }) => statusCode === 429);
+    const responses = await settled(waiting);
+    const refused = responses.filter(({ statusCode }) => statusCode === 429);
     expect(refused.length).toBeGreaterThan(0);
     for (const { headers } of refused) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
   });
@@ -256,35 +256,35 @@ describe('access keys', () => {
       ['PUT', `${PATH}/${access}`, JSON.stringify({ credential: { description: 'x' } })],
       ['DELETE', `${PATH}/${access}`, ''],
     ] as const;
-    const answers = [];
+    const responses = [];
     for (const [method, url, payload] of calls)
-      answers.push(
+      responses.push(
         await app.inject({ method, url, payload, headers: { ...(await headers(method, url, payload)) } }),
       );
-    return answers;
+    return responses;
   }
 
   test('are not managed with a token for a project', async () => {
     const token = await tokenFor();
-    const answers = await manage(async () => ({ 'x-auth-token': token }));
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
-    expect(answers[0]?.json().error.message).toContain('domain');
+    const responses = await manage(async () => ({ 'x-auth-token': token }));
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
+    expect(responses[0]?.json().error.message).toContain('domain');
   });
 
   test('are not managed with an access key', async () => {
     const own = await identity.administration.addKey(identity.administration.user('admin').id, 'own');
-    const answers = await manage((method, path, body) =>
+    const responses = await manage((method, path, body) =>
       sign({ method, url: `http://localhost:80${path}`, ...(body ? { body: Buffer.from(body) } : {}) }, own, {
         now: () => clock.now,
       }),
     );
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
   });
 
   test('are managed with a token for the domain', async () => {
     const token = await tokenFor({ domain: { id: domain } });
-    const answers = await manage(async () => ({ 'x-auth-token': token }));
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([201, 200, 200, 200, 204]);
+    const responses = await manage(async () => ({ 'x-auth-token': token }));
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([201, 200, 200, 200, 204]);
   });
 });
 
@@ -298,9 +298,9 @@ describe('headers', () => {
   }
 
   test('a request with two Host headers is a 400', async () => {
-    const answer = await raw('GET /healthz HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n');
-    expect(answer).toMatch(/^HTTP\/1.1 400 /);
-    expect(answer).toContain('Host');
+    const response = await raw('GET /healthz HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n');
+    expect(response).toMatch(/^HTTP\/1.1 400 /);
+    expect(response).toContain('Host');
   });
 
   test('the response to bytes that are not HTTP has nosniff', async () => {
@@ -323,7 +323,7 @@ describe('headers', () => {
     const issued = await login({ scope: { domain: { id: domain } } });
     const headers = { 'x-auth-token': String(issued.headers['x-subject-token']) };
     const payload = { credential: { user_id: identity.administration.user('admin').id } };
-    const answers = [
+    const responses = [
       issued,
       await app.inject({
         url: '/v3/auth/tokens',
@@ -331,7 +331,7 @@ describe('headers', () => {
       }),
       await app.inject({ method: 'POST', url: '/v3.0/OS-CREDENTIAL/credentials', headers, payload }),
     ];
-    for (const answer of answers) expect(answer.headers['cache-control']).toBe('no-store');
+    for (const response of responses) expect(response.headers['cache-control']).toBe('no-store');
   });
 
   test('a host name with bidirectional control characters is not registered', async () => {
@@ -349,7 +349,7 @@ test('a token from the future is refused: none stays valid after the clock is se
   clock.now -= 60_000;
   expect((await check()).statusCode).toBe(200);
   clock.now -= 1;
-  const answer = await check();
-  expect(answer.statusCode).toBe(401);
-  expect(answer.json().error_msg).toContain('future');
+  const response = await check();
+  expect(response.statusCode).toBe(401);
+  expect(response.json().error_msg).toContain('future');
 });

@@ -23,7 +23,7 @@ function check(request: SignedRequest, secret: string, body: Uint8Array = NO_BOD
     : (checkSignature(request, parsed.pending, secret, body)?.reason ?? 'valid');
 }
 
-describe('known answers', () => {
+describe('test vectors', () => {
   const vpcs = 'https://service.region.example.com/v1/77b6a44cba5143ab91d13ab9a8ff44fd/vpcs';
   const certificates =
     'https://service.region.example.com/v5/iotps/77b6a44cba5143ab91d13ab9a8ff44fd/certificates';

@@ -218,22 +218,22 @@ test('a token, a signature and a session take precedence', async () => {
   expect([refused.status, refused.message]).toEqual([401, expect.stringContaining('session')]);
 });
 
-test('only clients that are not browsers are asked for credentials, and only where they can be sent', async () => {
+test('browsers get no challenge, and other clients only where they may send credentials', async () => {
   const app = await serve();
   const url = `/v1/${projectId}/connections`;
-  const asked = async (headers: Record<string, string>, more: InjectOptions = {}) => {
+  const challengeFor = async (headers: Record<string, string>, more: InjectOptions = {}) => {
     const { statusCode, headers: sent } = await app.inject({ url, headers, ...more });
     expect(statusCode).toBe(401);
     return sent['www-authenticate'];
   };
-  expect(await asked({ 'user-agent': 'curl/8' })).toBe(CHALLENGE);
-  expect(await asked({ authorization: basic({ ...key, secret: 'wrong' }) })).toBe(CHALLENGE);
-  expect(await asked({ 'sec-fetch-mode': 'cors' })).toBeUndefined();
-  expect(await asked({ 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64)' })).toBeUndefined();
-  expect(await asked({ cookie: 'wafstat_session=x.y', host: 'localhost' })).toBeUndefined();
-  expect(await asked({ 'x-auth-token': 'x.y' })).toBeUndefined();
-  expect(await asked({ authorization: 'SDK-HMAC-SHA256 x' })).toBeUndefined();
-  expect(await asked({}, { remoteAddress: ELSEWHERE })).toBeUndefined();
+  expect(await challengeFor({ 'user-agent': 'curl/8' })).toBe(CHALLENGE);
+  expect(await challengeFor({ authorization: basic({ ...key, secret: 'wrong' }) })).toBe(CHALLENGE);
+  expect(await challengeFor({ 'sec-fetch-mode': 'cors' })).toBeUndefined();
+  expect(await challengeFor({ 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64)' })).toBeUndefined();
+  expect(await challengeFor({ cookie: 'wafstat_session=x.y', host: 'localhost' })).toBeUndefined();
+  expect(await challengeFor({ 'x-auth-token': 'x.y' })).toBeUndefined();
+  expect(await challengeFor({ authorization: 'SDK-HMAC-SHA256 x' })).toBeUndefined();
+  expect(await challengeFor({}, { remoteAddress: ELSEWHERE })).toBeUndefined();
 });
 
 test('the setting turns it off, for reads only', async () => {

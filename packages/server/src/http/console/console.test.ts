@@ -87,7 +87,7 @@ describe('a session', () => {
       expect(await cookieOf({ headers: { host } })).toMatch(plain);
     const forwarded = { 'x-forwarded-proto': 'https' };
     expect(await cookieOf({ headers: forwarded, remoteAddress: '10.0.0.1' })).toMatch(secure);
-    // Only a trusted proxy may say so.
+    // Only the header of a trusted proxy counts.
     expect(await cookieOf({ headers: forwarded })).toMatch(plain);
     expect(await cookieOf({ headers: { host: 'waf.example.com' } })).toMatch(secure);
   });

@@ -179,15 +179,15 @@ test('a push counts like a file: in any parts, compressed or not, aborted anywhe
       fc.boolean(),
       fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 6 }),
       fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { maxLength: 3 }),
-      async (text, isPacked, splits, aborts) => {
+      async (text, isCompressed, splits, aborts) => {
         const source = `run ${++run}`;
         const query = `?source=${encodeURIComponent(source)}`;
-        const body = isPacked ? gzipSync(text) : Buffer.from(text);
+        const body = isCompressed ? gzipSync(text) : Buffer.from(text);
         const headers = {
           ...withToken(),
           'Idempotency-Key': 'key',
           'Content-Length': body.length,
-          ...(isPacked ? { 'Content-Encoding': 'gzip' } : {}),
+          ...(isCompressed ? { 'Content-Encoding': 'gzip' } : {}),
         };
         for (const abort of aborts) {
           const socket = await open();

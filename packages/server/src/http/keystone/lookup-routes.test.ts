@@ -254,7 +254,7 @@ describe('reads without the role identity', () => {
     expect(names((await get('/v3/auth/projects', admin)).body.projects)).toEqual(['default']);
   });
 
-  test('no filter reaches another domain, or tells what exists there', async () => {
+  test('no filter reaches another domain, or reveals what exists there', async () => {
     const { own, other, project, foreign, chief, reader, admin, chiefs } = await twoDomains();
     for (const [token, domain, user, project_id] of [
       [admin, other.id, chief.id, foreign.id],

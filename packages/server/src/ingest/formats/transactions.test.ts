@@ -334,7 +334,7 @@ describe('a rule 980130 that says that the score was exceeded', () => {
   });
 });
 
-test('a set-up rule that denies every request is not an attack, in an error log and in an audit log', () => {
+test('a setup rule that denies every request is not an attack, in an error log and in an audit log', () => {
   const { read, flush } = reading();
   read(match('a', '901001').replace('Warning.', 'Access denied with code 500 (phase 1).'));
   expect(flush()).toEqual(['not_an_attack']);

@@ -139,7 +139,7 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a query for the busiest seconds of too many records or bytes is refused before it is large', async () => {
+  test('a query for the busiest seconds is refused if it would read too many records or bytes', async () => {
     const { directory, store, destroy } = await open(() => NOW);
     const events = Array.from({ length: 90 }, (_, i): Event => {
       return {
