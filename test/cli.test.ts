@@ -83,10 +83,10 @@ describe('init', () => {
   });
 
   test('a second init of the same directory is rejected and changes nothing', async () => {
-    const made = await sandbox.init();
+    const created = await sandbox.init();
     expectRefusal(await onData('init'), sandbox.data, 'already');
     const { address } = await sandbox.serve();
-    await login(address, made);
+    await login(address, created);
   });
 
   test('after an init with an invalid name, init can be repeated', async () => {

@@ -32,8 +32,8 @@ test('ingest killed several times and then run to the end counts every event onc
     ndjson(events.map(({ hostname, ...event }) => ({ ...event, host: hostname, padding: PADDING }))),
   );
   const { installation, api } = await sandbox.service();
-  const where = ['--data', sandbox.data, '--project', installation.project_id];
-  const args = ['ingest', ...where, '--format', 'events', file];
+  const options = ['--data', sandbox.data, '--project', installation.project_id];
+  const args = ['ingest', ...options, '--format', 'events', file];
 
   for (let kill = 0; kill < KILLS; kill++) {
     const before = await countedEvents(api);
@@ -68,8 +68,8 @@ test('a killed server loses nothing, and the next one returns the same counts', 
 
   // Killed while it serves queries and another process writes.
   const late = sandbox.write('late.ndjson', ndjson(lines.slice(15_000)));
-  const where = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
-  const ingest = sandbox.start(['ingest', ...where, '--source', 'late', late]).end();
+  const options = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
+  const ingest = sandbox.start(['ingest', ...options, '--source', 'late', late]).end();
   const queries = Array.from({ length: 20 }, () => api.timeline(`from=${ALL.from}&to=${ALL.to}`));
   await Promise.race(queries);
   expect((await server.process.kill()).signal).toBe('SIGKILL');

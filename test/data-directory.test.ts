@@ -168,16 +168,16 @@ describe('a backup', () => {
       log,
     ]);
     const backups: string[] = [];
-    let isOver = false;
+    let isDone = false;
     ingest.ended.then(() => {
-      isOver = true;
+      isDone = true;
     });
     do {
       const to = sandbox.path(`backup-${backups.length}`);
       const { status, stderr } = await sandbox.run(['backup', '--data', sandbox.data, '--to', to]);
       expect(status, stderr).toBe(0);
       backups.push(to);
-    } while (!isOver);
+    } while (!isDone);
     expect((await ingest.ended).status).toBe(0);
     for (const backup of backups) {
       expect(readdirSync(backup).sort()).toEqual([

@@ -25,7 +25,7 @@ test('random queries over 60,000 events return the counts of the oracle', async 
   const events = Array.from({ length: EVENTS }, () => randomEvent(random));
   const oracle = new Oracle(events);
   const { installation, api } = await sandbox.service(...KEEP_ALL);
-  const lines = events.map((event) => spelled(event, random));
+  const lines = events.map((event) => encode(event, random));
   const { stdout } = await sandbox.ingest(installation.project_id, lines, ...KEEP_ALL);
   expect(stdout).toMatch(/^accepted +60000$/m);
   const ids = await api.hostIds();
@@ -62,7 +62,7 @@ function randomEvent(random: Random): KnownEvent {
 }
 
 /** The event in one of several equivalent notations. */
-function spelled({ time, hostname, request, attack, count, blocked }: KnownEvent, random: Random): object {
+function encode({ time, hostname, request, attack, count, blocked }: KnownEvent, random: Random): object {
   return {
     time: random.chance(0.2) ? isoTime(time, random.pick(OFFSETS_MINUTES)) : time,
     ...(hostname === null ? {} : { host: hostname }),

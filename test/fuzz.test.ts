@@ -401,7 +401,7 @@ test('mutated requests on any route cause no error or hang, and reveal nothing o
               if (status >= 500 && status !== 503) throw new Error(`${status} for ${about()}`);
             }
             for (const secret of Object.values(CANARY)) {
-              if (received.includes(String(secret))) throw new Error(`another project shows: ${about()}`);
+              if (received.includes(String(secret))) throw new Error(`data of another project: ${about()}`);
             }
           }),
         );

@@ -257,12 +257,12 @@ describe('an access key', () => {
       });
       return { status: response.status, ...(response.text ? JSON.parse(response.text) : {}) };
     };
-    const made = await credentials('POST', '', { user_id: id, description: 'first' });
-    expect(made).toMatchObject({
+    const created = await credentials('POST', '', { user_id: id, description: 'first' });
+    expect(created).toMatchObject({
       status: 201,
       credential: { user_id: id, description: 'first', status: 'active' },
     });
-    const key: Key = made.credential;
+    const key: Key = created.credential;
     expect((await signed(key, statistics())).status).toBe(200);
     await credentials('POST', '', { user_id: id, description: 'second' });
     const third = await credentials('POST', '', { user_id: id, description: 'third' });

@@ -30,9 +30,9 @@ beforeEach(async () => {
   api = await login(server.address, { ...installation, project_id: id });
 });
 
-const where = () => ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
+const options = () => ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
 const ingest = (args: string[], stdin: string | Readable = ''): Promise<Ended> =>
-  sandbox.run(['ingest', ...where(), ...args], { stdin });
+  sandbox.run(['ingest', ...options(), ...args], { stdin });
 const requests = async () => sum((await api.timeline(WINDOW)).requests);
 const seconds = (from: number, n: number) =>
   Array.from({ length: n }, (_, i) => ({ time: NOW - (from + i) * 1_000 }));
@@ -210,7 +210,7 @@ describe('exactly once', () => {
 
   test('concurrent runs count the same file once', async () => {
     const file = sandbox.write('at-once', ndjson(seconds(0, 40_000)));
-    const run = () => sandbox.start(['ingest', ...where(), file]).end();
+    const run = () => sandbox.start(['ingest', ...options(), file]).end();
     const runs = await Promise.all([run(), run(), run()]);
     expect(runs.map(({ status }) => status)).toEqual([0, 0, 0]);
     expect(await requests()).toBe(40_000);

@@ -200,8 +200,8 @@ describe('on SIGTERM', () => {
     const now = Date.now();
     const line = (i: number) => `${JSON.stringify({ time: now - i, padding: 'x'.repeat(500) })}\n`;
     const file = sandbox.write('long', Array.from({ length: 40_000 }, (_, i) => line(i)).join(''));
-    const where = ['--data', sandbox.data, '--project', installation.project_id];
-    const args = ['ingest', ...where, '--format', 'events', file];
+    const options = ['--data', sandbox.data, '--project', installation.project_id];
+    const args = ['ingest', ...options, '--format', 'events', file];
     const counted = async () => {
       const { items } = await api.getJson<{ items: { events: number }[] }>('connections');
       return items[0]?.events;

@@ -124,9 +124,9 @@ async function expectAllRead(server: LoggingServer, formats: readonly string[]):
       expect(time).toBeLessThanOrEqual(Date.now());
       expect(host).not.toContain('evil');
     }
-    const where = ['--data', sandbox.data, '--project', installation.project, '--source', `s${i}`];
+    const options = ['--data', sandbox.data, '--project', installation.project, '--source', `s${i}`];
     for (const counted of i === 0 ? [sent, 0] : [sent]) {
-      const { stdout } = await sandbox.run(['ingest', ...where, '--pattern', pattern, log]);
+      const { stdout } = await sandbox.run(['ingest', ...options, '--pattern', pattern, log]);
       expect(stdout).toMatch(new RegExp(`^accepted +${counted}$`, 'm'));
       expect(stdout).toMatch(/^dropped +0$/m);
     }

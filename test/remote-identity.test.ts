@@ -287,9 +287,9 @@ describeEmbedded('a service with --identity-url', () => {
         ).text,
       ).token.user;
       const body = JSON.stringify({ credential: { user_id: id } });
-      const made = await call(service.address, path, { method: 'POST', headers, body });
-      const { credential } = JSON.parse(made.text);
-      expect(made.status).toBe(201);
+      const created = await call(service.address, path, { method: 'POST', headers, body });
+      const { credential } = JSON.parse(created.text);
+      expect(created.status).toBe(201);
       expect((await signed(service, credential, statistics())).status).toBe(200);
       const deleted = await call(service.address, `${path}/${credential.access}`, {
         method: 'DELETE',
@@ -480,7 +480,7 @@ describeEmbedded('a service with --identity-url', () => {
     test('cached credentials work for the cache time, then requests get 503 until it is back', async () => {
       const other = new Sandbox();
       try {
-        const made = await other.init();
+        const created = await other.init();
         const added = ['user', 'add', 'asker', '--role', 'identity'];
         const secret = await other.runJson<{ password: string }>(...added);
         const key = await other.runJson<Key>('key', 'add', '--user', 'admin');
@@ -497,8 +497,8 @@ describeEmbedded('a service with --identity-url', () => {
         const second = await other.serve(options, { env });
         const ready = () => call(second.address, '/readyz');
         expect((await ready()).status).toBe(200);
-        const api = at(second, await login(first.address, made));
-        const path = `/v1/${made.project_id}/connections`;
+        const api = at(second, await login(first.address, created));
+        const path = `/v1/${created.project_id}/connections`;
         const both = async () => [
           (await api.get('connections')).status,
           (await signed(second, key, path)).status,
@@ -509,22 +509,22 @@ describeEmbedded('a service with --identity-url', () => {
         const notReady = await eventually(async () => {
           const response = await ready();
           return response.status === 200 ? undefined : response;
-        }, 'not being ready');
+        }, 'a 503 of /readyz');
         expect([notReady.status, JSON.parse(notReady.text)]).toEqual([
           503,
           { error_code: 'WAF.5001', error_msg: 'the identity service is unavailable; retry later' },
         ]);
-        await eventually(async () => ((await both()).join() === '503,503' ? true : undefined), 'two 503');
+        await eventually(
+          async () => ((await both()).join() === '503,503' ? true : undefined),
+          'two 503 responses',
+        );
         const refused = await api.get('connections');
         expect([refused.status, refused.headers['retry-after']]).toEqual([503, '5']);
-        const forwarded = await requestToken(second.address, tokenRequest(made));
+        const forwarded = await requestToken(second.address, tokenRequest(created));
         expect([forwarded.status, JSON.parse(forwarded.text).error.code]).toEqual([503, 503]);
         expect((await call(second.address, '/healthz')).status).toBe(200);
         await other.serve(['--listen', new URL(first.address).host]);
-        await eventually(
-          async () => ((await ready()).status === 200 ? true : undefined),
-          'being ready again',
-        );
+        await eventually(async () => ((await ready()).status === 200 ? true : undefined), 'a 200 of /readyz');
         expect(await both()).toEqual([200, 200]);
       } finally {
         await other.clear();

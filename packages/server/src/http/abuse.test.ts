@@ -23,23 +23,23 @@ let app: FastifyInstance;
 let project: string;
 let domain: string;
 let logged: string;
-let wake: (() => void)[];
+let sleeping: (() => void)[];
 const clock = { now: START };
 
 beforeEach(async () => {
   clock.now = START;
   logged = '';
-  wake = [];
+  sleeping = [];
   directory = mkdtempSync(join(tmpdir(), 'wafstat-abuse-'));
   // Delays last until the test ends them.
-  const sleep = () => new Promise<void>((resolve) => wake.push(resolve));
+  const sleep = () => new Promise<void>((resolve) => sleeping.push(resolve));
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now, {
     sleep,
   });
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const made = await identity.administration.bootstrap(names, 'secret');
-  project = made.project.id;
-  domain = made.domain.id;
+  const created = await identity.administration.bootstrap(names, 'secret');
+  project = created.project.id;
+  domain = created.domain.id;
   app = await appWith();
 });
 
@@ -93,12 +93,12 @@ async function tokenFor(scope?: object): Promise<string> {
 
 /** Ends all delays until the attempts are over. */
 async function settled<T>(attempts: readonly PromiseLike<T>[]): Promise<T[]> {
-  let over = false;
+  let isDone = false;
   const all = Promise.all(attempts).finally(() => {
-    over = true;
+    isDone = true;
   });
-  while (!over) {
-    for (const end of wake.splice(0)) end();
+  while (!isDone) {
+    for (const end of sleeping.splice(0)) end();
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
   return all;
@@ -142,14 +142,14 @@ describe('logins', () => {
       .map((text) => String(text).split(';')[0]);
     /** So many wrong attempts that some are refused and the others wait. */
     async function crowded() {
-      let over = 0;
+      let doneCount = 0;
       const attempts = Array.from({ length: 30 }, async () => {
         const { statusCode } = await login({ password: 'x' });
-        over++;
+        doneCount++;
         return statusCode;
       });
       // Known pairs with delays of a second have 15 places.
-      while (over < 15) await new Promise((resolve) => setImmediate(resolve));
+      while (doneCount < 15) await new Promise((resolve) => setImmediate(resolve));
       return attempts;
     }
     await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
@@ -181,10 +181,10 @@ describe('logins', () => {
     const guess = (password: string) => login({ password, from: STRANGER });
     const long = 'x'.repeat(1_025);
     for (let i = 0; i < 100; i++) expect((await guess(long)).statusCode).toBe(401);
-    expect(wake).toEqual([]);
+    expect(sleeping).toEqual([]);
     await settled(Array.from({ length: 6 }, () => guess('wrong')));
     const delayed = guess('wrong');
-    while (wake.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    while (sleeping.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect((await settled([delayed]))[0]?.statusCode).toBe(401);
   });
 
@@ -222,7 +222,7 @@ describe('logins', () => {
       expect((await call(wrong)).statusCode).toBe(401);
     }
     expect((await call({ access, secret })).statusCode).toBe(200);
-    expect(wake).toEqual([]);
+    expect(sleeping).toEqual([]);
   });
 
   test('X-Forwarded-For without --trust-proxy logs one warning that says what to do', async () => {

@@ -205,8 +205,8 @@ describe('a signed request', () => {
       password: 'x',
       roles,
     });
-    const hers = await administration.addKey(carol.id, '');
-    const added = await sign({ method: 'GET', url: url.replace('PROJECT', project) }, hers, {
+    const carolKey = await administration.addKey(carol.id, '');
+    const added = await sign({ method: 'GET', url: url.replace('PROJECT', project) }, carolKey, {
       now: () => clock.now,
     });
     const response = await send({ host: 'waf.example.com', ...added });
@@ -226,21 +226,21 @@ describe('a signed request', () => {
       password: 'x',
       roles: { [identity.administration.project('other').id]: ['reader'] },
     });
-    const his = await identity.administration.addKey(bob.id, '');
+    const bobKey = await identity.administration.addKey(bob.id, '');
     for (const [path, want] of [
       [project, 403],
       ['f'.repeat(32), 403],
       [identity.administration.project('other').id, 200],
     ] as const) {
       const target = `http://waf.example.com/v1/${path}/connections`;
-      const added = await sign({ method: 'GET', url: target }, his, { now: () => clock.now });
+      const added = await sign({ method: 'GET', url: target }, bobKey, { now: () => clock.now });
       const response = await app.inject({
         url: target.slice(22),
         headers: { host: 'waf.example.com', ...added },
       });
       expect(response.statusCode).toBe(want);
     }
-    expect(key.access).not.toBe(his.access);
+    expect(key.access).not.toBe(bobKey.access);
   });
 });
 

@@ -59,8 +59,8 @@ async function run(argv: string[], context?: RunContext) {
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'wafstat-client-'));
   const data = join(directory, 'data');
-  const made = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
-  project = JSON.parse(made.out).project_id;
+  const created = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
+  project = JSON.parse(created.out).project_id;
   const events = [
     { time: MINUTE, host: 'www.example.com', count: 1_200 },
     { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30 },
@@ -523,8 +523,8 @@ describe('profiles', () => {
 
   test('are created from options, and options win over them', async () => {
     const flags = ['--user', 'admin', '--password-stdin'];
-    const made = await run(['configure', '--profile', 'local', ...place, ...flags], { stdin: PASSWORD });
-    expect(made).toMatchObject({ status: 0, err: '' });
+    const created = await run(['configure', '--profile', 'local', ...place, ...flags], { stdin: PASSWORD });
+    expect(created).toMatchObject({ status: 0, err: '' });
     const query = ['types', '--profile', 'local', ...RANGE];
     expect((await run(query)).out).toMatch(/^total +31$/m);
     expect(

@@ -342,9 +342,9 @@ test('a signed push is refused before its body is sent if the key has no role', 
     password: 'x',
     roles: { [project]: ['reader'] },
   });
-  const his = await identity.administration.addKey(bob.id, '');
+  const bobKey = await identity.administration.addKey(bob.id, '');
   const url = `http://waf.example.com/ingest/v1/${project}`;
-  const headers = await sign({ method: 'POST', url, body: 'x' }, his, { now: () => NOW });
+  const headers = await sign({ method: 'POST', url, body: 'x' }, bobKey, { now: () => NOW });
   const socket = await open();
   socket.write(head({ ...headers, 'Content-Length': 12_000_000 }));
   expect((await response(socket)).status).toBe(403);

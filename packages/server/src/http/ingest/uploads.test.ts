@@ -156,9 +156,9 @@ describe('a body', () => {
 
   test('that stalls fails, and one that is slow does not', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-    const still = new PassThrough();
-    still.write('a');
-    const failed = expect(collect(still)).rejects.toThrow('the upload is too slow: send at least 16 KiB/s');
+    const stalled = new PassThrough();
+    stalled.write('a');
+    const failed = expect(collect(stalled)).rejects.toThrow('the upload is too slow: send at least 16 KiB/s');
     await vi.advanceTimersByTimeAsync(10_100);
     await failed;
 

@@ -265,11 +265,11 @@ describe('Nginx Proxy Manager', () => {
   ];
 
   test.each(LINES)('%s', (line) => {
-    const want = [{ kind: 'record', record: { time: TIME, host: 'shop.example.com', request: true } }];
+    const expected = [{ kind: 'record', record: { time: TIME, host: 'shop.example.com', request: true } }];
     const auto = createReader({ format: 'auto' }).read(line, 0);
-    expect(auto).toMatchObject([{ ...want[0], format: 'nginx-proxy-manager' }]);
+    expect(auto).toMatchObject([{ ...expected[0], format: 'nginx-proxy-manager' }]);
     expect(createReader({ format: 'nginx-proxy-manager' }).read(line, 0)).toEqual(auto);
-    expect(read('nginx-proxy-manager', line)).toMatchObject(want);
+    expect(read('nginx-proxy-manager', line)).toMatchObject(expected);
   });
 });
 

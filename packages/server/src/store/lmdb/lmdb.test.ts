@@ -200,10 +200,10 @@ describe('the embedded store', () => {
     // Every reading of the clock ends a slice.
     const { timeline: count, attacksByHost } = createCounters(schema, -1);
     let turns = 0;
-    let isOver = false;
+    let isDone = false;
     const watch = () => {
       turns++;
-      if (!isOver) setImmediate(watch);
+      if (!isDone) setImmediate(watch);
     };
     setImmediate(watch);
     const from = NOW - DAY_MS + 1;
@@ -213,7 +213,7 @@ describe('the embedded store', () => {
     const all = await attacksByHost('p', undefined, { from, to: NOW });
     expect(all).toEqual(new Map(hosts.map((id) => [id, 1])));
     expect(turns).toBeGreaterThan(20);
-    isOver = true;
+    isDone = true;
     await schema.root.close();
     await destroy();
   });
