@@ -34,7 +34,7 @@ const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
 const PROJECT_ORDER = ['stores', 'blackbox', 'clickhouse', 'console', 'unit'];
 const LONG_FILES = [
   ...['clickhouse-current', 'clickhouse', 'clickhouse-service', 'faults', 'workers', 'follow', 'lifecycle'],
-  ...['push', 'crash', 'remote-identity', 'web-servers', 'data-folder', 'console', 'hostile', 'routes'],
+  ...['push', 'crash', 'remote-identity', 'web-servers', 'data-directory', 'console', 'hostile', 'routes'],
 ].map((name) => `${name}.test.ts`);
 
 class LongFilesFirst extends BaseSequencer {

@@ -1,8 +1,8 @@
-// Programs beyond Node.js and npm that tests run for real. Installs those that Debian has, where that is possible.
+// Programs besides Node.js and npm that tests run, as Debian packages. Installs missing ones on Debian, as root.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
-/** A component is there when the command succeeds. */
+/** A component is installed if its probe succeeds. */
 export const COMPONENTS = [
   { package: 'curl', probe: ['curl', '--version'] },
   { package: 'jq', probe: ['jq', '--version'] },
@@ -22,15 +22,15 @@ export const COMPONENTS = [
   { package: 'modsecurity-crs', probe: ['test', '-e', '/usr/share/modsecurity-crs/rules'] },
 ];
 
-export function isThere({ probe: [command, ...args] }) {
+export function isInstalled({ probe: [command, ...args] }) {
   return spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 }
 
-/** Installs what is missing on Debian as root. Returns the packages that are still missing. */
+/** Returns the packages that are still missing. */
 export function installComponents(components = COMPONENTS) {
-  const missingOf = () =>
-    components.filter((component) => !isThere(component)).map(({ package: name }) => name);
-  const missing = missingOf();
+  const findMissing = () =>
+    components.filter((component) => !isInstalled(component)).map(({ package: name }) => name);
+  const missing = findMissing();
   if (missing.length > 0 && existsSync('/usr/bin/apt-get') && process.getuid?.() === 0) {
     // RUNLEVEL 1 keeps Debian from starting the servers: tests and measurements start their own.
     const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
@@ -42,5 +42,5 @@ export function installComponents(components = COMPONENTS) {
       console.error(`apt-get failed: ${error.message}`);
     }
   }
-  return missingOf();
+  return findMissing();
 }

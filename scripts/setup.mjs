@@ -1,4 +1,4 @@
-// Makes a checkout ready to run: installs dependencies, builds the packages and the console. Skips what is up to date.
+// Makes a checkout ready to run: installs dependencies, builds the packages and the console. Skips finished steps.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** npm writes the second file after it has installed the first one. */
+/** npm writes the second file when it has installed what the first one lists. */
 function isInstalled() {
   const [wanted, installed] = ['package-lock.json', 'node_modules/.package-lock.json'];
   return (
@@ -26,7 +26,7 @@ function isConsoleBuilt() {
   return statSync(built).mtimeMs >= Math.max(...newest);
 }
 
-/** Names slow steps on standard error, which leaves standard output to the program that runs after this. */
+/** Prints the names of slow steps to standard error: standard output belongs to the program that runs next. */
 function run(step, command, ...args) {
   if (step !== '') console.error(`${step} ...`);
   execFileSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });

@@ -1,4 +1,4 @@
-// Everything that must hold, in one command: set-up with type check, lint, all tests. Ends with `N passed, N failed`.
+// Runs setup with type check, lint and all tests. The last line is `N passed, N failed`.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
@@ -11,7 +11,7 @@ const isCi = process.env.CI === 'true';
 let passed = 0;
 let failed = 0;
 
-// The three parts of the set-up download different things, so they run at the same time.
+// The three parts of the setup download different things, so they run concurrently.
 console.log('== components, install, build and type check');
 const setup = run(root, process.execPath, 'scripts/setup.mjs');
 const engine = installEngine();
@@ -19,7 +19,7 @@ const missing = installComponents();
 if (missing.length > 0) {
   console.log(`missing: ${missing.join(', ')}. Install them with: apt-get install ${missing.join(' ')}`);
 }
-// In CI nothing may be skipped; elsewhere the tests that need a missing component are.
+// In CI no test may be skipped; elsewhere, tests that need a missing component are skipped.
 count(missing.length === 0 || !isCi);
 await engine;
 
@@ -41,7 +41,7 @@ function run(cwd, command, ...args) {
   });
 }
 
-/** A check that is not a vitest test counts as one. */
+/** Counts a check outside vitest as one test. */
 function count(ok) {
   if (ok) passed++;
   else failed++;
@@ -50,10 +50,10 @@ function count(ok) {
 
 /** chdb, a current ClickHouse as a library, for one test: half a gigabyte, so it is not in the lock file. */
 async function installEngine() {
-  const folder = `${root}/test/chdb`;
-  if (process.platform !== 'linux' || existsSync(`${folder}/node_modules/chdb`)) return;
+  const directory = `${root}/test/chdb`;
+  if (process.platform !== 'linux' || existsSync(`${directory}/node_modules/chdb`)) return;
   const options = ['--no-save', '--no-package-lock', '--no-audit', '--no-fund', '--silent'];
-  if (!(await run(folder, 'npm', 'install', ...options))) console.error('chdb could not be installed');
+  if (!(await run(directory, 'npm', 'install', ...options))) console.error('chdb could not be installed');
 }
 
 async function runTests() {

@@ -70,11 +70,11 @@ describe('the range', () => {
       fc.asyncProperty(fc.tuple(moment, moment, moment), filter, async (moments, named) => {
         const [a, b, c] = moments.toSorted((x, y) => x - y);
         const chosen = named.replace(/shop|blog|api/g, (name) => hosts[name as keyof typeof hosts]);
-        const ask = async (from = 0, to = 0): Promise<Record<string, number>> => ({
+        const countsOf = async (from = 0, to = 0): Promise<Record<string, number>> => ({
           ...(await totals(`from=${from}&to=${to}${chosen}`)),
           ...(await api.distribution(`from=${from}&to=${to}${chosen}`)),
         });
-        const [left, right, whole] = [await ask(a, b), await ask(b, c), await ask(a, c)];
+        const [left, right, whole] = [await countsOf(a, b), await countsOf(b, c), await countsOf(a, c)];
         for (const [name, n] of Object.entries(whole)) {
           expect((left[name] ?? 0) + (right[name] ?? 0)).toBe(n);
         }
@@ -170,10 +170,10 @@ describe('the points of a timeline', () => {
           const minutes = Math.abs(quarters) * 15;
           const clock = [Math.floor(minutes / 60), minutes % 60].map((n) => String(n).padStart(2, '0'));
           const to = from + length;
-          const answer = await api.timeline(`from=${from}&to=${to}&timezone=${sign}${clock.join(':')}`);
+          const timeline = await api.timeline(`from=${from}&to=${to}&timezone=${sign}${clock.join(':')}`);
           const ends = pointEnds({ from, to, offsetMinutes: quarters * 15 });
-          expect(answer.requests.map(({ time }) => time)).toEqual(ends);
-          expect(answer.attacks.map(({ time }) => time)).toEqual(ends);
+          expect(timeline.requests.map(({ time }) => time)).toEqual(ends);
+          expect(timeline.attacks.map(({ time }) => time)).toEqual(ends);
         },
       ),
       { numRuns: 60 },

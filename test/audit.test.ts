@@ -40,8 +40,8 @@ describe('a change', () => {
     const user = await sandbox.runJson<{ id: string; password: string }>('user', 'add', 'alice');
     const key = await sandbox.runJson<{ access: string; secret: string }>('key', 'add', '--user', 'alice');
     secrets.push(user.password, key.secret);
-    const where = ['--project', 'default'];
-    await sandbox.runJson('host', 'add', 'a.example', ...where);
+    const options = ['--project', 'default'];
+    await sandbox.runJson('host', 'add', 'a.example', ...options);
     const [added, keyAdded, hostAdded] = (await audit()).slice(-3);
     const local = { user: expect.stringMatching(/^local:./), via: 'command line', outcome: 'done' };
     expect(added).toMatchObject({ ...local, action: 'user.add', object: { id: user.id, name: 'alice' } });
@@ -51,19 +51,19 @@ describe('a change', () => {
 
   test('by the API is recorded with user, address and request ID, in the log of the service too', async () => {
     const admin = await loginToDomain(server.address, installation);
-    const answer = await call(server.address, '/v3.0/OS-CREDENTIAL/credentials', {
+    const response = await call(server.address, '/v3.0/OS-CREDENTIAL/credentials', {
       method: 'POST',
       headers: { ...JSON_TYPE, 'X-Auth-Token': admin.token },
       body: JSON.stringify({ credential: { user_id: installation.user_id, description: 'by API' } }),
     });
-    const { credential } = JSON.parse(answer.text);
+    const { credential } = JSON.parse(response.text);
     secrets.push(credential.secret, admin.token);
     const expected = {
       user: 'admin',
       user_id: installation.user_id,
       via: 'api',
       address: '127.0.0.1',
-      request_id: answer.headers['x-request-id'],
+      request_id: response.headers['x-request-id'],
       action: 'key.add',
       object: { type: 'key', id: credential.access },
       outcome: 'done',
@@ -91,8 +91,8 @@ describe('a change', () => {
         body: JSON.stringify(body),
       });
     const bob = { name: 'bob', password: 'the-password-of-bob', access: 'both', roles: {} };
-    const made = JSON.parse((await send('POST', 'users', bob)).text);
-    await send('PUT', `users/${made.id}`, { enabled: false });
+    const created = JSON.parse((await send('POST', 'users', bob)).text);
+    await send('PUT', `users/${created.id}`, { enabled: false });
     const hosts = `projects/${installation.project_id}/hosts`;
     const host = JSON.parse((await send('POST', hosts, { hostname: 'b.example' })).text);
     await send('PUT', `${hosts}/${host.id}`, { hostname: 'c.example' });

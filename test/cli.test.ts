@@ -74,8 +74,8 @@ describe('init', () => {
     expect(created).toMatchObject({ domain: 'acme', project: 'shop', user: 'alice' });
     expect(created).not.toHaveProperty('password');
     const { address } = await sandbox.serve();
-    const answer = await requestToken(address, tokenRequest({ ...created, password: 'open sesame' }));
-    expect(answer.status).toBe(201);
+    const response = await requestToken(address, tokenRequest({ ...created, password: 'open sesame' }));
+    expect(response.status).toBe(201);
   });
 
   test('an empty password is rejected', async () => {
@@ -83,10 +83,10 @@ describe('init', () => {
   });
 
   test('a second init of the same directory is rejected and changes nothing', async () => {
-    const made = await sandbox.init();
+    const created = await sandbox.init();
     expectRefusal(await onData('init'), sandbox.data, 'already');
     const { address } = await sandbox.serve();
-    await login(address, made);
+    await login(address, created);
   });
 
   test('after an init with an invalid name, init can be repeated', async () => {
@@ -205,7 +205,7 @@ describe('options', () => {
     expectRefusal(ended, '/nonexistent');
   });
 
-  test('variables never stand for options of one command', async () => {
+  test('options of a single command cannot be set by environment variables', async () => {
     const env = { WAFSTAT_USER: 'bob', WAFSTAT_PROJECT: 'p', WAFSTAT_DOMAIN: 'd', WAFSTAT_JSON: 'true' };
     const { stdout } = await sandbox.run(['init', '--data', sandbox.data], { env });
     expect(stdout).toMatch(/^domain +default\nproject +default .*\nuser +admin$/m);

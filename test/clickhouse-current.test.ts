@@ -20,7 +20,7 @@ describe.skipIf(!CHDB.isInstalled() && process.env.CI !== 'true')(`with chdb (${
       const { drainPending } = require('chdb');
       const path = mkdtempSync(join(MEMORY, 'wafstat-chdb-'));
       const connect = (): ClickHouseClient => createClient({ connection: createChdbConnection({ path }) });
-      // The engine has one folder, and a connection only sees the existing database.
+      // The engine has one directory, and a connection only sees the existing database.
       const options = {
         urls: ['chdb:'],
         database: 'default',

@@ -74,7 +74,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !ZOOKEEPER.isInstalled()) && proce
 
     test('appends and queries work while a replica is down', async () => {
       const before = (await requests()) ?? 0;
-      // The second one of the first shard, then the first one of the second shard, which was queried so far.
+      // The second replica of the first shard, then the first one of the second shard, which served the queries so far.
       for (const [i, victim] of [clickhouse.servers[2], clickhouse.servers[1]].entries()) {
         await victim?.kill();
         await store.append(batch(`without ${i}`));

@@ -14,9 +14,9 @@ import { freePort } from './web-server.ts';
  */
 export const MEMORY = freeBytes('/dev/shm') > 2 ** 30 ? '/dev/shm' : tmpdir();
 
-function freeBytes(folder: string): number {
-  if (!existsSync(folder)) return 0;
-  const { bavail, bsize } = statfsSync(folder);
+function freeBytes(directory: string): number {
+  if (!existsSync(directory)) return 0;
+  const { bavail, bsize } = statfsSync(directory);
   return bavail * bsize;
 }
 

@@ -82,17 +82,17 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       const server = await sandbox.serve(store);
       const api = await login(server.address, installation);
       const log = sandbox.write('events.ndjson', '');
-      const where = ['--data', sandbox.data, '--project', installation.project_id, ...store];
-      const follow = sandbox.start(['follow', ...where, '--format', 'events', '--source', 'file', log]);
+      const options = ['--data', sandbox.data, '--project', installation.project_id, ...store];
+      const follow = sandbox.start(['follow', ...options, '--format', 'events', '--source', 'file', log]);
       let pushed = 0;
       let written = 0;
       let refusals = 0;
-      let over = false;
+      let isDone = false;
       const pushing = (async () => {
-        for (; !over; pushed++) refusals += await pushUntilCounted(server, api, `batch ${pushed}`);
+        for (; !isDone; pushed++) refusals += await pushUntilCounted(server, api, `batch ${pushed}`);
       })();
       const writing = (async () => {
-        for (; !over; written += 50) {
+        for (; !isDone; written += 50) {
           appendFileSync(log, ndjson(events(50)));
           await sleep(30);
         }
@@ -106,7 +106,7 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
         await sleep(random.integer(0, 300));
         await victim.start();
       }
-      over = true;
+      isDone = true;
       await Promise.all([pushing, writing]);
       expect(pushed).toBeGreaterThanOrEqual(RESTARTS);
       expect(refusals).toBeGreaterThan(0);
@@ -131,9 +131,9 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       const server = await sandbox.serve(store);
       const api = await login(server.address, installation);
       for (const path of ['/readyz', `/v1/${api.project}/waf/event/timeline?${RANGE}`]) {
-        const answer = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
-        expect(answer.status).toBe(503);
-        expect(JSON.parse(answer.text).error_msg).toMatch(/the store is unavailable; retry later/);
+        const response = await call(server.address, path, { headers: { 'X-Auth-Token': api.token } });
+        expect(response.status).toBe(503);
+        expect(JSON.parse(response.text).error_msg).toMatch(/the store is unavailable; retry later/);
       }
       expect((await call(server.address, '/healthz')).status).toBe(200);
       expect((await push(server, api, 'early')).status).toBe(503);
@@ -197,7 +197,7 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       await expectRequests(api, 2_010);
     });
 
-    test('a machine that only ships logs needs the ID of the project, but no data folder', async () => {
+    test('a machine that only ships logs needs the ID of the project, but no data directory', async () => {
       const file = sandbox.write('events.ndjson', ndjson(events(30)));
       const ingest = (project: string, ...more: string[]) =>
         sandbox.run(['ingest', '--project', project, ...more, file]);
@@ -211,9 +211,9 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
     });
 
     test('with --clickhouse-migrate never, missing tables are an error, until migrate creates them', async () => {
-      const where = ['--data', sandbox.data, '--project', 'default', ...store];
+      const options = ['--data', sandbox.data, '--project', 'default', ...store];
       const file = sandbox.write('events.ndjson', ndjson(events(10)));
-      const args = ['ingest', ...where, '--format', 'events', '--clickhouse-migrate', 'never', file];
+      const args = ['ingest', ...options, '--format', 'events', '--clickhouse-migrate', 'never', file];
       const refused = await sandbox.run(args);
       expect([refused.status, refused.stderr]).toEqual([
         1,

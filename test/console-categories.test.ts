@@ -5,7 +5,7 @@ import { DAY_MS, describeDemo, FIXED, FROM, HOUR_MS, numberIn } from './console-
 
 const STACK = `/console/?${FIXED}&by=category`;
 
-/** Down the middle of a point of 60: each run of pixels of one colour, and its length. */
+/** The vertical line through the middle of a point (of 60): each run of pixels of one colour, and its length. */
 const RUNS_OF_PIXELS = `(() => {
   const canvas = document.querySelector('.chart canvas');
   const [plot, whole] = [document.querySelector('.u-over'), canvas].map((one) => one.getBoundingClientRect());
@@ -187,7 +187,7 @@ describeDemo('the timeline by category', (demo) => {
     expect(await tooltip.locator('.requests b').textContent()).toBe(String(requests[0]?.num));
   });
 
-  test('the keyboard chooses a category and keeps its place', async () => {
+  test('the keyboard chooses a category, and the focus stays', async () => {
     await demo.enter(STACK);
     const focused = (key: string) => rowButton(key).evaluate((one) => one.matches(':focus'));
     await rowButton('lfi').focus();

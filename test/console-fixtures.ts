@@ -156,8 +156,8 @@ export class ConsoleService extends ConsoleFixture {
   async addUser(name: string, access: string): Promise<Account> {
     const { project_id, domain } = this.installation;
     const options = ['--access', access, '--role', 'reader', '--project', project_id];
-    const made = await this.sandbox.runJson<{ password: string }>('user', 'add', name, ...options);
-    return { user: name, domain, password: made.password };
+    const created = await this.sandbox.runJson<{ password: string }>('user', 'add', name, ...options);
+    return { user: name, domain, password: created.password };
   }
 
   /** Signs in without a browser and returns the cookie. */

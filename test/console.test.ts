@@ -152,8 +152,8 @@ describeDemo('selection', (demo) => {
     await demo.page.getByLabel('Time zone').selectOption('+14:00');
     await expect.poll(() => demo.page.url()).toContain('tz=%2B14%3A00');
     await demo.loaded();
-    const there = await demo.api.timeline('recent=yesterday&timezone=%2B14:00');
-    await expect.poll(() => demo.number('requests')).toBe(sum(there.requests));
+    const yesterday = await demo.api.timeline('recent=yesterday&timezone=%2B14:00');
+    await expect.poll(() => demo.number('requests')).toBe(sum(yesterday.requests));
   });
 
   test('hosts are found by part of their name, and the numbers are those of the selected hosts', async () => {
@@ -231,16 +231,16 @@ describeDemo('selection', (demo) => {
 
   test('a hidden series is not drawn, and is in the URL', async () => {
     await demo.enter(`/console/?${FIXED}`);
-    const drawn = () =>
+    const image = () =>
       demo.page
         .locator('.chart canvas')
         .evaluate((canvas) => (canvas as unknown as { toDataURL(): string }).toDataURL());
-    const both = await drawn();
+    const both = await image();
     await demo.page.locator('button.key.requests').click();
-    await expect.poll(drawn).not.toBe(both);
+    await expect.poll(image).not.toBe(both);
     expect(demo.page.url()).toContain('hide=requests');
     await demo.page.locator('button.key.requests').click();
-    await expect.poll(drawn).toBe(both);
+    await expect.poll(image).toBe(both);
   });
 
   test('live mode refreshes until it is paused', async () => {

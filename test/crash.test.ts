@@ -32,8 +32,8 @@ test('ingest killed several times and then run to the end counts every event onc
     ndjson(events.map(({ hostname, ...event }) => ({ ...event, host: hostname, padding: PADDING }))),
   );
   const { installation, api } = await sandbox.service();
-  const where = ['--data', sandbox.data, '--project', installation.project_id];
-  const args = ['ingest', ...where, '--format', 'events', file];
+  const options = ['--data', sandbox.data, '--project', installation.project_id];
+  const args = ['ingest', ...options, '--format', 'events', file];
 
   for (let kill = 0; kill < KILLS; kill++) {
     const before = await countedEvents(api);
@@ -68,12 +68,12 @@ test('a killed server loses nothing, and the next one returns the same counts', 
 
   // Killed while it serves queries and another process writes.
   const late = sandbox.write('late.ndjson', ndjson(lines.slice(15_000)));
-  const where = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
-  const ingest = sandbox.start(['ingest', ...where, '--source', 'late', late]).end();
-  const asking = Array.from({ length: 20 }, () => api.timeline(`from=${ALL.from}&to=${ALL.to}`));
-  await Promise.race(asking);
+  const options = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
+  const ingest = sandbox.start(['ingest', ...options, '--source', 'late', late]).end();
+  const queries = Array.from({ length: 20 }, () => api.timeline(`from=${ALL.from}&to=${ALL.to}`));
+  await Promise.race(queries);
   expect((await server.process.kill()).signal).toBe('SIGKILL');
-  await Promise.allSettled(asking);
+  await Promise.allSettled(queries);
   expect((await ingest).status).toBe(0);
 
   for (let restart = 0; restart < 2; restart++) {
@@ -109,10 +109,10 @@ async function expectCounts(api: Api, oracle: Oracle, random: Random): Promise<v
   const ranges = cuts.map((from) => ({ ...ALL, from, to: from + random.integer(1, 40 * HOUR_MS) }));
   for (const range of [ALL, ...ranges]) {
     for (const hostname of [undefined, ...HOSTNAMES]) {
-      const question = { ...range, hostnames: hostname === undefined ? undefined : new Set([hostname]) };
+      const expected = { ...range, hostnames: hostname === undefined ? undefined : new Set([hostname]) };
       const query = `from=${range.from}&to=${range.to}${hostname ? `&hosts=${ids.get(hostname)}` : ''}`;
-      expect(await api.distribution(query)).toEqual(oracle.distribution(question));
-      expect(await api.timeline(query)).toEqual(oracle.timeline(question));
+      expect(await api.distribution(query)).toEqual(oracle.distribution(expected));
+      expect(await api.timeline(query)).toEqual(oracle.timeline(expected));
     }
   }
   expect(sum(await api.distribution(`from=${ALL.from}&to=${ALL.to}`))).toBeGreaterThan(0);

@@ -15,12 +15,12 @@ beforeAll(async () => {
 afterAll(() => sandbox.clear());
 
 /** The response has this status and code, and its message contains these words. */
-function expectError(answer: HttpResponse, status: number, error_code: string, ...words: string[]): void {
-  expect(JSON.parse(answer.text)).toEqual({ error_code, error_msg: expect.any(String) });
-  expect(answer.status).toBe(status);
-  expect(answer.headers['content-type']).toMatch(/^application\/json/);
-  expect(answer.headers['x-request-id']).toBeTruthy();
-  for (const word of words) expect(JSON.parse(answer.text).error_msg).toContain(word);
+function expectError(response: HttpResponse, status: number, error_code: string, ...words: string[]): void {
+  expect(JSON.parse(response.text)).toEqual({ error_code, error_msg: expect.any(String) });
+  expect(response.status).toBe(status);
+  expect(response.headers['content-type']).toMatch(/^application\/json/);
+  expect(response.headers['x-request-id']).toBeTruthy();
+  for (const word of words) expect(JSON.parse(response.text).error_msg).toContain(word);
 }
 
 const QUERIES = [...new Set(Object.keys(CALLS).map((call) => `waf/${call.split('?')[0]}`))];
@@ -90,8 +90,8 @@ describe('400 WAF.1001 for a bad time zone', () => {
     'Europe/Berlin',
     '',
   ])('timezone=%s', async (timezone) => {
-    const answer = await api.get(`waf/event/timeline?from=0&to=1&timezone=${timezone}`);
-    expectError(answer, 400, 'WAF.1001', 'timezone', decodeURIComponent(timezone));
+    const response = await api.get(`waf/event/timeline?from=0&to=1&timezone=${timezone}`);
+    expectError(response, 400, 'WAF.1001', 'timezone', decodeURIComponent(timezone));
   });
 
   test('given twice', async () => {
@@ -100,8 +100,8 @@ describe('400 WAF.1001 for a bad time zone', () => {
   });
 
   test('with recent in the distribution', async () => {
-    const answer = await api.get('waf/event/attack/type?recent=today&timezone=UTC');
-    expectError(answer, 400, 'WAF.1001', 'timezone', 'UTC');
+    const response = await api.get('waf/event/attack/type?recent=today&timezone=UTC');
+    expectError(response, 400, 'WAF.1001', 'timezone', 'UTC');
   });
 });
 
@@ -132,8 +132,8 @@ describe('400 WAF.1003 for a malformed ID', () => {
   });
 
   test.each(['a.b', 'x'.repeat(65), 'a%20b', '%C3%A9', 'a%2Fb'])('the project %s', async (project) => {
-    const answer = await new Api(api.address, project, api.token).get('waf/event/timeline?from=0&to=1');
-    expectError(answer, 400, 'WAF.1003', 'project');
+    const response = await new Api(api.address, project, api.token).get('waf/event/timeline?from=0&to=1');
+    expectError(response, 400, 'WAF.1003', 'project');
   });
 
   test('long values are quoted in part', async () => {
@@ -208,12 +208,12 @@ describe('403 WAF.9002', () => {
 
   test('a token for another project, existing or not', async () => {
     const { id } = await sandbox.runJson<{ id: string }>('project', 'add', 'other');
-    const [real, made] = await Promise.all(
+    const [existing, unknown] = await Promise.all(
       [id, 'f'.repeat(32)].map((project) => new Api(api.address, project, api.token).get('connections')),
     );
-    if (real === undefined || made === undefined) throw new Error('two calls have two answers');
-    expectError(real, 403, 'WAF.9002', 'project');
-    expect(made.text).toBe(real.text);
+    if (existing === undefined || unknown === undefined) throw new Error('two calls have two responses');
+    expectError(existing, 403, 'WAF.9002', 'project');
+    expect(unknown.text).toBe(existing.text);
     const other = await login(api.address, { ...installation, project_id: id });
     expect((await other.get('connections')).status).toBe(200);
     expectError(await new Api(api.address, api.project, other.token).get('connections'), 403, 'WAF.9002');
@@ -260,35 +260,35 @@ describe('405 WAF.4001', () => {
   test.each(['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
     '%s on a query, with the allowed methods',
     async (method) => {
-      const answer = await api.get('waf/event/timeline?from=0&to=1', { method });
-      expectError(answer, 405, 'WAF.4001', method);
-      expect(answer.headers.allow?.split(', ')).toContain('GET');
+      const response = await api.get('waf/event/timeline?from=0&to=1', { method });
+      expectError(response, 405, 'WAF.4001', method);
+      expect(response.headers.allow?.split(', ')).toContain('GET');
     },
   );
 
   test.each(['/healthz', '/readyz', '/openapi.json', '/'])('POST on %s', async (path) => {
-    const answer = await call(api.address, path, { method: 'POST' });
-    expectError(answer, 405, 'WAF.4001', 'POST');
-    expect(answer.headers.allow).toContain('GET');
+    const response = await call(api.address, path, { method: 'POST' });
+    expectError(response, 405, 'WAF.4001', 'POST');
+    expect(response.headers.allow).toContain('GET');
   });
 });
 
 describe('413 WAF.7001', () => {
-  const ask = (bytes: number, headers: Record<string, string> = {}) =>
+  const send = (bytes: number, headers: Record<string, string> = {}) =>
     api.get('connections', { method: 'GET', body: 'x'.repeat(bytes), headers });
 
   test('a body over the limit, but not one of exactly that size', async () => {
-    expectError(await ask(65_537), 413, 'WAF.7001', 'request body exceeds 64 KiB');
-    expect((await ask(65_536)).status).toBe(200);
+    expectError(await send(65_537), 413, 'WAF.7001', 'request body exceeds 64 KiB');
+    expect((await send(65_536)).status).toBe(200);
   });
 
   test('a chunked body over the limit', async () => {
-    expectError(await ask(65_537, { 'Transfer-Encoding': 'chunked' }), 413, 'WAF.7001', 'body');
-    expect((await ask(65_536, { 'Transfer-Encoding': 'chunked' })).status).toBe(200);
+    expectError(await send(65_537, { 'Transfer-Encoding': 'chunked' }), 413, 'WAF.7001', 'body');
+    expect((await send(65_536, { 'Transfer-Encoding': 'chunked' })).status).toBe(200);
   });
 
   test('a body of any content type over the limit', async () => {
-    expectError(await ask(65_537, { 'Content-Type': 'image/png' }), 413, 'WAF.7001', 'body');
+    expectError(await send(65_537, { 'Content-Type': 'image/png' }), 413, 'WAF.7001', 'body');
   });
 });
 
@@ -297,13 +297,13 @@ describe('429 WAF.3004', () => {
     const limited = new Sandbox();
     try {
       const { api: caller } = await limited.service('--rate-limit', '3');
-      const answers = await Promise.all(Array.from({ length: 12 }, () => caller.get('connections')));
-      const refused = answers.filter(({ status }) => status !== 200);
+      const responses = await Promise.all(Array.from({ length: 12 }, () => caller.get('connections')));
+      const refused = responses.filter(({ status }) => status !== 200);
       expect(refused.length).toBeGreaterThanOrEqual(6);
-      expect(answers.length - refused.length).toBeGreaterThanOrEqual(3);
-      for (const answer of refused) {
-        expectError(answer, 429, 'WAF.3004', '3 requests per second');
-        expect(answer.headers['retry-after']).toMatch(/^[1-9]\d*$/);
+      expect(responses.length - refused.length).toBeGreaterThanOrEqual(3);
+      for (const response of refused) {
+        expectError(response, 429, 'WAF.3004', '3 requests per second');
+        expect(response.headers['retry-after']).toMatch(/^[1-9]\d*$/);
       }
       await sleep(1_000 * Number(refused[0]?.headers['retry-after']));
       expect((await caller.get('connections')).status).toBe(200);

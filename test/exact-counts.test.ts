@@ -23,12 +23,12 @@ beforeEach(() => {
 });
 afterEach(() => sandbox.clear());
 
-test('random queries over 60,000 events return what a count of the single events gives', async () => {
+test('random queries over 60,000 events return the counts of the oracle', async () => {
   const random = new Random(SEED);
   const events = Array.from({ length: EVENTS }, () => randomEvent(random));
   const oracle = new Oracle(events);
   const { installation, api } = await sandbox.service(...KEEP_ALL);
-  const lines = events.map((event) => spelled(event, random));
+  const lines = events.map((event) => encode(event, random));
   const { stdout } = await sandbox.ingest(installation.project_id, lines, ...KEEP_ALL);
   expect(stdout).toMatch(/^accepted +60000$/m);
   const ids = await api.hostIds();
@@ -41,7 +41,7 @@ test('random queries over 60,000 events return what a count of the single events
     const parameters = `from=${query.from}&to=${query.to}&timezone=${timezone}${hosts}`;
     const path = `waf/${call}${call.includes('?') ? '&' : '?'}${parameters}`;
     const { status, text } = await api.get(path);
-    // As text, because the order of the fields is part of the promise.
+    // As text, because the order of the fields is part of the API.
     const expected = JSON.stringify(oracle.expected(call, query));
     expect({ path, status, text }).toEqual({ path, status: 200, text: expected });
   }
@@ -54,7 +54,7 @@ test('random queries over 60,000 events return what a count of the single events
   }
 });
 
-/** At odd milliseconds mostly, but every so often on a boundary of some clock or a millisecond beside it. */
+/** Mostly at random milliseconds, sometimes at a boundary of a local clock or a millisecond from it. */
 function randomEvent(random: Random): KnownEvent {
   const anyTime = START + random.integer(0, SPAN_MS - 1);
   const quarter = Math.round(anyTime / 900_000) * 900_000;
@@ -69,8 +69,8 @@ function randomEvent(random: Random): KnownEvent {
   };
 }
 
-/** The same event in one of the ways in which it can be written. */
-function spelled({ time, hostname, request, attack, count, blocked }: KnownEvent, random: Random): object {
+/** The event in one of several equivalent notations. */
+function encode({ time, hostname, request, attack, count, blocked }: KnownEvent, random: Random): object {
   return {
     time: random.chance(0.2) ? isoTime(time, random.pick(OFFSETS_MINUTES)) : time,
     ...(hostname === null ? {} : { host: hostname }),

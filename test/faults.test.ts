@@ -48,10 +48,10 @@ const counted = async ({ api }: Service) =>
 const events = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ time: START + i, host: `${i % 7}.example` }));
 
-function expectRefused(answer: HttpResponse, reason: string): void {
-  expect(answer.text).toContain(reason);
-  expect(answer.status).toBe(503);
-  expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
+function expectRefused(response: HttpResponse, reason: string): void {
+  expect(response.text).toContain(reason);
+  expect(response.status).toBe(503);
+  expect(Number(response.headers['retry-after'])).toBeGreaterThan(0);
 }
 
 describe('a disk that takes no more writes', () => {
@@ -89,9 +89,9 @@ describe('a disk that takes no more writes', () => {
     const { server } = service;
     let acknowledged = 0;
     let refused = 0;
-    let over = false;
+    let isDone = false;
     const pushers = Array.from({ length: PUSHERS }, async (_, pusher) => {
-      for (let batch = 0; !over; batch++) {
+      for (let batch = 0; !isDone; batch++) {
         for (;;) {
           const { status, text } = await push(service, events(20), `${pusher} ${batch}`);
           if (status === 200) break;
@@ -109,7 +109,7 @@ describe('a disk that takes no more writes', () => {
       await eventually(() => refused > refusedBefore + 20 || undefined, 'pushes to be refused');
       limitFileSize(server.process, 'unlimited');
     }
-    over = true;
+    isDone = true;
     await Promise.all(pushers);
     expect(await counted(service)).toBe(acknowledged);
   });
@@ -118,40 +118,40 @@ describe('a disk that takes no more writes', () => {
     const service = await sandbox.service();
     const { installation } = service;
     const log = sandbox.write('access.ndjson', ndjson(events(500)));
-    const where = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
+    const options = ['--data', sandbox.data, '--project', installation.project_id, '--format', 'events'];
     const limited = (...args: string[]) =>
       spawnSync('prlimit', ['--fsize=8192:', process.execPath, PROGRAM, ...args], { encoding: 'utf8' });
 
-    const ingest = limited('ingest', ...where, log);
+    const ingest = limited('ingest', ...options, log);
     expect(ingest.stderr).toMatch(/^wafstat: the disk is full: cannot write .*; nothing was changed$/m);
     expect(ingest.status).toBe(1);
     const user = limited('user', 'add', 'ann', '--data', sandbox.data, '--role', 'reader');
     expect(user.stderr).toMatch(/^wafstat: the disk is full/m);
     expect(user.status).toBe(1);
 
-    const follow = sandbox.start(['follow', ...where, log]);
+    const follow = sandbox.start(['follow', ...options, log]);
     limitFileSize(follow, 8_192);
     await eventually(() => follow.stderr.includes('the disk is full') || undefined, 'follow to fail');
     expect(await counted(service)).toBe(0);
     limitFileSize(follow, 'unlimited');
-    await eventually(async () => (await counted(service)) === 500 || undefined, 'follow to go on');
+    await eventually(async () => (await counted(service)) === 500 || undefined, 'follow to continue');
   });
 });
 
 /** Needs the right to mount a file system. */
 const mounted: string[] = [];
-function mountSmall(folder: string, bytes: number): boolean {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes},mode=700`, 'tmpfs', folder]).status !== 0)
+function mountSmall(directory: string, bytes: number): boolean {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes},mode=700`, 'tmpfs', directory]).status !== 0)
     return false;
-  mounted.push(folder);
+  mounted.push(directory);
   return true;
 }
 
 describe('a file system that fills up', () => {
   afterEach(async () => {
     await sandbox.clear().catch(() => {});
-    for (const folder of mounted.splice(0)) spawnSync('umount', [folder]);
+    for (const directory of mounted.splice(0)) spawnSync('umount', [directory]);
   });
 
   test('space is reserved for revocations, which work on a full disk', async (context) => {
@@ -170,9 +170,9 @@ describe('a file system that fills up', () => {
 
     writeFileSync(ballast, Buffer.alloc(free() - 1_048_576));
     const refused = await eventually(async () => {
-      const answer = await push(service, events(1));
-      return answer.status === 200 ? undefined : answer;
-    }, 'the watermark to be noticed');
+      const response = await push(service, events(1));
+      return response.status === 200 ? undefined : response;
+    }, 'the reserve to be respected');
     expectRefused(refused, `${sandbox.data} has ${free()} bytes free, less than the`);
     expectRefused(await call(server.address, '/readyz'), 'the disk is full');
     const before = await counted(service);
@@ -208,7 +208,7 @@ describe('a stopped process that holds the write lock', () => {
     service: Service,
   ): Promise<{ ingest: Process; blocked: Promise<HttpResponse>; pushed: number }> {
     const log = sandbox.write('events.ndjson', ndjson(events(LINES)));
-    const where = [
+    const options = [
       '--data',
       sandbox.data,
       '--project',
@@ -216,7 +216,7 @@ describe('a stopped process that holds the write lock', () => {
       '--format',
       'events',
     ];
-    const ingest = sandbox.start(['ingest', ...where, log]);
+    const ingest = sandbox.start(['ingest', ...options, log]);
     await eventually(async () => (await counted(service)) > 0 || undefined, 'the ingest to count');
     for (let pushed = 0; ; pushed++) {
       ingest.signal('SIGSTOP');

@@ -28,7 +28,7 @@ const RANGE = `from=${START}&to=${START + 1_000_000}`;
 const sandbox = new Sandbox();
 let installation: Installation;
 let server: Server;
-/** Each test has its own project, log folder and processes. */
+/** Each test has its own project, log directory and processes. */
 let api: Api;
 let log: string;
 let written: number;
@@ -263,9 +263,9 @@ function rotate(kind: (typeof ROTATIONS)[number]): void {
     while (existsSync(`${log}-${day}`)) day++;
     renameSync(log, `${log}-${day}`);
   } else {
-    const folder = readdirSync(dirname(log));
+    const names = readdirSync(dirname(log));
     const numberOf = (name: string) => Number(/\.log\.(\d+)/.exec(name)?.[1] ?? 0);
-    const numbered = folder.filter((name) => name.startsWith(`${basename(log)}.`));
+    const numbered = names.filter((name) => name.startsWith(`${basename(log)}.`));
     for (const name of numbered.sort((a, b) => numberOf(b) - numberOf(a))) {
       const moved = `${log}.${numberOf(name) + 1}`;
       if (name.endsWith('.gz')) renameSync(`${log}.${numberOf(name)}.gz`, `${moved}.gz`);

@@ -49,9 +49,9 @@ afterAll(() => sandbox.clear());
 async function session(address: string, body: object): Promise<string> {
   const headers = { 'Content-Type': 'application/json', 'X-Wafstat-Console': '1' };
   const request = { method: 'POST', headers, body: JSON.stringify(body) };
-  const answer = await call(address, '/console/api/session', request);
-  const [first = ''] = answer.headers['set-cookie'] ?? [];
-  if (first === '') throw new Error(`no session: ${answer.status} ${answer.text}`);
+  const response = await call(address, '/console/api/session', request);
+  const [first = ''] = response.headers['set-cookie'] ?? [];
+  if (first === '') throw new Error(`no session: ${response.status} ${response.text}`);
   return first.split(';', 1)[0] ?? '';
 }
 
@@ -86,8 +86,8 @@ async function allRoutes(address: string): Promise<{ method: string; path: strin
   return [...documented, ...hidden];
 }
 
-/** What is drawn names things by letters, because projects and tokens are known only when the service runs. */
-interface Drawn {
+/** A random request. Its projects and tokens are symbolic, because they are known only when the service runs. */
+interface RandomRequest {
   route: number;
   project: 'mine' | 'theirs' | 'odd';
   credentials: 'none' | 'token' | 'cookie' | 'odd';
@@ -264,7 +264,7 @@ const BODIES = [
   '\xff\xfe\0',
 ];
 
-/** The names stand for what is known only when the service runs. */
+/** Replaces placeholders by values that are known only when the service runs. */
 function filled(text: string): string {
   return text
     .replaceAll('THEIR_HOST', theirHostId)
@@ -272,33 +272,33 @@ function filled(text: string): string {
     .replaceAll('MY_TOKEN', mine.token);
 }
 
-function bytesOf(drawn: Drawn): string {
-  const { project, credentials, odd, headers, framing, lineEnd, version } = drawn;
-  const route = routes[drawn.route % routes.length] ?? { method: 'GET', path: '/' };
+function bytesOf(random: RandomRequest): string {
+  const { project, credentials, odd, headers, framing, lineEnd, version } = random;
+  const route = routes[random.route % routes.length] ?? { method: 'GET', path: '/' };
   const projectId = { mine: mine.project, theirs: theirs.project, odd }[project];
   const path = route.path.replace('{project_id}', projectId).replace(/\{\w+\}/, () => odd);
-  const query = drawn.query.length === 0 ? '' : `?${drawn.query.join('&')}`;
-  const target = { origin: path, absolute: `http://waf.example.com${path}`, other: odd }[drawn.form];
+  const query = random.query.length === 0 ? '' : `?${random.query.join('&')}`;
+  const target = { origin: path, absolute: `http://waf.example.com${path}`, other: odd }[random.form];
   const credential = {
     none: [],
     token: [`X-Auth-Token: ${mine.token}`],
     cookie: [`Cookie: ${cookie}`, 'X-Wafstat-Console: 1'],
     odd: [`X-Auth-Token: ${mine.token}${odd.slice(0, 300)}`],
   }[credentials];
-  const [framed = '', ...body] = FRAMINGS[framing](filled(drawn.body)).split('\n\n');
+  const [framed = '', ...body] = FRAMINGS[framing](filled(random.body)).split('\n\n');
   const lines = [...credential, ...headers, framed].flatMap((each) => (each === '' ? [] : each.split('\n')));
   const head = [
-    `${drawn.method ?? route.method} ${target}${query} ${version}`,
+    `${random.method ?? route.method} ${target}${query} ${version}`,
     'Host: waf.example.com',
     ...lines,
   ];
   return `${filled(head.join(lineEnd))}${lineEnd}${lineEnd}${body.join('\n\n')}`;
 }
 
-/** Mostly what is right, so that most requests come far enough to be dangerous. */
+/** Mostly valid values, so that most requests get past the first checks. */
 const mostly = <T>(right: T, ...others: readonly T[]) =>
   fc.oneof({ weight: 15, arbitrary: fc.constant(right) }, fc.constantFrom(...others));
-const request: fc.Arbitrary<Drawn> = fc.record({
+const request: fc.Arbitrary<RandomRequest> = fc.record({
   route: fc.nat(1_000),
   project: fc.constantFrom('mine', 'mine', 'mine', 'theirs', 'theirs', 'odd'),
   credentials: fc.constantFrom('none', 'token', 'token', 'cookie', 'odd'),
@@ -315,7 +315,7 @@ const request: fc.Arbitrary<Drawn> = fc.record({
     'X\0',
     '',
   ),
-  form: mostly<Drawn['form']>('origin', 'absolute', 'other'),
+  form: mostly<RandomRequest['form']>('origin', 'absolute', 'other'),
   odd: fc.constantFrom(...ODD_TEXTS),
   query: fc.oneof(
     fc.constant([RANGE]),
@@ -349,11 +349,11 @@ const edit = fc.tuple(fc.nat(), fc.nat(4), fc.constantFrom('', ...ODD_TEXTS.slic
 const connection = fc.record({
   requests: fc.array(request, { minLength: 1, maxLength: 3 }),
   edits: fc.oneof({ weight: 4, arbitrary: fc.constant([]) }, fc.array(edit, { maxLength: 2 })),
-  /** The client's side ends, or the connection breaks, at once or after the first bytes of a response. */
+  /** The client half-closes the connection, or resets it: at once, or after the first bytes of a response. */
   ending: mostly<'end' | 'break' | 'break late'>('end', 'break', 'break late'),
 });
 
-/** All that comes back until the connection is closed. */
+/** Sends the bytes, and returns everything that the server sends until the connection closes. */
 function exchange(bytes: string, ending: 'end' | 'break' | 'break late'): Promise<string> {
   const { hostname, port } = new URL(server.address);
   const closed = new Promise<string>((resolve) => {
@@ -401,7 +401,7 @@ test('mutated requests on any route cause no error or hang, and reveal nothing o
               if (status >= 500 && status !== 503) throw new Error(`${status} for ${about()}`);
             }
             for (const secret of Object.values(CANARY)) {
-              if (received.includes(String(secret))) throw new Error(`another project shows: ${about()}`);
+              if (received.includes(String(secret))) throw new Error(`data of another project: ${about()}`);
             }
           }),
         );
@@ -409,7 +409,7 @@ test('mutated requests on any route cause no error or hang, and reveal nothing o
     ),
     { numRuns: RUNS },
   );
-  // What was sent came far enough to mean something.
+  // The requests reached routes as well as checks.
   for (const status of [200, 400, 401, 403, 404]) expect(seen.get(status), String(status)).toBeGreaterThan(0);
 
   expect((await call(server.address, '/healthz')).status).toBe(200);
@@ -418,6 +418,6 @@ test('mutated requests on any route cause no error or hang, and reveal nothing o
   expect(await theirs.hostIds()).toEqual(new Map([[CANARY.hostname, theirHostId]]));
   expect((await mine.timeline(RANGE)).attacks.some(({ num }) => num > 0)).toBe(true);
   expect((await new Api(server.address, theirs.project, mine.token).get('waf/instance')).status).toBe(403);
-  // Failures of our own are logged as errors (level 50), and none of the requests may cause one.
+  // Internal errors are logged with level 50; no request may cause one.
   expect(server.process.stdout + server.process.stderr).not.toMatch(/"level":[56]0/);
 });

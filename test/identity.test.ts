@@ -60,7 +60,7 @@ async function signed(
   return call(server.address, path, body ? withBody(body, { ...headers }) : { headers: { ...headers } });
 }
 
-/** Node's client says nothing of a GET request's body unless told to. */
+/** Node.js sets no Content-Length for a GET. */
 function withBody(body: Buffer, headers: Record<string, string> = {}) {
   return { body, headers: { ...headers, 'Content-Length': body.length } };
 }
@@ -78,9 +78,9 @@ describe('discovery', () => {
       links: [{ rel: 'self', href: `${server.address}/identity/v3/` }],
     });
     for (const path of ['/v3', '/v3/', '/identity/v3', '/identity/v3/']) {
-      const answer = await call(server.address, path);
-      expect(answer.status).toBe(200);
-      expect(JSON.parse(answer.text).version.id).toBe('v3.6');
+      const response = await call(server.address, path);
+      expect(response.status).toBe(200);
+      expect(JSON.parse(response.text).version.id).toBe('v3.6');
     }
   });
 
@@ -143,7 +143,7 @@ describe('a token', () => {
   });
 
   test.each(['by name', 'by ID'])(
-    'for a project by name alone is for the domain of the user, who is given %s',
+    'for a project without a domain is for the project in the domain of the user, given %s',
     async (given) => {
       const { user, user_id, domain, password, project, project_id } = installation;
       const account = given === 'by ID' ? { id: user_id } : { name: user, domain: { name: domain } };
@@ -176,9 +176,9 @@ describe('a token', () => {
   test('for a domain lists projects, but cannot query', async () => {
     const { auth } = tokenRequest(installation);
     const scope = { domain: { name: 'default' } };
-    const answer = await requestToken(server.address, { auth: { ...auth, scope } });
-    expect(JSON.parse(answer.text).token.domain).toMatchObject({ name: 'default' });
-    const headers = { 'X-Auth-Token': String(answer.headers['x-subject-token']) };
+    const response = await requestToken(server.address, { auth: { ...auth, scope } });
+    expect(JSON.parse(response.text).token.domain).toMatchObject({ name: 'default' });
+    const headers = { 'X-Auth-Token': String(response.headers['x-subject-token']) };
     const projects = await call(server.address, '/v3/auth/projects', { headers });
     expect(JSON.parse(projects.text).projects).toMatchObject([
       { id: installation.project_id, name: 'default' },
@@ -250,19 +250,19 @@ describe('an access key', () => {
     const credentials = async (method: string, path = '', credential?: object) => {
       const headers = { 'X-Auth-Token': owner.token, 'Content-Type': 'application/json' };
       const body = credential ? { body: JSON.stringify({ credential }) } : {};
-      const answer = await call(server.address, `/v3.0/OS-CREDENTIAL/credentials${path}`, {
+      const response = await call(server.address, `/v3.0/OS-CREDENTIAL/credentials${path}`, {
         method,
         headers,
         ...body,
       });
-      return { status: answer.status, ...(answer.text ? JSON.parse(answer.text) : {}) };
+      return { status: response.status, ...(response.text ? JSON.parse(response.text) : {}) };
     };
-    const made = await credentials('POST', '', { user_id: id, description: 'first' });
-    expect(made).toMatchObject({
+    const created = await credentials('POST', '', { user_id: id, description: 'first' });
+    expect(created).toMatchObject({
       status: 201,
       credential: { user_id: id, description: 'first', status: 'active' },
     });
-    const key: Key = made.credential;
+    const key: Key = created.credential;
     expect((await signed(key, statistics())).status).toBe(200);
     await credentials('POST', '', { user_id: id, description: 'second' });
     const third = await credentials('POST', '', { user_id: id, description: 'third' });
@@ -384,7 +384,7 @@ describe('an access key', () => {
     expect((await api.get('connections', withBody(body))).status).toBe(413);
   });
 
-  test('of a console-only user, and a role that is not enough, are 403', async () => {
+  test('of a console-only user or a user without the role is a 403', async () => {
     await newUser('console-key', '--access', 'console');
     const refused = await signed(await newKey('console-key'), statistics());
     expect([refused.status, JSON.parse(refused.text).error_msg]).toEqual([

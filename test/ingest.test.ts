@@ -24,15 +24,15 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-/** Every test has a project of its own. */
+/** Each test has its own project. */
 beforeEach(async () => {
   const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
   api = await login(server.address, { ...installation, project_id: id });
 });
 
-const where = () => ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
+const options = () => ['--data', sandbox.data, '--project', api.project, '--format', 'events'];
 const ingest = (args: string[], stdin: string | Readable = ''): Promise<Ended> =>
-  sandbox.run(['ingest', ...where(), ...args], { stdin });
+  sandbox.run(['ingest', ...options(), ...args], { stdin });
 const requests = async () => sum((await api.timeline(WINDOW)).requests);
 const seconds = (from: number, n: number) =>
   Array.from({ length: n }, (_, i) => ({ time: NOW - (from + i) * 1_000 }));
@@ -77,8 +77,8 @@ test('a file with many new hosts is counted in one run', async () => {
 
 test('a truncated gzip file is counted up to the damage, with an error after the summary', async () => {
   const pad = () => Array.from({ length: 40 }, () => Math.random().toString(36)).join('');
-  const packed = gzipSync(ndjson(seconds(0, 2_000).map((event) => ({ ...event, pad: pad() }))));
-  const damaged = sandbox.write('damaged.gz', packed.subarray(0, packed.length / 2));
+  const compressed = gzipSync(ndjson(seconds(0, 2_000).map((event) => ({ ...event, pad: pad() }))));
+  const damaged = sandbox.write('damaged.gz', compressed.subarray(0, compressed.length / 2));
   const whole = sandbox.write('whole', ndjson(seconds(5_000, 7)));
   const { status, stdout, stderr } = await ingest([damaged, whole]);
   expect(status).toBe(1);
@@ -210,7 +210,7 @@ describe('exactly once', () => {
 
   test('concurrent runs count the same file once', async () => {
     const file = sandbox.write('at-once', ndjson(seconds(0, 40_000)));
-    const run = () => sandbox.start(['ingest', ...where(), file]).end();
+    const run = () => sandbox.start(['ingest', ...options(), file]).end();
     const runs = await Promise.all([run(), run(), run()]);
     expect(runs.map(({ status }) => status)).toEqual([0, 0, 0]);
     expect(await requests()).toBe(40_000);

@@ -366,7 +366,7 @@ test('curl reads with an access key as user and password, and HEAD works too', a
   const expected = oracle.distribution({ ...RANGE, offsetMinutes: 0, hostnames: undefined });
   expect(JSON.parse(await output('curl', [...user, url]))).toEqual(expected);
   expect(await output('curl', [...user, '--head', url])).toMatch(/^HTTP\/1\.1 200 /);
-  // Sends the credentials only after it was asked for them.
+  // curl sends the credentials only after a challenge.
   expect(JSON.parse(await output('curl', [...user, '--anyauth', url]))).toEqual(expected);
   const identity = await output('curl', [...user, '--include', `${server.address}/v3/projects`]);
   expect(identity).toMatch(/^HTTP\/1\.1 401 /);

@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-/** Every test has a project of its own. */
+/** Each test has its own project. */
 beforeEach(async () => {
   const { id } = await sandbox.runJson<{ id: string }>('project', 'add', `project-${++projects}`);
   api = await login(server.address, { ...installation, project_id: id });
@@ -173,9 +173,9 @@ describe('records without a host', () => {
   const source = ['--data', sandbox.data, '--source', 'nginx'];
 
   test('are reported with the fix in the summary, in the list of sources and by the API', async () => {
-    const where = [...source, '--project', api.project];
+    const options = [...source, '--project', api.project];
     const file = sandbox.write('access.log', access.repeat(3));
-    const run = await sandbox.run(['ingest', ...where, ...KEEP_ALL, file]);
+    const run = await sandbox.run(['ingest', ...options, ...KEEP_ALL, file]);
     expect(run.stdout).toMatch(/^without a host +3\n {2}not named +3$/m);
     expect(run.stderr).toBe(
       "3 records have no host, so they count in the project's total only. " +
@@ -189,8 +189,8 @@ describe('records without a host', () => {
   });
 
   test('do not occur when --host is given', async () => {
-    const where = [...source, '--project', api.project, '--host', 'shop.example'];
-    const run = await sandbox.run(['ingest', ...where, ...KEEP_ALL, sandbox.write('access.log', access)]);
+    const options = [...source, '--project', api.project, '--host', 'shop.example'];
+    const run = await sandbox.run(['ingest', ...options, ...KEEP_ALL, sandbox.write('access.log', access)]);
     expect(run.stdout).not.toContain('without a host');
     expect(run.stderr).toBe('');
     const list = await sandbox.run(['source', 'list', '--data', sandbox.data, '--project', api.project]);

@@ -40,9 +40,9 @@ afterAll(async () => {
 });
 
 function serve(user = 'wafstat', url = keystone.address): Promise<Server> {
-  const asking = ['--identity-url', url, '--identity-user', user, '--identity-domain', 'Default'];
+  const options = ['--identity-url', url, '--identity-user', user, '--identity-domain', 'Default'];
   const env = { WAFSTAT_IDENTITY_PASSWORD: SERVICE_PASSWORD };
-  return sandbox.serve([...asking, '--identity-cache', '1s'], { env });
+  return sandbox.serve([...options, '--identity-cache', '1s'], { env });
 }
 
 async function newUser(name: string, roles: Record<string, string[]>): Promise<string> {
@@ -55,16 +55,16 @@ async function newUser(name: string, roles: Record<string, string[]>): Promise<s
   return id;
 }
 
-/** Made by the user, as users of Keystone do it. */
+/** Created with a token of the user. */
 async function newKey(user: string, user_id: string): Promise<Key> {
   const token = await keystone.login(user, PASSWORD, { project: { id: shop } });
-  const made = await keystone.request<{ credential: Key }>(
+  const created = await keystone.request<{ credential: Key }>(
     'POST',
     `/users/${user_id}/credentials/OS-EC2`,
     { tenant_id: shop },
     token,
   );
-  return made.credential;
+  return created.credential;
 }
 
 async function signed(key: Key, path: string, method = 'GET'): Promise<HttpResponse> {
@@ -85,9 +85,9 @@ const push = (token: string) =>
     headers: { 'X-Auth-Token': token },
   });
 
-function refused(ask: () => Promise<HttpResponse>): Promise<number> {
+function refused(send: () => Promise<HttpResponse>): Promise<number> {
   return eventually(async () => {
-    const { status } = await ask();
+    const { status } = await send();
     return status === 200 ? undefined : status;
   }, 'a refusal');
 }
@@ -106,7 +106,7 @@ describe('a token of Keystone', () => {
     expect(seen).toEqual({ reading: [200, 403], sending: [403, 200], both: [200, 200], foreign: [403, 403] });
   });
 
-  test('is for its project', async () => {
+  test('is valid for its project only', async () => {
     await newUser('elsewhere', { [shop]: ['reader'], [other]: ['reader'] });
     const { token } = await apiOf('elsewhere', other);
     expect((await new Api(server.address, other, token).get('connections')).status).toBe(200);

@@ -85,9 +85,9 @@ describe('on SIGTERM', () => {
     server.process.signal('SIGTERM');
     await stopsListening(server.address);
     late.send('Host: x\r\n\r\n');
-    const answer = (await late.readToEnd()).split('"status":"ok"}').slice(1).join('"status":"ok"}');
-    expect(answer).toMatch(/^X-Request-Id: \S+\r$/im);
-    expect(answer).toMatch(/^HTTP\/1\.1 (?:200 .*"status":"ok"|503 .*"error_code":"WAF\.5001")/s);
+    const response = (await late.readToEnd()).split('"status":"ok"}').slice(1).join('"status":"ok"}');
+    expect(response).toMatch(/^X-Request-Id: \S+\r$/im);
+    expect(response).toMatch(/^HTTP\/1\.1 (?:200 .*"status":"ok"|503 .*"error_code":"WAF\.5001")/s);
     slow.send(body);
     expect(await slow.readToEnd()).toContain('201 Created');
     expect((await server.process.end()).status).toBe(0);
@@ -97,7 +97,7 @@ describe('on SIGTERM', () => {
     const { server, api } = await sandbox.service();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const url = `${server.address}/v1/${api.project}/waf/event/attack/type?from=1&to=2`;
-    const ask = () =>
+    const query = () =>
       new Promise<string | undefined>((resolve, reject) => {
         const headers = { 'X-Auth-Token': api.token };
         const request = get(url, { agent, headers }, (response) => {
@@ -105,10 +105,10 @@ describe('on SIGTERM', () => {
         });
         request.on('error', reject);
       });
-    expect(await ask()).toBe('keep-alive');
+    expect(await query()).toBe('keep-alive');
     server.process.signal('SIGTERM');
     let connection: string | undefined = 'keep-alive';
-    while (connection === 'keep-alive') connection = await ask();
+    while (connection === 'keep-alive') connection = await query();
     expect(connection).toBe('close');
     expect((await server.process.end()).status).toBe(0);
     agent.destroy();
@@ -160,12 +160,12 @@ describe('on SIGTERM', () => {
       const api = await login(server.address, installation);
       const url = `${server.address}/v1/${api.project}/waf/event/attack/type?from=1&to=2`;
       const agent = new Agent({ keepAlive: true });
-      let answers = 0;
+      let responses = 0;
       const failures: string[] = [];
-      const ask = () =>
+      const query = () =>
         new Promise<boolean>((resolve) => {
           const request = get(url, { agent, headers: { 'X-Auth-Token': api.token } }, (response) => {
-            answers++;
+            responses++;
             response
               .resume()
               .on('end', () => resolve(true))
@@ -178,9 +178,9 @@ describe('on SIGTERM', () => {
           request.on('error', failed);
         });
       const clients = Array.from({ length: 20 }, async () => {
-        while (await ask());
+        while (await query());
       });
-      await eventually(() => answers > 500 || undefined, 'some load');
+      await eventually(() => responses > 500 || undefined, 'some load');
       server.process.signal('SIGTERM');
       await Promise.all(clients);
       expect((await server.process.end()).status).toBe(0);
@@ -200,8 +200,8 @@ describe('on SIGTERM', () => {
     const now = Date.now();
     const line = (i: number) => `${JSON.stringify({ time: now - i, padding: 'x'.repeat(500) })}\n`;
     const file = sandbox.write('long', Array.from({ length: 40_000 }, (_, i) => line(i)).join(''));
-    const where = ['--data', sandbox.data, '--project', installation.project_id];
-    const args = ['ingest', ...where, '--format', 'events', file];
+    const options = ['--data', sandbox.data, '--project', installation.project_id];
+    const args = ['ingest', ...options, '--format', 'events', file];
     const counted = async () => {
       const { items } = await api.getJson<{ items: { events: number }[] }>('connections');
       return items[0]?.events;
@@ -220,7 +220,7 @@ describe('on SIGTERM', () => {
 describe('the log', () => {
   test('has a JSON line for each response, with its request ID', async () => {
     const { api, server } = await sandbox.service();
-    const answers = [
+    const responses = [
       await api.get('waf/event/timeline?from=0&to=1'),
       await api.get('waf/event/timeline?from=x'),
       await call(server.address, '/nowhere?secret=1'),
@@ -228,7 +228,7 @@ describe('the log', () => {
     server.process.signal('SIGTERM');
     const { stderr } = await server.process.end();
     const lines = wholeLines(stderr).map((line): Record<string, unknown> => JSON.parse(line));
-    for (const { status, headers } of answers) {
+    for (const { status, headers } of responses) {
       const found = lines.filter(({ reqId }) => reqId === headers['x-request-id']);
       expect(found).toMatchObject([{ status, method: 'GET' }]);
     }

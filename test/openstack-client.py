@@ -41,14 +41,14 @@ def urls_of_query(path):
     sdk = openstack.connect(region_name=given["region"], auth=login(path))
     sdk.add_service(ServiceDescription("waf"))
     waf = {"service_type": "waf", "interface": "public", "region_name": given["region"]}
-    answers = [
+    responses = [
         by_catalog.get(QUERY, endpoint_filter=waf),
         by_default_domain.get(QUERY, endpoint_filter=waf),
         by_token.get(QUERY, endpoint_filter=waf),
         by_version.get(QUERY),
         sdk.waf.get(QUERY),
     ]
-    return [answer.url for answer in answers if answer.status_code == 200]
+    return [response.url for response in responses if response.status_code == 200]
 
 
 def names_in_sdk(path):

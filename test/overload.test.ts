@@ -70,27 +70,27 @@ function expensive(api: Api, agent: http.Agent): Promise<HttpResponse> {
   });
 }
 
-function countsOf(answers: readonly HttpResponse[]): Record<number, number> {
+function countsOf(responses: readonly HttpResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
-  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
+  for (const { status } of responses) counts[status] = (counts[status] ?? 0) + 1;
   return counts;
 }
 
 test('part of a flood of one project is refused, and other projects are served', async () => {
   const agent = new http.Agent({ keepAlive: true });
   const flooded: HttpResponse[] = [];
-  let over = false;
+  let isDone = false;
   const connection = async (api: Api) => {
     for (let i = 0; i < REQUESTS_PER_CONNECTION; i++) flooded.push(await expensive(api, agent));
   };
   const flood = Promise.all(
     floods.flatMap((api) => Array.from({ length: CONNECTIONS_PER_USER }, () => connection(api))),
   ).finally(() => {
-    over = true;
+    isDone = true;
   });
   const healthy: HttpResponse[] = [];
   const others: HttpResponse[] = [];
-  while (!over) {
+  while (!isDone) {
     healthy.push(await call(server.address, '/healthz'));
     others.push(await other.get(`waf/event/timeline?${RANGE}`, UNCACHED));
   }

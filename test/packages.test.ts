@@ -119,11 +119,11 @@ beforeAll(async () => {
   };
   await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
   const tarballs: string[] = [];
-  for (const folder of [
+  for (const directory of [
     ...SDKS.map((name) => join(build, 'packages', name)),
     join(root, 'packages/server'),
   ]) {
-    const [manifest] = await pack(folder);
+    const [manifest] = await pack(directory);
     packed[manifest.name] = manifest.files.map(({ path }) => path).toSorted();
     if (manifest.name !== 'wafstat') tarballs.push(join(project, manifest.filename));
   }
@@ -223,11 +223,11 @@ interface Manifest {
   files: { path: string }[];
 }
 
-async function pack(folder: string): Promise<[Manifest]> {
-  return JSON.parse(await run('npm', ['pack', '--json', '--pack-destination', project], folder));
+async function pack(directory: string): Promise<[Manifest]> {
+  return JSON.parse(await run('npm', ['pack', '--json', '--pack-destination', project], directory));
 }
 
-/** Without the settings of an npm that runs the tests: they name the repository as the place to install to. */
+/** Without the variables of the npm that runs the tests, which would make npm install into the repository. */
 async function run(command: string, args: string[], cwd: string): Promise<string> {
   const settings = Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith('npm_'));
   const env = Object.fromEntries(settings);

@@ -31,7 +31,7 @@ const APACHE_FORMATS = [
   '"%{begin:%c}t|%V|%>s|\\"%{User-Agent}i\\""',
 ];
 
-/** Of a client's own choice: quotes, backslashes, what looks like the rest of a line, bytes that are no UTF-8. */
+/** Values that a client chooses: quotes, backslashes, text like the rest of a line, bytes that are not UTF-8. */
 const HOSTILE = [
   'curl/8.7.1',
   '"',
@@ -64,7 +64,7 @@ afterEach(async () => {
   await sandbox.clear();
 });
 
-/** One connection with these bytes, to the end of the answer. */
+/** Sends the bytes on one connection, and resolves when the server closes it. */
 function send(port: number, request: string): Promise<void> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => socket.end(Buffer.from(request, 'latin1')));
@@ -73,7 +73,7 @@ function send(port: number, request: string): Promise<void> {
   });
 }
 
-/** Every hostile text as user agent, referer, user and query of each host, and requests that are none of HTTP. */
+/** Sends every hostile text as user agent, referer, user and query to each host, and requests that are not HTTP. */
 async function attack(port: number): Promise<number> {
   const requests = HOSTS.flatMap((host) =>
     HOSTILE.map((text) => {
@@ -124,9 +124,9 @@ async function expectAllRead(server: LoggingServer, formats: readonly string[]):
       expect(time).toBeLessThanOrEqual(Date.now());
       expect(host).not.toContain('evil');
     }
-    const where = ['--data', sandbox.data, '--project', installation.project, '--source', `s${i}`];
+    const options = ['--data', sandbox.data, '--project', installation.project, '--source', `s${i}`];
     for (const counted of i === 0 ? [sent, 0] : [sent]) {
-      const { stdout } = await sandbox.run(['ingest', ...where, '--pattern', pattern, log]);
+      const { stdout } = await sandbox.run(['ingest', ...options, '--pattern', pattern, log]);
       expect(stdout).toMatch(new RegExp(`^accepted +${counted}$`, 'm'));
       expect(stdout).toMatch(/^dropped +0$/m);
     }

@@ -33,7 +33,7 @@ export class Process {
   readonly ended: Promise<Ended>;
   stdout = '';
   stderr = '';
-  #over = false;
+  #hasEnded = false;
 
   constructor(args: readonly string[], { stdin = '', env = {}, group = false }: StartOptions = {}) {
     this.#command = ['wafstat', ...args].join(' ');
@@ -55,7 +55,7 @@ export class Process {
     this.ended = new Promise((resolve, reject) => {
       child.on('error', reject);
       child.on('close', (status, signal) => {
-        this.#over = true;
+        this.#hasEnded = true;
         resolve({ status, signal, stdout: this.stdout, stderr: this.stderr });
       });
     });
@@ -75,7 +75,7 @@ export class Process {
   async line(prefix: string): Promise<string> {
     return eventually(() => {
       const line = wholeLines(this.stdout).find((text) => text.startsWith(prefix));
-      if (line === undefined && this.#over) throw new Error(`the process ended: ${this.#describe()}`);
+      if (line === undefined && this.#hasEnded) throw new Error(`the process ended: ${this.#describe()}`);
       return line;
     }, `a line '${prefix}...' from ${this.#command}`);
   }

@@ -43,12 +43,12 @@ async function push(
   query = '',
   headers: Record<string, string> = {},
 ): Promise<HttpResponse & { json: Pushed }> {
-  const answer = await call(server.address, `/ingest/v1/${project.id}${query}`, {
+  const response = await call(server.address, `/ingest/v1/${project.id}${query}`, {
     method: 'POST',
     headers: { 'X-Auth-Token': api.token, ...headers },
     body,
   });
-  return { ...answer, json: JSON.parse(answer.text) };
+  return { ...response, json: JSON.parse(response.text) };
 }
 
 async function requests(caller = api): Promise<number> {
@@ -95,12 +95,12 @@ describe('pushed lines', () => {
     const bodies = parts.map((log) =>
       JSON.stringify({ log, stream: 'stdout', time: '2026-07-01T12:00:00Z' }),
     );
-    const answers: Pushed[] = [];
+    const responses: Pushed[] = [];
     for (const [i, body] of bodies.entries()) {
       const headers = { 'Idempotency-Key': `part ${i}` };
-      answers.push((await push(body, '', headers)).json, (await push(body, '', headers)).json);
+      responses.push((await push(body, '', headers)).json, (await push(body, '', headers)).json);
     }
-    expect(answers.map(({ accepted, duplicate }) => `${accepted} ${duplicate}`)).toEqual([
+    expect(responses.map(({ accepted, duplicate }) => `${accepted} ${duplicate}`)).toEqual([
       '0 false',
       '0 true',
       '0 false',
@@ -108,7 +108,7 @@ describe('pushed lines', () => {
       '1 false',
       '0 true',
     ]);
-    expect(answers.every(({ dropped }) => Object.keys(dropped).length === 0)).toBe(true);
+    expect(responses.every(({ dropped }) => Object.keys(dropped).length === 0)).toBe(true);
   });
 
   test('can be restricted to registered hosts', async () => {
@@ -123,10 +123,10 @@ describe('pushed lines', () => {
   });
 
   test('in 20 concurrent chunked requests are all counted', async () => {
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, () => push(ndjson(events(1)), '', { 'Transfer-Encoding': 'chunked' })),
     );
-    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    expect(responses.map(({ status }) => status)).toEqual(Array(20).fill(200));
     expect(await requests()).toBe(20);
   });
 
@@ -136,8 +136,8 @@ describe('pushed lines', () => {
     const first = await push(body, '', headers);
     expect(first.json).toMatchObject({ accepted: 300_000, dropped: {}, without_host: 0, duplicate: false });
     expect((await push(body, '', headers)).json).toMatchObject({ accepted: 0, duplicate: true });
-    const packed = await push(gzipSync(body), '', { ...headers, 'Content-Encoding': 'gzip' });
-    expect(packed.json).toMatchObject({ accepted: 0, duplicate: true });
+    const compressed = await push(gzipSync(body), '', { ...headers, 'Content-Encoding': 'gzip' });
+    expect(compressed.json).toMatchObject({ accepted: 0, duplicate: true });
     expect(await requests()).toBe(300_000);
   });
 
@@ -317,12 +317,12 @@ describeEmbedded('requests that push lines', () => {
     const other = await sandbox.runJson<{ id: string }>('project', 'add', `p${++projects}`);
     const otherApi = await login(server.address, { ...installation, project_id: other.id });
     const body = ndjson(events(50_000));
-    const answer = await call(server.address, `/ingest/v1/${other.id}`, {
+    const response = await call(server.address, `/ingest/v1/${other.id}`, {
       method: 'POST',
       headers: { 'X-Auth-Token': otherApi.token },
       body,
     });
-    expect([answer.status, JSON.parse(answer.text).accepted]).toEqual([200, 50_000]);
+    expect([response.status, JSON.parse(response.text).accepted]).toEqual([200, 50_000]);
     // Announced bytes reserve no memory, so the project itself can push too.
     expect((await push(body)).json.accepted).toBe(50_000);
     for (const socket of slow) socket.destroy();
@@ -377,12 +377,12 @@ test('kill -9 of the server during pushes: acknowledged batches are counted, and
       const killing = setTimeout(() => running.process.signal('SIGKILL'), 20 + random.next() * 600);
       try {
         for (;;) {
-          const answer = await call(running.address, `/ingest/v1/${installed.project_id}`, {
+          const response = await call(running.address, `/ingest/v1/${installed.project_id}`, {
             method: 'POST',
             headers: { 'X-Auth-Token': caller.token, 'Idempotency-Key': `batch ${batch}` },
             body: ndjson(events(100)),
           });
-          expect(answer.status).toBe(200);
+          expect(response.status).toBe(200);
           batch++;
         }
       } catch (error) {

@@ -23,7 +23,7 @@ export class Random {
     this.#state = seed;
   }
 
-  /** From 0 up to, but without, 1. */
+  /** From 0 (inclusive) to 1 (exclusive). */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -31,7 +31,7 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
   }
 
-  /** An integer from `min` to `max`, both included. */
+  /** An integer from `min` to `max`, both inclusive. */
   integer(min: number, max: number): number {
     return min + Math.floor(this.next() * (max - min + 1));
   }

@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Where it is about noon now, so that no test meets a midnight; and off the hour, so that UTC's days do not fit. */
+/** Where it is about noon, so that no midnight passes during a test. Never whole hours, so that a default of UTC fails. */
 const offsetMinutes = (() => {
   const minutesToNoon = 12 * 60 - Math.floor((Date.now() % DAY_MS) / MINUTE_MS);
   const offset = Math.round(minutesToNoon / 15) * 15;
@@ -57,7 +57,7 @@ test.each(SPANS)('$recent is a range of local days', async ({ recent, from, to, 
     end,
   ]);
   const days = Math.round((today - from) / DAY_MS) + (to === undefined ? 1 : 0);
-  // Of each day its first millisecond, and the last one of all but an unfinished day.
+  // Each day has an event in its first millisecond; each complete day has one in its last millisecond too.
   expect(sum(requests)).toBe(days + (to === undefined ? days - 1 : days));
 });
 
@@ -72,7 +72,7 @@ test('days are in UTC by default', async () => {
   expect(requests).toHaveLength(1_440);
 });
 
-test('takes precedence over from and to', async () => {
+test('recent takes precedence over from and to', async () => {
   const alone = await api.get(`waf/event/timeline?recent=yesterday&${timezone}`);
   for (const others of ['from=1&to=2', 'from=2&to=1', 'from=never', 'to=1&to=2']) {
     const both = await api.get(`waf/event/timeline?${others}&recent=yesterday&${timezone}`);

@@ -26,25 +26,25 @@ interface Key {
 const sandbox = new Sandbox();
 let installation: Installation;
 let password: string;
-/** Has the identity store. */
-let keeper: Server;
-/** Queries it, and caches the results for a second. */
-let asker: Server;
+/** The first service: has the identity store. */
+let identityService: Server;
+/** The second service: queries the first, and caches the results for a second. */
+let service: Server;
 
 beforeAll(async () => {
   installation = await sandbox.init();
   ({ password } = await sandbox.runJson<{ password: string }>(
     ...['user', 'add', 'asker', '--role', 'identity', '--access', 'programmatic'],
   ));
-  keeper = await sandbox.serve(['--region', 'eu-test']);
-  asker = await serveAsking(keeper.address, '1s');
+  identityService = await sandbox.serve(['--region', 'eu-test']);
+  service = await serveWithIdentityUrl(identityService.address, '1s');
 });
 
 afterAll(() => sandbox.clear());
 
-function serveAsking(address: string, cache: string, ...args: string[]): Promise<Server> {
-  const asking = ['--identity-url', address, '--identity-user', 'asker', '--identity-cache', cache];
-  return sandbox.serve([...asking, ...args], { env: { WAFSTAT_IDENTITY_PASSWORD: password } });
+function serveWithIdentityUrl(address: string, cache: string, ...args: string[]): Promise<Server> {
+  const options = ['--identity-url', address, '--identity-user', 'asker', '--identity-cache', cache];
+  return sandbox.serve([...options, ...args], { env: { WAFSTAT_IDENTITY_PASSWORD: password } });
 }
 
 async function newUser(name: string, ...args: string[]) {
@@ -97,8 +97,8 @@ async function logged(server: Server): Promise<void> {
 
 /** How often the second service has requested a path of the first, according to its log. */
 async function lookups(path: string): Promise<number> {
-  await logged(keeper);
-  const lines = wholeLines(keeper.process.stderr).map(
+  await logged(identityService);
+  const lines = wholeLines(identityService.process.stderr).map(
     (line): { method?: string; path?: string; user?: string } => JSON.parse(line),
   );
   return lines.filter((line) => line.method === 'GET' && line.path === path && line.user === 'asker').length;
@@ -107,33 +107,33 @@ async function lookups(path: string): Promise<number> {
 describeEmbedded('a service with --identity-url', () => {
   describe('a token', () => {
     test('is valid at both services, whichever issued it', async () => {
-      const direct = await login(keeper.address, installation);
-      expect((await at(asker, direct).get('connections')).status).toBe(200);
-      const through = await login(asker.address, installation);
+      const direct = await login(identityService.address, installation);
+      expect((await at(service, direct).get('connections')).status).toBe(200);
+      const through = await login(service.address, installation);
       expect((await through.get('connections')).status).toBe(200);
-      expect((await at(keeper, through).get('connections')).status).toBe(200);
+      expect((await at(identityService, through).get('connections')).status).toBe(200);
     });
 
     test('comes with a catalog of the service that the client called', async () => {
-      const { status, text } = await requestToken(asker.address, tokenRequest(installation));
+      const { status, text } = await requestToken(service.address, tokenRequest(installation));
       expect(status).toBe(201);
       expect(JSON.parse(text).token.catalog).toMatchObject([
-        { type: 'identity', endpoints: [{ region: 'eu-test', url: `${asker.address}/identity/v3` }] },
-        { type: 'waf', endpoints: [{ region: 'eu-test', url: asker.address }] },
+        { type: 'identity', endpoints: [{ region: 'eu-test', url: `${service.address}/identity/v3` }] },
+        { type: 'waf', endpoints: [{ region: 'eu-test', url: service.address }] },
       ]);
     });
 
     test('used by many requests at once is looked up once', async () => {
-      const api = at(asker, await login(keeper.address, installation));
+      const api = at(service, await login(identityService.address, installation));
       const before = await lookups('/v3/auth/tokens');
-      const answers = await Promise.all(Array.from({ length: 20 }, () => api.get('connections')));
-      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+      const responses = await Promise.all(Array.from({ length: 20 }, () => api.get('connections')));
+      expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([200]));
       expect((await lookups('/v3/auth/tokens')) - before).toBe(1);
     });
 
     test('that is wrong, missing or malformed is a 401', async () => {
       const refused = async (token: string) => {
-        const { status, text } = await new Caller(asker.address, installation.project_id, token).get(
+        const { status, text } = await new Caller(service.address, installation.project_id, token).get(
           'connections',
         );
         return [status, JSON.parse(text)];
@@ -142,14 +142,14 @@ describeEmbedded('a service with --identity-url', () => {
       for (const token of ['forged', '', ' ', 'x'.repeat(100_000), 'ÿ', 'a,b;c=d', '../../v3']) {
         expect(await refused(token)).toEqual([401, { error_code: 'WAF.9001', error_msg }]);
       }
-      expect((await call(asker.address, statistics())).status).toBe(401);
+      expect((await call(service.address, statistics())).status).toBe(401);
     });
 
     test('for a domain is refused', async () => {
       const { auth } = tokenRequest(installation);
       const body = { auth: { ...auth, scope: { domain: { name: 'default' } } } };
-      const { headers } = await requestToken(asker.address, body);
-      const api = new Caller(asker.address, installation.project_id, String(headers['x-subject-token']));
+      const { headers } = await requestToken(service.address, body);
+      const api = new Caller(service.address, installation.project_id, String(headers['x-subject-token']));
       const { status, text } = await api.get('connections');
       expect([status, JSON.parse(text).error_code]).toEqual([403, 'WAF.9002']);
     });
@@ -174,12 +174,12 @@ describeEmbedded('a service with --identity-url', () => {
       const account = await newUser(`${role}-${project.length}`, '--role', role, ...project);
       const other = await sandbox.runJson<{ id: string }>('project', 'add', `of-${role}-${project.length}`);
       const key = await newKey(account.user);
-      const api = await login(keeper.address, account);
-      const seen: [own: unknown[], asking: unknown[]] = [[], []];
+      const api = await login(identityService.address, account);
+      const seen: [local: unknown[], remote: unknown[]] = [[], []];
       for (const id of [installation.project_id, other.id]) {
         for (const [method, path] of CALLS) {
           const url = path === 'ingest' ? `/ingest/v1/${id}?format=events` : `/v1/${id}/${path}`;
-          for (const [i, server] of [keeper, asker].entries()) {
+          for (const [i, server] of [identityService, service].entries()) {
             const byToken = await call(server.address, url, {
               method,
               headers: { 'X-Auth-Token': api.token },
@@ -196,8 +196,8 @@ describeEmbedded('a service with --identity-url', () => {
 
     test('a console-only user is refused, by token and by key', async () => {
       const account = await newUser('console', '--access', 'console');
-      expect((await requestToken(asker.address, tokenRequest(account))).status).toBe(403);
-      const { status, text } = await signed(asker, await newKey('console'), statistics());
+      expect((await requestToken(service.address, tokenRequest(account))).status).toBe(403);
+      const { status, text } = await signed(service, await newKey('console'), statistics());
       expect([status, JSON.parse(text).error_msg]).toEqual([
         403,
         'This user only supports console access, not programmatic access.',
@@ -209,10 +209,10 @@ describeEmbedded('a service with --identity-url', () => {
     test('signs requests in both variants, also identity requests', async () => {
       await newUser('signer', '--project', 'default');
       const key = await newKey('signer');
-      expect((await signed(asker, key, statistics())).status).toBe(200);
-      expect((await signedScoped(asker, key, statistics())).status).toBe(200);
+      expect((await signed(service, key, statistics())).status).toBe(200);
+      expect((await signedScoped(service, key, statistics())).status).toBe(200);
       for (const path of ['/v3/auth/projects', '/identity/v3/projects?name=default']) {
-        const { status, text } = await signed(asker, key, path);
+        const { status, text } = await signed(service, key, path);
         expect([status, JSON.parse(text).projects]).toMatchObject([200, [{ id: installation.project_id }]]);
       }
     });
@@ -220,22 +220,22 @@ describeEmbedded('a service with --identity-url', () => {
     test('that is wrong or unknown is a 401, with the canonical request', async () => {
       await newUser('mistaken');
       const key = await newKey('mistaken');
-      const wrong = await signed(asker, { ...key, secret: 'wrong' }, statistics());
+      const wrong = await signed(service, { ...key, secret: 'wrong' }, statistics());
       expect([wrong.status, JSON.parse(wrong.text).error_msg]).toEqual([
         401,
         expect.stringContaining(`GET|/v1/${installation.project_id}/waf/event/timeline/|from=0&to=1|`),
       ]);
-      const unknown = await signed(asker, { access: 'NONE', secret: 'x' }, statistics());
+      const unknown = await signed(service, { access: 'NONE', secret: 'x' }, statistics());
       expect([unknown.status, JSON.parse(unknown.text).error_msg]).toEqual([401, 'unknown access key']);
     });
 
     test('works with HTTP Basic authentication for log shippers', async () => {
       await newUser('shipper', '--role', 'ingest');
       const { access, secret } = await newKey('shipper');
-      const push = (word: string) =>
-        call(asker.address, `/ingest/v1/${installation.project_id}?format=events&source=shipper`, {
+      const push = (sk: string) =>
+        call(service.address, `/ingest/v1/${installation.project_id}?format=events&source=shipper`, {
           method: 'POST',
-          headers: { Authorization: `Basic ${Buffer.from(`${access}:${word}`).toString('base64')}` },
+          headers: { Authorization: `Basic ${Buffer.from(`${access}:${sk}`).toString('base64')}` },
           body: JSON.stringify({ time: Date.now() }),
         });
       expect(JSON.parse((await push(secret)).text)).toMatchObject({ accepted: 1 });
@@ -245,9 +245,9 @@ describeEmbedded('a service with --identity-url', () => {
     test('works with HTTP Basic authentication for reading', async () => {
       await newUser('grafana', '--project', 'default', '--role', 'reader');
       const { access, secret } = await newKey('grafana');
-      const read = (path: string, word: string) =>
-        call(asker.address, path, {
-          headers: { Authorization: `Basic ${Buffer.from(`${access}:${word}`).toString('base64')}` },
+      const read = (path: string, sk: string) =>
+        call(service.address, path, {
+          headers: { Authorization: `Basic ${Buffer.from(`${access}:${sk}`).toString('base64')}` },
         });
       expect((await read(statistics(), secret)).status).toBe(200);
       expect((await read(statistics(), 'wrong')).status).toBe(401);
@@ -260,48 +260,51 @@ describeEmbedded('a service with --identity-url', () => {
     });
 
     test('the address of the second service is enough to log in and to exchange tokens', async () => {
-      const { text } = await call(asker.address, '/');
+      const { text } = await call(service.address, '/');
       const { values } = JSON.parse(text).versions;
       const identity = values.find(({ id }: { id: string }) => id === 'v3.6').links[0].href;
-      expect(identity).toBe(`${asker.address}/identity/v3/`);
-      const domain = await loginToDomain(asker.address, installation);
+      expect(identity).toBe(`${service.address}/identity/v3/`);
+      const domain = await loginToDomain(service.address, installation);
       const { auth } = tokenRequest(installation);
-      const exchanged = await requestToken(asker.address, {
+      const exchanged = await requestToken(service.address, {
         auth: { ...auth, identity: { methods: ['token'], token: { id: domain.token } } },
       });
       const token = String(exchanged.headers['x-subject-token']);
       expect(
-        (await new Caller(asker.address, installation.project_id, token).get('connections')).status,
+        (await new Caller(service.address, installation.project_id, token).get('connections')).status,
       ).toBe(200);
     });
 
     test('can be created and deleted through the second service', async () => {
-      const owner = await loginToDomain(asker.address, await newUser('owner'));
+      const owner = await loginToDomain(service.address, await newUser('owner'));
       const headers = { 'X-Auth-Token': owner.token, 'Content-Type': 'application/json' };
       const path = '/v3.0/OS-CREDENTIAL/credentials';
       const { id } = JSON.parse(
         (
-          await call(asker.address, '/v3/auth/tokens', {
+          await call(service.address, '/v3/auth/tokens', {
             headers: { ...headers, 'X-Subject-Token': owner.token },
           })
         ).text,
       ).token.user;
       const body = JSON.stringify({ credential: { user_id: id } });
-      const made = await call(asker.address, path, { method: 'POST', headers, body });
-      const { credential } = JSON.parse(made.text);
-      expect(made.status).toBe(201);
-      expect((await signed(asker, credential, statistics())).status).toBe(200);
-      const gone = await call(asker.address, `${path}/${credential.access}`, { method: 'DELETE', headers });
-      expect([gone.status, gone.text]).toEqual([204, '']);
+      const created = await call(service.address, path, { method: 'POST', headers, body });
+      const { credential } = JSON.parse(created.text);
+      expect(created.status).toBe(201);
+      expect((await signed(service, credential, statistics())).status).toBe(200);
+      const deleted = await call(service.address, `${path}/${credential.access}`, {
+        method: 'DELETE',
+        headers,
+      });
+      expect([deleted.status, deleted.text]).toEqual([204, '']);
     });
   });
 
   describe('after a revocation', () => {
     /** Waits for the refusal, for much longer than --identity-cache: the machine may be busy. */
-    async function refused(ask: () => Promise<HttpResponse>, status: number): Promise<string> {
+    async function refused(send: () => Promise<HttpResponse>, status: number): Promise<string> {
       const refusal = await eventually(async () => {
-        const answer = await ask();
-        return answer.status === 200 ? undefined : answer;
+        const response = await send();
+        return response.status === 200 ? undefined : response;
       }, 'a refusal after the cache time');
       expect(refusal.status).toBe(status);
       return JSON.parse(refusal.text).error_msg;
@@ -314,7 +317,7 @@ describeEmbedded('a service with --identity-url', () => {
       ['the role is taken away', ['user', 'revoke', 'USER']],
     ])('a token is refused after the cache time when %s', async (what, command) => {
       const user = what.replaceAll(' ', '-');
-      const api = at(asker, await login(keeper.address, await newUser(user)));
+      const api = at(service, await login(identityService.address, await newUser(user)));
       expect((await api.get('connections')).status).toBe(200);
       expect((await admin(...command.map((word) => (word === 'USER' ? user : word)))).status).toBe(0);
       await refused(() => api.get('connections'), 401);
@@ -327,13 +330,13 @@ describeEmbedded('a service with --identity-url', () => {
           method: 'DELETE',
           headers: { 'X-Auth-Token': token, 'X-Subject-Token': token },
         });
-      const first = at(asker, await login(keeper.address, account));
+      const first = at(service, await login(identityService.address, account));
       expect((await first.get('connections')).status).toBe(200);
-      expect((await revoke(keeper, first)).status).toBe(204);
+      expect((await revoke(identityService, first)).status).toBe(204);
       await refused(() => first.get('connections'), 401);
-      const second = await login(asker.address, account);
+      const second = await login(service.address, account);
       expect((await second.get('connections')).status).toBe(200);
-      expect((await revoke(asker, second)).status).toBe(204);
+      expect((await revoke(service, second)).status).toBe(204);
       expect((await second.get('connections')).status).toBe(401);
     });
 
@@ -348,11 +351,11 @@ describeEmbedded('a service with --identity-url', () => {
         const user = `key-${what.replaceAll(' ', '-')}`;
         await newUser(user);
         const key = await newKey(user);
-        const ask = () => signed(asker, key, statistics());
-        expect((await ask()).status).toBe(200);
+        const send = () => signed(service, key, statistics());
+        expect((await send()).status).toBe(200);
         const words = command.map((word) => (word === 'USER' ? user : word === 'KEY' ? key.access : word));
         expect((await admin(...words)).status).toBe(0);
-        expect(await refused(ask, status)).toBe(sentence);
+        expect(await refused(send, status)).toBe(sentence);
       },
     );
 
@@ -360,28 +363,28 @@ describeEmbedded('a service with --identity-url', () => {
       const { id } = await sandbox.runJson<{ id: string }>('project', 'add', 'closing');
       const account = { ...(await newUser('closing', '--project', 'closing')), project_id: id };
       const key = await newKey('closing');
-      const api = at(asker, await login(keeper.address, account));
+      const api = at(service, await login(identityService.address, account));
       const path = `/v1/${id}/connections`;
-      expect([(await api.get('connections')).status, (await signed(asker, key, path)).status]).toEqual([
+      expect([(await api.get('connections')).status, (await signed(service, key, path)).status]).toEqual([
         200, 200,
       ]);
       expect((await admin('project', 'disable', 'closing')).status).toBe(0);
       await refused(() => api.get('connections'), 401);
-      await refused(() => signed(asker, key, path), 403);
+      await refused(() => signed(service, key, path), 403);
     });
   });
 
   test('the second service gets a new token when its own is revoked', async () => {
     expect((await admin('user', 'disable', 'asker')).status).toBe(0);
     expect((await admin('user', 'enable', 'asker')).status).toBe(0);
-    const api = at(asker, await login(keeper.address, installation));
+    const api = at(service, await login(identityService.address, installation));
     expect((await api.get('connections')).status).toBe(200);
   });
 
   test('the console is at the first service only, and the second says so', async () => {
     const headers = { accept: 'text/html' };
     for (const path of ['/', '/console', '/console/hosts']) {
-      const { status, text } = await call(asker.address, path, { headers });
+      const { status, text } = await call(service.address, path, { headers });
       expect([status, JSON.parse(text).error_msg]).toEqual([
         404,
         'there is no console here: open the console of the identity service',
@@ -392,7 +395,7 @@ describeEmbedded('a service with --identity-url', () => {
   describe('forwarding', () => {
     test('reaches only identity paths', async () => {
       for (const path of ['/v3/../v1/x', '/v3/%2e%2E/v1/x', '/identity/v3/./x', '/v3/..', '/v3/..;/x']) {
-        const { status, text } = await call(asker.address, path);
+        const { status, text } = await call(service.address, path);
         expect([status, JSON.parse(text).error.message]).toEqual([
           404,
           'paths with dot segments are not forwarded',
@@ -401,34 +404,34 @@ describeEmbedded('a service with --identity-url', () => {
     });
 
     test('refuses a body that is too large', async () => {
-      const { status } = await requestToken(asker.address, 'x'.repeat(200_000));
+      const { status } = await requestToken(service.address, 'x'.repeat(200_000));
       expect(status).toBe(413);
     });
 
     test('returns the response of the identity service with its own request ID', async () => {
       const { status, text, headers } = await requestToken(
-        asker.address,
+        service.address,
         tokenRequest({ ...installation, password: 'x' }),
       );
       expect([status, JSON.parse(text).error.message]).toEqual([401, 'The username or password is wrong.']);
-      await logged(asker);
-      const lines = wholeLines(asker.process.stderr).filter((line) =>
+      await logged(service);
+      const lines = wholeLines(service.process.stderr).filter((line) =>
         line.includes(String(headers['x-request-id'])),
       );
       expect(lines).toHaveLength(1);
     });
   });
 
-  test('no secret is in the log of either', async () => {
+  test('neither log has a secret', async () => {
     await newUser('quiet');
     const key = await newKey('quiet');
-    const api = at(asker, await login(asker.address, installation));
+    const api = at(service, await login(service.address, installation));
     expect((await api.get('connections')).status).toBe(200);
-    expect((await signed(asker, key, statistics())).status).toBe(200);
-    for (const { process } of [keeper, asker]) {
-      const said = process.stdout + process.stderr;
+    expect((await signed(service, key, statistics())).status).toBe(200);
+    for (const { process } of [identityService, service]) {
+      const output = process.stdout + process.stderr;
       for (const secret of [key.secret, password, installation.password, api.token.split('.').at(-1) ?? '']) {
-        expect(said).not.toContain(secret);
+        expect(output).not.toContain(secret);
       }
     }
   });
@@ -441,7 +444,7 @@ describeEmbedded('a service with --identity-url', () => {
     async () => {
       const given = {
         ...installation,
-        identity: `${asker.address}/identity`,
+        identity: `${service.address}/identity`,
         query: 'from=0&to=1',
         region: 'eu-test',
       };
@@ -452,13 +455,21 @@ describeEmbedded('a service with --identity-url', () => {
         );
         child.stdin?.end(JSON.stringify(given));
       });
-      const timeline = await (await login(keeper.address, installation)).timeline('from=0&to=1');
+      const timeline = await (await login(identityService.address, installation)).timeline('from=0&to=1');
       expect(JSON.parse(printed)).toEqual({ first: timeline, second: timeline, renewed: true });
     },
   );
 
-  test('a service with the embedded store needs a data folder', async () => {
-    const args = ['serve', '--identity-url', keeper.address, '--identity-user', 'asker', '--store', 'lmdb'];
+  test('a service with the embedded store needs a data directory', async () => {
+    const args = [
+      'serve',
+      '--identity-url',
+      identityService.address,
+      '--identity-user',
+      'asker',
+      '--store',
+      'lmdb',
+    ];
     for (const given of [args, args.slice(0, -2)]) {
       const { status, stderr } = await sandbox.run(given, { env: { WAFSTAT_IDENTITY_PASSWORD: password } });
       expect([status, stderr]).toEqual([2, 'wafstat: --data (or WAFSTAT_DATA) is required\n']);
@@ -469,13 +480,13 @@ describeEmbedded('a service with --identity-url', () => {
     test('cached credentials work for the cache time, then requests get 503 until it is back', async () => {
       const other = new Sandbox();
       try {
-        const made = await other.init();
+        const created = await other.init();
         const added = ['user', 'add', 'asker', '--role', 'identity'];
         const secret = await other.runJson<{ password: string }>(...added);
         const key = await other.runJson<Key>('key', 'add', '--user', 'admin');
         const first = await other.serve();
         const env = { WAFSTAT_IDENTITY_PASSWORD: secret.password };
-        const asking = [
+        const options = [
           '--identity-url',
           first.address,
           '--identity-user',
@@ -483,11 +494,11 @@ describeEmbedded('a service with --identity-url', () => {
           '--identity-cache',
           '4s',
         ];
-        const second = await other.serve(asking, { env });
+        const second = await other.serve(options, { env });
         const ready = () => call(second.address, '/readyz');
         expect((await ready()).status).toBe(200);
-        const api = at(second, await login(first.address, made));
-        const path = `/v1/${made.project_id}/connections`;
+        const api = at(second, await login(first.address, created));
+        const path = `/v1/${created.project_id}/connections`;
         const both = async () => [
           (await api.get('connections')).status,
           (await signed(second, key, path)).status,
@@ -496,24 +507,24 @@ describeEmbedded('a service with --identity-url', () => {
         await first.process.kill();
         expect(await both()).toEqual([200, 200]);
         const notReady = await eventually(async () => {
-          const answer = await ready();
-          return answer.status === 200 ? undefined : answer;
-        }, 'not being ready');
+          const response = await ready();
+          return response.status === 200 ? undefined : response;
+        }, 'a 503 of /readyz');
         expect([notReady.status, JSON.parse(notReady.text)]).toEqual([
           503,
           { error_code: 'WAF.5001', error_msg: 'the identity service is unavailable; retry later' },
         ]);
-        await eventually(async () => ((await both()).join() === '503,503' ? true : undefined), 'two 503');
+        await eventually(
+          async () => ((await both()).join() === '503,503' ? true : undefined),
+          'two 503 responses',
+        );
         const refused = await api.get('connections');
         expect([refused.status, refused.headers['retry-after']]).toEqual([503, '5']);
-        const forwarded = await requestToken(second.address, tokenRequest(made));
+        const forwarded = await requestToken(second.address, tokenRequest(created));
         expect([forwarded.status, JSON.parse(forwarded.text).error.code]).toEqual([503, 503]);
         expect((await call(second.address, '/healthz')).status).toBe(200);
         await other.serve(['--listen', new URL(first.address).host]);
-        await eventually(
-          async () => ((await ready()).status === 200 ? true : undefined),
-          'being ready again',
-        );
+        await eventually(async () => ((await ready()).status === 200 ? true : undefined), 'a 200 of /readyz');
         expect(await both()).toEqual([200, 200]);
       } finally {
         await other.clear();
@@ -526,7 +537,7 @@ describeEmbedded('a service with --identity-url', () => {
       try {
         await new Promise((resolve) => silent.once('listening', resolve));
         const { port } = silent.address() as { port: number };
-        const server = await serveAsking(`http://127.0.0.1:${port}`, '1s');
+        const server = await serveWithIdentityUrl(`http://127.0.0.1:${port}`, '1s');
         const { status } = await new Caller(server.address, installation.project_id, 'x').get('connections');
         expect(status).toBe(503);
         await server.process.kill();
@@ -536,7 +547,7 @@ describeEmbedded('a service with --identity-url', () => {
     });
 
     test('the service starts, and logs that it waits', async () => {
-      const server = await serveAsking('http://127.0.0.1:9', '1s');
+      const server = await serveWithIdentityUrl('http://127.0.0.1:9', '1s');
       expect((await call(server.address, '/readyz')).status).toBe(503);
       expect(server.process.stderr).toContain('no response from http://127.0.0.1:9: ECONNREFUSED');
     });
@@ -550,7 +561,7 @@ describeEmbedded('a service with --identity-url', () => {
       ['a wrong password', 'asker', 'wrong'],
       ['an unknown user', 'nobody', 'wrong'],
     ])('with %s', async (_, user, WAFSTAT_IDENTITY_PASSWORD) => {
-      const args = ['--identity-url', keeper.address, '--identity-user', user];
+      const args = ['--identity-url', identityService.address, '--identity-user', user];
       const { status, stdout, stderr } = await start(args, { WAFSTAT_IDENTITY_PASSWORD });
       expect([status, stdout, stderr]).toEqual([
         1,
@@ -564,7 +575,7 @@ describeEmbedded('a service with --identity-url', () => {
       const file = sandbox.write('password', `${installation.password}\n`);
       const args = [
         '--identity-url',
-        keeper.address,
+        identityService.address,
         '--identity-user',
         'admin',
         '--identity-password-file',
@@ -589,13 +600,13 @@ describeEmbedded('a service with --identity-url', () => {
 });
 
 if (inject('clickhouseUrl') !== undefined) {
-  test('a service with remote identity and remote store needs no data folder', async () => {
+  test('a service with remote identity and remote store needs no data directory', async () => {
     const args = [
       'serve',
       '--listen',
       '127.0.0.1:0',
       '--identity-url',
-      keeper.address,
+      identityService.address,
       '--identity-user',
       'asker',
     ];
@@ -607,7 +618,7 @@ if (inject('clickhouseUrl') !== undefined) {
     const path = `/ingest/v1/${installation.project_id}?format=events&source=stateless`;
     const pushed = await call(address, path, { method: 'POST', headers, body });
     expect([pushed.status, JSON.parse(pushed.text).accepted]).toEqual([200, 1]);
-    const seen = await at(keeper, api).get('connections');
+    const seen = await at(identityService, api).get('connections');
     expect(JSON.parse(seen.text).items).toContainEqual(
       expect.objectContaining({ name: 'stateless', events: 1 }),
     );

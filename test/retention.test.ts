@@ -26,7 +26,7 @@ test('a server with a shorter retention deletes older events and refuses new one
   const [id] = (await api.hostIds()).values();
   const all = `from=${now - 100 * HOUR_MS}&to=${now + 1}`;
   const count = async (filter: string) => sum((await api.timeline(`${all}${filter}`)).requests);
-  await eventually(async () => (await count('')) === 2 || undefined, 'the old events to be forgotten');
+  await eventually(async () => (await count('')) === 2 || undefined, 'the deletion of old events');
   expect(await count(`&hosts=${id}`)).toBe(2);
   expect(await api.distribution(all)).toMatchObject({ xss: 2 });
 

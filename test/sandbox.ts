@@ -99,8 +99,8 @@ export class Sandbox {
   /** Ingests events in the format `events`, which must succeed. */
   async ingest(project: string, events: readonly object[], ...args: string[]): Promise<Ended> {
     const file = this.write(`events-${++this.#files}.ndjson`, ndjson(events));
-    const where = ['--data', this.data, '--project', project, '--format', 'events'];
-    const ended = await this.run(['ingest', ...where, ...args, file]);
+    const options = ['--data', this.data, '--project', project, '--format', 'events'];
+    const ended = await this.run(['ingest', ...options, ...args, file]);
     if (ended.status !== 0) throw new Error(`ingest failed: ${ended.stderr}`);
     return ended;
   }

@@ -47,7 +47,7 @@ describe('GET /', () => {
     expect(page.status).toBe(200);
     expect(page.headers['content-type']).toMatch(/^text\/html/);
     expect(page.text).toMatch(/<title>/);
-    for (const answer of [first, page]) expect(answer.headers['x-request-id']).toMatch(REQUEST_ID);
+    for (const response of [first, page]) expect(response.headers['x-request-id']).toMatch(REQUEST_ID);
   });
 
   test.each([{ accept: 'application/json' }, { accept: '*/*' }, {}])(
@@ -65,7 +65,7 @@ describe('every response has a request ID', () => {
 
   test.each<[number, string, () => ReturnType<typeof call>]>([
     [200, 'a query', () => api.get('waf/event/timeline?from=0&to=1')],
-    [200, 'a check of health', () => call(address, '/healthz')],
+    [200, 'a health check', () => call(address, '/healthz')],
     [400, 'a bad parameter', () => api.get('waf/event/timeline?from=x&to=1')],
     [400, 'a path that cannot be decoded', () => call(address, '/v1/%zz')],
     [401, 'no token', () => call(address, '/v1/p/connections')],
@@ -73,10 +73,10 @@ describe('every response has a request ID', () => {
     [404, 'no such path', () => call(address, '/nowhere')],
     [405, 'a wrong method', () => call(address, '/healthz', { method: 'DELETE' })],
     [413, 'a large body', () => call(address, '/v3/auth/tokens', large)],
-  ])('%i: %s', async (status, _, ask) => {
-    const answer = await ask();
-    expect(answer.status).toBe(status);
-    expect(answer.headers['x-request-id']).toMatch(REQUEST_ID);
+  ])('%i: %s', async (status, _, send) => {
+    const response = await send();
+    expect(response.status).toBe(status);
+    expect(response.headers['x-request-id']).toMatch(REQUEST_ID);
   });
 
   test.each([
@@ -89,16 +89,16 @@ describe('every response has a request ID', () => {
       'GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nConnection: close\r\n\r\n',
     ],
   ])('malformed request: %s', async (_, bytes) => {
-    const answer = await sendRaw(address, bytes);
-    expect(answer).toMatch(/^HTTP\/1\.1 4\d\d /);
-    expect(answer).toMatch(/^X-Request-Id: [0-9A-Za-z-]{8,}\r$/im);
-    expect(JSON.parse(answer.split('\r\n\r\n', 2)[1] ?? '')).toEqual({
+    const response = await sendRaw(address, bytes);
+    expect(response).toMatch(/^HTTP\/1\.1 4\d\d /);
+    expect(response).toMatch(/^X-Request-Id: [0-9A-Za-z-]{8,}\r$/im);
+    expect(JSON.parse(response.split('\r\n\r\n', 2)[1] ?? '')).toEqual({
       error_code: 'WAF.1001',
       error_msg: expect.any(String),
     });
   });
 
-  test('all different', async () => {
+  test('that no other response has', async () => {
     const ids = new Set<unknown>();
     for (let i = 0; i < 50; i++) ids.add((await call(address, '/healthz')).headers['x-request-id']);
     expect(ids.size).toBe(50);

@@ -37,20 +37,20 @@ test('with a certificate the service uses HTTPS', async () => {
 
 test('the cookie of a session is Secure and bound to this host', async () => {
   const { user, domain, password } = installation;
-  const answer = await call(server.address, '/console/api/session', {
+  const response = await call(server.address, '/console/api/session', {
     method: 'POST',
     headers: { 'X-Wafstat-Console': '1', Origin: server.address },
     body: JSON.stringify({ user, domain, password }),
     ca: certificate.cert,
   });
-  const [session, device] = answer.headers['set-cookie'] ?? [];
+  const [session, device] = response.headers['set-cookie'] ?? [];
   expect(session).toMatch(/^__Host-wafstat_session=.*; Path=\/; .*; Secure$/);
   expect(device).toMatch(/^__Host-wafstat_device=.*; Path=\/; .*; Secure$/);
 });
 
 test('plain HTTP is refused on that port', async () => {
   const plain = call(server.address.replace('https:', 'http:'), '/healthz').then(({ status }) => status);
-  await expect(plain.catch(() => 'no answer')).resolves.not.toBe(200);
+  await expect(plain.catch(() => 'no response')).resolves.not.toBe(200);
   expect((await call(server.address, '/healthz', { ca: certificate.cert })).status).toBe(200);
 });
 
@@ -60,7 +60,7 @@ test.each(['TLSv1.2', 'TLSv1.3'] as const)('%s is accepted', async (version) => 
 });
 
 test.each(['TLSv1', 'TLSv1.1'] as const)('%s is refused', async (version) => {
-  // Without this our own side would refuse before the server is asked.
+  // Otherwise the client itself refuses, before it connects.
   const ciphers = 'DEFAULT:@SECLEVEL=0';
   const refused = handshake(server, { minVersion: version, maxVersion: version, ciphers });
   await expect(refused).rejects.toMatchObject({ code: 'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION' });
@@ -72,10 +72,10 @@ test('several requests share one connection', async () => {
     const api: Api = await login(server.address, installation, { agent });
     const ports = new Set<number | undefined>();
     for (let i = 0; i < 5; i++) {
-      const answer = await api.get('waf/event/timeline?from=0&to=86400000', { agent });
-      expect(answer.status).toBe(200);
-      expect(answer.headers.connection).not.toBe('close');
-      ports.add(answer.port);
+      const response = await api.get('waf/event/timeline?from=0&to=86400000', { agent });
+      expect(response.status).toBe(200);
+      expect(response.headers.connection).not.toBe('close');
+      ports.add(response.port);
     }
     expect(ports.size).toBe(1);
   } finally {
@@ -99,7 +99,7 @@ describe('a changed certificate file', () => {
     try {
       const before = await call(changing.address, '/healthz', { agent });
       const second = await makeCertificate();
-      // The way of renewal tools: written beside, then moved into place.
+      // Like renewal tools: write a new file, then rename it.
       for (const [name, content] of [
         ['cert.pem', second.cert],
         ['key.pem', second.private],
@@ -144,13 +144,13 @@ function serveWith(sandbox: Sandbox, pair: Certificate): Promise<Server> {
   return sandbox.serve(['--tls-cert', cert, '--tls-key', key]);
 }
 
-/** Whether a new connection is good for a client that trusts this certificate only. */
+/** Whether a client that trusts only this certificate can connect. */
 async function trusts(at: Server, { cert }: Certificate): Promise<boolean> {
   const socket = await handshake(at, { ca: cert }).catch(() => null);
   return socket !== null;
 }
 
-/** A connection after its handshake; without `ca` any certificate will do. */
+/** A connection after its handshake; without `ca` it accepts any certificate. */
 function handshake(
   { address }: Server,
   options: Pick<https.AgentOptions, 'minVersion' | 'maxVersion' | 'ciphers' | 'ca'>,

@@ -13,17 +13,17 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.clear());
 
-/** Whether a token opens the statistics of the project. */
-async function opens(token: unknown): Promise<number> {
+/** The status of a call with this token. */
+async function statusWith(token: unknown): Promise<number> {
   const { address } = server;
   return (await new Api(address, installation.project_id, String(token)).get('connections')).status;
 }
 
 test('the request of the specification returns a project token in X-Subject-Token', async () => {
-  const answer = await requestToken(server.address, tokenRequest(installation));
-  expect(answer.status).toBe(201);
-  expect(answer.headers['content-type']).toMatch(/^application\/json/);
-  expect(await opens(answer.headers['x-subject-token'])).toBe(200);
+  const response = await requestToken(server.address, tokenRequest(installation));
+  expect(response.status).toBe(201);
+  expect(response.headers['content-type']).toMatch(/^application\/json/);
+  expect(await statusWith(response.headers['x-subject-token'])).toBe(200);
 });
 
 test('the response has user, project, expiry and catalog', async () => {
@@ -50,7 +50,7 @@ test('the response has user, project, expiry and catalog', async () => {
       roles: expect.arrayContaining([{ id: expect.any(String), name: expect.any(String) }]),
       catalog: [
         service('identity', expect.stringContaining(server.address)),
-        // The bare base address: no version, no slash at its end.
+        // The base URL: without a version or a trailing slash.
         service('waf', server.address),
       ],
     },
@@ -68,7 +68,7 @@ test('a token is valid for 24 hours from its issue', async () => {
 test('a new token does not revoke an older one', async () => {
   const older = await login(server.address, installation);
   await login(server.address, installation);
-  expect(await opens(older.token)).toBe(200);
+  expect(await statusWith(older.token)).toBe(200);
 });
 
 describe('user and project can be given in several ways', () => {
@@ -80,9 +80,9 @@ describe('user and project can be given in several ways', () => {
     const body = tokenRequest(installation);
     const password = { user: { ...user(installation), password: installation.password } };
     const identity = { methods: ['password'], password };
-    const answer = await requestToken(server.address, { auth: { ...body.auth, identity } });
-    expect(answer.status).toBe(201);
-    expect(await opens(answer.headers['x-subject-token'])).toBe(200);
+    const response = await requestToken(server.address, { auth: { ...body.auth, identity } });
+    expect(response.status).toBe(201);
+    expect(await statusWith(response.headers['x-subject-token'])).toBe(200);
   });
 
   test.each<[string, (made: Installation) => object]>([
@@ -92,9 +92,9 @@ describe('user and project can be given in several ways', () => {
   ])('the project by %s', async (_, project) => {
     const { auth } = tokenRequest(installation);
     const scope = { project: project(installation) };
-    const answer = await requestToken(server.address, { auth: { ...auth, scope } });
-    expect(answer.status).toBe(201);
-    expect(await opens(answer.headers['x-subject-token'])).toBe(200);
+    const response = await requestToken(server.address, { auth: { ...auth, scope } });
+    expect(response.status).toBe(201);
+    expect(await statusWith(response.headers['x-subject-token'])).toBe(200);
   });
 });
 
@@ -106,7 +106,7 @@ test('a token can be exchanged for one of another scope, which expires with it',
   const domain = await exchange(token, { domain: { name: 'acme' } });
   expect(domain.status).toBe(201);
   const project = await exchange(domain.headers['x-subject-token'], { project: { name: 'shop' } });
-  expect([project.status, await opens(project.headers['x-subject-token'])]).toEqual([201, 200]);
+  expect([project.status, await statusWith(project.headers['x-subject-token'])]).toEqual([201, 200]);
   const [given, made] = [first, project].map(({ text }) => JSON.parse(text).token);
   expect(made).toMatchObject({
     methods: ['password', 'token'],
@@ -114,7 +114,7 @@ test('a token can be exchanged for one of another scope, which expires with it',
     expires_at: given.expires_at,
     audit_ids: [expect.any(String), given.audit_ids[0]],
   });
-  // A token for a domain creates access keys, which outlive it: not one that came from a token.
+  // A domain token can create access keys, which outlive it, so an exchanged token cannot be one.
   const headers = { 'X-Auth-Token': String(domain.headers['x-subject-token']) };
   const body = JSON.stringify({ credential: { user_id: installation.user_id } });
   const keys = '/v3.0/OS-CREDENTIAL/credentials';
@@ -134,7 +134,7 @@ test('a token can be exchanged for one of another scope, which expires with it',
   const revoke = { 'X-Auth-Token': token, 'X-Subject-Token': token };
   await call(server.address, '/v3/auth/tokens', { method: 'DELETE', headers: revoke });
   expect((await refused(token, shop))[0]).toBe(401);
-  expect(await opens(project.headers['x-subject-token'])).toBe(401);
+  expect(await statusWith(project.headers['x-subject-token'])).toBe(401);
 });
 
 describe('refused requests', () => {

@@ -54,7 +54,7 @@ function follow(...files: string[]): Process {
   return following;
 }
 
-/** In mixed order, five at a time. */
+/** Sends all requests in mixed order, five at a time. */
 async function attack(address: string): Promise<void> {
   const requests = Object.values(ATTACKS).flatMap(({ times, request }) =>
     Array.from({ length: times }, (_, n) => request(n)),
@@ -112,7 +112,7 @@ async function sendMany(address: string, path: string): Promise<void> {
   }
 }
 
-/** Exactly the attacks that were sent. */
+/** Waits for the attacks, and expects exactly those that were sent. */
 async function expectBlocked(since: number, category: string): Promise<void> {
   const range = `from=${since}&to=${Date.now() + 60_000}`;
   const distribution = await eventually(async () => {

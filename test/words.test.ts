@@ -49,7 +49,7 @@ test('no file has a word or name that was replaced', () => {
   expect(found).toEqual([]);
 });
 
-test('no line of source, tests or docs names an identifier in snake_case with a unit', () => {
+test('no identifier with a unit is in snake_case', () => {
   const found = FILES.filter((name) => /\.(ts|tsx)$/.test(name)).flatMap((name) =>
     [...readFileSync(name, 'utf8').matchAll(/\b(?:const|let|readonly) ([a-z]+(?:_[a-z]+)*_ms)\b/g)].map(
       ([, identifier]) => `${name}: ${identifier}`,

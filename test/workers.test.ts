@@ -41,7 +41,7 @@ function runs(pid: number): boolean {
 const allGone = (pids: readonly number[]) =>
   eventually(() => pids.every((pid) => !runs(pid)) || undefined, 'the end of all workers');
 
-test('both respond, and the address is printed once', async () => {
+test('both workers respond, and the address is printed once', async () => {
   const installation = await sandbox.init();
   const server = await serveTwo();
   const pids = await callUntilServedBy(server, 2);
@@ -93,17 +93,17 @@ test('no worker outlives a killed parent or keeps the store locked', async () =>
     const { project, token } = await login(server.address, installation);
     const body = ndjson(Array.from({ length: 500 }, (_, i) => ({ time: Date.now() - i })));
     const headers = { 'X-Auth-Token': token, connection: 'close' };
-    let answers = 0;
+    let pushed = 0;
     const push = async () => {
       while (
         (await call(server.address, `/ingest/v1/${project}`, { method: 'POST', headers, body })).status ===
         200
       )
-        answers++;
+        pushed++;
     };
     // Each ends with a request that fails.
     const pushing = Promise.allSettled(Array.from({ length: 8 }, push));
-    await eventually(() => answers > 40 || undefined, 'some writing');
+    await eventually(() => pushed > 40 || undefined, 'some pushes');
     server.process.signal('SIGKILL');
     await allGone(pids);
     await pushing;

@@ -10,7 +10,7 @@ const minutes = (n: number) => Array.from({ length: n }, (_, i) => FROM + (i + 1
 const points = (counts: readonly number[]) =>
   minutes(counts.length).map((time, i) => ({ time, num: counts[i] ?? 0 }));
 
-test('few points are drawn as they are', () => {
+test('few points are drawn unchanged', () => {
   const edges = drawnEdges(minutes(3), FROM, 0, 10);
   expect(edges).toEqual([FROM, ...minutes(3)]);
   expect(countsBetween(edges, points([1, 2, 3]))).toEqual([1, 2, 3]);

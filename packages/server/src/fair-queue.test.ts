@@ -13,7 +13,7 @@ test('a queue takes from every owner in turn, and drops expired items of all own
 });
 
 describe('a semaphore', () => {
-  test('starts the work of one owner in order and within the limit, except for a single heavier piece', async () => {
+  test('starts the tasks of one owner in order and within the limit, except for a single heavier task', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 15 }), { maxLength: 30 }), async (weights) => {
         const semaphore = new Semaphore(10);
@@ -39,7 +39,7 @@ describe('a semaphore', () => {
     );
   });
 
-  test('delays one owner by one piece of work of another, however much is waiting', async () => {
+  test('delays one owner by one task of another, however much is waiting', async () => {
     const semaphore = new Semaphore(1);
     const release = await semaphore.acquire('busy', 1);
     const started: string[] = [];

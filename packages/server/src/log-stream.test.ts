@@ -6,16 +6,16 @@ import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { LogStream } from './log-stream.ts';
 
-let folder: string;
+let directory: string;
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-log-'));
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-log-'));
 });
 
-afterEach(() => rmSync(folder, { recursive: true }));
+afterEach(() => rmSync(directory, { recursive: true }));
 
 test('lines arrive complete and in order', async () => {
-  const path = join(folder, 'log');
+  const path = join(directory, 'log');
   const fd = openSync(path, 'w');
   const log = new LogStream(fd, () => 0);
   const lines = Array.from({ length: 10_000 }, (_, i) => `{"line":${i},"text":"${'x'.repeat(i % 300)}"}`);
@@ -26,7 +26,7 @@ test('lines arrive complete and in order', async () => {
 });
 
 test('if the reader stalls, access lines are dropped and counted, and warnings are kept', async () => {
-  const path = join(folder, 'pipe');
+  const path = join(directory, 'pipe');
   execFileSync('mkfifo', [path]);
   // Opened for reading too, so that there is a reader that does not read yet.
   const fd = openSync(path, constants.O_RDWR);

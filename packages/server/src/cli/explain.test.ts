@@ -7,8 +7,8 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { LOG_FORMATS, type LogFormat } from '../ingest/formats/format.ts';
 import { runProgram } from './program.ts';
 
-const FOLDER = mkdtempSync(join(tmpdir(), 'explain-'));
-afterAll(() => rmSync(FOLDER, { recursive: true }));
+const DIRECTORY = mkdtempSync(join(tmpdir(), 'explain-'));
+afterAll(() => rmSync(DIRECTORY, { recursive: true }));
 
 async function run(argv: string[], input = '') {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
@@ -115,7 +115,7 @@ describe('explain', () => {
   });
 
   test('prints the same as one JSON document, from a file', async () => {
-    const file = join(FOLDER, 'log');
+    const file = join(DIRECTORY, 'log');
     writeFileSync(file, LINES);
     const { out } = await run(['explain', file, '--json']);
     expect(JSON.parse(out)).toMatchObject([
@@ -253,7 +253,7 @@ describe('explain', () => {
   });
 
   test('shows why an audit record is not an attack, and overrides', async () => {
-    const file = join(FOLDER, 'categories.json');
+    const file = join(DIRECTORY, 'categories.json');
     writeFileSync(file, '{"rules": {"942100": "none"}}');
     const { out } = await run(['explain', '--categories', file], TRANSACTION);
     expect(out).toContain('line 1: not counted (not_an_attack)');
@@ -271,8 +271,8 @@ describe('explain', () => {
   });
 
   test('reports a missing file, and all invalid options at once', async () => {
-    expect(await run(['explain', join(FOLDER, 'none')])).toMatchObject({ status: 1 });
-    const file = join(FOLDER, 'wrong.json');
+    expect(await run(['explain', join(DIRECTORY, 'none')])).toMatchObject({ status: 1 });
+    const file = join(DIRECTORY, 'wrong.json');
     writeFileSync(file, '{"rules": {"1": "x", "y": "xss"}}');
     const { status, err } = await run(['explain', '--categories', file, '--format', 'iis']);
     expect(status).toBe(2);
@@ -309,7 +309,7 @@ describe('categories', () => {
   });
 
   test('prints overrides', async () => {
-    const file = join(FOLDER, 'categories.json');
+    const file = join(DIRECTORY, 'categories.json');
     writeFileSync(file, '{"rules": {"942100": "custom", "10001": "none"}}');
     expect((await run(['categories', '--categories', file])).out).toMatch(
       /Overrides\n {2}none +10001\n {2}custom +942100/,

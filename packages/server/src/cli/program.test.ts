@@ -51,11 +51,11 @@ test('every option and every variable in the help texts is documented', async ()
   for (const name of commandsIn((await run('--help')).out)) {
     const { out } = await run(name, '--help');
     const nested = out.includes('\nCommands:\n') ? commandsIn(out) : [];
-    const helps = [
+    const helpTexts = [
       out,
       ...(await Promise.all(nested.map(async (sub) => (await run(name, sub, '--help')).out))),
     ];
-    for (const [word] of helps.join('\n').matchAll(/^ {2}--[a-z-]+|WAFSTAT_[A-Z_]+/gm))
+    for (const [word] of helpTexts.join('\n').matchAll(/^ {2}--[a-z-]+|WAFSTAT_[A-Z_]+/gm))
       words.add(word.trim());
   }
   expect(words.size).toBeGreaterThan(80);

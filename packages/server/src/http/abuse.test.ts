@@ -17,36 +17,36 @@ const DAY_MS = 86_400_000;
 const OWNER = '192.0.2.1';
 const STRANGER = '198.51.100.66';
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let project: string;
 let domain: string;
 let logged: string;
-let wake: (() => void)[];
+let sleeping: (() => void)[];
 const clock = { now: START };
 
 beforeEach(async () => {
   clock.now = START;
   logged = '';
-  wake = [];
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-abuse-'));
+  sleeping = [];
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-abuse-'));
   // Delays last until the test ends them.
-  const sleep = () => new Promise<void>((resolve) => wake.push(resolve));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now, {
+  const sleep = () => new Promise<void>((resolve) => sleeping.push(resolve));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now, {
     sleep,
   });
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const made = await identity.administration.bootstrap(names, 'secret');
-  project = made.project.id;
-  domain = made.domain.id;
+  const created = await identity.administration.bootstrap(names, 'secret');
+  project = created.project.id;
+  domain = created.domain.id;
   app = await appWith();
 });
 
 afterEach(async () => {
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 function appWith(trustProxy?: string): Promise<FastifyInstance> {
@@ -86,19 +86,19 @@ function login({ name = 'admin', password = 'secret', from = OWNER, scope }: Att
 }
 
 async function tokenFor(scope?: object): Promise<string> {
-  const answer = await login(scope ? { scope } : {});
-  expect(answer.statusCode).toBe(201);
-  return String(answer.headers['x-subject-token']);
+  const response = await login(scope ? { scope } : {});
+  expect(response.statusCode).toBe(201);
+  return String(response.headers['x-subject-token']);
 }
 
 /** Ends all delays until the attempts are over. */
 async function settled<T>(attempts: readonly PromiseLike<T>[]): Promise<T[]> {
-  let over = false;
+  let isDone = false;
   const all = Promise.all(attempts).finally(() => {
-    over = true;
+    isDone = true;
   });
-  while (!over) {
-    for (const end of wake.splice(0)) end();
+  while (!isDone) {
+    for (const end of sleeping.splice(0)) end();
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
   return all;
@@ -113,8 +113,8 @@ describe('logins', () => {
       login({ name: `guess ${i}`, password: 'x', from: STRANGER }),
     );
     expect((await login()).statusCode).toBe(201);
-    const answers = await settled(waiting);
-    const refused = answers.filter(({ statusCode }) => statusCode === 429);
+    const responses = await settled(waiting);
+    const refused = responses.filter(({ statusCode }) => statusCode === 429);
     expect(refused.length).toBeGreaterThan(0);
     for (const { headers } of refused) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
   });
@@ -142,14 +142,14 @@ describe('logins', () => {
       .map((text) => String(text).split(';')[0]);
     /** So many wrong attempts that some are refused and the others wait. */
     async function crowded() {
-      let over = 0;
+      let doneCount = 0;
       const attempts = Array.from({ length: 30 }, async () => {
         const { statusCode } = await login({ password: 'x' });
-        over++;
+        doneCount++;
         return statusCode;
       });
       // Known pairs with delays of a second have 15 places.
-      while (over < 15) await new Promise((resolve) => setImmediate(resolve));
+      while (doneCount < 15) await new Promise((resolve) => setImmediate(resolve));
       return attempts;
     }
     await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
@@ -181,10 +181,10 @@ describe('logins', () => {
     const guess = (password: string) => login({ password, from: STRANGER });
     const long = 'x'.repeat(1_025);
     for (let i = 0; i < 100; i++) expect((await guess(long)).statusCode).toBe(401);
-    expect(wake).toEqual([]);
+    expect(sleeping).toEqual([]);
     await settled(Array.from({ length: 6 }, () => guess('wrong')));
     const delayed = guess('wrong');
-    while (wake.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    while (sleeping.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect((await settled([delayed]))[0]?.statusCode).toBe(401);
   });
 
@@ -222,7 +222,7 @@ describe('logins', () => {
       expect((await call(wrong)).statusCode).toBe(401);
     }
     expect((await call({ access, secret })).statusCode).toBe(200);
-    expect(wake).toEqual([]);
+    expect(sleeping).toEqual([]);
   });
 
   test('X-Forwarded-For without --trust-proxy logs one warning that says what to do', async () => {
@@ -256,35 +256,35 @@ describe('access keys', () => {
       ['PUT', `${PATH}/${access}`, JSON.stringify({ credential: { description: 'x' } })],
       ['DELETE', `${PATH}/${access}`, ''],
     ] as const;
-    const answers = [];
+    const responses = [];
     for (const [method, url, payload] of calls)
-      answers.push(
+      responses.push(
         await app.inject({ method, url, payload, headers: { ...(await headers(method, url, payload)) } }),
       );
-    return answers;
+    return responses;
   }
 
   test('are not managed with a token for a project', async () => {
     const token = await tokenFor();
-    const answers = await manage(async () => ({ 'x-auth-token': token }));
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
-    expect(answers[0]?.json().error.message).toContain('domain');
+    const responses = await manage(async () => ({ 'x-auth-token': token }));
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
+    expect(responses[0]?.json().error.message).toContain('domain');
   });
 
   test('are not managed with an access key', async () => {
     const own = await identity.administration.addKey(identity.administration.user('admin').id, 'own');
-    const answers = await manage((method, path, body) =>
+    const responses = await manage((method, path, body) =>
       sign({ method, url: `http://localhost:80${path}`, ...(body ? { body: Buffer.from(body) } : {}) }, own, {
         now: () => clock.now,
       }),
     );
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([403, 403, 403, 403, 403]);
   });
 
   test('are managed with a token for the domain', async () => {
     const token = await tokenFor({ domain: { id: domain } });
-    const answers = await manage(async () => ({ 'x-auth-token': token }));
-    expect(answers.map(({ statusCode }) => statusCode)).toEqual([201, 200, 200, 200, 204]);
+    const responses = await manage(async () => ({ 'x-auth-token': token }));
+    expect(responses.map(({ statusCode }) => statusCode)).toEqual([201, 200, 200, 200, 204]);
   });
 });
 
@@ -298,9 +298,9 @@ describe('headers', () => {
   }
 
   test('a request with two Host headers is a 400', async () => {
-    const answer = await raw('GET /healthz HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n');
-    expect(answer).toMatch(/^HTTP\/1.1 400 /);
-    expect(answer).toContain('Host');
+    const response = await raw('GET /healthz HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n');
+    expect(response).toMatch(/^HTTP\/1.1 400 /);
+    expect(response).toContain('Host');
   });
 
   test.each([
@@ -332,7 +332,7 @@ describe('headers', () => {
     const issued = await login({ scope: { domain: { id: domain } } });
     const headers = { 'x-auth-token': String(issued.headers['x-subject-token']) };
     const payload = { credential: { user_id: identity.administration.user('admin').id } };
-    const answers = [
+    const responses = [
       issued,
       await app.inject({
         url: '/v3/auth/tokens',
@@ -340,7 +340,7 @@ describe('headers', () => {
       }),
       await app.inject({ method: 'POST', url: '/v3.0/OS-CREDENTIAL/credentials', headers, payload }),
     ];
-    for (const answer of answers) expect(answer.headers['cache-control']).toBe('no-store');
+    for (const response of responses) expect(response.headers['cache-control']).toBe('no-store');
   });
 
   test('a host name with bidirectional control characters is not registered', async () => {
@@ -358,7 +358,7 @@ test('a token from the future is refused: none stays valid after the clock is se
   clock.now -= 60_000;
   expect((await check()).statusCode).toBe(200);
   clock.now -= 1;
-  const answer = await check();
-  expect(answer.statusCode).toBe(401);
-  expect(answer.json().error_msg).toContain('future');
+  const response = await check();
+  expect(response.statusCode).toBe(401);
+  expect(response.json().error_msg).toContain('future');
 });

@@ -13,7 +13,7 @@ import { createApp } from './app.ts';
 const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let store: Store;
@@ -24,8 +24,8 @@ const clock = { now: START };
 beforeEach(async () => {
   clock.now = START;
   logged = '';
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-app-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-app-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const names = { domain: 'default', project: 'default', user: 'admin' };
   project = (await identity.administration.bootstrap(names, 'secret')).project.id;
   store = memoryStore(() => clock.now);
@@ -50,7 +50,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 async function login(): Promise<string> {
@@ -205,8 +205,8 @@ describe('a signed request', () => {
       password: 'x',
       roles,
     });
-    const hers = await administration.addKey(carol.id, '');
-    const added = await sign({ method: 'GET', url: url.replace('PROJECT', project) }, hers, {
+    const carolKey = await administration.addKey(carol.id, '');
+    const added = await sign({ method: 'GET', url: url.replace('PROJECT', project) }, carolKey, {
       now: () => clock.now,
     });
     const response = await send({ host: 'waf.example.com', ...added });
@@ -226,21 +226,21 @@ describe('a signed request', () => {
       password: 'x',
       roles: { [identity.administration.project('other').id]: ['reader'] },
     });
-    const his = await identity.administration.addKey(bob.id, '');
+    const bobKey = await identity.administration.addKey(bob.id, '');
     for (const [path, want] of [
       [project, 403],
       ['f'.repeat(32), 403],
       [identity.administration.project('other').id, 200],
     ] as const) {
       const target = `http://waf.example.com/v1/${path}/connections`;
-      const added = await sign({ method: 'GET', url: target }, his, { now: () => clock.now });
+      const added = await sign({ method: 'GET', url: target }, bobKey, { now: () => clock.now });
       const response = await app.inject({
         url: target.slice(22),
         headers: { host: 'waf.example.com', ...added },
       });
       expect(response.statusCode).toBe(want);
     }
-    expect(key.access).not.toBe(his.access);
+    expect(key.access).not.toBe(bobKey.access);
   });
 });
 

@@ -11,15 +11,15 @@ import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../store/memory.ts';
 import { createApp } from './app.ts';
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let logged = '';
 const sockets: Socket[] = [];
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-connections-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), Date.now);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-connections-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), Date.now);
   const stream = new Writable({
     write(chunk, _encoding, done) {
       logged += chunk;
@@ -45,7 +45,7 @@ afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 /** A client that never closes its side. */

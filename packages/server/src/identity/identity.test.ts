@@ -14,19 +14,19 @@ import { createTokens, TOKEN_VALID_MS } from './tokens.ts';
 
 const HERE = { address: 'here', via: 'api' } as const;
 const MASTER_KEY = Buffer.alloc(32, 7);
-const folders: string[] = [];
+const directories: string[] = [];
 const opened: Identity[] = [];
 
 afterEach(async () => {
   for (const identity of opened.splice(0)) await identity.close();
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
+  for (const directory of directories.splice(0)) rmSync(directory, { recursive: true });
 });
 
 async function setUp() {
   const clock = { now: Date.UTC(2026, 6, 1) };
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-identity-'));
-  folders.push(folder);
-  const identity = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-identity-'));
+  directories.push(directory);
+  const identity = await openIdentity(join(directory, 'identity.mdb'), MASTER_KEY, () => clock.now);
   opened.push(identity);
   const { authenticator, administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
@@ -47,7 +47,7 @@ async function setUp() {
     if (typeof issued === 'string') throw new Error(issued);
     return issued.text;
   }
-  return { clock, folder, authenticator, administration, domain, project, admin, user, login, token };
+  return { clock, directory, authenticator, administration, domain, project, admin, user, login, token };
 }
 
 /** A process may read from its snapshot until the end of the event-loop turn. */
@@ -114,8 +114,8 @@ describe('a token', () => {
   });
 
   test('is rejected at once in every process, even if it is cached as valid', async () => {
-    const { folder, clock, administration, authenticator, user, project, domain, token } = await setUp();
-    const other = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
+    const { directory, clock, administration, authenticator, user, project, domain, token } = await setUp();
+    const other = await openIdentity(join(directory, 'identity.mdb'), MASTER_KEY, () => clock.now);
     opened.push(other);
     const check = async (text: string) => {
       await snapshotsEnd();
@@ -328,7 +328,7 @@ describe('an exchange', () => {
   });
 
   test('is refused for a token that is revoked, expired, of a disabled user or not ours', async () => {
-    const { clock, folder, administration, user, second, token, exchange, exchanged, revoke } =
+    const { clock, directory, administration, user, second, token, exchange, exchanged, revoke } =
       await setUpExchange();
     const scope = { project: { id: second.id } };
     const revoked = await token();
@@ -348,7 +348,7 @@ describe('an exchange', () => {
     expect(await exchange(late, scope)).toBe('expired');
     expect(await exchange(child.text, scope)).toBe('expired');
     const reasons: unknown[] = [];
-    for await (const record of readAuditTrail(folder))
+    for await (const record of readAuditTrail(directory))
       if (record !== 'damaged' && record.action === 'login') reasons.push([record.user, record.reason]);
     expect(reasons).toEqual([
       ['alice', 'revoked'],
@@ -455,8 +455,8 @@ describe('administration', () => {
   });
 
   test('disables and deletes keys at once in every process', async () => {
-    const { folder, clock, administration, user, project } = await setUp();
-    const other = await openIdentity(join(folder, 'identity.mdb'), MASTER_KEY, () => clock.now);
+    const { directory, clock, administration, user, project } = await setUp();
+    const other = await openIdentity(join(directory, 'identity.mdb'), MASTER_KEY, () => clock.now);
     opened.push(other);
     const { access } = await administration.addKey(user.id, '');
     const admit = async () => {
@@ -512,9 +512,9 @@ describe('administration', () => {
 
 describe('at rest', () => {
   test('the file is readable by its owner only, and contains neither passwords nor secret keys', async () => {
-    const { folder, administration, user } = await setUp();
+    const { directory, administration, user } = await setUp();
     const { secret } = await administration.addKey(user.id, '');
-    const path = join(folder, 'identity.mdb');
+    const path = join(directory, 'identity.mdb');
     expect(statSync(path).mode & 0o777).toBe(0o600);
     const { readFileSync } = await import('node:fs');
     const bytes = readFileSync(path);
@@ -523,10 +523,10 @@ describe('at rest', () => {
   });
 
   test('keys in files of releases without hashes of keys are found by their hash', async () => {
-    const { folder, administration, user } = await setUp();
+    const { directory, administration, user } = await setUp();
     const { access, secret } = await administration.addKey(user.id, '');
     for (const identity of opened.splice(0)) await identity.close();
-    const path = join(folder, 'identity.mdb');
+    const path = join(directory, 'identity.mdb');
     const { open } = await import('lmdb');
     const file = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
     file.openDB('key-hashes', { encoding: 'json' }).clearSync();
@@ -540,9 +540,9 @@ describe('at rest', () => {
   });
 
   test('another master key is rejected', async () => {
-    const { folder } = await setUp();
+    const { directory } = await setUp();
     for (const identity of opened.splice(0)) await identity.close();
-    const path = join(folder, 'identity.mdb');
+    const path = join(directory, 'identity.mdb');
     await expect(openIdentity(path, Buffer.alloc(32, 8), Date.now)).rejects.toThrow('another master key');
     opened.push(await openIdentity(path, MASTER_KEY, Date.now));
   });

@@ -9,18 +9,18 @@ import { createKnownNetworks, networkOf } from './known-networks.ts';
 const DAY_MS = 86_400_000;
 const KEY = Buffer.alloc(32, 1);
 const clock = { now: 0 };
-let folder: string;
+let directory: string;
 let store: IdentityStore;
 
 beforeEach(async () => {
   clock.now = Date.UTC(2026, 6, 1);
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-known-'));
-  store = openIdentityStore(join(folder, 'identity.mdb'));
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-known-'));
+  store = openIdentityStore(join(directory, 'identity.mdb'));
   for (const id of ['alice', 'bob']) await putUser(id);
 });
 afterEach(async () => {
   await store.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 const USER = {
@@ -84,7 +84,7 @@ test('a network is known at once, even if the write fails, and the file contains
   networks.add('alice', '192.0.2.77');
   expect(networks.has('alice', '192.0.2.77')).toBe(true);
   await add('alice', '192.0.2.77');
-  expect(readFileSync(join(folder, 'identity.mdb')).includes('192.0.2.77')).toBe(false);
+  expect(readFileSync(join(directory, 'identity.mdb')).includes('192.0.2.77')).toBe(false);
 });
 
 test('an entry from more than a day in the future is ignored: the clock was set back', async () => {

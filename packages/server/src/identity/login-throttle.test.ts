@@ -112,9 +112,9 @@ test('delays end with the correct password, after 15 minutes, and if the clock i
 test('attempts at one account run one at a time, no matter from how many addresses', async () => {
   const { throttle } = setUp();
   let running = 0;
-  let most = 0;
+  let runningMax = 0;
   const check = async () => {
-    most = Math.max(most, ++running);
+    runningMax = Math.max(runningMax, ++running);
     await new Promise((resolve) => setImmediate(resolve));
     running--;
     return false;
@@ -123,7 +123,7 @@ test('attempts at one account run one at a time, no matter from how many address
     throttle.attempt('alice', { address: `198.51.100.${i}` }, check),
   );
   await Promise.all(attempts);
-  expect(most).toBe(1);
+  expect(runningMax).toBe(1);
 });
 
 test('an attempt that would wait too long is refused, and no network takes the whole queue', async () => {
@@ -204,9 +204,9 @@ test('hashes run for each key in turn, no matter how many wait for one of them',
 test('two hashes run at once, and a failure releases its slot', async () => {
   const group = new AttemptGroup();
   let running = 0;
-  let most = 0;
+  let runningMax = 0;
   const work = async () => {
-    most = Math.max(most, ++running);
+    runningMax = Math.max(runningMax, ++running);
     await new Promise((resolve) => setImmediate(resolve));
     running--;
     throw new Error('failed');
@@ -215,5 +215,5 @@ test('two hashes run at once, and a failure releases its slot', async () => {
     Array.from({ length: 20 }, (_, i) => group.run(`${i % 4}`, (slot) => slot(work))),
   );
   expect(results.every(({ status }) => status === 'rejected')).toBe(true);
-  expect([most, running]).toEqual([2, 0]);
+  expect([runningMax, running]).toEqual([2, 0]);
 });

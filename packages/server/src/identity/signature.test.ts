@@ -23,7 +23,7 @@ function check(request: SignedRequest, secret: string, body: Uint8Array = NO_BOD
     : (checkSignature(request, parsed.pending, secret, body)?.reason ?? 'valid');
 }
 
-describe('known answers', () => {
+describe('test vectors', () => {
   const vpcs = 'https://service.region.example.com/v1/77b6a44cba5143ab91d13ab9a8ff44fd/vpcs';
   const certificates =
     'https://service.region.example.com/v5/iotps/77b6a44cba5143ab91d13ab9a8ff44fd/certificates';
@@ -208,7 +208,7 @@ const pair = fc
     fc.oneof(fc.constant(''), fc.string({ unit: 'grapheme', maxLength: 10 }).map(encodeURIComponent)),
   )
   .map(([key, value]) => `${key}=${value}`);
-const drawn = fc.record({
+const anyRequest = fc.record({
   method: fc.constantFrom('GET', 'POST', 'PUT', 'DELETE', 'HEAD', 'PATCH'),
   url: fc
     .tuple(fc.array(segment, { maxLength: 4 }), fc.array(pair, { maxLength: 6 }))
@@ -226,7 +226,7 @@ const drawn = fc.record({
 describe('any request', () => {
   test('is valid if the signer signed it, and invalid after any change of a signed part', async () => {
     await fc.assert(
-      fc.asyncProperty(drawn, fc.nat(), async ({ method, url, headers, body }, where) => {
+      fc.asyncProperty(anyRequest, fc.nat(), async ({ method, url, headers, body }, position) => {
         const added = await sign({ method, url, headers, body }, KEY, { now: () => NOW });
         const request = received(method, url, { ...headers, ...added });
         expect(check(request, KEY.secret, body)).toBe('valid');
@@ -241,7 +241,7 @@ describe('any request', () => {
         expect(changed({}, Uint8Array.of(...body, 0))).toBe('wrong_signature');
         if (body.length > 0) {
           const flipped = body.slice();
-          flipped[where % body.length] = (flipped[where % body.length] ?? 0) ^ 1;
+          flipped[position % body.length] = (flipped[position % body.length] ?? 0) ^ 1;
           expect(changed({}, flipped)).toBe('wrong_signature');
         }
         for (const header of Object.keys(headers)) {
@@ -261,7 +261,7 @@ describe('any request', () => {
 
   test('is valid in the scoped variant with the derived key, and invalid with the plain secret', () => {
     fc.assert(
-      fc.property(drawn, ({ method, url, headers, body }) => {
+      fc.property(anyRequest, ({ method, url, headers, body }) => {
         const scope = { date: '20260701', region: 'eu-de', service: 'waf' };
         const request = received(method, url, { ...headers, 'X-Sdk-Date': '20260701T120000Z' });
         const [path = '', query = ''] = request.url.split('?');

@@ -314,8 +314,8 @@ test('any lines count the same', async () => {
 });
 
 test('the generated lines are of both kinds', () => {
-  const drawn = fc.sample(accessLine, { numRuns: 500, seed: 5 });
-  const takenCount = drawn.filter((line) => taken(line) === 1).length;
+  const sample = fc.sample(accessLine, { numRuns: 500, seed: 5 });
+  const takenCount = sample.filter((line) => taken(line) === 1).length;
   expect(takenCount).toBeGreaterThan(30);
   expect(takenCount).toBeLessThan(470);
 });
@@ -413,8 +413,8 @@ describe('bytes compared four at a time', () => {
         const text = Buffer.from(array);
         const [from = 0, end = 0] = [a, b].map((n) => Math.min(n, text.length)).sort((m, n) => m - n);
         const at = text.subarray(from, end).findIndex((each) => each === byte || each === stop);
-        const want = at === -1 || text[from + at] !== byte ? -1 : from + at;
-        expect(new Words(text).find(byte, from, end, stop)).toBe(want);
+        const expected = at === -1 || text[from + at] !== byte ? -1 : from + at;
+        expect(new Words(text).find(byte, from, end, stop)).toBe(expected);
       }),
       { numRuns: 1_000 },
     );

@@ -7,8 +7,8 @@ import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { ByteReader, decompress, openLog } from './byte-stream.ts';
 
-const FOLDER = mkdtempSync(join(tmpdir(), 'open-log-'));
-afterAll(() => rmSync(FOLDER, { recursive: true }));
+const DIRECTORY = mkdtempSync(join(tmpdir(), 'open-log-'));
+afterAll(() => rmSync(DIRECTORY, { recursive: true }));
 
 /** Copies each chunk, because it is valid only until the next one. */
 async function contentOf(path: string): Promise<Buffer> {
@@ -18,7 +18,7 @@ async function contentOf(path: string): Promise<Buffer> {
 }
 
 test('a plain file is read unchanged and a gzip file decompressed, at any length', async () => {
-  const path = join(FOLDER, 'log');
+  const path = join(DIRECTORY, 'log');
   // Random bytes, so that the compressed file has many chunks too.
   for (const content of [Buffer.alloc(0), Buffer.from('a line\n'), randomBytes(5_000_000)]) {
     writeFileSync(path, content);
@@ -29,8 +29,8 @@ test('a plain file is read unchanged and a gzip file decompressed, at any length
 });
 
 test('a missing file and a truncated gzip file are errors', async () => {
-  await expect(contentOf(join(FOLDER, 'none'))).rejects.toMatchObject({ code: 'ENOENT' });
-  const path = join(FOLDER, 'half');
+  await expect(contentOf(join(DIRECTORY, 'none'))).rejects.toMatchObject({ code: 'ENOENT' });
+  const path = join(DIRECTORY, 'half');
   writeFileSync(path, gzipSync(randomBytes(10_000)).subarray(0, 5_000));
   await expect(contentOf(path)).rejects.toMatchObject({ code: 'Z_BUF_ERROR' });
 });

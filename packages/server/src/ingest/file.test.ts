@@ -247,8 +247,8 @@ test('the same content under another source name is counted again', async () => 
 test.each([true, false])(
   'batches stay in order although new host names take longer to resolve (eager: %s)',
   async (eager) => {
-    const folder = mkdtempSync(join(tmpdir(), 'wafstat-file-'));
-    const store = lmdbStore(join(folder, 'statistics.mdb'), () => NOW);
+    const directory = mkdtempSync(join(tmpdir(), 'wafstat-file-'));
+    const store = lmdbStore(join(directory, 'statistics.mdb'), () => NOW);
     const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 1_000 }, () => NOW);
     const ingest = {
       project: 'p',
@@ -275,7 +275,7 @@ test.each([true, false])(
       expect(await store.hosts('p')).toHaveLength(lines.length / 2 + 1);
     } finally {
       await store.close();
-      rmSync(folder, { recursive: true });
+      rmSync(directory, { recursive: true });
     }
   },
 );

@@ -31,7 +31,7 @@ import { Follower } from './follow.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
-let folder: string;
+let directory: string;
 let path: string;
 let store: Store;
 let written: number;
@@ -39,15 +39,15 @@ let warnings: string[];
 const clock = { now: NOW };
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-follow-'));
-  path = join(folder, 'access.log');
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-follow-'));
+  path = join(directory, 'access.log');
   clock.now = NOW;
   store = memoryStore(() => clock.now);
   written = 0;
   warnings = [];
 });
 
-afterEach(() => rmSync(folder, { recursive: true }));
+afterEach(() => rmSync(directory, { recursive: true }));
 
 /** All lines are different, as in a log. */
 function lines(count: number): string {
@@ -526,7 +526,7 @@ test('a rotated file without read permission causes a warning, and is counted on
   chmodSync(`${path}.1`, 0);
   // Root may read everything, so another user looks.
   const isRoot = process.geteuid?.() === 0;
-  chmodSync(folder, 0o755);
+  chmodSync(directory, 0o755);
   if (isRoot) process.seteuid?.(NOBODY);
   try {
     await expect.poll(() => lookAll(one).then(() => warnings.length), { timeout: 20_000 }).toBe(1);
@@ -572,7 +572,7 @@ test('every line is counted once, in any order of writes, rotations, compression
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), header, async (steps, header) => {
       const start = () => (statSync(path).size === 0 ? header : '');
-      for (const name of readdirSync(folder)) rmSync(join(folder, name));
+      for (const name of readdirSync(directory)) rmSync(join(directory, name));
       clock.now = NOW;
       store = memoryStore(() => clock.now);
       written = 0;
@@ -601,14 +601,14 @@ test('every line is counted once, in any order of writes, rotations, compression
         } else if (next.kind === 'age') {
           for (const [i, name] of rotatedNames().entries()) {
             const time = Date.now() / 1_000 - 3_600 - i * 10;
-            utimesSync(join(folder, name), time, time);
+            utimesSync(join(directory, name), time, time);
           }
         } else if (next.kind === 'late line') {
-          if (newest !== '') appendFileSync(join(folder, newest), lines(1));
+          if (newest !== '') appendFileSync(join(directory, newest), lines(1));
         } else if (next.kind === 'compress') {
-          if (oldest !== '') compress(join(folder, oldest));
+          if (oldest !== '') compress(join(directory, oldest));
         } else if (next.kind === 'compress and keep no time') {
-          if (oldest !== '') compress(join(folder, oldest), 'keep no time');
+          if (oldest !== '') compress(join(directory, oldest), 'keep no time');
         } else rotate(next.kind);
       }
       await one.close();
@@ -625,7 +625,7 @@ test('every line is counted once, in any order of writes, rotations, compression
 }, 120_000);
 
 test('a link to the newest dated file is followed from file to file', async () => {
-  const dated = (day: number) => join(folder, `access-2026070${day}.log`);
+  const dated = (day: number) => join(directory, `access-2026070${day}.log`);
   writeFileSync(dated(1), lines(2));
   symlinkSync(dated(1), path);
   let one = follower();
@@ -648,7 +648,7 @@ test.each(['numbered', 'compressed'])(
   'rotated files beside the target of a link are counted (%s)',
   async (kind) => {
     // As kubelet does it.
-    const pods = mkdtempSync(join(folder, 'pods-'));
+    const pods = mkdtempSync(join(directory, 'pods-'));
     const target = join(pods, '0.log');
     const rotated = (time: number) => {
       renameSync(target, `${target}.20260701-${time}`);
@@ -786,7 +786,7 @@ async function crash(one: Follower, appends: number, isStored: boolean): Promise
 /** Newest first. */
 function rotatedNames(): string[] {
   const numberOf = (name: string) => Number(/\.(\d+)(\.gz)?$/.exec(name)?.[1] ?? 0);
-  const names = readdirSync(folder).filter((name) => /^access\.log[.-]\d/.test(name));
+  const names = readdirSync(directory).filter((name) => /^access\.log[.-]\d/.test(name));
   return names.sort((a, b) => numberOf(a) - numberOf(b) || (a < b ? 1 : -1));
 }
 
@@ -798,7 +798,7 @@ function rotate(kind: 'numbered' | 'dated' | 'copytruncate'): void {
   } else {
     for (const name of rotatedNames().reverse()) {
       const [, number, gz = ''] = /^access\.log\.(\d+)(\.gz)?$/.exec(name) ?? [];
-      if (number !== undefined) renameSync(join(folder, name), `${path}.${Number(number) + 1}${gz}`);
+      if (number !== undefined) renameSync(join(directory, name), `${path}.${Number(number) + 1}${gz}`);
     }
     if (kind === 'numbered') renameSync(path, `${path}.1`);
     else {

@@ -36,15 +36,15 @@ test('a log without an extension has rotated files too', () => {
 });
 
 test('rotated files are listed oldest first; at equal times, a higher number or an earlier date is older', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-rotated-'));
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-rotated-'));
   const times = { '.1': 30, '.10.gz': 10, '.9.gz': 10, '.2.gz': 20, '-20260702': 5, '-20260701.gz': 5 };
   for (const [suffix, time] of Object.entries(times)) {
-    writeFileSync(join(folder, `a.log${suffix}`), 'x');
-    utimesSync(join(folder, `a.log${suffix}`), time, time);
+    writeFileSync(join(directory, `a.log${suffix}`), 'x');
+    utimesSync(join(directory, `a.log${suffix}`), time, time);
   }
-  writeFileSync(join(folder, 'a.log'), 'x');
-  const listed = (await rotatedFiles(join(folder, 'a.log'))).map(({ path }) => basename(path).slice(5));
+  writeFileSync(join(directory, 'a.log'), 'x');
+  const listed = (await rotatedFiles(join(directory, 'a.log'))).map(({ path }) => basename(path).slice(5));
   expect(listed).toEqual(['-20260701.gz', '-20260702', '.10.gz', '.9.gz', '.2.gz', '.1']);
-  expect(await rotatedFiles(join(folder, 'missing', 'a.log'))).toEqual([]);
-  rmSync(folder, { recursive: true });
+  expect(await rotatedFiles(join(directory, 'missing', 'a.log'))).toEqual([]);
+  rmSync(directory, { recursive: true });
 });

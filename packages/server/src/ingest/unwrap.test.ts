@@ -156,7 +156,12 @@ function sorted(parsed: readonly Parsed[]): string[] {
 
 const fixture = fc.constantFrom(...FIXTURES);
 /** Logs whose records are independent of other logs, so that two logs can be mixed. */
-const standAlone = fc.constantFrom('nginx-combined.log', 'apache-vhost.log', 'nginx-json.log', 'aws-waf.log');
+const independentLog = fc.constantFrom(
+  'nginx-combined.log',
+  'apache-vhost.log',
+  'nginx-json.log',
+  'aws-waf.log',
+);
 const wrap = fc.constantFrom(...Object.keys(WRAPS)).map((name) => ({ name, wrap: WRAPS[name] ?? docker }));
 const lengths = fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 1, maxLength: 5 });
 
@@ -185,7 +190,7 @@ test('two streams in one log do not affect each other, wherever a batch ends', (
   fc.assert(
     fc.property(
       fixture,
-      standAlone,
+      independentLog,
       wrap,
       lengths,
       fc.infiniteStream(fc.boolean()),

@@ -7,17 +7,17 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CommitFailed, Committer } from './commit.ts';
 import { openLmdb } from './files.ts';
 
-let folder: string;
+let directory: string;
 let path: string;
 let holder: ChildProcess | null = null;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-commit-'));
-  path = join(folder, 'file.mdb');
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-commit-'));
+  path = join(directory, 'file.mdb');
 });
 afterEach(() => {
   holder?.kill('SIGKILL');
   holder = null;
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(directory, { recursive: true, force: true });
 });
 
 function openCounter() {

@@ -5,41 +5,41 @@ import { type FileSystem, FreeSpace } from './files.ts';
 const MIB = 1_048_576;
 
 function spaceOf(total: number) {
-  const world = { free: total, now: 0, measured: 0 };
+  const disk = { free: total, now: 0, measured: 0 };
   const measure = async (): Promise<FileSystem> => {
-    world.measured++;
-    return { bsize: 1_024, blocks: total / 1_024, bavail: world.free / 1_024 };
+    disk.measured++;
+    return { bsize: 1_024, blocks: total / 1_024, bavail: disk.free / 1_024 };
   };
-  return { world, space: new FreeSpace('/data', measure, () => world.now) };
+  return { disk, space: new FreeSpace('/data', measure, () => disk.now) };
 }
 
 test.each([
   ['64 MiB of a large disk', 1_000_000 * MIB, 64 * MIB],
   ['5 % of a small disk', 100 * MIB, 5 * MIB],
 ])('%s are kept free', async (_, total, kept) => {
-  const { world, space } = spaceOf(total);
+  const { disk, space } = spaceOf(total);
   await space.check();
-  world.free = kept;
-  world.now += 1_000;
+  disk.free = kept;
+  disk.now += 1_000;
   await space.check();
-  world.free = kept - 1_024;
-  world.now += 1_000;
+  disk.free = kept - 1_024;
+  disk.now += 1_000;
   await expect(space.check()).rejects.toThrow(
     `/data has ${kept - 1_024} bytes free, less than the reserve of ${kept}; nothing was counted`,
   );
   await expect(space.check()).rejects.toBeInstanceOf(CommitFailed);
-  world.free = kept;
-  world.now += 1_000;
+  disk.free = kept;
+  disk.now += 1_000;
   await space.check();
 });
 
 test('the disk is measured at most once per second', async () => {
-  const { world, space } = spaceOf(100 * MIB);
+  const { disk, space } = spaceOf(100 * MIB);
   for (let i = 0; i < 100; i++) {
     await space.check();
-    world.now += 99;
+    disk.now += 99;
   }
-  expect(world.measured).toBeLessThanOrEqual(10);
+  expect(disk.measured).toBeLessThanOrEqual(10);
 });
 
 test('a disk that cannot be measured is no reason to refuse', async () => {

@@ -26,15 +26,15 @@ let place: string[];
 const stopping = new AbortController();
 let served: Promise<number>;
 
-interface World {
+interface RunContext {
   env?: Record<string, string>;
   stdin?: string;
   /** Makes standard output a terminal of this size. */
   columns?: number;
 }
 
-/** A world of streams in memory. */
-function worldOf({ env = {}, stdin = '', columns }: World = {}, stop = new AbortController().signal) {
+/** Streams in memory instead of those of the process. */
+function memoryIo({ env = {}, stdin = '', columns }: RunContext = {}, stop = new AbortController().signal) {
   const stdout = Object.assign(new PassThrough(), columns ? { isTTY: true, columns, rows: 24 } : {});
   const stderr = new PassThrough();
   const printed = { out: '', err: '' };
@@ -50,8 +50,8 @@ function worldOf({ env = {}, stdin = '', columns }: World = {}, stop = new Abort
   return { io, printed };
 }
 
-async function run(argv: string[], world?: World) {
-  const { io, printed } = worldOf(world);
+async function run(argv: string[], context?: RunContext) {
+  const { io, printed } = memoryIo(context);
   const status = await runProgram(argv, io);
   return { status, ...printed };
 }
@@ -59,8 +59,8 @@ async function run(argv: string[], world?: World) {
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'wafstat-client-'));
   const data = join(directory, 'data');
-  const made = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
-  project = JSON.parse(made.out).project_id;
+  const created = await run(['init', '--data', data, '--password-stdin', '--json'], { stdin: PASSWORD });
+  project = JSON.parse(created.out).project_id;
   const events = [
     { time: MINUTE, host: 'www.example.com', count: 1_200 },
     { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30 },
@@ -72,7 +72,7 @@ beforeAll(async () => {
   await run(['host', 'add', 'quiet.example.com', '--id', 'quiet-1', ...host]);
   await run(['host', 'add', 'twin', '--id', 'twin-1', ...host]);
   await run(['host', 'add', 'twin.example.com', '--id', 'twin', ...host]);
-  const { io, printed } = worldOf({}, stopping.signal);
+  const { io, printed } = memoryIo({}, stopping.signal);
   served = runProgram(['serve', '--data', data, '--listen', '127.0.0.1:0'], io);
   while (!printed.out.includes('listens on')) await once(io.stdout, 'data');
   url = /http:\S+/.exec(printed.out)?.[0] ?? '';
@@ -151,12 +151,12 @@ describe('queries', () => {
       ['peak', 'event/request/peak'],
     ] as const) {
       const query = `from=${MINUTE}&to=${MINUTE + 120_000}&timezone=%2B00%3A00`;
-      const answer = await fetch(`${url}/v1/${project}/waf/${path}?${query}`, {
+      const response = await fetch(`${url}/v1/${project}/waf/${path}?${query}`, {
         headers: { 'X-Auth-Token': token },
       });
       const json = ['--token', token, '--output', 'json'];
       const { out } = await run([...command.split(' '), ...place, ...RANGE, ...json]);
-      expect(out).toBe(await answer.text());
+      expect(out).toBe(await response.text());
     }
   });
 
@@ -204,14 +204,14 @@ describe('queries', () => {
     const data = ['--data', join(directory, 'data')];
     const created = await run(['key', 'add', ...data, '--user', 'admin', '--json']);
     const { access, secret } = JSON.parse(created.out);
-    const ways: [string[], World][] = [
+    const ways: [string[], RunContext][] = [
       [signIn, password],
       [['--ak', access, '--sk-stdin'], { stdin: secret }],
       [[], { env: { WAFSTAT_TOKEN: await getToken() } }],
     ];
-    for (const [options, world] of ways) {
+    for (const [options, context] of ways) {
       const query = (name: string) =>
-        run(['types', '--url', url, '--project', name, ...RANGE, ...options], world);
+        run(['types', '--url', url, '--project', name, ...RANGE, ...options], context);
       const known = await query('default');
       expect(known.err).toBe('');
       expect(known.out).toMatch(/^total +31$/m);
@@ -412,12 +412,12 @@ describe('with an access key', () => {
   test.each([
     ['standard input', ['--sk-stdin'], { stdin: `${KEY.secret}\n` }],
     ['the environment', [], { env: { WAFSTAT_SK: KEY.secret } }],
-  ])('from %s, all requests are signed', async (_origin, flags, world) => {
+  ])('from %s, all requests are signed', async (_origin, flags, context) => {
     const projects = [{ id: 'p1', name: 'shop' }];
     const items = [{ id: 'h1', hostname: 'a', timestamp: 0 }];
     const { address, requests } = await listen({ requests: [], attacks: [], projects, total: 1, items });
     const argv = ['timeline', '--url', address, '--project', 'shop', '--ak', KEY.access, ...flags];
-    expect(await run([...argv, '--host', 'a', '--timezone', '+08:00'], world)).toMatchObject({
+    expect(await run([...argv, '--host', 'a', '--timezone', '+08:00'], context)).toMatchObject({
       status: 0,
       err: '',
     });
@@ -523,8 +523,8 @@ describe('profiles', () => {
 
   test('are created from options, and options win over them', async () => {
     const flags = ['--user', 'admin', '--password-stdin'];
-    const made = await run(['configure', '--profile', 'local', ...place, ...flags], { stdin: PASSWORD });
-    expect(made).toMatchObject({ status: 0, err: '' });
+    const created = await run(['configure', '--profile', 'local', ...place, ...flags], { stdin: PASSWORD });
+    expect(created).toMatchObject({ status: 0, err: '' });
     const query = ['types', '--profile', 'local', ...RANGE];
     expect((await run(query)).out).toMatch(/^total +31$/m);
     expect(
@@ -550,7 +550,7 @@ describe('profiles', () => {
   });
 
   test('are created by prompts on a terminal, which do not echo secrets', async () => {
-    const { io, printed } = worldOf();
+    const { io, printed } = memoryIo();
     const terminal = Object.assign(new PassThrough(), { isTTY: true });
     const configured = runProgram(['configure', '--profile', 'asked'], { ...io, stdin: terminal });
     let seen = 0;
@@ -588,7 +588,7 @@ describe('profiles', () => {
   });
 
   test('are not created if the prompts are cancelled', async () => {
-    const { io, printed } = worldOf();
+    const { io, printed } = memoryIo();
     const terminal = Object.assign(new PassThrough(), { isTTY: true });
     const configured = runProgram(['configure', '--profile', 'left'], { ...io, stdin: terminal });
     terminal.write('\u0003');

@@ -13,15 +13,15 @@ import { createApp } from '../app.ts';
 const NOW = Date.UTC(2026, 6, 1);
 const ELSEWHERE = '192.0.2.7';
 const CHALLENGE = 'Basic realm="wafstat"';
-let folder: string;
+let directory: string;
 let identity: Identity;
 let projectId: string;
 let key: { access: string; secret: string };
 const apps: FastifyInstance[] = [];
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-basic-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-basic-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   const names = { domain: 'default', project: 'default', user: 'admin' };
   projectId = (await identity.administration.bootstrap(names, 'secret')).project.id;
   key = await newKey('grafana', ['reader']);
@@ -30,7 +30,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const app of apps.splice(0)) await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 async function serve(options: Partial<Parameters<typeof createApp>[0]> = {}): Promise<FastifyInstance> {
@@ -226,22 +226,22 @@ test('a token and a session take precedence', async () => {
   expect([refused.status, refused.message]).toEqual([401, expect.stringContaining('session')]);
 });
 
-test('only clients that are not browsers are asked for credentials, and only where they can be sent', async () => {
+test('browsers get no challenge, and other clients only where they may send credentials', async () => {
   const app = await serve();
   const url = `/v1/${projectId}/connections`;
-  const asked = async (headers: Record<string, string>, more: InjectOptions = {}) => {
+  const challengeFor = async (headers: Record<string, string>, more: InjectOptions = {}) => {
     const { statusCode, headers: sent } = await app.inject({ url, headers, ...more });
     expect(statusCode).toBe(401);
     return sent['www-authenticate'];
   };
-  expect(await asked({ 'user-agent': 'curl/8' })).toBe(CHALLENGE);
-  expect(await asked({ authorization: basic({ ...key, secret: 'wrong' }) })).toBe(CHALLENGE);
-  expect(await asked({ 'sec-fetch-mode': 'cors' })).toBeUndefined();
-  expect(await asked({ 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64)' })).toBeUndefined();
-  expect(await asked({ cookie: 'wafstat_session=x.y', host: 'localhost' })).toBeUndefined();
-  expect(await asked({ 'x-auth-token': 'x.y' })).toBeUndefined();
-  expect(await asked({ authorization: 'SDK-HMAC-SHA256 x' })).toBeUndefined();
-  expect(await asked({}, { remoteAddress: ELSEWHERE })).toBeUndefined();
+  expect(await challengeFor({ 'user-agent': 'curl/8' })).toBe(CHALLENGE);
+  expect(await challengeFor({ authorization: basic({ ...key, secret: 'wrong' }) })).toBe(CHALLENGE);
+  expect(await challengeFor({ 'sec-fetch-mode': 'cors' })).toBeUndefined();
+  expect(await challengeFor({ 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64)' })).toBeUndefined();
+  expect(await challengeFor({ cookie: 'wafstat_session=x.y', host: 'localhost' })).toBeUndefined();
+  expect(await challengeFor({ 'x-auth-token': 'x.y' })).toBeUndefined();
+  expect(await challengeFor({ authorization: 'SDK-HMAC-SHA256 x' })).toBeUndefined();
+  expect(await challengeFor({}, { remoteAddress: ELSEWHERE })).toBeUndefined();
 });
 
 test('the setting turns it off, for reads only', async () => {
@@ -261,7 +261,7 @@ test('wrong secrets are recorded with the owner of the key, and never the secret
   await read(app, basic({ ...key, secret: 'guessed' }));
   await read(app, basic({ access: 'nobody', secret: 'guessed' }));
   const found: unknown[] = [];
-  for await (const record of readAuditTrail(folder))
+  for await (const record of readAuditTrail(directory))
     if (record !== 'damaged' && record.action === 'login') found.push(record);
   expect(found).toMatchObject([
     { user: 'grafana', outcome: 'refused', reason: 'wrong_secret', via: 'api', address: '127.0.0.1' },

@@ -25,7 +25,7 @@ const HOST = 'waf.example.com';
 const CASE_MS = 16 * 60_000;
 const MUTANTS_MAX = 5;
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let store: Store;
@@ -36,8 +36,8 @@ let otherKey: { access: string; secret: string };
 const clock = { now: START };
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-mutations-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-mutations-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const { administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
   project = (await administration.bootstrap(names, 'secret')).project.id;
@@ -66,7 +66,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 type Header = readonly [name: string, value: string];

@@ -14,11 +14,11 @@ const START = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const CONSOLE = { 'x-wafstat-console': '1' };
 
-let folder: string;
+let directory: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-console-'));
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-console-'));
 });
-afterEach(() => rmSync(folder, { recursive: true }));
+afterEach(() => rmSync(directory, { recursive: true }));
 
 describe('a session', () => {
   const clock = { now: START };
@@ -29,7 +29,7 @@ describe('a session', () => {
 
   beforeEach(async () => {
     clock.now = START;
-    identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
+    identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
     const names = { domain: 'default', project: 'default', user: 'admin' };
     project = (await identity.administration.bootstrap(names, 'secret')).project.id;
     store = memoryStore(() => clock.now);
@@ -87,7 +87,7 @@ describe('a session', () => {
       expect(await cookieOf({ headers: { host } })).toMatch(plain);
     const forwarded = { 'x-forwarded-proto': 'https' };
     expect(await cookieOf({ headers: forwarded, remoteAddress: '10.0.0.1' })).toMatch(secure);
-    // Only a trusted proxy may say so.
+    // Only the header of a trusted proxy counts.
     expect(await cookieOf({ headers: forwarded })).toMatch(plain);
     expect(await cookieOf({ headers: { host: 'waf.example.com' } })).toMatch(secure);
   });
@@ -159,16 +159,16 @@ describe('a session', () => {
 describe('the console files', () => {
   async function serveFiles(): Promise<FastifyInstance> {
     const app = fastify();
-    mount(app, fileRoutes(folder));
+    mount(app, fileRoutes(directory));
     return app;
   }
 
   test('are compressed if the browser supports it, and cached as long as their names stay the same', async () => {
-    mkdirSync(join(folder, 'assets'));
-    writeFileSync(join(folder, 'index.html'), '<!doctype html>');
-    writeFileSync(join(folder, 'assets', 'index-abc.js'), 'plain');
-    writeFileSync(join(folder, 'assets', 'index-abc.js.br'), 'br');
-    writeFileSync(join(folder, 'assets', 'index-abc.js.gz'), 'gz');
+    mkdirSync(join(directory, 'assets'));
+    writeFileSync(join(directory, 'index.html'), '<!doctype html>');
+    writeFileSync(join(directory, 'assets', 'index-abc.js'), 'plain');
+    writeFileSync(join(directory, 'assets', 'index-abc.js.br'), 'br');
+    writeFileSync(join(directory, 'assets', 'index-abc.js.gz'), 'gz');
     const app = await serveFiles();
     const get = (url: string, coding = '') => app.inject({ url, headers: { 'accept-encoding': coding } });
     for (const [coding, body] of [

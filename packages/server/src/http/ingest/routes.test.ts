@@ -21,7 +21,7 @@ import { createApp } from '../app.ts';
 const NOW = Date.UTC(2026, 10, 15, 12);
 const HOUR_MS = 3_600_000;
 
-let folder: string;
+let directory: string;
 let identity: Identity;
 let store: Store;
 let app: FastifyInstance;
@@ -33,8 +33,8 @@ let beforeAppend: (batch: Batch) => void;
 const sockets: Socket[] = [];
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-ingest-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-ingest-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   await identity.administration.bootstrap({ domain: 'default', project: 'default', user: 'admin' }, 'secret');
   project = identity.administration.project('default').id;
   key = await identity.administration.addKey(identity.administration.user('admin').id, '');
@@ -74,7 +74,7 @@ afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 }, 30_000);
 
 async function open(): Promise<Socket> {
@@ -179,15 +179,15 @@ test('a push counts like a file: in any parts, compressed or not, aborted anywhe
       fc.boolean(),
       fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 6 }),
       fc.array(fc.double({ min: 0, max: 0.999, noNaN: true }), { maxLength: 3 }),
-      async (text, isPacked, splits, aborts) => {
+      async (text, isCompressed, splits, aborts) => {
         const source = `run ${++run}`;
         const query = `?source=${encodeURIComponent(source)}`;
-        const body = isPacked ? gzipSync(text) : Buffer.from(text);
+        const body = isCompressed ? gzipSync(text) : Buffer.from(text);
         const headers = {
           ...withToken(),
           'Idempotency-Key': 'key',
           'Content-Length': body.length,
-          ...(isPacked ? { 'Content-Encoding': 'gzip' } : {}),
+          ...(isCompressed ? { 'Content-Encoding': 'gzip' } : {}),
         };
         for (const abort of aborts) {
           const socket = await open();
@@ -342,9 +342,9 @@ test('a signed push is refused before its body is sent if the key has no role', 
     password: 'x',
     roles: { [project]: ['reader'] },
   });
-  const his = await identity.administration.addKey(bob.id, '');
+  const bobKey = await identity.administration.addKey(bob.id, '');
   const url = `http://waf.example.com/ingest/v1/${project}`;
-  const headers = await sign({ method: 'POST', url, body: 'x' }, his, { now: () => NOW });
+  const headers = await sign({ method: 'POST', url, body: 'x' }, bobKey, { now: () => NOW });
   const socket = await open();
   socket.write(head({ ...headers, 'Content-Length': 12_000_000 }));
   expect((await response(socket)).status).toBe(403);

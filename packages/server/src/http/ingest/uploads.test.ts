@@ -12,12 +12,12 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Whether the upload may read without waiting. */
-async function hasRoom(upload: { room(): Promise<void> }): Promise<{ isThere: boolean }> {
-  const state = { isThere: false };
+/** Whether the upload may read without waiting; changes once it may. */
+async function hasRoom(upload: { room(): Promise<void> }): Promise<{ isAdmitted: boolean }> {
+  const state = { isAdmitted: false };
   upload.room().then(
     () => {
-      state.isThere = true;
+      state.isAdmitted = true;
     },
     () => {},
   );
@@ -31,15 +31,15 @@ describe('the budget', () => {
     const slow = Array.from({ length: 100 }, () => budget.open('slow'));
     const admitted = await Promise.all(slow.map(hasRoom));
     // Half of the budget, and one exception.
-    expect(admitted.filter(({ isThere }) => isThere)).toHaveLength(6);
-    expect(await hasRoom(budget.open('other'))).toEqual({ isThere: true });
+    expect(admitted.filter(({ isAdmitted }) => isAdmitted)).toHaveLength(6);
+    expect(await hasRoom(budget.open('other'))).toEqual({ isAdmitted: true });
   });
 
   test('counts the bytes received, not the reservations', async () => {
     const budget = new UploadBudget(OPTIONS);
     const uploads = Array.from({ length: 50 }, () => budget.open('tiny'));
     for (const upload of uploads) {
-      expect(await hasRoom(upload)).toEqual({ isThere: true });
+      expect(await hasRoom(upload)).toEqual({ isAdmitted: true });
       upload.received(10);
     }
     expect(budget.bytes).toBe(500);
@@ -49,18 +49,36 @@ describe('the budget', () => {
     const budget = new UploadBudget(OPTIONS);
     const uploads = Array.from({ length: 8 }, () => budget.open('owner'));
     const rooms = await Promise.all(uploads.map(hasRoom));
-    expect(rooms.map(({ isThere }) => isThere)).toEqual([true, true, true, true, true, true, false, false]);
+    expect(rooms.map(({ isAdmitted }) => isAdmitted)).toEqual([
+      true,
+      true,
+      true,
+      true,
+      true,
+      true,
+      false,
+      false,
+    ]);
     const exception = uploads[5];
     if (exception === undefined) throw new Error('there are eight');
     // It continues, although others wait, until it has a whole chunk.
     for (let i = 0; i < 20; i++) {
       exception.received(READ_BYTES);
-      expect(await hasRoom(exception)).toEqual({ isThere: true });
+      expect(await hasRoom(exception)).toEqual({ isAdmitted: true });
     }
     exception.received(READ_BYTES);
     exception.counted(21 * READ_BYTES);
     for (let turn = 0; turn < 5; turn++) await Promise.resolve();
-    expect(rooms.map(({ isThere }) => isThere)).toEqual([true, true, true, true, true, true, true, false]);
+    expect(rooms.map(({ isAdmitted }) => isAdmitted)).toEqual([
+      true,
+      true,
+      true,
+      true,
+      true,
+      true,
+      true,
+      false,
+    ]);
   });
 
   test('fails an upload that waits too long, with Retry-After', async () => {
@@ -138,9 +156,9 @@ describe('a body', () => {
 
   test('that stalls fails, and one that is slow does not', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-    const still = new PassThrough();
-    still.write('a');
-    const failed = expect(collect(still)).rejects.toThrow('the upload is too slow: send at least 16 KiB/s');
+    const stalled = new PassThrough();
+    stalled.write('a');
+    const failed = expect(collect(stalled)).rejects.toThrow('the upload is too slow: send at least 16 KiB/s');
     await vi.advanceTimersByTimeAsync(10_100);
     await failed;
 

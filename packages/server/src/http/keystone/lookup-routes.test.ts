@@ -9,14 +9,14 @@ import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let installation: Awaited<ReturnType<Identity['administration']['bootstrap']>>;
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-lookup-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-lookup-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   const { administration } = identity;
   installation = await administration.bootstrap(
     { domain: 'default', project: 'default', user: 'admin' },
@@ -45,7 +45,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 async function login(name: string, scope: object, domain = 'default') {
@@ -178,8 +178,8 @@ describe('reads without the role identity', () => {
     });
     const { token } = await login('reader', { project: { id: project.id } });
     const admin = (await login('admin', { project: { id: project.id } })).token;
-    const chiefs = (await login('chief', { domain: { id: other.id } }, 'other')).token;
-    return { own, other, project, foreign, unused, chief, reader, token, admin, chiefs };
+    const chiefToken = (await login('chief', { domain: { id: other.id } }, 'other')).token;
+    return { own, other, project, foreign, unused, chief, reader, token, admin, chiefToken };
   }
 
   const names = (records: { name: string }[]) => records.map(({ name }) => name);
@@ -254,22 +254,22 @@ describe('reads without the role identity', () => {
     expect(names((await get('/v3/auth/projects', admin)).body.projects)).toEqual(['default']);
   });
 
-  test('no filter reaches another domain, or tells what exists there', async () => {
-    const { own, other, project, foreign, chief, reader, admin, chiefs } = await twoDomains();
+  test('no filter reaches another domain, or reveals what exists there', async () => {
+    const { own, other, project, foreign, chief, reader, admin, chiefToken } = await twoDomains();
     for (const [token, domain, user, project_id] of [
       [admin, other.id, chief.id, foreign.id],
       [admin, 'none', 'none', 'none'],
-      [chiefs, own.id, installation.user.id, project.id],
+      [chiefToken, own.id, installation.user.id, project.id],
     ]) {
-      const of = async (path: string) => Object.values((await get(`/v3/${path}`, String(token))).body)[0];
-      expect(await of(`users?domain_id=${domain}`)).toEqual([]);
-      expect(await of(`projects?domain_id=${domain}`)).toEqual([]);
-      expect(await of(`role_assignments?user.id=${user}`)).toEqual([]);
-      expect(await of(`role_assignments?scope.project.id=${project_id}&effective`)).toEqual([]);
-      expect(await of(`role_assignments?scope.domain.id=${domain}&effective`)).toEqual([]);
+      const list = async (path: string) => Object.values((await get(`/v3/${path}`, String(token))).body)[0];
+      expect(await list(`users?domain_id=${domain}`)).toEqual([]);
+      expect(await list(`projects?domain_id=${domain}`)).toEqual([]);
+      expect(await list(`role_assignments?user.id=${user}`)).toEqual([]);
+      expect(await list(`role_assignments?scope.project.id=${project_id}&effective`)).toEqual([]);
+      expect(await list(`role_assignments?scope.domain.id=${domain}&effective`)).toEqual([]);
     }
     // Foreign users with a role here are part of what the administrator must see.
-    const here = await get(`/v3/role_assignments?user.id=${reader.id}&effective=true`, chiefs);
+    const here = await get(`/v3/role_assignments?user.id=${reader.id}&effective=true`, chiefToken);
     expect(here.body.role_assignments.map(({ role }: { role: { name: string } }) => role.name)).toEqual([
       'reader',
       'ingest',
@@ -277,9 +277,9 @@ describe('reads without the role identity', () => {
   });
 
   test('a token shows only the domain it is for, even to an administrator of several', async () => {
-    const { own, other, chief, chiefs } = await twoDomains();
+    const { own, other, chief, chiefToken } = await twoDomains();
     await identity.administration.changeRole('grant', chief.id, own.id, 'admin');
-    expect(names((await get('/v3/users', chiefs)).body.users)).toEqual(['chief']);
+    expect(names((await get('/v3/users', chiefToken)).body.users)).toEqual(['chief']);
     const { token } = await login('chief', { domain: { id: own.id } }, 'other');
     expect(names((await get('/v3/users', token)).body.users)).toEqual(['admin', 'reader', 'service']);
     expect((await get(`/v3/users?domain_id=${other.id}`, token)).body.users).toEqual([]);

@@ -58,20 +58,25 @@ test('any number of series with keys has the bytes of JSON.stringify', () => {
   const times = fc.uniqueArray(fc.oneof(time, fc.integer({ min: 1e12, max: 1e13 - 1 })), { maxLength: 30 });
   const recent = fc.uniqueArray(fc.integer({ min: 1e12, max: 1e13 - 1 }), { minLength: 1, maxLength: 30 });
   // The largest count of each series: series of one digit and longer ones alternate.
-  const mosts = fc.array(fc.constantFrom(10, 11, 10_001, 2 ** 53), { minLength: 1, maxLength: 13 });
+  const anyLimits = fc.array(fc.constantFrom(10, 11, 10_001, 2 ** 53), { minLength: 1, maxLength: 13 });
   fc.assert(
-    fc.property(fc.oneof(times, recent), mosts, fc.array(whole, { minLength: 1 }), (ends, most, counts) => {
-      ends.sort((a, b) => a - b);
-      const series = most.map((limit, n) => ({
-        key: `KEY_${n}`,
-        counts: Float64Array.from(ends, (_, i) => (counts[(n + i) % counts.length] ?? 0) % limit),
-      }));
-      const expected = series.map(({ key, counts }) => ({
-        key,
-        timeline: ends.map((time, i) => ({ time, num: counts[i] })),
-      }));
-      expect(keyedTimelineJson({ ends, series }).toString()).toBe(JSON.stringify(expected));
-    }),
+    fc.property(
+      fc.oneof(times, recent),
+      anyLimits,
+      fc.array(whole, { minLength: 1 }),
+      (ends, limits, counts) => {
+        ends.sort((a, b) => a - b);
+        const series = limits.map((limit, n) => ({
+          key: `KEY_${n}`,
+          counts: Float64Array.from(ends, (_, i) => (counts[(n + i) % counts.length] ?? 0) % limit),
+        }));
+        const expected = series.map(({ key, counts }) => ({
+          key,
+          timeline: ends.map((time, i) => ({ time, num: counts[i] })),
+        }));
+        expect(keyedTimelineJson({ ends, series }).toString()).toBe(JSON.stringify(expected));
+      },
+    ),
   );
 });
 

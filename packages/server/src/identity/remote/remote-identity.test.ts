@@ -12,7 +12,7 @@ const HOUR_MS = 3_600_000;
 /** The default limit of uWSGI; a proxy in front of it responds 502. */
 const HEADER_LENGTH_MAX = 4_096;
 const clock = { now: 0 };
-let folder: string;
+let directory: string;
 let identity: Identity;
 let app: FastifyInstance;
 let remote: RemoteIdentity;
@@ -23,8 +23,8 @@ beforeEach(async () => {
   clock.now = Date.UTC(2026, 6, 1);
   calls = [];
   const now = () => clock.now;
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-remote-'));
-  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), now);
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-remote-'));
+  identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), now);
   const names = { domain: 'default', project: 'default', user: 'admin' };
   const { domain } = await identity.administration.bootstrap(names, 'secret');
   await identity.administration.addUser({
@@ -58,7 +58,7 @@ afterEach(async () => {
   await remote.close();
   await app.close();
   await identity.close();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 });
 
 async function token(): Promise<string> {

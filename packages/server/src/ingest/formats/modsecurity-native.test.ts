@@ -46,9 +46,9 @@ test.each([
 ])('%s moves the second of part A by %i ms', (line, shift) => {
   const lines = block('622ca252', 'a').flatMap((each) => (each === RULE ? [RULE, line] : [each]));
   const twice = [...lines.slice(0, -1), 'Stopwatch2: 1525154701999999 1; p1=1', ...lines.slice(-1)];
-  const want = [{ record: { time: Date.UTC(2018, 4, 1, 6, 5) + shift } }];
-  expect(readLines(lines)).toMatchObject(want);
-  if (shift !== 0) expect(readLines(twice)).toMatchObject(want);
+  const expected = [{ record: { time: Date.UTC(2018, 4, 1, 6, 5) + shift } }];
+  expect(readLines(lines)).toMatchObject(expected);
+  if (shift !== 0) expect(readLines(twice)).toMatchObject(expected);
 });
 
 test('a body may contain anything: only its own boundary ends a block', () => {

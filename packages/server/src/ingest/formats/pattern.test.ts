@@ -265,11 +265,11 @@ describe('Nginx Proxy Manager', () => {
   ];
 
   test.each(LINES)('%s', (line) => {
-    const want = [{ kind: 'record', record: { time: TIME, host: 'shop.example.com', request: true } }];
+    const expected = [{ kind: 'record', record: { time: TIME, host: 'shop.example.com', request: true } }];
     const auto = createReader({ format: 'auto' }).read(line, 0);
-    expect(auto).toMatchObject([{ ...want[0], format: 'nginx-proxy-manager' }]);
+    expect(auto).toMatchObject([{ ...expected[0], format: 'nginx-proxy-manager' }]);
     expect(createReader({ format: 'nginx-proxy-manager' }).read(line, 0)).toEqual(auto);
-    expect(read('nginx-proxy-manager', line)).toMatchObject(want);
+    expect(read('nginx-proxy-manager', line)).toMatchObject(expected);
   });
 });
 
@@ -377,9 +377,9 @@ const clockOf = (time: number) => {
 };
 
 /** A variable as the pattern has it, what the server writes for it, and how exact a time is. */
-type Piece = [pattern: string, value: (request: Request) => string, exactMs?: number];
+type Variable = [pattern: string, value: (request: Request) => string, exactMs?: number];
 
-const NGINX_TIMES: Piece[] = [
+const NGINX_TIMES: Variable[] = [
   ['[$time_local]', ({ time }) => `[${clockOf(time).common}]`, 1_000],
   [
     '"$time_iso8601"',
@@ -388,7 +388,7 @@ const NGINX_TIMES: Piece[] = [
   ],
   ['$msec', ({ time }) => (time / 1_000).toFixed(3), 1],
 ];
-const APACHE_TIMES: Piece[] = [
+const APACHE_TIMES: Variable[] = [
   ['%t', ({ time }) => `[${clockOf(time).common}]`, 1_000],
   ['%{msec}t', ({ time }) => String(time), 1],
   ['%{sec}t.%{usec_frac}t', ({ time }) => `${Math.floor(time / 1_000)}.${clockOf(time).ms}999`, 1],
@@ -406,18 +406,18 @@ const APACHE_TIMES: Piece[] = [
     1_000,
   ],
 ];
-const plain = (names: [string, string, string, string]): Piece[] => [
+const plain = (names: [string, string, string, string]): Variable[] => [
   [names[0], ({ host }) => host],
   [`${names[0]}:${names[1]}`, ({ host, port }) => `${host}:${port}`],
   [names[2], ({ address }) => address],
   [names[3], ({ status }) => String(status)],
 ];
-const quoted = (names: string[], escaped: (text: string) => string): Piece[] => [
+const quoted = (names: string[], escaped: (text: string) => string): Variable[] => [
   [`"${names[0]}"`, ({ line }) => `"${escaped(line)}"`],
   [`"${names[1]}"`, ({ agent }) => `"${escaped(agent)}"`],
 ];
 
-const server = (times: Piece[], host: Piece[], others: Piece[]) =>
+const server = (times: Variable[], host: Variable[], others: Variable[]) =>
   fc
     .tuple(
       fc.constantFrom(...times),
@@ -428,7 +428,7 @@ const server = (times: Piece[], host: Piece[], others: Piece[]) =>
     .chain(([time, named, more, separator]) =>
       fc
         .shuffledSubarray([time, named, ...more], { minLength: more.length + 2 })
-        .map((pieces) => ({ pieces, separator })),
+        .map((variables) => ({ variables, separator })),
     );
 
 const nginxPlain = plain(['$host', '$server_port', '$remote_addr', '$status']);
@@ -450,11 +450,11 @@ test('a line that a server writes for a pattern is read with it', () => {
       anyPattern,
       requests,
       fc.string({ unit: 'grapheme', maxLength: 3 }),
-      ({ pieces, separator }, request, tail) => {
+      ({ variables, separator }, request, tail) => {
         const end = tail.replace(/[\w\s"\\$%\p{Cc}]/gu, '');
-        const pattern = `${pieces.map(([text]) => text).join(separator)}${end}`;
-        const line = `${pieces.map(([, value]) => value(request)).join(separator)}${end}`;
-        const exactMs = Math.max(...pieces.map(([, , exact]) => exact ?? 0));
+        const pattern = `${variables.map(([text]) => text).join(separator)}${end}`;
+        const line = `${variables.map(([, value]) => value(request)).join(separator)}${end}`;
+        const exactMs = Math.max(...variables.map(([, , exact]) => exact ?? 0));
         const time = Math.floor(request.time / exactMs) * exactMs;
         expect(read(pattern, line, fixedZone(90))).toEqual(record(time, request.host));
       },
@@ -518,7 +518,7 @@ test('any line takes linear time, whatever the pattern', () => {
 }, 60_000);
 
 test('any text is a pattern or is rejected, and any line can be read with it', () => {
-  const piece = fc.constantFrom(
+  const token = fc.constantFrom(
     '$',
     '%',
     '{',
@@ -542,10 +542,10 @@ test('any text is a pattern or is rejected, and any line can be read with it', (
   );
   fc.assert(
     fc.property(
-      fc.array(fc.oneof(piece, fc.string({ maxLength: 4 })), { maxLength: 12 }),
+      fc.array(fc.oneof(token, fc.string({ maxLength: 4 })), { maxLength: 12 }),
       fc.string({ unit: 'binary' }),
-      (pieces, line) => {
-        const text = pieces.join('');
+      (tokens, line) => {
+        const text = tokens.join('');
         try {
           compilePattern(text);
         } catch (error) {

@@ -93,7 +93,7 @@ test.each([
   expect(parseRuleText(text)).toBeNull();
 });
 
-test('a client that writes the fields cannot make its attack look like a set-up rule', () => {
+test('a client that writes the fields cannot make its attack look like a setup rule', () => {
   const forged = ' [file "x"] [id "901001"] [ver "OWASP_CRS/3.3.4"]';
   for (const text of [`Warning. ARGS:${forged} ${fields('x')}`, `Warning. ${'a'.repeat(1_000)}${forged}`]) {
     expect(parseRuleText(text)?.rule.doubtful).toBe(true);

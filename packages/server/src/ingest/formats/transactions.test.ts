@@ -334,7 +334,7 @@ describe('a rule 980130 that says that the score was exceeded', () => {
   });
 });
 
-test('a set-up rule that denies every request is not an attack, in an error log and in an audit log', () => {
+test('a setup rule that denies every request is not an attack, in an error log and in an audit log', () => {
   const { read, flush } = reading();
   read(match('a', '901001').replace('Warning.', 'Access denied with code 500 (phase 1).'));
   expect(flush()).toEqual(['not_an_attack']);
@@ -398,14 +398,14 @@ test('a reader restored from its state continues as if nothing had happened', ()
   fc.assert(
     fc.property(fc.array(line), fc.nat(), (lines, cut) => {
       const straight = createReader({ format: 'auto' });
-      const want = [...lines.flatMap((each) => straight.read(each, 0)), ...straight.flush()];
+      const expected = [...lines.flatMap((each) => straight.read(each, 0)), ...straight.flush()];
       const at = cut % (lines.length + 1);
       const first = createReader({ format: 'auto' });
       const before = lines.slice(0, at).flatMap((each) => first.read(each, 0));
       const second = createReader({ format: 'auto' }, first.state());
       const after = lines.slice(at).flatMap((each) => second.read(each, 0));
       expect(JSON.parse(JSON.stringify([...before, ...after, ...second.flush()]))).toEqual(
-        JSON.parse(JSON.stringify(want)),
+        JSON.parse(JSON.stringify(expected)),
       );
       expect(second.state()).toBe(straight.state());
     }),

@@ -305,8 +305,8 @@ test("the vendor's logs: the access log gives requests, the attack log attacks",
   }
   const details = parsed.map((each) => (each.kind === 'record' ? each.record.details : null));
   expect(details.slice(0, 2)).toEqual([undefined, undefined]);
-  const said = { source: '192.0.2.7', url: '/', rule: '040002' };
-  expect(details.slice(2)).toEqual([true, false, true, true].map((blocked) => ({ blocked, ...said })));
+  const common = { source: '192.0.2.7', url: '/', rule: '040002' };
+  expect(details.slice(2)).toEqual([true, false, true, true].map((blocked) => ({ blocked, ...common })));
 });
 
 test("the vendor's attack log: two alarms of one request are one attack", () => {

@@ -18,15 +18,15 @@ const MINUTE_MS = 60_000;
 const SOURCE = { name: 'test', format: 'events' };
 const TABLES = ['cells', 'meta', 'projects', 'hosts'];
 
-let folder: string;
+let directory: string;
 let original: string;
 let hosts: string[];
 let queries: { project: string; hosts?: string[]; edges: number[] }[];
 let copies = 0;
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'wafstat-damage-'));
-  original = join(folder, 'statistics.mdb');
+  directory = mkdtempSync(join(tmpdir(), 'wafstat-damage-'));
+  original = join(directory, 'statistics.mdb');
   const store = lmdbStore(original, () => NOW);
   hosts = [];
   for (const hostname of ['a', 'b', 'c']) {
@@ -60,7 +60,7 @@ beforeAll(async () => {
   ]);
 });
 
-afterAll(() => rmSync(folder, { recursive: true }));
+afterAll(() => rmSync(directory, { recursive: true }));
 
 describe('a damaged record', () => {
   test('is an error or has no effect: no result is wrong', async () => {
@@ -329,7 +329,7 @@ async function withoutChecksums(change = (value: Buffer) => value): Promise<stri
 }
 
 function copy(): string {
-  const path = join(folder, `copy-${++copies}.mdb`);
+  const path = join(directory, `copy-${++copies}.mdb`);
   copyFileSync(original, path);
   return path;
 }

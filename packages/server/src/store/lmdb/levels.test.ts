@@ -27,19 +27,19 @@ const gridEdges = fc
     return [...new Set(outside)].sort((a, b) => a - b);
   });
 
-test('the chunks of a plan tile every point exactly once, with the coarsest cells that fit', () => {
+test('the runs of a plan tile every point exactly once, with the coarsest cells that fit', () => {
   fc.assert(
     fc.property(fc.oneof(anyEdges, gridEdges), (edges) => {
-      const pieces = planChunks(edges).flatMap(piecesOf);
+      const tiles = planChunks(edges).flatMap(tilesOf);
       for (let point = 0; point + 1 < edges.length; point++) {
-        const own = pieces.filter((piece) => piece.point === point).sort((a, b) => a.from - b.from);
+        const own = tiles.filter((tile) => tile.point === point).sort((a, b) => a.from - b.from);
         expect(own[0]?.from).toBe(edges[point]);
         expect(own.at(-1)?.to).toBe(edges[point + 1]);
-        for (const [i, piece] of own.entries()) if (i > 0) expect(piece.from).toBe(own[i - 1]?.to);
+        for (const [i, tile] of own.entries()) if (i > 0) expect(tile.from).toBe(own[i - 1]?.to);
         // Whole cells of the next coarser level are not read in parts.
-        for (const piece of own) {
-          const coarser = LEVELS[LEVELS.findIndex(({ cellMs }) => cellMs === piece.cellMs) - 1];
-          if (coarser) expect(piece.to - piece.from).toBeLessThan(2 * coarser.cellMs);
+        for (const tile of own) {
+          const coarser = LEVELS[LEVELS.findIndex(({ cellMs }) => cellMs === tile.cellMs) - 1];
+          if (coarser) expect(tile.to - tile.from).toBeLessThan(2 * coarser.cellMs);
         }
       }
     }),
@@ -61,10 +61,10 @@ test('a month by hour in India reads quarter hours, not minutes', () => {
   expect(new Set(planChunks(edges).map(({ level }) => level))).toEqual(new Set([1]));
 });
 
-/** The time range of each point in each run. */
-function piecesOf({ level, chunk, runs }: ChunkPlan) {
+/** A tile is the time range of a point in a run. */
+function tilesOf({ level, chunk, runs }: ChunkPlan) {
   const { cellMs, cellsPerChunk } = levelOf(level);
-  const pieces = [];
+  const tiles = [];
   for (let run = 0; run < runs.length; run += 4) {
     const [first = 0, end = 0, firstPoint = 0, cellsInPoint = 0] = runs.slice(run, run + 4);
     expect(first).toBeLessThan(end);
@@ -72,10 +72,10 @@ function piecesOf({ level, chunk, runs }: ChunkPlan) {
     for (let cell = first, point = firstPoint; cell < end; cell += cellsInPoint, point++) {
       const from = (chunk * cellsPerChunk + cell) * cellMs;
       const to = (chunk * cellsPerChunk + Math.min(cell + cellsInPoint, end)) * cellMs;
-      pieces.push({ from, to, point, cellMs });
+      tiles.push({ from, to, point, cellMs });
     }
   }
-  return pieces;
+  return tiles;
 }
 
 function levelOf(id: number) {

@@ -16,11 +16,11 @@ import { verifyStatistics } from './verify.ts';
 durableStoreConformance('the embedded store', open);
 
 async function open(now: () => number) {
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-store-'));
-  const path = join(folder, 'statistics.mdb');
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-store-'));
+  const path = join(directory, 'statistics.mdb');
   let store = lmdbStore(path, now);
   return {
-    folder,
+    directory,
     store,
     another: () => lmdbStore(path, now),
     async reopen() {
@@ -30,7 +30,7 @@ async function open(now: () => number) {
     },
     async destroy() {
       await store.close();
-      rmSync(folder, { recursive: true });
+      rmSync(directory, { recursive: true });
     },
   };
 }
@@ -48,12 +48,12 @@ describe('the embedded store', () => {
   };
 
   test('names beyond the limit of a full project are not written', async () => {
-    const { folder, store, destroy } = await open(() => NOW);
+    const { directory, store, destroy } = await open(() => NOW);
     const resolve = (...hostnames: string[]) => store.resolveHosts({ project: 'p', hostnames, limit: 2 });
     await resolve('a', 'b');
-    const before = readFileSync(join(folder, 'statistics.mdb'));
+    const before = readFileSync(join(directory, 'statistics.mdb'));
     expect(await resolve('c', 'd', 'a')).toEqual([null, null, (await resolve('a'))[0]]);
-    expect(readFileSync(join(folder, 'statistics.mdb')).equals(before)).toBe(true);
+    expect(readFileSync(join(directory, 'statistics.mdb')).equals(before)).toBe(true);
     await destroy();
   });
 
@@ -68,10 +68,10 @@ describe('the embedded store', () => {
   });
 
   test('a source of a release that did not count records without a host has none of them', async () => {
-    const { folder, store, reopen, destroy } = await open(() => NOW);
+    const { directory, store, reopen, destroy } = await open(() => NOW);
     await store.append(batch);
     await store.close();
-    const { root, sources } = openSchema(join(folder, 'statistics.mdb'));
+    const { root, sources } = openSchema(join(directory, 'statistics.mdb'));
     for (const { key, value } of [...sources.getRange()]) {
       const { without_host: _, ...older } = value;
       // Written by a release without the field.
@@ -86,20 +86,20 @@ describe('the embedded store', () => {
   });
 
   test('a prune frees every record before the horizon', async () => {
-    const { folder, store, destroy } = await open(() => NOW);
+    const { directory, store, destroy } = await open(() => NOW);
     const events = Array.from({ length: 5_000 }, (_, i) => ({ ...batch.events[0], time: NOW - i * 60_000 }));
     await store.append({ ...batch, events: events as Event[] });
     await store.prune(NOW + 100 * DAY_MS);
     await store.close();
-    const { root, cells } = openSchema(join(folder, 'statistics.mdb'));
+    const { root, cells } = openSchema(join(directory, 'statistics.mdb'));
     expect(cells.getCount()).toBe(0);
     await root.close();
     await destroy();
   });
 
   test('a file of a release that did not count blocked attacks is read and continued', async () => {
-    const { folder, store, reopen, destroy } = await open(() => NOW);
-    const path = join(folder, 'statistics.mdb');
+    const { directory, store, reopen, destroy } = await open(() => NOW);
+    const path = join(directory, 'statistics.mdb');
     const attack = { ...batch.events[0], attack: 'sqli', count: 3, details: { blocked: true } } as Event;
     await store.append({ ...batch, events: [attack] });
     await store.close();
@@ -139,8 +139,8 @@ describe('the embedded store', () => {
     await destroy();
   });
 
-  test('a query for the busiest seconds of too many records or bytes is refused before it is large', async () => {
-    const { folder, store, destroy } = await open(() => NOW);
+  test('a query for the busiest seconds is refused if it would read too many records or bytes', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
     const events = Array.from({ length: 90 }, (_, i): Event => {
       return {
         time: NOW - 60_000 * Math.floor(i / 2) - 700 * (i % 2),
@@ -152,7 +152,7 @@ describe('the embedded store', () => {
     });
     await store.append({ ...batch, events });
     await store.close();
-    const schema = openSchema(join(folder, 'statistics.mdb'));
+    const schema = openSchema(join(directory, 'statistics.mdb'));
     const peaks = (records: number, bytes: number) =>
       createPeakFinder(schema, createLookups(schema), { records, bytes })('p', undefined, [
         NOW - DAY_MS,
@@ -181,7 +181,7 @@ describe('the embedded store', () => {
   });
 
   test('a query over many hosts yields to the event loop', async () => {
-    const { folder, store, destroy } = await open(() => NOW);
+    const { directory, store, destroy } = await open(() => NOW);
     const hosts: string[] = [];
     for (let i = 0; i < 600; i++) {
       const added = await store.addHost({ project: 'p', hostname: `h${i}`, limit: 600 });
@@ -196,14 +196,14 @@ describe('the embedded store', () => {
     }));
     await store.append({ project: 'p', source: batch.source, events, dropped: {} });
     await store.close();
-    const schema = openSchema(join(folder, 'statistics.mdb'));
+    const schema = openSchema(join(directory, 'statistics.mdb'));
     // Every reading of the clock ends a slice.
     const { timeline: count, attacksByHost } = createCounters(schema, -1);
     let turns = 0;
-    let isOver = false;
+    let isDone = false;
     const watch = () => {
       turns++;
-      if (!isOver) setImmediate(watch);
+      if (!isDone) setImmediate(watch);
     };
     setImmediate(watch);
     const from = NOW - DAY_MS + 1;
@@ -219,16 +219,16 @@ describe('the embedded store', () => {
     const all = await attacksByHost('p', undefined, { from, to: NOW });
     expect(all).toEqual(new Map(hosts.map((id) => [id, 1])));
     expect(turns).toBeGreaterThan(20);
-    isOver = true;
+    isDone = true;
     await schema.root.close();
     await destroy();
   });
 
   test('a file that is reopened during use has the same counts, and accepts more', async () => {
-    const { folder, store, destroy } = await open(() => NOW);
+    const { directory, store, destroy } = await open(() => NOW);
     await store.append(batch);
     await store.close();
-    const path = join(folder, 'statistics.mdb');
+    const path = join(directory, 'statistics.mdb');
     const schema = openSchema(path);
     const { timeline: count } = createCounters(schema);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
@@ -242,14 +242,14 @@ describe('the embedded store', () => {
   });
 
   test('a file of an unknown storage version is refused', async () => {
-    const { folder, store } = await open(() => NOW);
+    const { directory, store } = await open(() => NOW);
     await store.close();
-    const path = join(folder, 'statistics.mdb');
+    const path = join(directory, 'statistics.mdb');
     const { root, version } = openSchema(path);
     await version.put('version', 99);
     await root.close();
     expect(() => openSchema(path)).toThrow(/storage version 99, but this release reads versions up to 2/);
-    rmSync(folder, { recursive: true });
+    rmSync(directory, { recursive: true });
   });
 
   test('a query over many hosts reads one snapshot while more is counted', async () => {

@@ -1,4 +1,4 @@
-/** Faults of the data folder: flipped bits, missing files; backup and compact. */
+/** Faults of the data directory: flipped bits, missing files; backup and compact. */
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
@@ -93,9 +93,9 @@ describe('a flipped bit', () => {
 
     const server = await sandbox.serve(KEEP_ALL);
     const api = await login(server.address, { ...installation, project_id: project });
-    const answer = await api.get(`waf/event/attack/type?from=${T}&to=${T + 24 * HOUR_MS}`);
-    expect(answer.status).toBe(503);
-    expect(JSON.parse(answer.text)).toMatchObject({
+    const response = await api.get(`waf/event/attack/type?from=${T}&to=${T + 24 * HOUR_MS}`);
+    expect(response.status).toBe(503);
+    expect(JSON.parse(response.text)).toMatchObject({
       error_code: 'WAF.5001',
       error_msg: expect.stringContaining('wafstat verify'),
     });
@@ -112,7 +112,7 @@ describe('a flipped bit', () => {
   });
 });
 
-describe('a data folder with a missing or damaged file', () => {
+describe('a data directory with a missing or damaged file', () => {
   test('is refused with a message that says what to do', async () => {
     const { project_id: project } = await sandbox.init();
     await sandbox.ingest(project, [{ time: T, host: 'a.example' }], ...KEEP_ALL);
@@ -168,16 +168,16 @@ describe('a backup', () => {
       log,
     ]);
     const backups: string[] = [];
-    let isOver = false;
+    let isDone = false;
     ingest.ended.then(() => {
-      isOver = true;
+      isDone = true;
     });
     do {
       const to = sandbox.path(`backup-${backups.length}`);
       const { status, stderr } = await sandbox.run(['backup', '--data', sandbox.data, '--to', to]);
       expect(status, stderr).toBe(0);
       backups.push(to);
-    } while (!isOver);
+    } while (!isDone);
     expect((await ingest.ended).status).toBe(0);
     for (const backup of backups) {
       expect(readdirSync(backup).sort()).toEqual([
