@@ -6,7 +6,7 @@ import { queryOf, type RawQuery } from '../query.ts';
 import { callerOf, pathParameter } from '../route.ts';
 import { createNegotiation } from '../send.ts';
 import { Admission } from './admission.ts';
-import { contentResponse, ResponseCache, sendResponse } from './response-cache.ts';
+import { contentResponse, ResponseCache, sendResponse, toBytes } from './response-cache.ts';
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 type Parse<Q> = (query: RawQuery, now: number) => Q;
@@ -42,10 +42,11 @@ export function createQueryHandlers(store: Store, now: () => number): QueryHandl
         // Read before the counts: if they change in between, the response only looks older than it is.
         const version = await store.version(query);
         const content = await compute({ ...query, project: pathParameter(request, 'project_id') });
-        const bytes = Buffer.isBuffer(content) ? content : Buffer.from(JSON.stringify(content));
-        const response = { from: query.from, to: query.to, version, bytes, compressed: new Map() };
-        // A range like `today` is another one tomorrow.
-        if (rawQuery.recent === undefined) cache.set(request, response);
+        // `today` is another range tomorrow, which may have the same version.
+        if (rawQuery.recent !== undefined) return contentResponse(content);
+        const { from, to } = query;
+        const response = { from, to, version, bytes: toBytes(content), compressed: new Map() };
+        cache.set(request, response);
         return response;
       }
 

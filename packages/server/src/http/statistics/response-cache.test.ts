@@ -44,6 +44,18 @@ function get(url: string, headers: Record<string, string> = {}) {
 }
 
 describe('a response', () => {
+  test('for a recent range has another ETag when the numbers of the range are others', async () => {
+    const url = '/v1/p/waf/event/attack/type?recent=yesterday';
+    await count(NOW - DAY_MS, 3);
+    await count(NOW, 5);
+    const first = await get(url);
+    expect(first.json()).toMatchObject({ sqli: 3 });
+    clock.now += DAY_MS;
+    const next = await get(url, { 'if-none-match': String(first.headers.etag) });
+    expect([next.statusCode, next.json().sqli]).toEqual([200, 5]);
+    expect((await get(url, { 'if-none-match': String(next.headers.etag) })).statusCode).toBe(304);
+  });
+
   test('that has not changed is a 304', async () => {
     const first = await get(DAY);
     expect(first.headers).toMatchObject({

@@ -24,11 +24,15 @@ export interface Response {
 
 type CachedResponse = Response & Range;
 
-/** A response that depends on more than the counts of a range, for example on host names. */
-export function contentResponse(content: unknown): Response {
-  const bytes = Buffer.from(JSON.stringify(content));
+/** A response that depends on more than the counts of a range, for example on host names or on the time. */
+export function contentResponse(content: Buffer | object): Response {
+  const bytes = toBytes(content);
   const version = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
   return { version, bytes, compressed: new Map() };
+}
+
+export function toBytes(content: Buffer | object): Buffer {
+  return Buffer.isBuffer(content) ? content : Buffer.from(JSON.stringify(content));
 }
 
 export class ResponseCache {
