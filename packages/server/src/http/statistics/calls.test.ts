@@ -490,7 +490,8 @@ describe('hosts', () => {
   test('a host can be read by its ID', async () => {
     await store.addHost({ project: 'p', hostname: 'shop.example', id: 'shop-1', limit: 10, created: 7 });
     const item = { id: 'shop-1', hostid: 'shop-1', hostname: 'shop.example', timestamp: 7 };
-    expect((await get('waf/instance/shop-1')).json()).toEqual(item);
+    for (const path of ['waf/instance', 'composite-waf/host', 'premium-waf/host'])
+      expect((await get(`${path}/shop-1`)).json()).toEqual(item);
     expect((await list('')).items).toEqual([item]);
     expect(await failureOf('waf/instance/shop-2')).toEqual([
       404,

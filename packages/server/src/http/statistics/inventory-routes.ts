@@ -65,6 +65,27 @@ export function inventoryRoutes(store: Store): Route[] {
     }),
   });
 
+  const oneHost = (path: string, operationId: string): Route => ({
+    method: 'GET',
+    url: `${PROJECT}/${path}/:host_id`,
+    allow: 'reader',
+    schema: {
+      operationId,
+      tags: ['inventory'],
+      summary: 'Get a protected host of the project',
+      params: object({ ...PROJECT_PATH.properties, host_id: string('Host ID') }),
+      response: withErrors('The host.', HOST),
+    },
+    handler: send(async (request) => {
+      const id = pathParameter(request, 'host_id');
+      checkId('host_id', id);
+      const hosts = await store.hosts(pathParameter(request, 'project_id'));
+      const host = hosts.find((candidate) => candidate.id === id);
+      if (host === undefined) throw new ApiError('WAF.4000', `the project has no host with the ID ${id}`);
+      return contentResponse(hostItem(host));
+    }),
+  });
+
   const threatMap = (path: string, operationId: string): Route => ({
     method: 'GET',
     url: `${PROJECT}/waf/${path}`,
@@ -98,26 +119,9 @@ export function inventoryRoutes(store: Store): Route[] {
       operationId: 'premiumHosts',
       summary: 'List the protected hosts of the project: the same as `waf/instance`',
     }),
-    {
-      method: 'GET',
-      url: `${PROJECT}/waf/instance/:host_id`,
-      allow: 'reader',
-      schema: {
-        operationId: 'host',
-        tags: ['inventory'],
-        summary: 'Get a protected host of the project',
-        params: object({ ...PROJECT_PATH.properties, host_id: string('Host ID') }),
-        response: withErrors('The host.', HOST),
-      },
-      handler: send(async (request) => {
-        const id = pathParameter(request, 'host_id');
-        checkId('host_id', id);
-        const hosts = await store.hosts(pathParameter(request, 'project_id'));
-        const host = hosts.find((candidate) => candidate.id === id);
-        if (host === undefined) throw new ApiError('WAF.4000', `the project has no host with the ID ${id}`);
-        return contentResponse(hostItem(host));
-      }),
-    },
+    oneHost('waf/instance', 'host'),
+    oneHost('composite-waf/host', 'compositeHost'),
+    oneHost('premium-waf/host', 'premiumHost'),
     threatMap('tag/threat/map', 'threatMap'),
     threatMap('map/threat', 'threats'),
     {
