@@ -1,12 +1,13 @@
 /** One suite for all stores. Random events and queries are compared with the memory store. */
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
-import { CATEGORIES, type Event } from '../packages/server/src/event.ts';
+import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../packages/server/src/event.ts';
 import { gridEdges } from '../packages/server/src/statistics/timeline.ts';
 import { copyProject, differences } from '../packages/server/src/store/copy.ts';
 import { memoryStore } from '../packages/server/src/store/memory.ts';
 import {
   type Batch,
+  type CategorySeries,
   compareFollowed,
   type FollowedPath,
   type NewLink,
@@ -49,6 +50,7 @@ const event: fc.Arbitrary<RandomEvent> = fc.record({
   request: fc.boolean(),
   attack: fc.option(fc.constantFrom(...CATEGORIES)),
   count: fc.oneof({ weight: 5, arbitrary: fc.constant(1) }, fc.integer({ min: 1, max: 1_000_000 })),
+  details: fc.constantFrom(undefined, {}, { blocked: false }, { blocked: true }),
 });
 
 const batches = fc.array(fc.array(event, { maxLength: 40 }), { minLength: 1, maxLength: 6 });
@@ -139,6 +141,9 @@ export function storeConformance(
               const results = [
                 await store.series({ ...query, edges }),
                 await store.totals({ ...query, ...range }),
+                rowsOf(await store.seriesByCategory({ ...query, edges })),
+                texts(await store.peaks({ ...query, edges })),
+                await store.attacksByHost({ ...query, ...range }),
               ];
               expect(results).toEqual(known.get(version) ?? results);
               known.set(version, results);
@@ -193,6 +198,53 @@ export function storeConformance(
           expect(sum(series.attacks)).toBe(sum(whole));
         }),
         { numRuns: Math.ceil(100 * share) },
+      );
+    });
+
+    test('categories, blocked attacks, hosts and peaks agree with requests and attacks', async () => {
+      const { store } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(event, { numRuns: 1_000, seed: 8 });
+      const near = drawn.map((one, i) => ({ ...one, time: NOW - (i % 7_000), count: 1 + (i % 3) }));
+      await store.append(batch('p', ids, [...drawn, ...near]));
+      await fc.assert(
+        fc.asyncProperty(randomQuery, fc.boolean(), async ({ hosts: set, edges: anyEdges }, isRounded) => {
+          const rounded = new Set(anyEdges.map((edge) => Math.floor(edge / 1_000) * 1_000));
+          const edges = isRounded && rounded.size > 1 ? [...rounded] : anyEdges;
+          const query = { project: 'p', hosts: pick(ids, set) };
+          const range = { ...query, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+          const series = await store.series({ ...query, edges });
+          const { requests, attacks, blocked } = await store.seriesByCategory({ ...query, edges });
+          expect(requests).toEqual(series.requests);
+          expect(sumOfRows(attacks)).toEqual(series.attacks);
+          expect(await store.totals(range)).toEqual(Float64Array.from(attacks, sum));
+          const pairs = attacks.flatMap((row, category) =>
+            Array.from(row, (n, point) => [blocked[category]?.[point] ?? 0, n]),
+          );
+          expect(pairs.filter(([stopped = 0, all = 0]) => stopped > all)).toEqual([]);
+
+          const byHost = await store.attacksByHost(range);
+          const hosts = [...byHost.keys()];
+          expect(sum(Float64Array.from(byHost.values()))).toBe(
+            sum((await store.series({ project: 'p', hosts: query.hosts ?? ids, edges })).attacks),
+          );
+          expect(await store.attacksByHost({ ...range, hosts })).toEqual(byHost);
+
+          const peaks = await store.peaks({ ...query, edges });
+          const counts = Object.values(OVERVIEW_GROUPS).map((group) =>
+            group === null ? requests : sumOfRows(group.map((name) => rowOf(attacks, name))),
+          );
+          for (const [group, row] of peaks.entries()) {
+            const count = counts[group] ?? new Float64Array(0);
+            expect(
+              row.every((n, point) => n <= (count[point] ?? 0) && n > 0 === (count[point] ?? 0) > 0),
+            ).toBe(true);
+          }
+          if (!isRounded || rounded.size < 2) return;
+          const whole = await store.peaks({ ...query, edges: [range.from, range.to] });
+          expect(whole.map((row) => row[0])).toEqual(peaks.map((row) => Math.max(...row)));
+        }),
+        { numRuns: Math.ceil(60 * share) },
       );
     });
 
@@ -605,7 +657,11 @@ export function storeConformance(
       await expect(store.ping()).rejects.toThrow(StoreUnavailable);
       await expect(store.append(batch('p', [], []))).rejects.toThrow(StoreUnavailable);
       await expect(store.totals({ project: 'p', from: 0, to: 1 })).rejects.toThrow(StoreUnavailable);
-      await expect(store.series({ project: 'p', edges: [0, 1] })).rejects.toThrow(StoreUnavailable);
+      const query = { project: 'p', edges: [0, 1] };
+      await expect(store.series(query)).rejects.toThrow(StoreUnavailable);
+      await expect(store.seriesByCategory(query)).rejects.toThrow(StoreUnavailable);
+      await expect(store.peaks(query)).rejects.toThrow(StoreUnavailable);
+      await expect(store.attacksByHost({ project: 'p', from: 0, to: 1 })).rejects.toThrow(StoreUnavailable);
     });
   });
 }
@@ -794,12 +850,35 @@ async function expectSameResults(
 ): Promise<void> {
   for (const { hosts: set, edges } of queries) {
     const hosts = pick(ids, set);
-    expect(await store.series({ project, hosts, edges })).toEqual(
-      await oracle.series({ project, hosts, edges }),
-    );
+    const series = { project, hosts, edges };
+    expect(await store.series(series)).toEqual(await oracle.series(series));
     const range = { project, hosts, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
     expect(await store.totals(range)).toEqual(await oracle.totals(range));
+    expect(await store.attacksByHost(range)).toEqual(await oracle.attacksByHost(range));
+    const categories = await store.seriesByCategory(series);
+    const expected = await oracle.seriesByCategory(series);
+    expect(rowsOf(categories)).toEqual(rowsOf(expected));
+    expect(texts(await store.peaks(series))).toEqual(texts(await oracle.peaks(series)));
   }
+}
+
+function rowsOf({ requests, attacks, blocked }: CategorySeries) {
+  return { requests: texts([requests]), attacks: texts(attacks), blocked: texts(blocked) };
+}
+
+/** Long arrays compare much faster as text. */
+function texts(rows: readonly Float64Array[]): string[] {
+  return rows.map((row) => row.join());
+}
+
+function rowOf(rows: readonly Float64Array[], category: Category): Float64Array {
+  return rows[CATEGORIES.indexOf(category)] ?? new Float64Array(0);
+}
+
+function sumOfRows(rows: readonly Float64Array[]): Float64Array {
+  return Float64Array.from(rows[0] ?? [], (_, point) =>
+    rows.reduce((total, row) => total + (row[point] ?? 0), 0),
+  );
 }
 
 function sum(counts: Float64Array): number {

@@ -84,6 +84,7 @@ export async function differences(
     const of = hosts === undefined ? 'of the project' : `of host ${hosts[0]}`;
     await compare(`requests and attacks ${of}`, (store) => store.series({ project, hosts, edges }));
     await compare(`categories ${of}`, (store) => store.totals({ project, hosts, ...range }));
+    await compare(`blocked attacks ${of}`, (store) => store.seriesByCategory({ project, hosts, edges }));
   }
   return found;
 }

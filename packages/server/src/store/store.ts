@@ -34,7 +34,8 @@ export interface Store {
 
   /**
    * For each of OVERVIEW_GROUPS, the count in the busiest second of each point. Seconds begin at whole seconds of the
-   * epoch; of a second that an edge cuts, only the part within the point counts.
+   * epoch; of a second that an edge cuts, only the part within the point counts. Rejects with QueryTooLarge if there is
+   * too much to read.
    */
   peaks(query: Selection & { edges: readonly number[] }): Promise<Float64Array[]>;
 
@@ -351,6 +352,15 @@ export class StoreNotWritable extends StoreUnavailable {
   constructor(message: string, trouble: string, options?: ErrorOptions) {
     super(message, options);
     this.trouble = trouble;
+  }
+}
+
+/** A query would read too much. The message says what to change; nothing is wrong with the store. */
+export class QueryTooLarge extends Error {
+  override name = 'QueryTooLarge';
+
+  constructor() {
+    super('the range has too much data to find the busiest seconds: select fewer hosts or a shorter range');
   }
 }
 

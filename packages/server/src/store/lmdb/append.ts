@@ -19,6 +19,7 @@ import {
   type Additions,
   additionsOf,
   cellCode,
+  FIRST_BLOCKED,
   FIRST_CATEGORY,
   mergeCells,
   REQUESTS,
@@ -250,8 +251,11 @@ class GroupCounts {
     const cell = event.time - minute * EXACT.cellsPerChunk;
     if (event.request) this.#addCell(minute, project, host, cellCode(REQUESTS, cell), event.count, times);
     if (event.attack !== null) {
-      const series = FIRST_CATEGORY + storedCategory(event.attack);
-      this.#addCell(minute, project, host, cellCode(series, cell), event.count, times);
+      const category = storedCategory(event.attack);
+      const add = (series: number) =>
+        this.#addCell(minute, project, host, cellCode(series + category, cell), event.count, times);
+      add(FIRST_CATEGORY);
+      if (event.details?.blocked === true) add(FIRST_BLOCKED);
     }
   }
 

@@ -84,7 +84,7 @@ describe('a record of cells', () => {
           const runs = runsBetween([...new Set(cuts)].sort((a, b) => a - b));
           const [plain, fast] = [new Float64Array(3 * 1_000), new Float64Array(3 * 1_000)];
           accumulate(record, runs, Int8Array.from(rows), 1_000, plain);
-          accumulateTotals(runningTotals(record, Int8Array.from(rows), 3, SIZE), SIZE, runs, 1_000, fast);
+          accumulateTotals(runningTotals(record, Int8Array.from(rows), SIZE), SIZE, runs, 1_000, fast);
           expect(fast).toEqual(plain);
         },
       ),

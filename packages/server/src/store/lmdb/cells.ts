@@ -9,14 +9,27 @@
  * a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
  * rewriting stored records.
  */
+import { CATEGORIES, type Category } from '../../event.ts';
 import type { ChunkPlan } from './levels.ts';
 import { addChecksum, CHECKSUM_BYTES } from './schema.ts';
 
-/** Series are numbered on disk: requests, then the categories in the order of CATEGORIES, append only. */
+/**
+ * Series are numbered on disk: requests; attacks by category, in the order of CATEGORIES, append only; and those of
+ * them that were blocked, in the same order. The gap leaves room for more categories.
+ */
 export const REQUESTS = 0;
 export const FIRST_CATEGORY = 1;
-/** Records of storage version 1 have 14 series. This leaves room for later ones. */
-const SERIES_MAX = 31;
+export const FIRST_BLOCKED = 32;
+/** For records without a checksum. This leaves room for later series. */
+const SERIES_MAX = 63;
+
+/** What a series counts: blocked attacks also count as attacks. Null for a series of a later release. */
+export function describeSeries(series: number): { attack: Category | null; blocked: boolean } | null {
+  if (series === REQUESTS) return { attack: null, blocked: false };
+  const blocked = series >= FIRST_BLOCKED;
+  const attack = CATEGORIES[series - (blocked ? FIRST_BLOCKED : FIRST_CATEGORY)];
+  return attack === undefined ? null : { attack, blocked };
+}
 
 /** Additions to a record: codes (see cellCode) in ascending order, and a count for each. */
 export interface Additions {
@@ -98,16 +111,26 @@ function accumulateSection(
   }
 }
 
-/** The running totals of a record: for each row, the sum of the cells before each cell. A range is then one subtraction. */
-export function runningTotals(
-  record: Uint8Array,
-  rowOf: Int8Array,
-  rowCount: number,
-  cells: number,
-): Float64Array {
+/**
+ * The running totals of a record: for each row, the sum of the cells before each cell. A range is then one subtraction.
+ * Rows after the last one with counts are left out: most records have few categories.
+ */
+export function runningTotals(record: Uint8Array, rowOf: Int8Array, cells: number): Float64Array {
+  const rowCount = rowsIn(record, rowOf);
   const sums = new Float64Array(rowCount * (cells + 1));
   addCells(record, rowOf, cells, sums);
   return toRunningTotals(sums, rowCount, cells);
+}
+
+function rowsIn(record: Uint8Array, rowOf: Int8Array): number {
+  const reader = new NumberReader(record);
+  let rows = 0;
+  while (reader.at < record.length) {
+    rows = Math.max(rows, (rowOf[reader.number()] ?? -1) + 1);
+    const length = reader.number();
+    reader.at += length;
+  }
+  return rows;
 }
 
 /** Adds each cell of a record to the next position, for `toRunningTotals`. */

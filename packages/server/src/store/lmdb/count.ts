@@ -1,6 +1,7 @@
 /** The read side: counts by row and point, and the version of a time range. */
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
+import type { RangeOptions } from 'lmdb';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES } from '../../event.ts';
 import { StoreDamaged, type TimeRange } from '../store.ts';
@@ -8,6 +9,7 @@ import {
   accumulate,
   accumulateTotals,
   addCells,
+  FIRST_BLOCKED,
   FIRST_CATEGORY,
   REQUESTS,
   runningTotals,
@@ -50,7 +52,7 @@ const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
 
 /** How long a sliced query holds the event loop at a time. */
-const SLICE_MS = 3;
+export const SLICE_MS = 3;
 const RECORDS_PER_CLOCK_READ = 16;
 
 /** Bounds the memory to some 10 MB. */
@@ -58,21 +60,33 @@ const HOSTS_MAX = 100_000;
 /** Some 400 KB. */
 const ABSENCES_MAX = 10_000;
 
-/** A timeline has the rows requests and attacks; a distribution has one row per category. */
+/**
+ * A timeline has the rows requests and attacks; a distribution has one row per category; the rows of `byCategory` are
+ * requests, attacks by category, and blocked attacks by category.
+ */
 export function createCounters(
   schema: Schema,
   sliceMs = SLICE_MS,
-): { timeline: Counter; distribution: Counter } {
-  const lookups = createLookups(schema);
-  const timelineRows = rowsOf((category) => (category === null ? 0 : 1));
-  const distributionRows = rowsOf((category) => category ?? -1);
+  lookups = createLookups(schema),
+): { timeline: Counter; distribution: Counter; byCategory: Counter; attacksByHost: HostCounter } {
+  const timelineRows = rowsOf({ requests: 0, attacks: () => 1 });
+  const distributionRows = rowsOf({ attacks: (category) => category });
+  const rows = rowsOf({
+    requests: 0,
+    attacks: (category) => 1 + category,
+    blocked: (category) => 1 + CATEGORIES.length + category,
+  });
   return {
     timeline: createCounter(schema, lookups, timelineRows, 2, sliceMs),
     distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
+    byCategory: createCounter(schema, lookups, rows, 1 + 2 * CATEGORIES.length, sliceMs),
+    attacksByHost: createHostCounter(schema, lookups, sliceMs),
   };
 }
 
-function createLookups(schema: Schema) {
+export type Lookups = ReturnType<typeof createLookups>;
+
+export function createLookups(schema: Schema) {
   return {
     hostSets: new HostSets(),
     absences: new BoundedCache<number, number>({ entriesMax: ABSENCES_MAX }),
@@ -82,16 +96,27 @@ function createLookups(schema: Schema) {
 }
 
 /** The row of each series, or -1 for series that the query does not count. */
-function rowsOf(rowOf: (category: number | null) => number): Int8Array {
-  const rows = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
-  rows[REQUESTS] = rowOf(null);
-  for (const category of CATEGORIES.keys()) rows[FIRST_CATEGORY + category] = rowOf(category);
+function rowsOf({
+  requests = -1,
+  attacks,
+  blocked = () => -1,
+}: {
+  requests?: number;
+  attacks: (category: number) => number;
+  blocked?: (category: number) => number;
+}): Int8Array {
+  const rows = new Int8Array(FIRST_BLOCKED + CATEGORIES.length).fill(-1);
+  rows[REQUESTS] = requests;
+  for (const category of CATEGORIES.keys()) {
+    rows[FIRST_CATEGORY + category] = attacks(category);
+    rows[FIRST_BLOCKED + category] = blocked(category);
+  }
   return rows;
 }
 
 function createCounter(
   schema: Schema,
-  { hostSets, absences, scopesOf, findProject }: ReturnType<typeof createLookups>,
+  { hostSets, absences, scopesOf, findProject }: Lookups,
   rowOf: Int8Array,
   rowCount: number,
   sliceMs: number,
@@ -120,10 +145,12 @@ function createCounter(
         continue;
       }
       const cells = cellsIn(level);
-      const cached = cache.open(level, chunk, changes, () => readChanges(records, level, chunk, read));
+      const cached = cache.open(level, chunk, changes, () =>
+        readChanges(schema, records, level, chunk, read),
+      );
       const decode = (scope: number): Float64Array => {
         const record = records.read(level, chunk, scope);
-        return record === undefined ? EMPTY : runningTotals(record, rowOf, rowCount, cells);
+        return record === undefined ? EMPTY : runningTotals(record, rowOf, cells);
       };
       const totalsOf = (scope: number) => cached.get(scope) ?? cached.put(scope, decode(scope));
       if (hostSet === undefined) {
@@ -146,31 +173,14 @@ function createCounter(
     return out;
   }
 
-  /** Reads one snapshot, so that the result contains all of a concurrent batch or nothing of it. */
-  async function countInSlices(
+  function countInSlices(
     scopes: readonly number[],
     points: number,
     planIn: (read: ReadOptions) => readonly ChunkPlan[],
   ): Promise<Float64Array> {
-    const read = { transaction: schema.root.useReadTransaction() };
-    const slices = new Slices(sliceMs);
-    try {
-      const counting = count(scopes, planIn(read), points, allChanges(schema, read), read, slices);
-      for (;;) {
-        const { done, value } = counting.next();
-        if (done) return value;
-        await slices.next();
-      }
-    } finally {
-      read.transaction.done();
-    }
-  }
-
-  /** 0 for a chunk without counters. A damaged key must not look like one. */
-  function readChanges(records: RecordReader, level: number, chunk: number, read?: ReadOptions): number {
-    const found = changesOf(schema.cells, level, chunk, read);
-    if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
-    return found ?? 0;
+    return inSlices(schema, sliceMs, (read, slices) =>
+      count(scopes, planIn(read), points, allChanges(schema, read), read, slices),
+    );
   }
 
   return (projectId, hosts, edges) => {
@@ -190,6 +200,101 @@ function createCounter(
   };
 }
 
+/** Attacks by host ID. A host without attacks is absent. */
+export type HostCounter = (
+  project: string,
+  hosts: readonly string[] | undefined,
+  range: TimeRange,
+) => Promise<Map<string, number>>;
+
+/** Reads records instead of the caches: attacks are a small part of them, and the rest is skipped. */
+function createHostCounter(
+  schema: Schema,
+  { absences, scopesOf, findProject }: Lookups,
+  sliceMs: number,
+): HostCounter {
+  const rowOf = rowsOf({ attacks: () => 0 });
+
+  function* count(
+    hosts: ReadonlyMap<number, string>,
+    plan: readonly ChunkPlan[],
+    read: ReadOptions,
+    slices: Slices,
+  ): Generator<void, Map<string, number>> {
+    const known = { absences, allChanges: allChanges(schema, read) };
+    const records = new RecordReader(schema, { read, known });
+    const attacks = new Map<string, number>();
+    const sum = new Float64Array(1);
+    for (const { level, chunk, runs } of plan) {
+      for (const [scope, id] of hosts) {
+        const record = records.read(level, chunk, scope);
+        if (record !== undefined) accumulate(record, runs, rowOf, 1, sum.fill(0));
+        const [n = 0] = record === undefined ? [] : sum;
+        if (n > 0) attacks.set(id, (attacks.get(id) ?? 0) + n);
+        if (slices.isOver()) yield;
+      }
+    }
+    return attacks;
+  }
+
+  return async (projectId, ids, { from, to }) => {
+    const found = findProject(projectId, allChanges(schema)).project;
+    if (found === undefined) return new Map();
+    return inSlices(schema, sliceMs, function* (read, slices) {
+      const project = schema.projects.get(projectId, read) ?? found;
+      const hosts =
+        ids === undefined
+          ? yield* hostsOf(schema, project, read)
+          : new Map(ids.flatMap((id) => scopesOf(project, [id]).map((scope) => [scope, id])));
+      // In key order, which is also the order in the file.
+      const sorted = new Map([...hosts].sort(([a], [b]) => a - b));
+      const edges = clip([from, to], metaValue(schema, 'horizon', read), project.latest);
+      return yield* count(sorted, planChunks(edges), read, slices);
+    });
+  };
+}
+
+const HOSTS_PER_PART = 256;
+
+/** The IDs of all hosts of a project, by scope. */
+function* hostsOf(
+  { hosts }: Schema,
+  project: ProjectRecord,
+  read: ReadOptions,
+): Generator<void, Map<number, string>> {
+  const found = new Map<number, string>();
+  let start: [number] | [number, string] = [project.scope];
+  for (;;) {
+    const range: RangeOptions = { start, end: [project.scope + 1], limit: HOSTS_PER_PART, ...read };
+    const part = [...hosts.getRange(range)];
+    for (const { key, value } of part) {
+      if (!matchesHostKey(key, value)) throw new StoreDamaged(`the key of the host ${value.id}`);
+      found.set(value.scope, value.id);
+      // The last host of a part is the first of the next.
+      start = key;
+    }
+    if (part.length < HOSTS_PER_PART) break;
+    yield;
+  }
+  if (found.size !== project.hosts) {
+    throw new StoreDamaged(`the project has ${project.hosts} hosts, but ${found.size} records`);
+  }
+  return found;
+}
+
+/** 0 for a chunk without counters. A damaged key must not look like one. */
+export function readChanges(
+  schema: Schema,
+  records: RecordReader,
+  level: number,
+  chunk: number,
+  read?: ReadOptions,
+): number {
+  const found = changesOf(schema.cells, level, chunk, read);
+  if (found === undefined) records.checkAbsence(level, chunk, CHANGES);
+  return found ?? 0;
+}
+
 function isLarge(scopes: readonly number[], plan: readonly ChunkPlan[], rowCount: number): boolean {
   if (scopes.length === 1) return false;
   if (scopes.length * plan.length > RECORDS_AT_ONCE_MAX) return true;
@@ -201,8 +306,31 @@ function cellsIn(level: number): number {
   return COUNTERS[level]?.cellsPerChunk ?? 0;
 }
 
+/**
+ * Runs work over several turns of the event loop. It yields when a slice is over, and reads one snapshot, so that its
+ * result contains all of a concurrent batch or nothing of it.
+ */
+export async function inSlices<T>(
+  schema: Schema,
+  sliceMs: number,
+  start: (read: ReadOptions, slices: Slices) => Generator<void, T>,
+): Promise<T> {
+  const read = { transaction: schema.root.useReadTransaction() };
+  const slices = new Slices(sliceMs);
+  try {
+    const work = start(read, slices);
+    for (;;) {
+      const { done, value } = work.next();
+      if (done) return value;
+      await slices.next();
+    }
+  } finally {
+    read.transaction.done();
+  }
+}
+
 /** Yields to the event loop after each slice of work. */
-class Slices {
+export class Slices {
   readonly #lengthMs: number;
   #records = 0;
   #start = performance.now();
@@ -224,7 +352,7 @@ class Slices {
 }
 
 /** Limits edges to the time from the horizon to the latest event: there is nothing to count outside. */
-function clip(edges: readonly number[], horizon: number, latest: number): readonly number[] {
+export function clip(edges: readonly number[], horizon: number, latest: number): readonly number[] {
   // To the hour: exact milliseconds would have to be read for a cut minute.
   const end = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
   if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= end) return edges;

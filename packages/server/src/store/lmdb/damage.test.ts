@@ -41,6 +41,7 @@ beforeAll(async () => {
         request: true,
         attack: CATEGORIES[i % 5] ?? null,
         count: 1 + (i % 3),
+        details: { blocked: i % 2 === 0 },
       }),
     );
     await store.append({ project: 'p', source: SOURCE, id: `batch ${batch}`, events, dropped: {} });
@@ -323,8 +324,13 @@ async function results(path: string): Promise<string[]> {
   for (const { edges, ...selection } of queries) {
     try {
       const { requests, attacks } = await store.series({ ...selection, edges });
-      const totals = await store.totals({ ...selection, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 });
-      found.push(JSON.stringify([[...requests], [...attacks], [...totals]]));
+      const range = { ...selection, from: edges[0] ?? 0, to: edges.at(-1) ?? 0 };
+      const totals = await store.totals(range);
+      const { blocked } = await store.seriesByCategory({ ...selection, edges });
+      const peaks = await store.peaks({ ...selection, edges });
+      const byHost = await store.attacksByHost(range);
+      const rows = [requests, attacks, totals, ...blocked, ...peaks].map((row) => [...row]);
+      found.push(JSON.stringify([...rows, [...byHost]]));
     } catch (error) {
       expect(error).toBeInstanceOf(StoreDamaged);
       found.push('damaged');

@@ -1,8 +1,16 @@
 /** Export of events and batches to another store, and import of a source from one. */
-import { CATEGORIES, type Event } from '../../event.ts';
+import type { Event } from '../../event.ts';
 import { type BatchRecord, fromLinkRecord, type Source, StoreDamaged, splitCount } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
-import { cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
+import {
+  cellCode,
+  cellOf,
+  describeSeries,
+  FIRST_BLOCKED,
+  FIRST_CATEGORY,
+  readCells,
+  seriesOf,
+} from './cells.ts';
 import { EXACT } from './levels.ts';
 import { chunksOf, records } from './records.ts';
 import { metaValue, recordName, type Schema } from './schema.ts';
@@ -58,19 +66,30 @@ function* eventsOf(
   for (const [scope, record] of scopes) {
     const hostId = hosts.get(scope);
     if (hostId === undefined) continue;
-    for (const [code, count] of readCells(record)) {
-      rest.set(code, (rest.get(code) ?? 0) - count);
-      yield* event(minute, code, count, hostId);
-    }
+    const cells = new Map(readCells(record));
+    for (const [code, count] of cells) rest.set(code, (rest.get(code) ?? 0) - count);
+    yield* eventsOfCells(minute, cells, hostId);
   }
-  for (const [code, count] of rest) yield* event(minute, code, count, null);
+  yield* eventsOfCells(minute, rest, null);
 }
 
 /** Requests and attacks are counted separately, so a request that was an attack becomes two events. */
-function* event(minute: number, code: number, total: number, hostId: string | null): Generator<Event> {
-  const time = minute * EXACT.cellsPerChunk + cellOf(code);
-  const attack = CATEGORIES[seriesOf(code) - FIRST_CATEGORY] ?? null;
-  yield* splitCount({ time, hostId, request: attack === null, attack }, total);
+function* eventsOfCells(
+  minute: number,
+  cells: ReadonlyMap<number, number>,
+  hostId: string | null,
+): Generator<Event> {
+  for (const [code, count] of cells) {
+    const { attack, blocked } = describeSeries(seriesOf(code)) ?? {};
+    if (attack === undefined) continue;
+    const event = { time: minute * EXACT.cellsPerChunk + cellOf(code), hostId, attack };
+    if (attack === null) yield* splitCount({ ...event, request: true }, count);
+    else if (blocked) yield* splitCount({ ...event, request: false, details: { blocked } }, count);
+    else {
+      const blockedCode = cellCode(seriesOf(code) - FIRST_CATEGORY + FIRST_BLOCKED, cellOf(code));
+      yield* splitCount({ ...event, request: false }, count - (cells.get(blockedCode) ?? 0));
+    }
+  }
 }
 
 export function* dumpBatches(schema: Schema, source: number): Generator<BatchRecord[]> {

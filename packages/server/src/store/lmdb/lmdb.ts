@@ -1,6 +1,7 @@
 /** The embedded store: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { dirname } from 'node:path';
 import { PerTurnMemo } from '../../cache.ts';
+import { CATEGORIES } from '../../event.ts';
 import { CommitFailed, Committer, isLmdbError } from '../../lmdb/commit.ts';
 import { FreeSpace } from '../../lmdb/files.ts';
 import { GroupCommit } from '../group-commit.ts';
@@ -18,7 +19,7 @@ import {
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
-import { createCounters, createVersions } from './count.ts';
+import { createCounters, createLookups, createVersions } from './count.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import {
   addHost,
@@ -29,12 +30,15 @@ import {
   readHostnames,
   renameHost,
 } from './hosts.ts';
+import { createPeakFinder } from './peaks.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
 
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
-  const { timeline, distribution } = createCounters(schema);
+  const lookups = createLookups(schema);
+  const { timeline, distribution, byCategory, attacksByHost } = createCounters(schema, undefined, lookups);
+  const findPeaks = createPeakFinder(schema, lookups);
   const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
   let sliced: Promise<void> = Promise.resolve();
@@ -92,9 +96,22 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     totals: ({ project, hosts, from, to }) =>
       available(() => track(distribution(project, hosts, [from, to]))),
 
-    seriesByCategory: () => Promise.reject(new Error('not implemented')),
-    peaks: () => Promise.reject(new Error('not implemented')),
-    attacksByHost: () => Promise.reject(new Error('not implemented')),
+    seriesByCategory: ({ project, hosts, edges }) =>
+      available(async () => {
+        const points = edges.length - 1;
+        const counts = await track(byCategory(project, hosts, edges));
+        const row = (number: number) => counts.subarray(number * points, (number + 1) * points);
+        return {
+          requests: row(0),
+          attacks: CATEGORIES.map((_, category) => row(1 + category)),
+          blocked: CATEGORIES.map((_, category) => row(1 + CATEGORIES.length + category)),
+        };
+      }),
+
+    peaks: ({ project, hosts, edges }) => available(() => track(findPeaks(project, hosts, edges))),
+
+    attacksByHost: ({ project, hosts, ...range }) =>
+      available(() => track(attacksByHost(project, hosts, range))),
 
     version: (range) => available(() => versionOf(range)),
 

@@ -1,9 +1,8 @@
 /** Checks a whole statistics file in one snapshot, while other processes keep writing. */
 import { inspect } from 'node:util';
-import { CATEGORIES } from '../../event.ts';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
-import { cellOf, FIRST_CATEGORY, readCells, seriesOf } from './cells.ts';
+import { cellOf, describeSeries, readCells, seriesOf } from './cells.ts';
 import {
   type Cells,
   type Comparison,
@@ -255,7 +254,9 @@ export function location(owners: Owners, level: Level, chunk: number, scope: num
 }
 
 function seriesName(series: number): string {
-  return CATEGORIES[series - FIRST_CATEGORY] ?? 'requests';
+  const { attack, blocked } = describeSeries(series) ?? {};
+  if (attack === undefined) return `series ${series}`;
+  return attack === null ? 'requests' : blocked ? `blocked ${attack}` : attack;
 }
 
 export function keyText(key: unknown): string {
