@@ -58,7 +58,7 @@ export default defineConfig({
       {
         test: {
           name: 'stores',
-          include: ['test/clickhouse*.test.ts'],
+          include: ['test/clickhouse*.test.ts', 'test/postgres*.test.ts'],
           exclude: CHDB.isRequired || CHDB.isInstalled() ? [] : ['test/clickhouse-current.test.ts'],
           ...BLACK_BOX,
         },
@@ -77,6 +77,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: [
             'test/clickhouse*.test.ts',
+            'test/postgres*.test.ts',
             'test/console*.test.ts',
             ...(hasKeystone ? [] : ['test/keystone.test.ts']),
           ],

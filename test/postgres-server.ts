@@ -1,0 +1,139 @@
+/** Real PostgreSQL servers from Debian on loopback, each with its own directory and port. */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { eventually } from './process.ts';
+import { freePort } from './web-server.ts';
+
+/** Like /usr/lib/postgresql/15/bin. Undefined: not installed. */
+const programs = existsSync('/usr/lib/postgresql')
+  ? readdirSync('/usr/lib/postgresql')
+      .sort((a, b) => Number(b) - Number(a))
+      .map((version) => `/usr/lib/postgresql/${version}/bin`)
+      .find((directory) => existsSync(join(directory, 'initdb')))
+  : undefined;
+
+export const POSTGRES = {
+  needs: 'apt-get install postgresql',
+  isInstalled: () => programs !== undefined,
+};
+
+export const PASSWORD = 'correct horse';
+
+/** PostgreSQL refuses to run as root; Debian's package adds this user. */
+const asUser = (() => {
+  if (process.getuid?.() !== 0) return {};
+  const [uid, gid] = ['-u', '-g'].map((option) =>
+    Number(execFileSync('id', [option, 'postgres'], { encoding: 'utf8' })),
+  );
+  return { uid, gid };
+}) satisfies () => { uid?: number | undefined; gid?: number | undefined };
+
+export interface PostgresSettings {
+  /** Off where no test depends on it: it is most of the time. */
+  fsync?: boolean;
+  /** TLS certificate and key (PEM). */
+  tls?: { cert: string; key: string };
+}
+
+export class PostgresServer {
+  readonly #root: string;
+  readonly port: number;
+  readonly #settings: PostgresSettings;
+  #child: ChildProcess | null = null;
+  #output = '';
+
+  private constructor(root: string, port: number, settings: PostgresSettings) {
+    this.#root = root;
+    this.port = port;
+    this.#settings = settings;
+  }
+
+  static async start(settings: PostgresSettings = {}): Promise<PostgresServer> {
+    const root = mkdtempSync(join(tmpdir(), 'wafstat-postgres-'));
+    const server = new PostgresServer(root, await freePort(), settings);
+    const user = asUser();
+    const passwordFile = join(root, 'password');
+    writeFileSync(passwordFile, PASSWORD);
+    mkdirSync(join(root, 'data'), { mode: 0o700 });
+    for (const path of [root, passwordFile, join(root, 'data')]) own(path, user);
+    const options = ['--username=wafstat', '--auth=scram-sha-256', `--pwfile=${passwordFile}`];
+    execFileSync(
+      join(programs ?? '', 'initdb'),
+      [...options, '--encoding=UTF8', '--locale=C', '--no-sync', '-D', join(root, 'data')],
+      { ...user, cwd: root, stdio: 'ignore' },
+    );
+    for (const [name, content] of Object.entries(settings.tls ?? {})) {
+      const path = join(root, `${name}.pem`);
+      writeFileSync(path, content, { mode: 0o600 });
+      own(path, user);
+    }
+    await server.run();
+    return server;
+  }
+
+  /** Without a password. */
+  get url(): string {
+    return `postgres://wafstat@127.0.0.1:${this.port}/postgres`;
+  }
+
+  /** Starts the server, again after `kill`. */
+  async run(): Promise<void> {
+    const { fsync = false, tls } = this.#settings;
+    const settings = {
+      port: String(this.port),
+      listen_addresses: '127.0.0.1',
+      unix_socket_directories: this.#root,
+      fsync: fsync ? 'on' : 'off',
+      shared_buffers: '64MB',
+      max_connections: '100',
+      ...(tls && {
+        ssl: 'on',
+        ssl_cert_file: join(this.#root, 'cert.pem'),
+        ssl_key_file: join(this.#root, 'key.pem'),
+      }),
+    };
+    const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+    const child = spawn(join(programs ?? '', 'postgres'), ['-D', join(this.#root, 'data'), ...args], {
+      ...asUser(),
+      cwd: this.#root,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (text) => {
+        this.#output = `${this.#output}${text}`.slice(-10_000);
+      });
+    }
+    await eventually(() => {
+      if (child.exitCode !== null) throw new Error(`postgres ended: ${this.#output}`);
+      try {
+        const args = ['-q', '-h', '127.0.0.1', '-p', String(this.port)];
+        execFileSync(join(programs ?? '', 'pg_isready'), args, { stdio: 'ignore' });
+        return true;
+      } catch {
+        return undefined;
+      }
+    }, `postgres on port ${this.port}`);
+  }
+
+  /** Ends all processes of the server at once. SIGQUIT to the first one does not wait for anything. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    const child = this.#child;
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill(signal);
+    await ended;
+    // Its children notice the death of the first process, and end. A new server waits for that.
+  }
+
+  async stop(): Promise<void> {
+    await this.kill('SIGQUIT');
+    rmSync(this.#root, { recursive: true, force: true });
+  }
+}
+
+function own(path: string, { uid, gid }: { uid?: number | undefined; gid?: number | undefined }): void {
+  if (uid !== undefined && gid !== undefined) chownSync(path, uid, gid);
+}
