@@ -8,6 +8,7 @@ export const COMPONENTS = [
   { package: 'chromium', probe: ['test', '-x', '/usr/bin/chromium'] },
   { package: 'python3-keystoneauth1', probe: ['/usr/bin/python3', '-c', 'import keystoneauth1'] },
   { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
+  { package: 'postgresql', probe: ['sh', '-c', 'test -x /usr/lib/postgresql/*/bin/initdb'] },
   { package: 'zookeeper', probe: ['test', '-e', '/usr/share/java/zookeeper.jar'] },
   { package: 'nginx', probe: ['/usr/sbin/nginx', '-v'] },
   {
