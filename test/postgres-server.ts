@@ -1,5 +1,5 @@
 /** Real PostgreSQL servers from Debian on loopback, each with its own directory and port. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -95,37 +95,61 @@ export class PostgresServer {
       }),
     };
     const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-    const child = spawn(join(programs ?? '', 'postgres'), ['-D', join(this.#root, 'data'), ...args], {
-      ...asUser(),
-      cwd: this.#root,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    this.#child = child;
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', (text) => {
-        this.#output = `${this.#output}${text}`.slice(-10_000);
+    const start = () => {
+      const child = spawn(join(programs ?? '', 'postgres'), ['-D', join(this.#root, 'data'), ...args], {
+        ...asUser(),
+        cwd: this.#root,
+        stdio: ['ignore', 'pipe', 'pipe'],
       });
-    }
-    await eventually(() => {
-      if (child.exitCode !== null) throw new Error(`postgres ended: ${this.#output}`);
-      try {
-        const args = ['-q', '-h', '127.0.0.1', '-p', String(this.port)];
-        execFileSync(join(programs ?? '', 'pg_isready'), args, { stdio: 'ignore' });
-        return true;
-      } catch {
-        return undefined;
+      for (const stream of [child.stdout, child.stderr]) {
+        stream.on('data', (text) => {
+          this.#output = `${this.#output}${text}`.slice(-10_000);
+        });
       }
-    }, `postgres on port ${this.port}`);
+      this.#child = child;
+      return child;
+    };
+    let child = start();
+    await eventually(() => {
+      // Processes of a killed server need some time to notice: until then a new one does not start.
+      if (child.exitCode !== null) child = start();
+      const ready = ['-q', '-h', '127.0.0.1', '-p', String(this.port)];
+      return spawnSync(join(programs ?? '', 'pg_isready'), ready).status === 0 || undefined;
+    }, `postgres on port ${this.port}: ${this.#output}`);
   }
 
-  /** Ends all processes of the server at once. SIGQUIT to the first one does not wait for anything. */
+  /** Kills the first process of the server. The others notice, and end at once. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     const child = this.#child;
     if (child === null || child.exitCode !== null || child.signalCode !== null) return;
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill(signal);
     await ended;
-    // Its children notice the death of the first process, and end. A new server waits for that.
+  }
+
+  /** Runs one SQL statement. */
+  sql(statement: string): string {
+    return execFileSync(
+      join(programs ?? '', 'psql'),
+      ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'wafstat', '-d', 'postgres', '-Atc', statement],
+      { encoding: 'utf8', env: { PGPASSWORD: PASSWORD } },
+    ).trim();
+  }
+
+  /** Stops the first process and all that serve connections, as on an overloaded machine, until `resume`. */
+  pause(): void {
+    this.#signalAll('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#signalAll('SIGCONT');
+  }
+
+  #signalAll(signal: NodeJS.Signals): void {
+    const first = this.#child?.pid;
+    if (first === undefined) return;
+    const children = spawnSync('pgrep', ['-P', String(first)], { encoding: 'utf8' }).stdout.split('\n');
+    for (const pid of [first, ...children.filter(Boolean).map(Number)]) process.kill(pid, signal);
   }
 
   async stop(): Promise<void> {

@@ -42,6 +42,7 @@ const INT8 = 20;
 export type Run = <R extends Row>(sql: string, values?: readonly Value[]) => Promise<R[]>;
 
 export class Database {
+  readonly schema: string;
   readonly #options: DatabaseOptions;
   readonly #pool: pg.Pool;
   readonly #name: string;
@@ -51,6 +52,7 @@ export class Database {
   constructor(options: DatabaseOptions) {
     this.#options = options;
     const { url, schema, timeoutMs } = options;
+    this.schema = schema;
     this.#name = `PostgreSQL at ${describeUrl(url)}`;
     const nextServer = () => url.servers[this.#server] as DatabaseUrl['servers'][number];
     class Client extends pg.Client {

@@ -40,7 +40,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   async function available<T>(action: () => Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
-    checked ??= checkTables(database, options.schema, options.mayMigrate).catch((error) => {
+    checked ??= checkTables(database, options.mayMigrate).catch((error) => {
       checked = null;
       throw error;
     });
@@ -193,7 +193,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 export async function migrate(options: DatabaseOptions): Promise<void> {
   const database = new Database(options);
   try {
-    await migrateTables(database, options.schema);
+    await migrateTables(database);
   } finally {
     await database.close();
   }

@@ -4,7 +4,7 @@
  */
 import type { Level } from '../levels.ts';
 import { StoreMisconfigured } from '../store.ts';
-import { type Database, StatementFailed } from './database.ts';
+import type { Database, Run } from './database.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -107,36 +107,41 @@ const TABLES = `
   INSERT INTO schema_version VALUES (${SCHEMA_VERSION});
 `;
 
-/** Serializes changes of the schema, among all processes. */
-const SCHEMA_LOCK = 'SELECT pg_advisory_xact_lock(8243091, hashtext(current_schema()))';
+/** Serializes changes of the tables, among all processes. */
+async function lockSchema(run: Run, schema: string): Promise<void> {
+  await run('SELECT pg_advisory_xact_lock(8243091, hashtext($1))', [schema]);
+}
+
+async function hasTable(run: Run, schema: string, table: string): Promise<boolean> {
+  const rows = await run(
+    `SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
+    [schema, table],
+  );
+  return rows.length > 0;
+}
 
 /** Creates or upgrades the tables. Can be repeated. */
-export async function migrate(database: Database, schema: string): Promise<void> {
-  // Outside of the transaction: without the schema, search_path does not name anything.
-  if ((await readVersion(database)) === null) {
-    try {
-      await database.run(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
-    } catch (error) {
-      // Another process was faster.
-      if (!(error instanceof StatementFailed && error.code === UNIQUE_VIOLATION)) throw error;
-    }
-  }
+export async function migrate(database: Database): Promise<void> {
+  const { schema } = database;
   await database.transaction(async (run) => {
-    await run(SCHEMA_LOCK);
-    const version = await readVersion({ run });
+    await lockSchema(run, schema);
+    const version = await readVersion(run, schema);
     if (version !== null) return checkVersion(version, schema);
+    const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
+    // An administrator may have created it: that takes more privileges than the tables.
+    if (schemas.length === 0) await run(`CREATE SCHEMA ${schema}`);
     for (const statement of TABLES.split(/;\n/)) if (statement.trim() !== '') await run(statement);
   });
 }
 
-const UNIQUE_VIOLATION = '23505';
-
 /** Rejects if the tables cannot be used. */
-export async function checkTables(database: Database, schema: string, mayMigrate: boolean): Promise<void> {
-  let version = await readVersion(database);
+export async function checkTables(database: Database, mayMigrate: boolean): Promise<void> {
+  const { schema } = database;
+  const read = () => database.transaction((run) => readVersion(run, schema));
+  let version = await read();
   if (version === null && mayMigrate) {
-    await migrate(database, schema);
-    version = await readVersion(database);
+    await migrate(database);
+    version = await read();
   }
   if (version === null) {
     throw new StoreMisconfigured(
@@ -154,12 +159,9 @@ function checkVersion(version: number, schema: string): void {
 }
 
 /** Null if the tables do not exist. */
-async function readVersion(database: Pick<Database, 'run'>): Promise<number | null> {
-  const [table] = await database.run<{ name: string | null }>(
-    `SELECT to_regclass(quote_ident(current_schema()) || '.schema_version')::text AS name`,
-  );
-  if (table?.name == null) return null;
-  const [row] = await database.run<{ version: number }>('SELECT version FROM schema_version');
+async function readVersion(run: Run, schema: string): Promise<number | null> {
+  if (!(await hasTable(run, schema, 'schema_version'))) return null;
+  const [row] = await run<{ version: number }>('SELECT version FROM schema_version');
   return row?.version ?? null;
 }
 
@@ -173,13 +175,9 @@ export async function createPartitions(database: Database, times: Iterable<numbe
     }
   }
   await database.transaction(async (run) => {
-    await run(SCHEMA_LOCK);
+    await lockSchema(run, database.schema);
     for (const [name, { table, number }] of wanted) {
-      const [found] = await run<{ name: string | null }>(
-        `SELECT to_regclass(quote_ident(current_schema()) || '.' || quote_ident($1))::text AS name`,
-        [name],
-      );
-      if (found?.name != null) continue;
+      if (await hasTable(run, database.schema, name)) continue;
       const [first, end] = [number, number + 1].map((each) => (each * table.partitionMs) / MINUTE_MS);
       await run(`CREATE TABLE ${name} (LIKE ${table.name} INCLUDING ALL) WITH (${table.settings})`);
       await run(`ALTER TABLE ${table.name} ATTACH PARTITION ${name} FOR VALUES FROM (${first}) TO (${end})`);
@@ -192,8 +190,9 @@ export async function dropPartitions(database: Database, before: number, stop?: 
   for (const table of PARTITIONED) {
     const rows = await database.run<{ name: string }>(
       `SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-       WHERE i.inhparent = to_regclass(quote_ident(current_schema()) || '.' || quote_ident($1))`,
-      [table.name],
+       JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
+       WHERE n.nspname = $1 AND p.relname = $2`,
+      [database.schema, table.name],
     );
     const end = Math.floor(before / table.partitionMs);
     for (const { name } of rows) {
