@@ -46,7 +46,9 @@ const STORES = {
   PostgreSQL: async () => {
     const postgres = await startPostgres(folder);
     started.push(postgres);
-    const disk = () => sizeOf(join(postgres.data, 'base'));
+    // Without what an empty database needs.
+    const empty = sizeOf(join(postgres.data, 'base'));
+    const disk = () => sizeOf(join(postgres.data, 'base')) - empty;
     return { store: postgresStore(storeOptions(postgres.url)), disk };
   },
   ClickHouse: async () => {

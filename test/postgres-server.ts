@@ -73,6 +73,27 @@ export class PostgresServer {
     return server;
   }
 
+  /** A standby that gets every change of the primary. It accepts no writes until `promote`. */
+  static async standbyOf(primary: PostgresServer): Promise<PostgresServer> {
+    const root = mkdtempSync(join(tmpdir(), 'wafstat-postgres-'));
+    const user = asUser();
+    own(root, user);
+    const where = ['-h', '127.0.0.1', '-p', String(primary.port), '-U', 'wafstat', '-D', join(root, 'data')];
+    execFileSync(join(programs ?? '', 'pg_basebackup'), [...where, '-R', '-X', 'stream', '-c', 'fast'], {
+      ...user,
+      cwd: root,
+      stdio: 'ignore',
+      env: { PGPASSWORD: PASSWORD },
+    });
+    const server = new PostgresServer(root, await freePort(), primary.#settings);
+    await server.run();
+    return server;
+  }
+
+  promote(): void {
+    this.sql('SELECT pg_promote()');
+  }
+
   /** Without a password. */
   get url(): string {
     return `postgres://wafstat@127.0.0.1:${this.port}/postgres`;

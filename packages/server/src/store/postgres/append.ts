@@ -149,12 +149,15 @@ async function readKnown(
        JOIN batches b ON b.project = $1 AND b.source = s.number AND b.id = k.id`,
       values,
     ),
-    run<{ name: string; after: string; id: string }>(
-      `SELECT k.name, b.after, b.id FROM unnest($2::text[], $3::text[]) AS k(name, id)
+    // Only files have links.
+    batches.every(({ link }) => link === undefined)
+      ? []
+      : run<{ name: string; after: string; id: string }>(
+          `SELECT k.name, b.after, b.id FROM unnest($2::text[], $3::text[]) AS k(name, id)
        JOIN sources s ON s.project = $1 AND s.name = k.name
        JOIN batches b ON b.project = $1 AND b.source = s.number AND b.after = k.id`,
-      values,
-    ),
+          values,
+        ),
   ]);
   const after = new Map<string, string[]>();
   for (const link of links) {
