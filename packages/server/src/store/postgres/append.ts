@@ -5,12 +5,14 @@ import {
   type Additions,
   additionsOf,
   cellCode,
+  cellOf,
   FIRST_BLOCKED,
   FIRST_CATEGORY,
   mergeCells,
   packCell,
   REQUESTS,
   RecordWriter,
+  seriesOf,
   seriesTotals,
   sumCells,
 } from '../cells.ts';
@@ -26,7 +28,7 @@ import {
   updateSource,
 } from '../store.ts';
 import { type Database, type Run, StatementFailed } from './database.ts';
-import { CHANGES_MS, createPartitions, EXACT, NO_HOST, ROLLUPS } from './schema.ts';
+import { CHANGES_MS, createPartitions, EXACT, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
 
 /** No partition for a row. */
@@ -412,6 +414,7 @@ class GroupCounts {
           addToRollups(rollups, minute, host, totals);
         }
         addToRollups(rollups, minute, WHOLE_PROJECT, totals);
+        addToSeconds(rollups, minute, additions);
       }
     }
     for (const [key, { cells, ...rollup }] of rollups)
@@ -480,6 +483,24 @@ function addToRollups(
       const code = cellCode(series, cell - chunk * cellsPerChunk);
       rollup.cells.set(code, (rollup.cells.get(code) ?? 0) + total);
     }
+  }
+}
+
+/** Adds exact cells to the seconds of the project. */
+function addToSeconds(
+  rollups: Map<string, RollupKey & { cells: Map<number, number> }>,
+  minute: number,
+  { codes, counts }: Additions,
+): void {
+  const key = `${SECONDS.id} ${minute}`;
+  let rollup = rollups.get(key);
+  if (rollup === undefined) {
+    rollup = { level: SECONDS.id, host: WHOLE_PROJECT, minute, cells: new Map() };
+    rollups.set(key, rollup);
+  }
+  for (const [i, code] of codes.entries()) {
+    const second = cellCode(seriesOf(code), Math.floor(cellOf(code) / SECONDS.cellMs));
+    rollup.cells.set(second, (rollup.cells.get(second) ?? 0) + (counts[i] ?? 0));
   }
 }
 

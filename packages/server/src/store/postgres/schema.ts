@@ -25,6 +25,8 @@ export const LEVELS = [
 
 export const ROLLUPS = LEVELS.slice(0, 3);
 export const EXACT = LEVELS[3];
+/** Only of whole projects, and only for `peaks`: with it, the busiest second of a month needs no exact milliseconds. */
+export const SECONDS = { id: 4, cellMs: 1_000, cellsPerChunk: 60 } as const satisfies Level;
 
 /** The host number of the project's totals in `rollups`, and of events without a host in `segments`. */
 export const NO_HOST = 0;
