@@ -3,6 +3,7 @@ import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_pr
 import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { TestProject } from 'vitest/node';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
 
@@ -20,6 +21,19 @@ export const POSTGRES = {
 };
 
 export const PASSWORD = 'correct horse';
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    postgresUrl: string | undefined;
+  }
+}
+
+/** Global setup: one server for all files of a run. Each sandbox uses a separate schema. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const server = await PostgresServer.start();
+  project.provide('postgresUrl', server.url.replace('@', `:${encodeURIComponent(PASSWORD)}@`));
+  return () => server.stop();
+}
 
 /** PostgreSQL refuses to run as root; Debian's package adds this user. */
 const asUser = (() => {
