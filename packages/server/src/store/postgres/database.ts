@@ -79,8 +79,10 @@ export class Database {
         prepareSession(client, schema, timeoutMs, url.needsPrimary).then(() => done(), done);
       },
     } as pg.PoolConfig & Record<string, unknown>);
-    // Idle connections that break are replaced; the next statement reports the failure.
+    // Connections that break are replaced, and the next statement reports the failure. Without these, one that breaks
+    // between two statements would end the process.
     this.#pool.on('error', () => {});
+    this.#pool.on('connect', (client) => client.on('error', () => {}));
   }
 
   /** Runs one statement. */
@@ -138,18 +140,19 @@ export class Database {
   /** Tries each server once. */
   async #connect(): Promise<pg.PoolClient> {
     const { servers } = this.#options.url;
-    let failure: unknown;
+    const failures: Error[] = [];
     for (let i = 0; i < servers.length; i++) {
       const server = this.#server;
       try {
         return await this.#pool.connect();
       } catch (error) {
-        failure ??= error;
+        failures.push(this.#failureOf(error));
         // Unless another caller has moved on already.
         if (this.#server === server) this.#server = (server + 1) % servers.length;
       }
     }
-    throw this.#failureOf(failure);
+    // A wrong password on one server says more than that another one is down.
+    throw failures.find((failure) => failure instanceof StoreMisconfigured) ?? failures[0];
   }
 
   #failureOf(error: unknown): Error {
@@ -164,6 +167,10 @@ export class Database {
       return new StoreUnavailable(`${this.#name} does not respond: ${message || code}`, options);
     }
     if (DENIED.test(code)) return new StoreMisconfigured(`${this.#name} denied access: ${message}`, options);
+    if (code === UNDEFINED_TABLE) {
+      const advice = "create the tables with 'wafstat migrate'";
+      return new StoreMisconfigured(`${this.#name} cannot be used: ${message}; ${advice}`, options);
+    }
     if (code === DISK_FULL)
       return new StoreNotWritable(`${this.#name} has no space left: ${message}`, 'the disk is full', options);
     if (code === READ_ONLY) {
@@ -176,6 +183,7 @@ export class Database {
   }
 }
 
+const UNDEFINED_TABLE = '42P01';
 /** Wrong user, password or database, and missing privileges. */
 const DENIED = /^(?:28...|3D000|42501)$/;
 const DISK_FULL = '53100';
