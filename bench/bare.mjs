@@ -1,27 +1,27 @@
 /**
- * The limit: Node's HTTP server, with nothing to do but to send bytes that it has ready. They are those of the service, the
- * headers too.
+ * The limit: the HTTP server of Node.js, which only sends prepared bytes: the responses of the service, with the same
+ * headers.
  *
- *   node bare.mjs SERVICE TOKEN < PATHS      asks the service for them first
+ *   node bare.mjs SERVICE TOKEN < PATHS      fetches the responses from the service first
  */
 import { createServer } from 'node:http';
 import { text } from 'node:stream/consumers';
 
 const [service, token] = process.argv.slice(2);
-/** Node writes these by itself. */
+/** Node.js writes these itself. */
 const OF_THE_CONNECTION = ['connection', 'date', 'keep-alive'];
-const answers = new Map();
+const responses = new Map();
 for (const path of JSON.parse(await text(process.stdin))) {
   const response = await fetch(service + path, {
     headers: { 'X-Auth-Token': token, 'Accept-Encoding': 'identity' },
   });
   if (response.status !== 200) throw new Error(`${path}: ${response.status}`);
   const headers = [...response.headers].filter(([name]) => !OF_THE_CONNECTION.includes(name)).flat();
-  answers.set(path, { headers, bytes: Buffer.from(await response.arrayBuffer()) });
+  responses.set(path, { headers, bytes: Buffer.from(await response.arrayBuffer()) });
 }
 
 const listening = createServer({ maxHeaderSize: 262_144 }, (request, response) => {
-  const { headers, bytes } = answers.get(request.url);
+  const { headers, bytes } = responses.get(request.url);
   response.writeHead(200, headers).end(bytes);
 });
 listening.listen(0, '127.0.0.1', () =>

@@ -1,17 +1,17 @@
-/** Who is measured, each in a process of its own, and whether all of them answer the same. */
+/** Starts all candidates, each in its own process, and checks that all return the same responses. */
 import { join } from 'node:path';
 import { bench, wafstat } from './paths.mjs';
 import { PEERS } from './prepare.mjs';
 import { token, withoutCache, withSignature, withToken } from './requests.mjs';
 
 export function startService(processes, data, ...args) {
-  // As it is started by default, but for its log: the limit and the peers write none.
+  // Default settings, except for the access log: the limit and the peers write none.
   const settings = ['--data', data, '--listen', '127.0.0.1:0', '--log-level', 'warn'];
   return processes.start(wafstat, ['serve', ...settings, ...args]);
 }
 
-/** By name, each with its address and with how requests to it prove who sends them. */
-export async function startCandidates(processes, { folder, measured }, queries) {
+/** By name: the address of each candidate, and how to authorize requests to it. */
+export async function startCandidates(processes, { directory, measured }, queries) {
   const service = await startService(processes, measured.data);
   const text = await token(service.address, measured, measured.projects[0].id);
   const authorize = (paths) => withToken(paths, text);
@@ -28,23 +28,27 @@ export async function startCandidates(processes, { folder, measured }, queries) 
     'wafstat, AK/SK': { ...service, authorize: (all) => withSignature(all, service.address, measured) },
   };
   for (const name of PEERS) {
-    const peer = await processes.startScript(join(bench, 'peers/serve.mjs'), [name, folder, measured.data]);
+    const peer = await processes.startScript(join(bench, 'peers/serve.mjs'), [
+      name,
+      directory,
+      measured.data,
+    ]);
     candidates[name] = { ...peer, authorize };
   }
   return candidates;
 }
 
-/** A comparison of answers that differ would be worth nothing. */
-export async function checkAnswers(candidates, queries) {
+/** Comparing the speed of different responses would be meaningless. */
+export async function checkResponses(candidates, queries) {
   for (const paths of Object.values(queries)) {
     for (const path of paths.filter((_, i) => i % 10 === 0)) {
-      const answers = [];
+      const responses = [];
       for (const [name, { address, authorize }] of Object.entries(candidates)) {
         const [{ headers }] = await authorize([path]);
         const response = await fetch(address + path, { headers });
-        answers.push({ name, text: `${response.status} ${await response.text()}` });
+        responses.push({ name, text: `${response.status} ${await response.text()}` });
       }
-      const other = answers.find(({ text }) => text !== answers[0].text || !text.startsWith('200 '));
+      const other = responses.find(({ text }) => text !== responses[0].text || !text.startsWith('200 '));
       if (other) throw new Error(`${other.name} differs at ${path}: ${other.text.slice(0, 300)}`);
     }
   }

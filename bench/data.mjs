@@ -1,21 +1,21 @@
-/** The traffic that every candidate gets: made up, and the same whenever it is made for the same days. */
+/** Generates the traffic for all candidates: always the same for the same days. */
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;
 export const DAY_MS = 24 * HOUR_MS;
 
-/** In the order of the interface, which is that of CATEGORIES in packages/server/src/event.ts. */
+/** In the order of CATEGORIES in packages/server/src/event.ts. */
 export const CATEGORIES =
   'xss,sqli,cmdi,cc,custom,illegal,lfi,robot,antitamper,rfi,vuln,whiteblackip,webshell'.split(',');
 
-/** Every host has traffic in every minute: the hardest case for a store that leaves out what is zero. */
+/** Every host has traffic in every minute: the hardest case for a store that omits zeros. */
 const STEADY = { slot_ms: MINUTE_MS, mean: 1.54, attack_share: 0.03 };
-/** One event in a quarter of an hour, most of them attacks: as many counters by the hour as STEADY, fewer events. */
+/** One event per quarter of an hour, mostly attacks: as many hourly counters as STEADY, but fewer events. */
 const SPARSE = { slot_ms: 15 * MINUTE_MS, mean: 1, attack_share: 0.7 };
 
-/** Up to the last midnight, so that nothing is refused as too old or too new. */
+/** Ends at the last midnight, so that no event is too old or in the future. */
 const END = Math.floor(Date.now() / DAY_MS) * DAY_MS;
 
-/** `measured` goes into every candidate, the others only into the service, for the goals that are about it alone. */
+/** All candidates get `measured`. Only the service gets the others, for goals without a comparison. */
 export function dataSets(quick) {
   return {
     measured: { ...STEADY, name: 'measured', hosts: quick ? 20 : 100, days: quick ? 31 : 90, end: END },
@@ -25,7 +25,7 @@ export function dataSets(quick) {
   };
 }
 
-/** The events of one day (0 is the first), in order of slots: columns of the same length. */
+/** The events of one day (0 is the first), in the order of slots, as columns of equal length. */
 export function trafficOfDay({ hosts, slot_ms, mean, attack_share, days, end }, day) {
   const from = end - (days - day) * DAY_MS;
   const random = randomNumbers(from / DAY_MS);
@@ -51,7 +51,7 @@ export function trafficOfDay({ hosts, slot_ms, mean, attack_share, days, end }, 
   return events;
 }
 
-/** Numbers from 0 to 1 that follow from the seed (mulberry32). */
+/** Pseudo-random numbers from 0 to 1 (mulberry32). */
 function randomNumbers(seed) {
   let state = seed | 0;
   return () => {

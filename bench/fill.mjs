@@ -1,16 +1,16 @@
 /**
- * Puts a data set into the service's own store, through the same `append` that every log line takes.
+ * Writes a data set into the embedded store, with the same `append` that counts log lines.
  *
- *   node fill.mjs FOLDER PROJECT_ID '{"hosts": ...}'      prints the IDs of the hosts
+ *   node fill.mjs DIRECTORY PROJECT_ID '{"hosts": ...}'      prints the IDs of the hosts
  */
 import { join } from 'node:path';
 import { CATEGORIES, trafficOfDay } from './data.mjs';
 import { server } from './paths.mjs';
 
-const [folder, project, text] = process.argv.slice(2);
+const [directory, project, text] = process.argv.slice(2);
 const traffic = JSON.parse(text);
 const { lmdbStore } = await import(join(server, 'dist/store/lmdb/lmdb.js'));
-const store = lmdbStore(join(folder, 'statistics.mdb'));
+const store = lmdbStore(join(directory, 'statistics.mdb'));
 
 const hostIds = [];
 for (let i = 0; i < traffic.hosts; i++) {

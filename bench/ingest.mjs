@@ -1,6 +1,6 @@
 /**
- * How fast logs go in, as ratios in one run: an access log against GoAccess and against finding line ends alone, and
- * ModSecurity's JSON against JSON.parse alone; and how much disk a request takes.
+ * The speed of ingest, as ratios in one run: an access log against GoAccess and against only finding line ends, and
+ * ModSecurity's JSON against only JSON.parse. Also the disk space per request.
  *
  *   npm run build && node bench/ingest.mjs        (Debian: apt-get install goaccess)
  */
@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** So many that lines are measured, and not the start of Node.js and its compiler; GoAccess reads the same file. */
+/** Enough lines to make the start of Node.js and its compiler negligible. GoAccess reads the same file. */
 const LINES = 3_000_000;
 const EVENTS = 1_000_000;
 const ROUNDS = 3;
@@ -20,19 +20,19 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const wafstat = join(root, 'packages/server/bin/wafstat.js');
 
 function main() {
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
   try {
-    const log = join(folder, 'access.log');
+    const log = join(directory, 'access.log');
     writeAccessLog(log);
-    execFileSync(wafstat, ['init', '--data', join(folder, 'data'), '--json']);
+    execFileSync(wafstat, ['init', '--data', join(directory, 'data'), '--json']);
     const runs = { 'line ends alone': [], goaccess: [], wafstat: [] };
-    // Interleaved, so that whatever else the machine does hits all alike.
+    // Interleaved, so that other load on the machine affects all alike.
     for (let round = 0; round < ROUNDS; round++) {
       runs['line ends alone'].push(time('node', ['-e', COUNT_LINE_ENDS, log]));
       runs.goaccess.push(
-        time('goaccess', [log, '--log-format=VCOMBINED', '--no-progress', '-o', join(folder, 'out.json')]),
+        time('goaccess', [log, '--log-format=VCOMBINED', '--no-progress', '-o', join(directory, 'out.json')]),
       );
-      const where = ['--data', join(folder, 'data'), '--project', 'default', '--source', `round ${round}`];
+      const where = ['--data', join(directory, 'data'), '--project', 'default', '--source', `round ${round}`];
       runs.wafstat.push(time(wafstat, ['ingest', ...where, log], new RegExp(`^accepted +${LINES}$`, 'm')));
     }
     const speed = (name) => LINES / Math.min(...runs[name]);
@@ -49,17 +49,17 @@ function main() {
       `  wafstat / goaccess          ${(speed('wafstat') / speed('goaccess')).toFixed(1)}   goal: 10`,
     );
     console.log(`  wafstat / line ends alone   ${(speed('wafstat') / speed('line ends alone')).toFixed(3)}`);
-    const disk = diskPerRequest(folder);
+    const disk = diskPerRequest(directory);
     console.log(`disk per request, ${REQUESTS_PER_S} a second on ${HOSTS} hosts: ${disk} bytes   goal: 4`);
     process.stdout.write(execFileSync('node', [fileURLToPath(import.meta.url), 'json']));
   } finally {
-    rmSync(folder, { recursive: true });
+    rmSync(directory, { recursive: true });
   }
 }
 
-/** With milliseconds, which access logs in the common form do not have. */
-function diskPerRequest(folder) {
-  const [events, data] = [join(folder, 'events.ndjson'), join(folder, 'disk')];
+/** With milliseconds, which access logs in the common log format lack. */
+function diskPerRequest(directory) {
+  const [events, data] = [join(directory, 'events.ndjson'), join(directory, 'disk')];
   const start = Date.now() - (EVENTS / REQUESTS_PER_S) * 1_000 - 60_000;
   writeFileSync(events, '');
   for (let line = 0; line < EVENTS; line += 10_000) {
@@ -75,7 +75,7 @@ function diskPerRequest(folder) {
   return (statSync(join(data, 'statistics.mdb')).size / EVENTS).toFixed(2);
 }
 
-/** Seconds of processor time, of all threads, start of the program included: the same on a busy machine. */
+/** Seconds of CPU time of all threads, including the start of the program: hardly affected by other load. */
 function time(command, args, wanted = /^/) {
   const timed = spawnSync('bash', ['-c', 'TIMEFORMAT="%U %S"; time "$@"', 'bash', command, ...args]);
   if (timed.status !== 0 || !wanted.test(timed.stdout)) throw new Error(`${command} failed: ${timed.stderr}`);
@@ -112,12 +112,12 @@ function writeAccessLog(path) {
   }
 }
 
-/** The records of a real engine, over and over: parsed alone, and read by our reader. */
+/** Parses the same records of a real engine with JSON.parse only, and with the reader. */
 async function measureJson() {
   const { createReader } = await import(join(root, 'packages/server/dist/ingest/reader.js'));
   const fixture = join(root, 'packages/server/fixtures/modsecurity3-json.log');
   const records = readFileSync(fixture, 'utf8').split('\n').filter(Boolean);
-  // Each with an id of its own, because one that was told before does not count again.
+  // Unique IDs, because the reader counts a transaction once.
   const lines = Array.from({ length: 100_000 }, (_, i) =>
     records[i % records.length].replace(
       /("unique_id":"\d{10})\d{0,8}/,

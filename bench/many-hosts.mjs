@@ -1,9 +1,8 @@
 /**
- * What a query over many hosts costs, in the store alone: CPU time until the answer, and the most of it for which nobody
- * else had a turn.
+ * The cost of a query over many hosts, in the store only: CPU time, and how long it blocked the event loop at most.
  *
- *   node many-hosts.mjs fill FILE [DIST]     makes the data: 1,000 hosts, 180 days, an attack an hour on each
- *   node many-hosts.mjs ask FILE [DIST]      DIST: another build of packages/server/dist to compare with
+ *   node many-hosts.mjs fill FILE [DIST]     generates the data: 1,000 hosts, 180 days, one attack per host and hour
+ *   node many-hosts.mjs measure FILE [DIST]      DIST: another build of packages/server/dist to compare with
  */
 import { statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -20,7 +19,7 @@ const [action, file, dist = join(server, 'dist')] = process.argv.slice(2);
 const { lmdbStore } = await import(resolve(dist, 'store/lmdb/lmdb.js'));
 
 if (action === 'fill') await fill(lmdbStore(file));
-else await ask();
+else await measure();
 
 async function fill(store) {
   const traffic = { hosts: HOSTS, slot_ms: HOUR_MS, mean: 1, attack_share: 0.9, days: DAYS, end: END };
@@ -49,7 +48,7 @@ async function fill(store) {
   console.log(`${statSync(file).size} bytes`);
 }
 
-async function ask() {
+async function measure() {
   const range = { from: END - DAYS * DAY_MS + 1_234_567, to: END - 2_345_678 };
   for (const count of [1, 10, 100, 200, 500, 1_000]) {
     const store = lmdbStore(file);
@@ -73,7 +72,7 @@ async function ask() {
   }
 }
 
-/** CPU time, because the machine may be busy. `held`: the most between two turns of the event loop. */
+/** CPU time, because other load hardly affects it. `held`: the longest time between two turns of the event loop. */
 async function timed(query) {
   const cpuMs = () => {
     const { user, system } = process.cpuUsage();

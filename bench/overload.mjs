@@ -20,21 +20,21 @@ const HOURS = 7 * 24;
 const HOUR_MS = 3_600_000;
 /** More than the goal of 10, because connections that wait send less than they should. */
 const TIMES = 13;
-/** One user has 64 queries under way at most, so that a flood of one user is refused before it waits. */
+/** A user may have 64 queries in progress, so a flood of one user would be rejected at once. */
 const USERS = 8;
 const PROBE_MS = 20;
 const HEALTH_LISTEN = '127.0.0.1:18081';
-/** How long a query waits before it is refused; so many connections are busy with it. */
+/** How long a query waits before it is rejected: that many connections are busy. */
 const WAIT_S = 0.5;
-/** A limit for the load generator: more connections than this tell nothing new. */
+/** A limit of the load generator. More connections change nothing. */
 const CONNECTIONS_MAX = 4_000;
 
 async function main() {
   const seconds = Number(process.argv[2] ?? 10);
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-overload-'));
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-overload-'));
   const processes = new Processes();
   try {
-    const { flood, other, start } = await prepare(folder, processes);
+    const { flood, other, start } = await prepare(directory, processes);
     const { address } = await start();
     const hosts = await hostIds(address, flood);
     const range = `from=${other.end - HOURS * HOUR_MS}&to=${other.end}`;
@@ -65,7 +65,7 @@ async function main() {
     const before = await probe(probes, seconds);
     const connections = Math.min(CONNECTIONS_MAX, Math.ceil(TIMES * perSecond * WAIT_S));
     const periodMs = (connections / (TIMES * perSecond)) * 1_000;
-    // A second for every thousand connections, until all are open.
+    // One second per thousand connections, until all are open.
     const ramp = 1 + connections / 1_000;
     const flooding = generate({ ...expensive, seconds: seconds + ramp, connections, periodMs });
     await new Promise((resolve) => setTimeout(resolve, ramp * 1_000));
@@ -78,12 +78,12 @@ async function main() {
     for (const name of Object.keys(probes)) report(name, before[name], during[name]);
   } finally {
     await processes.stop();
-    rmSync(folder, { recursive: true });
+    rmSync(directory, { recursive: true });
   }
 }
 
-async function prepare(folder, processes) {
-  const data = join(folder, 'data');
+async function prepare(directory, processes) {
+  const data = join(directory, 'data');
   const run = (...args) =>
     JSON.parse(execFileSync('node', [wafstat, ...args, '--data', data, '--json'], { encoding: 'utf8' }));
   const { project_id, password } = run('init');
@@ -106,7 +106,7 @@ async function prepare(folder, processes) {
         );
       }
     }
-    const file = join(folder, 'events.ndjson');
+    const file = join(directory, 'events.ndjson');
     writeFileSync(file, lines.join(''));
     execFileSync('node', [wafstat, 'ingest', '--data', data, '--project', project, file]);
   }
@@ -121,15 +121,11 @@ async function prepare(folder, processes) {
 
 async function hostIds(address, { id, users: [user] }) {
   const headers = { 'X-Auth-Token': await token(address, user, id, user.name) };
-  const ids = [];
-  for (let offset = 0; offset < HOSTS; offset += 100) {
-    const response = await fetch(`${address}/v1/${id}/waf/instance?limit=100&offset=${offset}`, { headers });
-    ids.push(...(await response.json()).items.map((item) => item.id));
-  }
-  return ids;
+  const response = await fetch(`${address}/v1/${id}/waf/instance`, { headers });
+  return (await response.json()).items.map((item) => item.id);
 }
 
-/** One request of each kind every few milliseconds, whether or not the one before was answered. */
+/** Sends one request of each kind every few milliseconds, without waiting for the previous response. */
 async function probe(probes, seconds) {
   const agent = new http.Agent({ keepAlive: true });
   const results = Object.fromEntries(Object.keys(probes).map((name) => [name, []]));
@@ -174,7 +170,7 @@ function report(name, before, during) {
   console.log(`${name.padEnd(28)} ${line.join(', ')}; served ${served} of ${during.length}`);
 }
 
-/** In a thread of its own, so that the load does not delay the probes. */
+/** In its own thread, so that the load does not delay the probes. */
 function generate(load) {
   return new Promise((resolve, reject) => {
     new Worker(new URL(import.meta.url), { workerData: load }).on('message', resolve).on('error', reject);
@@ -182,8 +178,8 @@ function generate(load) {
 }
 
 /**
- * Sends prepared bytes on many connections, because a client that builds each request is slower than the service: each
- * connection sends when its response is there, at most once in `periodMs`.
+ * Sends prepared bytes on many connections, because a client that builds each request would be slower than the service.
+ * Each connection sends after its response has arrived, at most once per `periodMs`.
  */
 async function flood({ address, path, headers, seconds, connections, periodMs = 0 }) {
   const { hostname, port } = new URL(address);
@@ -199,7 +195,7 @@ async function flood({ address, path, headers, seconds, connections, periodMs = 
     loops.push(
       oneConnection({ hostname, port, request: requests[i % requests.length], until, periodMs, counts }),
     );
-    // Not all at once: connections that arrive in one burst measure the kernel's queue.
+    // Not all at once: a burst of connections would measure the kernel's queue.
     if (i % 10 === 9) await new Promise((resolve) => setTimeout(resolve, 10));
   }
   await Promise.all(loops);
@@ -223,7 +219,7 @@ function oneConnection({ hostname, port, request, until, periodMs, counts }) {
     socket.on('connect', send);
     socket.on('data', (data) => {
       if (left === 0) {
-        // The head of a response comes in one piece: it is short, and written at once.
+        // The head of a response is short and written at once, so it arrives in one chunk.
         const end = data.indexOf('\r\n\r\n');
         const head = data.toString('latin1', 0, end);
         count(head.slice(9, 12));

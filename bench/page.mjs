@@ -1,4 +1,4 @@
-/** Puts the figures of a run into docs/performance.md, between its two marks; the text around them stays. */
+/** Replaces the figures in docs/performance.md, between its two markers. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { compressionTable, markdownTable, speedTable } from './table.mjs';
 

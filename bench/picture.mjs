@@ -1,4 +1,4 @@
-/** The speeds as a picture: for each query a bar for everyone, on a scale of powers of ten. */
+/** Draws the speeds: one bar per query and candidate, on a logarithmic scale. */
 import { median } from './rows.mjs';
 
 const WIDTH = 860;
@@ -9,7 +9,7 @@ const GAP = 5;
 const HEAD = 34;
 const FIRST = 1;
 
-/** Readable on white and on black: the page decides which. */
+/** Readable on light and dark pages. */
 const STYLE = `
   text { font: 13px system-ui, sans-serif; fill: #1f2933 }
   .query { font-weight: 600 }
@@ -51,10 +51,10 @@ export function picture(speed) {
     return `<line class="line" x1="${at}" x2="${at}" y1="24" y2="${y}"/><text class="scale" x="${at}" y="18" text-anchor="middle">${label}</text>`;
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y}" viewBox="0 0 ${WIDTH} ${y}" role="img">
-<title>Answers per second, on a scale of powers of ten</title>
+<title>Responses per second, on a logarithmic scale</title>
 <style>${STYLE}
 </style>
-<text class="scale" x="8" y="18">answers per second</text>
+<text class="scale" x="8" y="18">responses per second</text>
 ${[...scale, ...parts].join('\n')}
 </svg>
 `;

@@ -1,4 +1,4 @@
-/** Everything that must be there before anything is measured: programs, packages, and the data in every candidate. */
+/** Installs programs and packages, and loads the data into every candidate. */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ const COMPONENTS = [
 
 export const PEERS = ['sqlite', 'duckdb', 'postgres', 'clickhouse'];
 
-/** Answers what is where. What was made today is used again, because making it takes longer than measuring. */
+/** Returns where everything is. Reuses data that was generated today, because that takes longer than the measurement. */
 export async function prepare(quick, log) {
   log('programs and packages');
   const missing = installComponents(COMPONENTS);
@@ -24,38 +24,41 @@ export async function prepare(quick, log) {
   await run('node', [join(root, 'scripts/setup.mjs')]);
   await run('npm', ['install', '--loglevel=error'], { cwd: bench });
 
-  const folder = join(bench, '.cache', quick ? 'quick' : 'full');
+  const directory = join(bench, '.cache', quick ? 'quick' : 'full');
   const sets = dataSets(quick);
   const wanted = JSON.stringify(sets);
-  if (!existsSync(join(folder, 'sets.json')) || readFileSync(join(folder, 'sets.json'), 'utf8') !== wanted) {
-    rmSync(folder, { recursive: true, force: true });
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, 'sets.json'), wanted);
+  if (
+    !existsSync(join(directory, 'sets.json')) ||
+    readFileSync(join(directory, 'sets.json'), 'utf8') !== wanted
+  ) {
+    rmSync(directory, { recursive: true, force: true });
+    mkdirSync(directory, { recursive: true });
+    writeFileSync(join(directory, 'sets.json'), wanted);
   }
-  const step = (name, make) => once(folder, name, make, log);
+  const step = (name, make) => once(directory, name, make, log);
 
-  /** Two at a time, for two cores. */
+  // Two at a time, for two cores.
   const [service, grown] = await Promise.all([
     (async () => {
       const measured = await step('measured', () =>
-        installation(folder, 'measured', [sets.measured, sets.wide]),
+        installation(directory, 'measured', [sets.measured, sets.wide]),
       );
-      const young = await step('young', () => installation(folder, 'young', [sets.young]));
+      const young = await step('young', () => installation(directory, 'young', [sets.young]));
       return { measured, young };
     })(),
     (async () => {
-      await step('rollup', () => runNode('rollup.mjs', folder, JSON.stringify(sets.measured)));
-      for (const peer of PEERS) await step(peer, () => runNode('peers/load.mjs', peer, folder));
+      await step('rollup', () => runNode('rollup.mjs', directory, JSON.stringify(sets.measured)));
+      for (const peer of PEERS) await step(peer, () => runNode('peers/load.mjs', peer, directory));
       const tenants = Array.from({ length: 10 }, () => sets.old);
-      return { old: await step('old', () => installation(folder, 'old', tenants)) };
+      return { old: await step('old', () => installation(directory, 'old', tenants)) };
     })(),
   ]);
-  return { folder, sets, ...service, ...grown };
+  return { directory, sets, ...service, ...grown };
 }
 
-/** Makes it and remembers what came out; the next time only the latter is read. */
-async function once(folder, name, make, log) {
-  const path = join(folder, `${name}.json`);
+/** Runs a step once and stores its result, which later runs read. */
+async function once(directory, name, make, log) {
+  const path = join(directory, `${name}.json`);
   if (!existsSync(path)) {
     const before = performance.now();
     const made = (await make()) ?? {};
@@ -65,7 +68,7 @@ async function once(folder, name, make, log) {
   return JSON.parse(readFileSync(path, 'utf8'));
 }
 
-/** A data folder of the service with a project for each of the data sets. */
+/** A data directory with one project per data set. */
 async function installation(parent, name, sets) {
   const data = join(parent, name);
   rmSync(data, { recursive: true, force: true });

@@ -1,20 +1,20 @@
-/** The servers under measurement: each a process of its own that says where it listens. */
+/** Runs the servers: each is a process that prints its address. */
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 const LISTENS = /listens on (http:\/\/\S+)/;
-/** The kernel's unit of processor time (USER_HZ), 100 a second on every Linux. */
+/** The kernel's unit of CPU time (USER_HZ): 100 per second on every Linux. */
 const TICK_MS = 10;
 
 export class Processes {
   #started = [];
 
-  /** A program of the benchmark's own, under the same settings of Node.js as the service. */
+  /** Starts a program of the benchmark, with the same Node.js options as the service. */
   startScript(script, args, input) {
     return this.start(process.execPath, ['--max-semi-space-size=4', script, ...args], input);
   }
 
-  /** Resolves when it listens. */
+  /** Resolves when the process listens. */
   start(program, args, input = '') {
     const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
     const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -43,13 +43,13 @@ export class Processes {
   }
 }
 
-/** Processor time that a process has used so far, in milliseconds. */
+/** CPU time that a process has used so far, in milliseconds. */
 export function processorTime(pid) {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
 }
 
-/** Resident memory in MB, without what is mapped of the data files: that is the kernel's cache, and given back. */
+/** Resident memory in MB, without the mapped data files: they are in the kernel's page cache, which it can reclaim. */
 export function ownMemory(pid) {
   let kb = 0;
   let mapped = false;

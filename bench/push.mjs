@@ -1,5 +1,5 @@
 /**
- * What a push costs: throughput, processor time and memory of the service, and how long others wait meanwhile.
+ * The cost of a push: throughput, CPU time and memory of the service, and how long other requests wait meanwhile.
  *
  *   npm run build && node bench/push.mjs [name of a body...]
  */
@@ -40,10 +40,10 @@ async function main() {
   }
 }
 
-/** A service of its own for each body, so that its memory is known. */
+/** A new service per body, to measure its memory. */
 async function measure(name, body, gzip) {
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
-  const data = join(folder, 'data');
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
+  const data = join(directory, 'data');
   const { project_id, domain, user, password } = JSON.parse(
     execFileSync('node', [wafstat, 'init', '--data', data, '--json']),
   );
@@ -80,18 +80,18 @@ async function measure(name, body, gzip) {
       base,
       pushing.catch(() => {}),
     );
-    const answer = await pushing.catch((error) => ({ status: error.message, text: '' }));
+    const response = await pushing.catch((error) => ({ status: error.message, text: '' }));
     const seconds = (performance.now() - started) / 1_000;
     const cpu = cpuSeconds(server.pid) - cpuBefore;
     console.log(
-      `${name}: ${answer.status} ${answer.text.slice(0, 60)}\n  ${seconds.toFixed(1)} s, ${cpu.toFixed(1)} s of processor time, ` +
+      `${name}: ${response.status} ${response.text.slice(0, 60)}\n  ${seconds.toFixed(1)} s, ${cpu.toFixed(1)} s of CPU time, ` +
         `memory ${memoryBefore} -> ${peakMemory(server.pid)} MB at most, /healthz waited ${waits.max.toFixed(0)} ms at most, ` +
         `${waits.p99.toFixed(0)} ms p99 of ${waits.count} (idle: ${idle.max.toFixed(0)} ms)`,
     );
   } finally {
     server.kill('SIGKILL');
     await once(server, 'exit').catch(() => {});
-    rmSync(folder, { recursive: true });
+    rmSync(directory, { recursive: true });
   }
 }
 
@@ -174,7 +174,7 @@ function accessLines(bytes) {
 
 const eventLine = (i) => `{"time":${START + i},"host":"host${i % 10}.example.com"}\n`;
 
-/** Each in a minute of its own. */
+/** Each in a different minute. */
 const scatteredEvent = (i) => `{"time":${Date.now() - ((i * 7_919) % 250_000) * 60_000}}\n`;
 
 function hostLines(count) {

@@ -1,4 +1,4 @@
-/** What is asked: for each query many requests that differ, so that nobody can get away with remembering one answer. */
+/** The requests of each query. They differ, so that caching a single response helps no candidate. */
 import { join } from 'node:path';
 import { DAY_MS, HOUR_MS } from './data.mjs';
 import { root } from './paths.mjs';
@@ -10,7 +10,7 @@ const REQUESTS = 100;
 /** `path` is relative to the address. The hosts rotate, the ranges move by the hour. */
 export function queries({ measured, sets }) {
   const [project, wide] = measured.projects;
-  const ask = (set, { id, hostIds }, call, days, hosts) =>
+  const requestsOf = (set, { id, hostIds }, call, days, hosts) =>
     Array.from({ length: REQUESTS }, (_, i) => {
       const room = ((set.days - days) * DAY_MS) / HOUR_MS;
       const from = set.end - days * DAY_MS - ((i * 7) % (room + 1)) * HOUR_MS;
@@ -20,11 +20,14 @@ export function queries({ measured, sets }) {
     });
   const { measured: set } = sets;
   return {
-    'timeline, 24 hours, 1 host': ask(set, project, 'timeline', 1, 1),
-    'timeline, 30 days, project': ask(set, project, 'timeline', 30, 0),
-    'distribution, 30 days, 10 hosts': ask(set, project, 'attack/type', 30, 10),
-    'timeline, 30 days, 100 hosts': ask(set, project, 'timeline', 30, set.hosts),
-    'timeline, 30 days, 1,000 hosts': ask(sets.wide, wide, 'timeline', sets.wide.days, 1_000).slice(0, 20),
+    'timeline, 24 hours, 1 host': requestsOf(set, project, 'timeline', 1, 1),
+    'timeline, 30 days, project': requestsOf(set, project, 'timeline', 30, 0),
+    'distribution, 30 days, 10 hosts': requestsOf(set, project, 'attack/type', 30, 10),
+    'timeline, 30 days, 100 hosts': requestsOf(set, project, 'timeline', 30, set.hosts),
+    'timeline, 30 days, 1,000 hosts': requestsOf(sets.wide, wide, 'timeline', sets.wide.days, 1_000).slice(
+      0,
+      20,
+    ),
   };
 }
 
@@ -55,7 +58,7 @@ export function withoutCache(requests) {
   }));
 }
 
-/** Signed once for all that follows: a signature holds for 15 minutes, and the service checks it each time. */
+/** Signed once per measurement: a signature is valid for 15 minutes, and the service verifies it every time. */
 export function withSignature(paths, address, { access, secret }) {
   return Promise.all(
     paths.map(async (path) => ({

@@ -1,8 +1,8 @@
 /**
- * The measured data as the databases get it: one row for each host and minute, and for each host and hour; scope 0 is
- * the project as a whole, scope n the n-th host. In the order of the tables' keys, which is how they load fastest.
+ * Writes the data for the databases: one row per host and minute, and one per host and hour. Scope 0 is the whole
+ * project, scope n the n-th host. Sorted by the keys of the tables, because that loads fastest.
  *
- *   node rollup.mjs FOLDER '{"hosts": ...}'      writes minutes.csv and hours.csv
+ *   node rollup.mjs DIRECTORY '{"hosts": ...}'      writes minutes.csv and hours.csv
  */
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { CATEGORIES, DAY_MS, HOUR_MS, MINUTE_MS, trafficOfDay } from './data.mjs
 
 /** Requests, attacks, and each category. */
 const COLUMNS = 2 + CATEGORIES.length;
-const [folder, text] = process.argv.slice(2);
+const [directory, text] = process.argv.slice(2);
 const traffic = JSON.parse(text);
 const start = traffic.end - traffic.days * DAY_MS;
 
@@ -33,7 +33,7 @@ async function writeTable(name, unit_ms) {
       }
     }
   }
-  const file = createWriteStream(join(folder, name));
+  const file = createWriteStream(join(directory, name));
   for (const [scope, columns] of counts.entries()) {
     for (let first = 0; first < length; first += 10_000) {
       let lines = '';

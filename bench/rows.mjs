@@ -1,4 +1,4 @@
-/** From what was measured to the lines of the table: a name, a number for each round, and the goal if there is one. */
+/** Turns measurements into rows of the table: a name, one number per round, and the goal if there is one. */
 import { PEERS } from './prepare.mjs';
 
 const LIMITS = {
@@ -44,7 +44,7 @@ export function goalRows({ speed, calls, latency, growth, workers, ingesting, me
   return rows;
 }
 
-/** The fastest of the others, by its median. */
+/** The peer with the highest median. */
 function bestPeer(speeds) {
   return PEERS.toSorted((a, b) => median(speeds[b]) - median(speeds[a]))[0];
 }

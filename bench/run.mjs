@@ -1,5 +1,5 @@
 /**
- * How fast the service is: against its limit, and against what one could use instead. All in one run on one machine.
+ * Measures the service against its limit and against databases, all in one run on one machine.
  *
  *   npm run bench [-- --quick]
  */
@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { arch, cpus, release, totalmem } from 'node:os';
 import { join } from 'node:path';
-import { checkAnswers, startCandidates } from './candidates.mjs';
+import { checkResponses, startCandidates } from './candidates.mjs';
 import { measureCalls } from './measures/calls.mjs';
 import { measureCompression } from './measures/compression.mjs';
 import { measureGrowth } from './measures/growth.mjs';
@@ -30,9 +30,9 @@ const log = (text) =>
   console.error(`${((performance.now() - started) / 1_000).toFixed(0).padStart(5)} s  ${text}`);
 
 const prepared = await prepare(quick, log);
-const { folder, measured } = prepared;
-// Many short rounds: a shared machine is slower for seconds at a time, and a median bears that in less than half of them.
-const pace = { folder, log, rounds: quick ? 1 : 11, seconds: 1 };
+const { directory, measured } = prepared;
+// Many short rounds: other tenants slow the machine down for seconds at a time, which a median tolerates.
+const pace = { directory, log, rounds: quick ? 1 : 11, seconds: 1 };
 const results = { date: new Date().toISOString(), machine: machine(), quick, ...(await measureAll()) };
 if (!quick) results.ingest = ingestBenchmark();
 
@@ -40,8 +40,8 @@ console.log(
   `\n${speedTable(results.speed)}\n\n${compressionTable(results.compression)}\n\n${textTable(results.rows)}`,
 );
 if (results.ingest) console.log(`\n${results.ingest}`);
-// A quick run is for trying the benchmark itself: its figures are not for the documentation.
-const where = quick ? folder : join(root, 'docs');
+// A quick run only tries the benchmark: its figures do not go into the documentation.
+const where = quick ? directory : join(root, 'docs');
 writeFileSync(join(where, 'performance.json'), `${JSON.stringify(results, null, 1)}\n`);
 writeFileSync(join(where, quick ? 'performance.svg' : 'images/performance.svg'), picture(results.speed));
 if (!quick) writePage(join(where, 'performance.md'), results);
@@ -54,8 +54,8 @@ async function measureAll() {
     log('starting the candidates');
     const candidates = await startCandidates(processes, prepared, compared);
     const { address, pid } = candidates['wafstat, token'];
-    log('comparing their answers');
-    await checkAnswers(candidates, compared);
+    log('comparing the responses');
+    await checkResponses(candidates, compared);
     const speed = await measureSpeed({ ...pace, candidates, queries: compared });
     for (const [name, { stop }] of Object.entries(candidates)) if (!name.startsWith('wafstat')) await stop();
 
@@ -98,7 +98,7 @@ async function measureAll() {
   }
 }
 
-/** It prints its own table, with its own goals. */
+/** Prints a separate table, with its own goals. */
 function ingestBenchmark() {
   log('ingest');
   return execFileSync('node', [join(bench, 'ingest.mjs')], { encoding: 'utf8' }).trim();

@@ -1,5 +1,5 @@
 /**
- * The stores side by side, below HTTP: how fast they take events in, what they need on disk, how fast they answer.
+ * Compares the stores without HTTP: ingest speed, disk space, query time.
  *
  *   node bench/stores.mjs             100 million events on 100 hosts in 90 days; takes half an hour
  *   node bench/stores.mjs --quick     2 million
@@ -16,7 +16,7 @@ import { start as startPostgres, storeOptions } from './postgres-server.mjs';
 
 const quick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((name) => !name.startsWith('--'));
-/** 7.72 requests a minute on each host. */
+/** 7.72 requests per host and minute. */
 const TRAFFIC = {
   slot_ms: MINUTE_MS,
   mean: 7.72,
@@ -25,14 +25,14 @@ const TRAFFIC = {
   days: quick ? 9 : 90,
   end: Math.floor(Date.now() / DAY_MS) * DAY_MS,
 };
-/** As large as the batches that `ingest` makes of an access log. */
+/** The size of the batches that `ingest` makes from an access log. */
 const BATCH_EVENTS = 10_000;
-/** So many are under way at once, as with several senders. */
+/** Appends in progress at the same time, as with several senders. */
 const AT_ONCE = 8;
-const RUNS = 20;
+const ROUNDS = 20;
 const PROJECT = 'bench';
 
-const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
+const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
 const load = async (path) => import(join(server, 'dist/store', path));
 const { lmdbStore } = await load('lmdb/lmdb.js');
 const { clickhouseStore, migrate } = await load('clickhouse/clickhouse.js');
@@ -40,11 +40,11 @@ const { postgresStore } = await load('postgres/postgres.js');
 const started = [];
 const STORES = {
   embedded: () => ({
-    store: lmdbStore(join(folder, 'statistics.mdb')),
-    disk: () => sizeOf(folder, /statistics\.mdb$/),
+    store: lmdbStore(join(directory, 'statistics.mdb')),
+    disk: () => sizeOf(directory, /statistics\.mdb$/),
   }),
   PostgreSQL: async () => {
-    const postgres = await startPostgres(folder);
+    const postgres = await startPostgres(directory);
     started.push(postgres);
     // Without what an empty database needs.
     const empty = sizeOf(join(postgres.data, 'base'));
@@ -52,14 +52,14 @@ const STORES = {
     return { store: postgresStore(storeOptions(postgres.url)), disk };
   },
   ClickHouse: async () => {
-    const clickhouse = await startClickHouse(folder);
+    const clickhouse = await startClickHouse(directory);
     started.push(clickhouse);
     const options = {
       ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
       ...{ timeoutMs: 60_000, replicated: false },
     };
     await migrate(options);
-    const disk = () => sizeOf(join(folder, 'clickhouse/data/wafstat'));
+    const disk = () => sizeOf(join(directory, 'clickhouse/data/wafstat'));
     return { store: clickhouseStore(options), disk };
   },
 };
@@ -75,18 +75,18 @@ try {
     rows['events per second'][name] = Math.round(events / seconds);
     rows['bytes per event'][name] = Number((disk() / events).toFixed(2));
   }
-  for (const [question, ask] of Object.entries(await questions(Object.values(stores)[0].store))) {
-    const answers = [];
-    rows[`${question}, ms`] = Object.fromEntries(Object.keys(stores).map((name) => [name, []]));
-    for (let run = 0; run < RUNS; run++) {
+  for (const [query, run] of Object.entries(await queries(Object.values(stores)[0].store))) {
+    const results = [];
+    rows[`${query}, ms`] = Object.fromEntries(Object.keys(stores).map((name) => [name, []]));
+    for (let round = 0; round < ROUNDS; round++) {
       for (const [name, { store }] of Object.entries(stores)) {
         const began = performance.now();
-        answers.push(await ask(store));
-        rows[`${question}, ms`][name].push(performance.now() - began);
+        results.push(await run(store));
+        rows[`${query}, ms`][name].push(performance.now() - began);
       }
     }
-    if (answers.some((answer) => !isDeepStrictEqual(answer, answers[0])))
-      throw new Error(`${question}: the stores differ`);
+    if (results.some((result) => !isDeepStrictEqual(result, results[0])))
+      throw new Error(`${query}: the stores differ`);
   }
   for (const row of Object.values(rows)) {
     for (const name of Object.keys(row))
@@ -96,7 +96,7 @@ try {
   for (const { store } of Object.values(stores)) await store.close();
 } finally {
   for (const server of started) await server.stop();
-  rmSync(folder, { recursive: true });
+  rmSync(directory, { recursive: true });
 }
 
 async function fill(store) {
@@ -114,7 +114,7 @@ async function fill(store) {
   for (let day = 0; day < TRAFFIC.days; day++) {
     const batches = batchesOf(trafficOfDay(TRAFFIC, day), hostIds, day);
     events += batches.reduce((sum, batch) => sum + batch.events.length, 0);
-    // To make the events up is not part of it.
+    // Generating the events is not measured.
     const began = performance.now();
     const append = async () => {
       for (let batch = batches.pop(); batch; batch = batches.pop()) await store.append(batch);
@@ -141,7 +141,7 @@ function batchesOf({ length, times, hosts, categories }, hostIds, day) {
   return batches.reverse();
 }
 
-async function questions(store) {
+async function queries(store) {
   const ids = (await store.hosts(PROJECT)).map(({ id }) => id);
   const { end } = TRAFFIC;
   const grid = (from, step_ms) => {
@@ -150,7 +150,7 @@ async function questions(store) {
     return [...edges, end];
   };
   const day = grid(end - DAY_MS, MINUTE_MS);
-  // 12.345 s past the hour, so that a minute is cut.
+  // 12.345 s past the hour, so that the range cuts a minute.
   const month = grid(end - 30 * DAY_MS + 12_345, HOUR_MS);
   const project = PROJECT;
   return {

@@ -1,4 +1,4 @@
-/** What was measured, for people: as text on the terminal, and as Markdown for the documentation. */
+/** Prints results as text for the terminal, and as Markdown for the documentation. */
 import { isReached, median } from './rows.mjs';
 
 export function textTable(rows) {

@@ -1,22 +1,22 @@
-/** The load generator: wrk, which sends a list of requests over and over from a few connections. */
+/** The load generator: wrk repeats a list of requests on a few connections. */
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
-/** Enough to keep every candidate busy, those included that answer several at once. */
+/** Enough to keep every candidate busy, even those that process several requests at once. */
 const CONNECTIONS = 16;
-/** When it is not to be kept busy: so many that each only sends a few times a second, as separate clients would. */
+/** For a limited rate: enough connections that each sends only a few requests per second, like separate clients. */
 const CONNECTIONS_PACED_MAX = 64;
 
 /**
- * Sends `requests` ({path, headers}) to the address for some seconds; as fast as they are answered, or at about `rate`
- * per second, at random moments. Answers how many were answered per second, and how long they took in milliseconds.
+ * Sends `requests` ({path, headers}) to the address for some seconds: as fast as responses arrive, or about `rate` per
+ * second, at random times. Returns the responses per second, and latencies in milliseconds.
  */
-export async function generateLoad({ folder, address, requests, seconds, rate }) {
+export async function generateLoad({ directory, address, requests, seconds, rate }) {
   const connections = rate ? Math.min(CONNECTIONS_PACED_MAX, Math.ceil(rate / 4)) : CONNECTIONS;
   const pause_ms = rate ? (connections / rate) * 1_000 : 0;
-  const script = join(folder, 'load.lua');
+  const script = join(directory, 'load.lua');
   writeFileSync(script, luaScript(requests, pause_ms));
   const args = [
     '-t',
@@ -33,9 +33,9 @@ export async function generateLoad({ folder, address, requests, seconds, rate })
   ];
   const { stdout } = await promisify(execFile)('wrk', args);
   const result = JSON.parse(stdout.split('\n').find((line) => line.startsWith('{')));
-  if (result.errors > 0 || result.answers === 0)
+  if (result.errors > 0 || result.responses === 0)
     throw new Error(`${address} failed: ${JSON.stringify(result)}`);
-  return { per_s: result.answers / (result.us / 1e6), p50: result.p50 / 1_000, p99: result.p99 / 1_000 };
+  return { per_s: result.responses / (result.us / 1e6), p50: result.p50 / 1_000, p99: result.p99 / 1_000 };
 }
 
 function luaScript(requests, pause_ms) {
@@ -58,7 +58,7 @@ end
 ${pause_ms > 0 ? `function delay() return math.floor(-${pause_ms} * math.log(1 - math.random()) + 0.5) end` : ''}
 function done(summary, latency)
   local e = summary.errors
-  print(string.format('{"answers":%d,"us":%d,"errors":%d,"p50":%d,"p99":%d}', summary.requests, summary.duration,
+  print(string.format('{"responses":%d,"us":%d,"errors":%d,"p50":%d,"p99":%d}', summary.requests, summary.duration,
     e.connect + e.read + e.write + e.status + e.timeout, latency:percentile(50), latency:percentile(99)))
 end
 `;

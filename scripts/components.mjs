@@ -5,8 +5,11 @@ import { existsSync } from 'node:fs';
 /** A component is there when the command succeeds. */
 export const COMPONENTS = [
   { package: 'curl', probe: ['curl', '--version'] },
+  { package: 'jq', probe: ['jq', '--version'] },
   { package: 'chromium', probe: ['test', '-x', '/usr/bin/chromium'] },
   { package: 'python3-keystoneauth1', probe: ['/usr/bin/python3', '-c', 'import keystoneauth1'] },
+  { package: 'python3-openstacksdk', probe: ['/usr/bin/python3', '-c', 'import openstack'] },
+  { package: 'python3-openstackclient', probe: ['/usr/bin/python3', '-c', 'import openstackclient'] },
   { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
   { package: 'postgresql', probe: ['sh', '-c', 'test -x /usr/lib/postgresql/*/bin/initdb'] },
   { package: 'zookeeper', probe: ['test', '-e', '/usr/share/java/zookeeper.jar'] },
@@ -24,7 +27,7 @@ export function isThere({ probe: [command, ...args] }) {
   return spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 }
 
-/** Installs what is missing if this is Debian and we are root; answers the packages that are still missing. */
+/** Installs what is missing on Debian as root. Returns the packages that are still missing. */
 export function installComponents(components = COMPONENTS) {
   const missingOf = () =>
     components.filter((component) => !isThere(component)).map(({ package: name }) => name);

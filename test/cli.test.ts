@@ -323,3 +323,83 @@ describe('serve', () => {
     expectRefusal(await onData('serve', '--listen', '127.0.0.1:0', ...pair), 'certificate');
   });
 });
+
+describe('query commands', () => {
+  const HOUR_MS = 3_600_000;
+
+  /** A service with these events, and a function that runs a query command on it. */
+  async function setUp(events: readonly object[], ...args: string[]) {
+    const installation = await sandbox.init();
+    await sandbox.ingest(installation.project_id, events, ...args);
+    const { address } = await sandbox.serve();
+    const connection = ['--url', address, '--project', 'default', '--user', 'admin'];
+    const env = { WAFSTAT_PASSWORD: installation.password };
+    return async (...words: string[]) => {
+      const { status, stdout, stderr } = await sandbox.run([...words, ...connection], { env });
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+      return stdout;
+    };
+  }
+
+  test('hosts lists each host once, however many there are', async () => {
+    const names = Array.from({ length: 2_345 }, (_, i) => `host-${String(i).padStart(4, '0')}.example`);
+    const time = Date.now() - HOUR_MS;
+    const query = await setUp(
+      names.map((host) => ({ time, host })),
+      '--hosts-max',
+      '3000',
+    );
+    const { total, items } = JSON.parse(await query('hosts', '--output', 'json'));
+    expect(total).toBe(names.length);
+    expect(items.map(({ hostname }: { hostname: string }) => hostname)).toEqual(names);
+    const lines = wholeLines(await query('hosts'));
+    expect(lines).toHaveLength(names.length + 1);
+    expect(lines[0]).toMatch(/^id +name +registered/);
+    // On the last page.
+    const [, last = ''] = wholeLines(
+      await query('timeline', '--output', 'csv', '--host', 'host-2344.example'),
+    );
+    expect(last.trim()).toMatch(/,\d,0$/);
+  });
+
+  test('the timeline by category, the types and the timeline count the same attacks', async () => {
+    const start = Math.floor(Date.now() / HOUR_MS - 2) * HOUR_MS;
+    const categories = ['xss', 'sqli', 'robot', 'cc', undefined] as const;
+    const events = Array.from({ length: 300 }, (_, i) => ({
+      time: start + i * 20_011,
+      host: `${'abc'[i % 3]}.example`,
+      attack: categories[i % categories.length],
+      count: 1 + (i % 7),
+    }));
+    const query = await setUp(events);
+    const range = ['--from', String(start + 100_000), '--to', String(start + 5_000_000), '--output', 'csv'];
+    for (const hosts of [[], ['--host', 'a.example', '--host', 'c.example']]) {
+      const rows = async (...words: string[]) => {
+        const [header = [], ...lines] = (await query(...words, ...range, ...hosts))
+          .trimEnd()
+          .split('\r\n')
+          .map((line) => line.split(','));
+        const sums = header.map((_, i) => lines.reduce((sum, line) => sum + Number(line[i]), 0));
+        return { lines, header, sums };
+      };
+      const byCategory = await rows('timeline', '--by', 'category');
+      const types = await rows('types');
+      const timeline = await rows('timeline');
+      expect(byCategory.header.slice(1)).toEqual(types.lines.map(([type]) => type));
+      expect(byCategory.sums.slice(1)).toEqual(types.lines.map(([, n]) => Number(n)));
+      expect(byCategory.lines.map(([time]) => time)).toEqual(timeline.lines.map(([time]) => time));
+      expect(byCategory.lines.map((line) => line.slice(1).reduce((sum, n) => sum + Number(n), 0))).toEqual(
+        timeline.lines.map(([, , attacks]) => Number(attacks)),
+      );
+      const counted = events.filter(
+        ({ time, host, attack }) =>
+          attack !== undefined &&
+          time >= start + 100_000 &&
+          time < start + 5_000_000 &&
+          (hosts.length === 0 || hosts.includes(host)),
+      );
+      expect(timeline.sums[2]).toBe(counted.reduce((sum, { count }) => sum + count, 0));
+      expect(timeline.sums[2]).toBeGreaterThan(0);
+    }
+  });
+});

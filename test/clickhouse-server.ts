@@ -1,12 +1,24 @@
 /** Real ClickHouse servers and ZooKeeper from Debian on loopback. Several servers form a cluster of shards and replicas. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
+
+/**
+ * For databases: every insert creates and deletes dozens of small files, and half of the processor time of a server was
+ * ext4 searching for free inodes. Containers often have a very small /dev/shm.
+ */
+export const MEMORY = freeBytes('/dev/shm') > 2 ** 30 ? '/dev/shm' : tmpdir();
+
+function freeBytes(folder: string): number {
+  if (!existsSync(folder)) return 0;
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize;
+}
 
 export const CLICKHOUSE = {
   program: '/usr/sbin/clickhouse-server',
@@ -111,7 +123,7 @@ export interface ClickHouse {
 
 /** With a ZooKeeper, every shard has two replicas. The first replicas of all shards come first. */
 export async function startClickHouse(shards = 1, zookeeperPort?: number): Promise<ClickHouse> {
-  const root = mkdtempSync(join(tmpdir(), 'wafstat-clickhouse-'));
+  const root = mkdtempSync(join(MEMORY, 'wafstat-clickhouse-'));
   const replicas = zookeeperPort === undefined ? 1 : 2;
   const ports: Ports[] = [];
   for (let i = 0; i < shards * replicas; i++) {
@@ -178,7 +190,7 @@ export const ZOOKEEPER = {
 
 /** Replicas of ClickHouse need it. */
 export async function startZooKeeper(): Promise<{ port: number; stop(): Promise<void> }> {
-  const directory = mkdtempSync(join(tmpdir(), 'wafstat-zookeeper-'));
+  const directory = mkdtempSync(join(MEMORY, 'wafstat-zookeeper-'));
   const port = await freePort();
   const file = join(directory, 'zoo.cfg');
   writeFileSync(

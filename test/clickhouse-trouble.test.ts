@@ -1,11 +1,12 @@
 /** Failures of ClickHouse: nothing may be lost or counted twice. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readPeaks } from '../packages/server/src/store/clickhouse/cells.ts';
 import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
 import { Ledger, type LedgerState } from '../packages/server/src/store/clickhouse/ledger.ts';
 import { Server } from '../packages/server/src/store/clickhouse/server.ts';
 import type { Appended, Batch, Store } from '../packages/server/src/store/store.ts';
-import { StoreUnavailable } from '../packages/server/src/store/store.ts';
+import { QueryTooLarge, StoreUnavailable } from '../packages/server/src/store/store.ts';
 import { CLICKHOUSE, CLUSTER, type ClickHouse, startClickHouse } from './clickhouse-server.ts';
 import { flakyProxy } from './flaky-proxy.ts';
 import { eventually } from './process.ts';
@@ -87,6 +88,46 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
       const first = open();
       await expect(first.ping()).rejects.toThrow(/written by the ClickHouse user second/);
       await Promise.all([store.close(), first.close()]);
+    });
+
+    test('tables of version 1 are refused until migrate upgrades them, and then count blocked attacks', async () => {
+      const { options, open, server } = await createDatabase();
+      const attack = { time: NOW, hostId: null, request: true, attack: 'sqli' as const, count: 1 };
+      const first = open();
+      await first.append({ ...batch('old', 0), events: [attack] });
+      await first.close();
+      await server.run(`INSERT INTO ledger (key, version, value, written) SELECT 'schema', 9, '1', now()`);
+      const store = open();
+      await expect(store.ping()).rejects.toThrow(
+        "have version 1, but this release needs version 2; stop all older processes and run 'wafstat migrate'",
+      );
+      await migrate(options);
+      await store.append({ ...batch('new', 0), events: [{ ...attack, details: { blocked: true } }] });
+      const { requests, attacks, blocked } = await store.seriesByCategory(ALL);
+      const sum = (rows: Float64Array[]) => rows.reduce((total, row) => total + (row[0] ?? 0), 0);
+      expect([requests[0], sum(attacks), sum(blocked)]).toEqual([2, 2, 1]);
+      await store.close();
+      // `serve` creates tables, but does not upgrade them.
+      await server.run(`INSERT INTO ledger (key, version, value, written) SELECT 'schema', 99, '1', now()`);
+      const automatic = clickhouseStore({ ...options, mayMigrate: true }, () => NOW);
+      await expect(automatic.series(ALL)).rejects.toThrow('have version 1');
+      await automatic.close();
+      await server.close();
+    });
+
+    test('a query for the busiest seconds of too many events is refused', async () => {
+      const { open, server, ledger } = await createDatabase();
+      const store = open();
+      const event = { hostId: null, request: true, attack: null, count: 1 };
+      const events = [0, 1, 2, 1_000].map((ms) => ({ ...event, time: NOW + ms }));
+      await store.append({ ...batch('x', 0), events });
+      const snapshot = await ledger.read([]);
+      const peaks = (eventsMax: number) =>
+        readPeaks(server, snapshot, { project: 'p' }, [NOW, NOW + 5_000], eventsMax);
+      expect((await peaks(4))[0]).toEqual(Float64Array.of(3));
+      await expect(peaks(3)).rejects.toThrow(QueryTooLarge);
+      await store.close();
+      await server.close();
     });
 
     test('a server that hangs causes errors in bounded time, and works again after it resumes', async () => {

@@ -46,7 +46,7 @@ describe.skipIf(!CLICKHOUSE.isInstalled() && process.env.CI !== 'true')(
               destroy: () => store.close(),
             };
           },
-          SHARE,
+          { share: SHARE },
         );
       });
     }

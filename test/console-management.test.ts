@@ -124,6 +124,31 @@ describeService('management', (service) => {
     await page.getByText('The project already has a host new.example.').waitFor();
   });
 
+  test('the list shows each of 130 hosts once, and the filter of the dashboard finds them', async () => {
+    const { installation, page, sandbox, api } = service;
+    const hosts = Array.from({ length: 130 }, (_, i) => `host-${String(i + 1).padStart(3, '0')}.example`);
+    const time = Date.now() - 60_000;
+    await sandbox.ingest(
+      installation.project_id,
+      hosts.map((host) => ({ time, host })),
+    );
+    await service.enter('/console/hosts?order=name');
+    const listed: string[] = [];
+    for (const pageOfHosts of ['1 to 25', '26 to 50', '51 to 75', '76 to 100', '101 to 125', '126 to 130']) {
+      await page.getByText(`${pageOfHosts} of 130`).waitFor();
+      listed.push(...(await page.locator('tbody td:first-child').allTextContents()));
+      if (listed.length < hosts.length) await page.getByRole('button', { name: 'Next' }).click();
+    }
+    expect(listed).toEqual(hosts);
+    const id = (await api.hostIds()).get('host-130.example');
+    await page.goto(`/console/?host=${id}`);
+    await page.getByRole('button', { name: 'Hosts: host-130.example' }).click();
+    await page.getByText('30 more. Search to find them.').waitFor();
+    expect(await page.locator('.host-list label').allTextContents()).toEqual(hosts.slice(0, 100));
+    await page.getByLabel('Find a host').fill('HOST-13');
+    await expect.poll(() => page.locator('.host-list label').allTextContents()).toEqual(['host-130.example']);
+  });
+
   test('an administrator creates and disables users and projects', async () => {
     const { installation, server, page } = service;
     await service.enter('/console/admin');

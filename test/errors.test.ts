@@ -22,7 +22,33 @@ function expectError(answer: HttpResponse, status: number, error_code: string, .
   for (const word of words) expect(JSON.parse(answer.text).error_msg).toContain(word);
 }
 
-const QUERIES = ['waf/event/timeline', 'waf/event/attack/type'];
+const QUERIES = [
+  'waf/event/timeline',
+  'waf/event/attack/type',
+  'waf/event/attack/num',
+  'waf/event/attack/domain',
+  'waf/event/request/peak',
+  'waf/overviews/statistics',
+  'waf/overviews/request/timeline',
+  'waf/overviews/qps/timeline',
+  'waf/overviews/attack/timeline',
+  'waf/overviews/attack/top-domains',
+  'waf/overviews/attack/distribution',
+  'waf/overviews/attack/action-types',
+  'waf/overviews/classification',
+];
+const LISTS = [
+  'connections',
+  'waf/instance',
+  'waf/instance/abc',
+  'composite-waf/host',
+  'premium-waf/host',
+  'waf/tag/threat/map',
+  'waf/map/threat',
+];
+/** Paths of the API family for which there is no data. */
+const NOT_KEPT = ['waf/event', 'waf/event/attack/source', 'waf/overviews/bandwidth/timeline'];
+const PATHS = [...QUERIES.map((path) => `${path}?from=0&to=1`), ...LISTS, ...NOT_KEPT];
 const TEN_YEARS_MS = Date.UTC(2026, 0, 1) - Date.UTC(2016, 0, 1);
 const DAY_MS = 86_400_000;
 
@@ -130,12 +156,6 @@ describe('400 WAF.1003 for a malformed ID', () => {
 });
 
 describe('401 WAF.9001', () => {
-  const PATHS = [
-    'waf/event/timeline?from=0&to=1',
-    'waf/event/attack/type?from=0&to=1',
-    'connections',
-    'waf/instance',
-  ];
   const withToken = (token: string, path = 'connections') =>
     new Api(api.address, api.project, token).get(path);
 
@@ -187,6 +207,18 @@ describe('401 WAF.9001', () => {
 });
 
 describe('403 WAF.9002', () => {
+  test('a token for another project, for every call', async () => {
+    const stranger = new Api(api.address, 'f'.repeat(32), api.token);
+    for (const path of PATHS) expectError(await stranger.get(path), 403, 'WAF.9002', 'project');
+  });
+
+  test('a user without the role reader, for every call', async () => {
+    const added = ['user', 'add', 'shipper', '--project', api.project, '--role', 'ingest'];
+    const { password } = await sandbox.runJson<{ password: string }>(...added);
+    const shipper = await login(api.address, { ...installation, user: 'shipper', password });
+    for (const path of PATHS) expectError(await shipper.get(path), 403, 'WAF.9002', "missing role 'reader'");
+  });
+
   test('a token for another project, existing or not', async () => {
     const { id } = await sandbox.runJson<{ id: string }>('project', 'add', 'other');
     const [real, made] = await Promise.all(
@@ -210,7 +242,15 @@ describe('404 WAF.4000', () => {
   );
 
   test('with a token too', async () => {
-    expectError(await api.get('waf/event/nothing'), 404, 'WAF.4000', 'waf/event/nothing');
+    expectError(await api.get('waf/nothing'), 404, 'WAF.4000', 'waf/nothing');
+  });
+
+  test.each(NOT_KEPT)('%s, with the reason', async (path) => {
+    expectError(await api.get(path), 404, 'WAF.4000', path, 'wafstat does not keep');
+  });
+
+  test('a host that the project does not have', async () => {
+    expectError(await api.get('waf/instance/abc'), 404, 'WAF.4000', 'abc');
   });
 });
 

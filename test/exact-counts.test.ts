@@ -1,6 +1,6 @@
 /** The numbers of the API are exact: random queries compared with the oracle. */
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
-import { CATEGORIES, type KnownEvent, Oracle, type Query, timezoneText } from './oracle.ts';
+import { CALLS, CATEGORIES, type KnownEvent, Oracle, type Query, timezoneText } from './oracle.ts';
 import { Random, scaled } from './random.ts';
 import { KEEP_ALL, Sandbox } from './sandbox.ts';
 
@@ -31,18 +31,18 @@ test('random queries over 60,000 events return what a count of the single events
   const ids = await api.hostIds();
   expect([...ids.keys()].sort()).toEqual(HOSTNAMES.toSorted());
 
+  const paths = Object.keys(CALLS);
   for (let i = 0; i < QUERIES; i++) {
     const query = randomQuery(random, OFFSETS_MINUTES[i % OFFSETS_MINUTES.length] ?? 0, events);
     const hosts = [...(query.hostnames ?? [])].map((hostname) => `&hosts=${ids.get(hostname)}`).join('');
-    const range = `from=${query.from}&to=${query.to}`;
     const timezone = encodeURIComponent(timezoneText(query.offsetMinutes));
-    const [path, expected] =
-      i % 2 === 0
-        ? [`waf/event/timeline?${range}&timezone=${timezone}${hosts}`, oracle.timeline(query)]
-        : [`waf/event/attack/type?${range}${hosts}`, oracle.distribution(query)];
+    const call = paths[i % paths.length] ?? '';
+    const parameters = `from=${query.from}&to=${query.to}&timezone=${timezone}${hosts}`;
+    const path = `waf/${call}${call.includes('?') ? '&' : '?'}${parameters}`;
     const { status, text } = await api.get(path);
     // As text, because the order of the fields is part of the promise.
-    expect({ path, status, text }).toEqual({ path, status: 200, text: JSON.stringify(expected) });
+    const expected = JSON.stringify(oracle.expected(call, query));
+    expect({ path, status, text }).toEqual({ path, status: 200, text: expected });
   }
 });
 
@@ -57,16 +57,18 @@ function randomEvent(random: Random): KnownEvent {
     request: attack === null || random.chance(0.7),
     attack,
     count: random.chance(0.1) ? random.integer(2, 1_000_000) : 1,
+    blocked: attack === null || random.chance(0.3) ? undefined : random.chance(0.5),
   };
 }
 
 /** The same event in one of the ways in which it can be written. */
-function spelled({ time, hostname, request, attack, count }: KnownEvent, random: Random): object {
+function spelled({ time, hostname, request, attack, count, blocked }: KnownEvent, random: Random): object {
   return {
     time: random.chance(0.2) ? isoTime(time, random.pick(OFFSETS_MINUTES)) : time,
     ...(hostname === null ? {} : { host: hostname }),
     ...(request && random.chance(0.5) ? {} : { request }),
     ...(attack === null ? {} : { attack }),
+    ...(blocked === undefined ? {} : { blocked }),
     ...(count === 1 && random.chance(0.5) ? {} : { count }),
   };
 }

@@ -84,8 +84,17 @@ describe('discovery', () => {
     }
   });
 
-  test('the root is not an identity service for JSON clients', async () => {
-    expect((await call(server.address, '/', { headers: { Accept: 'application/json' } })).status).toBe(404);
+  test('the base has the versions of both APIs, and the console for browsers', async () => {
+    const list = await call(server.address, '/', { headers: { Accept: 'application/json' } });
+    expect([list.status, list.headers.vary]).toEqual([300, 'Accept']);
+    const hrefs = JSON.parse(list.text).versions.values.map(
+      ({ id, links: [self] }: { id: string; links: { href: string }[] }) => [id, self?.href],
+    );
+    expect(hrefs).toEqual([
+      ['v1.0', `${server.address}/`],
+      ['v3.6', `${server.address}/identity/v3/`],
+      ['v99.0', `${server.address}/`],
+    ]);
     expect((await call(server.address, '/', { headers: { Accept: 'text/html' } })).status).toBe(302);
   });
 
@@ -331,7 +340,7 @@ describe('an access key', () => {
     const unknown = await signed(key, '/v3/projects?limit=2&marker=none');
     expect([unknown.status, JSON.parse(unknown.text).error.message]).toEqual([
       400,
-      "marker is 'none', but must be the ID of a project in the list",
+      "marker is 'none', but must be the ID of the last item of the previous page",
     ]);
   });
 

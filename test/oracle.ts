@@ -23,6 +23,7 @@ export interface KnownEvent {
   request: boolean;
   attack: (typeof CATEGORIES)[number] | null;
   count: number;
+  blocked?: boolean | undefined;
 }
 
 export interface Query {
@@ -31,6 +32,156 @@ export interface Query {
   offsetMinutes: number;
   /** Undefined: the whole project, including events without a host. */
   hostnames: ReadonlySet<string> | undefined;
+}
+
+/** Every statistics call, with parameters, after `waf/`: what it returns for the events in the range. */
+export const CALLS: Readonly<Record<string, (events: readonly KnownEvent[], query: Query) => unknown>> = {
+  'event/timeline': (events, query) => {
+    const points = split(events, pointEnds(query));
+    return { requests: countPoints(points, isRequest), attacks: countPoints(points, isAttack) };
+  },
+  'event/attack/type': (events) =>
+    Object.fromEntries(CATEGORIES.map((name) => [name, count(events, ({ attack }) => attack === name)])),
+  'event/attack/num': (events) => ({ attack_num: count(events, isAttack) }),
+  'event/attack/domain?top=3': (events) => {
+    const { total, items } = top(byHost(events), 3);
+    return { total, items: items.map(({ key, num }) => ({ host: key, num })) };
+  },
+  'event/request/peak': (events) => ({ qps: busiestSecond(events.filter(isRequest)) }),
+  'overviews/statistics': (events) => GROUPS.map(([key, isIn]) => ({ key, num: count(events, isIn) })),
+  ...withDays('overviews/request/timeline', (points) =>
+    GROUPS.map(([key, isIn]) => ({ key, timeline: countPoints(points, isIn) })),
+  ),
+  ...withDays('overviews/qps/timeline', (points) =>
+    GROUPS.map(([key, isIn]) => ({
+      key,
+      timeline: points.map(({ start, time, events }) => ({
+        time,
+        num: Math.round((count(events, isIn) * 1_000) / (time - start)),
+      })),
+    })),
+  ),
+  ...withDays('overviews/qps/timeline?display_option=1', (points) =>
+    GROUPS.map(([key, isIn]) => ({
+      key,
+      timeline: points.map(({ time, events }) => ({ time, num: busiestSecond(events.filter(isIn)) })),
+    })),
+  ),
+  ...withDays('overviews/attack/timeline', (points) =>
+    CATEGORIES.map((key) => ({ key, timeline: countPoints(points, ({ attack }) => attack === key) })),
+  ),
+  'overviews/attack/top-domains': (events) => topDomains(events, 5),
+  'overviews/attack/top-domains?top=1000': (events) => topDomains(events, 1_000),
+  'overviews/attack/distribution': (events) => top(byCategory(events), CATEGORIES.length),
+  'overviews/attack/action-types': (events) => {
+    const blocked = count(events, (event) => isAttack(event) && event.blocked === true);
+    const counts = new Map([
+      ['block', blocked],
+      ['log', count(events, isAttack) - blocked],
+    ]);
+    return { total: top(counts, 2).total, items: sorted(counts) };
+  },
+  'overviews/classification?top=2': (events) => ({
+    domain: topDomains(events, 2),
+    attack_type: top(byCategory(events), 2),
+    ip: { total: 0, items: [] },
+    url: { total: 0, items: [] },
+    geo: { total: 0, items: [] },
+  }),
+};
+
+interface KnownPoint {
+  start: number;
+  time: number;
+  events: KnownEvent[];
+}
+
+/** The call as it is, and with one point per local day. */
+function withDays(path: string, expected: (points: readonly KnownPoint[]) => unknown): typeof CALLS {
+  const byDay = `${path}${path.includes('?') ? '&' : '?'}group_by=DAY`;
+  return {
+    [path]: (events, query) => expected(split(events, pointEnds(query), query.from)),
+    [byDay]: (events, query) => expected(split(events, pointEnds(query, DAY_MS), query.from)),
+  };
+}
+
+/** What the six keys of the overviews count. */
+const GROUPS: readonly (readonly [string, (event: KnownEvent) => boolean])[] = [
+  ['ACCESS', isRequest],
+  ['CRAWLER', ({ attack }) => attack === 'robot'],
+  ['CC', ({ attack }) => attack === 'cc'],
+  ['PRECISE', ({ attack }) => attack === 'custom' || attack === 'whiteblackip'],
+  [
+    'WEB_ATTACK',
+    ({ attack }) => attack !== null && !['robot', 'cc', 'custom', 'whiteblackip'].includes(attack),
+  ],
+  ['ATTACK', isAttack],
+];
+
+function isRequest({ request }: KnownEvent): boolean {
+  return request;
+}
+
+function isAttack({ attack }: KnownEvent): boolean {
+  return attack !== null;
+}
+
+function count(events: readonly KnownEvent[], isIn: (event: KnownEvent) => boolean): number {
+  return events.reduce((sum, event) => sum + (isIn(event) ? event.count : 0), 0);
+}
+
+function countPoints(points: readonly KnownPoint[], isIn: (event: KnownEvent) => boolean) {
+  return points.map(({ time, events }) => ({ time, num: count(events, isIn) }));
+}
+
+function busiestSecond(events: readonly KnownEvent[]): number {
+  const seconds = tally(events, ({ time }) => String(Math.floor(time / 1_000)));
+  return [...seconds.values()].reduce((most, num) => Math.max(most, num), 0);
+}
+
+function byHost(events: readonly KnownEvent[]): Map<string, number> {
+  return tally(
+    events.filter((event) => isAttack(event) && event.hostname !== null),
+    ({ hostname }) => String(hostname),
+  );
+}
+
+function byCategory(events: readonly KnownEvent[]): Map<string, number> {
+  return tally(events.filter(isAttack), ({ attack }) => String(attack));
+}
+
+function tally(events: readonly KnownEvent[], keyOf: (event: KnownEvent) => string): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const event of events) counts.set(keyOf(event), (counts.get(keyOf(event)) ?? 0) + event.count);
+  return counts;
+}
+
+function topDomains(events: readonly KnownEvent[], size: number) {
+  const { total, items } = top(byHost(events), size);
+  return { total, items: items.map((item) => ({ ...item, web_tag: '' })) };
+}
+
+function top(counts: ReadonlyMap<string, number>, size: number) {
+  const counted = sorted(counts).filter(({ num }) => num > 0);
+  return { total: counted.length, items: counted.slice(0, size) };
+}
+
+function sorted(counts: ReadonlyMap<string, number>): { key: string; num: number }[] {
+  const items = [...counts].map(([key, num]) => ({ key, num }));
+  return items.sort((a, b) => (a.num === b.num ? (a.key < b.key ? -1 : 1) : b.num - a.num));
+}
+
+/** The events of each point. They are sorted by time. */
+function split(events: readonly KnownEvent[], ends: readonly number[], from = 0): KnownPoint[] {
+  const points = ends.map((time, i) => ({ start: ends[i - 1] ?? from, time, events: [] as KnownEvent[] }));
+  let point = 0;
+  for (const event of events) {
+    while (event.time >= (ends[point] ?? Number.POSITIVE_INFINITY)) point++;
+    const inPoint = points[point];
+    if (inPoint === undefined) throw new Error('an event after the last point');
+    inPoint.events.push(event);
+  }
+  return points;
 }
 
 export class Oracle {
@@ -42,27 +193,18 @@ export class Oracle {
   }
 
   timeline(query: Query): Timeline {
-    const ends = pointEnds(query);
-    const requests = ends.map((time) => ({ time, num: 0 }));
-    const attacks = ends.map((time) => ({ time, num: 0 }));
-    let point = 0;
-    for (const { time, request, attack, count } of this.#matching(query)) {
-      while (time >= (ends[point] ?? Number.POSITIVE_INFINITY)) point++;
-      const [inRequests, inAttacks] = [requests[point], attacks[point]];
-      if (inRequests === undefined || inAttacks === undefined)
-        throw new Error('an event after the last point');
-      if (request) inRequests.num += count;
-      if (attack !== null) inAttacks.num += count;
-    }
-    return { requests, attacks };
+    return this.expected('event/timeline', query) as Timeline;
   }
 
   distribution(query: Query): Distribution {
-    const counts: Distribution = Object.fromEntries(CATEGORIES.map((category) => [category, 0]));
-    for (const { attack, count } of this.#matching(query)) {
-      if (attack !== null) counts[attack] = (counts[attack] ?? 0) + count;
-    }
-    return counts;
+    return this.expected('event/attack/type', query) as Distribution;
+  }
+
+  /** `path` is one of CALLS. */
+  expected(path: string, query: Query): unknown {
+    const compute = CALLS[path];
+    if (compute === undefined) throw new Error(`the oracle does not know ${path}`);
+    return compute(this.#matching(query), query);
   }
 
   #matching({ from, to, hostnames }: Query): KnownEvent[] {
@@ -88,13 +230,11 @@ const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 
 /** The times in the range that are multiples of the interval in local time, and the end of the range. */
-export function pointEnds({
-  from,
-  to,
-  offsetMinutes,
-}: Pick<Query, 'from' | 'to' | 'offsetMinutes'>): number[] {
+export function pointEnds(
+  { from, to, offsetMinutes }: Pick<Query, 'from' | 'to' | 'offsetMinutes'>,
+  intervalMs = intervalOf(to - from),
+): number[] {
   if (from === to) return [];
-  const intervalMs = intervalOf(to - from);
   const localMs = from + offsetMinutes * MINUTE_MS;
   const sinceBoundaryMs = ((localMs % intervalMs) + intervalMs) % intervalMs;
   const ends: number[] = [];

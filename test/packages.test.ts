@@ -13,7 +13,7 @@ const SDKS = ['signer', 'client'] as const;
 
 /** What a user of both packages writes. */
 const PROGRAM = `
-import { type Client, createClient } from '@wafstat/client';
+import { ATTACK_TYPES, type Client, createClient, OVERVIEW_KEYS } from '@wafstat/client';
 import { signedFetch } from '@wafstat/signer';
 import { scopeLine } from '@wafstat/signer/scoped';
 
@@ -42,7 +42,50 @@ async function read(client: Client) {
   const hosts: string[] = [];
   for await (const { hostname } of client.hosts({ limit: 2 })) hosts.push(hostname);
   const sources = (await client.sources()).items.map(({ name }) => name);
-  return { requests: requests.reduce((sum, { num }) => sum + num, 0), sqli, xss, hosts, sources };
+  return { requests: sumOf(requests), sqli, xss, hosts, sources, ...(await readMore(client, range)) };
+}
+
+const sumOf = (items: { num: number }[]) => items.reduce((sum, { num }) => sum + num, 0);
+
+/** The attacks, counted by every call that counts them; and the other calls. */
+async function readMore(client: Client, range: { from: number; to: number }) {
+  const seriesOf = (key: string, all: { key: string; timeline: { num: number }[] }[]) =>
+    sumOf(all.find((series) => series.key === key)?.timeline ?? []);
+  const query = { ...range, timezone: '+08:00' };
+  const totals = await client.overviewTotals(range);
+  const { domain, attack_type } = await client.classification({ ...range, top: 1 });
+  const attacks = [
+    sumOf((await client.timeline(query)).attacks),
+    (await client.attackCount(range)).attack_num,
+    sumOf(totals.filter(({ key }) => key === 'ATTACK')),
+    seriesOf('ATTACK', await client.overviewTimeline({ ...query, groupBy: 'DAY' })),
+    sumOf((await client.attackTimeline(query)).flatMap(({ timeline }) => timeline)),
+    sumOf((await client.attackDistribution(range)).items),
+    sumOf((await client.attackActions(range)).items),
+    sumOf((await client.attackedHosts(range)).items),
+    sumOf((await client.topDomains(range)).items),
+  ];
+  const [first] = (await client.hosts({ limit: 1 })).items;
+  const names: string[][] = [];
+  for (const pages of [client.compositeHosts({ page: 2, limit: 2 }), client.premiumHosts()]) {
+    names.push((await pages).items.map(({ hostname }) => hostname));
+  }
+  return {
+    attacks,
+    keys: [totals.map(({ key }) => key), OVERVIEW_KEYS],
+    categories: [(await client.attackTimeline(query)).map(({ key }) => key), ATTACK_TYPES],
+    peak: await client.requestPeak(range),
+    peakSeries: Math.max(
+      ...(await client.qpsTimeline({ ...query, displayOption: 1 })).flatMap(({ timeline }) => timeline.map(({ num }) => num)),
+    ),
+    topHosts: (await client.attackedHosts({ ...range, top: 1 })).items,
+    topDomain: domain,
+    topType: attack_type,
+    host: (await client.host(first?.id ?? '')).hostname,
+    unknown: await client.host('nowhere').catch(({ status }) => status),
+    names,
+    threats: [(await client.threatMap()).threats, Object.keys((await client.threats()).locale)],
+  };
 }
 
 const scope = scopeLine({ date: '19700101', region: '', service: '' });
@@ -128,7 +171,20 @@ describe('use', () => {
     const { project_id, password } = installation;
     const args = ['program.js', server.address, project_id, password, key.access, key.secret];
     const printed = JSON.parse(await run(process.execPath, args, project));
+    const keys = ['ACCESS', 'CRAWLER', 'CC', 'PRECISE', 'WEB_ATTACK', 'ATTACK'];
     const counted = {
+      attacks: Array(9).fill(3),
+      keys: [keys, keys],
+      categories: Array(2).fill(expect.arrayContaining(['xss', 'sqli'])),
+      peak: { qps: 5 },
+      peakSeries: 5,
+      topHosts: [{ host: 'b.example', num: 2 }],
+      topDomain: { total: 2, items: [{ key: 'b.example', num: 2, web_tag: '' }] },
+      topType: { total: 2, items: [{ key: 'sqli', num: 2 }] },
+      host: 'a.example',
+      unknown: 404,
+      names: [['c.example'], ['a.example', 'b.example', 'c.example']],
+      threats: Array(2).fill(expect.arrayContaining(['webshell'])),
       requests: 5,
       sqli: 2,
       xss: 1,

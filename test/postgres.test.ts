@@ -42,7 +42,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           destroy: () => store.close(),
         };
       },
-      SHARE,
+      { share: SHARE },
     );
   },
 );

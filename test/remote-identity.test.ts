@@ -242,6 +242,39 @@ describeEmbedded('a service with --identity-url', () => {
       expect((await push('wrong')).status).toBe(401);
     });
 
+    test('works with HTTP Basic authentication for reading', async () => {
+      await newUser('grafana', '--project', 'default', '--role', 'reader');
+      const { access, secret } = await newKey('grafana');
+      const read = (path: string, word: string) =>
+        call(asker.address, path, {
+          headers: { Authorization: `Basic ${Buffer.from(`${access}:${word}`).toString('base64')}` },
+        });
+      expect((await read(statistics(), secret)).status).toBe(200);
+      expect((await read(statistics(), 'wrong')).status).toBe(401);
+      expect((await read('/v3/projects', secret)).status).toBe(401);
+      await admin('user', 'revoke', 'grafana', '--project', 'default', '--role', 'reader');
+      await eventually(
+        async () => (await read(statistics(), secret)).status === 403 || undefined,
+        'the end of the cache time',
+      );
+    });
+
+    test('the address of the second service is enough to log in and to exchange tokens', async () => {
+      const { text } = await call(asker.address, '/');
+      const { values } = JSON.parse(text).versions;
+      const identity = values.find(({ id }: { id: string }) => id === 'v3.6').links[0].href;
+      expect(identity).toBe(`${asker.address}/identity/v3/`);
+      const domain = await loginToDomain(asker.address, installation);
+      const { auth } = tokenRequest(installation);
+      const exchanged = await requestToken(asker.address, {
+        auth: { ...auth, identity: { methods: ['token'], token: { id: domain.token } } },
+      });
+      const token = String(exchanged.headers['x-subject-token']);
+      expect(
+        (await new Caller(asker.address, installation.project_id, token).get('connections')).status,
+      ).toBe(200);
+    });
+
     test('can be created and deleted through the second service', async () => {
       const owner = await loginToDomain(asker.address, await newUser('owner'));
       const headers = { 'X-Auth-Token': owner.token, 'Content-Type': 'application/json' };

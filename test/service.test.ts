@@ -51,11 +51,11 @@ describe('GET /', () => {
   });
 
   test.each([{ accept: 'application/json' }, { accept: '*/*' }, {}])(
-    'is a 404 for a client with %j',
+    'has the versions for a client with %j',
     async (headers) => {
       const { status, text } = await call(address, '/', { headers });
-      expect(status).toBe(404);
-      expect(JSON.parse(text).error_code).toBe('WAF.4000');
+      expect(status).toBe(300);
+      expect(JSON.parse(text).versions.values).toHaveLength(3);
     },
   );
 });

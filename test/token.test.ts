@@ -98,6 +98,45 @@ describe('user and project can be given in several ways', () => {
   });
 });
 
+test('a token can be exchanged for one of another scope, which expires with it', async () => {
+  const first = await requestToken(server.address, tokenRequest(installation));
+  const token = String(first.headers['x-subject-token']);
+  const exchange = (id: unknown, scope: object) =>
+    requestToken(server.address, { auth: { identity: { methods: ['token'], token: { id } }, scope } });
+  const domain = await exchange(token, { domain: { name: 'acme' } });
+  expect(domain.status).toBe(201);
+  const project = await exchange(domain.headers['x-subject-token'], { project: { name: 'shop' } });
+  expect([project.status, await opens(project.headers['x-subject-token'])]).toEqual([201, 200]);
+  const [given, made] = [first, project].map(({ text }) => JSON.parse(text).token);
+  expect(made).toMatchObject({
+    methods: ['password', 'token'],
+    project: { id: installation.project_id },
+    expires_at: given.expires_at,
+    audit_ids: [expect.any(String), given.audit_ids[0]],
+  });
+  // A token for a domain creates access keys, which outlive it: not one that came from a token.
+  const headers = { 'X-Auth-Token': String(domain.headers['x-subject-token']) };
+  const body = JSON.stringify({ credential: { user_id: installation.user_id } });
+  const keys = '/v3.0/OS-CREDENTIAL/credentials';
+  expect((await call(server.address, keys, { method: 'POST', headers, body })).status).toBe(403);
+  expect((await call(server.address, keys, { headers })).status).toBe(403);
+
+  const refused = async (id: unknown, scope: object) => {
+    const { status, text } = await exchange(id, scope);
+    return [status, JSON.parse(text).error.message];
+  };
+  const shop = { project: { id: installation.project_id } };
+  expect(await refused('x.y', shop)).toEqual([401, expect.stringContaining('auth.identity.token.id')]);
+  expect(await refused(5, shop)).toEqual([400, expect.stringContaining('auth.identity.token.id')]);
+  expect(await refused(token, {})).toEqual([400, expect.stringContaining('auth.scope')]);
+  expect(await refused(token, { system: { all: true } })).toEqual([403, expect.stringContaining('system')]);
+  expect((await refused(token, { project: { id: 'f'.repeat(32) } }))[0]).toBe(401);
+  const revoke = { 'X-Auth-Token': token, 'X-Subject-Token': token };
+  await call(server.address, '/v3/auth/tokens', { method: 'DELETE', headers: revoke });
+  expect((await refused(token, shop))[0]).toBe(401);
+  expect(await opens(project.headers['x-subject-token'])).toBe(401);
+});
+
 describe('refused requests', () => {
   const refusal = async (body: unknown) => {
     const { status, text } = await requestToken(server.address, body);

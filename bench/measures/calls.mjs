@@ -21,12 +21,12 @@ const CALLS = {
 const ROUNDS_MAX = 5;
 
 /** Returns `{"call, range and hosts": [time of the call / time of the timeline, one per round]}`. */
-export async function measureCalls({ folder, address, timelines, rounds, seconds, log }) {
+export async function measureCalls({ directory, address, timelines, rounds, seconds, log }) {
   const ratios = {};
   for (let round = 1; round <= Math.min(rounds, ROUNDS_MAX); round++) {
     log(`calls: round ${round}`);
     for (const [query, requests] of Object.entries(timelines)) {
-      const load = (list) => generateLoad({ folder, address, requests: list, seconds });
+      const load = (list) => generateLoad({ directory, address, requests: list, seconds });
       const timeline = await load(requests);
       for (const [name, parameters] of Object.entries(CALLS)) {
         const [path] = name.split(',');

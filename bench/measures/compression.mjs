@@ -1,12 +1,12 @@
-/** What `Accept-Encoding` and `If-None-Match` cost and save, for an answer of 91 KB. */
+/** What `Accept-Encoding` and `If-None-Match` cost and save, for a response of 91 KB. */
 
 import http from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { withoutCache } from '../requests.mjs';
 import { generateLoad } from '../wrk.mjs';
 
-/** Answers `{way: {bytes, per_s: [one for each round]}}`. */
-export async function measureCompression({ folder, address, requests, rounds, seconds, log }) {
+/** Returns `{way: {bytes, per_s: [one per round]}}`. */
+export async function measureCompression({ directory, address, requests, rounds, seconds, log }) {
   const plain = await get(address, requests[0]);
   const add = (name, value) =>
     requests.map(({ path, headers }) => ({ path, headers: { ...headers, [name]: value } }));
@@ -32,7 +32,7 @@ export async function measureCompression({ folder, address, requests, rounds, se
       const { headers, body } = await get(address, all[0]);
       if (body.length > 0 && !decompressed(headers, body).equals(plain.body))
         throw new Error(`${way} differs`);
-      const { per_s } = await generateLoad({ folder, address, requests: all, seconds });
+      const { per_s } = await generateLoad({ directory, address, requests: all, seconds });
       results[way] ??= { bytes: body.length, per_s: [] };
       results[way].per_s.push(per_s);
     }
@@ -41,11 +41,11 @@ export async function measureCompression({ folder, address, requests, rounds, se
 }
 
 function decompressed(headers, body) {
-  const unpack = { gzip: gunzipSync, br: brotliDecompressSync }[headers['content-encoding']];
-  return unpack ? unpack(body) : body;
+  const decompress = { gzip: gunzipSync, br: brotliDecompressSync }[headers['content-encoding']];
+  return decompress ? decompress(body) : body;
 }
 
-/** As it comes: `fetch` would unpack it. */
+/** Without decompression, which `fetch` would do. */
 function get(address, { path, headers }) {
   return new Promise((resolve, reject) => {
     http

@@ -1,6 +1,6 @@
 /**
- * Whether a query takes longer with ten times the history and ten times the tenants in the file: in processor time of
- * the service, because that is what a larger file could add to.
+ * Measures whether a query takes more CPU time of the service with ten times the history and ten times the tenants in
+ * the file.
  */
 import { startService } from '../candidates.mjs';
 import { DAY_MS, HOUR_MS } from '../data.mjs';
@@ -8,8 +8,8 @@ import { processorTime } from '../processes.mjs';
 import { token, withoutCache, withToken } from '../requests.mjs';
 import { generateLoad } from '../wrk.mjs';
 
-/** Answers `{query: [time with the large file / time with the small one, one for each round]}`. */
-export async function measureGrowth({ folder, prepared, processes, rounds, seconds, log }) {
+/** Returns `{query: [time with the large file / time with the small one, one per round]}`. */
+export async function measureGrowth({ directory, prepared, processes, rounds, seconds, log }) {
   const { young, old, sets } = prepared;
   const files = [];
   for (const [installation, project] of [
@@ -27,7 +27,7 @@ export async function measureGrowth({ folder, prepared, processes, rounds, secon
       const times = [];
       for (const { address, pid, queries } of files) {
         const before = processorTime(pid);
-        const { per_s } = await generateLoad({ folder, address, requests: queries[query], seconds });
+        const { per_s } = await generateLoad({ directory, address, requests: queries[query], seconds });
         times.push((processorTime(pid) - before) / per_s);
       }
       if (round > 0) growth[query] = [...(growth[query] ?? []), times[1] / times[0]];
@@ -36,9 +36,9 @@ export async function measureGrowth({ folder, prepared, processes, rounds, secon
   return growth;
 }
 
-/** The same in both: the last days, which both have. Computed each time. */
+/** The same requests for both: the last days, which both have. All responses are computed. */
 function queries({ id, hostIds }, { days, end }, text) {
-  const ask = (call, length, hosts) =>
+  const requestsOf = (call, length, hosts) =>
     Array.from({ length: 50 }, (_, i) => {
       const from = end - length * DAY_MS - ((i * HOUR_MS) % ((days - length) * DAY_MS + 1));
       const chosen =
@@ -47,8 +47,10 @@ function queries({ id, hostIds }, { days, end }, text) {
     });
   const long = Math.min(7, days);
   return {
-    'timeline, 24 hours, 1 host': withoutCache(withToken(ask('timeline', 1, 1), text)),
-    [`timeline, ${long} days, project`]: withoutCache(withToken(ask('timeline', long, 0), text)),
-    [`distribution, ${long} days, 10 hosts`]: withoutCache(withToken(ask('attack/type', long, 10), text)),
+    'timeline, 24 hours, 1 host': withoutCache(withToken(requestsOf('timeline', 1, 1), text)),
+    [`timeline, ${long} days, project`]: withoutCache(withToken(requestsOf('timeline', long, 0), text)),
+    [`distribution, ${long} days, 10 hosts`]: withoutCache(
+      withToken(requestsOf('attack/type', long, 10), text),
+    ),
   };
 }

@@ -1,4 +1,4 @@
-/** How long queries take while 50,000 events a second come in: a log that grows, followed by a process of its own. */
+/** The latency of queries while another process follows a log that grows by 50,000 events per second. */
 import { execFileSync, spawn } from 'node:child_process';
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,20 +8,20 @@ import { generateLoad } from '../wrk.mjs';
 
 const EVENTS_PER_S = 50_000;
 const TICK_MS = 100;
-/** Enough queries to have a 99th percentile, and few enough to leave the machine to the events. */
+/** Enough queries for a 99th percentile, and few enough to leave the CPU to ingest. */
 const QUERIES_PER_S = 200;
 
-/** Answers the 99th percentiles in milliseconds, `{idle: [...], ingesting: [...]}`, and how many events came in. */
-export async function measureIngesting({ folder, prepared, address, requests, rounds, seconds, log }) {
+/** Returns the 99th percentiles in milliseconds, `{idle: [...], ingesting: [...]}`, and the events ingested. */
+export async function measureIngesting({ directory, prepared, address, requests, rounds, seconds, log }) {
   const { measured } = prepared;
   const project = await addProject(measured.data);
   const text = await token(address, measured, project);
-  const load = { folder, address, requests, seconds: 2 * seconds, rate: QUERIES_PER_S };
+  const load = { directory, address, requests, seconds: 2 * seconds, rate: QUERIES_PER_S };
   const result = { idle: [], ingesting: [], events_per_s: [] };
   for (let round = 0; round < rounds; round++) {
     log(`ingesting: round ${round + 1} of ${rounds}`);
     result.idle.push((await generateLoad(load)).p99);
-    const stop = await startIngesting(folder, measured.data, project);
+    const stop = await startIngesting(directory, measured.data, project);
     const before = await countedEvents(address, project, text);
     const started = performance.now();
     result.ingesting.push((await generateLoad(load)).p99);
@@ -32,13 +32,13 @@ export async function measureIngesting({ folder, prepared, address, requests, ro
   return result;
 }
 
-/** Writes the log and follows it, until the function that it answers is called. */
-async function startIngesting(folder, data, project) {
-  const path = join(folder, 'live.ndjson');
+/** Writes the log and follows it until the returned function is called. */
+async function startIngesting(directory, data, project) {
+  const path = join(directory, 'live.ndjson');
   const file = openSync(path, 'w');
   let due = performance.now();
   const writer = setInterval(() => {
-    // By the clock, not by the timer, which may be late.
+    // By the clock, because timers may be late.
     for (; due < performance.now(); due += TICK_MS) writeSync(file, lines((EVENTS_PER_S * TICK_MS) / 1_000));
   }, TICK_MS);
   const args = ['--data', data, '--project', project, '--format', 'events', path];

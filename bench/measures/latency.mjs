@@ -1,13 +1,13 @@
-/** How long an answer takes when the service has half as much to do as it could. */
+/** The latency of responses at half the maximum load. */
 import { median } from '../rows.mjs';
 import { generateLoad } from '../wrk.mjs';
 
-/** Answers `{query: [99th percentile in milliseconds, one for each round]}`. */
-export async function measureLatency({ folder, address, queries, rounds, seconds, log }) {
+/** Returns `{query: [99th percentile in milliseconds, one per round]}`. */
+export async function measureLatency({ directory, address, queries, rounds, seconds, log }) {
   const latencies = {};
   for (const [query, requests] of Object.entries(queries)) {
     log(`latency: ${query}`);
-    const load = { folder, address, requests };
+    const load = { directory, address, requests };
     const most = [];
     for (let round = 0; round < rounds; round++) {
       most.push((await generateLoad({ ...load, seconds })).per_s);

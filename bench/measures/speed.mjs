@@ -1,20 +1,20 @@
-/** Answers per second of every candidate, as fast as it can: the limit, the service, and what one could use instead. */
+/** The responses per second of every candidate under full load. */
 import { generateLoad } from '../wrk.mjs';
 
-/** Answers `{query: {candidate: [answers per second, one for each round]}}`. */
-export async function measureSpeed({ folder, candidates, queries, rounds, seconds, log }) {
+/** Returns `{query: {candidate: [responses per second, one per round]}}`. */
+export async function measureSpeed({ directory, candidates, queries, rounds, seconds, log }) {
   const speeds = {};
   for (const query of Object.keys(queries)) {
     speeds[query] = Object.fromEntries(Object.keys(candidates).map((name) => [name, []]));
   }
-  // The first round warms up, and is not counted.
+  // The first round is a warm-up.
   for (let round = 0; round <= rounds; round++) {
     log(round === 0 ? 'speed: warming up' : `speed: round ${round} of ${rounds}`);
-    // One candidate after the other, again and again, each time in another order: what else the machine does hits all alike.
+    // In random order, so that other load on the machine affects all candidates alike.
     for (const [query, paths] of Object.entries(queries)) {
       for (const [name, { address, authorize }] of shuffled(Object.entries(candidates))) {
         const requests = await authorize(paths);
-        const { per_s } = await generateLoad({ folder, address, requests, seconds });
+        const { per_s } = await generateLoad({ directory, address, requests, seconds });
         if (round > 0) speeds[query][name].push(per_s);
       }
     }

@@ -1,4 +1,4 @@
-/** ClickHouse as Debian has it (18.16), a server of our own on a free port, asked by HTTP with answers in binary. */
+/** ClickHouse from Debian (18.16): a separate server on a free port, queried over HTTP with binary responses. */
 import { spawn } from 'node:child_process';
 import { createReadStream, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -8,29 +8,29 @@ import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
 
 const agent = new http.Agent({ keepAlive: true, maxSockets: 4 });
 
-export async function load(folder) {
-  rmSync(join(folder, 'clickhouse'), { recursive: true, force: true });
-  const { ask, stop } = await start(folder);
+export async function load(directory) {
+  rmSync(join(directory, 'clickhouse'), { recursive: true, force: true });
+  const { run, stop } = await start(directory);
   for (const table of TABLES) {
     const columns = COUNTS.map((name) => `${name} UInt32`).join();
-    await ask(
+    await run(
       `CREATE TABLE ${table} (scope UInt32, t UInt32, ${columns}) ENGINE = MergeTree PARTITION BY tuple() ` +
         'ORDER BY (scope, t) SETTINGS index_granularity = 1024',
     );
-    await ask(`INSERT INTO ${table} FORMAT CSV`, createReadStream(join(folder, `${table}.csv`)));
-    await ask(`OPTIMIZE TABLE ${table} FINAL`);
+    await run(`INSERT INTO ${table} FORMAT CSV`, createReadStream(join(directory, `${table}.csv`)));
+    await run(`OPTIMIZE TABLE ${table} FINAL`);
   }
   await stop();
 }
 
-export async function open(folder) {
-  const { ask, stop } = await start(folder);
+export async function open(directory) {
+  const { run, stop } = await start(directory);
   const mark = (values) => (_value, i) => String(values[i]);
   return {
     async timeline(table, scopes, from, to) {
       const sql = timelineSql(table, scopes, mark([...scopes, from, to]));
       // Sums are 64 bits wide, columns 32.
-      const numbers = await ask(`SELECT t, toUInt32(_1), toUInt32(_2) FROM (${named(sql)}) FORMAT RowBinary`);
+      const numbers = await run(`SELECT t, toUInt32(_1), toUInt32(_2) FROM (${named(sql)}) FORMAT RowBinary`);
       return Array.from({ length: numbers.length / 3 }, (_, i) => numbers.subarray(i * 3, i * 3 + 3));
     },
     async distribution(scopes, from, to) {
@@ -38,7 +38,7 @@ export async function open(folder) {
         /sum\(\w+\)/g,
         'toUInt32($&)',
       );
-      return ask(`${sql} FORMAT RowBinary`);
+      return run(`${sql} FORMAT RowBinary`);
     },
     close: stop,
   };
@@ -48,8 +48,8 @@ function named(sql) {
   return sql.replace(/SELECT t, (\S+), (\S+) FROM/, 'SELECT t, $1 AS _1, $2 AS _2 FROM');
 }
 
-export async function start(folder) {
-  const home = join(folder, 'clickhouse');
+export async function start(directory) {
+  const home = join(directory, 'clickhouse');
   mkdirSync(join(home, 'tmp'), { recursive: true });
   const [port, httpPort] = [await freePort(), await freePort()];
   writeFileSync(join(home, 'users.xml'), USERS);
@@ -59,10 +59,10 @@ export async function start(folder) {
     cwd: home,
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
-  const ask = (sql, body) => post(httpPort, sql, body);
+  const run = (sql, body) => post(httpPort, sql, body);
   for (let attempt = 0; ; attempt++) {
     try {
-      await ask('SELECT toUInt32(1) FORMAT RowBinary');
+      await run('SELECT toUInt32(1) FORMAT RowBinary');
       break;
     } catch (error) {
       if (attempt > 300 || child.exitCode !== null) throw error;
@@ -71,7 +71,7 @@ export async function start(folder) {
   }
   return {
     url: `http://127.0.0.1:${httpPort}`,
-    ask,
+    run,
     async stop() {
       child.kill('SIGTERM');
       await ended;
@@ -79,7 +79,7 @@ export async function start(folder) {
   };
 }
 
-/** Answers 32-bit numbers, which is all that is asked for here. */
+/** Returns 32-bit numbers: the queries select nothing else. */
 function post(port, sql, body) {
   return new Promise((resolve, reject) => {
     const path = body ? `/?query=${encodeURIComponent(sql)}` : '/';

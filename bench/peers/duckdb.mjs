@@ -1,4 +1,4 @@
-/** DuckDB in the process that answers. Loaded in the order of the key: its index is the smallest and largest of each block. */
+/** DuckDB in the process of the server. Loaded in key order, because it indexes the minimum and maximum of each block. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
@@ -6,25 +6,25 @@ import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
 
 const FILE = 'duck.db';
 
-export async function load(folder) {
-  rmSync(join(folder, FILE), { force: true });
-  const instance = await DuckDBInstance.create(join(folder, FILE));
+export async function load(directory) {
+  rmSync(join(directory, FILE), { force: true });
+  const instance = await DuckDBInstance.create(join(directory, FILE));
   const connection = await instance.connect();
   for (const table of TABLES) {
     const columns = COUNTS.map((name) => `${name} INTEGER`).join();
     await connection.run(`CREATE TABLE ${table} (scope INTEGER, t INTEGER, ${columns})`);
-    await connection.run(`COPY ${table} FROM '${join(folder, table)}.csv' (HEADER false)`);
+    await connection.run(`COPY ${table} FROM '${join(directory, table)}.csv' (HEADER false)`);
   }
   await connection.run('CHECKPOINT');
   connection.closeSync();
   instance.closeSync();
 }
 
-export async function open(folder) {
-  const instance = await DuckDBInstance.create(join(folder, FILE), { access_mode: 'READ_ONLY' });
+export async function open(directory) {
+  const instance = await DuckDBInstance.create(join(directory, FILE), { access_mode: 'READ_ONLY' });
   const connection = await instance.connect();
   const statements = new Map();
-  /** One at a time: a statement is bound and run, and a connection runs one. */
+  /** One at a time: a connection runs one statement, which is bound before. */
   let turn = Promise.resolve();
   function all(sql, values) {
     turn = turn.then(async () => {

@@ -1,4 +1,4 @@
-/** node peers/load.mjs NAME FOLDER */
-const [name, folder] = process.argv.slice(2);
+/** node peers/load.mjs NAME DIRECTORY */
+const [name, directory] = process.argv.slice(2);
 const { load } = await import(`./${name}.mjs`);
-await load(folder);
+await load(directory);

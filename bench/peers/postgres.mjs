@@ -1,4 +1,4 @@
-/** PostgreSQL as Debian has it, a server of our own on a socket in the folder, with prepared statements. */
+/** PostgreSQL from Debian: a separate server on a socket in the directory, with prepared statements. */
 import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,11 +7,11 @@ import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
 
 const VERSIONS = '/usr/lib/postgresql';
 const PROGRAMS = join(VERSIONS, readdirSync(VERSIONS).sort().at(-1), 'bin');
-/** Enough for all that is measured to stay in memory, as it does with the others. */
+/** Enough to keep all data in memory, as with the other peers. */
 const SETTINGS = ['shared_buffers=1GB', 'max_parallel_workers_per_gather=0', 'jit=off', 'fsync=off'];
 
-export async function load(folder) {
-  const data = join(folder, 'postgres');
+export async function load(directory) {
+  const data = join(directory, 'postgres');
   rmSync(data, { recursive: true, force: true });
   mkdirSync(data);
   asOwner(data, [join(PROGRAMS, 'initdb'), '--auth=trust', '--username=bench', '--no-sync', data]);
@@ -21,7 +21,7 @@ export async function load(folder) {
   for (const table of TABLES) {
     const columns = COUNTS.map((name) => `${name} INTEGER`).join();
     await client.query(`CREATE TABLE ${table} (scope INTEGER, t INTEGER, ${columns})`);
-    await copy(data, table, join(folder, `${table}.csv`));
+    await copy(data, table, join(directory, `${table}.csv`));
     await client.query(`ALTER TABLE ${table} ADD PRIMARY KEY (scope, t)`);
     await client.query(`VACUUM (ANALYZE, FREEZE) ${table}`);
   }
@@ -29,7 +29,7 @@ export async function load(folder) {
   await stop();
 }
 
-/** Through the program that comes with it, because the driver has no COPY. */
+/** Uses psql, because the driver has no COPY. */
 function copy(data, table, file) {
   execFileSync('psql', [
     '-q',
@@ -43,11 +43,11 @@ function copy(data, table, file) {
   ]);
 }
 
-export async function open(folder) {
-  const data = join(folder, 'postgres');
+export async function open(directory) {
+  const data = join(directory, 'postgres');
   const stop = await start(data);
   const pool = new pg.Pool({ ...address(data), max: 4 });
-  // When the server is stopped, connections that are not in use fail, which is as it should be.
+  // Idle connections fail when the server stops.
   pool.on('error', () => {});
   const all = async (sql, values) => {
     const name = `${sql.slice(0, 40)} ${values.length}`;
@@ -55,7 +55,7 @@ export async function open(folder) {
   };
   const mark = (_value, i) => `$${i + 1}`;
   return {
-    // Sums are 64 bits wide, which the driver hands over as text.
+    // The driver returns 64-bit sums as text.
     timeline: (table, scopes, from, to) => all(timelineSql(table, scopes, mark), [...scopes, from, to]),
     distribution: async (scopes, from, to) =>
       (await all(distributionSql(scopes, mark), [...scopes, from, to]))[0],
@@ -100,7 +100,7 @@ function asOwner(data, args) {
   execFileSync(command, rest, { stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
-/** It refuses to run as root; Debian's package has made a user for it. */
+/** PostgreSQL does not run as root; Debian's package creates this user. */
 function ownerCommand(data, args) {
   if (process.getuid() !== 0) return args;
   const [uid, gid] = ['-u', '-g'].map((flag) => Number(execFileSync('id', [flag, 'postgres'])));

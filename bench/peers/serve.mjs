@@ -1,23 +1,23 @@
 /**
- * A peer behind the HTTP layer of the service: the same routes, authentication and writing of the answer, another store.
+ * A peer behind the HTTP layer of the service: the same routes, authentication and JSON writer, but another store.
  *
- *   node peers/serve.mjs NAME FOLDER DATA      prints its address
+ *   node peers/serve.mjs NAME DIRECTORY DATA      prints its address
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CATEGORIES, HOUR_MS, MINUTE_MS } from '../data.mjs';
 import { server } from '../paths.mjs';
 
-const [name, folder, data] = process.argv.slice(2);
+const [name, directory, data] = process.argv.slice(2);
 const { createApp } = await import(join(server, 'dist/http/app.js'));
 const { openIdentity } = await import(join(server, 'dist/identity/identity.js'));
 const { readMasterKey } = await import(join(server, 'dist/identity/master-key.js'));
-const peer = await (await import(`./${name}.mjs`)).open(folder);
-const { projects } = JSON.parse(readFileSync(join(folder, 'measured.json'), 'utf8'));
+const peer = await (await import(`./${name}.mjs`)).open(directory);
+const { projects } = JSON.parse(readFileSync(join(directory, 'measured.json'), 'utf8'));
 const scopes = new Map(projects[0].hostIds.map((id, i) => [id, i + 1]));
 const scopesOf = (hosts) => (hosts ? hosts.map((id) => scopes.get(id)) : [0]);
 
-/** The two verbs that are measured. Ranges are on the hour, as in all that is measured: the tables have no more. */
+/** The two measured verbs. All measured ranges begin and end on the hour: the tables support no others. */
 const store = {
   async series({ hosts, edges }) {
     const points = edges.length - 1;
@@ -32,7 +32,7 @@ const store = {
     }
     return { requests, attacks };
   },
-  /** They cannot tell whether anything has changed, so nothing is remembered of what they answer. */
+  /** The peers cannot tell whether data has changed, so their responses are not cached. */
   version: async () => null,
   async totals({ hosts, from, to }) {
     const row = await peer.distribution(scopesOf(hosts), from / HOUR_MS, to / HOUR_MS);

@@ -1,4 +1,4 @@
-/** SQLite in the process that answers: tables without row IDs, so that the key is the table. */
+/** SQLite in the process of the server: tables without row IDs, clustered by their key. */
 import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,22 +7,22 @@ import { COUNTS, distributionSql, TABLES, timelineSql } from './tables.mjs';
 
 const FILE = 'sqlite.db';
 
-/** Through the program that comes with it: three times faster than row by row from here. */
-export async function load(folder) {
-  rmSync(join(folder, FILE), { force: true });
+/** Uses the sqlite3 command: three times faster than inserting row by row. */
+export async function load(directory) {
+  rmSync(join(directory, FILE), { force: true });
   const columns = COUNTS.map((name) => `${name} INTEGER`).join();
   const commands = TABLES.flatMap((table) => [
     `CREATE TABLE ${table} (scope INTEGER, t INTEGER, ${columns}, PRIMARY KEY (scope, t)) WITHOUT ROWID;`,
-    `.import ${join(folder, table)}.csv ${table}`,
+    `.import ${join(directory, table)}.csv ${table}`,
   ]);
   const settings = ['PRAGMA journal_mode = OFF;', 'PRAGMA synchronous = OFF;', '.mode csv'];
-  execFileSync('sqlite3', [join(folder, FILE), ...settings, ...commands, 'ANALYZE;'], {
+  execFileSync('sqlite3', [join(directory, FILE), ...settings, ...commands, 'ANALYZE;'], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
 }
 
-export async function open(folder) {
-  const db = new DatabaseSync(join(folder, FILE), { readOnly: true });
+export async function open(directory) {
+  const db = new DatabaseSync(join(directory, FILE), { readOnly: true });
   db.exec('PRAGMA mmap_size = 4294967296');
   const statements = new Map();
   function all(sql, values) {

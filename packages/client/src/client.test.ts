@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { ATTACK_TYPES, buildClient, type ClientOptions, createClient } from './client.ts';
+import { ATTACK_TYPES, buildClient, type Client, type ClientOptions, createClient } from './client.ts';
 import { sleep, type Timing, unlessAborted, WafstatError } from './transport.ts';
 
 interface Reply {
@@ -104,15 +104,70 @@ describe('queries', () => {
     expect(requests[0]?.url).toBe('/v1/p1/waf/event/attack/type?from=0&to=60000');
   });
 
+  const list = { total: 0, items: [] };
+  const threats = { threats: ['xss'], locale: { xss: 'XSS' } };
+  const host = { id: 'a/b', hostname: 'www', timestamp: 0 };
+  const classification = { domain: list, attack_type: list, ip: list, url: list, geo: list };
+  const whole = { ...RANGE, timezone: '-01:00', hosts: ['h'] };
+  const RANGE_SENT = 'from=0&to=60000';
+  const WHOLE_SENT = `${RANGE_SENT}&timezone=-01%3A00&hosts=h`;
+
+  test.each<[string, unknown, (client: Client) => Promise<unknown>]>([
+    [`event/attack/num?${RANGE_SENT}`, { attack_num: 3 }, (client) => client.attackCount(RANGE)],
+    [`event/attack/domain?${WHOLE_SENT}&top=3`, list, (client) => client.attackedHosts({ ...whole, top: 3 })],
+    [`event/request/peak?${WHOLE_SENT}`, { qps: 7 }, (client) => client.requestPeak(whole)],
+    ['overviews/statistics?recent=today', [], (client) => client.overviewTotals({ recent: 'today' })],
+    [
+      `overviews/request/timeline?${WHOLE_SENT}&group_by=DAY`,
+      [{ key: 'ACCESS', timeline: [] }],
+      (client) => client.overviewTimeline({ ...whole, groupBy: 'DAY' }),
+    ],
+    [
+      `overviews/qps/timeline?${RANGE_SENT}&group_by=DAY&display_option=0`,
+      [],
+      (client) => client.qpsTimeline({ ...RANGE, groupBy: 'DAY', displayOption: 0 }),
+    ],
+    [`overviews/attack/timeline?${WHOLE_SENT}`, [], (client) => client.attackTimeline(whole)],
+    [
+      `overviews/attack/top-domains?${RANGE_SENT}&top=9`,
+      list,
+      (client) => client.topDomains({ ...RANGE, top: 9 }),
+    ],
+    [`overviews/attack/distribution?${RANGE_SENT}`, list, (client) => client.attackDistribution(RANGE)],
+    [`overviews/attack/action-types?${RANGE_SENT}`, list, (client) => client.attackActions(RANGE)],
+    [
+      `overviews/classification?${RANGE_SENT}&top=5`,
+      classification,
+      (client) => client.classification({ ...RANGE, top: 5 }),
+    ],
+    ['tag/threat/map', threats, (client) => client.threatMap()],
+    ['map/threat', threats, (client) => client.threats()],
+    ['instance/a%2Fb', host, (client) => client.host('a/b')],
+  ])('%s', async (path, body, call) => {
+    const { client, requests } = await setUp([{ body }]);
+    expect(await call(client)).toEqual(body);
+    expect(requests.map(({ url }) => url)).toEqual([`/v1/p1/waf/${path}`]);
+  });
+
+  test('a response of another form is an error', async () => {
+    const { client } = await setUp([{ body: { error: 0 } }]);
+    await expect(client.overviewTotals(RANGE)).rejects.toThrow("has no field 'length'");
+    await expect(client.requestPeak(RANGE)).rejects.toThrow("has no field 'qps'");
+  });
+
   test('hosts and sources return a page, and a space is not encoded as a plus', async () => {
     const { client, requests } = await setUp([{ body: { total: 0, items: [] } }]);
-    expect(await client.hosts({ offset: 10, limit: 5, hostname: 'a b+c' })).toEqual({ total: 0, items: [] });
+    expect(await client.hosts({ page: 3, limit: 5, hostname: 'a b+c' })).toEqual({ total: 0, items: [] });
     await client.hosts();
+    await client.compositeHosts({ page: 2 });
+    await client.premiumHosts({ limit: 7 });
     expect(await client.sources()).toEqual({ total: 0, items: [] });
     await client.sources({ offset: 20, limit: 10 });
     expect(requests.map(({ url }) => url)).toEqual([
-      '/v1/p1/waf/instance?offset=10&limit=5&hostname=a%20b%2Bc',
-      '/v1/p1/waf/instance',
+      '/v1/p1/waf/instance?page=3&pagesize=5&hostname=a%20b%2Bc',
+      '/v1/p1/waf/instance?page=1&pagesize=1000',
+      '/v1/p1/composite-waf/host?page=2&pagesize=1000',
+      '/v1/p1/premium-waf/host?page=1&pagesize=7',
       '/v1/p1/connections',
       '/v1/p1/connections?offset=20&limit=10',
     ]);
@@ -138,30 +193,55 @@ describe('queries', () => {
 });
 
 describe('iteration over pages', () => {
-  const names = ['a', 'b', 'c', 'd', 'e'];
-  const reply = ({ url = '' }: Received): Reply => {
-    const query = new URL(url, 'http://x').searchParams;
-    const offset = Number(query.get('offset'));
-    return { body: { total: 5, items: names.slice(offset, offset + Number(query.get('limit') ?? 1000)) } };
-  };
+  const items = ['a', 'b', 'c', 'd', 'e'].map((id) => ({ id }));
 
-  test.each([
-    [{}, names, 1],
-    [{ limit: 5 }, names, 1],
-    [{ limit: 2 }, names, 3],
-    [{ limit: 1, offset: 3 }, ['d', 'e'], 2],
-    [{ offset: 9 }, [], 1],
-  ])('%j', async (query, expected, requests) => {
+  async function setUpPages(offsetOf: (query: URLSearchParams) => number, sizeName: string) {
     const sent: Received[] = [];
     const url = await listen((request) => {
       sent.push(request);
-      return reply(request);
+      const query = new URL(request.url ?? '', 'http://x').searchParams;
+      const offset = offsetOf(query);
+      return { body: { total: 5, items: items.slice(offset, offset + Number(query.get(sizeName) ?? 1000)) } };
     });
-    const client = createClient({ url, projectId: 'p1' });
-    expect(await collect(client.hosts({ ...query, hostname: 'x' }))).toEqual(expected);
+    return { client: createClient({ url, projectId: 'p1' }), sent };
+  }
+
+  const idsOf = async (pages: AsyncIterable<{ id: string }>) =>
+    (await collect(pages)).map(({ id }) => id).join('');
+
+  test.each([
+    [{}, 'abcde', 1],
+    [{ limit: 5 }, 'abcde', 1],
+    [{ limit: 2 }, 'abcde', 3],
+    [{ limit: 2, page: 2 }, 'cde', 2],
+    [{ page: 9 }, '', 1],
+  ])('of hosts: %j', async (query, expected, requests) => {
+    const offsetOf = (query: URLSearchParams) =>
+      (Number(query.get('page')) - 1) * Number(query.get('pagesize'));
+    const { client, sent } = await setUpPages(offsetOf, 'pagesize');
+    expect(await idsOf(client.hosts({ ...query, hostname: 'x' }))).toBe(expected);
     expect(sent).toHaveLength(requests);
     for (const { url } of sent) expect(url).toContain('hostname=x');
-    expect(await collect(client.sources(query))).toEqual(expected);
+  });
+
+  test.each([
+    [{}, 'abcde', 1],
+    [{ limit: 5 }, 'abcde', 1],
+    [{ limit: 2 }, 'abcde', 3],
+    [{ limit: 1, offset: 3 }, 'de', 2],
+    [{ offset: 9 }, '', 1],
+  ])('of log sources: %j', async (query, expected, requests) => {
+    const { client, sent } = await setUpPages((query) => Number(query.get('offset')), 'limit');
+    expect(await idsOf(client.sources(query))).toBe(expected);
+    expect(sent).toHaveLength(requests);
+  });
+
+  test('a host that another one moves to the next page is seen once', async () => {
+    const { client } = await setUp([
+      { body: { total: 3, items: [{ id: 'b' }, { id: 'c' }] } },
+      { body: { total: 4, items: [{ id: 'c' }, { id: 'd' }] } },
+    ]);
+    expect(await idsOf(client.hosts({ limit: 2 }))).toBe('bcd');
   });
 
   test('ends when a page is empty, even if the total says otherwise', async () => {

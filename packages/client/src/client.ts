@@ -38,8 +38,40 @@ export interface Client {
   timeline(query: StatisticsQuery): Promise<Timeline>;
   /** Attacks by category. */
   attackTypes(query: StatisticsQuery): Promise<AttackTypes>;
+  /** The number of attacks. */
+  attackCount(query: StatisticsQuery): Promise<AttackCount>;
+  /** The most attacked hosts, by name. */
+  attackedHosts(query: TopQuery): Promise<Top<HostCount>>;
+  /** The number of requests in the busiest second. */
+  requestPeak(query: StatisticsQuery): Promise<RequestPeak>;
+  /** Requests and attacks for each of the `OVERVIEW_KEYS`. */
+  overviewTotals(query: StatisticsQuery): Promise<KeyCount<OverviewKey>[]>;
+  /** Requests and attacks over time for each of the `OVERVIEW_KEYS`. */
+  overviewTimeline(query: TimelineQuery): Promise<Series<OverviewKey>[]>;
+  /** Requests and attacks per second over time for each of the `OVERVIEW_KEYS`. */
+  qpsTimeline(query: QpsTimelineQuery): Promise<Series<OverviewKey>[]>;
+  /** Attacks over time for each of the `ATTACK_TYPES`, in their order. */
+  attackTimeline(query: TimelineQuery): Promise<Series<AttackType>[]>;
+  /** The most attacked hosts, by name, as the overview calls return them. */
+  topDomains(query: TopQuery): Promise<Top<DomainCount>>;
+  /** The categories that have attacks, the most frequent first. */
+  attackDistribution(query: StatisticsQuery): Promise<Top<KeyCount<AttackType>>>;
+  /** Attacks that the firewall blocked, and all others. */
+  attackActions(query: StatisticsQuery): Promise<Top<KeyCount<AttackAction>>>;
+  /** The most attacked hosts and the most frequent categories. */
+  classification(query: TopQuery): Promise<Classification>;
+  /** The names of the attack categories, and how to display them: `tag/threat/map`. */
+  threatMap(options?: CallOptions): Promise<ThreatMap>;
+  /** The same as `threatMap`, under its other path: `map/threat`. */
+  threats(options?: CallOptions): Promise<ThreatMap>;
   /** The hosts of the project, sorted by name: await one page, or iterate over all with `for await`. */
   hosts(query?: HostsQuery): Pages<Host>;
+  /** One host, by ID. Rejects with status 404 if the project has no such host. */
+  host(id: string, options?: CallOptions): Promise<Host>;
+  /** The same hosts as `hosts`, under the path that newer SDKs use: `composite-waf/host`. */
+  compositeHosts(query?: HostsQuery): Pages<Host>;
+  /** The same hosts as `hosts`, under the path for dedicated instances: `premium-waf/host`. */
+  premiumHosts(query?: HostsQuery): Pages<Host>;
   /** The log sources of the project, sorted by name: await one page, or iterate over all with `for await`. */
   sources(query?: ListQuery): Pages<Source>;
   /**
@@ -74,6 +106,21 @@ export type StatisticsQuery = TimeRange &
     timezone?: string | undefined;
   };
 
+export type TimelineQuery = StatisticsQuery & {
+  /** `DAY`: one point per local day of `timezone`. Without it, the length of the range decides. */
+  groupBy?: 'DAY' | undefined;
+};
+
+export type QpsTimelineQuery = TimelineQuery & {
+  /** 0: the average of each point, rounded to a whole number. 1: its busiest second. @default 0 */
+  displayOption?: 0 | 1 | undefined;
+};
+
+export type TopQuery = StatisticsQuery & {
+  /** Maximum number of items, 1 to 1,000. @default 5 */
+  top?: number | undefined;
+};
+
 export interface ListQuery extends CallOptions {
   /** Number of items to skip. */
   offset?: number | undefined;
@@ -81,7 +128,11 @@ export interface ListQuery extends CallOptions {
   limit?: number | undefined;
 }
 
-export interface HostsQuery extends ListQuery {
+export interface HostsQuery extends CallOptions {
+  /** The page to return, or to start with, counted from 1. @default 1 */
+  page?: number | undefined;
+  /** Number of hosts per page, 1 to 1,000. @default 1_000 */
+  limit?: number | undefined;
   /** Part of the host name. */
   hostname?: string | undefined;
 }
@@ -146,6 +197,73 @@ export interface Point {
   num: number;
 }
 
+export interface AttackCount {
+  attack_num: number;
+}
+
+export interface RequestPeak {
+  qps: number;
+}
+
+/**
+ * What the overview calls count: requests (`ACCESS`), attacks in four groups of categories (`CRAWLER`, `CC`, `PRECISE`,
+ * `WEB_ATTACK`), and all attacks (`ATTACK`), which is the sum of the four groups.
+ */
+export const OVERVIEW_KEYS = ['ACCESS', 'CRAWLER', 'CC', 'PRECISE', 'WEB_ATTACK', 'ATTACK'] as const;
+
+export type OverviewKey = (typeof OVERVIEW_KEYS)[number];
+
+/** `log`: the firewall did not block the attack, or the log does not say. */
+export type AttackAction = 'block' | 'log';
+
+export interface KeyCount<Key extends string = string> {
+  key: Key;
+  num: number;
+}
+
+export interface HostCount {
+  /** The host name. */
+  host: string;
+  num: number;
+}
+
+export interface DomainCount extends KeyCount {
+  /** Always empty. */
+  web_tag: string;
+}
+
+/** The points of all series of a response have the same times. */
+export interface Series<Key extends string = string> {
+  key: Key;
+  timeline: Point[];
+}
+
+/** The items with the highest counts, the highest first. */
+export interface Top<Item> {
+  /** Number of all items that have attacks, of which `items` may be the first few. */
+  total: number;
+  items: Item[];
+}
+
+export interface Classification {
+  /** By host name. */
+  domain: Top<DomainCount>;
+  /** By category. */
+  attack_type: Top<KeyCount<AttackType>>;
+  /** By source address. Empty: the service does not keep this data. */
+  ip: Top<KeyCount>;
+  /** Empty: the service does not keep this data. */
+  url: Top<KeyCount>;
+  /** By country. Empty: the service does not keep this data. */
+  geo: Top<KeyCount>;
+}
+
+export interface ThreatMap {
+  threats: string[];
+  /** The display name of each. */
+  locale: Record<string, string>;
+}
+
 export interface List<Item> {
   /** Number of items on all pages. */
   total: number;
@@ -158,6 +276,8 @@ export type Pages<Item> = Promise<List<Item>> & AsyncIterable<Item>;
 export interface Host {
   /** For the `hosts` of a query. */
   id: string;
+  /** The same as `id`. */
+  hostid: string;
   hostname: string;
   /** When the host was registered, in milliseconds since the epoch. */
   timestamp: number;
@@ -197,6 +317,7 @@ export interface IngestResult {
 const QUERY_TIMEOUT_MS = 60_000;
 const INGEST_TIMEOUT_MS = 600_000;
 const MAX_RETRIES = 3;
+const HOSTS_PER_PAGE = 1_000;
 
 export function createClient(options: ClientOptions): Client {
   return buildClient(options, { now: Date.now, sleep, random: Math.random });
@@ -245,14 +366,43 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     );
   }
 
-  function pages<Item>(path: string, query: ListQuery, filter: Parameters = {}): Pages<Item> {
-    const page = (offset: number | undefined) =>
-      get<List<Item>>(path, ['total', 'items'], { offset, limit: query.limit, ...filter }, query);
-    const first = page(query.offset);
+  /** Async, so that an invalid query rejects. */
+  async function statistics<T>(path: string, fields: Fields<T>, query: AnyStatisticsQuery): Promise<T> {
+    return get(`/waf/${path}`, fields, statisticsParameters(query), query);
+  }
+
+  /** The path of hosts counts pages from 1. */
+  function hostPages(path: string, query: HostsQuery = {}): Pages<Host> {
+    const { page: firstPage = 1, limit = HOSTS_PER_PAGE, hostname } = query;
+    const pageAt = (page: number) =>
+      get<List<Host>>(path, ['total', 'items'], { page, pagesize: limit, hostname }, query);
+    const first = pageAt(firstPage);
+    return Object.assign(first, {
+      async *[Symbol.asyncIterator]() {
+        // A host that is registered meanwhile moves others to the next page, where they must not appear again.
+        const seen = new Set<string>();
+        let page = firstPage;
+        for (let list = await first; ; list = await pageAt(++page)) {
+          for (const host of list.items) {
+            if (!seen.has(host.id)) yield host;
+            seen.add(host.id);
+          }
+          if (list.items.length === 0 || page * limit >= list.total) return;
+        }
+      },
+    });
+  }
+
+  /** The path of log sources counts items to skip. */
+  function sourcePages(query: ListQuery = {}): Pages<Source> {
+    const { limit } = query;
+    const pageAt = (offset: number | undefined) =>
+      get<List<Source>>('/connections', ['total', 'items'], { offset, limit }, query);
+    const first = pageAt(query.offset);
     return Object.assign(first, {
       async *[Symbol.asyncIterator]() {
         let offset = query.offset ?? 0;
-        for (let list = await first; ; list = await page(offset)) {
+        for (let list = await first; ; list = await pageAt(offset)) {
           yield* list.items;
           offset += list.items.length;
           if (list.items.length === 0 || offset >= list.total) return;
@@ -262,12 +412,27 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
   }
 
   return {
-    timeline: async (query) =>
-      get<Timeline>('/waf/event/timeline', ['requests', 'attacks'], statisticsParameters(query), query),
-    attackTypes: async (query) =>
-      get<AttackTypes>('/waf/event/attack/type', ATTACK_TYPES, statisticsParameters(query), query),
-    hosts: ({ hostname, ...query } = {}) => pages<Host>('/waf/instance', query, { hostname }),
-    sources: (query = {}) => pages<Source>('/connections', query),
+    timeline: (query) => statistics('event/timeline', ['requests', 'attacks'], query),
+    attackTypes: (query) => statistics('event/attack/type', ATTACK_TYPES, query),
+    attackCount: (query) => statistics('event/attack/num', ['attack_num'], query),
+    attackedHosts: (query) => statistics('event/attack/domain', ['total', 'items'], query),
+    requestPeak: (query) => statistics('event/request/peak', ['qps'], query),
+    overviewTotals: (query) => statistics('overviews/statistics', ['length'], query),
+    overviewTimeline: (query) => statistics('overviews/request/timeline', ['length'], query),
+    qpsTimeline: (query) => statistics('overviews/qps/timeline', ['length'], query),
+    attackTimeline: (query) => statistics('overviews/attack/timeline', ['length'], query),
+    topDomains: (query) => statistics('overviews/attack/top-domains', ['total', 'items'], query),
+    attackDistribution: (query) => statistics('overviews/attack/distribution', ['total', 'items'], query),
+    attackActions: (query) => statistics('overviews/attack/action-types', ['total', 'items'], query),
+    classification: (query) => statistics('overviews/classification', ['domain', 'attack_type'], query),
+    threatMap: (options = {}) => get('/waf/tag/threat/map', ['threats', 'locale'], {}, options),
+    threats: (options = {}) => get('/waf/map/threat', ['threats', 'locale'], {}, options),
+    hosts: (query) => hostPages('/waf/instance', query),
+    host: async (id, options = {}) =>
+      get(`/waf/instance/${encodeURIComponent(id)}`, ['id', 'hostname'], {}, options),
+    compositeHosts: (query) => hostPages('/composite-waf/host', query),
+    premiumHosts: (query) => hostPages('/premium-waf/host', query),
+    sources: sourcePages,
     async ingest(lines, options = {}) {
       const { source, format, pattern, host, hosts, timezone, contentEncoding, signal } = options;
       const isStream = typeof lines === 'object' && Symbol.asyncIterator in lines;
@@ -294,9 +459,13 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
 type Fields<T> = readonly (keyof T & string)[];
 type Parameters = Readonly<Record<string, string | number | readonly string[] | undefined>>;
 
-function statisticsParameters({ from, to, timezone, hosts, recent }: StatisticsQuery): Parameters {
+type AnyStatisticsQuery = StatisticsQuery &
+  Partial<Pick<QpsTimelineQuery & TopQuery, 'groupBy' | 'displayOption' | 'top'>>;
+
+function statisticsParameters(query: AnyStatisticsQuery): Parameters {
+  const { from, to, timezone, hosts, recent, top, groupBy, displayOption } = query;
   if (hosts?.length === 0) throw new TypeError('hosts is empty. Leave it out to query the whole project.');
-  return { from, to, timezone, hosts, recent };
+  return { from, to, timezone, hosts, recent, top, group_by: groupBy, display_option: displayOption };
 }
 
 /** `?a=1&b=2&b=3`, or nothing. Not URLSearchParams, which writes a space as `+`: in a signature that is a plus. */

@@ -29,6 +29,14 @@ export function fill(element: Element, ...children: Child[]): void {
   element.replaceChildren(...shown.map((child) => (typeof child === 'string' ? visibleText(child) : child)));
 }
 
+/** Replaces all children after a refresh. The button with the same `data-focus` keeps the focus. */
+export function refill(element: Element, ...children: Child[]): void {
+  const { activeElement } = document;
+  const focused = element.contains(activeElement) ? activeElement?.getAttribute('data-focus') : null;
+  fill(element, ...children);
+  if (focused) element.querySelector<HTMLElement>(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+}
+
 function setAttribute(element: Element, name: string, value: Value): void {
   if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else if (typeof value === 'string' && (name === 'title' || name.startsWith('aria-')))

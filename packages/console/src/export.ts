@@ -1,7 +1,6 @@
 /** Files and commands that leave the console: CSV, curl, PNG. */
 import { h } from './dom.ts';
 import { formatCount } from './format.ts';
-import { type Points, total } from './points.ts';
 import { colour } from './theme.ts';
 import type { TimeRange } from './time-range.ts';
 
@@ -24,16 +23,22 @@ export interface StatisticsQuery extends TimeRange {
 }
 
 export function timelineCurl(query: StatisticsQuery, timezone: string): string {
-  return curl(query, 'timeline', `&timezone=${encodeURIComponent(timezone)}`);
+  return curl(query, 'event/timeline', timezone);
+}
+
+export function attackTimelineCurl(query: StatisticsQuery, timezone: string): string {
+  return curl(query, 'overviews/attack/timeline', timezone);
 }
 
 export function attackTypesCurl(query: StatisticsQuery): string {
-  return curl(query, 'attack/type', '');
+  return curl(query, 'event/attack/type', null);
 }
 
-function curl({ origin, project, from, to, hosts }: StatisticsQuery, path: string, timezone: string): string {
+function curl(query: StatisticsQuery, path: string, timezone: string | null): string {
+  const { origin, project, from, to, hosts } = query;
+  const zone = timezone === null ? '' : `&timezone=${encodeURIComponent(timezone)}`;
   const filter = hosts.map((id) => `&hosts=${id}`).join('');
-  const url = `${origin}/v1/${project}/waf/event/${path}?from=${from}&to=${to}${timezone}${filter}`;
+  const url = `${origin}/v1/${project}/waf/${path}?from=${from}&to=${to}${zone}${filter}`;
   return `curl -H "X-Auth-Token: $TOKEN" '${url}'`;
 }
 
@@ -51,32 +56,60 @@ export function download(name: string, content: Blob | string): void {
 }
 
 const MARGIN = 24;
-const HEAD = 64;
+const LINE = 22;
+const SWATCH = 10;
+
+export interface LegendEntry {
+  title: string;
+  count: number;
+  /** The variable of the style sheet. */
+  colour: string;
+}
 
 /** The timeline as a PNG with title, range and legend. */
-export function timelinePng(chart: HTMLCanvasElement, title: string, caption: string, points: Points): Blob {
+export function timelinePng(
+  chart: HTMLCanvasElement,
+  title: string,
+  caption: string,
+  legend: readonly LegendEntry[],
+): Blob {
   const scale = chart.width / chart.clientWidth;
   const canvas = document.createElement('canvas');
-  canvas.width = chart.width + 2 * MARGIN * scale;
-  canvas.height = chart.height + (HEAD + 2 * MARGIN) * scale;
   const context = canvas.getContext('2d');
   if (context === null) throw new Error('The browser does not support canvas drawing.');
+  const font = (style: string) => `${style} system-ui, sans-serif`;
+  context.font = font('13px');
+  const entries = legend.map(({ title, count, colour }) => {
+    const text = `${title} ${formatCount(count)}`;
+    return { text, colour, width: SWATCH + 7 + context.measureText(text).width + 20 };
+  });
+  let [x, y] = [0, MARGIN + 52];
+  const placed = entries.map((entry) => {
+    if (x > 0 && x + entry.width > chart.clientWidth) [x, y] = [0, y + LINE];
+    const place = { ...entry, x: MARGIN + x, y };
+    x += entry.width;
+    return place;
+  });
+  const top = y + LINE + 8;
+  canvas.width = chart.width + 2 * MARGIN * scale;
+  canvas.height = chart.height + (top + MARGIN) * scale;
   context.fillStyle = colour('panel');
   context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(chart, MARGIN * scale, (HEAD + MARGIN) * scale);
+  context.drawImage(chart, MARGIN * scale, top * scale);
   context.scale(scale, scale);
   context.textBaseline = 'top';
-  const write = (text: string, colourName: string, font: string, x: number, y: number) => {
-    context.font = `${font} system-ui, sans-serif`;
+  const write = (text: string, colourName: string, style: string, left: number, above: number) => {
+    context.font = font(style);
     context.fillStyle = colour(colourName);
-    context.fillText(text, x, y);
+    context.fillText(text, left, above);
   };
   write(title, 'text', '600 18px', MARGIN, MARGIN);
   write(caption, 'muted', '13px', MARGIN, MARGIN + 26);
-  context.textAlign = 'right';
-  const right = chart.clientWidth + MARGIN;
-  write(`Requests ${formatCount(total(points.requests))}`, 'accent', '600 13px', right, MARGIN);
-  write(`Attacks ${formatCount(total(points.attacks))}`, 'attack', '600 13px', right, MARGIN + 22);
+  for (const entry of placed) {
+    context.fillStyle = colour(entry.colour);
+    context.fillRect(entry.x, entry.y + 2, SWATCH, SWATCH);
+    write(entry.text, 'text', '13px', entry.x + SWATCH + 7, entry.y);
+  }
   // Chromium delays toBlob for seconds while anything on the page is animated.
   const [, base64 = ''] = canvas.toDataURL('image/png').split(',');
   return new Blob([Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))], { type: 'image/png' });

@@ -1,13 +1,6 @@
 /** From the points of the API to what is drawn: as fine as the width allows, with boundaries on the local clock. */
-import type { Timeline } from '@wafstat/client';
+import type { Point } from '@wafstat/client';
 import { clock, day } from './format.ts';
-
-export interface Points {
-  /** One more than there are points: point i is from `edges[i]` to `edges[i + 1]`. */
-  edges: number[];
-  requests: number[];
-  attacks: number[];
-}
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 1_440 * MINUTE_MS;
@@ -21,31 +14,30 @@ function stepOf({ from, to }: { from: number; to: number }, countMax: number): n
   return STEPS_MS.find((step) => (to - from) / step <= countMax) ?? 364 * DAY_MS;
 }
 
-/** Adds up neighbours until there are at most `pointsMax`. No count is lost or split. */
-export function drawnPoints(timeline: Timeline, from: number, offsetMs: number, pointsMax: number): Points {
-  const ends = timeline.requests.map(({ time }) => time);
+/** The boundaries of about `pointsMax` points at most: point i is from `edges[i]` to `edges[i + 1]`. */
+export function drawnEdges(
+  ends: readonly number[],
+  from: number,
+  offsetMs: number,
+  pointsMax: number,
+): number[] {
+  if (ends.length <= pointsMax) return [from, ...ends];
   const stepMs = stepOf({ from, to: ends.at(-1) ?? from }, pointsMax);
-  const mustMerge = ends.length > pointsMax;
-  const points: Points = { edges: [from], requests: [], attacks: [] };
-  let bucket = Number.NaN;
-  for (const [i, end] of ends.entries()) {
-    const bucketOfEnd = mustMerge ? Math.ceil((end + offsetMs) / stepMs) : i;
-    if (bucketOfEnd === bucket) points.edges.pop();
-    else {
-      points.requests.push(0);
-      points.attacks.push(0);
-    }
-    bucket = bucketOfEnd;
-    points.edges.push(end);
-    addToLast(points.requests, timeline.requests[i]?.num ?? 0);
-    addToLast(points.attacks, timeline.attacks[i]?.num ?? 0);
-  }
-  return points;
+  const bucket = (end: number | undefined) =>
+    end === undefined ? null : Math.ceil((end + offsetMs) / stepMs);
+  return [from, ...ends.filter((end, i) => bucket(end) !== bucket(ends[i + 1]))];
 }
 
-function addToLast(counts: number[], n: number): void {
+/** Adds up the points between the edges. No count is lost or split. */
+export function countsBetween(edges: readonly number[], points: readonly Point[]): number[] {
+  const counts = edges.slice(1).map(() => 0);
   const last = counts.length - 1;
-  counts[last] = (counts[last] ?? 0) + n;
+  let i = 0;
+  for (const { time, num } of points) {
+    while (i < last && time > (edges[i + 1] ?? time)) i++;
+    counts[i] = (counts[i] ?? 0) + num;
+  }
+  return counts;
 }
 
 export function total(counts: readonly number[]): number {

@@ -1,3 +1,4 @@
+import { ATTACK_TYPES } from '@wafstat/client';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { formatOffset, PRESETS, type PresetName } from './time-range.ts';
@@ -18,6 +19,8 @@ const view: fc.Arbitrary<View> = fc.record({
   timezone: fc.option(fc.integer({ min: -720, max: 840 }).map((minutes) => formatOffset(minutes * 60_000))),
   hosts: fc.uniqueArray(id, { maxLength: 5 }),
   hidden: fc.constantFrom([], ['requests' as const], ['attacks' as const], [...SERIES]),
+  byCategory: fc.boolean(),
+  category: fc.option(fc.constantFrom(...ATTACK_TYPES)),
   live: fc.boolean(),
   order: fc.constantFrom(...HOST_ORDERS),
   search: fc.string({ maxLength: 253 }),
@@ -38,7 +41,9 @@ test('defaults are left out of the URL', () => {
 });
 
 test('invalid parameters are ignored', () => {
-  const broken = parse('/console/?from=2&to=1&tz=%2B15:00&host=a/b&project=%00&hide=all&offset=-1&order=x');
+  const broken = parse(
+    '/console/?from=2&to=1&tz=%2B15:00&host=a/b&project=%00&hide=all&offset=-1&order=x&by=host&category=other',
+  );
   expect(broken).toEqual(parse('/console/'));
   fc.assert(
     fc.property(fc.string(), (query) => {

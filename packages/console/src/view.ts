@@ -1,4 +1,6 @@
 /** The URL holds every selection, so that a view can be shared, reloaded and navigated back to. */
+import type { AttackType } from '@wafstat/client';
+import { isCategory } from './categories.ts';
 import { DEFAULT_PRESET, isPreset, parseOffset, rangeProblem, type SelectedRange } from './time-range.ts';
 
 export const PAGES = {
@@ -31,11 +33,21 @@ export interface View {
   hosts: readonly string[];
   /** Series that are not drawn. */
   hidden: readonly SeriesName[];
+  /** The timeline shows the attacks by category. */
+  byCategory: boolean;
+  /** The timeline shows only the attacks of this category. */
+  category: AttackType | null;
   live: boolean;
   /** Order of the list of hosts. */
   order: HostOrder;
   search: string;
   offset: number;
+}
+
+/** Shows only the category, or all again if it is the only one. */
+export function categoryFilter(view: View, category: AttackType): Partial<View> {
+  if (view.category === category) return { category: null };
+  return { category, hidden: view.hidden.filter((name) => name !== 'attacks') };
 }
 
 /** Later times have no ISO form with a four-digit year. */
@@ -47,6 +59,7 @@ export function parseView({ pathname, searchParams: query }: URL): View {
   const path = pathname.replace(/\/+$/, '');
   const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name].replace(/\/+$/, '') === path);
   const project = query.get('project');
+  const category = query.get('category');
   const timezone = query.get('tz')?.replace(/^ /, '+') ?? null;
   return {
     page: page ?? 'dashboard',
@@ -55,6 +68,8 @@ export function parseView({ pathname, searchParams: query }: URL): View {
     timezone: timezone !== null && parseOffset(timezone) !== null ? timezone : null,
     hosts: [...new Set(query.getAll('host').filter((id) => ID.test(id)))],
     hidden: SERIES.filter((name) => query.getAll('hide').includes(name)),
+    byCategory: query.get('by') === 'category',
+    category: isCategory(category) ? category : null,
     live: query.get('live') !== 'off',
     order: HOST_ORDERS.find((name) => name === query.get('order')) ?? 'requests',
     search: query.get('search')?.slice(0, 253) ?? '',
@@ -73,6 +88,8 @@ export function urlOf(view: View): string {
   if (view.timezone !== null) query.set('tz', view.timezone);
   for (const id of view.hosts) query.append('host', id);
   for (const name of view.hidden) query.append('hide', name);
+  if (view.byCategory) query.set('by', 'category');
+  if (view.category !== null) query.set('category', view.category);
   if (!view.live) query.set('live', 'off');
   if (view.order !== 'requests') query.set('order', view.order);
   if (view.search !== '') query.set('search', view.search);

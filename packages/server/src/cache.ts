@@ -12,42 +12,50 @@ interface CacheLimits<K, V> {
 
 /** Evicts the least recently used entries beyond its limits. */
 export class BoundedCache<K extends {}, V extends {}> {
-  readonly #entries: LRUCache<K, V>;
+  readonly #limits: CacheLimits<K, V>;
+  /** Allocates space for all entries, so that a large cache is created when it is used: 20 ms for 100,000 entries. */
+  #entries: LRUCache<K, V> | null = null;
   hits = 0;
   misses = 0;
 
-  constructor({ entriesMax, weightMax, weight, ttlMs }: CacheLimits<K, V>) {
-    this.#entries = new LRUCache<K, V>({
-      max: entriesMax,
-      maxSize: weightMax ?? 0,
-      ttl: ttlMs ?? 0,
-      // lru-cache rejects a weight of 0.
-      ...(weight && { sizeCalculation: (value: V, key: K) => Math.max(1, Math.ceil(weight(value, key))) }),
-    });
+  constructor(limits: CacheLimits<K, V>) {
+    this.#limits = limits;
   }
 
   get size(): number {
-    return this.#entries.size;
+    return this.#entries?.size ?? 0;
   }
 
   get(key: K): V | undefined {
-    const value = this.#entries.get(key);
+    const value = this.#entries?.get(key);
     if (value === undefined) this.misses++;
     else this.hits++;
     return value;
   }
 
   set(key: K, value: V): void {
+    this.#entries ??= createEntries(this.#limits);
     this.#entries.set(key, value);
   }
 
   delete(key: K): void {
-    this.#entries.delete(key);
+    this.#entries?.delete(key);
   }
 
   clear(): void {
-    this.#entries.clear();
+    this.#entries?.clear();
   }
+}
+
+function createEntries<K extends {}, V extends {}>(limits: CacheLimits<K, V>): LRUCache<K, V> {
+  const { entriesMax, weightMax = 0, weight, ttlMs = 0 } = limits;
+  return new LRUCache<K, V>({
+    max: entriesMax,
+    maxSize: weightMax,
+    ttl: ttlMs,
+    // lru-cache rejects a weight of 0.
+    ...(weight && { sizeCalculation: (value: V, key: K) => Math.max(1, Math.ceil(weight(value, key))) }),
+  });
 }
 
 /** More tokens, keys or ranges than are in use at a time; about 2 MB at most. */

@@ -41,6 +41,12 @@ export const SERVER_OPTIONS = {
     'trust X-Forwarded-* headers of these proxies: IP addresses or CIDR ranges, separated by commas',
     proxies,
   ),
+  basicReads: setting(
+    '--basic-reads <on|off>',
+    'accept access keys as HTTP Basic credentials for reading, over HTTPS or from the same machine',
+    oneOf('on', 'off'),
+    { default: 'on' },
+  ),
   publicUrl: setting(
     '--public-url <url>',
     'URL of the service in the service catalog [default: the requested address]',

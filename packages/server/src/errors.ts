@@ -5,13 +5,13 @@ export const ERRORS = {
   'WAF.1003': { status: 400, when: 'a project ID or host ID is malformed' },
   'WAF.1025': {
     status: 400,
-    when: '`from`, `to` or `recent` is missing, not an integer, out of range, reversed, or given twice',
+    when: '`from`, `to` or `recent` is missing, not an integer, out of range, reversed, or given twice, or the range has too much data',
   },
   'WAF.3004': {
     status: 429,
     when: 'the caller exceeds its rate limit; `Retry-After` says when to continue',
   },
-  'WAF.4000': { status: 404, when: 'there is no such path' },
+  'WAF.4000': { status: 404, when: 'there is no such path or host' },
   'WAF.4001': { status: 405, when: 'the path does not support this method; `Allow` lists the methods' },
   'WAF.5000': { status: 500, when: 'the service failed; its log has the cause under the request ID' },
   'WAF.5001': {

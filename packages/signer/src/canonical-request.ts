@@ -22,10 +22,14 @@ export function canonicalRequest({ method, path, query, headers, bodyHash }: Can
 
 /** Decodes and re-encodes each segment, so that all spellings of a path are equal. Always ends in `/`. */
 export function canonicalPath(path: string): string {
-  // 2 us less, of 65 us for a signed request.
+  // Nothing to encode: 2 us less, of 65 us for a signed request.
   const isPlain = /^[A-Za-z0-9\-_.~/]*$/.test(path);
-  const segments = isPlain ? [path] : path.split('/').map((segment) => recode(segment).encoded);
-  const encoded = segments.join('/');
+  const encoded = isPlain
+    ? path
+    : path
+        .split('/')
+        .map((segment) => recode(segment).encoded)
+        .join('/');
   return encoded.endsWith('/') ? encoded : `${encoded}/`;
 }
 

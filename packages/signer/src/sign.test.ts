@@ -208,6 +208,29 @@ const vectors = [
     canonical: ['GET', '/path/', 'limit=1', 'x-sdk-date:20060102T150405Z', '', 'x-sdk-date', EMPTY_HASH],
     signature: '5a2ce64c865e0e6046321c6f3d5a77ba8413eeaf355c3166c03d58d02ac79624',
   },
+  {
+    name: 'a POST that signs the date only, with a body that ends with a newline',
+    access: 'AccessKey',
+    secret: 'SecretKey',
+    date: '20060102T150405Z',
+    request: {
+      method: 'POST',
+      path: '/path',
+      query: 'key=value',
+      headers: {},
+      body: '{"Name":"test","Id":1}\n',
+    },
+    canonical: [
+      'POST',
+      '/path/',
+      'key=value',
+      'x-sdk-date:20060102T150405Z',
+      '',
+      'x-sdk-date',
+      createHash('sha256').update('{"Name":"test","Id":1}\n').digest('hex'),
+    ],
+    signature: 'cecc2af119b18ab70b4d094c0750f3b42c02f254903179a0fc2cc72fc9db4f59',
+  },
 ] as const;
 
 describe.each(vectors)('$name', (vector) => {
@@ -228,7 +251,7 @@ describe.each(vectors)('$name', (vector) => {
   });
 });
 
-// The last vector leaves the host unsigned, which sign never does.
+// The last two vectors leave the host unsigned, which sign never does.
 test.each(vectors.slice(0, 3))('sign returns the headers of $name', async (vector) => {
   const { Host, ...headers } = { Host: '', ...vector.request.headers };
   const { method, path, query, body } = vector.request;
@@ -242,6 +265,25 @@ test.each(vectors.slice(0, 3))('sign returns the headers of $name', async (vecto
     `SDK-HMAC-SHA256 Access=${vector.access}, SignedHeaders=${vector.canonical.at(-2)}, Signature=${vector.signature}`,
   );
 });
+
+test.each([
+  ['testAK', 'testSK', '2f1e228b4e2c68e428f7377c12a15526f26c27795dcf4cb641cc90c5b3fba962'],
+  [
+    'QTWAOYTTINDUT2QVKYUC',
+    'MFyfvK41ba2giqM7Uio6PznpdUKGpownRZlmVmHc',
+    '012cac5e920807f98bf7b23dfe05d29596d544a9b76c37cf933b274a6d4aa874',
+  ],
+])(
+  'sign returns the signature of a list of certificates with the key %s',
+  async (access, secret, expected) => {
+    const url =
+      'https://service.region.example.com/v5/iotps/77b6a44cba5143ab91d13ab9a8ff44fd/certificates' +
+      '?limit=2&marker=13551d6b-755d-4757-b956-536f674975c0';
+    const headers = { 'Content-Type': 'application/json' };
+    const clock = () => Date.UTC(2019, 10, 15, 3, 36, 55);
+    expect(await signatureOf({ method: 'GET', url, headers }, { access, secret }, clock)).toBe(expected);
+  },
+);
 
 describe.each([
   {

@@ -2,7 +2,7 @@
 
 import type { HostFigures } from '../api.ts';
 import type { App, Page } from '../app.ts';
-import { button, fill, h, icon, svg } from '../dom.ts';
+import { button, fill, h, icon, refill, svg } from '../dom.ts';
 import { formatCount, share } from '../format.ts';
 import { controls } from '../parts/controls.ts';
 import { field, formDialog } from '../parts/form.ts';
@@ -82,25 +82,18 @@ export function hostsPage(app: App): Page {
     const counts = numbers('Requests', 'Attacks', 'Attack rate');
     const columns = ['Host', ...counts, 'Trend', 'ID', ...(mayChange ? [actions()] : [])];
     const rows = shown.map((host) => row(host, lines.get(host.id)));
-    // Restores the focus after a refresh.
-    const focused = list.contains(document.activeElement)
-      ? document.activeElement?.getAttribute('aria-label')
-      : null;
-    fill(list, table('Hosts', columns, rows), pager(found));
-    if (focused)
-      [...list.querySelectorAll<HTMLElement>('[aria-label]')]
-        .find((one) => one.getAttribute('aria-label') === focused)
-        ?.focus();
+    refill(list, table('Hosts', columns, rows), pager(found));
   }
 
   function row({ id, hostname, requests, attacks }: HostFigures, line: HostFigures | undefined): Cell[] {
     const open = () => app.go({ page: 'dashboard', hosts: [id] });
+    const link = { class: 'link cut', 'aria-label': `Dashboard of ${hostname}`, 'data-focus': `open ${id}` };
     const name = `Rename ${hostname}`;
     const rename = () =>
       nameForm(name, 'Rename', hostname, (next) => app.api.renameHost(app.project.id, id, next));
-    const quiet = { class: 'button quiet small', 'aria-label': name };
+    const quiet = { class: 'button quiet small', 'aria-label': name, 'data-focus': `rename ${id}` };
     return [
-      button({ class: 'link cut', 'aria-label': `Dashboard of ${hostname}` }, open, hostname),
+      button(link, open, hostname),
       formatCount(total(requests)),
       h('span', { class: total(attacks) > 0 ? 'attack' : 'faint' }, formatCount(total(attacks))),
       share(total(attacks), total(requests)),
@@ -115,7 +108,7 @@ export function hostsPage(app: App): Page {
     if (found <= ROWS_MAX) return null;
     const end = offset + ROWS_MAX;
     const step = (label: string, to: number, possible: boolean) =>
-      button({ disabled: !possible }, () => app.go({ offset: to }), label);
+      button({ disabled: !possible, 'data-focus': label }, () => app.go({ offset: to }), label);
     const [first, last, all] = [offset + 1, Math.min(found, end), found].map(formatCount);
     return h(
       'div',

@@ -221,9 +221,8 @@ function hostPicker(app: App): Controls {
 
   /** The URL has IDs only. */
   async function loadName(id: string): Promise<void> {
-    const { items } = await client.hosts().catch(() => ({ items: [] }));
-    for (const host of items) names.set(host.id, host.hostname);
-    if (!names.has(id)) names.set(id, id);
+    const { hostname } = await client.host(id).catch(() => ({ hostname: id }));
+    names.set(id, hostname);
     show();
   }
 

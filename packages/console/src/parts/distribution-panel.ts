@@ -1,30 +1,16 @@
 /** Attacks by category: a bar chart that is a table, so it is accessible as it is. */
 import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 import type { App } from '../app.ts';
-import { fill, h } from '../dom.ts';
+import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
+import { button, h, refill } from '../dom.ts';
 import { attackTypesCurl, csv, download } from '../export.ts';
 import { formatCount, share } from '../format.ts';
 import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
+import { categoryFilter } from '../view.ts';
 import { command } from './copy.ts';
 import { panel } from './panel.ts';
 import { tableHead } from './table.ts';
-
-const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
-  xss: 'Cross-site scripting',
-  sqli: 'SQL injection',
-  cmdi: 'Command injection',
-  cc: 'HTTP floods (CC)',
-  custom: 'Custom rules',
-  illegal: 'Invalid requests',
-  lfi: 'Local file inclusion',
-  robot: 'Malicious crawlers',
-  antitamper: 'Page tampering',
-  rfi: 'Remote file inclusion',
-  vuln: 'Other',
-  whiteblackip: 'IP allow/block lists',
-  webshell: 'Web shells',
-};
 
 export interface DistributionPanel {
   element: HTMLElement;
@@ -48,26 +34,32 @@ export function distributionPanel(app: App): DistributionPanel {
       shown = counts;
       const numbers = ATTACK_TYPES.map((name) => counts[name]);
       const [sum, most] = [total(numbers), Math.max(1, ...numbers)];
-      // Sorting is stable, so equal counts stay in the order of the API.
-      const ordered = ATTACK_TYPES.toSorted((a, b) => counts[b] - counts[a]);
-      fill(rows, ...ordered.map((name) => row(CATEGORY_NAMES[name], name, counts[name], sum, most)));
+      refill(rows, ...byAttacks(counts).map((name) => row(name, counts[name], sum, most)));
       const { hosts } = app.view();
       curl.set(attackTypesCurl({ ...range, origin: location.origin, project: app.project.id, hosts }));
     },
   };
-}
 
-function row(name: string, key: string, count: number, sum: number, most: number): HTMLElement {
-  const bar = h('span', { class: 'bar' });
-  bar.style.width = `${(count / most) * 100}%`;
-  return h(
-    'tr',
-    { class: count === 0 ? 'none' : null, 'data-key': key },
-    h('th', { scope: 'row' }, h('span', {}, name), h('code', {}, key)),
-    h('td', { class: 'track' }, bar),
-    h('td', { class: 'number' }, formatCount(count)),
-    h('td', { class: 'number faint' }, count === 0 ? '–' : share(count, sum)),
-  );
+  function row(name: AttackType, count: number, sum: number, most: number): HTMLElement {
+    const { byCategory, category } = app.view();
+    const isChosen = name === category;
+    const bar = h('span', { class: 'bar' });
+    bar.style.width = `${(count / most) * 100}%`;
+    if (byCategory) bar.style.setProperty('--key', `var(--category-${name})`);
+    const label = [h('span', {}, CATEGORY_NAMES[name]), h('code', {}, name)];
+    const props = { class: 'filter', 'aria-pressed': String(isChosen), 'data-focus': name };
+    const filter = () => app.go(categoryFilter(app.view(), name));
+    // Without attacks there is nothing to show, but the filter can be removed.
+    const heading = count > 0 || isChosen ? [button(props, filter, ...label)] : label;
+    return h(
+      'tr',
+      { class: isChosen ? 'chosen' : count === 0 ? 'none' : null, 'data-key': name },
+      h('th', { scope: 'row' }, ...heading),
+      h('td', { class: 'track' }, bar),
+      h('td', { class: 'number' }, formatCount(count)),
+      h('td', { class: 'number faint' }, count === 0 ? '–' : share(count, sum)),
+    );
+  }
 }
 
 function skeleton(key: AttackType): HTMLElement {

@@ -24,7 +24,7 @@ export function table(
     h('tr', {}, ...cells.map((cell, i) => h('td', { class: classOf(columns[i]) }, cell)));
   return h(
     'div',
-    { class: 'table', tabindex: 0, role: 'region', 'aria-label': name },
+    { class: 'table', tabindex: 0, role: 'region', 'aria-label': name, 'data-focus': name },
     h('table', {}, tableHead(columns), h('tbody', {}, ...rows.map(row))),
   );
 }

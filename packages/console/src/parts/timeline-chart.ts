@@ -1,14 +1,26 @@
-/** Draws the timeline. Attacks get their own scale if they would be invisible beside the requests. */
+/** Draws the timeline: requests and attacks, or a stack of categories. */
+import type { AttackType } from '@wafstat/client';
 import uPlot from 'uplot';
 import { fill, h } from '../dom.ts';
 import { axisCount, formatCount, formatRange } from '../format.ts';
-import { type Points, tickLabel, timeTicks, total } from '../points.ts';
+import { tickLabel, timeTicks, total } from '../points.ts';
 import { colour, remPx } from '../theme.ts';
-import { SERIES, SERIES_TITLES, type SeriesName } from '../view.ts';
+import type { SeriesName } from '../view.ts';
+
+export interface DrawnSeries {
+  name: SeriesName | AttackType;
+  title: string;
+  counts: readonly number[];
+  /** The variable of the style sheet. */
+  colour: string;
+}
 
 export interface Drawing {
-  points: Points;
-  hidden: readonly SeriesName[];
+  /** One more than there are points: point i is from `edges[i]` to `edges[i + 1]`. */
+  edges: number[];
+  /** A stack begins with the lowest. */
+  series: readonly DrawnSeries[];
+  isStack: boolean;
   offsetMs: number;
 }
 
@@ -31,7 +43,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   const element = h('div', { class: 'chart', tabindex: 0, role: 'img' });
   let plot: uPlot | null = null;
   let built = '';
-  let drawing: Drawing = { points: { edges: [], requests: [], attacks: [] }, hidden: [], offsetMs: 0 };
+  let drawing: Drawing = { edges: [], series: [], isStack: false, offsetMs: 0 };
   let pressed = false;
 
   element.addEventListener('pointerdown', () => {
@@ -49,10 +61,10 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (step === undefined || plot === null) return;
     event.preventDefault();
-    const last = drawing.points.requests.length - 1;
+    const { edges } = drawing;
+    const last = edges.length - 2;
     const at = plot.cursor.idx ?? (step > 0 ? -1 : last + 1);
     const next = Math.min(last, Math.max(0, at + step));
-    const { edges } = drawing.points;
     const middle = ((edges[next] ?? 0) + (edges[next + 1] ?? 0)) / 2;
     plot.setCursor({ left: plot.valToPos(middle, 'x'), top: 20 });
   });
@@ -60,9 +72,10 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
 
   function draw(next: Drawing): void {
     drawing = next;
-    const data = plotData(next.points);
-    const wanted = JSON.stringify([scalesOf(next).two, next.hidden, colour('attack')]);
-    element.setAttribute('aria-label', summary(next.points));
+    const data = plotData(next);
+    const names = next.series.map(({ name }) => name);
+    const wanted = JSON.stringify([scalesOf(next).two, next.isStack, names, colour('attack')]);
+    element.setAttribute('aria-label', summary(next));
     if (plot !== null && built === wanted) {
       plot.setData(data);
       return;
@@ -71,6 +84,9 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     built = wanted;
     plot = new uPlot(options(), data, element);
     plot.over.append(band, tooltip);
+    // They belong to a point of the previous plot.
+    band.hidden = true;
+    tooltip.hidden = true;
   }
 
   function options(): uPlot.Options {
@@ -79,7 +95,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     const rem = remPx();
     const font = `${rem * 0.86}px system-ui, sans-serif`;
     const { two } = scalesOf(drawing);
-    const shown = (name: SeriesName) => !drawing.hidden.includes(name);
+    const hasRequests = drawing.series.some(({ name }) => name === 'requests');
     const counts = {
       font,
       stroke: axisColour,
@@ -102,15 +118,11 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
         dataIdx: (_, __, ___, time) => pointAt(time),
       },
       scales: {
-        x: { time: false, range: () => [drawing.points.edges[0] ?? 0, drawing.points.edges.at(-1) ?? 1] },
+        x: { time: false, range: () => [drawing.edges[0] ?? 0, drawing.edges.at(-1) ?? 1] },
         requests: { range: () => [0, scalesOf(drawing).requests] },
         attacks: { range: () => [0, scalesOf(drawing).attacks] },
       },
-      series: [
-        {},
-        series('requests', colour('accent'), colour('accent-fill'), shown('requests')),
-        series('attacks', colour('attack'), colour('attack-fill'), shown('attacks')),
-      ],
+      series: [{}, ...drawOrder(drawing).map((one) => plotSeries(one, drawing.isStack))],
       axes: [
         {
           font,
@@ -122,7 +134,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
           splits: (u, _, min, max) => timeTicks(min, max, drawing.offsetMs, u.width / (TICK_WIDTH_REM * rem)),
           values: (_, splits) => splits.map((tick) => tickLabel(tick, drawing.offsetMs)),
         },
-        { ...counts, scale: shown('requests') ? 'requests' : 'attacks', grid },
+        { ...counts, scale: hasRequests ? 'requests' : 'attacks', grid },
         ...(two
           ? [
               {
@@ -140,7 +152,7 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   }
 
   function pointAt(time: number): number {
-    const { edges } = drawing.points;
+    const { edges } = drawing;
     const after = edges.findIndex((edge) => edge > time);
     return Math.max(0, (after === -1 ? edges.length - 1 : after) - 1);
   }
@@ -151,31 +163,23 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
     tooltip.hidden = off;
     band.hidden = off;
     if (off) return;
-    const { points, hidden, offsetMs } = drawing;
-    const [from = 0, to = 0] = points.edges.slice(idx, idx + 2);
-    const start = u.valToPos(from, 'x');
+    const { edges, offsetMs } = drawing;
+    const [from = 0, to = 0] = edges.slice(idx, idx + 2);
+    const [start, end] = [u.valToPos(from, 'x'), u.valToPos(to, 'x')];
     band.style.left = `${start}px`;
-    band.style.width = `${Math.max(1, u.valToPos(to, 'x') - start)}px`;
-    fill(
-      tooltip,
-      h('strong', {}, formatRange(from, to, offsetMs)),
-      ...SERIES.filter((name) => !hidden.includes(name)).map((name) => {
-        const count = h('b', {}, formatCount(points[name][idx] ?? 0));
-        return h('span', { class: `key ${name}` }, SERIES_TITLES[name], count);
-      }),
-    );
+    band.style.width = `${Math.max(1, end - start)}px`;
+    fill(tooltip, h('strong', {}, formatRange(from, to, offsetMs)), ...tooltipRows(drawing, idx));
+    const middle = (start + end) / 2;
     const width = u.over.clientWidth;
-    const middle = start + (u.valToPos(to, 'x') - start) / 2;
-    const right = middle < width / 2;
-    tooltip.style.left = right ? `${middle + 14}px` : 'auto';
-    tooltip.style.right = right ? 'auto' : `${width - middle + 14}px`;
+    const beside = middle < width / 2 ? middle + 14 : middle - 14 - tooltip.offsetWidth;
+    tooltip.style.left = `${Math.max(0, Math.min(beside, width - tooltip.offsetWidth))}px`;
   }
 
   /** Zooms to whole points. */
   function select(u: uPlot): void {
     const { left, width } = u.select;
     if (width < 4) return;
-    const { edges } = drawing.points;
+    const { edges } = drawing;
     const from = edges[pointAt(u.posToVal(left, 'x'))];
     const to = edges[pointAt(u.posToVal(left + width, 'x')) + 1];
     u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
@@ -197,23 +201,53 @@ export function timelineChart(zoom: (from: number, to: number) => void): Timelin
   };
 }
 
+/** Layers of a stack are drawn from top to bottom, each over the one above it. */
+function drawOrder({ series, isStack }: Drawing): readonly DrawnSeries[] {
+  return isStack ? series.toReversed() : series;
+}
+
 /** Stepped, because a count is constant within its point. */
-function series(scale: string, stroke: string, fillColour: string, show: boolean): uPlot.Series {
+function plotSeries({ name, colour: colourName }: DrawnSeries, isLayer: boolean): uPlot.Series {
   const paths = uPlot.paths.stepped?.({ align: 1 });
   return {
-    scale,
-    stroke,
-    fill: fillColour,
-    width: 1.25,
+    scale: name === 'requests' ? 'requests' : 'attacks',
+    ...(isLayer ? {} : { stroke: colour(colourName) }),
+    fill: colour(isLayer ? colourName : `${colourName}-fill`),
+    width: isLayer ? 0 : 1.25,
     points: { show: false },
-    show,
     ...(paths ? { paths } : {}),
   };
 }
 
-function summary({ requests, attacks }: Points): string {
-  const [requestCount, attackCount] = [requests, attacks].map((counts) => formatCount(total(counts)));
-  return `Timeline: ${requestCount} requests, ${attackCount} attacks. Use the arrow keys to read the points, or open the table.`;
+/** More rows would not fit into a low chart. */
+const TOOLTIP_ROWS_MAX = 6;
+
+/** A stack shows the largest counts of the point, and their sum. */
+function tooltipRows({ series, isStack }: Drawing, index: number): HTMLElement[] {
+  const row = (title: string, count: number, colourName: string | null, className = 'key') => {
+    const element = h('span', { class: className }, title, h('b', {}, formatCount(count)));
+    if (colourName !== null) element.style.setProperty('--key', `var(--${colourName})`);
+    return element;
+  };
+  const all = series.map((one) => ({ ...one, count: one.counts[index] ?? 0 }));
+  if (!isStack) return all.map(({ title, count, colour, name }) => row(title, count, colour, `key ${name}`));
+  const some = all.filter(({ count }) => count > 0).toSorted((a, b) => b.count - a.count);
+  const [listed, rest] =
+    some.length > TOOLTIP_ROWS_MAX
+      ? [some.slice(0, TOOLTIP_ROWS_MAX - 1), some.slice(TOOLTIP_ROWS_MAX - 1)]
+      : [some, []];
+  const sum = (counted: readonly { count: number }[]) => total(counted.map(({ count }) => count));
+  return [
+    ...listed.map(({ title, count, colour, name }) => row(title, count, colour, `key ${name}`)),
+    ...(rest.length > 0 ? [row(`${rest.length} more categories`, sum(rest), 'edge')] : []),
+    ...(series.length === 1 ? [] : [row('All attacks', sum(all), null, 'key sum')]),
+  ];
+}
+
+function summary({ series, isStack }: Drawing): string {
+  const counts = series.map(({ title, counts }) => `${title} ${formatCount(total(counts))}`);
+  const what = isStack ? 'Attacks by category' : 'Timeline';
+  return `${what}: ${counts.join(', ') || 'none'}. Use the arrow keys to read the points, or open the table.`;
 }
 
 /** The ratio from which attacks would be invisible on the scale of the requests. */
@@ -221,15 +255,30 @@ const TWO_SCALES_FROM = 4;
 /** On their own scale, attacks stay in the lower half, below the requests. */
 const HEADROOM = 1.9;
 
-/** Repeats the last value, because its step ends at the last edge. */
-function plotData({ edges, requests, attacks }: Points): uPlot.AlignedData {
-  return [edges, [...requests, requests.at(-1) ?? 0], [...attacks, attacks.at(-1) ?? 0]];
+function plotData(drawing: Drawing): uPlot.AlignedData {
+  const { edges, isStack } = drawing;
+  const heights = isStack ? stackHeights(drawing).toReversed() : drawing.series.map(({ counts }) => counts);
+  // Repeats the last value, because its step ends at the last edge.
+  return [edges, ...heights.map((counts) => [...counts, counts.at(-1) ?? 0])];
 }
 
-function scalesOf({ points, hidden }: Drawing) {
-  const most = (counts: readonly number[]) => counts.reduce((max, n) => Math.max(max, n), 0);
-  const requests = hidden.includes('requests') ? 0 : most(points.requests);
-  const attacks = hidden.includes('attacks') ? 0 : most(points.attacks);
+/** The upper boundary of each layer. */
+function stackHeights({ series }: Drawing): (readonly number[])[] {
+  const heights: (readonly number[])[] = [];
+  for (const { counts } of series) {
+    const below = heights.at(-1) ?? [];
+    heights.push(counts.map((n, i) => n + (below[i] ?? 0)));
+  }
+  return heights;
+}
+
+/** Attacks get their own scale if they would be invisible beside the requests. */
+function scalesOf(drawing: Drawing) {
+  const most = (counts: readonly number[] = []) => counts.reduce((max, n) => Math.max(max, n), 0);
+  const countsOf = (isRequests: boolean) =>
+    drawing.series.find(({ name }) => (name === 'requests') === isRequests)?.counts;
+  const requests = most(countsOf(true));
+  const attacks = most(drawing.isStack ? stackHeights(drawing).at(-1) : countsOf(false));
   const two = requests > 0 && attacks > 0 && requests / attacks >= TWO_SCALES_FROM;
   const both = Math.max(requests, attacks, 1) * 1.08;
   return { two, requests: both, attacks: two ? Math.max(attacks * HEADROOM, 2) : both };

@@ -1,7 +1,7 @@
 /** The most attacked hosts. */
 import type { HostFigures } from '../api.ts';
 import type { App } from '../app.ts';
-import { button, fill, h } from '../dom.ts';
+import { button, h, refill } from '../dom.ts';
 import { formatCount, share } from '../format.ts';
 import { total } from '../points.ts';
 import { panel } from './panel.ts';
@@ -28,12 +28,12 @@ export function topHostsPanel(app: App): TopHostsPanel {
       const ordered = hosts.toSorted(
         (a, b) => total(b.attacks) - total(a.attacks) || total(b.requests) - total(a.requests),
       );
-      fill(rows, ...ordered.slice(0, ROWS_MAX).map(row));
+      refill(rows, ...ordered.slice(0, ROWS_MAX).map(row));
     },
   };
 
   function row({ id, hostname, requests, attacks }: HostFigures): HTMLElement {
-    const props = { class: 'link cut', title: `Show only ${hostname}` };
+    const props = { class: 'link cut', title: `Show only ${hostname}`, 'data-focus': id };
     const only = button(props, () => app.go({ hosts: [id] }), hostname);
     return h(
       'tr',

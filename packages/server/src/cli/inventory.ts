@@ -44,7 +44,7 @@ const addHost = command({
 
 const listHosts = command({
   name: 'host list',
-  description: 'list the hosts of a project',
+  description: "list the hosts of a project; to query a running service instead, use 'wafstat hosts'",
   options: OPTIONS,
   run: ({ data, project, json, ...store }, _operands, io) =>
     withProject(data, io, { ...store, project }, async (store, projectId) =>
@@ -55,7 +55,8 @@ const listHosts = command({
 const listSources = command({
   name: 'source list',
   description:
-    'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason',
+    'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason; ' +
+    "to query a running service instead, use 'wafstat sources'",
   options: OPTIONS,
   run: ({ data, project, json, ...store }, _operands, io) =>
     withProject(data, io, { ...store, project }, async (store, projectId) => {

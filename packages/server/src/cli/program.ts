@@ -23,6 +23,9 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   'Query commands (client of a running service):': {
     timeline: async () => [(await import('./client/query.ts')).timelineCommand],
     types: async () => [(await import('./client/query.ts')).typesCommand],
+    peak: async () => [(await import('./client/query.ts')).peakCommand],
+    hosts: async () => [(await import('./client/lists.ts')).hostsCommand],
+    sources: async () => [(await import('./client/lists.ts')).sourcesCommand],
     configure: async () => [(await import('./client/configure.ts')).configureCommand],
   },
   'Administration commands:': {
@@ -47,8 +50,8 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
 
 /** Of commands with subcommands. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {
-  host: 'manage the protected hosts of a project',
-  source: 'show the log sources of a project',
+  host: 'manage the protected hosts of a project, in the data directory',
+  source: 'show the log sources of a project, from the data directory',
   domain: 'manage domains: tenants with their own projects and users',
   project: 'manage projects: each has its own hosts, log sources and statistics',
   user: 'manage users and their roles',

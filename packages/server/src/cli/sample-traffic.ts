@@ -56,7 +56,8 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   const events: Event[] = [];
   const add = (host: number, attack: Category | null, count: number) => {
     const time = second * 1_000 + Math.floor(random() * 1_000);
-    events.push({ time, hostId: hostIds[host] ?? null, request: true, attack, count });
+    const event = { time, hostId: hostIds[host] ?? null, request: true, attack, count };
+    events.push(attack === null ? event : { ...event, details: { blocked: time % 8 !== 0 } });
   };
   for (const [host, { perSecond }] of SAMPLE_HOSTS.entries()) {
     for (let n = occurrences(perSecond * factor, random); n > 0; n--) {

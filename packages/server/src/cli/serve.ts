@@ -201,6 +201,7 @@ export async function startServer({ identity, store }: Served, values: ServerVal
     catalog: { publicUrl: values.publicUrl ?? null, region: values.region },
     bodyBytesMax: values.bodyLimit,
     rateLimit: values.rateLimit,
+    basicReads: values.basicReads === 'on',
     limits: {
       retentionMs: values.retention,
       hostsMax: values.hostsMax,

@@ -99,7 +99,7 @@ async function settled<T>(attempts: readonly PromiseLike<T>[]): Promise<T[]> {
   });
   while (!over) {
     for (const end of wake.splice(0)) end();
-    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setTimeout(resolve, 1));
   }
   return all;
 }

@@ -244,6 +244,35 @@ describe('a signed request', () => {
   });
 });
 
+describe('a request that no route matches', () => {
+  test.each([
+    ['PATCH', '/v1/p/waf/event/timeline', 'GET, HEAD'],
+    ['PROPFIND', '/v1/p/waf/event/timeline/', 'GET, HEAD'],
+    ['POST', '/v1/a%2Fb/%77af/instance?limit=1', 'GET, HEAD'],
+    ['PUT', '/v3/auth/tokens', 'DELETE, GET, HEAD, POST'],
+    ['PUT', '/', 'GET, HEAD'],
+  ] as const)('%s %s is a 405 with the methods of the path', async (method, url, allow) => {
+    const response = await app.inject({ method: method as 'PUT', url });
+    expect(response.statusCode).toBe(405);
+    expect(response.headers.allow).toBe(allow);
+    expect(response.body).toContain(`${method} is not a method of this path: use ${allow}`);
+  });
+
+  test.each(['/v1/p', '/v1/p/waf/event/timeline/x', '/openapiXjson', '/ingest/v1/', '/V3'])(
+    'POST %s is a 404',
+    async (url) => {
+      expect((await app.inject({ method: 'POST', url })).statusCode).toBe(404);
+    },
+  );
+
+  test('is refused for its method or path, not for the size of its body', async () => {
+    const request = { method: 'PUT', payload: Buffer.alloc(70_000) } as const;
+    const response = await app.inject({ ...request, url: `/ingest/v1/${project}` });
+    expect([response.statusCode, response.headers.allow]).toEqual([405, 'POST']);
+    expect((await app.inject({ ...request, url: '/nothing' })).statusCode).toBe(404);
+  });
+});
+
 describe('the OpenAPI file', () => {
   test('equals docs/openapi.json (npx vitest run app.test -u writes it)', async () => {
     const served = (await app.inject({ url: '/openapi.json' })).json();

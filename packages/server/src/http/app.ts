@@ -4,7 +4,7 @@ import { METHODS } from 'node:http';
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 import type { Writable } from 'node:stream';
-import swagger, { type SwaggerOptions } from '@fastify/swagger';
+import type { SwaggerOptions } from '@fastify/swagger';
 import {
   type FastifyInstance,
   type FastifyReply,
@@ -12,8 +12,9 @@ import {
   type FastifyServerOptions,
   fastify,
   LogController,
+  type RouteOptions,
 } from 'fastify';
-import { ApiError, malformed } from '../errors.ts';
+import { malformed } from '../errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Overrides } from '../ingest/categories/classify.ts';
@@ -39,9 +40,10 @@ import { mountForwarding } from './keystone/forward-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
-import { alsoForSessions, mount } from './route.ts';
+import { alsoForSessions, mount, routeRefusals } from './route.ts';
 import { consoleElsewhereRoutes, serviceRoutes } from './service-routes.ts';
-import { inventoryRoutes, statisticsRoutes } from './statistics/routes.ts';
+import { inventoryRoutes } from './statistics/inventory-routes.ts';
+import { statisticsRoutes } from './statistics/routes.ts';
 
 const TIMEOUT_CHECK_MS = 1_000;
 /** Longer than the idle timeout of common load balancers (60 s), so that they close first. */
@@ -58,6 +60,8 @@ interface AppOptions {
   bodyBytesMax: number;
   /** Requests per second and user; 0 for no limit. */
   rateLimit: number;
+  /** Whether reads accept access keys as HTTP Basic credentials. */
+  basicReads?: boolean | undefined;
   /** Connections of one process. */
   maxConnections?: number | undefined;
   timeouts?: Partial<Timeouts> | undefined;
@@ -126,7 +130,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   app.setValidatorCompiler(() => () => true);
 
   if (identity.kind === 'local') identity.audit.mirror((record) => app.log.info({ audit: record }, 'audit'));
-  const guard = createGuard(identity.authenticator, options);
+  const guard = createGuard(identity.authenticator, {
+    ...options,
+    basicReads: options.basicReads ?? true,
+  });
   app.decorateRequest('caller', null);
   app.decorateRequest('pendingSignature', null);
   app.decorate('draining', false);
@@ -139,6 +146,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
   // Node.js would respond without a body and a request ID.
   app.server.on('checkExpectation', app.routing);
+  const refusal = routeRefusals(app);
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
@@ -155,6 +163,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     }
     warnAboutProxy(request);
     await guard.onHeaders(request);
+    // Here, and not in the handler, so that the body is not read.
+    if (request.is404) throw refusal(request);
   });
   app.addHook('preHandler', guard.onBody);
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
@@ -163,11 +173,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     app.addHook('onResponse', accessLog(write, now));
   }
   app.setErrorHandler(sendFailure);
+  // Hooks run for unknown paths only if there is a handler.
   app.setNotFoundHandler((request) => {
-    throw new ApiError('WAF.4000', `there is no path ${request.url.split('?', 1)[0]?.slice(0, 200)}`);
+    throw refusal(request);
   });
 
-  await app.register(swagger, OPENAPI);
+  const routes: RouteOptions[] = [];
+  app.addHook('onRoute', (route) => void routes.push(route));
+  let openapi: Promise<object> | null = null;
   const pipelines = {
     auto: new Pipeline(store, options.limits, now),
     registered: new Pipeline(store, { ...options.limits, hostsMax: 0 }, now),
@@ -189,11 +202,14 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       ? [
           ...tokenRoutes(identity, catalog),
           ...accessKeyRoutes(identity),
-          ...lookupRoutes(identity),
+          ...lookupRoutes(identity, catalog),
           ...consoleRoutes(identity, store, now),
         ]
       : consoleElsewhereRoutes()),
-    ...serviceRoutes(store, identity, () => app.swagger()),
+    ...serviceRoutes(store, identity, catalog, () => {
+      openapi ??= import('./openapi.ts').then(({ openApi }) => openApi(OPENAPI, routes));
+      return openapi;
+    }),
   ]);
   if (identity.kind === 'remote') mountForwarding(app, identity);
   return app;
@@ -263,7 +279,15 @@ const OPENAPI: SwaggerOptions = {
       license: { name: 'Apache-2.0' },
     },
     components: {
-      securitySchemes: { token: { type: 'apiKey', in: 'header', name: 'X-Auth-Token' } },
+      securitySchemes: {
+        token: { type: 'apiKey', in: 'header', name: 'X-Auth-Token' },
+        accessKey: {
+          type: 'http',
+          scheme: 'basic',
+          description:
+            'An access key ID as the user and its secret as the password, over HTTPS or from the same machine.',
+        },
+      },
     },
     security: [{ token: [] }],
     tags: [

@@ -6,7 +6,7 @@ import { ApiError, malformed, retryLater } from '../errors.ts';
 import { IdentityNotWritable, IdentityUnavailable } from '../identity/errors.ts';
 import { LoginThrottled } from '../identity/login-throttle.ts';
 import { SourceLimitReached } from '../ingest/pipeline.ts';
-import { StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
+import { QueryTooLarge, StoreDamaged, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { tooLarge } from './ingest/uploads.ts';
 
 /** For all calls except pushes; far more than any of them needs. */
@@ -15,6 +15,7 @@ export const BODY_BYTES_MAX = 65_536;
 function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SourceLimitReached) return malformed(error.message);
+  if (error instanceof QueryTooLarge) return new ApiError('WAF.1025', error.message);
   if (error instanceof StoreDamaged) {
     const advice = "the operator must run 'wafstat verify' (the log says where)";
     return new ApiError('WAF.5001', `stored statistics of this range are damaged; ${advice}`);

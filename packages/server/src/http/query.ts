@@ -7,6 +7,7 @@ import { ID_PATTERN } from '../event.ts';
 import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
 import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
+import type { OverviewTimelineQuery } from '../statistics/overview.ts';
 import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 import type { TimelineQuery } from '../statistics/timeline.ts';
 
@@ -18,25 +19,97 @@ export function queryOf({ url }: Pick<FastifyRequest, 'url'>): RawQuery {
   return parse(mark === -1 ? '' : url.slice(mark + 1), undefined, undefined, { maxKeys: 0 });
 }
 
+/** The range and hosts of every statistics query. */
+export type StatisticsQuery = Range & Pick<TimelineQuery, 'hosts'>;
+
 export function parseTimelineQuery(query: RawQuery, now: number): Omit<TimelineQuery, 'project'> {
   const offsetMs = parseTimezone(single(query, 'timezone'));
   return { ...parseRange(rangeParameters(query), offsetMs, now), offsetMs, hosts: parseHosts(query) };
 }
 
-/** This call has no `timezone` of its own, except to tell which local days `recent` means. */
-export function parseDistributionQuery(query: RawQuery, now: number): Range & Pick<TimelineQuery, 'hosts'> {
+/** These calls have no `timezone` of their own, except to tell which local days `recent` means. */
+export function parseTotalsQuery(query: RawQuery, now: number): StatisticsQuery {
   const range = rangeParameters(query);
   const offsetMs = range.recent === undefined ? 0 : parseTimezone(single(query, 'timezone'));
   return { ...parseRange(range, offsetMs, now), hosts: parseHosts(query) };
 }
 
+export function parseOverviewTimelineQuery(
+  query: RawQuery,
+  now: number,
+): Omit<OverviewTimelineQuery, 'project'> {
+  const byDay = single(query, 'group_by') !== undefined;
+  if (byDay) parseOneOf(query, 'group_by', ['DAY']);
+  return { ...parseTimelineQuery(query, now), byDay };
+}
+
+export function parseQpsQuery(query: RawQuery, now: number) {
+  const display = parseOneOf(query, 'display_option', ['0', '1'] as const);
+  return { ...parseOverviewTimelineQuery(query, now), isPeak: display === '1' };
+}
+
+export const TOP_DEFAULT = 5;
+
+export function parseTopQuery(query: RawQuery, now: number): StatisticsQuery & { top: number } {
+  return { ...parseTotalsQuery(query, now), top: parseWhole(query, 'top', TOP_DEFAULT, 1, LIST_LIMIT_MAX) };
+}
+
 /** More hosts or sources than most projects have, and a bound on the size of a response. */
 export const LIST_LIMIT_MAX = 1_000;
 
-export function parsePage(query: RawQuery): { offset: number; limit: number } {
+export interface Page {
+  /** Items before the page. */
+  skip: number;
+  /** Infinity: all. */
+  size: number;
+}
+
+export function parsePage(query: RawQuery): Page {
   return {
-    offset: parseWhole(query, 'offset', 0, 0, Number.MAX_SAFE_INTEGER),
-    limit: parseWhole(query, 'limit', LIST_LIMIT_MAX, 1, LIST_LIMIT_MAX),
+    skip: parseWhole(query, 'offset', 0, 0, Number.MAX_SAFE_INTEGER),
+    size: parseWhole(query, 'limit', LIST_LIMIT_MAX, 1, LIST_LIMIT_MAX),
+  };
+}
+
+/** The default page size of the API family. */
+export const HOSTS_PER_PAGE = 10;
+
+/**
+ * Pages of hosts in the two ways of the API family. Open Telekom Cloud: `offset` is the number of the page, from 0, and
+ * `limit` its size. Huawei Cloud: `page` is the number of the page, from 1, and `pagesize` its size.
+ */
+export function parseHostsPage(query: RawQuery): Page {
+  const has = (name: string) => query[name] !== undefined;
+  const [isOffset, isPage] = [has('offset') || has('limit'), has('page') || has('pagesize')];
+  if (isOffset && isPage)
+    throw malformed('use either offset and limit or page and pagesize: the request has both');
+  if (!isOffset && !isPage) return { skip: 0, size: Number.POSITIVE_INFINITY };
+  const number = isPage
+    ? parseWhole(query, 'page', 1, 1, PAGE_MAX) - 1
+    : parseWhole(query, 'offset', 0, 0, PAGE_MAX);
+  const name = isPage ? 'pagesize' : 'limit';
+  const given = single(query, name);
+  // All hosts are on the first page. With `page` alone too: Terraform requests the list without parameters, then page 2.
+  if (given === '-1' || (isPage && given === undefined)) {
+    return { skip: number === 0 ? 0 : Number.POSITIVE_INFINITY, size: Number.POSITIVE_INFINITY };
+  }
+  const size = parseWhole(query, name, HOSTS_PER_PAGE, 1, LIST_LIMIT_MAX, ', or -1 for all');
+  return { skip: number * size, size };
+}
+
+/** Keeps `skip` a whole number. */
+const PAGE_MAX = 1_000_000_000;
+
+/** Filters that the lists of hosts do not have. Ignoring one would list other hosts than the client expects. */
+const HOST_FILTERS = ['hostname', 'policyname'];
+
+export function parseHostsFilter(query: RawQuery): { hostname: string; policyname: string } {
+  const unknown = Object.keys(query).find((name) => looksLikeFilter(name) && !HOST_FILTERS.includes(name));
+  if (unknown !== undefined)
+    throw malformed(`there is no parameter '${unknown}': use hostname, with a part of the name`);
+  return {
+    hostname: single(query, 'hostname')?.toLowerCase() ?? '',
+    policyname: single(query, 'policyname') ?? '',
   };
 }
 
@@ -112,21 +185,46 @@ function rangeParameters(query: RawQuery) {
   return { from: single(query, 'from', 'WAF.1025'), to: single(query, 'to', 'WAF.1025') };
 }
 
-/** Misspelt names of the filter. Ignoring them would return the numbers of the whole project. */
-const MISSPELT_HOSTS = /^(host|domain)(_?(id|name))?s?(\[\])?$/i;
+/** Names that clients may take for `hosts`. Ignoring them would return the numbers of the whole project. */
+const MISSPELT_HOSTS = /^(host|domain|instance)(_?(id|name))?s?(\[\])?$/i;
+
+/** Other filters that a client may expect, as the vendor's lists of events and hosts have them. */
+const OTHER_FILTERS =
+  /^(polic(y|ies)|policy_?(id|name)s?|attacks?|attack_?types?|categor(y|ies)|(s|source_?|client_?)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?|protect_?status|waf_?type|is_?https|exclusive_?ip)(\[\])?$/i;
+
+function looksLikeFilter(name: string): boolean {
+  return MISSPELT_HOSTS.test(name) || OTHER_FILTERS.test(name);
+}
+
+const HOSTS_PARAMETERS = ['hosts', 'hosts[]', 'instances', 'instances[]'];
+
+/** `hosts`, or `instances` for the same. */
+function parseHosts(query: RawQuery): string[] | undefined {
+  for (const name of Object.keys(query)) {
+    if (HOSTS_PARAMETERS.includes(name)) continue;
+    if (MISSPELT_HOSTS.test(name))
+      throw malformed(`there is no parameter '${name}': use hosts, with the IDs of hosts`);
+    if (OTHER_FILTERS.test(name))
+      throw malformed(`there is no parameter '${name}': hosts is the only filter of statistics`);
+  }
+  const ids = parseIds(query, 'hosts');
+  const same = parseIds(query, 'instances');
+  const isSame =
+    !ids || !same || [ids, same].every((list) => list.length === new Set([...ids, ...same]).size);
+  if (!isSame) throw malformed('hosts and instances both filter by host ID, but differ: use one of them');
+  return ids ?? same;
+}
 
 /** `hosts[]` is how axios, jQuery and PHP send a list. */
-function parseHosts({ hosts, 'hosts[]': list, ...others }: RawQuery): string[] | undefined {
-  const misspelt = Object.keys(others).find((name) => MISSPELT_HOSTS.test(name));
-  if (misspelt !== undefined)
-    throw malformed(`there is no parameter '${misspelt}': use hosts, with the IDs of hosts`);
-  if (hosts === undefined && list === undefined) return undefined;
-  const ids = [hosts ?? [], list ?? []].flat().flatMap((value) => value.split(','));
-  for (const id of ids) checkId('hosts', id);
+function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | undefined {
+  const { [name]: values, [`${name}[]`]: list } = query;
+  if (values === undefined && list === undefined) return undefined;
+  const ids = [values ?? [], list ?? []].flat().flatMap((value) => value.split(','));
+  for (const id of ids) checkId(name, id);
   const distinct = new Set(ids);
   if (distinct.size > HOSTS_MAX) {
     const advice = 'split them over several queries';
-    throw malformed(`hosts has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
+    throw malformed(`${name} has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
   }
   return [...distinct];
 }
@@ -140,12 +238,13 @@ export function parseWhole(
   fallback: number,
   min: number,
   max: number,
+  otherwise = '',
 ): number {
   const text = single(query, name);
   if (text === undefined) return fallback;
   const value = /^[0-9]+$/.test(text) ? Number(text) : Number.NaN;
   if (value >= min && value <= max) return value;
-  throw invalid(name, text, `must be a whole number from ${min} to ${max}`);
+  throw invalid(name, text, `must be a whole number from ${min} to ${max}${otherwise}`);
 }
 
 /** A parameter that may be given once. */

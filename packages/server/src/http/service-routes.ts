@@ -4,6 +4,7 @@ import type { Identity } from '../identity/identity.ts';
 import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import type { Store } from '../store/store.ts';
 import { isNotWritable } from './failures.ts';
+import { baseOf, type Catalog, versionsBody } from './keystone/keystone.ts';
 import { partialObject, type Route } from './route.ts';
 
 const STATUS = partialObject({ status: { type: 'string' } });
@@ -12,7 +13,8 @@ const STATUS = partialObject({ status: { type: 'string' } });
 export function serviceRoutes(
   store: Store,
   identity: Identity | RemoteIdentity,
-  openapi: () => object,
+  catalog: Catalog,
+  openapi: () => Promise<object>,
 ): Route[] {
   return [
     {
@@ -64,10 +66,13 @@ export function serviceRoutes(
       method: 'GET',
       url: '/',
       schema: { hide: true },
-      /** Only for browsers: API clients that probe `/` would take any JSON for that of an identity service. */
+      /** The console for browsers, the versions for API clients that are given only the base address. */
       async handler(request, reply) {
-        if (!request.headers.accept?.includes('text/html'))
-          throw new ApiError('WAF.4000', 'there is no path /');
+        reply.header('Vary', 'Accept');
+        if (!request.headers.accept?.includes('text/html')) {
+          reply.code(300);
+          return versionsBody(baseOf(catalog, request));
+        }
         if (identity.kind === 'remote') throw consoleElsewhere();
         return reply.redirect('/console/');
       },

@@ -1,5 +1,7 @@
 /** The contract that the HTTP guard uses; implemented on the local store, and by lookups at an identity service (remote/). */
+
 import { hash, timingSafeEqual } from 'node:crypto';
+import type { LoginSource } from '../audit/audit-trail.ts';
 import type { Domain, Project, Role, User } from './records.ts';
 import type { BodyHash, PendingSignature, SignatureProblem, SignedRequest } from './signature.ts';
 import type { Session } from './tokens.ts';
@@ -15,8 +17,8 @@ export interface Authenticator {
     pending: PendingSignature,
     body: Uint8Array | BodyHash,
   ): Promise<SignatureRefusal | null>;
-  /** For log shippers that cannot sign requests and send the secret as a password. */
-  checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal>;
+  /** For clients that cannot sign requests and send the secret as a password. Refusals are in the audit trail. */
+  checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal>;
   rolesInProject(caller: Caller, projectId: string): Promise<readonly Role[]>;
 }
 
@@ -29,6 +31,8 @@ export interface Caller {
     | { domain: Pick<Domain, 'id'> }
     | { system: true }
     | 'unscoped';
+  /** The token comes from an exchange, so the caller may not know the password. */
+  isExchanged?: boolean;
 }
 
 /** Only users with the role `identity` get a token for the system. */

@@ -2,8 +2,12 @@ import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
+import { readAuditTrail } from '../audit/audit-trail.ts';
 import { type Identity, openIdentity } from './identity.ts';
+import type { ScopeReference } from './local-authenticator.ts';
+import { LoginThrottled } from './login-throttle.ts';
 import { keyFileCsv } from './records.ts';
 import { createSecretCipher } from './secrets.ts';
 import { createTokens, TOKEN_VALID_MS } from './tokens.ts';
@@ -246,6 +250,163 @@ describe('a login', () => {
     await administration.setEnabled('user', user.id, false);
     expect(await login()).toBe('user_disabled');
     expect(await login('wrong')).toBe('wrong_credentials');
+  });
+});
+
+describe('an exchange', () => {
+  async function setUpExchange() {
+    const base = await setUp();
+    const { administration, authenticator, domain, user } = base;
+    const second = await administration.addProject(domain.id, 'second');
+    await administration.changeRole('grant', user.id, second.id, 'reader');
+    await administration.changeRole('grant', user.id, domain.id, 'ingest');
+    const exchange = (token: string, scope: ScopeReference) => authenticator.exchange({ token, scope }, HERE);
+    async function exchanged(token: string, scope: ScopeReference = { project: { id: second.id } }) {
+      const issued = await exchange(token, scope);
+      if (typeof issued === 'string') throw new Error(issued);
+      return issued;
+    }
+    const revoke = async (text: string) => {
+      const described = await authenticator.checkToken(text);
+      if (typeof described === 'string') throw new Error(described);
+      await authenticator.revoke(described.token);
+    };
+    return { ...base, second, exchange, exchanged, revoke };
+  }
+
+  test('returns a token of another scope, with the roles there', async () => {
+    const { authenticator, second, domain, token, exchanged } = await setUpExchange();
+    const scopes: [ScopeReference, object, string[]][] = [
+      [{ project: { id: second.id } }, { project: { id: second.id } }, ['reader', 'ingest']],
+      [{ project: { name: 'second', domain: null } }, { project: { id: second.id } }, ['reader', 'ingest']],
+      [
+        { project: { name: 'second', domain: { name: 'default' } } },
+        { project: { id: second.id } },
+        ['reader', 'ingest'],
+      ],
+      [{ domain: { id: domain.id } }, { domain: { id: domain.id } }, ['ingest']],
+    ];
+    for (const [reference, scope, roles] of scopes) {
+      const { text } = await exchanged(await token(), reference);
+      expect(await authenticator.checkToken(text)).toMatchObject({ scope, roles, isExchanged: true });
+    }
+  });
+
+  test('never prolongs: no token of a chain outlives the one before it', async () => {
+    const { clock, authenticator, project, second, domain, token, exchange } = await setUpExchange();
+    const scopes: ScopeReference[] = [
+      { project: { id: project.id } },
+      { project: { id: second.id } },
+      { domain: { id: domain.id } },
+    ];
+    const steps = fc.array(
+      fc.record({ waitMs: fc.nat({ max: TOKEN_VALID_MS / 2 }), scope: fc.constantFrom(...scopes) }),
+      { maxLength: 12 },
+    );
+    await fc.assert(
+      fc.asyncProperty(steps, async (chain) => {
+        let text = await token();
+        const first = clock.now + TOKEN_VALID_MS;
+        let expiry = first;
+        for (const { waitMs, scope } of chain) {
+          clock.now += waitMs;
+          const next = await exchange(text, scope);
+          if (clock.now >= expiry) {
+            expect(next).toBe('expired');
+            return;
+          }
+          if (typeof next === 'string') throw new Error(next);
+          expect(next.description.token.expires_at).toBeLessThanOrEqual(expiry);
+          ({ text } = next);
+          expiry = next.description.token.expires_at;
+        }
+        clock.now = first;
+        expect(await authenticator.checkToken(text)).toBe('expired');
+      }),
+      { numRuns: 15 },
+    );
+  });
+
+  test('is refused for a token that is revoked, expired, of a disabled user or not ours', async () => {
+    const { clock, folder, administration, user, second, token, exchange, exchanged, revoke } =
+      await setUpExchange();
+    const scope = { project: { id: second.id } };
+    const revoked = await token();
+    await revoke(revoked);
+    expect(await exchange(revoked, scope)).toBe('revoked');
+    const forged = `${revoked.slice(0, -1)}${revoked.endsWith('A') ? 'B' : 'A'}`;
+    for (const text of ['', 'x', forged, 'a'.repeat(100_000)])
+      expect(await exchange(text, scope)).toBe('unknown');
+    const old = await token();
+    await administration.setPassword(user.id, 'hers');
+    expect(await exchange(old, scope)).toBe('superseded');
+    const late = await token();
+    const child = await exchanged(late);
+    clock.now += TOKEN_VALID_MS;
+    expect(await exchange(late, scope)).toBe('expired');
+    expect(await exchange(child.text, scope)).toBe('expired');
+    const reasons: unknown[] = [];
+    for await (const record of readAuditTrail(folder))
+      if (record !== 'damaged' && record.action === 'login') reasons.push([record.user, record.reason]);
+    expect(reasons).toEqual([
+      ['alice', 'revoked'],
+      ...Array(4).fill([null, 'unknown']),
+      ['alice', 'superseded'],
+      ['alice', 'expired'],
+      ['alice', 'expired'],
+    ]);
+  });
+
+  test('grants nothing that the user does not have: no foreign project or domain, and never the system', async () => {
+    const { administration, authenticator, domain, user, token, exchange } = await setUpExchange();
+    const other = await administration.addDomain('other');
+    const foreign = await administration.addProject(other.id, 'foreign');
+    await administration.changeRole('revoke', user.id, domain.id, 'ingest');
+    const text = await token();
+    const scopes: ScopeReference[] = [
+      { project: { id: foreign.id } },
+      { project: { name: 'foreign', domain: { name: 'other' } } },
+      { project: { name: 'foreign', domain: null } },
+      { project: { id: 'none' } },
+      { domain: { id: other.id } },
+      { domain: { id: domain.id } },
+    ];
+    for (const scope of scopes) expect(await exchange(text, scope)).toBe('no_such_scope');
+    await administration.changeSystemRole('grant', user.id);
+    expect(await exchange(text, { system: true })).toBe('password_required');
+    const system = await authenticator.login(
+      { user: { id: user.id }, password: 'hers', scope: { system: true } },
+      HERE,
+    );
+    expect(system).toMatchObject({ description: { roles: ['identity'] } });
+  });
+
+  test('ends with the token of the login: revoking it revokes all that came from it', async () => {
+    const { authenticator, token, exchanged, revoke } = await setUpExchange();
+    const text = await token();
+    const child = (await exchanged(text)).text;
+    const sibling = (await exchanged(text)).text;
+    const grandchild = (await exchanged(child)).text;
+    await revoke(sibling);
+    expect(await authenticator.checkToken(sibling)).toBe('revoked');
+    expect(await authenticator.checkToken(text)).toMatchObject({ user: { name: 'alice' } });
+    await revoke(text);
+    for (const one of [child, grandchild]) expect(await authenticator.checkToken(one)).toBe('revoked');
+  });
+
+  test('loses its role like any token, and is limited to 200 at once and ten per second', async () => {
+    const { clock, administration, authenticator, user, second, domain, token, exchange, exchanged } =
+      await setUpExchange();
+    const text = await token();
+    const child = (await exchanged(text)).text;
+    for (let i = 1; i < 200; i++) await exchanged(text);
+    await expect(exchange(text, { project: { id: second.id } })).rejects.toThrow(LoginThrottled);
+    clock.now += 100;
+    await exchanged(text);
+    await administration.changeRole('revoke', user.id, domain.id, 'ingest');
+    await administration.changeRole('revoke', user.id, second.id, 'reader');
+    expect(await authenticator.checkToken(child)).toBe('role_lost');
+    expect(await authenticator.checkToken(text)).toMatchObject({ roles: ['reader'] });
   });
 });
 

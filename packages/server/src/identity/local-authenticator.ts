@@ -1,6 +1,7 @@
 /** Authenticates against the local identity store: passwords, tokens, sessions and signatures. */
 import type { LoginSource, RefusedLogin } from '../audit/audit-trail.ts';
 import { VersionedCache } from '../cache.ts';
+import { RateLimit } from '../rate-limit.ts';
 import {
   type Authenticator,
   type Caller,
@@ -30,6 +31,12 @@ export interface PasswordLogin {
   scope: ScopeReference;
 }
 
+export interface TokenLogin {
+  /** The token to exchange for one of another scope. */
+  token: string;
+  scope: ScopeReference;
+}
+
 /** A valid token with the records it refers to. */
 export interface TokenDescription {
   token: Token;
@@ -37,6 +44,12 @@ export interface TokenDescription {
   userDomain: Domain;
   scope: { project: Project; domain: Domain } | { domain: Domain } | { system: true };
   roles: readonly (Role | typeof SYSTEM_ROLE)[];
+  isExchanged: boolean;
+}
+
+export interface NewToken {
+  text: string;
+  description: TokenDescription;
 }
 
 export interface NewSession extends SignedIn {
@@ -55,6 +68,7 @@ interface UsableKey {
 /** Unknown users and wrong passwords look the same. */
 type PasswordRefusal = 'wrong_credentials' | 'user_disabled';
 export type LoginRefusal = PasswordRefusal | 'console_only' | 'no_such_scope';
+export type ExchangeRefusal = TokenRefusal | 'no_such_scope' | 'password_required';
 export type SignInRefusal = PasswordRefusal | 'programmatic_only';
 
 interface Dependencies {
@@ -69,35 +83,63 @@ interface Dependencies {
   now: () => number;
 }
 
+/** Token exchanges of one user: a tool that visits all projects at once, then ten a second. */
+const EXCHANGES_BURST = 200;
+const EXCHANGES_REFILL_MS = 100;
+
 export class LocalAuthenticator implements Authenticator {
   readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
   readonly #now: () => number;
   readonly #validTokens = new VersionedCache<string, TokenDescription>(() => this.#store.changes());
   readonly #usableKeys = new VersionedCache<string, UsableKey>(() => this.#store.changes());
+  readonly #exchanges: RateLimit;
   readonly #projectRoles = new VersionedCache<string, readonly Role[]>(() => this.#store.changes());
 
   constructor(dependencies: Dependencies) {
     this.#dependencies = dependencies;
     this.#store = dependencies.store;
     this.#now = dependencies.now;
+    this.#exchanges = new RateLimit(EXCHANGES_BURST, EXCHANGES_REFILL_MS, dependencies.now);
   }
 
-  async login(
-    login: PasswordLogin,
-    from: LoginSource,
-  ): Promise<{ text: string; description: TokenDescription } | LoginRefusal> {
+  async login(login: PasswordLogin, from: LoginSource): Promise<NewToken | LoginRefusal> {
     return this.#recordRefusals(login.user, from, async () => {
       const user = await this.#checkPassword(login.user, login.password, from);
       if (typeof user === 'string') return user;
       if (user.access === 'console') return 'console_only';
-      const scope = this.#findScope(login.scope, user.domain_id);
-      // A project that does not exist and one in which the user has no role look the same.
-      if (scope === undefined || rolesHeld(user, scope).length === 0) return 'no_such_scope';
-      const { text, token } = this.#dependencies.tokens.issue(user, tokenScope(scope), this.#now());
-      const description = this.#describe(token);
-      return typeof description === 'string' ? 'no_such_scope' : { text, description };
+      const { tokens } = this.#dependencies;
+      return this.#newToken(user, login.scope, (scope) => tokens.issue(user, scope, this.#now()));
     });
+  }
+
+  /** The new token expires with the old one, or earlier. */
+  async exchange(login: TokenLogin, from: LoginSource): Promise<NewToken | ExchangeRefusal> {
+    const { tokens } = this.#dependencies;
+    const given = tokens.read(login.token);
+    return this.#recordRefusals(given && { id: given.user_id }, from, async () => {
+      const old = given === null ? 'unknown' : this.#describe(given);
+      if (typeof old === 'string') return old;
+      if (!this.#exchanges.take(old.user.id)) throw new LoginThrottled('exchanges');
+      // A leaked token of a project must not become access to all secret access keys.
+      if ('system' in login.scope) return 'password_required';
+      return this.#newToken(old.user, login.scope, (scope) =>
+        tokens.exchange(old.token, old.user, scope, this.#now()),
+      );
+    });
+  }
+
+  #newToken(
+    user: User,
+    reference: ScopeReference,
+    issue: (scope: TokenScope) => { text: string; token: Token },
+  ): NewToken | 'no_such_scope' {
+    const scope = this.#findScope(reference, user.domain_id);
+    // A project that does not exist and one in which the user has no role look the same.
+    if (scope === undefined || rolesHeld(user, scope).length === 0) return 'no_such_scope';
+    const { text, token } = issue(tokenScope(scope));
+    const description = this.#describe(token);
+    return typeof description === 'string' ? 'no_such_scope' : { text, description };
   }
 
   /** Starts a console session. */
@@ -114,12 +156,12 @@ export class LocalAuthenticator implements Authenticator {
 
   /** Writes refused logins to the audit trail. */
   async #recordRefusals<T extends object | string>(
-    reference: MemberReference,
+    reference: MemberReference | null,
     from: LoginSource,
     login: () => Promise<T>,
   ): Promise<T> {
     const record = (reason: string) => {
-      const user = this.#findUser(reference);
+      const user = reference === null ? undefined : this.#findUser(reference);
       const { recordRefusal } = this.#dependencies;
       recordRefusal({ user: user ? { id: user.id, name: user.name } : null, from, reason });
     };
@@ -213,7 +255,8 @@ export class LocalAuthenticator implements Authenticator {
     const scope = this.#findScope(scopeReference(token));
     if (scope === undefined) return 'scope_gone';
     const roles = rolesHeld(user, scope);
-    return roles.length === 0 ? 'role_lost' : { token, user, userDomain, scope, roles };
+    if (roles.length === 0) return 'role_lost';
+    return { token, user, userDomain, scope, roles, isExchanged: token.login_id !== undefined };
   }
 
   /** The user of a token or session, if both are still valid. */
@@ -223,6 +266,7 @@ export class LocalAuthenticator implements Authenticator {
     const refusal = timeRefusal(given, this.#now());
     if (refusal !== null) return refusal;
     if (this.#store.isRevoked(given.id)) return 'revoked';
+    if ('login_id' in given && given.login_id && this.#store.isRevoked(given.login_id)) return 'revoked';
     const user = this.#store.user(given.user_id);
     const domain = user && this.#store.domain(user.domain_id);
     if (user === undefined || domain === undefined) return 'user_gone';
@@ -261,10 +305,15 @@ export class LocalAuthenticator implements Authenticator {
     return 'reason' in key ? key : checkSignature(request, pending, key.secret, body);
   }
 
-  async checkSecret(access: string, secret: string): Promise<Caller | SignatureRefusal> {
+  /** Not throttled, for the same reason. */
+  async checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal> {
     const key = this.#key(access);
-    if ('reason' in key) return key;
-    return sameSecret(secret, key.secret) ? key.caller : { reason: 'wrong_secret' };
+    if (!('reason' in key) && sameSecret(secret, key.secret)) return key.caller;
+    const owner = this.#store.user(this.#store.key(access)?.user_id ?? '');
+    const refusal: SignatureRefusal = 'reason' in key ? key : { reason: 'wrong_secret' };
+    const user = owner ? { id: owner.id, name: owner.name } : null;
+    this.#dependencies.recordRefusal({ user, from, reason: refusal.reason });
+    return refusal;
   }
 
   async rolesInProject({ user, scope }: Caller, projectId: string): Promise<readonly Role[]> {

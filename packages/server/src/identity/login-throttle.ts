@@ -35,20 +35,28 @@ const IN_PROGRESS_MAX = 1_000;
 const HASH_SLOTS = 2;
 
 export class LoginThrottled extends Error {
-  readonly limit: 'account' | 'address' | 'service';
+  readonly limit: keyof typeof RETRY_AFTER_S;
   readonly retryAfterS: number;
 
   constructor(limit: LoginThrottled['limit']) {
     super(MESSAGES[limit]);
     this.limit = limit;
-    this.retryAfterS = limit === 'service' ? 5 : WAIT_MS_MAX / 1_000;
+    this.retryAfterS = RETRY_AFTER_S[limit];
   }
 }
 
+const RETRY_AFTER_S = {
+  account: WAIT_MS_MAX / 1_000,
+  address: WAIT_MS_MAX / 1_000,
+  service: 5,
+  exchanges: 1,
+};
+
 const MESSAGES = {
-  account: `too many failed logins for this user: retry in ${WAIT_MS_MAX / 1_000} s`,
-  address: `too many logins from this address: retry in ${WAIT_MS_MAX / 1_000} s`,
-  service: 'the service is processing too many logins: retry in 5 s',
+  account: `too many failed logins for this user: retry in ${RETRY_AFTER_S.account} s`,
+  address: `too many logins from this address: retry in ${RETRY_AFTER_S.address} s`,
+  service: `the service is processing too many logins: retry in ${RETRY_AFTER_S.service} s`,
+  exchanges: `too many token exchanges by this user: retry in ${RETRY_AFTER_S.exchanges} s`,
 };
 
 export type LoginThrottle = ReturnType<typeof createLoginThrottle>;

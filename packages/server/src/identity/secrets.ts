@@ -1,7 +1,6 @@
 /** The master key, the keys derived from it, access key pairs and their encryption, and password hashes. */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
-import { hash, verify } from '@node-rs/argon2';
 
 const KEY_BYTES = 32;
 
@@ -85,18 +84,23 @@ const ARGON2_COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 /** Longer passwords only cost memory. */
 export const PASSWORD_LENGTH_MAX = 1_024;
 
+/** Loaded on first use, because most commands check no password. */
+const argon2 = () => import('@node-rs/argon2');
+
 export type Passwords = ReturnType<typeof createPasswords>;
 
 export function createPasswords() {
-  // Computed on first use, because most commands check no password.
+  // Computed on first use, too.
   let dummyHash: Promise<string> | null = null;
+  const hash = async (password: string): Promise<string> => (await argon2()).hash(password, ARGON2_COST);
   return {
-    hash: (password: string): Promise<string> => hash(password, ARGON2_COST),
+    hash,
     /** Takes the same time whether the user exists or not. */
     async verify(storedHash: string | undefined, password: string): Promise<boolean> {
       // Computed in both cases, so that the first unknown user takes no longer than a known one.
-      dummyHash ??= hash('no user has this password', ARGON2_COST);
+      dummyHash ??= hash('no user has this password');
       const fallback = await dummyHash;
+      const { verify } = await argon2();
       const matches = await verify(storedHash ?? fallback, password);
       return matches && storedHash !== undefined;
     },

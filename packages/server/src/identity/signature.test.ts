@@ -25,6 +25,8 @@ function check(request: SignedRequest, secret: string, body: Uint8Array = NO_BOD
 
 describe('known answers', () => {
   const vpcs = 'https://service.region.example.com/v1/77b6a44cba5143ab91d13ab9a8ff44fd/vpcs';
+  const certificates =
+    'https://service.region.example.com/v5/iotps/77b6a44cba5143ab91d13ab9a8ff44fd/certificates';
   const query = '?limit=2&marker=13551d6b-755d-4757-b956-536f674975c0';
   const endpoint = 'https://service.endpoint.myhuaweicloud.com';
   const plain = (access: string, signed: string, signature: string) =>
@@ -90,6 +92,70 @@ describe('known answers', () => {
           'AccessKey',
           'x-sdk-date',
           '5a2ce64c865e0e6046321c6f3d5a77ba8413eeaf355c3166c03d58d02ac79624',
+        ),
+      },
+      '',
+    ],
+    [
+      'the date alone, of a POST whose body ends with a newline',
+      'POST',
+      `${endpoint}/path?key=value`,
+      'SecretKey',
+      {
+        'Content-Type': 'application/json',
+        'X-Sdk-Date': '20060102T150405Z',
+        Authorization: plain(
+          'AccessKey',
+          'x-sdk-date',
+          'cecc2af119b18ab70b4d094c0750f3b42c02f254903179a0fc2cc72fc9db4f59',
+        ),
+      },
+      '{"Name":"test","Id":1}\n',
+    ],
+    [
+      'a list of certificates',
+      'GET',
+      certificates + query,
+      'testSK',
+      {
+        'Content-Type': 'application/json',
+        'X-Sdk-Date': '20191115T033655Z',
+        Authorization: plain(
+          'testAK',
+          'content-type;host;x-sdk-date',
+          '2f1e228b4e2c68e428f7377c12a15526f26c27795dcf4cb641cc90c5b3fba962',
+        ),
+      },
+      '',
+    ],
+    [
+      'a list of certificates, another key',
+      'GET',
+      certificates + query,
+      KEY.secret,
+      {
+        'Content-Type': 'application/json',
+        'X-Sdk-Date': '20191115T033655Z',
+        Authorization: plain(
+          KEY.access,
+          'content-type;host;x-sdk-date',
+          '012cac5e920807f98bf7b23dfe05d29596d544a9b76c37cf933b274a6d4aa874',
+        ),
+      },
+      '',
+    ],
+    [
+      'a path that ends with a slash',
+      'GET',
+      `${vpcs}/${query}`,
+      'your_secret_access_key',
+      {
+        'Content-Type': 'application/json',
+        'X-Sdk-Date': '20191115T033655Z',
+        Authorization: plain(
+          'your_access_key_id',
+          'content-type;host;x-sdk-date',
+          '8037a231336d8904f667c082dd84fc06d7e6c7c278c2d8599db31d14e8ee19f9',
         ),
       },
       '',
@@ -279,7 +345,7 @@ describe('a signed request', () => {
   });
 
   test.each([
-    [{ authorization: 'Basic abc' }, /Authorization must be/],
+    [{ authorization: 'Basic abc' }, /^Basic authentication is for reading/],
     [
       { authorization: 'V11-HMAC-SHA256 Credential=x' },
       /Authorization uses V11-HMAC-SHA256, which is not supported/,

@@ -36,6 +36,8 @@ export function parseSignature({ headers }: SignedRequest, now: number): ParsedS
   const authorization = String(headers.authorization);
   const fields = parseAuthorization(authorization);
   if (fields === null) {
+    if (/^Basic /i.test(authorization))
+      return malformed('Basic authentication is for reading statistics and for pushes: send a token here');
     const [, other] = /^(\w+(?:-\w+)+) /.exec(authorization) ?? [];
     if (other !== undefined && other !== ALGORITHM && other.length < 40)
       return malformed(`Authorization uses ${other}, which is not supported: sign with ${ALGORITHM}`);

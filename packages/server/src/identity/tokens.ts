@@ -24,7 +24,8 @@ export interface Session extends Issued {
 
 /** A token for a domain or the system gives no access to statistics. */
 export type TokenScope = { project_id: string } | { domain_id: string } | { system: true };
-export type Token = TokenScope & Session;
+/** A token from an exchange has the ID of the token of the login, which revokes all of them. */
+export type Token = TokenScope & Session & { login_id?: string };
 
 type TokenOwner = Pick<User, 'id' | 'token_epoch'>;
 
@@ -35,6 +36,12 @@ export function createTokens(key: Buffer) {
   return {
     issue(user: TokenOwner, scope: TokenScope, now: number): { text: string; token: Token } {
       const token = { ...issued(user, now), ...scope, expires_at: now + TOKEN_VALID_MS };
+      return { text: write(token), token };
+    },
+    /** A token of another scope that expires with the given one, or earlier. */
+    exchange(given: Token, user: TokenOwner, scope: TokenScope, now: number): { text: string; token: Token } {
+      const expires_at = Math.min(given.expires_at, now + TOKEN_VALID_MS);
+      const token = { ...issued(user, now), ...scope, expires_at, login_id: given.login_id ?? given.id };
       return { text: write(token), token };
     },
     /** Returns expired tokens too; null unless the signature is valid. */

@@ -302,10 +302,13 @@ function frameEnd(bytes: Buffer, from: number, shortest: number): number {
 /** Assumes that each replacement character replaces one byte. */
 function longestEnd(bytes: Buffer, from: number, shortest: number): number {
   let end = shortest;
-  let at = bytes.indexOf(REPLACEMENT, from);
-  for (let found = 0; at !== -1 && at < end && found < REPLACEMENTS_MAX; found++) {
+  let start = from;
+  for (let found = 0; found < REPLACEMENTS_MAX; found++) {
+    // Not further than a replacement character that begins before the end: a line may have thousands of frames.
+    const at = bytes.subarray(start, end + REPLACEMENT.length - 1).indexOf(REPLACEMENT);
+    if (at === -1) break;
+    start += at + REPLACEMENT.length;
     end += REPLACEMENT.length - 1;
-    at = bytes.indexOf(REPLACEMENT, at + REPLACEMENT.length);
   }
   return end;
 }

@@ -53,7 +53,10 @@ function recentRange(recent: string, offsetMs: number, now: number): Range {
 
 function parseMilliseconds(name: 'from' | 'to', text: string | undefined): number {
   if (text === undefined)
-    throw new ApiError('WAF.1025', `${name} is required (milliseconds since the epoch)`);
+    throw new ApiError(
+      'WAF.1025',
+      `${name} is required (milliseconds since the epoch), unless recent is given`,
+    );
   const value = Number(text);
   if (!/^-?[0-9]+$/.test(text))
     throw invalid(name, text, 'must be an integer (milliseconds since the epoch)', 'WAF.1025');

@@ -4,7 +4,7 @@ import type { Range } from './range.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+export const DAY_MS = 24 * HOUR_MS;
 
 /**
  * The first row that is long enough for the range applies; longer ranges have one point per day. All intervals divide a
@@ -43,12 +43,16 @@ export async function timeline(store: Store, query: TimelineQuery): Promise<Time
  * The edges of the points that partition `[from, to)`: `from`, every boundary of the local clock strictly inside, and
  * `to`. Point i is `[edges[i], edges[i + 1])`. An empty range has no points and no edges.
  */
-export function gridEdges(from: number, to: number, offsetMs: number): number[] {
+export function gridEdges(
+  from: number,
+  to: number,
+  offsetMs: number,
+  intervalMs = intervalOf(to - from),
+): number[] {
   if (from === to) return [];
-  const interval = intervalOf(to - from);
-  const firstBoundary = Math.floor((from + offsetMs) / interval) * interval + interval - offsetMs;
+  const firstBoundary = Math.floor((from + offsetMs) / intervalMs) * intervalMs + intervalMs - offsetMs;
   const edges = [from];
-  for (let edge = firstBoundary; edge < to; edge += interval) edges.push(edge);
+  for (let edge = firstBoundary; edge < to; edge += intervalMs) edges.push(edge);
   edges.push(to);
   return edges;
 }

@@ -1,10 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { CATEGORIES } from '../event.ts';
 import {
   type Additions,
   accumulate,
   accumulateTotals,
   cellCode,
+  describeSeries,
+  FIRST_BLOCKED,
+  FIRST_CATEGORY,
   mergeCells,
   RecordWriter,
   runningTotals,
@@ -89,6 +93,16 @@ describe('a record of cells', () => {
         },
       ),
     );
+  });
+
+  test('has different series for requests, attacks and blocked attacks of every category', () => {
+    const known = Array.from({ length: 64 }, (_, series) => describeSeries(series)).filter(
+      (one) => one !== null,
+    );
+    expect(new Set(known.map(({ attack, blocked }) => `${attack} ${blocked}`)).size).toBe(
+      1 + 2 * CATEGORIES.length,
+    );
+    expect(FIRST_CATEGORY + CATEGORIES.length).toBeLessThanOrEqual(FIRST_BLOCKED);
   });
 
   test('takes one byte for a single event less than 64 cells after the previous one', () => {

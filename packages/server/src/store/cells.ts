@@ -203,6 +203,7 @@ export function accumulateTotals(
   out: Float64Array,
 ): void {
   for (let row = 0, base = 0; base < totals.length; row++, base += cells + 1) {
+    if (totals[base + cells] === 0) continue;
     for (let run = 0; run < runs.length; run += 4) {
       const end = base + (runs[run + 1] ?? 0);
       const cellsInPoint = runs[run + 3] ?? 1;

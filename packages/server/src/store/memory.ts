@@ -125,17 +125,12 @@ export function memoryStore(now: () => number = Date.now): Store {
       };
     },
 
+    async seriesByGroup(query) {
+      return groupsOf(pointsOf(query), sum);
+    },
+
     async peaks(query) {
-      const points = pointsOf(query);
-      return Object.values(OVERVIEW_GROUPS).map((group) =>
-        Float64Array.from(points, (point) =>
-          busiestSecond(
-            point.filter(({ request, attack }) =>
-              group === null ? request : attack !== null && group.includes(attack),
-            ),
-          ),
-        ),
-      );
+      return groupsOf(pointsOf(query), busiestSecond);
     },
 
     async totals({ project, hosts, from, to }) {
@@ -280,6 +275,19 @@ function linksAfter(batches: readonly BatchRecord[], after: string): BatchLink[]
 
 function withoutSiblings({ siblings: _, replaces: __, ...link }: NewLink) {
   return link;
+}
+
+/** For each of OVERVIEW_GROUPS, a number per point. */
+function groupsOf(points: Event[][], count: (events: Event[]) => number): Float64Array[] {
+  return Object.values(OVERVIEW_GROUPS).map((group) =>
+    Float64Array.from(points, (point) =>
+      count(
+        point.filter(({ request, attack }) =>
+          group === null ? request : attack !== null && group.includes(attack),
+        ),
+      ),
+    ),
+  );
 }
 
 function busiestSecond(events: readonly Event[]): number {

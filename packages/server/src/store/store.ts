@@ -3,7 +3,14 @@
  * zero filling live above it, in statistics/. Every store passes test/store-conformance.ts.
  */
 import { createHash } from 'node:crypto';
-import { categoryNumber, EVENT_COUNT_MAX, type Event } from '../event.ts';
+import {
+  CATEGORIES,
+  type Category,
+  categoryNumber,
+  EVENT_COUNT_MAX,
+  type Event,
+  OVERVIEW_GROUPS,
+} from '../event.ts';
 
 export interface Store {
   /** For a store in a file: tells the file from another one at the same path. */
@@ -31,6 +38,9 @@ export interface Store {
    * categories add up to the attacks, and no category has more blocked attacks than attacks.
    */
   seriesByCategory(query: Selection & { edges: readonly number[] }): Promise<CategorySeries>;
+
+  /** For each of OVERVIEW_GROUPS, the count of each point. */
+  seriesByGroup(query: Selection & { edges: readonly number[] }): Promise<Float64Array[]>;
 
   /**
    * For each of OVERVIEW_GROUPS, the count in the busiest second of each point. Seconds begin at whole seconds of the
@@ -438,4 +448,18 @@ export function freeHostId(project: string, hostname: string, isTaken: (id: stri
     const id = derivedId('host', project, hostname, attempt);
     if (!isTaken(id)) return id;
   }
+}
+
+/** The result of `seriesByGroup`, for stores that count by category. */
+export function groupSeries({ requests, attacks }: CategorySeries): Float64Array[] {
+  const counts = (name: Category) => attacks[CATEGORIES.indexOf(name)] ?? new Float64Array(requests.length);
+  return Object.values(OVERVIEW_GROUPS).map((group) => (group ? sumSeries(group.map(counts)) : requests));
+}
+
+export function sumSeries([first = new Float64Array(0), ...others]: readonly Float64Array[]): Float64Array {
+  const sums = first.slice();
+  for (const counts of others) {
+    for (let i = 0; i < sums.length; i++) sums[i] = (sums[i] ?? 0) + (counts[i] ?? 0);
+  }
+  return sums;
 }

@@ -53,7 +53,7 @@ async function complete(
     project:
       values.project ??
       kept?.project ??
-      (await prompt(io, 'project ID', { suggestion: saved?.project, parse: project.parse })),
+      (await prompt(io, 'project (ID or name)', { suggestion: saved?.project, parse: project.parse })),
     credentials:
       (await credentialsOf(values, source, io)) ??
       kept?.credentials ??

@@ -7,6 +7,7 @@ import { sign } from '@wafstat/signer';
 import { printable } from '../../printable.ts';
 import { type Io, printLine, UserError } from '../command.ts';
 import { flag, flagOf, identifier, nameOf, option, type Source, text, url, type Values } from '../options.ts';
+import { withProjectId } from './names.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
 
 /** The profile of `configure`, and of queries without any connection option. */
@@ -23,7 +24,7 @@ export const CONNECTION_OPTIONS = {
     url,
     { env: 'WAFSTAT_URL' },
   ),
-  project: option('--project <id>', 'project, by ID', identifier, { env: 'WAFSTAT_PROJECT' }),
+  project: option('--project <project>', 'project, by ID or name', text, { env: 'WAFSTAT_PROJECT' }),
   ak: option('--ak <id>', 'ID of the access key to sign requests with', text, { env: 'WAFSTAT_AK' }),
   skStdin: option('--sk-stdin', 'read the secret access key from standard input (or set WAFSTAT_SK)', flag),
   user: option('--user <name>', 'user to log in as', text),
@@ -204,13 +205,14 @@ async function readInput(io: Io, label: string, hidden: boolean): Promise<string
   return input;
 }
 
-/** Resolves to the result, and to the body of the response as received. Failures are UserErrors. */
+/** Resolves to the result, and to the body of the last response as received. Failures are UserErrors. */
 export async function callService<T>(
-  connection: Connection,
+  given: Connection,
   { now, stop }: Pick<Io, 'now' | 'stop'>,
   call: (client: Client) => Promise<T>,
 ): Promise<{ result: T; body: Uint8Array }> {
   let body = new Uint8Array();
+  const connection = await withProjectId(given, { now, stop });
   const client = createClient({
     url: connection.url,
     projectId: connection.project,

@@ -1,4 +1,6 @@
-/** Numbers, times and tables as text. */
+/** Numbers, times, tables and CSV as text. */
+import { csv } from '../../csv.ts';
+import { printable } from '../../printable.ts';
 import { alignColumns } from '../command.ts';
 
 const WHOLE = new Intl.NumberFormat('en');
@@ -65,4 +67,16 @@ export function table(
   const sums = header.slice(1).map((_, i) => rows.reduce((sum, [, ...counts]) => sum + (counts[i] ?? 0), 0));
   const body = [...rows, ['total', ...sums] as const];
   return alignColumns([header, ...body.map(([name, ...counts]) => [name, ...counts.map(count)])], 'right');
+}
+
+/** CSV with control characters made visible, also in what should be a number: the service may be hostile. */
+export function printableCsv(
+  header: readonly string[],
+  rows: readonly (readonly (string | number)[])[],
+): string {
+  const cell = (value: string | number) => (typeof value === 'number' ? value : printable(String(value)));
+  return csv(
+    header,
+    rows.map((row) => row.map(cell)),
+  );
 }

@@ -1,9 +1,18 @@
 import { stripVTControlCharacters } from 'node:util';
-import { ATTACK_TYPES, type AttackTypes } from '@wafstat/client';
+import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { gridEdges } from '../../statistics/timeline.ts';
-import { plotTimeline, plotTypes, resample, scaleLabel, scaleOf, timeLabels, timeTicks } from './plot.ts';
+import {
+  plotCategories,
+  plotTimeline,
+  plotTypes,
+  resample,
+  scaleLabel,
+  scaleOf,
+  timeLabels,
+  timeTicks,
+} from './plot.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -42,14 +51,14 @@ describe('the plot of a timeline', () => {
       plotTimeline(timeline, range, { text: '+08:00', offsetMs: 8 * HOUR_MS }, terminal(80, 16)),
     ).toEqual([
       '2026-07-01 20:00 to 2026-07-01 21:00 (+08:00), 1 minute per column',
-      '3,000┤ 87,000 requests · peak 2,900 at 2026-07-01 20:29',
+      '3,000┤ 87,000 requests · peak 2,900 until 2026-07-01 20:30',
       '     │                       ▁▂▃▄▅▆▇                       ▁▂▃▄▅▆▇',
       '1,500┤                ▁▂▃▄▅▆▇███████                ▁▂▃▄▅▆▇███████',
       '     │        ▁▂▃▄▅▆▇███████████████        ▁▂▃▄▅▆▇███████████████',
       '    0┤ ▁▂▃▄▅▆▇██████████████████████ ▁▂▃▄▅▆▇██████████████████████',
       '     └┬─────────┬─────────┬─────────┬─────────┬─────────┬──────────',
       '',
-      '    4┤ 3 attacks · 0.0034% of the requests · peak 3 at 2026-07-01 20:40',
+      '    4┤ 3 attacks · 0.0034% of the requests · peak 3 until 2026-07-01 20:41',
       '     │',
       '    2┤                                        █',
       '     │                                        █',
@@ -149,6 +158,97 @@ describe('the plot of a timeline', () => {
     expect(plain.join('')).not.toContain('\u001b');
     expect(colored.join('')).toContain('\u001b[31m');
     expect(colored.map(stripVTControlCharacters)).toEqual(plain);
+  });
+});
+
+/** A response of the service by category: `num` for each category and point. */
+function categoriesOf(
+  from: number,
+  to: number,
+  offsetMs: number,
+  num: (type: AttackType, i: number) => number,
+) {
+  const times = gridEdges(from, to, offsetMs).slice(1);
+  return ATTACK_TYPES.map((key) => ({ key, timeline: times.map((time, i) => ({ time, num: num(key, i) })) }));
+}
+
+describe('the plot of a timeline by category', () => {
+  const range = { from: NOON, to: NOON + 30 * MINUTE_MS };
+
+  test('has a row for each category, the most frequent first, with its total, its peak and its own scale', () => {
+    const nums: Partial<Record<AttackType, (i: number) => number>> = {
+      sqli: (i) => 100 * i,
+      xss: (i) => (i === 10 ? 2 : i === 20 ? 1 : 0),
+      robot: () => 7,
+    };
+    const categories = categoriesOf(range.from, range.to, 0, (type, i) => nums[type]?.(i) ?? 0);
+    const lines = plotCategories(
+      categories,
+      range,
+      { text: '+08:00', offsetMs: 8 * HOUR_MS },
+      terminal(64, 24),
+    );
+    expect(lines.slice(0, 6)).toEqual([
+      '2026-07-01 20:00 to 2026-07-01 20:30 (+08:00), 1 minute per column',
+      'category      attacks   peak │ 43,713 attacks',
+      'sqli           43,500  2,900 │ ▁▁▁▁▁▂▂▂▂▃▃▃▄▄▄▄▅▅▅▆▆▆▆▇▇▇▇██',
+      'robot             210      7 │██████████████████████████████',
+      'xss                 3      2 │          █         ▄',
+      'cmdi                0      0 │',
+    ]);
+    expect(lines).toHaveLength(17);
+    expect(lines.slice(-2)).toEqual([
+      '                             └┬─────────┬─────────┬──────────',
+      '                            20:00     20:10     20:20',
+    ]);
+  });
+
+  test('fits the terminal, and every attack is in one column', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 400 * DAY_MS }),
+        fc.integer({ min: 80, max: 250 }),
+        fc.integer({ min: 0, max: 1_000_000 }),
+        fc.boolean(),
+        (lengthMs, columns, largest, color) => {
+          const range = { from: NOON, to: NOON + lengthMs };
+          const categories = categoriesOf(range.from, range.to, 0, (type, i) =>
+            type === 'cc' ? 1 : (i * 7_919 * type.length) % (largest + 1),
+          );
+          const lines = plotCategories(categories, range, UTC, terminal(columns, 24, color));
+          const plain = lines.map(stripVTControlCharacters);
+          for (const line of plain.slice(1)) expect(line.length).toBeLessThanOrEqual(columns);
+          const rows = plain.slice(2, -2);
+          for (const { key, timeline } of categories) {
+            const row = rows.find((line) => line.startsWith(`${key} `));
+            const [, total = '', peak = ''] = row?.split(/ +/) ?? [];
+            const number = (text: string) => Number(text.replaceAll(',', ''));
+            expect(number(total)).toBe(sum(timeline.map(({ num }) => num)));
+            expect(number(peak)).toBeLessThanOrEqual(number(total));
+            // The column of the peak is full, and only columns without attacks are blank.
+            expect(row?.includes('█')).toBe(number(total) > 0);
+          }
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+
+  test('has colors only if the terminal allows them, and says if the range is empty', () => {
+    const categories = categoriesOf(range.from, range.to, 0, () => 1);
+    const plain = plotCategories(categories, range, UTC, terminal(80, 24));
+    const colored = plotCategories(categories, range, UTC, terminal(80, 24, true));
+    expect(plain.join('')).not.toContain('\u001b');
+    expect(colored.join('')).toContain('\u001b[31m█');
+    expect(colored.map(stripVTControlCharacters)).toEqual(plain);
+    expect(
+      plotCategories(
+        categoriesOf(0, 0, 0, () => 1),
+        { from: 0, to: 0 },
+        UTC,
+        terminal(80, 24),
+      ),
+    ).toEqual(['1970-01-01 00:00 to 1970-01-01 00:00 (+00:00): an empty range']);
   });
 });
 

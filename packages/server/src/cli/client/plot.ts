@@ -1,5 +1,5 @@
-/** Plots for a terminal: the timeline as two panels of columns, the attack types as bars. */
-import { ATTACK_TYPES, type AttackTypes, type Timeline } from '@wafstat/client';
+/** Plots for a terminal: the timeline as two panels of columns, or a row for each category; the attack types as bars. */
+import { ATTACK_TYPES, type AttackType, type AttackTypes, type Point, type Timeline } from '@wafstat/client';
 import { alignColumns, type Io } from '../command.ts';
 import { count, dateTime, durationText, percentage, tickLabel } from './format.ts';
 
@@ -46,8 +46,7 @@ export function plotTimeline(
   { offsetMs, text }: Timezone,
   terminal: Terminal,
 ): string[] {
-  const [from, to] = [range.from, range.to].map((time) => dateTime(time, offsetMs, 'minutes'));
-  const title = `${from} to ${to} (${text})`;
+  const title = titleOf(range, { offsetMs, text });
   if (timeline.requests.length === 0) return [`${title}: an empty range`];
   const layout = layOut(timeline, range.from, offsetMs, terminal);
   const { columns, spanMs } = layout.resampled;
@@ -64,6 +63,66 @@ export function plotTimeline(
     '',
     ...attacks,
     timeLabels(layout.ticks, layout.labelWidth),
+  ];
+}
+
+function titleOf(range: QueryRange, { offsetMs, text }: Timezone): string {
+  const [from, to] = [range.from, range.to].map((time) => dateTime(time, offsetMs, 'minutes'));
+  return `${from} to ${to} (${text})`;
+}
+
+/** Attacks over time of each category. The points of all categories have the same times. */
+export type CategoryTimeline = readonly { key: AttackType; timeline: readonly Point[] }[];
+
+/** A row for each category, the most frequent first. Each has its own scale, so that rare attacks show when they were. */
+export function plotCategories(
+  categories: CategoryTimeline,
+  range: QueryRange,
+  timezone: Timezone,
+  terminal: Terminal,
+): string[] {
+  const title = titleOf(range, timezone);
+  const points = categories[0]?.timeline ?? [];
+  if (points.length === 0) return [`${title}: an empty range`];
+  const rows = categories
+    .map(({ key, timeline }) => ({ key, timeline, total: timeline.reduce((sum, { num }) => sum + num, 0) }))
+    .toSorted((a, b) => b.total - a.total);
+  const labelsOf = (peaks: readonly number[]) => {
+    const cells = rows.map(({ key, total }, i) => [key, count(total), count(peaks[i] ?? 0)]);
+    return alignColumns([['category', 'attacks', 'peak'], ...cells], 'right');
+  };
+  // The peaks follow from the width of the plot. None is higher than the total of its row.
+  const labelWidth = labelsOf(rows.map(({ total }) => total))[0]?.length ?? 0;
+  const width = Math.max(COLUMNS_MIN, terminal.columns - labelWidth - MARGIN_CELLS - 1);
+  const resampled = resample({ requests: [...points], attacks: [] }, range.from, timezone.offsetMs, width);
+  const { columns, spanMs } = resampled;
+  const counts = rows.map(({ timeline }) =>
+    columns.map(({ start, end }) =>
+      timeline.reduce((sum, { time, num }) => (start < time && time <= end ? sum + num : sum), 0),
+    ),
+  );
+  const peaks = counts.map((row) => Math.max(...row));
+  const [header = '', ...labels] = labelsOf(peaks);
+  const cellsPerColumn = Math.floor(width / columns.length);
+  const ticks = timeTicks(resampled, cellsPerColumn, timezone.offsetMs);
+  const lines = counts.map((row, i) => {
+    const heights = row.map((num) => (num === 0 ? 0 : eighths(num / (peaks[i] ?? 1))));
+    const bars = heights
+      .map((height) => EIGHTHS_UP[height]?.repeat(cellsPerColumn))
+      .join('')
+      .trimEnd();
+    return `${labels[i]} │${bars.replace(/[▁-█]+/g, (run) => paint(run, 'attacks', terminal))}`;
+  });
+  const parts = [
+    `${count(rows.reduce((sum, { total }) => sum + total, 0))} attacks`,
+    'each row on its own scale',
+  ];
+  return [
+    paint(`${title}, ${durationText(spanMs)} per column`, 'bold', terminal),
+    `${header} │ ${joinFitting(parts, width)}`,
+    ...lines,
+    `${' '.repeat(header.length + 1)}${timeAxis(columns.length * cellsPerColumn, ticks)}`,
+    timeLabels(ticks, header.length + 1),
   ];
 }
 
@@ -135,9 +194,17 @@ function drawPanel(series: Series, layout: Layout): string[] {
     const cells = heights.map((height) => EIGHTHS_UP[Math.min(8, Math.max(0, height - row * 8))] ?? ' ');
     return `${axis(row)}${cells.map((cell) => cell.repeat(cellsPerColumn)).join('')}`.trimEnd();
   });
-  const timeAxis = Array<string>(heights.length * cellsPerColumn + 1).fill('─');
-  for (const { cell } of ticks) timeAxis[cell] = '┬';
-  return [axis(rows), ...bars, `${' '.repeat(labelWidth)}└${timeAxis.join('')}`];
+  return [
+    axis(rows),
+    ...bars,
+    `${' '.repeat(labelWidth)}${timeAxis(heights.length * cellsPerColumn, ticks)}`,
+  ];
+}
+
+function timeAxis(cells: number, ticks: readonly TimeTick[]): string {
+  const line = Array<string>(cells + 1).fill('─');
+  for (const { cell } of ticks) line[cell] = '┬';
+  return `└${line.join('')}`;
 }
 
 function horizontalBar(value: number, largest: number, width: number): string {
@@ -151,7 +218,6 @@ function eighths(cells: number): number {
   return cells === 0 ? 0 : Math.max(1, Math.round(cells * 8));
 }
 
-/** As much as fits, the most important first. */
 function headingOf(series: Series, columns: readonly Column[], offsetMs: number, cells: number): string {
   const total = (of: Series) => columns.reduce((sum, column) => sum + column[of], 0);
   const peak = columns.reduce((highest, column) => (column[series] > highest[series] ? column : highest));
@@ -160,8 +226,15 @@ function headingOf(series: Series, columns: readonly Column[], offsetMs: number,
     parts.push(`${percentage(total('attacks'), total('requests'))} of the requests`);
   }
   if (peak[series] > 0) {
-    parts.push(`peak ${count(peak[series])} at ${dateTime(peak.start, offsetMs, 'minutes')}`);
+    // The end of the column, like the time of a point in the table, CSV and JSON.
+    const precision = peak.end % MINUTE_MS === 0 ? 'minutes' : 'seconds';
+    parts.push(`peak ${count(peak[series])} until ${dateTime(peak.end, offsetMs, precision)}`);
   }
+  return joinFitting(parts, cells);
+}
+
+/** As many as fit, the most important first. */
+function joinFitting(parts: readonly string[], cells: number): string {
   return parts.reduce((heading, part) =>
     heading.length + part.length + 3 <= cells ? `${heading} · ${part}` : heading,
   );

@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import { ATTACK_TYPES, type Host } from '@wafstat/client';
 import { canonicalRequest, stringToSign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Io } from '../command.ts';
@@ -67,6 +68,10 @@ beforeAll(async () => {
   ];
   await writeFile(join(directory, 'events'), events.map((event) => `${JSON.stringify(event)}\n`).join(''));
   await run(['ingest', '--data', data, '--project', project, join(directory, 'events')]);
+  const host = ['--data', data, '--project', project, '--json'];
+  await run(['host', 'add', 'quiet.example.com', '--id', 'quiet-1', ...host]);
+  await run(['host', 'add', 'twin', '--id', 'twin-1', ...host]);
+  await run(['host', 'add', 'twin.example.com', '--id', 'twin', ...host]);
   const { io, printed } = worldOf({}, stopping.signal);
   served = runProgram(['serve', '--data', data, '--listen', '127.0.0.1:0'], io);
   while (!printed.out.includes('listens on')) await once(io.stdout, 'data');
@@ -88,6 +93,23 @@ async function getToken(): Promise<string> {
   const body = JSON.stringify({ auth: { identity, scope: { project: { id: project } } } });
   const response = await fetch(`${url}/v3/auth/tokens`, { method: 'POST', body });
   return response.headers.get('X-Subject-Token') ?? '';
+}
+
+/** A service that records requests, and has the same response for all. */
+async function listen(body: object): Promise<{ address: string; requests: IncomingMessage[] }> {
+  const requests: IncomingMessage[] = [];
+  const server = createServer((request, response) => {
+    requests.push(request);
+    response.end(JSON.stringify(body));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  // A server that listens on a port has an address of this form.
+  return { address: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
 }
 
 describe('queries', () => {
@@ -123,14 +145,17 @@ describe('queries', () => {
   test('json is the response of the service, byte for byte', async () => {
     const token = await getToken();
     for (const [command, path] of [
-      ['timeline', 'timeline'],
-      ['types', 'attack/type'],
+      ['timeline', 'event/timeline'],
+      ['timeline --by category', 'overviews/attack/timeline'],
+      ['types', 'event/attack/type'],
+      ['peak', 'event/request/peak'],
     ] as const) {
       const query = `from=${MINUTE}&to=${MINUTE + 120_000}&timezone=%2B00%3A00`;
-      const answer = await fetch(`${url}/v1/${project}/waf/event/${path}?${query}`, {
+      const answer = await fetch(`${url}/v1/${project}/waf/${path}?${query}`, {
         headers: { 'X-Auth-Token': token },
       });
-      const { out } = await run([command, ...place, ...RANGE, '--token', token, '--output', 'json']);
+      const json = ['--token', token, '--output', 'json'];
+      const { out } = await run([...command.split(' '), ...place, ...RANGE, ...json]);
       expect(out).toBe(await answer.text());
     }
   });
@@ -145,15 +170,86 @@ describe('queries', () => {
     expect(plain.out).not.toContain('\u001b');
   });
 
-  test('--host filters, and can be repeated', async () => {
-    const types = async (...hosts: string[]) =>
-      (await run(['types', ...place, ...signIn, ...RANGE, ...hosts], password)).out.match(
-        /^total +(\d+)$/m,
-      )?.[1];
-    const listed = await run(['host', 'list', '--data', join(directory, 'data'), '--project', project]);
-    const id = listed.out.split(' ', 1)[0] ?? '';
-    expect(await types('--host', 'nowhere')).toBe('0');
-    expect(await types('--host', 'nowhere', '--host', id)).toBe('31');
+  const totalOf = async (...options: string[]) => {
+    const { out, err } = await run(['types', ...place, ...signIn, ...RANGE, ...options], password);
+    return { total: /^total +(\d+)$/m.exec(out)?.[1], err };
+  };
+
+  test('--host filters by ID or name, and can be repeated', async () => {
+    const { out } = await run(['hosts', ...place, ...signIn, '--output', 'json'], password);
+    const { id } = JSON.parse(out).items.find(({ hostname }: Host) => hostname === 'www.example.com');
+    const attacks = { total: '31', err: '' };
+    const none = { total: '0', err: '' };
+    expect(await totalOf('--host', id)).toEqual(attacks);
+    expect(await totalOf('--host', '0'.repeat(32))).toEqual(none);
+    expect(await totalOf('--host', '0'.repeat(32), '--host', id)).toEqual(attacks);
+    expect(await totalOf('--host', 'WWW.example.com.')).toEqual(attacks);
+    expect(await totalOf('--host', 'quiet.example.com')).toEqual(none);
+    expect(await totalOf('--host', 'quiet-1,www.example.com', 'twin-1')).toEqual(attacks);
+  });
+
+  test('a host name that does not exist, or means two hosts, is an error', async () => {
+    for (const name of ['ww.example.com', 'www']) {
+      expect(await totalOf('--host', name)).toEqual({
+        total: undefined,
+        err: `wafstat: there is no host '${name}' in this project: run 'wafstat hosts' to list the hosts\n`,
+      });
+    }
+    expect((await totalOf('--host', 'twin')).err).toBe(
+      "wafstat: 'twin' is the name of one host and the ID of another: use the ID twin-1 or the name twin.example.com\n",
+    );
+    expect((await totalOf('--host', 'a,,b')).err).toBe(
+      "wafstat: --host is 'a,,b', but must be IDs or names of hosts\n",
+    );
+  });
+
+  test('--project accepts a name, whatever the credentials', async () => {
+    const data = ['--data', join(directory, 'data')];
+    const created = await run(['key', 'add', ...data, '--user', 'admin', '--json']);
+    const { access, secret } = JSON.parse(created.out);
+    const ways: [string[], World][] = [
+      [signIn, password],
+      [['--ak', access, '--sk-stdin'], { stdin: secret }],
+      [[], { env: { WAFSTAT_TOKEN: await getToken() } }],
+    ];
+    for (const [options, world] of ways) {
+      const query = (name: string) =>
+        run(['types', '--url', url, '--project', name, ...RANGE, ...options], world);
+      const known = await query('default');
+      expect(known.err).toBe('');
+      expect(known.out).toMatch(/^total +31$/m);
+      const unknown = await query('shop');
+      expect(unknown).toMatchObject({ status: 1, out: '' });
+      expect(unknown.err).toMatch(/^wafstat: .*project 'shop'.*\n$/);
+    }
+  });
+
+  test('an identity service that cannot list projects gets what may be an ID as an ID', async () => {
+    const { address, requests } = await listen({ requests: [], attacks: [] });
+    const query = ['timeline', '--url', address, '--token', 't', '--project'];
+    expect(await run([...query, 'shop_1'])).toMatchObject({ status: 0, err: '' });
+    expect(requests.at(-1)?.url).toMatch(/^\/v1\/shop_1\/waf\/event\/timeline\?/);
+    expect((await run([...query, 'my shop'])).err).toBe(
+      "wafstat: cannot find the project 'my shop': the service returned status 200\n",
+    );
+  });
+
+  test('a project name that two domains have is an error with the IDs', async () => {
+    const data = ['--data', join(directory, 'data')];
+    await run(['domain', 'add', 'other', ...data]);
+    const added = await run(['project', 'add', 'default', '--domain', 'other', ...data, '--json']);
+    const { id } = JSON.parse(added.out);
+    await run(['user', 'grant', 'admin', '--project', id, ...data]);
+    onTestFinished(async () => {
+      await run(['project', 'delete', id, ...data]);
+    });
+    const query = ['types', '--url', url, '--project', 'default', ...RANGE];
+    const { err } = await run(query, { env: { WAFSTAT_TOKEN: await getToken() } });
+    expect(err).toBe(
+      `wafstat: several domains have a project 'default': use one of the IDs ${[id, project].toSorted().join(', ')}\n`,
+    );
+    // A password is for one domain.
+    expect((await run([...query, ...signIn], password)).err).toBe('');
   });
 
   test('variables that other commands once read do not change a query', async () => {
@@ -169,6 +265,109 @@ describe('queries', () => {
     });
     expect({ status, err }).toEqual({ status: 0, err: '' });
     expect(out).toMatch(/^total +31$/m);
+  });
+
+  test('a timeline by category, as a table, CSV and plot', async () => {
+    const output = async (format: string) =>
+      (
+        await run(
+          ['timeline', '--by', 'category', ...place, ...signIn, ...RANGE, '--output', format],
+          password,
+        )
+      ).out;
+    const [header = '', first = '', second = '', total = ''] = (await output('table')).split('\n');
+    const cells = (line: string) => line.trim().split(/ {2,}/);
+    expect(cells(header)).toEqual(['until (+00:00)', ...ATTACK_TYPES]);
+    const until = (time: number) => new Date(time).toISOString().slice(0, 19).replace('T', ' ');
+    const zeros = Array<string>(11).fill('0');
+    expect(cells(first)).toEqual([until(MINUTE + 60_000), '0', '0', ...zeros]);
+    expect(cells(second)).toEqual([until(MINUTE + 120_000), '1', '30', ...zeros]);
+    expect(cells(total)).toEqual(['total', '1', '30', ...zeros]);
+    expect(await output('csv')).toBe(
+      [
+        `time,${ATTACK_TYPES.join()}`,
+        `${new Date(MINUTE + 60_000).toISOString()},0,0,${zeros.join()}`,
+        `${new Date(MINUTE + 120_000).toISOString()},1,30,${zeros.join()}`,
+        '',
+      ].join('\r\n'),
+    );
+    const plot = (await output('plot')).split('\n');
+    expect(plot[1]).toMatch(/^category +attacks +peak │ 31 attacks/);
+    expect(plot[2]).toMatch(/^sqli +30 +30 │ +█+$/);
+    expect(plot[3]).toMatch(/^xss +1 +1 │ +█+$/);
+  });
+
+  test('the peak is the busiest second', async () => {
+    const output = async (format: string) =>
+      (await run(['peak', ...place, ...signIn, ...RANGE, '--output', format], password)).out;
+    expect(JSON.parse(await output('json'))).toEqual({ qps: 1_200 });
+    expect((await output('table')).split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+      ['from (+00:00)', 'to', 'requests in the busiest second'],
+      [
+        ...[MINUTE, MINUTE + 120_000].map((time) =>
+          new Date(time).toISOString().slice(0, 19).replace('T', ' '),
+        ),
+        '1,200',
+      ],
+      [''],
+    ]);
+    expect(await output('csv')).toBe(
+      `from,to,qps\r\n${new Date(MINUTE).toISOString()},${new Date(MINUTE + 120_000).toISOString()},1200\r\n`,
+    );
+    const host = ['--host', 'quiet.example.com', '--output', 'json'];
+    expect(JSON.parse((await run(['peak', ...place, ...signIn, ...RANGE, ...host], password)).out)).toEqual({
+      qps: 0,
+    });
+  });
+
+  test('hosts and sources are lists with a header', async () => {
+    const hosts = await run(['hosts', ...place, ...signIn, '--timezone', '+08:00'], password);
+    expect(hosts).toMatchObject({ status: 0, err: '' });
+    const time = '\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d';
+    const lines = hosts.out.split('\n');
+    expect(lines).toEqual([
+      expect.stringMatching(/^id +name +registered \(\+08:00\)$/),
+      expect.stringMatching(new RegExp(`^quiet-1 +quiet\\.example\\.com +${time}$`)),
+      expect.stringMatching(new RegExp(`^twin-1 +twin +${time}$`)),
+      expect.stringMatching(new RegExp(`^twin +twin\\.example\\.com +${time}$`)),
+      expect.stringMatching(new RegExp(`^[0-9a-f]{32} +www\\.example\\.com +${time}$`)),
+      '',
+    ]);
+    const sources = await run(['sources', ...place, ...signIn], password);
+    const seen = (ms: number) => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
+    expect(sources.out.split('\n')).toEqual([
+      expect.stringMatching(
+        /^name +format +events +without host +first event \(\+00:00\) +last event +dropped$/,
+      ),
+      expect.stringMatching(
+        new RegExp(`^default +events +3 +0 +${seen(MINUTE)} +${seen(MINUTE + 119_999)} +-$`),
+      ),
+      '',
+    ]);
+  });
+
+  test('hosts and sources as CSV and JSON', async () => {
+    const output = async (command: string, format: string) =>
+      (await run([command, ...place, ...signIn, '--output', format], { ...password, columns: 80 })).out;
+    expect(await output('hosts', 'csv')).toMatch(
+      /^id,name,registered\r\nquiet-1,quiet\.example\.com,\d{4}-\d\d-\d\dT[\d:.]+Z\r\n/,
+    );
+    expect(await output('sources', 'csv')).toMatch(
+      /^id,name,format,events,without_host,first_seen,last_seen,dropped\r\n\w+,default,events,3,0,.*,\r\n$/,
+    );
+    expect(JSON.parse(await output('hosts', 'json'))).toMatchObject({
+      total: 4,
+      items: [{ id: 'quiet-1', hostname: 'quiet.example.com' }, {}, {}, {}],
+    });
+    expect(JSON.parse(await output('sources', 'json'))).toMatchObject({
+      total: 1,
+      items: [{ name: 'default', events: 3 }],
+    });
+    const { status, err } = await run(['hosts', ...place, ...signIn, '--output', 'plot'], password);
+    expect({ status, err }).toEqual({
+      status: 2,
+      err: "wafstat: --output is 'plot', but must be table, json, csv\n",
+    });
   });
 
   test('an error is one sentence with the error code and the request ID', async () => {
@@ -213,35 +412,21 @@ describe('with an access key', () => {
     expect(out).toMatch(/^total +31$/m);
   });
 
-  /** A service without data that records requests. */
-  async function listen(): Promise<{ address: string; requests: IncomingMessage[] }> {
-    const requests: IncomingMessage[] = [];
-    const server = createServer((request, response) => {
-      requests.push(request);
-      response.end('{"requests":[],"attacks":[]}');
-    });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    onTestFinished(() => {
-      server.close();
-      server.closeAllConnections();
-    });
-    // A server that listens on a port has an address of this form.
-    return { address: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
-  }
-
   test.each([
     ['standard input', ['--sk-stdin'], { stdin: `${KEY.secret}\n` }],
     ['the environment', [], { env: { WAFSTAT_SK: KEY.secret } }],
-  ])('from %s, the request is signed', async (_origin, flags, world) => {
-    const { address, requests } = await listen();
-    const argv = ['timeline', '--url', address, '--project', 'p1', '--ak', KEY.access, ...flags];
+  ])('from %s, all requests are signed', async (_origin, flags, world) => {
+    const projects = [{ id: 'p1', name: 'shop' }];
+    const items = [{ id: 'h1', hostname: 'a', timestamp: 0 }];
+    const { address, requests } = await listen({ requests: [], attacks: [], projects, total: 1, items });
+    const argv = ['timeline', '--url', address, '--project', 'shop', '--ak', KEY.access, ...flags];
     expect(await run([...argv, '--host', 'a', '--timezone', '+08:00'], world)).toMatchObject({
       status: 0,
       err: '',
     });
-    const [request] = requests;
-    expect(request?.headers.authorization).toBe(request && authorizationOf(request));
+    const paths = requests.map(({ url = '' }) => url.split('?')[0]);
+    expect(paths).toEqual(['/v3/auth/projects', '/v1/p1/waf/instance', '/v1/p1/waf/event/timeline']);
+    for (const request of requests) expect(request.headers.authorization).toBe(authorizationOf(request));
   });
 
   /** What the header must be, stage by stage. */
@@ -261,6 +446,60 @@ describe('with an access key', () => {
     );
     return `SDK-HMAC-SHA256 Access=${KEY.access}, SignedHeaders=${names.join(';')}, Signature=${signature.digest('hex')}`;
   }
+});
+
+describe('a hostile service', () => {
+  /** ESC, the one-character CSI, DEL, and a bidirectional override: all but the first are raw in valid JSON. */
+  const EVIL = '\u001b]0;owned\u0007\u009b31m\u007f\u202ex';
+  const RAW = /(?![\r\n])[\p{Cc}\p{Cf}]/u;
+  const series = [{ time: 60_000, num: EVIL }];
+  const source = { id: EVIL, name: EVIL, format: EVIL, hosts: [], events: EVIL, without_host: 0 };
+  const body = {
+    requests: series,
+    attacks: series,
+    ...Object.fromEntries(ATTACK_TYPES.map((type) => [type, EVIL])),
+    qps: EVIL,
+    total: 1,
+    items: [
+      { ...source, hostname: EVIL, timestamp: 0, dropped: { [EVIL]: 1 }, first_seen: 0, last_seen: null },
+    ],
+  };
+
+  test.each(['timeline', 'types', 'peak', 'hosts', 'sources'])(
+    'does not control the terminal in %s',
+    async (name) => {
+      const { address } = await listen(body);
+      const place = ['--url', address, '--project', 'a'.repeat(32), '--token', 't'];
+      for (const output of ['table', 'csv', 'json']) {
+        const { status, out, err } = await run([name, ...place, '--output', output], { columns: 80 });
+        expect({ status, err }).toEqual({ status: 0, err: '' });
+        expect(out).not.toMatch(RAW);
+      }
+      if (['timeline', 'types'].includes(name)) {
+        const plot = await run([name, ...place, '--output', 'plot'], { columns: 80, env: { NO_COLOR: '1' } });
+        expect(plot.out).toContain(' to ');
+        expect(plot.out).not.toMatch(RAW);
+      }
+      const piped = await run([name, ...place, '--output', 'csv']);
+      expect(piped.out).not.toMatch(RAW);
+      const json = JSON.parse((await run([name, ...place, '--output', 'json'], { columns: 80 })).out);
+      expect(JSON.stringify(json)).toContain(JSON.stringify(EVIL));
+    },
+  );
+
+  test('does not control the terminal by an error message', async () => {
+    const { address } = await listen({ error: { message: EVIL } });
+    for (const credentials of [
+      ['--token', 't'],
+      ['--user', 'u', '--password-stdin'],
+    ]) {
+      const query = ['types', '--url', address, '--project', 'my shop', ...credentials];
+      const { status, out, err } = await run(query, { stdin: 'p' });
+      expect({ status, out }).toEqual({ status: 1, out: '' });
+      expect(err).toMatch(/^wafstat: cannot .* 'my shop'.*owned/);
+      expect(err).not.toMatch(RAW);
+    }
+  });
 });
 
 describe('the range of a query', () => {
@@ -325,7 +564,7 @@ describe('profiles', () => {
     };
     await answer('URL: ', 'nowhere');
     await answer('URL: ', url);
-    await answer('project ID: ', project);
+    await answer('project (ID or name): ', project);
     await answer('authenticate with key, password, token [password]: ', 'password');
     await answer('user: ', 'admin');
     await answer('domain [default]: ', '');

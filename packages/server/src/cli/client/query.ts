@@ -1,17 +1,27 @@
-/** `timeline` and `types`: queries to a running service. */
-import { ATTACK_TYPES, type AttackTypes, type Client } from '@wafstat/client';
-import { csv } from '../../csv.ts';
-import { command, type Io, printLine } from '../command.ts';
-import { duration, identifiers, oneOf, option, type Source, timestamp, type Values } from '../options.ts';
-import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
-import { dateTime, isoTime, table } from './format.ts';
+/** `timeline`, `types` and `peak`: queries to a running service. */
 import {
+  ATTACK_TYPES,
+  type AttackType,
+  type AttackTypes,
+  type Client,
+  type Point,
+  type RequestPeak,
+  type Series,
+  type Timeline,
+} from '@wafstat/client';
+import { alignColumns, command, type Io } from '../command.ts';
+import { duration, oneOf, option, type Source, timestamp, type Values } from '../options.ts';
+import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
+import { count, dateTime, isoTime, printableCsv, table } from './format.ts';
+import { hostIds } from './names.ts';
+import { LIST_OUTPUT, PLOT_OUTPUT, printOutput, type Renderer } from './output.ts';
+import {
+  type CategoryTimeline,
+  plotCategories,
   plotTimeline,
   plotTypes,
   type QueryRange,
-  type Terminal,
   type Timezone,
-  terminalOf,
 } from './plot.ts';
 
 const RANGE_OPTIONS = {
@@ -29,71 +39,149 @@ const RANGE_OPTIONS = {
   to: option('--to <time>', 'end of the range, exclusive [default: now]', timestamp),
 };
 
+/** A repeated option arrives joined with commas. */
+function hostValues(value: string): string[] {
+  const hosts = value.split(',').map((host) => host.trim());
+  if (hosts.includes('')) throw new Error('must be IDs or names of hosts');
+  return hosts;
+}
+
 const QUERY_OPTIONS = {
   ...RANGE_OPTIONS,
-  host: option('--host <id...>', 'only these hosts, by ID [default: all hosts of the project]', identifiers),
-  output: option(
-    '--output <format>',
-    'plot, table, csv, or json for the unchanged response [default: plot on a terminal, otherwise table]',
-    oneOf('plot', 'table', 'json', 'csv'),
+  host: option(
+    '--host <host...>',
+    "only these hosts, by ID or name ('wafstat hosts' lists them) [default: all hosts of the project]",
+    hostValues,
   ),
-  ...CONNECTION_OPTIONS,
 };
 
-type QueryValues = Values<typeof QUERY_OPTIONS>;
-type QuerySource = Source<typeof QUERY_OPTIONS>;
+export const TIMEZONE = option('--timezone <offset>', 'time zone of the output, like +08:00', timezone, {
+  default: '+00:00',
+});
+
+type QueryOptions = typeof QUERY_OPTIONS & typeof CONNECTION_OPTIONS;
+type QueryValues = Values<QueryOptions>;
+type QuerySource = Source<QueryOptions>;
 
 export const timelineCommand = command({
   name: 'timeline',
-  description: 'show requests and attacks over time',
+  description: 'show requests and attacks over time; the time of an interval is its end',
   examples: [
-    'wafstat timeline --url https://waf.example.com --project ID --user reporter',
+    'wafstat timeline --url https://waf.example.com --project shop --user reporter',
     'wafstat timeline --profile shop --last 7d --timezone +08:00',
+    'wafstat timeline --by category --host www.example.com --output csv > attacks.csv',
   ],
   options: {
     ...QUERY_OPTIONS,
-    timezone: option('--timezone <offset>', 'time zone of the output, like +08:00', timezone, {
-      default: '+00:00',
-    }),
+    by: option('--by <dimension>', 'category: show the attacks of each category instead', oneOf('category')),
+    timezone: TIMEZONE,
+    output: PLOT_OUTPUT,
+    ...CONNECTION_OPTIONS,
   },
   check: queryProblems,
-  run({ timezone, ...values }, _operands, io, source) {
-    const { offsetMs, text } = timezone;
-    return runQuery(values, source, io, (client, query) => client.timeline({ ...query, timezone: text }), {
-      plot: (timeline, range, terminal) => plotTimeline(timeline, range, timezone, terminal),
-      // The time of a point is its end.
-      table: ({ requests, attacks }) =>
-        table(
-          [`until (${text})`, 'requests', 'attacks'],
-          requests.map(({ time, num }, i) => [
-            dateTime(time, offsetMs, 'seconds'),
-            num,
-            attacks[i]?.num ?? 0,
-          ]),
-        ),
-      csv: ({ requests, attacks }) =>
-        csv(
-          ['time', 'requests', 'attacks'],
-          requests.map(({ time, num }, i) => [isoTime(time, offsetMs, text), num, attacks[i]?.num ?? 0]),
-        ),
-    });
+  run({ timezone, by, ...values }, _operands, io, source) {
+    const { text } = timezone;
+    return by === 'category'
+      ? runQuery(values, source, io, categoriesRenderer(timezone), (client, query) =>
+          client.attackTimeline({ ...query, timezone: text }),
+        )
+      : runQuery(values, source, io, timelineRenderer(timezone), (client, query) =>
+          client.timeline({ ...query, timezone: text }),
+        );
   },
 });
+
+/** Of a result in a range. */
+type QueryRenderer<T> = (range: QueryRange) => Renderer<T>;
+
+function timelineRenderer(timezone: Timezone): QueryRenderer<Timeline> {
+  const columns = ({ requests, attacks }: Timeline) => [requests, attacks];
+  return (range) => ({
+    ...pointRenderer(timezone, ['requests', 'attacks'], columns),
+    plot: (timeline, terminal) => plotTimeline(timeline, range, timezone, terminal),
+  });
+}
+
+function categoriesRenderer(timezone: Timezone): QueryRenderer<Series<AttackType>[]> {
+  const columns = (series: Series<AttackType>[]) => allCategories(series).map(({ timeline }) => timeline);
+  return (range) => ({
+    ...pointRenderer(timezone, ATTACK_TYPES, columns),
+    plot: (series, terminal) => plotCategories(allCategories(series), range, timezone, terminal),
+  });
+}
+
+/** All categories, in the order of ATTACK_TYPES. Keys that the service invents are left out. */
+function allCategories(series: readonly Series<AttackType>[]): CategoryTimeline {
+  return ATTACK_TYPES.map((type) => ({
+    key: type,
+    timeline: series.find(({ key }) => key === type)?.timeline ?? [],
+  }));
+}
+
+/** A row for each point, a column for each series. All series have the same times. */
+function pointRenderer<T>(
+  { offsetMs, text }: Timezone,
+  names: readonly string[],
+  columnsOf: (result: T) => readonly (readonly Point[])[],
+): Renderer<T> {
+  const rows = (result: T, timeText: (time: number) => string) => {
+    const columns = columnsOf(result);
+    return (columns[0] ?? []).map(
+      ({ time }, i) => [timeText(time), ...columns.map((points) => points[i]?.num ?? 0)] as const,
+    );
+  };
+  return {
+    table: (result) =>
+      table(
+        [`until (${text})`, ...names],
+        rows(result, (time) => dateTime(time, offsetMs, 'seconds')),
+      ),
+    csv: (result) =>
+      printableCsv(
+        ['time', ...names],
+        rows(result, (time) => isoTime(time, offsetMs, text)),
+      ),
+  };
+}
 
 export const typesCommand = command({
   name: 'types',
   description: 'show attacks by category',
   examples: ['wafstat types --profile shop --last 30d --output csv > attacks.csv'],
-  options: QUERY_OPTIONS,
+  options: { ...QUERY_OPTIONS, output: PLOT_OUTPUT, ...CONNECTION_OPTIONS },
   check: queryProblems,
   run(values, _operands, io, source) {
     const header = ['category', 'count'];
     const rows = (types: AttackTypes) => ATTACK_TYPES.map((type) => [type, types[type]] as const);
-    return runQuery(values, source, io, (client, query) => client.attackTypes(query), {
-      plot: plotTypes,
+    const renderer: QueryRenderer<AttackTypes> = (range) => ({
+      plot: (types, terminal) => plotTypes(types, range, terminal),
       table: (types) => table(header, rows(types)),
-      csv: (types) => csv(header, rows(types)),
+      csv: (types) => printableCsv(header, rows(types)),
     });
+    return runQuery(values, source, io, renderer, (client, query) => client.attackTypes(query));
+  },
+});
+
+export const peakCommand = command({
+  name: 'peak',
+  description: 'show the number of requests in the busiest second',
+  examples: ['wafstat peak --profile shop --last 30d', 'wafstat peak --host www.example.com --output json'],
+  options: { ...QUERY_OPTIONS, timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS },
+  check: queryProblems,
+  run({ timezone: { offsetMs, text }, ...values }, _operands, io, source) {
+    const renderer: QueryRenderer<RequestPeak> = ({ from, to }) => ({
+      table({ qps }) {
+        const [start, end] = [from, to].map((time) => dateTime(time, offsetMs, 'seconds'));
+        const header = [`from (${text})`, 'to', 'requests in the busiest second'];
+        return alignColumns([header, [start ?? '', end ?? '', count(qps)]], 'right');
+      },
+      csv: ({ qps }) =>
+        printableCsv(
+          ['from', 'to', 'qps'],
+          [[isoTime(from, offsetMs, text), isoTime(to, offsetMs, text), qps]],
+        ),
+    });
+    return runQuery(values, source, io, renderer, (client, query) => client.requestPeak(query));
   },
 });
 
@@ -113,40 +201,23 @@ function queryProblems(_values: unknown, source: QuerySource, io: Io): string[] 
 }
 
 async function runQuery<T>(
-  values: QueryValues,
+  values: QueryValues & { output?: 'plot' | 'table' | 'json' | 'csv' | undefined },
   source: QuerySource,
   io: Io,
+  renderer: QueryRenderer<T>,
   call: (
     client: Client,
     query: QueryRange & { hosts: string[] | undefined; signal: AbortSignal },
   ) => Promise<T>,
-  output: {
-    plot(result: T, range: QueryRange, terminal: Terminal): string[];
-    table(result: T): string[];
-    csv(result: T): string;
-  },
 ): Promise<number> {
   const { stdout, stop } = io;
   const connection = await connectionOf(values, source, io);
   const range = rangeOf(values, io.now());
-  const query = { ...range, hosts: values.host, signal: stop };
-  const { result, body } = await callService(connection, io, (client) => call(client, query));
-  switch (values.output ?? (stdout.isTTY ? 'plot' : 'table')) {
-    case 'json':
-      stdout.write(body);
-      // On a terminal the next prompt needs a new line; elsewhere the response stays unchanged.
-      if (stdout.isTTY) stdout.write('\n');
-      break;
-    case 'csv':
-      stdout.write(output.csv(result));
-      break;
-    case 'table':
-      for (const line of output.table(result)) printLine(stdout, line);
-      break;
-    case 'plot':
-      // Not escaped, because of the colors: a plot contains only numbers and our own words.
-      for (const line of output.plot(result, range, terminalOf(io))) stdout.write(`${line}\n`);
-  }
+  const response = await callService(connection, io, async (client) => {
+    const hosts = await hostIds(client, values.host, stop);
+    return call(client, { ...range, hosts, signal: stop });
+  });
+  printOutput(io, values.output ?? (stdout.isTTY ? 'plot' : 'table'), response, renderer(range));
   return 0;
 }
 

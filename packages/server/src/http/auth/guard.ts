@@ -9,10 +9,12 @@ import {
   type TokenRefusal,
 } from '../../identity/authenticator.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
+import { isLoopback } from '../../loopback.ts';
 import { RateLimit } from '../../rate-limit.ts';
 import { tooLarge } from '../ingest/uploads.ts';
 import { checkId } from '../query.ts';
-import { callerOf, pathParameter } from '../route.ts';
+import { acceptsBasicReads, callerOf, pathParameter } from '../route.ts';
+import { loginSource } from './actor.ts';
 import { readCookie, SESSION_COOKIE, signedIn } from './session-cookie.ts';
 
 /** The interface specification's limit for signed requests; larger bodies need a token. */
@@ -32,28 +34,37 @@ interface GuardOptions {
   rateLimit: number;
   /** The largest body with a token, on routes that stream it. */
   bodyBytesMax: number;
+  /** Whether reads accept access keys as HTTP Basic credentials. */
+  basicReads: boolean;
   now: () => number;
 }
 
-export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytesMax, now }: GuardOptions) {
+export function createGuard(
+  authenticator: Authenticator,
+  { rateLimit, bodyBytesMax, basicReads, now }: GuardOptions,
+) {
   const requests = rateLimit === 0 ? null : new RateLimit(rateLimit, 1_000 / rateLimit, now);
   return {
     verifySignature,
     /** Runs when the headers have arrived. The signature of a signed request is checked later. */
     async onHeaders(request: FastifyRequest): Promise<void> {
-      const { allow, session, basic = false, streamsBody = false } = request.routeOptions.config;
-      const isBasic = basic && /^Basic /i.test(request.headers.authorization ?? '');
-      const signed = session !== 'only' && !isBasic && isSigned(request);
+      const { allow, streamsBody = false } = request.routeOptions.config;
+      const kind = credentialKind(request);
       // Fastify limits the bodies of all other routes.
-      if (streamsBody) checkBodyLength(Number(request.headers['content-length'] ?? 0), signed, bodyBytesMax);
+      if (streamsBody)
+        checkBodyLength(Number(request.headers['content-length'] ?? 0), kind === 'signature', bodyBytesMax);
       if (allow === undefined) return;
-      if (signed) return signedCaller(authenticator, request, now);
+      if (kind === 'signature') return signedCaller(authenticator, request, now);
       // Set before the checks, so that the access log names the user of a rejected request.
-      request.caller = isBasic
-        ? await basicCaller(authenticator, request)
-        : usesSession(request, session)
-          ? { user: signedIn(authenticator, request).user, scope: 'unscoped' }
-          : await tokenCaller(authenticator, request);
+      try {
+        if (kind === 'token') request.caller = await tokenCaller(authenticator, request);
+        else if (kind === 'session')
+          request.caller = { user: signedIn(authenticator, request).user, scope: 'unscoped' };
+        else if (kind === 'basic') request.caller = await basicCaller(authenticator, request);
+        else request.caller = await basicReader(request);
+      } catch (error) {
+        throw basicReads ? withChallenge(error, request) : error;
+      }
       await authorize(request);
     },
     /** Runs when the body has arrived. */
@@ -62,6 +73,20 @@ export function createGuard(authenticator: Authenticator, { rateLimit, bodyBytes
       await verifySignature(request, Buffer.isBuffer(request.body) ? request.body : NO_BODY);
     },
   };
+
+  /** The secret is in every request, so it must not cross the network unencrypted. */
+  async function basicReader(request: FastifyRequest): Promise<Caller> {
+    if (!basicReads)
+      throw new ApiError('WAF.9001', 'Basic authentication is off here: send a token, or sign the request');
+    if (!isConfidential(request)) {
+      const advice = 'behind a proxy, start the service with --trust-proxy';
+      throw new ApiError(
+        'WAF.9002',
+        `Basic authentication needs HTTPS, or a client on the same machine; ${advice}`,
+      );
+    }
+    return basicCaller(authenticator, request);
+  }
 
   async function verifySignature(request: FastifyRequest, body: Uint8Array | BodyHash): Promise<void> {
     const { pendingSignature } = request;
@@ -135,23 +160,70 @@ async function signedCaller(
 }
 
 async function basicCaller(authenticator: Authenticator, request: FastifyRequest): Promise<Caller> {
-  const [, encoded = ''] = (request.headers.authorization ?? '').split(' ');
-  const text = Buffer.from(encoded, 'base64').toString('utf8');
-  const colon = text.indexOf(':');
-  const caller = await authenticator.checkSecret(text.slice(0, colon), text.slice(colon + 1));
+  const { access, secret } = parseBasic(request);
+  const caller = await authenticator.checkSecret(access, secret, loginSource(request));
   if ('reason' in caller) throw signatureError(caller);
   return caller;
 }
 
-/** If a request has both, the token counts, as in the other services of the API family. */
-function isSigned({ headers }: FastifyRequest): boolean {
-  return headers['x-auth-token'] === undefined && headers.authorization !== undefined;
+/** An access key ID has 20 characters, a secret 40; those of Keystone may be longer. */
+const BASIC_LENGTH_MAX = 2_048;
+
+function parseBasic({ headers }: FastifyRequest): { access: string; secret: string } {
+  const { authorization = '' } = headers;
+  const isShort = authorization.length <= BASIC_LENGTH_MAX;
+  const [, encoded = ''] = (isShort && /^Basic +([A-Za-z0-9+/]+={0,2})$/i.exec(authorization)) || [];
+  const text = Buffer.from(encoded, 'base64').toString('utf8');
+  const colon = text.indexOf(':');
+  if (colon < 1)
+    throw new ApiError('WAF.9001', 'Authorization must be Basic with an access key ID and its secret');
+  return { access: text.slice(0, colon), secret: text.slice(colon + 1) };
 }
 
-/** A token that a program sends takes precedence over a cookie that the browser sends by itself. */
-function usesSession(request: FastifyRequest, session: 'too' | 'only' | undefined): boolean {
-  if (session !== 'too') return session === 'only';
-  return request.headers['x-auth-token'] === undefined && readCookie(request, SESSION_COOKIE) !== undefined;
+/**
+ * How a request authenticates. A token that a program sends takes precedence over a signature, as in the other services of
+ * the API family, and over what a browser sends by itself: a cookie, or the Basic credentials of a proxy in front.
+ */
+function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signature' | 'basic' | 'basic-read' {
+  const { headers, method, routeOptions } = request;
+  const { session, basic } = routeOptions.config;
+  const { authorization } = headers;
+  if (session === 'only') return 'session';
+  const isBasic = authorization !== undefined && /^Basic /i.test(authorization);
+  if (basic && isBasic) return 'basic';
+  if (headers['x-auth-token'] !== undefined) return 'token';
+  if (authorization !== undefined && !isBasic) return 'signature';
+  if (session === 'too' && readCookie(request, SESSION_COOKIE) !== undefined) return 'session';
+  if (!isBasic) return 'token';
+  return acceptsBasicReads(method, routeOptions.config) ? 'basic-read' : 'signature';
+}
+
+/** Whether secrets can be in the request: it was encrypted up to us or to a trusted proxy, or never left the machine. */
+export function isConfidential({ protocol, ip, raw, headers }: FastifyRequest): boolean {
+  if (protocol === 'https') return true;
+  // Behind a proxy on this machine that is not trusted, remote clients seem to be local.
+  const isTrusted = ip !== raw.socket.remoteAddress;
+  const isForwarded = !isTrusted && FORWARDED_HEADERS.some((name) => headers[name] !== undefined);
+  return isLoopback(ip) && !isForwarded;
+}
+
+const FORWARDED_HEADERS = ['x-forwarded-for', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via'];
+
+/** Asks for Basic credentials. Browsers are not asked, because they would open a dialog in the console. */
+function withChallenge(error: unknown, request: FastifyRequest): unknown {
+  const { method, headers, routeOptions } = request;
+  const isBrowser = headers['sec-fetch-mode'] !== undefined || headers['user-agent']?.startsWith('Mozilla/');
+  const isAsked =
+    acceptsBasicReads(method, routeOptions.config) &&
+    headers['x-auth-token'] === undefined &&
+    headers.cookie === undefined &&
+    !isBrowser &&
+    isConfidential(request);
+  if (!isAsked || !(error instanceof ApiError) || error.status !== 401) return error;
+  return new ApiError(error.code, error.message, {
+    ...error.headers,
+    'WWW-Authenticate': 'Basic realm="wafstat"',
+  });
 }
 
 function signedParts({ method, raw, headers }: FastifyRequest) {

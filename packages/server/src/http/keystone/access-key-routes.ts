@@ -22,7 +22,7 @@ import {
 } from './keystone.ts';
 
 const PATH = '/v3.0/OS-CREDENTIAL/credentials';
-const NEEDS_DOMAIN_TOKEN = 'This call needs a token scoped to the domain.';
+const NEEDS_DOMAIN_TOKEN = 'This call needs a token scoped to the domain, created with the password.';
 
 export function accessKeyRoutes({ administration }: RequestIdentity): Route[] {
   return identityRoutes([
@@ -145,12 +145,12 @@ function manageableKey(administration: AdministrationView, request: FastifyReque
 
 /** Whose keys the caller may manage. Throws a 403 without a token for a domain. */
 function managerOf(request: FastifyRequest): (owner: User) => boolean {
-  const { user: caller, scope } = callerOf(request);
-  // A project scope also contains its domain.
-  if (typeof scope !== 'object' || 'project' in scope || !('domain' in scope)) {
+  const { user: caller, scope, isExchanged } = callerOf(request);
+  // A project scope also contains its domain. A token of a project can be exchanged for one of the domain.
+  if (typeof scope !== 'object' || 'project' in scope || !('domain' in scope) || isExchanged) {
     throw new ApiError(
       'WAF.9002',
-      'managing access keys needs a token scoped to the domain (auth.scope.domain), ' +
+      'managing access keys needs a token scoped to the domain (auth.scope.domain) and created with the password, ' +
         'not one scoped to a project or an access key; the console works too',
     );
   }

@@ -1,15 +1,18 @@
 /** Request and response bodies of Keystone v3, and their schemas. */
-import { malformed } from '../../errors.ts';
+import type { FastifyRequest } from 'fastify';
+import { invalid, malformed } from '../../errors.ts';
 import type {
   DomainReference,
   MemberReference,
   PasswordLogin,
   ScopeReference,
   TokenDescription,
+  TokenLogin,
 } from '../../identity/local-authenticator.ts';
 import type { AccessKeyInfo, Domain, Project, Role, User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import { parseJson, textAt } from '../auth/json-body.ts';
+import { LIST_LIMIT_MAX, parseWhole, type RawQuery, single } from '../query.ts';
 import { array, notCached, partialObject, type Route, string } from '../route.ts';
 
 /** Forbids caching, and adds the routes under `/identity`, to which the catalog points; documented once. */
@@ -27,12 +30,46 @@ export interface Catalog {
   region: string;
 }
 
+/** The address that responses refer to. */
+export function baseOf({ publicUrl }: Pick<Catalog, 'publicUrl'>, request: FastifyRequest): string {
+  return publicUrl ?? `${request.protocol}://${request.host}`;
+}
+
+/** Every record has a link to itself: the `openstack` command fails without. */
+export function withLink(base: string, path: string, record: object): object {
+  return { ...record, links: { self: `${base}/identity/v3/${path}` } };
+}
+
+/** A whole list, or the page of it that `limit` and `marker` select. */
+export function listBody<T extends { id: string }>(
+  catalog: Catalog,
+  request: FastifyRequest,
+  query: RawQuery,
+  name: string,
+  records: readonly T[],
+  body: (record: T) => object,
+) {
+  const marker = single(query, 'marker');
+  const before = marker === undefined ? -1 : records.findIndex(({ id }) => id === marker);
+  if (marker !== undefined && before === -1)
+    throw invalid('marker', marker, 'must be the ID of the last item of the previous page');
+  const end = before + 1 + parseWhole(query, 'limit', records.length, 1, LIST_LIMIT_MAX);
+  const page = records.slice(before + 1, end);
+  const [path = '', queryText = ''] = request.url.split('?', 2);
+  const nextQuery = new URLSearchParams(queryText);
+  nextQuery.set('marker', page.at(-1)?.id ?? '');
+  const base = baseOf(catalog, request);
+  const next = end < records.length ? `${base}${path}?${nextQuery}` : null;
+  const items = page.map((record) => withLink(base, `${name}/${record.id}`, body(record)));
+  return { [name]: items, links: { self: `${base}${request.url}`, previous: null, next } };
+}
+
 export function tokenBody(description: TokenDescription, catalog: object[] | null) {
-  const { token, user, userDomain, scope, roles } = description;
+  const { token, user, userDomain, scope, roles, isExchanged } = description;
   const named = ({ id, name }: { id: string; name: string }) => ({ id, name });
   return {
     token: {
-      methods: ['password'],
+      methods: isExchanged ? ['password', 'token'] : ['password'],
       issued_at: keystoneTime(token.issued_at),
       expires_at: keystoneTime(token.expires_at),
       user: { ...named(user), domain: named(userDomain), password_expires_at: null },
@@ -42,7 +79,7 @@ export function tokenBody(description: TokenDescription, catalog: object[] | nul
           ? { domain: named(scope.domain) }
           : { system: { all: true } }),
       roles: roles.map((name) => ({ id: name, name })),
-      audit_ids: [token.id],
+      audit_ids: [token.id, ...(token.login_id === undefined ? [] : [token.login_id])],
       ...(catalog === null ? {} : { catalog }),
     },
   };
@@ -72,12 +109,35 @@ export function userBody({ id, name, domain_id, enabled, access }: User) {
   return { id, name, domain_id, enabled, access, password_expires_at: null, options: {} };
 }
 
-export function roleAssignmentBody(user: User, project: Project, role: Role) {
-  const { id, name } = project;
+/** Our roles have no other ID than their name. */
+export function roleBody(role: Role) {
+  return { id: role, name: role, domain_id: null, description: '', options: {} };
+}
+
+export interface RoleAssignment {
+  user: User;
+  role: Role;
+  scope: { project: Project } | { domain: Domain };
+}
+
+export function roleAssignmentBody(
+  { user, role, scope }: RoleAssignment,
+  nameOf: (domainId: string) => string,
+) {
+  const domainOf = (id: string) => ({ id, name: nameOf(id) });
   return {
     role: { id: role, name: role },
-    scope: { project: { id, name, domain: { id: project.domain_id } } },
-    user: { id: user.id, name: user.name, domain: { id: user.domain_id } },
+    scope:
+      'project' in scope
+        ? {
+            project: {
+              id: scope.project.id,
+              name: scope.project.name,
+              domain: domainOf(scope.project.domain_id),
+            },
+          }
+        : { domain: domainOf(scope.domain.id) },
+    user: { id: user.id, name: user.name, domain: domainOf(user.domain_id) },
   };
 }
 
@@ -94,6 +154,20 @@ export function credentialBody({ access, user_id, description, status, created }
   return { access, user_id, description, status, create_time: keystoneTime(created) };
 }
 
+/**
+ * The versions at the base address, where both APIs are. openstacksdk looks for the statistics API there too and, unless
+ * the caller names a version, takes the highest one: it must not be that of identity, or calls go to `/identity/v3/v1/...`.
+ */
+export function versionsBody(base: string) {
+  const statistics = { status: 'stable', links: [{ rel: 'self', href: `${base}/` }] };
+  const values = [
+    { id: 'v1.0', ...statistics },
+    versionBody(`${base}/identity/v3/`),
+    { id: 'v99.0', ...statistics },
+  ];
+  return { versions: { values } };
+}
+
 export function versionBody(href: string) {
   return {
     id: 'v3.6',
@@ -108,11 +182,14 @@ function keystoneTime(time: number): string {
   return new Date(time).toISOString().replace('Z', '000Z');
 }
 
-export function parseLogin(body: unknown): PasswordLogin {
+export function parseLogin(body: unknown): PasswordLogin | TokenLogin {
   const fields = parseJson(body);
   const methods = valueAt(fields, 'auth.identity.methods');
+  if (Array.isArray(methods) && methods.length === 1 && methods[0] === 'token') {
+    return { token: textAt(fields, 'auth.identity.token.id'), scope: scopeAt(fields, 'auth.scope') };
+  }
   if (!Array.isArray(methods) || !methods.includes('password')) {
-    throw malformed("auth.identity.methods must contain 'password'");
+    throw malformed("auth.identity.methods must be ['password'] or ['token']");
   }
   return {
     user: referenceAt(fields, 'auth.identity.password.user'),
@@ -157,7 +234,10 @@ export function listSchema(name: string) {
 
 export const TOKEN_RESPONSE = partialObject(
   { token: ANY_OBJECT },
-  { description: 'The X-Subject-Token header contains the token, which is valid for 24 hours.' },
+  {
+    description:
+      'The X-Subject-Token header contains the token, which is valid until `expires_at`: 24 hours after the login.',
+  },
 );
 
 const USER = partialObject(
@@ -173,16 +253,17 @@ const SCOPE = partialObject({
   },
 });
 
-const PASSWORD_IDENTITY = partialObject(
+const IDENTITY = partialObject(
   {
-    methods: array({ ...TEXT, enum: ['password'] }),
-    password: partialObject({ user: USER }),
+    methods: array({ ...TEXT, enum: ['password', 'token'] }, { maxItems: 1 }),
+    password: partialObject({ user: USER }, { description: 'For the method `password`.' }),
+    token: partialObject({ id: TEXT }, { description: 'For the method `token`: the token to exchange.' }),
   },
-  { required: ['methods', 'password'] },
+  { required: ['methods'] },
 );
 
 export const TOKEN_REQUEST = partialObject(
-  { auth: partialObject({ identity: PASSWORD_IDENTITY, scope: SCOPE }, { required: ['identity', 'scope'] }) },
+  { auth: partialObject({ identity: IDENTITY, scope: SCOPE }, { required: ['identity', 'scope'] }) },
   { required: ['auth'] },
 );
 

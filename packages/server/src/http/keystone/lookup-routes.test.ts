@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
@@ -48,8 +48,8 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-async function login(name: string, scope: object) {
-  const user = { name, password: 'secret', domain: { name: 'default' } };
+async function login(name: string, scope: object, domain = 'default') {
+  const user = { name, password: 'secret', domain: { name: domain } };
   const auth = { identity: { methods: ['password'], password: { user } }, scope };
   const response = await app.inject({ method: 'POST', url: '/v3/auth/tokens', payload: { auth } });
   return {
@@ -89,6 +89,7 @@ test('a user with the role identity gets a token for the system and can look up 
     access: 'both',
     password_expires_at: null,
     options: {},
+    links: { self: expect.stringMatching(`/identity/v3/users/${user.id}$`) },
   });
   expect((await get(`/v3/projects/${project.id}`, token)).body.project).toMatchObject({ enabled: true });
   expect((await get(`/v3/domains/${domain.id}`, token)).body.domain).toMatchObject({ enabled: true });
@@ -117,24 +118,18 @@ test('the secret of a disabled key is not returned, and a deleted key is not fou
   }
 });
 
-test('nobody else can look up records, not even an administrator of the domain', async () => {
+test('nobody else can read secrets, not even an administrator of the domain', async () => {
   expect((await login('admin', SYSTEM)).status).toBe(401);
   const { access } = await identity.administration.addKey(installation.user.id, '');
   const scopes = [{ project: { id: installation.project.id } }, { domain: { id: installation.domain.id } }];
   for (const scope of scopes) {
     const { status, token } = await login('admin', scope);
     expect(status).toBe(201);
-    for (const path of [
-      `credentials/${hashOf(access)}`,
-      `users/${installation.user.id}`,
-      'role_assignments',
-    ]) {
-      const response = await get(`/v3/${path}`, token);
-      expect([response.status, JSON.stringify(response.body)]).toEqual([
-        403,
-        expect.not.stringContaining(access),
-      ]);
-    }
+    const response = await get(`/v3/credentials/${hashOf(access)}`, token);
+    expect([response.status, JSON.stringify(response.body)]).toEqual([
+      403,
+      expect.not.stringContaining(access),
+    ]);
   }
 });
 
@@ -158,4 +153,191 @@ test('records are not sent over plain HTTP to other machines', async () => {
     403,
     'this call needs HTTPS, or a client on the same machine',
   ]);
+});
+
+describe('reads without the role identity', () => {
+  /** Two domains with an administrator each; `reader` has a role in one project of each domain. */
+  async function twoDomains() {
+    const { administration } = identity;
+    const { domain: own, project } = installation;
+    const other = await administration.addDomain('other');
+    const foreign = await administration.addProject(other.id, 'shop');
+    const unused = await administration.addProject(own.id, 'unused');
+    const rest = { access: 'programmatic', password: 'secret' } as const;
+    const chief = await administration.addUser({
+      ...rest,
+      name: 'chief',
+      domain_id: other.id,
+      roles: { [other.id]: ['admin'] },
+    });
+    const reader = await administration.addUser({
+      ...rest,
+      name: 'reader',
+      domain_id: own.id,
+      roles: { [project.id]: ['reader'], [foreign.id]: ['reader', 'ingest'] },
+    });
+    const { token } = await login('reader', { project: { id: project.id } });
+    const admin = (await login('admin', { project: { id: project.id } })).token;
+    const chiefs = (await login('chief', { domain: { id: other.id } }, 'other')).token;
+    return { own, other, project, foreign, unused, chief, reader, token, admin, chiefs };
+  }
+
+  const names = (records: { name: string }[]) => records.map(({ name }) => name);
+
+  test('everyone can read their own user, projects and domains, and nothing about others', async () => {
+    const { own, other, project, foreign, unused, chief, reader, token } = await twoDomains();
+    expect((await get(`/v3/users/${reader.id}`, token)).body.user).toMatchObject({ name: 'reader' });
+    for (const [path, name] of [
+      [`projects/${project.id}`, 'default'],
+      [`projects/${foreign.id}`, 'shop'],
+      [`domains/${own.id}`, 'default'],
+      [`domains/${other.id}`, 'other'],
+    ]) {
+      const { status, body } = await get(`/v3/${path}`, token);
+      expect([status, Object.values<{ name: string }>(body)[0]?.name]).toEqual([200, name]);
+    }
+    for (const path of ['projects', 'auth/projects', `users/${reader.id}/projects`]) {
+      expect(names((await get(`/v3/${path}`, token)).body.projects)).toEqual(['default', 'shop']);
+    }
+    expect(names((await get('/v3/domains', token)).body.domains)).toEqual(['default', 'other']);
+    // One response for what exists and what does not.
+    for (const [kind, ids] of [
+      ['user', [chief.id, installation.user.id, 'none', 'x'.repeat(5_000)]],
+      ['project', [unused.id, 'none']],
+      ['domain', ['none']],
+    ] as const) {
+      for (const id of ids) {
+        const { status, body } = await get(`/v3/${kind}s/${id}`, token);
+        expect([status, body.error.message]).toEqual([
+          404,
+          `the ${kind} does not exist, or you are not allowed to read it`,
+        ]);
+      }
+    }
+    expect((await get(`/v3/users/${chief.id}/projects`, token)).status).toBe(404);
+    for (const path of ['users', 'users?name=reader', 'roles', 'role_assignments']) {
+      expect((await get(`/v3/${path}`, token)).status).toBe(403);
+    }
+  });
+
+  test('an administrator reads the users, projects, roles and assignments of the domain only', async () => {
+    const { own, project, unused, chief, reader, admin } = await twoDomains();
+    expect(names((await get('/v3/users', admin)).body.users)).toEqual(['admin', 'reader', 'service']);
+    expect(names((await get('/v3/users?name=reader', admin)).body.users)).toEqual(['reader']);
+    expect(names((await get('/v3/projects', admin)).body.projects)).toEqual(['default', 'unused']);
+    expect(names((await get('/v3/roles', admin)).body.roles)).toEqual(['reader', 'ingest', 'admin']);
+    expect((await get(`/v3/users/${reader.id}`, admin)).status).toBe(200);
+    // Not what the user may do in another domain.
+    expect(names((await get(`/v3/users/${reader.id}/projects`, admin)).body.projects)).toEqual(['default']);
+    const { body } = await get('/v3/role_assignments', admin);
+    const seen = body.role_assignments.map(
+      ({ user, role, scope }: { user: object; role: object; scope: object }) => ({ user, role, scope }),
+    );
+    const domain = { id: own.id, name: 'default' };
+    expect(seen).toEqual([
+      {
+        user: { id: installation.user.id, name: 'admin', domain },
+        role: { id: 'admin', name: 'admin' },
+        scope: { domain },
+      },
+      {
+        user: { id: reader.id, name: 'reader', domain },
+        role: { id: 'reader', name: 'reader' },
+        scope: { project: { id: project.id, name: 'default', domain } },
+      },
+    ]);
+    expect((await get(`/v3/users/${chief.id}`, admin)).status).toBe(404);
+    // The administrator sees disabled projects, which no longer give a token.
+    await identity.administration.setEnabled('project', unused.id, false);
+    expect((await get(`/v3/projects/${unused.id}`, admin)).body.project.enabled).toBe(false);
+    expect(names((await get('/v3/projects?enabled=False', admin)).body.projects)).toEqual(['unused']);
+    expect(names((await get('/v3/auth/projects', admin)).body.projects)).toEqual(['default']);
+  });
+
+  test('no filter reaches another domain, or tells what exists there', async () => {
+    const { own, other, project, foreign, chief, reader, admin, chiefs } = await twoDomains();
+    for (const [token, domain, user, project_id] of [
+      [admin, other.id, chief.id, foreign.id],
+      [admin, 'none', 'none', 'none'],
+      [chiefs, own.id, installation.user.id, project.id],
+    ]) {
+      const of = async (path: string) => Object.values((await get(`/v3/${path}`, String(token))).body)[0];
+      expect(await of(`users?domain_id=${domain}`)).toEqual([]);
+      expect(await of(`projects?domain_id=${domain}`)).toEqual([]);
+      expect(await of(`role_assignments?user.id=${user}`)).toEqual([]);
+      expect(await of(`role_assignments?scope.project.id=${project_id}&effective`)).toEqual([]);
+      expect(await of(`role_assignments?scope.domain.id=${domain}&effective`)).toEqual([]);
+    }
+    // Foreign users with a role here are part of what the administrator must see.
+    const here = await get(`/v3/role_assignments?user.id=${reader.id}&effective=true`, chiefs);
+    expect(here.body.role_assignments.map(({ role }: { role: { name: string } }) => role.name)).toEqual([
+      'reader',
+      'ingest',
+    ]);
+  });
+
+  test('a token shows only the domain it is for, even to an administrator of several', async () => {
+    const { own, other, chief, chiefs } = await twoDomains();
+    await identity.administration.changeRole('grant', chief.id, own.id, 'admin');
+    expect(names((await get('/v3/users', chiefs)).body.users)).toEqual(['chief']);
+    const { token } = await login('chief', { domain: { id: own.id } }, 'other');
+    expect(names((await get('/v3/users', token)).body.users)).toEqual(['admin', 'reader', 'service']);
+    expect((await get(`/v3/users?domain_id=${other.id}`, token)).body.users).toEqual([]);
+  });
+
+  test('effective assignments include those that projects inherit, each once', async () => {
+    const { project, admin } = await twoDomains();
+    await identity.administration.changeRole('grant', installation.user.id, project.id, 'admin');
+    const count = async (query: string) =>
+      (await get(`/v3/role_assignments?user.id=${installation.user.id}${query}`, admin)).body.role_assignments
+        .length;
+    expect(await count('')).toBe(2);
+    expect(await count('&effective')).toBe(3);
+    expect(await count('&effective=false')).toBe(2);
+    expect(await count(`&scope.project.id=${project.id}&effective`)).toBe(1);
+    expect(await count('&role.id=reader&effective')).toBe(0);
+  });
+
+  test('an unknown, repeated or malformed filter is a 400', async () => {
+    const { admin } = await twoDomains();
+    for (const path of [
+      'users?username=admin',
+      'users?name__contains=a',
+      'projects?tags=x',
+      'roles?domain=x',
+      'role_assignments?user_id=x',
+      'role_assignments?group.id=x',
+      'users?name=a&name=b',
+      'users?enabled=perhaps',
+      'role_assignments?effective=2',
+      'users?marker=none',
+      'users?limit=0',
+    ]) {
+      const { status, body } = await get(`/v3/${path}`, admin);
+      const [, parameter = ''] = /[?]([^=]+)/.exec(path) ?? [];
+      expect([status, body.error.message]).toEqual([400, expect.stringContaining(parameter)]);
+    }
+  });
+
+  test('pages contain every user once', async () => {
+    const { admin } = await twoDomains();
+    const seen: string[] = [];
+    let next: string | null = '/v3/users?limit=1';
+    while (next !== null) {
+      const { body } = await get(next, admin);
+      seen.push(...names(body.users));
+      next = body.links.next && new URL(body.links.next).pathname + new URL(body.links.next).search;
+    }
+    expect(seen).toEqual(['admin', 'reader', 'service']);
+  });
+
+  test('no response contains a password hash or a secret', async () => {
+    const { admin, reader } = await twoDomains();
+    const { secret } = await identity.administration.addKey(reader.id, '');
+    for (const path of ['users', `users/${reader.id}`, 'projects', 'role_assignments?effective']) {
+      const text = JSON.stringify((await get(`/v3/${path}`, admin)).body);
+      expect(text).not.toMatch(/argon2|hash|epoch|sealed/);
+      expect(text).not.toContain(secret);
+    }
+  });
 });

@@ -1,92 +1,383 @@
 /**
- * The Keystone v3 calls with which another process authenticates its callers. Only for users with the role `identity`,
- * because these are the only responses that contain existing secret access keys.
+ * Reads of users, projects, domains, roles and access keys, as in Keystone v3. Everyone can read their own user, projects
+ * and domains; an administrator of a domain can read those of the domain. Users with the role `identity`, with which other
+ * processes authenticate their callers, can read every record, and only they can read existing secret access keys.
  */
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '../../errors.ts';
-import { isSystemScoped } from '../../identity/authenticator.ts';
-import type { IdentityLookup, RequestIdentity } from '../../identity/identity.ts';
-import { rolesIn } from '../../identity/records.ts';
-import { isLoopback } from '../../loopback.ts';
-import { queryOf } from '../query.ts';
-import { callerOf, object, pathParameter, type Route } from '../route.ts';
+import { ApiError, invalid, malformed } from '../../errors.ts';
+import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
+import type { RequestIdentity } from '../../identity/identity.ts';
 import {
+  administersDomain,
+  type Domain,
+  type Project,
+  ROLES,
+  type Role,
+  rolesIn,
+  type User,
+} from '../../identity/records.ts';
+import { isConfidential } from '../auth/guard.ts';
+import { LIST_LIMIT_MAX, queryOf, type RawQuery, single } from '../query.ts';
+import { callerOf, integer, partialObject, pathParameter, type Route, string } from '../route.ts';
+import {
+  baseOf,
+  type Catalog,
   domainBody,
   ec2CredentialBody,
   identityRoutes,
+  listBody,
+  listSchema,
   projectBody,
+  type RoleAssignment,
   roleAssignmentBody,
+  roleBody,
   userBody,
+  withLink,
 } from './keystone.ts';
 
 const NEEDS_SYSTEM_TOKEN =
   'This call needs a token scoped to the system, which requires the role `identity`.';
+const NEEDS_ADMIN = 'This call needs the role `admin` in a domain.';
 
-export function lookupRoutes({ lookup }: RequestIdentity): Route[] {
+/** More than a person reads, and a bound on the size of a response. */
+const ASSIGNMENTS_MAX = 10_000;
+
+type View = ReturnType<typeof createView>;
+
+export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route[] {
+  const { lookup, administration } = identity;
+  const view = createView(identity);
+  const list = <T extends { id: string }>(
+    url: string,
+    schema: { operationId: string; summary: string; description?: string },
+    filters: Readonly<Record<string, (record: T) => string>>,
+    records: (caller: Caller, request: FastifyRequest) => readonly T[],
+    body: (record: T) => object,
+  ): Route => {
+    const name = url.slice(url.lastIndexOf('/') + 1);
+    return {
+      method: 'GET',
+      url,
+      allow: 'authenticated',
+      schema: {
+        ...schema,
+        querystring: partialObject({
+          ...Object.fromEntries(Object.keys(filters).map((filter) => [filter, { type: 'string' }])),
+          limit: integer(`Maximum number of ${name}.`, { minimum: 1, maximum: LIST_LIMIT_MAX }),
+          marker: string('ID of the last item of the previous page.'),
+        }),
+        response: { 200: listSchema(name) },
+      },
+      async handler(request) {
+        const query = filtersOf(request, [...Object.keys(filters), 'limit', 'marker']);
+        const matching = records(callerOf(request), request).filter((record) =>
+          Object.entries(filters).every(([filter, value]) => {
+            const wanted = query[filter];
+            return wanted === undefined || value(record) === wanted;
+          }),
+        );
+        return listBody(catalog, request, query, name, matching, body);
+      },
+    };
+  };
+
+  const name = (record: { name: string }) => record.name;
+  const enabled = (record: { enabled: boolean }) => String(record.enabled);
+  const domain_id = (record: { domain_id: string }) => record.domain_id;
+  const projectFilters = {
+    name,
+    domain_id,
+    enabled,
+    parent_id: domain_id,
+    is_domain: () => 'false',
+  };
   return identityRoutes([
+    {
+      method: 'GET',
+      url: '/v3/credentials/:id',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'accessKeyWithSecret',
+        summary: 'Get an access key with its secret, by the SHA-256 of its ID',
+        description: NEEDS_SYSTEM_TOKEN,
+        response: { 200: recordSchema('credential') },
+      },
+      async handler(request) {
+        checkSystemScope(request);
+        const id = pathParameter(request, 'id');
+        const key = lookup.key(id);
+        if (key === undefined) throw new ApiError('WAF.4000', 'unknown credential');
+        return { credential: ec2CredentialBody(key, id) };
+      },
+    },
+    recordRoute(catalog, 'user', lookup.user, view.user, userBody),
+    recordRoute(catalog, 'project', lookup.project, view.project, projectBody),
     recordRoute(
-      'credential',
-      'accessKeyWithSecret',
-      'an access key with its secret, by the SHA-256 of its ID',
-      lookup.key,
-      ec2CredentialBody,
+      catalog,
+      'domain',
+      lookup.domain,
+      (caller, { id }) => view.domainIds(caller).has(id),
+      domainBody,
     ),
-    recordRoute('user', 'user', 'a user', lookup.user, userBody),
-    recordRoute('project', 'project', 'a project', lookup.project, projectBody),
-    recordRoute('domain', 'domain', 'a domain', lookup.domain, domainBody),
-    roleAssignmentsRoute(lookup),
+    recordRoute(
+      catalog,
+      'role',
+      (id) => ROLES.find((role) => role === id),
+      (caller) => view.domains(caller).length > 0,
+      roleBody,
+    ),
+    list(
+      '/v3/users',
+      { operationId: 'users', summary: 'List the users of the domain', description: NEEDS_ADMIN },
+      { name, domain_id, enabled },
+      (caller) => {
+        const domains = administeredDomains(view, caller);
+        return administration.users().filter((user) => domains.some(({ id }) => id === user.domain_id));
+      },
+      userBody,
+    ),
+    list(
+      '/v3/projects',
+      {
+        operationId: 'projects',
+        summary: 'List the projects in which the caller has a role; for administrators also disabled ones',
+      },
+      projectFilters,
+      (caller) => administration.projects().filter((project) => view.project(caller, project)),
+      projectBody,
+    ),
+    list(
+      '/v3/auth/projects',
+      { operationId: 'ownProjects', summary: 'List the projects in which the caller has a role' },
+      projectFilters,
+      ({ user }) => administration.projectsOf(user),
+      projectBody,
+    ),
+    list(
+      '/v3/users/:id/projects',
+      {
+        operationId: 'projectsOfUser',
+        summary: 'List the projects in which a user has a role',
+        description: 'For the user, and for administrators of the domain.',
+      },
+      projectFilters,
+      (caller, request) => {
+        const user = lookup.user(pathParameter(request, 'id'));
+        if (user === undefined || !view.user(caller, user)) throw notReadable('user');
+        // An administrator does not see what the user does in other domains.
+        return administration.projectsOf(user).filter((project) => view.project(caller, project));
+      },
+      projectBody,
+    ),
+    list(
+      '/v3/domains',
+      { operationId: 'domains', summary: 'List the domains of the caller and of the caller’s projects' },
+      { name, enabled },
+      (caller) => {
+        const ids = view.domainIds(caller);
+        return administration.domains().filter(({ id }) => ids.has(id));
+      },
+      domainBody,
+    ),
+    list(
+      '/v3/auth/domains',
+      { operationId: 'ownDomains', summary: 'List the domains in which the caller has a role' },
+      { name, enabled },
+      ({ user }) => administration.domains().filter(({ id }) => (user.roles[id] ?? []).length > 0),
+      domainBody,
+    ),
+    list<{ id: Role; name: string }>(
+      '/v3/roles',
+      { operationId: 'roles', summary: 'List the roles', description: NEEDS_ADMIN },
+      { name },
+      (caller) => {
+        administeredDomains(view, caller);
+        return ROLES.map((role) => ({ id: role, name: role }));
+      },
+      ({ id }) => roleBody(id),
+    ),
+    roleAssignmentsRoute(identity, view),
   ]);
 }
 
+/** What a caller may read, other than with the role `identity`. */
+function createView({ administration }: RequestIdentity) {
+  const administers = ({ user, scope }: Caller, domainId: string): boolean => {
+    if (!administersDomain(user, domainId)) return false;
+    // A token for one project or domain does not show others.
+    if (scope === 'unscoped') return true;
+    if ('project' in scope) return scope.project.domain_id === domainId;
+    return 'domain' in scope && scope.domain.id === domainId;
+  };
+  const project = (caller: Caller, project: Project) =>
+    administers(caller, project.domain_id) ||
+    (project.enabled && rolesIn(caller.user, { project }).length > 0);
+  return {
+    user: (caller: Caller, { id, domain_id }: User) =>
+      id === caller.user.id || administers(caller, domain_id),
+    project,
+    /** The IDs of the caller's domain, of domains in which the caller has a role, and of those of the caller's projects. */
+    domainIds: ({ user }: Caller) =>
+      new Set([
+        user.domain_id,
+        ...Object.keys(user.roles),
+        ...administration.projectsOf(user).map(({ domain_id }) => domain_id),
+      ]),
+    /** The domains that the caller administers. */
+    domains: (caller: Caller) => administration.domains().filter(({ id }) => administers(caller, id)),
+  };
+}
+
+function administeredDomains(view: View, caller: Caller): Domain[] {
+  const domains = view.domains(caller);
+  if (domains.length === 0) throw new ApiError('WAF.9002', "this call needs the role 'admin' in a domain");
+  return domains;
+}
+
+const recordSchema = (name: string) => ({
+  description: `The ${name}.`,
+  type: 'object',
+  additionalProperties: true,
+});
+
 function recordRoute<R>(
+  catalog: Catalog,
   name: string,
-  operationId: string,
-  what: string,
   find: (id: string) => R | undefined,
-  body: (record: R, id: string) => object,
+  isVisible: (caller: Caller, record: R) => boolean,
+  body: (record: R) => object,
 ): Route {
   return {
     method: 'GET',
     url: `/v3/${name}s/:id`,
     allow: 'authenticated',
     schema: {
-      operationId,
-      summary: `Get ${what}`,
-      description: NEEDS_SYSTEM_TOKEN,
-      response: { 200: { description: `The ${name}.`, type: 'object', additionalProperties: true } },
+      operationId: name,
+      summary: `Get a ${name}`,
+      description:
+        name === 'role'
+          ? NEEDS_ADMIN
+          : 'Callers read their own records, administrators those of their domain, users with the role `identity` all.',
+      response: { 200: recordSchema(name) },
     },
     async handler(request) {
-      checkSystemScope(request);
+      const caller = callerOf(request);
       const id = pathParameter(request, 'id');
       const record = find(id);
-      if (record === undefined) throw new ApiError('WAF.4000', `unknown ${name}`);
-      return { [name]: body(record, id) };
+      if (isSystemScoped(caller)) {
+        checkSystemScope(request);
+        if (record === undefined) throw new ApiError('WAF.4000', `unknown ${name}`);
+      } else if (record === undefined || !isVisible(caller, record)) throw notReadable(name);
+      return { [name]: withLink(baseOf(catalog, request), `${name}s/${id}`, body(record)) };
     },
   };
 }
 
-function roleAssignmentsRoute(lookup: IdentityLookup): Route {
+/** The same for both, so that nobody learns which IDs exist. After a 404, clients look for the name instead. */
+function notReadable(name: string): ApiError {
+  return new ApiError('WAF.4000', `the ${name} does not exist, or you are not allowed to read it`);
+}
+
+const ASSIGNMENT_FILTERS = ['user.id', 'role.id', 'scope.project.id', 'scope.domain.id'];
+/** `include_names` is always on, and projects have no subtree. */
+const ASSIGNMENT_OPTIONS = ['effective', 'include_names', 'include_subtree'];
+
+function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view: View): Route {
+  /** The scopes of the query: one for the role `identity`, those that the caller administers otherwise. */
+  function scopesOf(request: FastifyRequest, query: RawQuery): RoleAssignment['scope'][] {
+    const [projectId, domainId] = [single(query, 'scope.project.id'), single(query, 'scope.domain.id')];
+    const project = projectId === undefined ? undefined : lookup.project(projectId);
+    if (isSystemScoped(callerOf(request))) {
+      checkSystemScope(request);
+      if (single(query, 'user.id') === undefined || projectId === undefined)
+        throw malformed('user.id and scope.project.id are required');
+      return project && domainId === undefined ? [{ project }] : [];
+    }
+    const domains = administeredDomains(view, callerOf(request));
+    const isAdministered = (id: string) => domains.some((domain) => domain.id === id);
+    const projects = administration.projects().filter(({ domain_id }) => isAdministered(domain_id));
+    return [...domains.map((domain) => ({ domain })), ...projects.map((one) => ({ project: one }))].filter(
+      (scope) =>
+        'project' in scope
+          ? domainId === undefined && (projectId === undefined || scope.project.id === projectId)
+          : projectId === undefined && (domainId === undefined || scope.domain.id === domainId),
+    );
+  }
+
   return {
     method: 'GET',
     url: '/v3/role_assignments',
     allow: 'authenticated',
     schema: {
       operationId: 'roleAssignments',
-      summary: 'List the roles of a user in a project, including inherited ones',
-      description: NEEDS_SYSTEM_TOKEN,
-      querystring: object({ 'user.id': { type: 'string' }, 'scope.project.id': { type: 'string' } }),
-      response: { 200: { description: 'The role assignments.', type: 'object', additionalProperties: true } },
+      summary: 'List the roles of users in a domain and its projects',
+      description:
+        'Projects inherit the roles of their domain: `effective` lists these too. This call needs the role `admin` ' +
+        'in a domain, or the role `identity` and the parameters `user.id` and `scope.project.id`.',
+      querystring: partialObject(
+        Object.fromEntries(
+          [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS].map((name) => [name, { type: 'string' }]),
+        ),
+      ),
+      response: { 200: recordSchema('role assignments') },
     },
     async handler(request) {
-      checkSystemScope(request);
-      const query = queryOf(request);
-      const user = lookup.user(String(query['user.id']));
-      const project = lookup.project(String(query['scope.project.id']));
-      if (user === undefined || project === undefined) return { role_assignments: [] };
-      const roles = rolesIn(user, { project });
-      return { role_assignments: roles.map((role) => roleAssignmentBody(user, project, role)) };
+      const query = filtersOf(request, [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS]);
+      const userId = single(query, 'user.id');
+      const users =
+        userId === undefined ? administration.users() : [lookup.user(userId)].filter((u) => u !== undefined);
+      const roles = ROLES.filter((role) => query['role.id'] === undefined || role === query['role.id']);
+      const found = assignments(users, scopesOf(request, query), roles, isOn(query, 'effective'));
+      return {
+        role_assignments: found.map((one) => roleAssignmentBody(one, (id) => lookup.domain(id)?.name ?? '')),
+      };
     },
   };
+}
+
+function assignments(
+  users: readonly User[],
+  scopes: readonly RoleAssignment['scope'][],
+  roles: readonly Role[],
+  isEffective: boolean,
+): RoleAssignment[] {
+  const found: RoleAssignment[] = [];
+  for (const user of users) {
+    for (const scope of scopes) {
+      const direct = user.roles['project' in scope ? scope.project.id : scope.domain.id] ?? [];
+      const held = isEffective ? rolesIn(user, scope) : direct;
+      for (const role of roles) if (held.includes(role)) found.push({ user, role, scope });
+      if (found.length > ASSIGNMENTS_MAX) {
+        const filters = ASSIGNMENT_FILTERS.join(', ');
+        throw malformed(`there are more than ${ASSIGNMENTS_MAX} role assignments: filter by ${filters}`);
+      }
+    }
+  }
+  return found;
+}
+
+/** The query, of which every parameter is known: ignoring a filter would return more than was asked for. */
+function filtersOf(request: FastifyRequest, names: readonly string[]): RawQuery {
+  const query = queryOf(request);
+  const unknown = Object.keys(query).find((name) => !names.includes(name));
+  if (unknown !== undefined)
+    throw malformed(`there is no parameter '${unknown.slice(0, 64)}': use ${names.join(', ')}`);
+  for (const name of names) single(query, name);
+  return { ...query, ...flagOf(query, 'enabled'), ...flagOf(query, 'is_domain') };
+}
+
+/** Python clients send `True`. */
+function flagOf(query: RawQuery, name: string): RawQuery {
+  return query[name] === undefined ? {} : { [name]: String(isOn(query, name)) };
+}
+
+/** As in Keystone, the name alone means true. */
+function isOn(query: RawQuery, name: string): boolean {
+  const text = single(query, name);
+  if (text === undefined) return false;
+  if (/^(?:|1|true)$/i.test(text)) return true;
+  if (/^(?:0|false)$/i.test(text)) return false;
+  throw invalid(name, text, 'must be true or false');
 }
 
 /** Only the role `identity` gets a token for the system. Secrets must not cross the network unencrypted. */
@@ -97,7 +388,7 @@ function checkSystemScope(request: FastifyRequest): void {
       "this call needs a token scoped to the system, which requires the role 'identity'",
     );
   }
-  if (request.protocol !== 'https' && !isLoopback(request.ip)) {
+  if (!isConfidential(request)) {
     throw new ApiError('WAF.9002', 'this call needs HTTPS, or a client on the same machine');
   }
 }

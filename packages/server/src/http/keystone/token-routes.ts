@@ -1,9 +1,10 @@
-/** The identity API of Keystone v3: versions, tokens, catalog, and the caller's projects and domains. */
+/** The identity API of Keystone v3: versions, tokens and catalog. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, type ErrorCode, invalid, malformed } from '../../errors.ts';
+import { ApiError, type ErrorCode, malformed } from '../../errors.ts';
 import { isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type {
+  ExchangeRefusal,
   LocalAuthenticator,
   LoginRefusal,
   TokenDescription,
@@ -11,37 +12,24 @@ import type {
 import { administersDomain } from '../../identity/records.ts';
 import { loginSource } from '../auth/actor.ts';
 import { CONSOLE_ONLY } from '../auth/guard.ts';
-import { LIST_LIMIT_MAX, parseWhole, queryOf, single } from '../query.ts';
-import { callerOf, integer, partialObject, type Route, string } from '../route.ts';
+import { queryOf } from '../query.ts';
+import { callerOf, type Route } from '../route.ts';
 import {
+  baseOf,
   type Catalog,
   catalogEntries,
-  domainBody,
   identityRoutes,
   listSchema,
   parseLogin,
-  projectBody,
   TOKEN_REQUEST,
   TOKEN_RESPONSE,
   tokenBody,
   versionBody,
 } from './keystone.ts';
 
-export function tokenRoutes(
-  { authenticator, administration }: RequestIdentity,
-  { publicUrl, region }: Catalog,
-): Route[] {
-  const baseOf = (request: FastifyRequest) => publicUrl ?? `${request.protocol}://${request.host}`;
+export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog): Route[] {
   const catalogFor = (request: FastifyRequest) =>
-    'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(request), region);
-  function list(request: FastifyRequest, name: string, items: object[], nextMarker?: string): object {
-    const [path = '', query = ''] = request.url.split('?', 2);
-    const nextQuery = new URLSearchParams(query);
-    if (nextMarker !== undefined) nextQuery.set('marker', nextMarker);
-    const base = baseOf(request);
-    const next = nextMarker === undefined ? null : `${base}${path}?${nextQuery}`;
-    return { [name]: items, links: { self: `${base}${request.url}`, previous: null, next } };
-  }
+    'nocatalog' in queryOf(request) ? null : catalogEntries(baseOf(catalog, request), catalog.region);
 
   const routes: Route[] = [
     {
@@ -54,7 +42,7 @@ export function tokenRoutes(
       },
       async handler(request) {
         const [path = ''] = request.url.split(/\/?(?:\?|$)/, 1);
-        return { version: versionBody(`${baseOf(request)}${path}/`) };
+        return { version: versionBody(`${baseOf(catalog, request)}${path}/`) };
       },
     },
     {
@@ -62,15 +50,21 @@ export function tokenRoutes(
       url: '/v3/auth/tokens',
       schema: {
         operationId: 'createToken',
-        summary: 'Create a token with a user name and a password',
-        description: 'The X-Subject-Token header of the response contains the token.',
+        summary: 'Create a token with a user name and a password, or from a token of another scope',
+        description:
+          'The X-Subject-Token header of the response contains the token. A token from a token expires with the first ' +
+          'one. It cannot be scoped to the system, and does not manage access keys.',
         body: TOKEN_REQUEST,
         response: { 201: TOKEN_RESPONSE },
       },
       async handler(request, reply) {
         const login = parseLogin(request.body);
-        const issued = await authenticator.login(login, loginSource(request));
-        if (typeof issued === 'string') throw new ApiError(...LOGIN_ERRORS[issued]);
+        const from = loginSource(request);
+        const issued =
+          'token' in login
+            ? await authenticator.exchange(login, from)
+            : await authenticator.login(login, from);
+        if (typeof issued === 'string') throw loginError(issued);
         setSubjectToken(reply, issued.text);
         reply.code(201);
         return tokenBody(issued.description, catalogFor(request));
@@ -116,53 +110,9 @@ export function tokenRoutes(
         response: { 200: listSchema('catalog') },
       },
       async handler(request) {
-        return list(request, 'catalog', catalogEntries(baseOf(request), region));
-      },
-    },
-    ...(['/v3/auth/projects', '/v3/projects'] as const).map(
-      (url): Route => ({
-        method: 'GET',
-        url,
-        allow: 'authenticated',
-        schema: {
-          operationId: url === '/v3/projects' ? 'projects' : 'ownProjects',
-          summary: 'List the projects in which the caller has a role',
-          querystring: partialObject({
-            name: { type: 'string' },
-            domain_id: { type: 'string' },
-            limit: integer('Maximum number of projects.', { minimum: 1, maximum: LIST_LIMIT_MAX }),
-            marker: string('ID of the last project of the previous page.'),
-          }),
-          response: { 200: listSchema('projects') },
-        },
-        async handler(request) {
-          const query = queryOf(request);
-          const { name, domain_id } = query;
-          const marker = single(query, 'marker');
-          const projects = administration
-            .projectsOf(callerOf(request).user)
-            .filter((project) => name === undefined || project.name === name)
-            .filter((project) => domain_id === undefined || project.domain_id === domain_id);
-          const start = marker === undefined ? 0 : indexOfId(projects, marker) + 1;
-          const end = start + parseWhole(query, 'limit', projects.length, 1, LIST_LIMIT_MAX);
-          const page = projects.slice(start, end).map(projectBody);
-          return list(request, 'projects', page, end < projects.length ? page.at(-1)?.id : undefined);
-        },
-      }),
-    ),
-    {
-      method: 'GET',
-      url: '/v3/auth/domains',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'ownDomains',
-        summary: 'List the domains in which the caller has a role',
-        response: { 200: listSchema('domains') },
-      },
-      async handler(request) {
-        const { user } = callerOf(request);
-        const domains = administration.domains().filter(({ id }) => (user.roles[id] ?? []).length > 0);
-        return list(request, 'domains', domains.map(domainBody));
+        const base = baseOf(catalog, request);
+        const links = { self: `${base}${request.url}`, previous: null, next: null };
+        return { catalog: catalogEntries(base, catalog.region), links };
       },
     },
   ];
@@ -172,16 +122,10 @@ export function tokenRoutes(
     schema: { hide: true },
     async handler(request, reply) {
       reply.code(300);
-      return { versions: { values: [versionBody(`${baseOf(request)}/identity/v3/`)] } };
+      return { versions: { values: [versionBody(`${baseOf(catalog, request)}/identity/v3/`)] } };
     },
   };
   return [...identityRoutes(routes), versions];
-}
-
-function indexOfId(projects: readonly { id: string }[], marker: string): number {
-  const index = projects.findIndex(({ id }) => id === marker);
-  if (index >= 0) return index;
-  throw invalid('marker', marker, 'must be the ID of a project in the list');
 }
 
 /** In this letter case on the wire, because shell clients grep for it; Fastify would send it in lower case. */
@@ -210,7 +154,16 @@ function mayManage(request: FastifyRequest, { user: owner }: TokenDescription): 
   return request.method !== 'DELETE' && isSystemScoped(caller);
 }
 
-const LOGIN_ERRORS: Readonly<Record<LoginRefusal, [ErrorCode, string]>> = {
+/** All other refusals mean that the token to exchange is not valid; the audit trail has the reason. */
+function loginError(refusal: LoginRefusal | ExchangeRefusal): ApiError {
+  const [code, message] = LOGIN_ERRORS[refusal] ?? [
+    'WAF.9001',
+    'The token in auth.identity.token.id is not valid: request a new one with the password.',
+  ];
+  return new ApiError(code, message);
+}
+
+const LOGIN_ERRORS: Readonly<Partial<Record<LoginRefusal | ExchangeRefusal, [ErrorCode, string]>>> = {
   wrong_credentials: ['WAF.9001', 'The username or password is wrong.'],
   user_disabled: ['WAF.9001', 'The user is disabled.'],
   console_only: ['WAF.9002', CONSOLE_ONLY],
@@ -218,4 +171,5 @@ const LOGIN_ERRORS: Readonly<Record<LoginRefusal, [ErrorCode, string]>> = {
     'WAF.9001',
     'The project or domain in auth.scope does not exist, or the user has no role in it.',
   ],
+  password_required: ['WAF.9002', 'A token for the system cannot be created from another token.'],
 };

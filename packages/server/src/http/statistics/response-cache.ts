@@ -1,4 +1,5 @@
 /** Response cache of the statistics queries: ETag per data version, compression, reuse of repeated queries. */
+import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { BoundedCache } from '../../cache.ts';
 import type { Range } from '../../statistics/range.ts';
@@ -14,11 +15,20 @@ const REQUESTED_CHARACTERS_MAX = 4_194_304;
 /** A smaller response fits into one network packet either way. */
 const COMPRESSED_BYTES_MIN = 1_400;
 
-export interface CachedResponse extends Range {
-  /** Of the counts in the range; null if the store cannot tell. */
+export interface Response {
+  /** Of the counts in the range, or of the content. Null: the store cannot tell. */
   version: string | null;
   bytes: Buffer;
   compressed: Map<ContentCoding, Buffer>;
+}
+
+type CachedResponse = Response & Range;
+
+/** A response that depends on more than the counts of a range, for example on host names. */
+export function contentResponse(content: unknown): Response {
+  const bytes = Buffer.from(JSON.stringify(content));
+  const version = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
+  return { version, bytes, compressed: new Map() };
 }
 
 export class ResponseCache {
@@ -64,7 +74,7 @@ function isUncached({ headers }: FastifyRequest): boolean {
 export async function sendResponse(
   { headers }: FastifyRequest,
   reply: FastifyReply,
-  { version, bytes, compressed }: CachedResponse,
+  { version, bytes, compressed }: Response,
   coding: ContentCoding | undefined,
 ): Promise<void> {
   const etag = version === null ? undefined : `W/"${version}"`;

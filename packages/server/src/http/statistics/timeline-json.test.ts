@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Timeline } from '../../statistics/timeline.ts';
-import { timelineJson } from './timeline-json.ts';
+import { keyedTimelineJson, timelineJson } from './timeline-json.ts';
 
 const whole = fc.oneof(
   fc.integer({ min: 0, max: 1_000 }),
@@ -51,6 +51,27 @@ test('the bytes equal those of JSON.stringify for times of 13 digits and counts 
         expect(timelineJson(timeline).toString()).toBe(stringified(timeline));
       },
     ),
+  );
+});
+
+test('any number of series with keys has the bytes of JSON.stringify', () => {
+  const times = fc.uniqueArray(fc.oneof(time, fc.integer({ min: 1e12, max: 1e13 - 1 })), { maxLength: 30 });
+  const recent = fc.uniqueArray(fc.integer({ min: 1e12, max: 1e13 - 1 }), { minLength: 1, maxLength: 30 });
+  // The largest count of each series: series of one digit and longer ones alternate.
+  const mosts = fc.array(fc.constantFrom(10, 11, 10_001, 2 ** 53), { minLength: 1, maxLength: 13 });
+  fc.assert(
+    fc.property(fc.oneof(times, recent), mosts, fc.array(whole, { minLength: 1 }), (ends, most, counts) => {
+      ends.sort((a, b) => a - b);
+      const series = most.map((limit, n) => ({
+        key: `KEY_${n}`,
+        counts: Float64Array.from(ends, (_, i) => (counts[(n + i) % counts.length] ?? 0) % limit),
+      }));
+      const expected = series.map(({ key, counts }) => ({
+        key,
+        timeline: ends.map((time, i) => ({ time, num: counts[i] })),
+      }));
+      expect(keyedTimelineJson({ ends, series }).toString()).toBe(JSON.stringify(expected));
+    }),
   );
 });
 

@@ -1,12 +1,9 @@
 /**
- * Serializes a timeline, four bytes at a time (docs/decisions/0012). A day by minute is 91 KB of JSON, which takes this
+ * Serializes timelines, four bytes at a time (docs/decisions/0012). A day by minute is 91 KB of JSON, which takes this
  * writer 40 to 120 us, string concatenation 400 us and JSON.stringify 1,200 us; the rest of the request takes 250 us.
  */
+import type { KeyedTimeline } from '../../statistics/overview.ts';
 import type { Timeline } from '../../statistics/timeline.ts';
-
-const HEAD = '{"requests":[';
-const BETWEEN = '],"attacks":[';
-const TAIL = ']}';
 
 /** A point is `{"time":`, 13 digits, `,"num":`, the count and `},`: all but the count and the end are seven words. */
 const POINT_HEAD_BYTES = 28;
@@ -21,34 +18,77 @@ const POINT_END = 0x2c7d; // `},`
 const PADDED = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padStart(4, '0')));
 const SHORT = Int32Array.from({ length: 10_000 }, (_, value) => word(String(value).padEnd(4, ' ')));
 
-export function timelineJson(timeline: Timeline): Buffer {
-  const { ends, requests, attacks } = timeline;
-  const [first = 0, last = 0] = [ends[0], ends.at(-1)];
-  // Times of 13 digits are those from 2001 to 2286.
-  if (first < 1e12 || last >= 1e13) return stringify(timeline);
-  const countsMax = Math.max(largest(requests), largest(attacks));
-  const pointBytesMax = POINT_HEAD_BYTES + String(countsMax).length + POINT_END_BYTES;
-  const bytes = Buffer.allocUnsafe(HEAD.length + BETWEEN.length + 2 * ends.length * pointBytesMax + 4);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const start = bytes.write(HEAD, 'latin1');
-  // Each series ends with a comma, which the next text overwrites.
-  const requestsEnd = writeSeries(view, start, ends, requests) - 1;
-  const attacksStart = requestsEnd + bytes.write(BETWEEN, requestsEnd, 'latin1');
-  let end: number;
-  if (countsMax < 10) {
-    // All points have the same length: copy the first series and replace the counts. This saves 7% of the request.
-    bytes.copyWithin(attacksStart, start, requestsEnd);
-    for (let i = 0, at = attacksStart + POINT_HEAD_BYTES; i < attacks.length; i++, at += pointBytesMax) {
-      bytes[at] = 0x30 + (attacks[i] ?? 0);
-    }
-    end = attacksStart + requestsEnd - start;
-  } else end = writeSeries(view, attacksStart, ends, attacks) - 1;
-  return bytes.subarray(0, end + bytes.write(TAIL, end, 'latin1'));
+/** `{"requests":[...],"attacks":[...]}` */
+export function timelineJson({ ends, requests, attacks }: Timeline): Buffer {
+  const parts = [
+    { head: '{"requests":[', counts: requests },
+    { head: '],"attacks":[', counts: attacks },
+  ];
+  return seriesJson(ends, parts, ']}');
 }
 
-function stringify({ ends, requests, attacks }: Timeline): Buffer {
-  const series = (counts: Float64Array) => ends.map((time, i) => ({ time, num: counts[i] }));
-  return Buffer.from(JSON.stringify({ requests: series(requests), attacks: series(attacks) }));
+/** `[{"key":"ACCESS","timeline":[...]},...]`. Keys need no escapes. */
+export function keyedTimelineJson({ ends, series }: KeyedTimeline): Buffer {
+  const parts = series.map(({ key, counts }, i) => ({
+    head: `${i === 0 ? '[' : ']},'}{"key":"${key}","timeline":[`,
+    counts,
+  }));
+  return seriesJson(ends, parts, ']}]');
+}
+
+interface Part {
+  /** The text before the points. */
+  head: string;
+  counts: Float64Array;
+}
+
+function seriesJson(ends: readonly number[], parts: readonly Part[], tail: string): Buffer {
+  const [first = 0, last = 0] = [ends[0], ends.at(-1)];
+  // Times of 13 digits are those from 2001 to 2286.
+  if (first < 1e12 || last >= 1e13) return stringify(ends, parts, tail);
+  const largestOf = parts.map(({ counts }) => largest(counts));
+  let bytesMax = tail.length + 4;
+  for (const [i, { head }] of parts.entries()) {
+    const pointBytesMax = POINT_HEAD_BYTES + String(largestOf[i]).length + POINT_END_BYTES;
+    bytesMax += head.length + ends.length * pointBytesMax;
+  }
+  const bytes = Buffer.allocUnsafe(bytesMax);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  let at = 0;
+  let oneDigitStart: number | undefined;
+  for (const [i, { head, counts }] of parts.entries()) {
+    const start = at + bytes.write(head, at, 'latin1');
+    const hasOneDigit = (largestOf[i] ?? 0) < 10;
+    // Each series ends with a comma, which the next text overwrites.
+    if (hasOneDigit && oneDigitStart !== undefined) {
+      // All points have the same length: copy another series and replace the counts. This saves 7% of a timeline query.
+      at = copySeries(bytes, oneDigitStart, start, counts) - 1;
+    } else {
+      at = writeSeries(view, start, ends, counts) - 1;
+      if (hasOneDigit) oneDigitStart = start;
+    }
+  }
+  return bytes.subarray(0, at + bytes.write(tail, at, 'latin1'));
+}
+
+function stringify(ends: readonly number[], parts: readonly Part[], tail: string): Buffer {
+  const texts = parts.map(({ head, counts }) => {
+    const points = ends.map((time, i) => JSON.stringify({ time, num: counts[i] }));
+    return `${head}${points.join(',')}`;
+  });
+  return Buffer.from(`${texts.join('')}${tail}`);
+}
+
+/** Copies a series whose counts have one digit. Returns the position after the last point. */
+function copySeries(bytes: Buffer, from: number, to: number, counts: Float64Array): number {
+  const pointBytes = POINT_HEAD_BYTES + 1 + POINT_END_BYTES;
+  const length = counts.length * pointBytes;
+  bytes.copyWithin(to, from, from + length);
+  // The comma after the last point is already overwritten.
+  for (let i = 0, at = to + POINT_HEAD_BYTES; i < counts.length; i++, at += pointBytes) {
+    bytes[at] = 0x30 + (counts[i] ?? 0);
+  }
+  return to + length;
 }
 
 /** Returns the position after the last point. */
@@ -96,7 +136,8 @@ function largest(counts: Float64Array): number {
   return max;
 }
 
-/** Little endian, as it is written. */
+/** Four ASCII characters, little endian, as it is written. A buffer for each would take 30 ms at start. */
 function word(text: string): number {
-  return Buffer.from(text).readInt32LE();
+  const byte = (i: number) => text.charCodeAt(i) << (8 * i);
+  return byte(0) | byte(1) | byte(2) | byte(3);
 }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { gridEdges } from '../../statistics/timeline.ts';
-import { type MinutePlan, planMinutes, type Slots } from './cells.ts';
+import { type CellPlan, planCells, type Slots } from './cells.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -12,6 +12,7 @@ const moment = fc.oneof(
   fc.integer({ min: 0, max: 3 * DAY_MS }),
   fc.integer({ min: 0, max: 3 * 1_440 }).map((minute) => minute * MINUTE_MS),
 );
+const cellMs = fc.constantFrom(1_000, MINUTE_MS);
 const anyEdges = fc.oneof(
   // Like clipped edges: neighbours may be equal.
   fc.array(moment, { minLength: 2, maxLength: 8 }).map((times) => times.sort((a, b) => a - b)),
@@ -26,8 +27,8 @@ const anyEdges = fc.oneof(
 describe('the plan of a query', () => {
   test('counts every moment in its point, and in no other', () => {
     fc.assert(
-      fc.property(anyEdges, fc.array(moment, { maxLength: 30 }), (edges, drawn) => {
-        const plan = planMinutes(edges);
+      fc.property(anyEdges, fc.array(moment, { maxLength: 30 }), cellMs, (edges, drawn, cellMs) => {
+        const plan = planCells(edges, cellMs);
         const near = [0, 1, edges.length >> 1, edges.length - 2, edges.length - 1].map((i) => edges[i] ?? 0);
         const moments = [
           ...drawn,
@@ -37,7 +38,9 @@ describe('the plan of a query', () => {
         ];
         const points = (place: (time: number) => number | null) =>
           moments.filter((time) => time >= 0).map(place);
-        expect(points((time) => pointOf(plan, time))).toEqual(points((time) => naivePointOf(edges, time)));
+        expect(points((time) => pointOf(plan, cellMs, time))).toEqual(
+          points((time) => naivePointOf(edges, time)),
+        );
       }),
       { numRuns: 500 },
     );
@@ -45,16 +48,16 @@ describe('the plan of a query', () => {
 
   test('for a grid of hours has one slot per hour, and cuts at most two minutes', () => {
     const edges = gridEdges(START + 12_345, START + 20 * DAY_MS + 54_321, 345 * MINUTE_MS);
-    const { whole, cutMinutes } = planMinutes(edges);
-    expect([whole?.width, cutMinutes.length]).toEqual([60, 2]);
+    const { whole, cutCells } = planCells(edges, MINUTE_MS);
+    expect([whole?.width, cutCells.length]).toEqual([60, 2]);
   });
 });
 
 /** The point of an event according to the plan. */
-function pointOf({ whole, cut, cutMinutes }: MinutePlan, time: number): number | null {
-  const minute = Math.floor(time / MINUTE_MS);
-  if (cutMinutes.includes(minute)) return cut && inSlot(cut, time);
-  return whole && inSlot(whole, minute);
+function pointOf({ whole, cut, cutCells }: CellPlan, cellMs: number, time: number): number | null {
+  const cell = Math.floor(time / cellMs);
+  if (cutCells.includes(cell)) return cut && inSlot(cut, time);
+  return whole && inSlot(whole, cell);
 }
 
 function inSlot({ from, to, shift, width, pointOf }: Slots, at: number): number | null {

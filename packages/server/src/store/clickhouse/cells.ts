@@ -1,13 +1,25 @@
 /** Cells: the counts of one attempt in one minute of one host, as sums and as exact milliseconds. */
-import { CATEGORIES, type Event } from '../../event.ts';
-import { type Selection, type Series, storedCategory } from '../store.ts';
+import { CATEGORIES, type Event, OVERVIEW_GROUPS } from '../../event.ts';
+import { type CategorySeries, QueryTooLarge, type Selection, type Series, storedCategory } from '../store.ts';
 import type { Snapshot } from './ledger.ts';
 import type { Server, Values } from './server.ts';
 
 const MINUTE_MS = 60_000;
-/** The kind of an event is the number of its category, or NO_ATTACK, plus REQUEST if it is a request. */
+const SECOND_MS = 1_000;
+/**
+ * The kind of an event is the number of its category, or NO_ATTACK, plus REQUEST if it is a request, plus BLOCKED if it
+ * is a blocked attack.
+ */
 export const NO_ATTACK = 15;
 export const REQUEST = 16;
+export const BLOCKED = 32;
+const KINDS = 64;
+
+/** In `categories`, blocked attacks follow the attacks: a kind has 4 bits for the category. */
+const FIRST_BLOCKED = 16;
+
+/** Above this many events, the busiest seconds are not searched: 5 s on two busy cores with ClickHouse 18.16. */
+const PEAK_EVENTS_MAX = 50_000_000;
 
 export interface CellRow {
   project: string;
@@ -17,7 +29,7 @@ export interface CellRow {
   attempt: number;
   requests: number;
   attacks: number;
-  /** Attacks by category. Empty if there are none. */
+  /** Attacks by category, and blocked attacks by category from FIRST_BLOCKED on. Either is left out if there are none. */
   categories: number[];
   /** The single events: millisecond in the minute, kind, count. */
   at: number[];
@@ -34,7 +46,7 @@ export class CellRows {
     this.#attempt = attempt;
   }
 
-  add(project: string, { time, hostId, request, attack, count }: Event): void {
+  add(project: string, { time, hostId, request, attack, count, details }: Event): void {
     const minute = Math.floor(time / MINUTE_MS);
     const category = attack === null ? NO_ATTACK : storedCategory(attack);
     const { row, positions } = this.#cell(project, hostId ?? '', minute);
@@ -44,11 +56,16 @@ export class CellRows {
       row.attacks += count;
       row.categories[category] = (row.categories[category] ?? 0) + count;
     }
-    const kind = category + (request ? REQUEST : 0);
+    const isBlocked = attack !== null && details?.blocked === true;
+    if (isBlocked) {
+      while (row.categories.length < FIRST_BLOCKED + CATEGORIES.length) row.categories.push(0);
+      row.categories[FIRST_BLOCKED + category] = (row.categories[FIRST_BLOCKED + category] ?? 0) + count;
+    }
+    const kind = category + (request ? REQUEST : 0) + (isBlocked ? BLOCKED : 0);
     const at = time - minute * MINUTE_MS;
-    const position = positions.get(at * 2 * REQUEST + kind);
+    const position = positions.get(at * KINDS + kind);
     if (position === undefined) {
-      positions.set(at * 2 * REQUEST + kind, row.at.length);
+      positions.set(at * KINDS + kind, row.at.length);
       row.at.push(at);
       row.kind.push(kind);
       row.count.push(count);
@@ -76,9 +93,11 @@ export const COUNTED = 'attempt <= {version:UInt64} AND NOT has({open:Array(UInt
 const IN_PROJECT = 'project = {project:String}';
 const ON_HOSTS = 'AND host IN (SELECT arrayJoin({hosts:Array(String)}))';
 const WHOLE = `minute >= {from:UInt32} AND minute < {to:UInt32}
-           AND minute NOT IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))`;
+           AND minute NOT IN (SELECT arrayJoin({cutCells:Array(UInt32)}))`;
 export const TIME = 'toUInt64(minute) * 60000 + at';
-const CUT = `minute IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))
+const CATEGORY = 'bitAnd(kind, 15)';
+const IS_REQUEST = `bitAnd(kind, ${REQUEST}) != 0`;
+const CUT = `minute IN (SELECT arrayJoin({cutCells:Array(UInt32)}))
            AND ${TIME} >= {from:UInt64} AND ${TIME} < {to:UInt64}`;
 
 export async function readSeries(
@@ -98,7 +117,7 @@ export async function readSeries(
     select<SeriesRow>(
       cut,
       `SELECT intDiv(${TIME} + {shift:UInt64}, {width:UInt64}) AS slot,
-         sumIf(count, kind >= ${REQUEST}) AS requests, sumIf(count, bitAnd(kind, 15) != ${NO_ATTACK}) AS attacks
+         sumIf(count, ${IS_REQUEST}) AS requests, sumIf(count, ${CATEGORY} != ${NO_ATTACK}) AS attacks
        FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} GROUP BY slot`,
     ),
   ]);
@@ -134,7 +153,7 @@ export async function readTotals(
     ),
     select<{ category: number; n: string }>(
       cut,
-      `SELECT bitAnd(kind, 15) AS category, sum(count) AS n
+      `SELECT ${CATEGORY} AS category, sum(count) AS n
        FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} AND attacks > 0 AND category != ${NO_ATTACK}
        GROUP BY category`,
     ),
@@ -144,21 +163,176 @@ export async function readTotals(
   return totals;
 }
 
+export async function readSeriesByCategory(
+  server: Server,
+  snapshot: Snapshot,
+  selection: Selection,
+  edges: readonly number[],
+): Promise<CategorySeries> {
+  const { where, whole, cut, select } = planQuery(server, snapshot, selection, edges);
+  const [inWhole, inCut] = await Promise.all([
+    select<{ slot: string; requests: string; sums: string[] }>(
+      whole,
+      `SELECT intDiv(toUInt64(minute) + {shift:UInt64}, {width:UInt64}) AS slot,
+         sum(requests) AS requests, sumForEach(categories) AS sums
+       FROM cells WHERE ${where} AND ${WHOLE} GROUP BY slot`,
+    ),
+    select<{ slot: string; sort: number; n: string }>(
+      cut,
+      `SELECT intDiv(${TIME} + {shift:UInt64}, {width:UInt64}) AS slot, kind AS sort, sum(count) AS n
+       FROM cells ARRAY JOIN at, kind, count WHERE ${where} AND ${CUT} GROUP BY slot, sort`,
+    ),
+  ]);
+  const points = edges.length - 1;
+  const rows = () => CATEGORIES.map(() => new Float64Array(points));
+  const series = { requests: new Float64Array(points), attacks: rows(), blocked: rows() };
+  for (const { slot, requests, sums } of inWhole) {
+    const point = whole?.pointOf(Number(slot)) ?? 0;
+    add(series.requests, point, Number(requests));
+    for (const category of CATEGORIES.keys()) {
+      add(series.attacks[category], point, Number(sums[category] ?? 0));
+      add(series.blocked[category], point, Number(sums[FIRST_BLOCKED + category] ?? 0));
+    }
+  }
+  for (const { slot, sort, n } of inCut) {
+    const point = cut?.pointOf(Number(slot)) ?? 0;
+    if (sort & REQUEST) add(series.requests, point, Number(n));
+    // There is no row for NO_ATTACK.
+    add(series.attacks[sort & NO_ATTACK], point, Number(n));
+    if (sort & BLOCKED) add(series.blocked[sort & NO_ATTACK], point, Number(n));
+  }
+  return series;
+}
+
+function add(row: Float64Array | undefined, point: number, n: number): void {
+  if (row !== undefined) row[point] = (row[point] ?? 0) + n;
+}
+
+export async function readAttacksByHost(
+  server: Server,
+  snapshot: Snapshot,
+  selection: Selection,
+  range: readonly [from: number, to: number],
+): Promise<Map<string, number>> {
+  const { where, whole, cut, select } = planQuery(server, snapshot, selection, range);
+  const onHosts = `${where} AND host != '' AND attacks > 0`;
+  const parts = await Promise.all([
+    select<{ host: string; n: string }>(
+      whole,
+      `SELECT host, sum(attacks) AS n FROM cells WHERE ${onHosts} AND ${WHOLE} GROUP BY host`,
+    ),
+    select<{ host: string; n: string }>(
+      cut,
+      `SELECT host, sum(count) AS n FROM cells ARRAY JOIN at, kind, count
+       WHERE ${onHosts} AND ${CUT} AND ${CATEGORY} != ${NO_ATTACK} GROUP BY host`,
+    ),
+  ]);
+  const attacks = new Map<string, number>();
+  for (const { host, n } of parts.flat()) attacks.set(host, (attacks.get(host) ?? 0) + Number(n));
+  return attacks;
+}
+
+const GROUPS = Object.values(OVERVIEW_GROUPS);
+/** The count of each group, as columns n0, n1, ... */
+const GROUP_SUMS = GROUPS.map((group, i) => {
+  const numbers = group?.map(storedCategory).join(', ');
+  return `sumIf(count, ${group === null ? IS_REQUEST : `${CATEGORY} IN (${numbers})`}) AS n${i}`;
+}).join(', ');
+const GROUP_PEAKS = GROUPS.map((_, i) => `max(n${i}) AS peak${i}`).join(', ');
+const SECOND = '(toUInt64(minute) * 60 + intDiv(at, 1000))';
+const IN_MINUTES = 'minute >= {firstMinute:UInt32} AND minute < {endMinute:UInt32}';
+
+/** Seconds are summed first; a slot then has the largest of them. Seconds that an edge cuts are summed by point. */
+export async function readPeaks(
+  server: Server,
+  snapshot: Snapshot,
+  selection: Selection,
+  edges: readonly number[],
+  eventsMax = PEAK_EVENTS_MAX,
+): Promise<Float64Array[]> {
+  const { where, whole, cut, cutCells, values, select } = planQuery(
+    server,
+    snapshot,
+    selection,
+    edges,
+    SECOND_MS,
+  );
+  const peaks = GROUPS.map(() => new Float64Array(edges.length - 1));
+  if (whole === null && cut === null) return peaks;
+  const cutMinutes = [...new Set(cutCells.map((second) => Math.floor(second / 60)))];
+  const minutes = {
+    firstMinute: Math.floor(Math.max(edges[0] ?? 0, snapshot.state.horizon) / MINUTE_MS),
+    endMinute: Math.ceil((edges.at(-1) ?? 0) / MINUTE_MS),
+  };
+  const [size] = await server.select<{ n: string }>(
+    `SELECT sum(length(at)) AS n FROM cells WHERE ${where} AND ${IN_MINUTES}`,
+    { ...values, ...minutes },
+  );
+  if (Number(size?.n ?? 0) > eventsMax) throw new QueryTooLarge();
+  const [inWhole, inCut] = await Promise.all([
+    select<Record<string, string>>(
+      whole,
+      `SELECT intDiv(second + {shift:UInt64}, {width:UInt64}) AS slot, ${GROUP_PEAKS} FROM (
+         SELECT ${SECOND} AS second, ${GROUP_SUMS} FROM cells ARRAY JOIN at, kind, count
+         WHERE ${where} AND ${IN_MINUTES} AND ${SECOND} >= {from:UInt64} AND ${SECOND} < {to:UInt64}
+           AND ${SECOND} NOT IN (SELECT arrayJoin({cutCells:Array(UInt64)}))
+         GROUP BY second
+       ) GROUP BY slot`,
+      minutes,
+    ),
+    select<Record<string, string>>(
+      cut,
+      `SELECT ${SECOND} AS second, intDiv(${TIME} + {shift:UInt64}, {width:UInt64}) AS slot, ${GROUP_SUMS}
+       FROM cells ARRAY JOIN at, kind, count
+       WHERE ${where} AND minute IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))
+         AND ${SECOND} IN (SELECT arrayJoin({cutCells:Array(UInt64)}))
+         AND ${TIME} >= {from:UInt64} AND ${TIME} < {to:UInt64}
+       GROUP BY second, slot`,
+      { cutMinutes },
+    ),
+  ]);
+  const raise = (group: number, point: number, n: number) => {
+    const row = peaks[group] as Float64Array;
+    row[point] = Math.max(row[point] ?? 0, n);
+  };
+  for (const row of inWhole) {
+    const point = whole?.pointOf(Number(row.slot)) ?? 0;
+    for (const group of GROUPS.keys()) raise(group, point, Number(row[`peak${group}`]));
+  }
+  // A second may have several slots in a point.
+  const sums = new Map<string, Float64Array>();
+  for (const row of inCut) {
+    const point = cut?.pointOf(Number(row.slot)) ?? 0;
+    const key = `${point} ${row.second}`;
+    const sum = sums.get(key) ?? new Float64Array(GROUPS.length);
+    sums.set(key, sum);
+    for (const group of GROUPS.keys()) {
+      add(sum, group, Number(row[`n${group}`]));
+      raise(group, point, sum[group] ?? 0);
+    }
+  }
+  return peaks;
+}
+
+/** `cellMs`: what is summed as a whole if no edge cuts it, minutes or seconds. */
 function planQuery(
   server: Server,
   { version, state }: Snapshot,
   { project, hosts }: Selection,
   edges: readonly number[],
+  cellMs = MINUTE_MS,
 ) {
-  const { whole, cut, cutMinutes } = planMinutes(edges.map((edge) => Math.max(edge, state.horizon)));
+  const clipped = edges.map((edge) => Math.max(edge, state.horizon));
+  const { whole, cut, cutCells } = planCells(clipped, cellMs);
   const open = state.open.map(({ attempt }) => attempt);
-  const values: Values = { project, version, open, cutMinutes, ...(hosts && { hosts }) };
-  const select = async <Row>(slots: Slots | null, sql: string): Promise<Row[]> => {
+  const values: Values = { project, version, open, ...(hosts && { hosts }) };
+  const select = async <Row>(slots: Slots | null, sql: string, more: Values = {}): Promise<Row[]> => {
     if (slots === null) return [];
     const { from, to, shift, width } = slots;
-    return server.select<Row>(sql, { ...values, from, to, shift, width });
+    return server.select<Row>(sql, { ...values, cutCells, from, to, shift, width, ...more });
   };
-  return { where: `${IN_PROJECT} ${hosts ? ON_HOSTS : ''} AND ${COUNTED}`, whole, cut, select };
+  const where = `${IN_PROJECT} ${hosts ? ON_HOSTS : ''} AND ${COUNTED}`;
+  return { where, whole, cut, cutCells, values, select };
 }
 
 /** The server sums counts in slots of equal width. Each slot is within one point. */
@@ -172,31 +346,31 @@ export interface Slots {
   pointOf(slot: number): number;
 }
 
-/** Which minutes a query needs as a whole, and which ones it cuts. */
-export interface MinutePlan {
-  /** In minutes. Null if no minute is whole. Contains the cut minutes, which must be left out. */
+/** Which cells, minutes or seconds, a query needs as a whole, and which ones it cuts. */
+export interface CellPlan {
+  /** In cells. Null if no cell is whole. Contains the cut cells, which must be left out. */
   whole: Slots | null;
-  /** In milliseconds. Null if no minute is cut. Only events in the cut minutes count. */
+  /** In milliseconds. Null if no cell is cut. Only events in the cut cells count. */
   cut: Slots | null;
-  cutMinutes: number[];
+  cutCells: number[];
 }
 
 /** `edges` are ascending, and equal where a range was clipped. */
-export function planMinutes(edges: readonly number[]): MinutePlan {
+export function planCells(edges: readonly number[], cellMs: number): CellPlan {
   const first = edges[0] ?? 0;
   const last = edges.at(-1) ?? first;
-  const cutMinutes = new Set<number>();
-  for (const edge of edges) if (edge % MINUTE_MS !== 0) cutMinutes.add(Math.floor(edge / MINUTE_MS));
-  const from = Math.ceil(first / MINUTE_MS);
-  const to = Math.floor(last / MINUTE_MS);
-  const inside = [...cutMinutes].filter((minute) => from <= minute && minute < to).length;
+  const cutCells = new Set<number>();
+  for (const edge of edges) if (edge % cellMs !== 0) cutCells.add(Math.floor(edge / cellMs));
+  const from = Math.ceil(first / cellMs);
+  const to = Math.floor(last / cellMs);
+  const inside = [...cutCells].filter((cell) => from <= cell && cell < to).length;
   const isEmpty = first >= last;
-  // An edge within a minute is rounded down here: the minute itself is left out.
-  const minutes = edges.map((edge) => Math.floor(edge / MINUTE_MS));
+  // An edge within a cell is rounded down here: the cell itself is left out.
+  const cells = edges.map((edge) => Math.floor(edge / cellMs));
   return {
-    whole: isEmpty || to - from <= inside ? null : slots(minutes, from, to),
-    cut: isEmpty || cutMinutes.size === 0 ? null : slots(edges, first, last),
-    cutMinutes: isEmpty ? [] : [...cutMinutes],
+    whole: isEmpty || to - from <= inside ? null : slots(cells, from, to),
+    cut: isEmpty || cutCells.size === 0 ? null : slots(edges, first, last),
+    cutCells: isEmpty ? [] : [...cutCells],
   };
 }
 

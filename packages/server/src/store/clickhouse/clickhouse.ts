@@ -6,14 +6,16 @@ import {
   compareFollowed,
   type FollowedPath,
   fromLinkRecord,
+  groupSeries,
   NO_SOURCE,
   newSource,
+  QueryTooLarge,
   type Source,
   type Store,
   StoreUnavailable,
 } from '../store.ts';
 import { Attempts } from './append.ts';
-import { readSeries, readTotals } from './cells.ts';
+import { readAttacksByHost, readPeaks, readSeries, readSeriesByCategory, readTotals } from './cells.ts';
 import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
 import {
@@ -79,7 +81,8 @@ export function clickhouseStore(
         try {
           return await read(servers[(start + i) % servers.length] as Server, snapshot);
         } catch (error) {
-          if (error instanceof StatementFailed || i === servers.length - 1) throw error;
+          const isFinal = error instanceof StatementFailed || error instanceof QueryTooLarge;
+          if (isFinal || i === servers.length - 1) throw error;
         }
       }
     });
@@ -93,9 +96,19 @@ export function clickhouseStore(
     totals: ({ from, to, ...selection }) =>
       query((server, snapshot) => readTotals(server, snapshot, selection, [from, to])),
 
-    seriesByCategory: () => Promise.reject(new Error('not implemented')),
-    peaks: () => Promise.reject(new Error('not implemented')),
-    attacksByHost: () => Promise.reject(new Error('not implemented')),
+    seriesByCategory: ({ edges, ...selection }) =>
+      query((server, snapshot) => readSeriesByCategory(server, snapshot, selection, edges)),
+
+    seriesByGroup: ({ edges, ...selection }) =>
+      query(async (server, snapshot) =>
+        groupSeries(await readSeriesByCategory(server, snapshot, selection, edges)),
+      ),
+
+    peaks: ({ edges, ...selection }) =>
+      query((server, snapshot) => readPeaks(server, snapshot, selection, edges)),
+
+    attacksByHost: ({ from, to, ...selection }) =>
+      query((server, snapshot) => readAttacksByHost(server, snapshot, selection, [from, to])),
 
     // The random ID of the latest write, which no other ledger has.
     version: () => available(async () => (await ledger.read([])).state.recent[0] ?? 'empty'),

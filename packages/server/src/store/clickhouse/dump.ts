@@ -8,7 +8,7 @@ import {
   splitCount,
   toLinkRecord,
 } from '../store.ts';
-import { COUNTED, NO_ATTACK, REQUEST, TIME } from './cells.ts';
+import { BLOCKED, COUNTED, NO_ATTACK, REQUEST, TIME } from './cells.ts';
 import {
   batchKey,
   type Ledger,
@@ -51,8 +51,9 @@ function eventsOf(row: { host: string; time: string; sort: number; n: string }):
   const event = {
     time: Number(row.time),
     hostId: row.host === '' ? null : row.host,
-    request: row.sort >= REQUEST,
+    request: (row.sort & REQUEST) !== 0,
     attack: CATEGORIES[row.sort & NO_ATTACK] ?? null,
+    ...((row.sort & BLOCKED) !== 0 && { details: { blocked: true } }),
   };
   return [...splitCount(event, Number(row.n))];
 }

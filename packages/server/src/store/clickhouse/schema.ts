@@ -17,8 +17,11 @@ export interface ClickHouseOptions extends Omit<ServerOptions, 'url'> {
 /** Creates a client for an engine in this process, instead of one over HTTP. */
 export type Connect = (url: string, database: string) => ClickHouseClient;
 
-/** Increased when tables need changes, which `migrate` then makes. */
-const SCHEMA_VERSION = 1;
+/**
+ * Increased when older releases cannot read new rows, or when tables need changes. `migrate` upgrades older tables.
+ * Since version 2, rows tell which attacks were blocked; the tables are the same.
+ */
+const SCHEMA_VERSION = 2;
 
 /** Keys have few rows, and a lookup reads one granule per key. */
 const LEDGER_ROWS_PER_MARK = 256;
@@ -33,7 +36,7 @@ function openServer(options: ClickHouseOptions, url: string, database: string, c
   return new Server({ ...options, url, database }, connect?.(url, database));
 }
 
-/** Creates missing databases and tables. Safe at any time, and in several processes at once. */
+/** Creates missing databases and tables, and upgrades older ones. Safe at any time, and in several processes at once. */
 export async function migrate(options: ClickHouseOptions, connect?: Connect): Promise<void> {
   const { urls, database, user } = options;
   for (const url of urls) {
@@ -95,10 +98,10 @@ async function writeVersion(server: Server, user: string): Promise<void> {
      SELECT 'user', toUInt64(toUnixTimestamp(now())), {user:String}, now()`,
     { user },
   );
-  if ((await readVersion(server)) === null) {
+  if (((await readVersion(server)) ?? 0) < SCHEMA_VERSION) {
     await server.run(
       `INSERT INTO ledger (key, version, value, written)
-       SELECT 'schema', 1, toString({version:UInt64}), now()`,
+       SELECT 'schema', max(version) + 1, toString({version:UInt64}), now() FROM ledger WHERE key = 'schema'`,
       { version: SCHEMA_VERSION },
     );
   }
@@ -125,6 +128,7 @@ export async function checkTables(
   connect?: Connect,
 ): Promise<void> {
   let version = (await hasLedger(options, connect)) ? await readVersion(first) : null;
+  // Older tables are not upgraded here: older processes that still run would count wrongly.
   if (version === null && options.mayMigrate) {
     await migrate(options, connect);
     version = await readVersion(first);
@@ -133,7 +137,8 @@ export async function checkTables(
   throw new StoreMisconfigured(
     version === null
       ? `the database ${options.database} of ClickHouse has no tables; create them with 'wafstat migrate'`
-      : `the tables in ClickHouse have version ${version}, but this release needs version ${SCHEMA_VERSION}`,
+      : `the tables in ClickHouse have version ${version}, but this release needs version ${SCHEMA_VERSION}` +
+          (version < SCHEMA_VERSION ? `; stop all older processes and run 'wafstat migrate'` : ''),
   );
 }
 

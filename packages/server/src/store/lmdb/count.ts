@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import type { RangeOptions } from 'lmdb';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
-import { CATEGORIES } from '../../event.ts';
+import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   accumulate,
   accumulateTotals,
@@ -62,13 +62,20 @@ const ABSENCES_MAX = 10_000;
 
 /**
  * A timeline has the rows requests and attacks; a distribution has one row per category; the rows of `byCategory` are
- * requests, attacks by category, and blocked attacks by category.
+ * requests, attacks by category, and blocked attacks by category; those of `byGroup` are OVERVIEW_GROUPS without ATTACK,
+ * the sum of the others.
  */
 export function createCounters(
   schema: Schema,
   sliceMs = SLICE_MS,
   lookups = createLookups(schema),
-): { timeline: Counter; distribution: Counter; byCategory: Counter; attacksByHost: HostCounter } {
+): {
+  timeline: Counter;
+  distribution: Counter;
+  byCategory: Counter;
+  byGroup: Counter;
+  attacksByHost: HostCounter;
+} {
   const timelineRows = rowsOf({ requests: 0, attacks: () => 1 });
   const distributionRows = rowsOf({ attacks: (category) => category });
   const rows = rowsOf({
@@ -76,12 +83,19 @@ export function createCounters(
     attacks: (category) => 1 + category,
     blocked: (category) => 1 + CATEGORIES.length + category,
   });
+  const groupRows = rowsOf({ requests: 0, attacks: (category) => groupOf(CATEGORIES[category]) });
   return {
     timeline: createCounter(schema, lookups, timelineRows, 2, sliceMs),
     distribution: createCounter(schema, lookups, distributionRows, CATEGORIES.length, sliceMs),
     byCategory: createCounter(schema, lookups, rows, 1 + 2 * CATEGORIES.length, sliceMs),
+    byGroup: createCounter(schema, lookups, groupRows, 5, sliceMs),
     attacksByHost: createHostCounter(schema, lookups, sliceMs),
   };
+}
+
+/** The position of the first group that contains the category. */
+function groupOf(category: Category | undefined): number {
+  return Object.values(OVERVIEW_GROUPS).findIndex((group) => category && group?.includes(category));
 }
 
 export type Lookups = ReturnType<typeof createLookups>;

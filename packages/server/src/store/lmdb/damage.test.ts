@@ -5,10 +5,11 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
+import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from '../cells.ts';
 import { StoreDamaged } from '../store.ts';
 import { lmdbStore } from './lmdb.ts';
 import { repairStatistics } from './repair.ts';
-import { openTables } from './schema.ts';
+import { addChecksum, CHECKSUM_BYTES, cellsSeed, openTables } from './schema.ts';
 import { verifyStatistics } from './verify.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -144,6 +145,28 @@ describe('a damaged record', () => {
 });
 
 describe('repair', () => {
+  test('restores blocked attacks, which verify compares between levels', async () => {
+    const path = await damaged((entries) => {
+      const { key, value } = entries.find(
+        ({ key }) => (key as Buffer)[0] === 0 && scopeOf(key) !== 0,
+      ) as Entry;
+      const [level, chunk, scope] = [0, (key as Buffer).readUInt32BE(1), scopeOf(key)];
+      const cells = new Map(readCells(value.subarray(CHECKSUM_BYTES)));
+      const blocked = [...cells].find(([code]) => seriesOf(code) >= FIRST_BLOCKED);
+      cells.set(blocked?.[0] ?? 0, (blocked?.[1] ?? 0) + 1);
+      const writer = new RecordWriter();
+      mergeCells(undefined, additionsOf(cells), writer);
+      return [{ key, value: addChecksum(writer.withHead(), cellsSeed(level, chunk, scope)) }];
+    }, 'cells');
+    const { findings } = await verifyStatistics(path);
+    expect(findings.map(({ problem }) => problem)).toEqual([
+      expect.stringMatching(/^blocked xss: \d+ at level 0, but \d+ at level 1$/),
+    ]);
+    expect((await repairStatistics(path)).lost).toEqual([]);
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    expect(await results(path)).toEqual(await results(original));
+  });
+
   test('restores the counters of any level', async () => {
     const expected = await results(original);
     await fc.assert(
@@ -356,6 +379,10 @@ function leafKeys(bytes: Buffer): number[] {
 
 function expectEqualOrDamaged(found: readonly string[], expected: readonly string[]): void {
   for (const [i, result] of found.entries()) if (result !== 'damaged') expect(result).toBe(expected[i]);
+}
+
+function scopeOf(key: Entry['key']): number {
+  return (key as Buffer).readUInt32BE(5);
 }
 
 function flip(bytes: Buffer, bit: number): void {

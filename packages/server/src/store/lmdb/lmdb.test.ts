@@ -3,11 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
-import type { Event } from '../../event.ts';
+import { CATEGORIES, type Event } from '../../event.ts';
+import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from '../cells.ts';
+import { QueryTooLarge } from '../store.ts';
 import { appendGroup } from './append.ts';
-import { createCounters } from './count.ts';
+import { createCounters, createLookups } from './count.ts';
 import { lmdbStore } from './lmdb.ts';
-import { openSchema, reopenSchema } from './schema.ts';
+import { createPeakFinder } from './peaks.ts';
+import { addChecksum, CHECKSUM_BYTES, cellsSeed, openSchema, reopenSchema } from './schema.ts';
+import { verifyStatistics } from './verify.ts';
 
 durableStoreConformance('the embedded store', open);
 
@@ -93,6 +97,77 @@ describe('the embedded store', () => {
     await destroy();
   });
 
+  test('a file of a release that did not count blocked attacks is read and continued', async () => {
+    const { folder, store, reopen, destroy } = await open(() => NOW);
+    const path = join(folder, 'statistics.mdb');
+    const attack = { ...batch.events[0], attack: 'sqli', count: 3, details: { blocked: true } } as Event;
+    await store.append({ ...batch, events: [attack] });
+    await store.close();
+    const { root, cells } = openSchema(path);
+    const writer = new RecordWriter();
+    for (const { key, value } of [...cells.getRange()]) {
+      const [level, chunk, scope] = [key[0] ?? 0, key.readUInt32BE(1), key.readUInt32BE(5)];
+      if (scope === 0) continue;
+      const all = [...readCells(value.subarray(CHECKSUM_BYTES))];
+      const old = all.filter(([code]) => seriesOf(code) < FIRST_BLOCKED);
+      expect(old.length).toBe(all.length - 1);
+      mergeCells(undefined, additionsOf(new Map(old)), writer);
+      cells.putSync(key, addChecksum(writer.withHead(), cellsSeed(level, chunk, scope)));
+    }
+    await root.close();
+    expect((await verifyStatistics(path)).problems).toBe(0);
+
+    const again = await reopen();
+    const counts = async () => {
+      const { attacks, blocked } = await again.seriesByCategory({ project: 'p', edges: [0, NOW + 1] });
+      return [attacks, blocked].map((rows) => rows[CATEGORIES.indexOf('sqli')]?.[0]);
+    };
+    expect(await counts()).toEqual([3, 0]);
+    const { id: _, link: __, ...more } = batch;
+    await again.append({ ...more, events: [{ ...attack, count: 2 }] });
+    expect(await counts()).toEqual([5, 2]);
+    for await (const { events } of again.events('p')) {
+      const found = events.map(({ request, count, details }) => [request, count, details?.blocked]);
+      expect(found).toEqual([
+        [true, 5, undefined],
+        [false, 3, undefined],
+        [false, 2, true],
+      ]);
+    }
+    await again.close();
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    await destroy();
+  });
+
+  test('a query for the busiest seconds of too many records or bytes is refused before it is large', async () => {
+    const { folder, store, destroy } = await open(() => NOW);
+    const events = Array.from({ length: 90 }, (_, i): Event => {
+      return {
+        time: NOW - 60_000 * Math.floor(i / 2) - 700 * (i % 2),
+        hostId: null,
+        request: true,
+        attack: null,
+        count: 1,
+      };
+    });
+    await store.append({ ...batch, events });
+    await store.close();
+    const schema = openSchema(join(folder, 'statistics.mdb'));
+    const peaks = (records: number, bytes: number) =>
+      createPeakFinder(schema, createLookups(schema), { records, bytes })('p', undefined, [
+        NOW - DAY_MS,
+        NOW + 1,
+      ]);
+    // Two records of minutes, 46 of milliseconds.
+    const [requests] = await peaks(48, 1_000);
+    expect([...(requests ?? [])]).toEqual([1]);
+    await expect(peaks(47, 1_000)).rejects.toThrow(QueryTooLarge);
+    await expect(peaks(47, 1_000)).rejects.toThrow(/select fewer hosts or a shorter range/);
+    await expect(peaks(48, 100)).rejects.toThrow(QueryTooLarge);
+    await schema.root.close();
+    await destroy();
+  });
+
   test('a batch that cannot be stored does not fail the others of its group', async () => {
     const { store, destroy } = await open(() => NOW);
     const { link: _, ...good } = batch;
@@ -123,7 +198,7 @@ describe('the embedded store', () => {
     await store.close();
     const schema = openSchema(join(folder, 'statistics.mdb'));
     // Every reading of the clock ends a slice.
-    const { timeline: count } = createCounters(schema, -1);
+    const { timeline: count, attacksByHost } = createCounters(schema, -1);
     let turns = 0;
     let isOver = false;
     const watch = () => {
@@ -131,9 +206,14 @@ describe('the embedded store', () => {
       if (!isOver) setImmediate(watch);
     };
     setImmediate(watch);
-    expect((await count('p', hosts, [NOW - DAY_MS + 1, NOW]))[0]).toBe(600);
-    isOver = true;
+    const from = NOW - DAY_MS + 1;
+    expect((await count('p', hosts, [from, NOW]))[0]).toBe(600);
     expect(turns).toBeGreaterThan(20);
+    turns = 0;
+    const all = await attacksByHost('p', undefined, { from, to: NOW });
+    expect(all).toEqual(new Map(hosts.map((id) => [id, 1])));
+    expect(turns).toBeGreaterThan(20);
+    isOver = true;
     await schema.root.close();
     await destroy();
   });

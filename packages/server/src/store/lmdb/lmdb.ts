@@ -17,6 +17,7 @@ import {
   StoreDamaged,
   StoreNotWritable,
   StoreUnavailable,
+  sumSeries,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounters, createLookups, createVersions } from './count.ts';
@@ -37,7 +38,11 @@ import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_V
 export function lmdbStore(path: string, now: () => number = Date.now): Store {
   const schema = openSchema(path);
   const lookups = createLookups(schema);
-  const { timeline, distribution, byCategory, attacksByHost } = createCounters(schema, undefined, lookups);
+  const { timeline, distribution, byCategory, byGroup, attacksByHost } = createCounters(
+    schema,
+    undefined,
+    lookups,
+  );
   const findPeaks = createPeakFinder(schema, lookups);
   const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
@@ -106,6 +111,15 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
           attacks: CATEGORIES.map((_, category) => row(1 + category)),
           blocked: CATEGORIES.map((_, category) => row(1 + CATEGORIES.length + category)),
         };
+      }),
+
+    seriesByGroup: ({ project, hosts, edges }) =>
+      available(async () => {
+        const points = edges.length - 1;
+        const counts = await track(byGroup(project, hosts, edges));
+        const row = (number: number) => counts.subarray(number * points, (number + 1) * points);
+        const attacks = [1, 2, 3, 4].map(row);
+        return [row(0), ...attacks, sumSeries(attacks)];
       }),
 
     peaks: ({ project, hosts, edges }) => available(() => track(findPeaks(project, hosts, edges))),

@@ -21,9 +21,8 @@ const HOURS = LEVELS[0];
 const MINUTES = LEVELS[2];
 const PER_CHUNK = MINUTES.cellsPerChunk;
 
+/** Requests, groups of attacks, and all attacks: the last is the sum of those between. */
 const GROUPS = Object.values(OVERVIEW_GROUPS);
-/** The last group is the sum of the attacks in the others. */
-const ROWS = GROUPS.length - 1;
 const ROW_OF = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
 ROW_OF[REQUESTS] = GROUPS.indexOf(null);
 for (const [category, name] of CATEGORIES.entries()) {
@@ -36,7 +35,7 @@ const ANY_ROW = new Int8Array(ROW_OF.length);
 const SECONDS = [0, MINUTE_MS, 0, SECOND_MS];
 
 /** What one query may read: about two seconds of work, in slices. Cached minutes are free. */
-const LIMITS = { records: 250_000, bytes: 128 * 1_048_576 };
+const LIMITS = { records: 250_000, bytes: 256 * 1_048_576 };
 
 /** 16 MB of eight bytes each: a month of 8 projects or hosts. */
 const CACHED_NUMBERS_MAX = 2_097_152;
@@ -70,7 +69,11 @@ export function createPeakFinder(
       cache.open(MINUTES.id, chunk, changes, () => readChanges(schema, records, MINUTES.id, chunk, read));
     const minutes = minutesOf(edges);
     const chunks = yield* chunksWithCounts(scopes, minutes, records, slices);
-    const missing = chunks.filter((chunk) => open(chunk).get(cacheKey) === undefined);
+    const missing: number[] = [];
+    for (const chunk of chunks) {
+      if (open(chunk).get(cacheKey) === undefined) missing.push(chunk);
+      if (slices.isOver()) yield;
+    }
     yield* checkSize(scopes, minutes, missing, records, slices);
 
     const reader = new MinuteReader(scopes, records, slices, limits.bytes);
@@ -84,18 +87,22 @@ export function createPeakFinder(
         peaks = yield* reader.peaksOfMinutes(from, to);
         if (to - from === PER_CHUNK) cached.put(cacheKey, peaks);
       }
-      for (let minute = from; minute < to; minute++) {
+      for (let minute = from; minute < to; ) {
         while ((edges[point + 1] ?? 0) <= minute * MINUTE_MS) point++;
-        const isWhole =
-          (edges[point] ?? 0) <= minute * MINUTE_MS && (edges[point + 1] ?? 0) >= (minute + 1) * MINUTE_MS;
-        if (isWhole) {
-          const at = minute - chunk * PER_CHUNK;
-          for (const [group, found] of out.entries()) raise(found, point, peaks[group * PER_CHUNK + at] ?? 0);
-        } else {
+        const end = Math.min(to, Math.floor((edges[point + 1] ?? 0) / MINUTE_MS));
+        if ((edges[point] ?? 0) > minute * MINUTE_MS || end === minute) {
           yield* reader.open(chunk);
-          yield* reader.addCutMinute(minute, edges, point, out);
+          yield* reader.addCutMinute(minute++, edges, point, out);
+          continue;
         }
+        const first = minute - chunk * PER_CHUNK;
+        for (let group = 0; group < GROUPS.length; group++) {
+          const start = group * PER_CHUNK + first;
+          raise(out[group] as Float64Array, point, largest(peaks, start, start + end - minute));
+        }
+        minute = end;
       }
+      if (slices.isOver()) yield;
     }
     return out;
   }
@@ -164,12 +171,15 @@ class MinuteReader {
   /** For each group, the peak of each minute of the chunk; 0 outside of the range. */
   *peaksOfMinutes(from: number, to: number): Generator<void, Float64Array> {
     const peaks = new Float64Array(GROUPS.length * PER_CHUNK);
-    const sums = new Float64Array(ROWS * (MINUTE_MS / SECOND_MS));
+    const seconds = MINUTE_MS / SECOND_MS;
+    const sums = new Float64Array(GROUPS.length * seconds);
     for (let minute = from; minute < to; minute++) {
       sums.fill(0);
       if (!(yield* this.#add(minute, SECONDS, sums))) continue;
       const at = minute - this.#chunk * PER_CHUNK;
-      eachSlot(sums, (_, group, n) => raise(peaks, group * PER_CHUNK + at, n));
+      for (let group = 0; group < GROUPS.length; group++) {
+        peaks[group * PER_CHUNK + at] = largest(sums, group * seconds, (group + 1) * seconds);
+      }
     }
     return peaks;
   }
@@ -194,40 +204,48 @@ class MinuteReader {
         at = slotEnd;
       }
     }
-    const sums = new Float64Array(ROWS * points.length);
+    const sums = new Float64Array(GROUPS.length * points.length);
     if (!(yield* this.#add(minute, runs, sums))) return;
-    eachSlot(sums, (slot, group, n) => raise(out[group] as Float64Array, points[slot] ?? 0, n));
+    for (const [i, n] of sums.entries()) {
+      raise(out[Math.floor(i / points.length)] as Float64Array, points[i % points.length] ?? 0, n);
+    }
   }
 
-  /** Adds the counts of all scopes, by row and slot. Returns whether there are any. */
+  /** Adds the counts of all scopes, by group and slot. Returns whether there are any. */
   *#add(minute: number, runs: number[], sums: Float64Array): Generator<void, boolean> {
     let isAny = false;
-    for (const [i, scope] of this.#scopes.entries()) {
-      if (this.#hasCounts[i]?.[minute - this.#chunk * PER_CHUNK] !== 1) continue;
+    const at = minute - this.#chunk * PER_CHUNK;
+    for (let i = 0; i < this.#scopes.length; i++) {
+      if (this.#hasCounts[i]?.[at] !== 1) continue;
+      const scope = this.#scopes[i] ?? 0;
       const record = this.#records.read(EXACT.id, minute, scope);
       if (record === undefined) throw new StoreDamaged(`${recordName(EXACT.id, minute, scope)} is missing`);
       this.#bytesLeft -= record.length;
       if (this.#bytesLeft < 0) throw new QueryTooLarge();
-      accumulate(record, runs, ROW_OF, sums.length / ROWS, sums);
+      accumulate(record, runs, ROW_OF, sums.length / GROUPS.length, sums);
       isAny = true;
       if (this.#slices.isOver()) yield;
     }
+    if (isAny) addAllAttacks(sums);
     return isAny;
   }
 }
 
-/** Calls back with the counts of each slot in each group. */
-function eachSlot(sums: Float64Array, count: (slot: number, group: number, n: number) => void): void {
-  const slots = sums.length / ROWS;
-  for (let slot = 0; slot < slots; slot++) {
-    let attacks = 0;
-    for (let row = 0; row < ROWS; row++) {
-      const n = sums[row * slots + slot] ?? 0;
-      count(slot, row, n);
-      if (GROUPS[row] !== null) attacks += n;
+/** Fills in the last group. */
+function addAllAttacks(sums: Float64Array): void {
+  const slots = sums.length / GROUPS.length;
+  const last = slots * (GROUPS.length - 1);
+  for (let row = slots; row < last; row += slots) {
+    for (let slot = 0; slot < slots; slot++) {
+      sums[last + slot] = (sums[last + slot] ?? 0) + (sums[row + slot] ?? 0);
     }
-    count(slot, ROWS, attacks);
   }
+}
+
+function largest(numbers: Float64Array, from: number, to: number): number {
+  let found = 0;
+  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
+  return found;
 }
 
 /** The chunks of minutes that have counts, by the counters of hours. */

@@ -5,11 +5,14 @@ import { GroupCommit } from '../group-commit.ts';
 import {
   type Appended,
   type Batch,
+  type CategorySeries,
   compareFollowed,
   derivedId,
   type FollowedPath,
+  groupSeries,
   NO_SOURCE,
   newSource,
+  type Selection,
   type Source,
   type Store,
   StoreNotWritable,
@@ -62,6 +65,17 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     return group.add(batch);
   }
 
+  async function seriesByCategory(selection: Selection, edges: readonly number[]): Promise<CategorySeries> {
+    const points = edges.length - 1;
+    const counts = await counter.byCategory(selection, edges);
+    const row = (i: number) => counts.subarray(i * points, (i + 1) * points);
+    return {
+      requests: row(0),
+      attacks: CATEGORIES.map((_, i) => row(1 + i)),
+      blocked: CATEGORIES.map((_, i) => row(1 + CATEGORIES.length + i)),
+    };
+  }
+
   return {
     append: (batch) => available(() => append(batch)),
 
@@ -74,17 +88,10 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     totals: ({ from, to, ...selection }) => available(() => counter.distribution(selection, { from, to })),
 
-    seriesByCategory: ({ edges, ...selection }) =>
-      available(async () => {
-        const points = edges.length - 1;
-        const counts = await counter.byCategory(selection, edges);
-        const row = (i: number) => counts.subarray(i * points, (i + 1) * points);
-        return {
-          requests: row(0),
-          attacks: CATEGORIES.map((_, i) => row(1 + i)),
-          blocked: CATEGORIES.map((_, i) => row(1 + CATEGORIES.length + i)),
-        };
-      }),
+    seriesByCategory: ({ edges, ...selection }) => available(() => seriesByCategory(selection, edges)),
+
+    seriesByGroup: ({ edges, ...selection }) =>
+      available(async () => groupSeries(await seriesByCategory(selection, edges))),
 
     peaks: ({ edges, ...selection }) => available(() => findPeaks(database, selection, edges)),
 

@@ -1,0 +1,113 @@
+/** `hosts` and `sources`: lists from a running service. */
+import type { Client, Host, List, Source as LogSource, Pages } from '@wafstat/client';
+import { alignColumns, command, type Io } from '../command.ts';
+import type { Source, Values } from '../options.ts';
+import { CONNECTION_OPTIONS, callService, connectionOf, connectionProblems } from './connection.ts';
+import { count, dateTime, isoTime, printableCsv } from './format.ts';
+import { LIST_OUTPUT, printOutput, type Renderer } from './output.ts';
+import type { Timezone } from './plot.ts';
+import { TIMEZONE } from './query.ts';
+
+const OPTIONS = { timezone: TIMEZONE, output: LIST_OUTPUT, ...CONNECTION_OPTIONS };
+
+export const hostsCommand = command({
+  name: 'hosts',
+  description:
+    "list the hosts of a project; to read the data directory without a service, use 'wafstat host list'",
+  examples: ['wafstat hosts --profile shop', 'wafstat hosts --output csv > hosts.csv'],
+  options: OPTIONS,
+  check: (_values, source, io) => connectionProblems(source, io),
+  run: (values, _operands, io, source) =>
+    runList(values, source, io, (client) => client.hosts({ signal: io.stop }), hostsRenderer),
+});
+
+export const sourcesCommand = command({
+  name: 'sources',
+  description:
+    "list the log sources of a project; to read the data directory without a service, use 'wafstat source list'",
+  examples: ['wafstat sources --profile shop', 'wafstat sources --timezone +08:00 --output json'],
+  options: OPTIONS,
+  check: (_values, source, io) => connectionProblems(source, io),
+  run: (values, _operands, io, source) =>
+    runList(values, source, io, (client) => client.sources({ signal: io.stop }), sourcesRenderer),
+});
+
+function hostsRenderer({ offsetMs, text }: Timezone): Renderer<List<Host>> {
+  return {
+    table: ({ items }) =>
+      alignColumns(
+        [
+          ['id', 'name', `registered (${text})`],
+          ...items.map(({ id, hostname, timestamp }) => [
+            id,
+            hostname,
+            dateTime(timestamp, offsetMs, 'seconds'),
+          ]),
+        ],
+        'left',
+      ),
+    csv: ({ items }) =>
+      printableCsv(
+        ['id', 'name', 'registered'],
+        items.map(({ id, hostname, timestamp }) => [id, hostname, isoTime(timestamp, offsetMs, text)]),
+      ),
+  };
+}
+
+function sourcesRenderer({ offsetMs, text }: Timezone): Renderer<List<LogSource>> {
+  const dropped = (source: LogSource) =>
+    Object.entries(source.dropped)
+      .map(([reason, n]) => `${reason} ${n}`)
+      .join(', ');
+  const time = (ms: number | null) => (ms === null ? '-' : dateTime(ms, offsetMs, 'seconds'));
+  const csvTime = (ms: number | null) => (ms === null ? '' : isoTime(ms, offsetMs, text));
+  return {
+    table: ({ items }) =>
+      alignColumns(
+        [
+          ['name', 'format', 'events', 'without host', `first event (${text})`, 'last event', 'dropped'],
+          ...items.map((source) => [
+            source.name,
+            source.format,
+            count(source.events),
+            count(source.without_host),
+            time(source.first_seen),
+            time(source.last_seen),
+            dropped(source) || '-',
+          ]),
+        ],
+        'left',
+      ),
+    csv: ({ items }) =>
+      printableCsv(
+        ['id', 'name', 'format', 'events', 'without_host', 'first_seen', 'last_seen', 'dropped'],
+        items.map((source) => [
+          source.id,
+          source.name,
+          source.format,
+          source.events,
+          source.without_host,
+          csvTime(source.first_seen),
+          csvTime(source.last_seen),
+          dropped(source),
+        ]),
+      ),
+  };
+}
+
+async function runList<T>(
+  { timezone, output, ...values }: Values<typeof OPTIONS>,
+  source: Source<typeof OPTIONS>,
+  io: Io,
+  pages: (client: Client) => Pages<T>,
+  renderer: (timezone: Timezone) => Renderer<List<T>>,
+): Promise<number> {
+  const connection = await connectionOf(values, source, io);
+  const { result } = await callService(connection, io, async (client) => {
+    const items: T[] = [];
+    for await (const item of pages(client)) items.push(item);
+    return { total: items.length, items };
+  });
+  printOutput(io, output, { result }, renderer(timezone));
+  return 0;
+}

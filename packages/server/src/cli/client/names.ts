@@ -1,0 +1,164 @@
+/** Projects and hosts by name: the API takes IDs. */
+import type { Client } from '@wafstat/client';
+import { sign } from '@wafstat/signer';
+import { ID_PATTERN, normalHostname } from '../../event.ts';
+import { valueAt } from '../../json-path.ts';
+import { printable } from '../../printable.ts';
+import { type Io, UserError } from '../command.ts';
+import type { Connection, Credentials } from './profiles.ts';
+
+/** IDs of projects, and those of hosts unless they were chosen by hand. */
+const GENERATED_ID = /^[0-9a-f]{32}$/;
+const TIMEOUT_MS = 60_000;
+
+type World = Pick<Io, 'now' | 'stop'>;
+
+/** The connection with the ID of its project, if that is a name. */
+export async function withProjectId(connection: Connection, io: World): Promise<Connection> {
+  const { project, credentials } = connection;
+  if (GENERATED_ID.test(project)) return connection;
+  return credentials.kind === 'password'
+    ? logIn(connection, credentials, io)
+    : findProject(connection, credentials, io);
+}
+
+type Password = Extract<Credentials, { kind: 'password' }>;
+
+/** Requests a token for the project by its name. The response has its ID. */
+async function logIn({ url, project }: Connection, credentials: Password, io: World): Promise<Connection> {
+  const { user, password, domain } = credentials;
+  const auth = {
+    identity: {
+      methods: ['password'],
+      password: { user: { name: user, password, domain: { name: domain } } },
+    },
+    scope: { project: { name: project, domain: { name: domain } } },
+  };
+  const request = {
+    method: 'POST',
+    url: `${url}/v3/auth/tokens?nocatalog`,
+    headers: { 'Content-Type': 'application/json', Accept: 'application/json' },
+    body: JSON.stringify({ auth }),
+  };
+  const response = await send(request, io);
+  const id = valueAt(response.body, 'token.project.id');
+  const token = response.headers.get('X-Subject-Token');
+  if (response.status === 201 && typeof id === 'string' && token !== null) {
+    return { url, project: id, credentials: { kind: 'token', token } };
+  }
+  throw new UserError(
+    `cannot log in to the project '${project}' of the domain '${domain}': ${errorMessage(response)}`,
+  );
+}
+
+/** An identity service that cannot list the caller's projects gets the name as an ID. */
+async function findProject(
+  connection: Connection,
+  credentials: Exclude<Credentials, Password>,
+  io: World,
+): Promise<Connection> {
+  const { url, project } = connection;
+  const request = {
+    method: 'GET',
+    url: `${url}/v3/auth/projects?name=${encodeURIComponent(project)}`,
+    headers: { Accept: 'application/json' },
+  };
+  const authorization =
+    credentials.kind === 'key'
+      ? await sign(request, credentials, { now: io.now })
+      : { 'X-Auth-Token': credentials.token };
+  const response = await send({ ...request, headers: { ...request.headers, ...authorization } }, io);
+  const projects = valueAt(response.body, 'projects');
+  if (response.status !== 200 || !Array.isArray(projects)) {
+    if (ID_PATTERN.test(project)) return connection;
+    throw new UserError(`cannot find the project '${project}': ${errorMessage(response)}`);
+  }
+  // Keystone ignores the filter.
+  const ids = projects.flatMap((one: unknown) => {
+    const id = valueAt(one, 'id');
+    const isMeant = id === project || valueAt(one, 'name') === project;
+    return isMeant && typeof id === 'string' ? [id] : [];
+  });
+  const [id] = ids;
+  if (id === undefined) throw new UserError(`there is no project '${project}' in which you have a role`);
+  if (ids.length > 1) {
+    throw new UserError(
+      `several domains have a project '${project}': use one of the IDs ${ids.toSorted().join(', ')}`,
+    );
+  }
+  return { ...connection, project: id };
+}
+
+interface IdentityResponse {
+  status: number;
+  headers: Headers;
+  /** Undefined if it is not JSON. */
+  body: unknown;
+}
+
+async function send(
+  { url, ...request }: { method: string; url: string; headers: Record<string, string>; body?: string },
+  { stop }: World,
+): Promise<IdentityResponse> {
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  try {
+    // Credentials must not follow a redirect to another server.
+    const init = { ...request, redirect: 'manual', signal: AbortSignal.any([stop, timeout]) } as const;
+    const response = await fetch(url, init);
+    const text = await response.text();
+    return { status: response.status, headers: response.headers, body: parseJson(text) };
+  } catch (error) {
+    if (stop.aborted) throw new UserError('stopped before the response arrived');
+    const { message, cause } = error as Error;
+    const reason = timeout.aborted ? `none within ${TIMEOUT_MS / 1000} seconds` : causeOf(cause) || message;
+    throw new UserError(
+      `${request.method} ${url.replace(/\?.*/, '')} got no response: ${printable(reason)}.`,
+    );
+  }
+}
+
+/** Node.js says `fetch failed` and puts the reason into the cause. */
+function causeOf(cause: unknown): string {
+  return String(valueAt(cause, 'message') || valueAt(cause, 'code') || '');
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function errorMessage({ status, body }: IdentityResponse): string {
+  const message = valueAt(body, 'error.message') ?? valueAt(body, 'error_msg');
+  return typeof message === 'string' ? printable(message) : `the service returned status ${status}`;
+}
+
+/** The IDs of hosts that are given by ID or name. Only generated IDs are not checked: they need no request. */
+export async function hostIds(
+  client: Pick<Client, 'hosts'>,
+  given: readonly string[] | undefined,
+  signal: AbortSignal,
+): Promise<string[] | undefined> {
+  if (given === undefined || given.every((value) => GENERATED_ID.test(value))) return given?.slice();
+  const idsByName = new Map<string, string>();
+  const namesById = new Map<string, string>();
+  for await (const { id, hostname } of client.hosts({ signal })) {
+    idsByName.set(hostname, id);
+    namesById.set(id, hostname);
+  }
+  return given.map((value) => {
+    const id = idsByName.get(normalHostname(value) ?? value);
+    const owner = namesById.get(value);
+    if (GENERATED_ID.test(value) || id === value) return value;
+    if (id !== undefined && owner !== undefined) {
+      throw new UserError(
+        `'${value}' is the name of one host and the ID of another: use the ID ${id} or the name ${owner}`,
+      );
+    }
+    if (id !== undefined) return id;
+    if (owner !== undefined) return value;
+    throw new UserError(`there is no host '${value}' in this project: run 'wafstat hosts' to list the hosts`);
+  });
+}

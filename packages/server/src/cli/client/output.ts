@@ -1,0 +1,46 @@
+/** Output of client commands: the same formats for all, safe to print on a terminal. */
+import { type Io, printLine } from '../command.ts';
+import { oneOf, option } from '../options.ts';
+import { type Terminal, terminalOf } from './plot.ts';
+
+export const LIST_OUTPUT = option('--output <format>', 'table, csv or json', oneOf('table', 'json', 'csv'), {
+  default: 'table',
+});
+
+export const PLOT_OUTPUT = option(
+  '--output <format>',
+  'plot, table, csv, or json for the unchanged response [default: plot on a terminal, otherwise table]',
+  oneOf('plot', 'table', 'json', 'csv'),
+);
+
+export interface Renderer<T> {
+  table(result: T): string[];
+  csv(result: T): string;
+  plot?(result: T, terminal: Terminal): string[];
+}
+
+/** `body` is the response that `result` was parsed from, if it was one response. */
+export function printOutput<T>(
+  io: Io,
+  format: 'plot' | 'table' | 'json' | 'csv',
+  { result, body }: { result: T; body?: Uint8Array },
+  { table, csv, plot }: Renderer<T>,
+): void {
+  const { stdout } = io;
+  switch (format) {
+    case 'json':
+      // On a terminal, JSON from the network must not control it: text can contain C1 control characters.
+      if (body === undefined || stdout.isTTY) printLine(stdout, JSON.stringify(result));
+      else stdout.write(body);
+      break;
+    case 'csv':
+      stdout.write(csv(result));
+      break;
+    case 'table':
+      for (const line of table(result)) printLine(stdout, line);
+      break;
+    case 'plot':
+      // Not escaped, because of the colors: a plot contains only numbers and our own words.
+      for (const line of plot?.(result, terminalOf(io)) ?? []) stdout.write(`${line}\n`);
+  }
+}

@@ -1,0 +1,278 @@
+/** Access keys as HTTP Basic credentials, for clients that can only read. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import type { FastifyInstance, InjectOptions } from 'fastify';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { readAuditTrail } from '../../audit/audit-trail.ts';
+import { type Identity, openIdentity } from '../../identity/identity.ts';
+import { memoryStore } from '../../store/memory.ts';
+import { createApp } from '../app.ts';
+
+const NOW = Date.UTC(2026, 6, 1);
+const ELSEWHERE = '192.0.2.7';
+const CHALLENGE = 'Basic realm="wafstat"';
+let folder: string;
+let identity: Identity;
+let projectId: string;
+let key: { access: string; secret: string };
+const apps: FastifyInstance[] = [];
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'wafstat-basic-'));
+  identity = await openIdentity(join(folder, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
+  const names = { domain: 'default', project: 'default', user: 'admin' };
+  projectId = (await identity.administration.bootstrap(names, 'secret')).project.id;
+  key = await newKey('grafana', ['reader']);
+});
+
+afterEach(async () => {
+  for (const app of apps.splice(0)) await app.close();
+  await identity.close();
+  rmSync(folder, { recursive: true });
+});
+
+async function serve(options: Partial<Parameters<typeof createApp>[0]> = {}): Promise<FastifyInstance> {
+  const app = await createApp({
+    store: memoryStore(() => NOW),
+    identity,
+    now: () => NOW,
+    catalog: { publicUrl: null, region: 'eu' },
+    bodyBytesMax: 1_048_576,
+    rateLimit: 0,
+    limits: { retentionMs: 180 * 86_400_000, hostsMax: 1_000 },
+    logger: false,
+    ...options,
+  });
+  apps.push(app);
+  return app;
+}
+
+async function newKey(name: string, roles: ('reader' | 'ingest' | 'admin')[]) {
+  const { administration } = identity;
+  const user = await administration.addUser({
+    name,
+    domain_id: administration.onlyDomain(undefined).id,
+    access: 'both',
+    password: 'secret',
+    roles: { [projectId]: roles },
+  });
+  return administration.addKey(user.id, '');
+}
+
+const basic = ({ access, secret }: { access: string; secret: string }) =>
+  `Basic ${Buffer.from(`${access}:${secret}`).toString('base64')}`;
+
+async function read(app: FastifyInstance, authorization: string, more: InjectOptions = {}) {
+  const { headers, ...rest } = more;
+  const response = await app.inject({
+    url: `/v1/${projectId}/connections`,
+    headers: { authorization, ...headers },
+    ...rest,
+  });
+  const body = response.body === '' ? {} : response.json();
+  return {
+    status: response.statusCode,
+    message: body.error_msg ?? body.error?.message,
+    headers: response.headers,
+  };
+}
+
+test('a key with the role reader reads with GET and HEAD', async () => {
+  const app = await serve();
+  for (const path of ['connections', 'waf/instance', 'waf/event/timeline?from=0&to=1']) {
+    for (const method of ['GET', 'HEAD'] as const) {
+      expect((await read(app, basic(key), { url: `/v1/${projectId}/${path}`, method })).status).toBe(200);
+    }
+  }
+  // The scheme has no letter case.
+  expect((await read(app, basic(key).replace('Basic', 'bASIC'))).status).toBe(200);
+});
+
+test('keys without the role, of another project, disabled or unknown are refused', async () => {
+  const app = await serve();
+  const sender = await newKey('shipper', ['ingest']);
+  expect(await read(app, basic(sender))).toMatchObject({
+    status: 403,
+    message: expect.stringMatching('reader'),
+  });
+  const { id } = await identity.administration.addProject(
+    identity.administration.onlyDomain(undefined).id,
+    'other',
+  );
+  expect((await read(app, basic(key), { url: `/v1/${id}/connections` })).status).toBe(403);
+  expect((await read(app, basic(await newKey('chief', ['admin'])))).status).toBe(200);
+  await identity.administration.changeKey(key.access, { status: 'inactive' });
+  expect(await read(app, basic(key))).toMatchObject({ status: 401, message: 'the access key is disabled' });
+  await identity.administration.removeKey(key.access);
+  expect(await read(app, basic(key))).toMatchObject({ status: 401, message: 'unknown access key' });
+});
+
+describe('the network', () => {
+  test('must be encrypted, or the client on the same machine; headers of strangers do not count', async () => {
+    const app = await serve();
+    for (const headers of [
+      {},
+      { 'x-forwarded-proto': 'https' },
+      { 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'https' },
+      { forwarded: 'for=127.0.0.1;proto=https' },
+      { host: 'localhost' },
+    ]) {
+      for (const secret of [key.secret, 'wrong']) {
+        const refused = await read(app, basic({ ...key, secret }), { remoteAddress: ELSEWHERE, headers });
+        // The same for a correct and a wrong secret, and no invitation to send one.
+        expect([refused.status, refused.message, refused.headers['www-authenticate']]).toEqual([
+          403,
+          expect.stringContaining('needs HTTPS'),
+          undefined,
+        ]);
+      }
+    }
+    for (const remoteAddress of ['127.0.0.1', '::1', '::ffff:127.0.0.1'])
+      expect((await read(app, basic(key), { remoteAddress })).status).toBe(200);
+  });
+
+  test('behind a proxy on the same machine that is not trusted counts as remote', async () => {
+    const app = await serve();
+    for (const header of ['x-forwarded-for', 'x-forwarded-proto', 'x-real-ip', 'forwarded', 'via']) {
+      const options = { remoteAddress: '127.0.0.1', headers: { [header]: '203.0.113.9' } };
+      expect((await read(app, basic(key), options)).status).toBe(403);
+    }
+  });
+
+  test('behind a trusted proxy is what the proxy says', async () => {
+    const app = await serve({ trustProxy: '10.0.0.1' });
+    const via = (headers: Record<string, string>, remoteAddress = '10.0.0.1') =>
+      read(app, basic(key), { remoteAddress, headers }).then(({ status }) => status);
+    expect(await via({ 'x-forwarded-for': ELSEWHERE, 'x-forwarded-proto': 'https' })).toBe(200);
+    expect(await via({ 'x-forwarded-for': ELSEWHERE, 'x-forwarded-proto': 'http' })).toBe(403);
+    // The proxy appends the address that it sees, and its protocol.
+    expect(await via({ 'x-forwarded-for': `127.0.0.1, ${ELSEWHERE}` })).toBe(403);
+    expect(await via({ 'x-forwarded-for': ELSEWHERE, 'x-forwarded-proto': 'https, http' })).toBe(403);
+    expect(await via({ 'x-forwarded-proto': 'https' }, ELSEWHERE)).toBe(403);
+  });
+});
+
+test('malformed credentials are a 401, whatever their bytes', async () => {
+  const app = await serve();
+  const encoded = (bytes: string | Buffer) => `Basic ${Buffer.from(bytes).toString('base64')}`;
+  const { access, secret } = key;
+  for (const authorization of [
+    'Basic ',
+    'Basic !!!',
+    'Basic  =',
+    encoded(access),
+    encoded(`:${secret}`),
+    encoded(`${access}:`),
+    encoded(`${access}:${secret}:`),
+    encoded(`${access}:x:${secret}`),
+    encoded(`${access} :${secret}`),
+    encoded(`${access.toLowerCase()}:${secret}`),
+    encoded(Buffer.concat([Buffer.from(`${access}:`), Buffer.from([0xff, 0xfe, 0])])),
+    encoded(Buffer.from([0xff, 0x3a, 0xff])),
+    encoded(`${access}:${'x'.repeat(100_000)}`),
+    encoded(`${'x'.repeat(1_000)}:${secret}`),
+    `${basic(key)} x`,
+    `${basic(key)}, ${basic(key)}`,
+  ]) {
+    expect((await read(app, authorization)).status, authorization.slice(0, 80)).toBe(401);
+  }
+  const any = fc.uint8Array({ maxLength: 80 }).map((bytes) => encoded(Buffer.from(bytes)));
+  const near = fc
+    .tuple(fc.nat({ max: access.length + secret.length }), fc.integer({ min: 0, max: 255 }))
+    .map(([at, byte]) => {
+      const bytes = Buffer.from(`${access}:${secret}`);
+      bytes[at] = (bytes[at] ?? 0) === byte ? byte ^ 1 : byte;
+      return encoded(bytes);
+    });
+  await fc.assert(
+    fc.asyncProperty(fc.oneof(any, near), async (authorization) => {
+      // 429 after too many of them.
+      expect((await read(app, authorization, { remoteAddress: '::1' })).status).not.toBe(200);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('identity, pushes without the role, and the console do not accept it', async () => {
+  const app = await serve();
+  const chief = await newKey('chief', ['admin']);
+  for (const url of [
+    '/v3/projects',
+    '/identity/v3/auth/catalog',
+    '/v3.0/OS-CREDENTIAL/credentials',
+    '/v3/users',
+  ]) {
+    const { status, headers } = await read(app, basic(chief), { url });
+    expect([url, status, headers['www-authenticate']]).toEqual([url, 401, undefined]);
+  }
+  for (const url of ['/console/api/keys', `/console/api/projects/${projectId}/hosts/figures`]) {
+    const { status, headers } = await read(app, basic(chief), { url });
+    expect([url, status, headers['www-authenticate']]).toEqual([url, 401, undefined]);
+  }
+  const push = { method: 'POST', url: `/ingest/v1/${projectId}?format=events` } as const;
+  expect((await read(app, basic(key), push)).status).toBe(403);
+  for (const method of ['POST', 'PUT', 'DELETE', 'PATCH'] as const)
+    expect((await read(app, basic(chief), { method })).status).toBe(405);
+});
+
+test('a token and a session take precedence', async () => {
+  const app = await serve();
+  expect((await read(app, basic(key), { headers: { 'x-auth-token': 'x.y' } })).message).toMatch(/token/);
+  // As sent by the browser of a console behind a proxy that has Basic authentication of its own.
+  const cookie = { cookie: 'wafstat_session=x.y', host: 'localhost' };
+  const refused = await read(app, basic({ access: 'proxy', secret: 'user' }), { headers: cookie });
+  expect([refused.status, refused.message]).toEqual([401, expect.stringContaining('session')]);
+});
+
+test('only clients that are not browsers are asked for credentials, and only where they can be sent', async () => {
+  const app = await serve();
+  const url = `/v1/${projectId}/connections`;
+  const asked = async (headers: Record<string, string>, more: InjectOptions = {}) => {
+    const { statusCode, headers: sent } = await app.inject({ url, headers, ...more });
+    expect(statusCode).toBe(401);
+    return sent['www-authenticate'];
+  };
+  expect(await asked({ 'user-agent': 'curl/8' })).toBe(CHALLENGE);
+  expect(await asked({ authorization: basic({ ...key, secret: 'wrong' }) })).toBe(CHALLENGE);
+  expect(await asked({ 'sec-fetch-mode': 'cors' })).toBeUndefined();
+  expect(await asked({ 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64)' })).toBeUndefined();
+  expect(await asked({ cookie: 'wafstat_session=x.y', host: 'localhost' })).toBeUndefined();
+  expect(await asked({ 'x-auth-token': 'x.y' })).toBeUndefined();
+  expect(await asked({ authorization: 'SDK-HMAC-SHA256 x' })).toBeUndefined();
+  expect(await asked({}, { remoteAddress: ELSEWHERE })).toBeUndefined();
+});
+
+test('the setting turns it off, for reads only', async () => {
+  const app = await serve({ basicReads: false });
+  const { status, message, headers } = await read(app, basic(key));
+  expect([status, message, headers['www-authenticate']]).toEqual([
+    401,
+    'Basic authentication is off here: send a token, or sign the request',
+    undefined,
+  ]);
+  const push = { method: 'POST', url: `/ingest/v1/${projectId}?format=events` } as const;
+  expect((await read(app, basic(await newKey('shipper', ['ingest'])), push)).status).toBe(200);
+});
+
+test('wrong secrets are recorded with the owner of the key, and never the secret', async () => {
+  const app = await serve();
+  await read(app, basic({ ...key, secret: 'guessed' }));
+  await read(app, basic({ access: 'nobody', secret: 'guessed' }));
+  const found: unknown[] = [];
+  for await (const record of readAuditTrail(folder))
+    if (record !== 'damaged' && record.action === 'login') found.push(record);
+  expect(found).toMatchObject([
+    { user: 'grafana', outcome: 'refused', reason: 'wrong_secret', via: 'api', address: '127.0.0.1' },
+    { user: null, outcome: 'refused', reason: 'unknown_key' },
+  ]);
+  expect(JSON.stringify(found)).not.toContain('guessed');
+});
+
+test('callers are limited like any other', async () => {
+  const app = await serve({ rateLimit: 2 });
+  const statuses: number[] = [];
+  for (let i = 0; i < 3; i++) statuses.push((await read(app, basic(key))).status);
+  expect(statuses).toEqual([200, 200, 429]);
+});

@@ -1,0 +1,93 @@
+/** A statistics query as a row in the table of routes, and the schemas that the rows share. */
+import { RECENT_NAMES } from '../../statistics/range.ts';
+import { LIST_LIMIT_MAX, TOP_DEFAULT } from '../query.ts';
+import {
+  array,
+  HOSTS_PARAMETER,
+  integer,
+  object,
+  PROJECT_PATH,
+  partialObject,
+  type Route,
+  string,
+  withErrors,
+} from '../route.ts';
+
+/** A statistics query. All of them have a range and a host filter. */
+export interface Call {
+  /** After `/v1/{project_id}/waf/`. */
+  path: string;
+  operationId: string;
+  summary: string;
+  description?: string;
+  /** Besides the range and the hosts. */
+  parameters?: Record<string, object>;
+  returns: Parameters<typeof withErrors>;
+  handler: Route['handler'];
+}
+
+export function toRoute({ path, parameters, returns, handler, ...documentation }: Call): Route {
+  return {
+    method: 'GET',
+    url: `/v1/:project_id/waf/${path}`,
+    allow: 'reader',
+    schema: {
+      ...documentation,
+      tags: ['statistics'],
+      params: PROJECT_PATH,
+      querystring: partialObject({ ...RANGE_PARAMETERS, ...parameters, ...FILTER_PARAMETERS }),
+      response: withErrors(...returns),
+    },
+    handler,
+  };
+}
+
+const RANGE_PARAMETERS = {
+  from: integer('Start, milliseconds since the epoch. Required unless `recent` is given.', { minimum: 0 }),
+  to: integer('End (exclusive), milliseconds since the epoch. Required unless `recent` is given.', {
+    minimum: 0,
+  }),
+  recent: string('A range of local days up to now (`yesterday`: that day). Overrides `from` and `to`.', {
+    enum: RECENT_NAMES,
+  }),
+};
+
+const FILTER_PARAMETERS = {
+  hosts: HOSTS_PARAMETER,
+  instances: {
+    ...HOSTS_PARAMETER,
+    description: 'The same as `hosts`. If both are given, they must be equal.',
+  },
+};
+
+export const TIMEZONE_PARAMETER = string(
+  'Offset of the local clock, from -12:00 to +14:00. Points end at its boundaries, days at local midnight.',
+  { pattern: '^[+-][0-9]{2}:[0-9]{2}$', default: '+00:00' },
+);
+
+export const GROUP_BY_PARAMETER = string(
+  '`DAY`: one point per local day, whatever the length of the range.',
+  {
+    enum: ['DAY'],
+  },
+);
+
+export const TOP_PARAMETER = integer('Maximum number of items.', {
+  minimum: 1,
+  maximum: LIST_LIMIT_MAX,
+  default: TOP_DEFAULT,
+});
+
+const TIME = integer('End of the point (exclusive), milliseconds since the epoch.');
+
+export const points = (description: string) => array(object({ time: TIME, num: integer(description) }));
+
+export const keyedTimelines = (keys: readonly string[], description: string) =>
+  array(object({ key: string('What is counted.', { enum: keys }), timeline: points(description) }));
+
+/** The fields of a list item besides `num`. */
+export const topListOf = (key: Record<string, ReturnType<typeof string>>) =>
+  object({
+    total: integer('Number of distinct items with attacks, before `top` cuts the list.'),
+    items: array(object({ ...key, num: integer('Number of attacks.') })),
+  });

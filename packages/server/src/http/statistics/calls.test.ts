@@ -1,0 +1,530 @@
+/** Every statistics call: exact numbers, sums that agree between calls, conditional requests, compression and errors. */
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { type FastifyInstance, fastify } from 'fastify';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
+import { scaled } from '../../../../../test/random.ts';
+import { CATEGORIES } from '../../event.ts';
+import { memoryStore } from '../../store/memory.ts';
+import { QueryTooLarge, type Store } from '../../store/store.ts';
+import type {} from '../connections.ts';
+import { sendFailure } from '../failures.ts';
+import { mount } from '../route.ts';
+import { inventoryRoutes } from './inventory-routes.ts';
+import { statisticsRoutes } from './routes.ts';
+
+const NOW = Date.UTC(2026, 6, 1, 12);
+const DAY_MS = 86_400_000;
+const HOSTNAMES = ['a.example', 'b.example', 'c.example', 'd.example', 'e.example', 'f.example', 'g.example'];
+const PATHS = Object.keys(CALLS);
+const LISTS = [
+  'waf/instance',
+  'composite-waf/host',
+  'premium-waf/host',
+  'waf/tag/threat/map',
+  'waf/map/threat',
+];
+const RANGE = `from=${NOW - DAY_MS}&to=${NOW}`;
+
+let app: FastifyInstance;
+let store: Store;
+
+beforeEach(() => {
+  store = memoryStore(() => NOW);
+  app = fastify();
+  app.setValidatorCompiler(() => () => true);
+  app.setErrorHandler(sendFailure);
+  app.decorate('stopping', false);
+  app.decorateRequest('caller', null);
+  app.addHook('onRequest', async (request) => {
+    request.caller = { user: { id: 'u', name: 'u', domain_id: 'd', roles: {} }, scope: 'unscoped' };
+  });
+  mount(app, [...statisticsRoutes(store, () => NOW), ...inventoryRoutes(store)]);
+});
+
+function get(path: string, headers: Record<string, string> = {}, project = 'p') {
+  return app.inject({ url: `/v1/${project}/${path}`, headers });
+}
+
+const withParameters = (path: string, parameters: string) =>
+  `waf/${path}${path.includes('?') ? '&' : '?'}${parameters}`;
+
+async function failureOf(path: string) {
+  const response = await get(path);
+  return [response.statusCode, response.json().error_code, response.json().error_msg];
+}
+
+async function addHosts(project: string, hostnames: readonly string[]): Promise<Map<string, string>> {
+  const ids = await store.resolveHosts({ project, hostnames, limit: 10_000 });
+  return new Map(hostnames.map((hostname, i) => [hostname, String(ids[i])]));
+}
+
+async function append(project: string, known: readonly KnownEvent[]): Promise<Map<string, string>> {
+  const ids = await addHosts(project, HOSTNAMES);
+  const events = known.map(({ time, hostname, request, attack, count, blocked }) => ({
+    time,
+    hostId: hostname === null ? null : (ids.get(hostname) ?? null),
+    request,
+    attack,
+    count,
+    details: blocked === undefined ? undefined : { blocked },
+  }));
+  await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
+  return ids;
+}
+
+const someEvents = fc.array(
+  fc
+    .record({
+      // Often in the same second, or at a boundary.
+      time: fc.oneof(
+        fc.integer({ min: NOW - 40 * DAY_MS, max: NOW + 1_000 }),
+        fc.integer({ min: NOW - 3_000, max: NOW + 1_000 }),
+        fc.integer({ min: -80, max: 1 }).map((halfDays) => NOW + (halfDays * DAY_MS) / 2),
+      ),
+      hostname: fc.constantFrom(null, ...HOSTNAMES),
+      request: fc.boolean(),
+      attack: fc.constantFrom(null, ...CATEGORIES),
+      count: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 1_000_000 })),
+      blocked: fc.constantFrom(undefined, true, false),
+    })
+    .map((event) => (event.attack === null ? { ...event, request: true, blocked: undefined } : event)),
+  { maxLength: 40 },
+);
+
+const someQueries: fc.Arbitrary<Query> = fc
+  .record({
+    length: fc.oneof(
+      fc.integer({ min: 0, max: 3_000 }),
+      fc.integer({ min: 0, max: DAY_MS }),
+      fc.integer({ min: 0, max: 41 * DAY_MS }),
+    ),
+    end: fc.oneof(fc.constant(NOW), fc.integer({ min: NOW - DAY_MS, max: NOW + 2_000 })),
+    offsetMinutes: fc.integer({ min: -12 * 4, max: 14 * 4 }).map((quarters) => quarters * 15),
+    hostnames: fc.option(fc.uniqueArray(fc.constantFrom(...HOSTNAMES), { minLength: 1 })),
+  })
+  .map(({ length, end, offsetMinutes, hostnames }) => ({
+    from: end - length,
+    to: end,
+    offsetMinutes,
+    hostnames: hostnames === null ? undefined : new Set(hostnames),
+  }));
+
+describe('the numbers', () => {
+  /** The responses of all calls to one query, by path. */
+  async function responses(project: string, query: Query, ids: ReadonlyMap<string, string>) {
+    const hosts = [...(query.hostnames ?? [])].map((hostname) => `&hosts=${ids.get(hostname)}`).join('');
+    const timezone = encodeURIComponent(timezoneText(query.offsetMinutes));
+    const parameters = `from=${query.from}&to=${query.to}&timezone=${timezone}${hosts}`;
+    const bodies: Record<string, string> = {};
+    for (const path of PATHS) {
+      bodies[path] = (await get(withParameters(path, parameters), {}, project)).body;
+    }
+    return bodies;
+  }
+
+  let projects = 0;
+
+  test('of every call are those of a count of the single events', async () => {
+    await fc.assert(
+      fc.asyncProperty(someEvents, someQueries, async (events, query) => {
+        const project = `p${projects++}`;
+        const ids = await append(project, events);
+        const oracle = new Oracle(events);
+        const expected = PATHS.map((path) => [path, JSON.stringify(oracle.expected(path, query))]);
+        expect(await responses(project, query, ids)).toEqual(Object.fromEntries(expected));
+      }),
+      { numRuns: scaled(20) },
+    );
+  }, 60_000);
+
+  test('agree between the calls', async () => {
+    type Counts = { key: string; num: number }[];
+    type Series = { key: string; timeline: { time: number; num: number }[] }[];
+    const sum = (counts: readonly { num: number }[]) => counts.reduce((total, { num }) => total + num, 0);
+    await fc.assert(
+      fc.asyncProperty(someEvents, someQueries, async (events, query) => {
+        const project = `p${projects++}`;
+        const bodies = await responses(project, query, await append(project, events));
+        const response = <T>(path: string): T => JSON.parse(bodies[path] ?? '');
+        const totals = response<Counts>('overviews/statistics');
+        const attacks = totals.at(-1)?.num ?? Number.NaN;
+        expect({
+          timeline: sum(response<{ attacks: Counts }>('event/timeline').attacks),
+          types: Object.values(response<Record<string, number>>('event/attack/type')).reduce((a, b) => a + b),
+          number: response<{ attack_num: number }>('event/attack/num').attack_num,
+          distribution: sum(response<{ items: Counts }>('overviews/attack/distribution').items),
+          actions: sum(response<{ items: Counts }>('overviews/attack/action-types').items),
+          byCategory: sum(response<Series>('overviews/attack/timeline').flatMap(({ timeline }) => timeline)),
+          byDay: sum(
+            response<Series>('overviews/attack/timeline?group_by=DAY').flatMap(({ timeline }) => timeline),
+          ),
+          groups: sum(totals.slice(1, -1)),
+        }).toEqual({
+          timeline: attacks,
+          types: attacks,
+          number: attacks,
+          distribution: attacks,
+          actions: attacks,
+          byCategory: attacks,
+          byDay: attacks,
+          groups: attacks,
+        });
+        for (const path of ['overviews/request/timeline', 'overviews/request/timeline?group_by=DAY']) {
+          const series = response<Series>(path);
+          expect(series.map(({ timeline }) => sum(timeline))).toEqual(totals.map(({ num }) => num));
+          for (const [i, { num }] of series.at(-1)?.timeline.entries() ?? []) {
+            expect(series.slice(1, -1).reduce((all, { timeline }) => all + (timeline[i]?.num ?? 0), 0)).toBe(
+              num,
+            );
+          }
+        }
+        const peaks = response<Series>('overviews/qps/timeline?display_option=1')[0]?.timeline ?? [];
+        const { qps } = response<{ qps: number }>('event/request/peak');
+        // A second that a point cuts is whole only in the peak of the range.
+        for (const { num } of peaks) expect(num).toBeLessThanOrEqual(qps);
+        const domains = response<{ items: Counts }>('overviews/attack/top-domains?top=1000').items;
+        const withHost = events.filter(({ hostname }) => hostname !== null);
+        const all = { ...query, hostnames: query.hostnames ?? new Set(HOSTNAMES) };
+        const { attack_num } = new Oracle(withHost).expected('event/attack/num', all) as {
+          attack_num: number;
+        };
+        expect(sum(domains)).toBe(attack_num);
+      }),
+      { numRuns: scaled(20) },
+    );
+  }, 60_000);
+
+  test('of an empty range are zero, with all keys', async () => {
+    await append('p', [{ time: NOW, hostname: null, request: true, attack: 'xss', count: 1 }]);
+    const keys = ['ACCESS', 'CRAWLER', 'CC', 'PRECISE', 'WEB_ATTACK', 'ATTACK'];
+    const range = `from=${NOW}&to=${NOW}`;
+    const json = async (path: string) => (await get(withParameters(path, range))).json();
+    expect(await json('overviews/statistics')).toEqual(keys.map((key) => ({ key, num: 0 })));
+    for (const path of ['request/timeline', 'qps/timeline', 'qps/timeline?display_option=1']) {
+      expect(await json(`overviews/${path}`)).toEqual(keys.map((key) => ({ key, timeline: [] })));
+    }
+    expect(await json('overviews/attack/timeline')).toEqual(CATEGORIES.map((key) => ({ key, timeline: [] })));
+    expect(await json('event/request/peak')).toEqual({ qps: 0 });
+    expect(await json('event/attack/num')).toEqual({ attack_num: 0 });
+    expect(await json('overviews/attack/action-types')).toEqual({
+      total: 0,
+      items: [
+        { key: 'block', num: 0 },
+        { key: 'log', num: 0 },
+      ],
+    });
+    for (const path of [
+      'event/attack/domain',
+      'overviews/attack/top-domains',
+      'overviews/attack/distribution',
+    ])
+      expect(await json(path)).toEqual({ total: 0, items: [] });
+  });
+
+  test('of the average divide by the seconds of a point, also if the range cuts it', async () => {
+    const request = { hostname: null, request: true, attack: null };
+    await append('p', [
+      { ...request, time: NOW, count: 89 },
+      { ...request, time: NOW + 60_000, count: 90 },
+      { ...request, time: NOW + 120_000, count: 90 },
+    ]);
+    const path = withParameters('overviews/qps/timeline', `from=${NOW}&to=${NOW + 180_000 - 57_000}`);
+    const [access] = (await get(path)).json();
+    // 89 and 90 in 60 s, and 90 in 3 s.
+    expect(access.timeline.map(({ num }: { num: number }) => num)).toEqual([1, 2, 30]);
+  });
+});
+
+describe('a response', () => {
+  const urls = [
+    ...PATHS.map((path) => withParameters(path, RANGE)),
+    ...LISTS,
+    // The ID of the first host.
+    'waf/instance/h1',
+  ];
+  const attack: KnownEvent = {
+    time: NOW - 1,
+    hostname: 'a.example',
+    request: true,
+    attack: 'sqli',
+    count: 1,
+  };
+
+  beforeEach(async () => {
+    await store.addHost({ project: 'p', hostname: 'one.example', id: 'h1', limit: 1_000 });
+    await append('p', [attack]);
+  });
+
+  test.each(urls)('to %s has an ETag, which makes the next response a 304', async (url) => {
+    const first = await get(url);
+    expect(first.statusCode).toBe(200);
+    expect(first.headers).toMatchObject({
+      'cache-control': 'private, no-cache',
+      vary: 'Accept-Encoding',
+      'content-type': 'application/json; charset=utf-8',
+    });
+    const etag = String(first.headers.etag);
+    const again = await get(url, { 'if-none-match': etag });
+    expect([again.statusCode, again.body]).toEqual([304, '']);
+    const head = await app.inject({ method: 'HEAD', url: `/v1/p/${url}` });
+    expect([head.statusCode, head.body, head.headers.etag]).toEqual([200, '', etag]);
+    expect(Number(head.headers['content-length'])).toBe(first.rawPayload.length);
+  });
+
+  test.each(PATHS)('to %s has another ETag when the numbers change', async (path) => {
+    const url = withParameters(path, RANGE);
+    const { etag } = (await get(url)).headers;
+    await append('p', [{ ...attack, count: 60_000 }]);
+    const changed = await get(url, { 'if-none-match': String(etag) });
+    expect(changed.statusCode).toBe(200);
+    expect(changed.headers.etag).not.toBe(etag);
+  });
+
+  test.each(['event/attack/domain', 'overviews/attack/top-domains', 'overviews/classification'])(
+    'to %s has another ETag when a host is renamed',
+    async (path) => {
+      const url = withParameters(path, RANGE);
+      const { etag } = (await get(url)).headers;
+      const id = (await store.hosts('p')).find(({ hostname }) => hostname === 'a.example')?.id ?? '';
+      await store.renameHost({ project: 'p', id, hostname: 'renamed.example' });
+      const renamed = await get(url, { 'if-none-match': String(etag) });
+      expect(renamed.statusCode).toBe(200);
+      expect(renamed.body).toContain('renamed.example');
+    },
+  );
+
+  test.each(urls)('to %s is compressed if it is large, each time to the same bytes', async (url) => {
+    await addHosts(
+      'p',
+      Array.from({ length: 40 }, (_, i) => `host-${i}.example`),
+    );
+    for (let time = 0; time < 3; time++) {
+      const plain = await get(url);
+      const isLarge = plain.rawPayload.length >= 1_400;
+      const br = await get(url, { 'accept-encoding': 'br' });
+      expect(br.headers['content-encoding']).toBe(isLarge ? 'br' : undefined);
+      expect((isLarge ? brotliDecompressSync(br.rawPayload) : br.rawPayload).equals(plain.rawPayload)).toBe(
+        true,
+      );
+      const gzip = await get(url, { 'accept-encoding': 'gzip' });
+      expect(gzip.headers['content-encoding']).toBe(isLarge ? 'gzip' : undefined);
+      expect((isLarge ? gunzipSync(gzip.rawPayload) : gzip.rawPayload).equals(plain.rawPayload)).toBe(true);
+    }
+  });
+
+  test('from the cache always equals a newly computed one', async () => {
+    const step = fc.record({
+      count: fc.option(fc.integer({ min: NOW - 2 * DAY_MS, max: NOW + DAY_MS })),
+      rename: fc.option(fc.nat(3).map((n) => `name-${n}.example`)),
+      url: fc.constantFrom(...urls),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
+        for (const { count, rename, url } of steps) {
+          if (count !== null) await append('p', [{ ...attack, time: count }]);
+          if (rename !== null) await store.renameHost({ project: 'p', id: 'h1', hostname: rename });
+          const cached = await get(url);
+          const computed = await get(url, { 'cache-control': 'no-cache' });
+          expect(cached.body).toBe(computed.body);
+          expect(cached.headers.etag).toBe(computed.headers.etag);
+        }
+      }),
+      { numRuns: 30 },
+    );
+  });
+});
+
+describe('a wrong parameter is a 400', () => {
+  test.each(PATHS)('no range for %s', async (path) => {
+    const [status, code, message] = await failureOf(`waf/${path}`);
+    expect([status, code]).toEqual([400, 'WAF.1025']);
+    expect(message).toMatch(/^from is required/);
+  });
+
+  test.each([
+    ['overviews/request/timeline?group_by=HOUR', "group_by is 'HOUR', but must be one of DAY"],
+    ['overviews/qps/timeline?group_by=day', "group_by is 'day', but must be one of DAY"],
+    ['overviews/attack/timeline?group_by=', "group_by is '', but must be one of DAY"],
+    ['overviews/qps/timeline?display_option=2', "display_option is '2', but must be one of 0, 1"],
+    ['overviews/attack/top-domains?top=0', "top is '0', but must be a whole number from 1 to 1000"],
+    ['event/attack/domain?top=1001', "top is '1001', but must be a whole number from 1 to 1000"],
+    ['overviews/classification?top=x', "top is 'x', but must be a whole number from 1 to 1000"],
+    ['overviews/statistics?policyname=a', "there is no parameter 'policyname': hosts is the only filter"],
+    ['event/attack/num?instance_id=a', "there is no parameter 'instance_id': use hosts"],
+    ['event/request/peak?Instances=a', "there is no parameter 'Instances': use hosts"],
+    ['overviews/statistics?hosts=a&instances=b', 'hosts and instances both filter by host ID, but differ'],
+  ])('%s', async (path, message) => {
+    const [status, code, text] = await failureOf(withParameters(path, RANGE));
+    expect([status, code]).toEqual([400, 'WAF.1001']);
+    expect(text).toContain(message);
+  });
+
+  test('a range with too much data for the store', async () => {
+    store.peaks = () => Promise.reject(new QueryTooLarge());
+    for (const path of ['event/request/peak', 'overviews/qps/timeline?display_option=1']) {
+      const [status, code, message] = await failureOf(withParameters(path, RANGE));
+      expect([status, code]).toEqual([400, 'WAF.1025']);
+      expect(message).toMatch(/select fewer hosts or a shorter range/);
+    }
+  });
+
+  test('a malformed ID in instances', async () => {
+    const [status, code, message] = await failureOf(
+      withParameters('overviews/statistics?instances=a.b', RANGE),
+    );
+    expect([status, code]).toEqual([400, 'WAF.1003']);
+    expect(message).toMatch(/^instances is 'a\.b'/);
+  });
+});
+
+test('instances filters like hosts, and parameters of SDKs that filter nothing are ignored', async () => {
+  const one = { request: true, attack: null, count: 1, time: NOW - 1 };
+  const ids = await append('p', [
+    { ...one, hostname: 'a.example' },
+    { ...one, hostname: 'b.example' },
+  ]);
+  const [a, b] = [ids.get('a.example'), ids.get('b.example')];
+  const requests = async (filter: string) =>
+    (await get(withParameters('overviews/statistics', `${RANGE}${filter}`))).json()[0].num;
+  expect(await requests('')).toBe(2);
+  expect(await requests('&enterprise_project_id=0&locale=en-us')).toBe(2);
+  expect(await requests(`&instances=${a}`)).toBe(1);
+  expect(await requests(`&instances[]=${a}&instances[]=${b}`)).toBe(2);
+  expect(await requests(`&instances=${a},${b}&hosts=${b}&hosts=${a}`)).toBe(2);
+  expect(await requests('&instances=unknown')).toBe(0);
+});
+
+describe('hosts', () => {
+  interface HostList {
+    total: number;
+    items: { id: string; hostid: string; hostname: string; timestamp: number }[];
+  }
+  const list = async (query: string, project = 'p', path = 'waf/instance') => {
+    const response = await get(`${path}?${query}`, {}, project);
+    expect(response.statusCode).toBe(200);
+    return response.json<HostList>();
+  };
+
+  test('in pages of any size, numbered in either way, are each seen once', async () => {
+    const names = (n: number) => Array.from({ length: n }, (_, i) => `host-${i}.example`);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.nat(60),
+        fc.integer({ min: 1, max: 70 }),
+        fc.constantFrom(...LISTS.slice(0, 3)),
+        async (count, size, path) => {
+          const project = `p${count}`;
+          await addHosts(project, names(count));
+          const expected = (await list('', project, path)).items.map(({ id }) => id);
+          expect(new Set(expected).size).toBe(count);
+          for (const query of [
+            (page: number) => `offset=${page}&limit=${size}`,
+            (page: number) => `page=${page + 1}&pagesize=${size}`,
+          ]) {
+            const untilTotal: string[] = [];
+            for (let page = 0; ; page++) {
+              const { total, items } = await list(query(page), project, path);
+              expect(total).toBe(count);
+              untilTotal.push(...items.map(({ id }) => id));
+              if (untilTotal.length >= total) break;
+            }
+            expect(untilTotal).toEqual(expected);
+            const untilShort: string[] = [];
+            for (let page = 0; ; page++) {
+              const { items } = await list(query(page), project, path);
+              untilShort.push(...items.map(({ id }) => id));
+              if (items.length < size) break;
+            }
+            expect(untilShort).toEqual(expected);
+          }
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  test('are ten per page by default in one way, and all on the first page in the other or with -1', async () => {
+    await addHosts(
+      'p',
+      Array.from({ length: 25 }, (_, i) => `host-${i}.example`),
+    );
+    const sizes = async (...queries: string[]) =>
+      Promise.all(queries.map(async (query) => (await list(query)).items.length));
+    expect(await sizes('', 'enterprise_project_id=all_granted_eps')).toEqual([25, 25]);
+    expect(await sizes('offset=0', 'offset=2', 'offset=3')).toEqual([10, 5, 0]);
+    expect(await sizes('page=1', 'page=2')).toEqual([25, 0]);
+    expect(await sizes('limit=20', 'pagesize=20')).toEqual([20, 20]);
+    expect(await sizes('limit=-1', 'pagesize=-1', 'offset=0&limit=-1', 'page=1&pagesize=-1')).toEqual([
+      25, 25, 25, 25,
+    ]);
+    expect(await sizes('offset=1&limit=-1', 'page=2&pagesize=-1')).toEqual([0, 0]);
+  });
+
+  test('are filtered by a part of the name; no host has a policy', async () => {
+    await addHosts('p', ['www.shop.example', 'shop.test', 'blog.example']);
+    expect((await list('hostname=SHOP&pagesize=1')).total).toBe(2);
+    expect(await list('policyname=strict')).toEqual({ total: 0, items: [] });
+    expect((await list('policyname=&hostname=')).total).toBe(3);
+  });
+
+  test.each([
+    ['page=0', "page is '0', but must be a whole number from 1"],
+    ['offset=-1', "offset is '-1', but must be a whole number from 0"],
+    ['pagesize=0', "pagesize is '0', but must be a whole number from 1 to 1000, or -1 for all"],
+    ['limit=1001', "limit is '1001', but must be a whole number from 1 to 1000, or -1 for all"],
+    ['limit=-2', "limit is '-2'"],
+    ['page=1&limit=10', 'use either offset and limit or page and pagesize'],
+    ['offset=1&pagesize=10', 'use either offset and limit or page and pagesize'],
+    ['hosts=a', "there is no parameter 'hosts': use hostname"],
+    ['host_name=a', "there is no parameter 'host_name': use hostname"],
+    ['policy=a', "there is no parameter 'policy': use hostname"],
+    ['protect_status=1', "there is no parameter 'protect_status': use hostname"],
+    ['waf_type=cloud', "there is no parameter 'waf_type': use hostname"],
+    ['is_https=true', "there is no parameter 'is_https': use hostname"],
+    ['exclusive_ip=true', "there is no parameter 'exclusive_ip': use hostname"],
+  ])('with %s are a 400', async (query, message) => {
+    const [status, code, text] = await failureOf(`waf/instance?${query}`);
+    expect([status, code]).toEqual([400, 'WAF.1001']);
+    expect(text).toContain(message);
+  });
+
+  test('can be read one by one', async () => {
+    await store.addHost({ project: 'p', hostname: 'shop.example', id: 'shop-1', limit: 10, created: 7 });
+    const item = { id: 'shop-1', hostid: 'shop-1', hostname: 'shop.example', timestamp: 7 };
+    expect((await get('waf/instance/shop-1')).json()).toEqual(item);
+    expect((await list('')).items).toEqual([item]);
+    expect(await failureOf('waf/instance/shop-2')).toEqual([
+      404,
+      'WAF.4000',
+      'the project has no host with the ID shop-2',
+    ]);
+    expect((await failureOf('waf/instance/a.b')).slice(0, 2)).toEqual([400, 'WAF.1003']);
+    expect((await get('waf/instance/shop-1', {}, 'other')).statusCode).toBe(404);
+  });
+});
+
+test.each(LISTS.slice(3))('%s names the 13 categories', async (path) => {
+  const { threats, locale } = (await get(path)).json();
+  expect(threats).toEqual([...CATEGORIES]);
+  expect(Object.keys(locale)).toEqual(threats);
+  expect(locale).toMatchObject({ sqli: 'SQL injection', cc: 'HTTP floods (CC)' });
+});
+
+test.each([
+  ['overviews/bandwidth/timeline', 'bandwidth'],
+  ['overviews/response-code/timeline', 'response codes'],
+  ['event', 'single events'],
+  ['event/09-0000-0000', 'single events'],
+  ['event/attack/source', 'the sources of attacks'],
+  ['event/attack/source/num', 'the sources of attacks'],
+  ['overviews/attack/ip', 'the sources of attacks'],
+  ['overviews/attack/url', 'the URLs of attacks'],
+])('%s is a 404 that says what is not kept', async (path, data) => {
+  expect(await failureOf(`waf/${path}?${RANGE}`)).toEqual([
+    404,
+    'WAF.4000',
+    `there is no path /v1/p/waf/${path}: wafstat does not keep ${data}`,
+  ]);
+});

@@ -1,0 +1,253 @@
+/** The lists of a project: hosts, log sources and categories. And what the API family has, but wafstat does not. */
+import { ApiError } from '../../errors.ts';
+import { CATEGORIES, type Category } from '../../event.ts';
+import type { Host, Store } from '../../store/store.ts';
+import {
+  checkId,
+  HOSTS_PER_PAGE,
+  LIST_LIMIT_MAX,
+  type Page,
+  parseHostsFilter,
+  parseHostsPage,
+  parsePage,
+  queryOf,
+} from '../query.ts';
+import {
+  array,
+  counts,
+  integer,
+  noPath,
+  object,
+  PROJECT_PATH,
+  partialObject,
+  pathParameter,
+  type Route,
+  string,
+  withErrors,
+} from '../route.ts';
+import { createNegotiation } from '../send.ts';
+import { contentResponse, type Response, sendResponse } from './response-cache.ts';
+
+const PROJECT = '/v1/:project_id';
+
+export function inventoryRoutes(store: Store): Route[] {
+  const negotiate = createNegotiation();
+  const send =
+    (respond: (...[request]: Parameters<Route['handler']>) => Promise<Response>): Route['handler'] =>
+    async (request, reply) =>
+      sendResponse(
+        request,
+        reply,
+        await respond(request, reply),
+        negotiate(request.headers['accept-encoding']),
+      );
+
+  const hostList = (path: string, documentation: object): Route => ({
+    method: 'GET',
+    url: `${PROJECT}/${path}`,
+    allow: 'reader',
+    schema: {
+      ...documentation,
+      tags: ['inventory'],
+      params: PROJECT_PATH,
+      querystring: partialObject(HOSTS_PARAMETERS),
+      response: withErrors('One page of hosts.', pageOf(HOST)),
+    },
+    handler: send(async (request) => {
+      const query = queryOf(request);
+      const { hostname: part, policyname } = parseHostsFilter(query);
+      const page = parseHostsPage(query);
+      const hosts = await store.hosts(pathParameter(request, 'project_id'));
+      // No host has a policy.
+      const matching = policyname === '' ? hosts.filter(({ hostname }) => hostname.includes(part)) : [];
+      const { total, items } = cut(matching, page);
+      return contentResponse({ total, items: items.map(hostItem) });
+    }),
+  });
+
+  const threatMap = (path: string, operationId: string): Route => ({
+    method: 'GET',
+    url: `${PROJECT}/waf/${path}`,
+    allow: 'reader',
+    schema: {
+      operationId,
+      tags: ['inventory'],
+      summary: 'List the categories of attacks with their display names',
+      params: PROJECT_PATH,
+      response: withErrors(
+        'The 13 categories.',
+        object({
+          threats: array(string('Category.', { enum: CATEGORIES })),
+          locale: object(Object.fromEntries(CATEGORIES.map((name) => [name, string('Display name.')]))),
+        }),
+      ),
+    },
+    handler: send(async () => THREAT_MAP),
+  });
+
+  return [
+    hostList('waf/instance', {
+      operationId: 'hosts',
+      summary: 'List the protected hosts of the project by name',
+    }),
+    hostList('composite-waf/host', {
+      operationId: 'compositeHosts',
+      summary: 'List the protected hosts of the project: the same as `waf/instance`',
+    }),
+    hostList('premium-waf/host', {
+      operationId: 'premiumHosts',
+      summary: 'List the protected hosts of the project: the same as `waf/instance`',
+    }),
+    {
+      method: 'GET',
+      url: `${PROJECT}/waf/instance/:host_id`,
+      allow: 'reader',
+      schema: {
+        operationId: 'host',
+        tags: ['inventory'],
+        summary: 'Get a protected host of the project',
+        params: object({ ...PROJECT_PATH.properties, host_id: string('Host ID') }),
+        response: withErrors('The host.', HOST),
+      },
+      handler: send(async (request) => {
+        const id = pathParameter(request, 'host_id');
+        checkId('host_id', id);
+        const hosts = await store.hosts(pathParameter(request, 'project_id'));
+        const host = hosts.find((candidate) => candidate.id === id);
+        if (host === undefined) throw new ApiError('WAF.4000', `the project has no host with the ID ${id}`);
+        return contentResponse(hostItem(host));
+      }),
+    },
+    threatMap('tag/threat/map', 'threatMap'),
+    threatMap('map/threat', 'threats'),
+    {
+      method: 'GET',
+      url: `${PROJECT}/connections`,
+      allow: 'reader',
+      schema: {
+        operationId: 'connections',
+        tags: ['inventory'],
+        summary: 'List the log sources of the project: what each has sent, and when it was last seen',
+        params: PROJECT_PATH,
+        querystring: partialObject(SOURCES_PARAMETERS),
+        response: withErrors('One page of log sources.', pageOf(SOURCE)),
+      },
+      async handler(request) {
+        return cut(await store.sources(pathParameter(request, 'project_id')), parsePage(queryOf(request)));
+      },
+    },
+    ...Object.entries(NOT_KEPT).map(([path, data]) => notKept(path, data)),
+  ];
+}
+
+/** Calls of the API family that wafstat has no data for, and the data. */
+const NOT_KEPT = {
+  'overviews/bandwidth/timeline': 'bandwidth',
+  'overviews/response-code/timeline': 'response codes',
+  'overviews/abnormal': 'response codes',
+  event: 'single events',
+  'event/:event_id': 'single events',
+  'event/attack/source': 'the sources of attacks',
+  'event/attack/source/num': 'the sources of attacks',
+  'overviews/attack/ip': 'the sources of attacks',
+  'overviews/attack/url': 'the URLs of attacks',
+};
+
+/** Like another path that does not exist, but with the reason. */
+function notKept(path: string, data: string): Route {
+  return {
+    method: 'GET',
+    url: `${PROJECT}/waf/${path}`,
+    allow: 'reader',
+    schema: { hide: true },
+    async handler(request) {
+      throw noPath(request, `: wafstat does not keep ${data}`);
+    },
+  };
+}
+
+function cut<T>(items: readonly T[], { skip, size }: Page): { total: number; items: T[] } {
+  return { total: items.length, items: items.slice(skip, skip + size) };
+}
+
+/** `hostid` is the name of the ID in some SDKs. */
+function hostItem({ id, hostname, created }: Host) {
+  return { id, hostid: id, hostname, timestamp: created };
+}
+
+const DISPLAY_NAMES: Readonly<Record<Category, string>> = {
+  xss: 'Cross-site scripting',
+  sqli: 'SQL injection',
+  cmdi: 'Command injection',
+  cc: 'HTTP floods (CC)',
+  custom: 'Custom rules',
+  illegal: 'Invalid requests',
+  lfi: 'Local file inclusion',
+  robot: 'Malicious crawlers',
+  antitamper: 'Page tampering',
+  rfi: 'Remote file inclusion',
+  vuln: 'Other',
+  whiteblackip: 'IP allow/block lists',
+  webshell: 'Web shells',
+};
+
+const THREAT_MAP = contentResponse({ threats: CATEGORIES, locale: DISPLAY_NAMES });
+
+const HOSTS_PARAMETERS = {
+  page: integer('Number of the page, from 1.', { minimum: 1, default: 1 }),
+  pagesize: integer(`Hosts per page, 1 to ${LIST_LIMIT_MAX}; -1 for all.`, {
+    minimum: -1,
+    maximum: LIST_LIMIT_MAX,
+    default: -1,
+  }),
+  offset: integer('Number of the page, from 0. Not together with `page` and `pagesize`.', {
+    minimum: 0,
+    default: 0,
+  }),
+  limit: integer(
+    `Hosts per page, 1 to ${LIST_LIMIT_MAX}; -1 for all. Default with \`offset\`: ${HOSTS_PER_PAGE}.`,
+    {
+      minimum: -1,
+      maximum: LIST_LIMIT_MAX,
+    },
+  ),
+  hostname: string('List only hosts whose name contains this text.'),
+  policyname: string('List only hosts with this policy. No host has one, so any name matches nothing.'),
+};
+
+const SOURCES_PARAMETERS = {
+  offset: integer('Number of items to skip.', { minimum: 0, default: 0 }),
+  limit: integer('Maximum number of items to return.', {
+    minimum: 1,
+    maximum: LIST_LIMIT_MAX,
+    default: LIST_LIMIT_MAX,
+  }),
+};
+
+function pageOf(item: object) {
+  return object({ total: integer('Number of items on all pages.'), items: array({ ...item }) });
+}
+
+const HOST = object({
+  id: string('Host ID.'),
+  hostid: string('Host ID.'),
+  hostname: string('Host name.'),
+  timestamp: integer('Time of registration, milliseconds since the epoch.'),
+});
+
+const OR_NULL = { type: ['integer', 'null'] };
+
+const SOURCE = object({
+  id: string('ID of the log source.'),
+  name: string('Name of the log source.'),
+  format: string('Format of the latest records.'),
+  hosts: array({ type: 'string' }, { description: 'IDs of the hosts that the source has reported on.' }),
+  events: integer('Number of records counted.'),
+  without_host: integer(
+    'Number of records among `events` without a registered host, which count in the total of the project only. ' +
+      'Name the host in the log (nginx: `log_format` with `$host`, Apache: `%v`), or send the lines with `host`.',
+  ),
+  dropped: counts('Number of records dropped, by reason. With `events` they add up to the records read.'),
+  first_seen: integer('Time of the earliest event, milliseconds since the epoch.', OR_NULL),
+  last_seen: integer('Time of the latest event, milliseconds since the epoch.', OR_NULL),
+});

@@ -1,0 +1,68 @@
+/** What all statistics queries share: admission, response cache, conditional requests and compression. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Range } from '../../statistics/range.ts';
+import type { Store } from '../../store/store.ts';
+import { queryOf, type RawQuery } from '../query.ts';
+import { callerOf, pathParameter } from '../route.ts';
+import { createNegotiation } from '../send.ts';
+import { Admission } from './admission.ts';
+import { contentResponse, ResponseCache, sendResponse } from './response-cache.ts';
+
+type Handler = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+type Parse<Q> = (query: RawQuery, now: number) => Q;
+
+export interface QueryHandlers {
+  /** For responses that depend only on the counts in the range. */
+  counts<Q extends Range>(
+    parse: Parse<Q>,
+    compute: (query: Q & { project: string }) => Promise<Buffer | object>,
+  ): Handler;
+  /** For responses with host names, which can change while the counts do not. Not cached. */
+  names<Q extends Range>(
+    parse: Parse<Q>,
+    compute: (query: Q & { project: string }) => Promise<object>,
+  ): Handler;
+}
+
+export function createQueryHandlers(store: Store, now: () => number): QueryHandlers {
+  const cache = new ResponseCache(store);
+  const admission = new Admission();
+  const negotiate = createNegotiation();
+
+  /** Parsing waits for admission too: a thousand hosts take a millisecond, which a shed query must not cost. */
+  function admit<T>(request: FastifyRequest, compute: () => Promise<T>): Promise<T> {
+    return admission.run(pathParameter(request, 'project_id'), callerOf(request).user.id, compute);
+  }
+
+  return {
+    counts(parse, compute) {
+      async function respond(request: FastifyRequest) {
+        const rawQuery = queryOf(request);
+        const query = parse(rawQuery, now());
+        // Read before the counts: if they change in between, the response only looks older than it is.
+        const version = await store.version(query);
+        const content = await compute({ ...query, project: pathParameter(request, 'project_id') });
+        const bytes = Buffer.isBuffer(content) ? content : Buffer.from(JSON.stringify(content));
+        const response = { from: query.from, to: query.to, version, bytes, compressed: new Map() };
+        // A range like `today` is another one tomorrow.
+        if (rawQuery.recent === undefined) cache.set(request, response);
+        return response;
+      }
+
+      return async (request, reply) => {
+        const response = (await cache.get(request)) ?? (await admit(request, () => respond(request)));
+        return sendResponse(request, reply, response, negotiate(request.headers['accept-encoding']));
+      };
+    },
+
+    names(parse, compute) {
+      return async (request, reply) => {
+        const response = await admit(request, async () => {
+          const query = parse(queryOf(request), now());
+          return contentResponse(await compute({ ...query, project: pathParameter(request, 'project_id') }));
+        });
+        return sendResponse(request, reply, response, negotiate(request.headers['accept-encoding']));
+      };
+    },
+  };
+}

@@ -1,0 +1,155 @@
+/** The overview calls of the API family: totals, timelines and top lists, computed from the counts of the store. */
+import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
+import type { Selection, Store, TimeRange } from '../store/store.ts';
+import { DAY_MS, gridEdges, type TimelineQuery } from './timeline.ts';
+
+export interface Count {
+  key: string;
+  num: number;
+}
+
+export interface TopList<Item = Count> {
+  /** Distinct keys with a count, before the list is cut. */
+  total: number;
+  items: Item[];
+}
+
+export interface KeyedTimeline {
+  /** `ends[i]` is the end of point i; all series have one number per point. */
+  ends: readonly number[];
+  series: readonly { key: string; counts: Float64Array }[];
+}
+
+export interface OverviewTimelineQuery extends TimelineQuery {
+  /** One point per local day, whatever the length of the range. */
+  byDay: boolean;
+}
+
+type RangeQuery = Selection & TimeRange;
+
+const GROUPS = Object.keys(OVERVIEW_GROUPS);
+
+/** Requests, the four groups of attacks, and all attacks. */
+export async function overviewTotals(store: Store, query: RangeQuery): Promise<Count[]> {
+  const { from, to } = query;
+  const counts = from === to ? [] : await store.seriesByGroup({ ...selectionOf(query), edges: [from, to] });
+  return GROUPS.map((key, i) => ({ key, num: counts[i]?.[0] ?? 0 }));
+}
+
+/** Like `overviewTotals`, for each point. */
+export async function overviewTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
+  return keyedTimeline(edgesOf(query), GROUPS, (edges) =>
+    store.seriesByGroup({ ...selectionOf(query), edges }),
+  );
+}
+
+/** Attacks by category, in the order of CATEGORIES. */
+export async function attackTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
+  return keyedTimeline(edgesOf(query), CATEGORIES, async (edges) => {
+    const { attacks } = await store.seriesByCategory({ ...selectionOf(query), edges });
+    return attacks;
+  });
+}
+
+/** The average of a point is the count divided by the seconds of the point, rounded to the nearest integer. */
+export async function averageQpsTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
+  const { ends, series } = await overviewTimeline(store, query);
+  const averages = series.map(({ key, counts }) => ({ key, counts: average(counts, ends, query.from) }));
+  return { ends, series: averages };
+}
+
+function average(counts: Float64Array, ends: readonly number[], from: number): Float64Array {
+  const averages = new Float64Array(counts.length);
+  let start = from;
+  for (let i = 0; i < counts.length; i++) {
+    const end = ends[i] ?? start;
+    averages[i] = Math.round(((counts[i] ?? 0) * 1_000) / (end - start));
+    start = end;
+  }
+  return averages;
+}
+
+/** The peak of a point is the count in its busiest second. */
+export async function peakQpsTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
+  return keyedTimeline(edgesOf(query), GROUPS, (edges) => store.peaks({ ...selectionOf(query), edges }));
+}
+
+/** Requests in the busiest second of the range. */
+export async function requestPeak(store: Store, query: RangeQuery): Promise<number> {
+  const { from, to } = query;
+  if (from === to) return 0;
+  const [requests] = await store.peaks({ ...selectionOf(query), edges: [from, to] });
+  return requests?.[0] ?? 0;
+}
+
+export async function attackTotal(store: Store, query: RangeQuery): Promise<number> {
+  return sum(await store.totals(query));
+}
+
+/** The categories that have attacks. */
+export async function topCategories(store: Store, query: RangeQuery, top?: number): Promise<TopList> {
+  const counts = await store.totals(query);
+  return topList(
+    CATEGORIES.map((key, i) => ({ key, num: counts[i] ?? 0 })),
+    top,
+  );
+}
+
+/** The names of the hosts that have attacks. */
+export async function topHosts(store: Store, query: RangeQuery, top: number): Promise<TopList> {
+  const [attacks, hosts] = await Promise.all([store.attacksByHost(query), store.hosts(query.project)]);
+  const names = new Map(hosts.map(({ id, hostname }) => [id, hostname]));
+  const counts = Array.from(attacks, ([id, num]) => ({ key: names.get(id) ?? id, num }));
+  return topList(counts, top);
+}
+
+/** Attacks that the log reports as blocked, and all others. Both are always listed. */
+export async function attackActions(store: Store, query: RangeQuery): Promise<TopList> {
+  const { attacked, block } = await blockedAttacks(store, query);
+  const items = [
+    { key: 'block', num: block },
+    { key: 'log', num: attacked - block },
+  ];
+  return { total: items.filter(({ num }) => num > 0).length, items: items.sort(compareCounts) };
+}
+
+/** Largest first, equal counts by key. Keys without a count are left out. */
+export function topList(counts: readonly Count[], top = counts.length): TopList {
+  const counted = counts.filter(({ num }) => num > 0).sort(compareCounts);
+  return { total: counted.length, items: counted.slice(0, top) };
+}
+
+function compareCounts(a: Count, b: Count): number {
+  return b.num - a.num || (a.key < b.key ? -1 : 1);
+}
+
+async function blockedAttacks(store: Store, query: RangeQuery): Promise<{ attacked: number; block: number }> {
+  const { from, to } = query;
+  if (from === to) return { attacked: 0, block: 0 };
+  const { attacks, blocked } = await store.seriesByCategory({ ...selectionOf(query), edges: [from, to] });
+  const total = (series: Float64Array[]) => series.reduce((sum, counts) => sum + (counts[0] ?? 0), 0);
+  return { attacked: total(attacks), block: total(blocked) };
+}
+
+/** An empty range has no points; stores take at least one. */
+async function keyedTimeline(
+  edges: readonly number[],
+  keys: readonly string[],
+  count: (edges: readonly number[]) => Promise<Float64Array[]>,
+): Promise<KeyedTimeline> {
+  const all = edges.length === 0 ? [] : await count(edges);
+  const series = keys.map((key, i) => ({ key, counts: all[i] ?? new Float64Array(0) }));
+  return { ends: edges.slice(1), series };
+}
+
+function selectionOf({ project, hosts }: Selection): Selection {
+  return { project, hosts };
+}
+
+function edgesOf({ from, to, offsetMs, byDay }: OverviewTimelineQuery): number[] {
+  return byDay ? gridEdges(from, to, offsetMs, DAY_MS) : gridEdges(from, to, offsetMs);
+}
+
+function sum(counts: Float64Array): number {
+  return counts.reduce((total, count) => total + count, 0);
+}
