@@ -16,12 +16,14 @@ const ALL = { project: 'p', edges: [0, NOW + DAY_MS] };
 describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
   `with postgresql (${POSTGRES.needs})`,
   () => {
+    const started: PostgresServer[] = [];
     let primary: PostgresServer;
     let schemas = 0;
     beforeAll(async () => {
       primary = await PostgresServer.start();
+      started.push(primary);
     });
-    afterAll(() => primary?.stop());
+    afterAll(() => Promise.all(started.map((server) => server.stop())));
 
     const open = (ports: readonly number[], schema: string, timeoutMs = 10_000): Store =>
       postgresStore(
@@ -102,7 +104,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
 
     test('a failover to a synchronous standby loses nothing and counts nothing twice', async () => {
       const old = await PostgresServer.start();
+      started.push(old);
       const standby = await PostgresServer.standbyOf(old);
+      started.push(standby);
       old.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
       old.sql('SELECT pg_reload_conf()');
       const store = open([standby.port, old.port], 'failover');
@@ -131,7 +135,6 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect((await store.sources('p'))[0]?.events).toBe(events);
       for (const one of batches) expect(await store.append(one)).toEqual({ kind: 'duplicate' });
       await Promise.all([store.close(), readOnly.close()]);
-      await Promise.all([old.stop(), standby.stop()]);
     });
 
     test('an append that began before old partitions were dropped counts what is after the horizon', async () => {
