@@ -4,6 +4,7 @@ import { basename } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { CHDB, CLICKHOUSE } from './test/clickhouse-server.ts';
+import { POSTGRES } from './test/postgres-server.ts';
 
 /** Files share a worker process: loading the modules for each file takes longer than many of them run. */
 const COMMON = { isolate: false, setupFiles: 'test/random.ts' };
@@ -15,14 +16,21 @@ const BLACK_BOX = {
   server: { deps: { external: [/packages\/\w+\/dist\//] } },
 };
 
-/** Tests that depend on the store, repeated on ClickHouse. */
+/** Tests that depend on the store, repeated on ClickHouse and PostgreSQL. */
+const ON_ANY_STORE = ['crash', 'exact-counts', 'inventory', 'push', 'retention'];
 const ON_CLICKHOUSE = {
   test: {
     name: 'clickhouse',
-    include: ['crash', 'exact-counts', 'inventory', 'push', 'remote-identity', 'retention'].map(
-      (name) => `test/${name}.test.ts`,
-    ),
+    include: [...ON_ANY_STORE, 'remote-identity'].map((name) => `test/${name}.test.ts`),
     globalSetup: 'test/clickhouse-server.ts',
+    ...BLACK_BOX,
+  },
+};
+const ON_POSTGRES = {
+  test: {
+    name: 'postgres',
+    include: ON_ANY_STORE.map((name) => `test/${name}.test.ts`),
+    globalSetup: 'test/postgres-server.ts',
     ...BLACK_BOX,
   },
 };
@@ -31,9 +39,19 @@ const ON_CLICKHOUSE = {
 const hasKeystone = existsSync('/usr/bin/keystone-wsgi-public');
 
 /** Long files first, and short unit tests last, so that no worker idles at the end. */
-const PROJECT_ORDER = ['stores', 'blackbox', 'clickhouse', 'console', 'unit'];
+const PROJECT_ORDER = ['stores', 'blackbox', 'clickhouse', 'postgres', 'console', 'unit'];
 const LONG_FILES = [
-  ...['clickhouse-current', 'clickhouse', 'clickhouse-service', 'faults', 'workers', 'follow', 'lifecycle'],
+  ...[
+    'clickhouse-current',
+    'clickhouse',
+    'clickhouse-service',
+    'postgres',
+    'postgres-service',
+    'faults',
+    'workers',
+    'follow',
+    'lifecycle',
+  ],
   ...['push', 'crash', 'remote-identity', 'web-servers', 'data-directory', 'console', 'hostile', 'routes'],
 ].map((name) => `${name}.test.ts`);
 
@@ -58,7 +76,7 @@ export default defineConfig({
       {
         test: {
           name: 'stores',
-          include: ['test/clickhouse*.test.ts'],
+          include: ['test/clickhouse*.test.ts', 'test/postgres*.test.ts'],
           exclude: CHDB.isRequired || CHDB.isInstalled() ? [] : ['test/clickhouse-current.test.ts'],
           ...BLACK_BOX,
         },
@@ -77,6 +95,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: [
             'test/clickhouse*.test.ts',
+            'test/postgres*.test.ts',
             'test/console*.test.ts',
             ...(hasKeystone ? [] : ['test/keystone.test.ts']),
           ],
@@ -84,6 +103,7 @@ export default defineConfig({
         },
       },
       ...(CLICKHOUSE.isInstalled() || process.env.CI === 'true' ? [ON_CLICKHOUSE] : []),
+      ...(POSTGRES.isInstalled() || process.env.CI === 'true' ? [ON_POSTGRES] : []),
     ],
   },
 });

@@ -1,8 +1,9 @@
 /**
- * Compares the two stores without HTTP: ingest speed, disk space, query time.
+ * Compares the stores without HTTP: ingest speed, disk space, query time.
  *
  *   node bench/stores.mjs             100 million events on 100 hosts in 90 days; takes half an hour
  *   node bench/stores.mjs --quick     2 million
+ *   node bench/stores.mjs PostgreSQL  only this store; the others are embedded and ClickHouse
  */
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,8 +12,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { CATEGORIES, DAY_MS, HOUR_MS, MINUTE_MS, trafficOfDay } from './data.mjs';
 import { server } from './paths.mjs';
 import { start as startClickHouse } from './peers/clickhouse.mjs';
+import { start as startPostgres, storeOptions } from './postgres-server.mjs';
 
 const quick = process.argv.includes('--quick');
+const chosen = process.argv.slice(2).filter((name) => !name.startsWith('--'));
 /** 7.72 requests per host and minute. */
 const TRAFFIC = {
   slot_ms: MINUTE_MS,
@@ -33,23 +36,38 @@ const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
 const load = async (path) => import(join(server, 'dist/store', path));
 const { lmdbStore } = await load('lmdb/lmdb.js');
 const { clickhouseStore, migrate } = await load('clickhouse/clickhouse.js');
-const clickhouse = await startClickHouse(directory);
+const { postgresStore } = await load('postgres/postgres.js');
+const started = [];
+const STORES = {
+  embedded: () => ({
+    store: lmdbStore(join(directory, 'statistics.mdb')),
+    disk: () => sizeOf(directory, /statistics\.mdb$/),
+  }),
+  PostgreSQL: async () => {
+    const postgres = await startPostgres(directory);
+    started.push(postgres);
+    // Without what an empty database needs.
+    const empty = sizeOf(join(postgres.data, 'base'));
+    const disk = () => sizeOf(join(postgres.data, 'base')) - empty;
+    return { store: postgresStore(storeOptions(postgres.url)), disk };
+  },
+  ClickHouse: async () => {
+    const clickhouse = await startClickHouse(directory);
+    started.push(clickhouse);
+    const options = {
+      ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
+      ...{ timeoutMs: 60_000, replicated: false },
+    };
+    await migrate(options);
+    const disk = () => sizeOf(join(directory, 'clickhouse/data/wafstat'));
+    return { store: clickhouseStore(options), disk };
+  },
+};
 try {
-  const options = {
-    ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
-    ...{ timeoutMs: 60_000, replicated: false },
-  };
-  await migrate(options);
-  const stores = {
-    embedded: {
-      store: lmdbStore(join(directory, 'statistics.mdb')),
-      disk: () => sizeOf(directory, /\.mdb$/),
-    },
-    ClickHouse: {
-      store: clickhouseStore(options),
-      disk: () => sizeOf(join(directory, 'clickhouse/data/wafstat')),
-    },
-  };
+  const stores = {};
+  for (const [name, open] of Object.entries(STORES)) {
+    if (chosen.length === 0 || chosen.includes(name)) stores[name] = await open();
+  }
   const rows = { 'events per second': {}, 'bytes per event': {} };
   for (const [name, { store, disk }] of Object.entries(stores)) {
     const { events, seconds } = await fill(store);
@@ -57,7 +75,7 @@ try {
     rows['events per second'][name] = Math.round(events / seconds);
     rows['bytes per event'][name] = Number((disk() / events).toFixed(2));
   }
-  for (const [query, run] of Object.entries(await queries(stores.embedded.store))) {
+  for (const [query, run] of Object.entries(await queries(Object.values(stores)[0].store))) {
     const results = [];
     rows[`${query}, ms`] = Object.fromEntries(Object.keys(stores).map((name) => [name, []]));
     for (let round = 0; round < ROUNDS; round++) {
@@ -77,7 +95,7 @@ try {
   console.table(rows);
   for (const { store } of Object.values(stores)) await store.close();
 } finally {
-  await clickhouse.stop();
+  for (const server of started) await server.stop();
   rmSync(directory, { recursive: true });
 }
 

@@ -30,9 +30,9 @@ export interface Server {
 /** The longest retention that can be set, so that tests can use fixed dates. */
 export const KEEP_ALL = ['--retention', '3653d'] as const;
 
-/** For tests that do not depend on the store: the project `clickhouse` does not repeat them. */
+/** For tests that do not depend on the store: the projects `clickhouse` and `postgres` do not repeat them. */
 export const describeEmbedded: (name: string, define: () => void) => void =
-  inject('clickhouseUrl') === undefined ? describe : () => {};
+  inject('clickhouseUrl') === undefined && inject('postgresUrl') === undefined ? describe : () => {};
 
 export class Sandbox {
   readonly directory = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
@@ -122,8 +122,16 @@ export class Sandbox {
   }
 }
 
-/** In the project `clickhouse`, a new database of its server; otherwise the embedded store. */
+/** In the projects `clickhouse` and `postgres`, new tables on their server; otherwise the embedded store. */
 function storeOfRun(): Readonly<Record<string, string>> {
+  const postgresUrl = inject('postgresUrl');
+  if (postgresUrl !== undefined) {
+    return {
+      WAFSTAT_STORE: 'postgres',
+      WAFSTAT_POSTGRES_URL: postgresUrl,
+      WAFSTAT_POSTGRES_SCHEMA: `test_${randomBytes(8).toString('hex')}`,
+    };
+  }
   const url = inject('clickhouseUrl');
   if (url === undefined) return {};
   return {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { flagOf, readOptions, UsageError } from './cli/options.ts';
+import { flagOf, readOptions, sourceOf, UsageError } from './cli/options.ts';
 import { SERVICE_OPTIONS, serviceConflicts } from './config.ts';
 import { isLoopback } from './loopback.ts';
 
@@ -9,7 +9,9 @@ type Given = Partial<Record<keyof typeof OPTIONS, string>>;
 
 function problems(given: Given, env: Record<string, string> = {}): readonly string[] {
   try {
-    readOptions(OPTIONS, (name) => given[name], env, serviceConflicts);
+    const onCommandLine = (name: keyof typeof OPTIONS) => given[name];
+    const source = sourceOf(OPTIONS, onCommandLine, env);
+    readOptions(OPTIONS, onCommandLine, env, (values) => serviceConflicts(values, source));
     return [];
   } catch (error) {
     if (error instanceof UsageError) return error.problems;
@@ -51,6 +53,38 @@ describe('service options', () => {
     const [problem = ''] = problems({ data, store, clickhouseUrl: 'http://waf:sesame@127.0.0.1:8123' });
     expect(problem).toMatch(/must not contain a user or password/);
     expect(problem).not.toContain('sesame');
+  });
+
+  test('of PostgreSQL must be consistent, use TLS beyond loopback, and have no password on the command line', () => {
+    const [data, store] = ['x', 'postgres'];
+    const near = 'postgres://waf@127.0.0.1:5433/statistics';
+    expect(problems({ data, store, postgresUrl: near })).toEqual([]);
+    expect(problems({ data, store, postgresUrl: 'postgres://waf@/statistics?host=/run/postgresql' })).toEqual(
+      [],
+    );
+    expect(problems({ data, store })).toEqual([expect.stringMatching(/requires --postgres-url/)]);
+    expect(problems({ data, postgresUrl: near })).toEqual([
+      '--postgres-url requires --store postgres, but the store is lmdb',
+    ]);
+    const secret = 'postgres://waf:sesame@127.0.0.1/statistics';
+    const [problem = ''] = problems({ data, store, postgresUrl: secret });
+    expect(problem).toMatch(/must not contain a password, because `ps` shows it/);
+    expect(problem).not.toContain('sesame');
+    expect(problems({ data, store }, { WAFSTAT_POSTGRES_URL: secret })).toEqual([]);
+    const far = 'postgres://waf@db1.example,db2.example:6432/statistics';
+    expect(problems({ data, store, postgresUrl: far })).toEqual([]);
+    const plain = { data, store, postgresUrl: `${far}?sslmode=disable` };
+    expect(problems(plain)).toEqual([expect.stringMatching(/all counts to db1.example unencrypted/)]);
+    expect(problems({ ...plain, postgresInsecure: 'true' })).toEqual([]);
+    for (const [url, reason] of [
+      ['http://127.0.0.1/x', /must be a URL like postgres:/],
+      ['postgres://127.0.0.1/x', /must have a user and a database/],
+      [`${near}?sslmode=require`, /sslmode=require: must be verify-full or disable/],
+      [`${near}?ssl=true`, /unknown parameter ssl/],
+      ['postgres://waf@db:99999/x', /has the server 'db:99999'/],
+    ] as const) {
+      expect(problems({ data, store, postgresUrl: url })[0]).toMatch(reason);
+    }
   });
 
   test('allow plain HTTP beyond loopback only with --insecure-http', () => {

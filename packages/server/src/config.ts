@@ -17,6 +17,7 @@ import {
 } from './cli/options.ts';
 import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
+import { parseDatabaseUrl } from './store/postgres/url.ts';
 
 /** Of the listener and of requests. */
 export const SERVER_OPTIONS = {
@@ -171,18 +172,57 @@ export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options:', {
   ),
 });
 
+export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
+  postgresUrl: setting(
+    '--postgres-url <url>',
+    'URL of the database, like postgres://wafstat@db1,db2:5432/wafstat; of several servers, the primary is used',
+    parseDatabaseUrl,
+  ),
+  postgresPasswordFile: setting(
+    '--postgres-password-file <file>',
+    'file with the password of the user in its first line (or set WAFSTAT_POSTGRES_PASSWORD)',
+    file,
+  ),
+  postgresInsecure: setting(
+    '--postgres-insecure',
+    'allow unencrypted connections to PostgreSQL on non-loopback addresses (only in a private network)',
+    flag,
+  ),
+  postgresSchema: setting('--postgres-schema <name>', 'schema of the tables', sqlName, {
+    default: 'wafstat',
+  }),
+  postgresConnections: setting(
+    '--postgres-connections <n>',
+    'maximum number of connections per process',
+    integer(2, 1_000),
+    { default: '10' },
+  ),
+  postgresTimeout: setting('--postgres-timeout <seconds>', 'timeout of a single statement', integer(1, 600), {
+    default: '10',
+  }),
+});
+
 /** Of every command that reads or writes statistics. */
 export const STORE_OPTIONS = {
   store: setting(
-    '--store <lmdb|clickhouse>',
+    '--store <lmdb|postgres|clickhouse>',
     'store of the statistics: lmdb is a file in the data directory',
-    oneOf('lmdb', 'clickhouse'),
+    oneOf('lmdb', 'postgres', 'clickhouse'),
     { default: 'lmdb' },
   ),
   ...CLICKHOUSE_OPTIONS,
   ...grouped('ClickHouse options:', {
     clickhouseMigrate: setting(
       '--clickhouse-migrate <auto|never>',
+      "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
+      oneOf('auto', 'never'),
+      { default: 'auto' },
+    ),
+  }),
+  ...POSTGRES_OPTIONS,
+  ...grouped('PostgreSQL options:', {
+    postgresMigrate: setting(
+      '--postgres-migrate <auto|never>',
       "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
       oneOf('auto', 'never'),
       { default: 'auto' },
@@ -203,7 +243,10 @@ export const SERVICE_OPTIONS = {
 export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 
 /** Service options that contradict each other, for whatever part of them a command has. */
-export function serviceConflicts(values: Partial<Values<typeof SERVICE_OPTIONS>>): string[] {
+export function serviceConflicts(
+  values: Partial<Values<typeof SERVICE_OPTIONS>>,
+  source: (name: 'postgresUrl') => 'cli' | 'env' | undefined,
+): string[] {
   const { tlsCert, tlsKey, insecureHttp, listen, store, clickhouseUrl, clickhouseInsecureHttp } = values;
   const problems: string[] = [];
   if (store === 'clickhouse' && clickhouseUrl === undefined)
@@ -219,6 +262,7 @@ export function serviceConflicts(values: Partial<Values<typeof SERVICE_OPTIONS>>
         'or --clickhouse-insecure-http in a private network',
     );
   }
+  problems.push(...postgresConflicts(values, source('postgresUrl') === 'cli'));
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key require each other');
   if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
@@ -228,6 +272,37 @@ export function serviceConflicts(values: Partial<Values<typeof SERVICE_OPTIONS>>
     );
   }
   return problems;
+}
+
+function postgresConflicts(
+  { store, postgresUrl, postgresInsecure = false }: Partial<Values<typeof STORE_OPTIONS>>,
+  isOnCommandLine: boolean,
+): string[] {
+  if (postgresUrl === undefined) {
+    const isMissing = store === 'postgres';
+    return isMissing ? [`--store postgres requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
+  }
+  const problems: string[] = [];
+  if (store === 'lmdb') problems.push('--postgres-url requires --store postgres, but the store is lmdb');
+  if (isOnCommandLine && postgresUrl.password !== null) {
+    problems.push(
+      '--postgres-url must not contain a password, because `ps` shows it: ' +
+        'use --postgres-password-file, WAFSTAT_POSTGRES_PASSWORD or WAFSTAT_POSTGRES_URL',
+    );
+  }
+  const far = postgresUrl.servers.find(({ host }) => !isLocal(host));
+  if (far && postgresUrl.tls === 'off' && !postgresInsecure) {
+    problems.push(
+      `--postgres-url would send all counts to ${far.host} unencrypted: remove sslmode=disable, ` +
+        'or use --postgres-insecure in a private network',
+    );
+  }
+  return problems;
+}
+
+/** Whether a PostgreSQL server is this machine: an absolute path is the directory of a Unix socket. */
+export function isLocal(host: string): boolean {
+  return host.startsWith('/') || isLoopback(host);
 }
 
 /** `--tls-cert` is WAFSTAT_TLS_CERT. */

@@ -12,13 +12,20 @@ import {
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Actor } from '../audit/audit-trail.ts';
-import { type CLICKHOUSE_OPTIONS, DATA_REQUIRED, type STORE_OPTIONS } from '../config.ts';
+import {
+  type CLICKHOUSE_OPTIONS,
+  DATA_REQUIRED,
+  isLocal,
+  type POSTGRES_OPTIONS,
+  type STORE_OPTIONS,
+} from '../config.ts';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { createMasterKey, parseMasterKey } from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
 import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
+import type { DatabaseOptions } from '../store/postgres/database.ts';
 import type { Store } from '../store/store.ts';
 import { type Io, UserError } from './command.ts';
 import { UsageError, type Values } from './options.ts';
@@ -105,7 +112,7 @@ export async function withInstallation<T>(
     const file = statisticsFile(directory);
     const notices = tightenModes(directory);
     if (isEmbedded(values)) checkStatisticsFile(file, identity.statisticsFile.id());
-    return withOpenStore(values, file, world.now, (store) => {
+    return withOpenStore(values, file, world, (store) => {
       if (store.fileId !== undefined) checkFileId(directory, identity, store.fileId);
       return action({ identity, store, notices });
     });
@@ -139,23 +146,23 @@ export async function withIdentity<T>(
 /** For processes with an external identity service; without a directory if the store is external, too. */
 export async function withStore<T>(
   directory: string | null,
-  { now }: World,
+  world: World,
   values: StoreValues,
   action: (store: Store) => Promise<T>,
 ): Promise<T> {
   const file = statisticsFile(directory ?? '');
   if (directory !== null) mkdirSync(directory, { recursive: true, mode: 0o700 });
   if (isEmbedded(values)) checkStatisticsFile(file, undefined);
-  return withOpenStore(values, file, now, action);
+  return withOpenStore(values, file, world, action);
 }
 
 async function withOpenStore<T>(
   values: StoreValues,
   file: string,
-  now: () => number,
+  world: World,
   action: (store: Store) => T | Promise<T>,
 ): Promise<T> {
-  const store = await openStore(values, file, now);
+  const store = await openStore(values, file, world);
   try {
     return await action(store);
   } finally {
@@ -183,9 +190,14 @@ export async function withProject<T>(
   return withStore(null, world, values, (store) => action(store, project));
 }
 
-export async function openStore(values: StoreValues, file: string, now: () => number): Promise<Store> {
+export async function openStore(values: StoreValues, file: string, { now, env }: World): Promise<Store> {
   if (isEmbedded(values)) return lmdbStore(file, now);
-  // Loaded on demand: most installations do not use it.
+  // Loaded on demand: most installations use neither.
+  if (values.store === 'postgres') {
+    const { postgresStore } = await import('../store/postgres/postgres.ts');
+    const mayMigrate = values.postgresMigrate === 'auto';
+    return postgresStore({ ...postgresOptions(values, env), mayMigrate }, now);
+  }
   const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
   return clickhouseStore(
     { ...clickhouseOptions(values), mayMigrate: values.clickhouseMigrate === 'auto' },
@@ -197,13 +209,34 @@ function isEmbedded(values: StoreValues): values is { store: 'lmdb' } {
   return values.store === 'lmdb';
 }
 
+/** Not an option, because `ps` shows options to everyone. */
+const POSTGRES_PASSWORD_VARIABLE = 'WAFSTAT_POSTGRES_PASSWORD';
+
+export function postgresOptions(values: Values<typeof POSTGRES_OPTIONS>, env: Io['env']): DatabaseOptions {
+  const { postgresUrl: url, postgresPasswordFile: file, postgresInsecure = false } = values;
+  if (url === undefined) throw new TypeError('the URL of PostgreSQL is missing');
+  const password = file === undefined ? (env[POSTGRES_PASSWORD_VARIABLE] ?? url.password) : firstLine(file);
+  return {
+    url,
+    password: password ?? '',
+    schema: values.postgresSchema,
+    usesTls: (host) => url.tls === 'verify' || (url.tls === 'default' && !isLocal(host) && !postgresInsecure),
+    timeoutMs: values.postgresTimeout * 1_000,
+    connectionsMax: values.postgresConnections,
+  };
+}
+
+function firstLine(file: string): string {
+  return readFileSync(file, 'utf8').split(/\r?\n/)[0] ?? '';
+}
+
 export function clickhouseOptions(values: Values<typeof CLICKHOUSE_OPTIONS>): ClickHouseOptions {
   const { clickhousePasswordFile: file } = values;
   return {
     urls: values.clickhouseUrl ?? [],
     database: values.clickhouseDatabase,
     user: values.clickhouseUser,
-    password: (file === undefined ? '' : readFileSync(file, 'utf8').split(/\r?\n/)[0]) ?? '',
+    password: file === undefined ? '' : firstLine(file),
     cluster: values.clickhouseCluster,
     replicated: values.clickhouseReplicated ?? false,
     timeoutMs: values.clickhouseTimeout * 1_000,
@@ -247,7 +280,7 @@ export async function acceptStatistics(directory: string, world: World): Promise
   await withIdentity(directory, world, async (identity) => {
     const file = statisticsFile(directory);
     if (existsSync(file) && statSync(file).size > 0) checkFile(file);
-    await withOpenStore({ store: 'lmdb' }, file, world.now, ({ fileId }) => {
+    await withOpenStore({ store: 'lmdb' }, file, world, ({ fileId }) => {
       if (fileId !== undefined) identity.statisticsFile.set(fileId);
     });
   });

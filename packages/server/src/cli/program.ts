@@ -43,8 +43,8 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
     backup: async () => [(await import('./backup.ts')).backupCommand],
     compact: async () => [(await import('./backup.ts')).compactCommand],
     horizon: async () => [(await import('./maintenance.ts')).horizonCommand],
-    migrate: async () => [(await import('./clickhouse.ts')).migrateCommand],
-    copy: async () => [(await import('./clickhouse.ts')).copyCommand],
+    migrate: async () => [(await import('./stores.ts')).migrateCommand],
+    copy: async () => [(await import('./stores.ts')).copyCommand],
   },
 };
 
@@ -120,7 +120,7 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
     const onCommandLine = (name: string) => sub.getOptionValue(attributes.get(name) ?? '')?.toString();
     const source = sourceOf(command.options, onCommandLine, io.env);
     const values = readOptions(command.options, onCommandLine, io.env, (valid) => [
-      ...serviceConflicts(valid),
+      ...serviceConflicts(valid, source),
       ...(command.check?.(valid, source, io) ?? []),
     ]);
     finish(await command.run(values, sub.args, io, source));

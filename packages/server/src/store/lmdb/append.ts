@@ -1,6 +1,19 @@
 /** The write side: one group of batches in one transaction. */
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
 import {
+  type Additions,
+  additionsOf,
+  cellCode,
+  FIRST_BLOCKED,
+  FIRST_CATEGORY,
+  mergeCells,
+  packCell,
+  REQUESTS,
+  RecordWriter,
+  seriesTotals,
+  sumCells,
+} from '../cells.ts';
+import {
   type Appended,
   type Batch,
   type BatchLink,
@@ -15,20 +28,10 @@ import {
   toLinkRecord,
   updateSource,
 } from '../store.ts';
-import {
-  type Additions,
-  additionsOf,
-  cellCode,
-  FIRST_BLOCKED,
-  FIRST_CATEGORY,
-  mergeCells,
-  REQUESTS,
-  RecordWriter,
-  seriesOf,
-} from './cells.ts';
 import { COUNTERS, EXACT, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import {
+  addChecksum,
   cellsKey,
   cellsSeed,
   countChange,
@@ -57,7 +60,10 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
     }
     // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
     mergeCells(records.read(additions.level, additions.chunk, additions.scope), additions, writer);
-    const value = writer.withChecksum(cellsSeed(additions.level, additions.chunk, additions.scope));
+    const value = addChecksum(
+      writer.withHead(),
+      cellsSeed(additions.level, additions.chunk, additions.scope),
+    );
     schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), value);
   }
   return results;
@@ -231,9 +237,6 @@ function hostScope(
   return scope;
 }
 
-/** Larger than EVENT_COUNT_MAX: cell and count of one event fit into one number, which sorts by cell. */
-const COUNT_BASE = 2 ** 20;
-
 interface RecordAdditions extends Additions {
   level: number;
   chunk: number;
@@ -242,7 +245,7 @@ interface RecordAdditions extends Additions {
 
 /** Sums the events of a group into additions to records: at every level, for their host and for their project. */
 class GroupCounts {
-  /** Numbers `cellCode * COUNT_BASE + count` by minute and scope, in order of arrival. */
+  /** Packed cells (packCell) by minute and scope, in order of arrival. */
   readonly #minutes = new Map<number, number[]>();
 
   add(event: Event, times: number, project: number, host: number | null): void {
@@ -271,7 +274,7 @@ class GroupCounts {
     const ofHost = host === null ? null : this.#list(minute * SCOPES_MAX + host);
     const atOnce = Math.floor(EVENT_COUNT_MAX / count);
     for (let left = times; left > 0; left -= atOnce) {
-      const packed = code * COUNT_BASE + count * Math.min(left, atOnce);
+      const packed = packCell(code, count * Math.min(left, atOnce));
       ofProject.push(packed);
       ofHost?.push(packed);
     }
@@ -301,36 +304,6 @@ class GroupCounts {
       }
     }
   }
-}
-
-/** Sums equal cells. A typed array sorts several times faster than an array. */
-function sumCells(packed: number[]): Additions {
-  const sorted = Float64Array.from(packed).sort();
-  const codes: number[] = [];
-  const counts: number[] = [];
-  for (const value of sorted) {
-    const code = Math.floor(value / COUNT_BASE);
-    const count = value - code * COUNT_BASE;
-    if (codes.length > 0 && codes[codes.length - 1] === code) {
-      counts[counts.length - 1] = (counts[counts.length - 1] ?? 0) + count;
-    } else {
-      codes.push(code);
-      counts.push(count);
-    }
-  }
-  return { codes, counts };
-}
-
-/** The sum of each series in the minute. */
-function seriesTotals({ codes, counts }: Additions): [number, number][] {
-  const totals: [number, number][] = [];
-  for (let i = 0; i < codes.length; ) {
-    const series = seriesOf(codes[i] ?? 0);
-    let total = 0;
-    for (; i < codes.length && seriesOf(codes[i] ?? 0) === series; i++) total += counts[i] ?? 0;
-    totals.push([series, total]);
-  }
-  return totals;
 }
 
 function addToCounters(

@@ -2,7 +2,7 @@
  * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process some hundred scopes of a
  * chunk at a time, to bound the memory.
  */
-import { cellCode, cellOf, readCells, seriesOf } from './cells.ts';
+import { cellCode, cellOf, readCells, seriesOf } from '../cells.ts';
 import { COUNTERS, EXACT, LEVELS, type Level } from './levels.ts';
 import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
 import { CHANGES, cellsKey, type Schema } from './schema.ts';

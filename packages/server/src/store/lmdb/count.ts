@@ -4,7 +4,6 @@ import { setImmediate } from 'node:timers/promises';
 import type { RangeOptions } from 'lmdb';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
-import { StoreDamaged, type TimeRange } from '../store.ts';
 import {
   accumulate,
   accumulateTotals,
@@ -15,7 +14,8 @@ import {
   runningTotals,
   sumOfTotals,
   toRunningTotals,
-} from './cells.ts';
+} from '../cells.ts';
+import { StoreDamaged, type TimeRange } from '../store.ts';
 import { ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';

@@ -5,11 +5,11 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CATEGORIES, type Event } from '../../event.ts';
 import { checkDataFile, DamagedFile, pageProblems } from '../../lmdb/pages.ts';
+import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from '../cells.ts';
 import { StoreDamaged } from '../store.ts';
-import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from './cells.ts';
 import { lmdbStore } from './lmdb.ts';
 import { repairStatistics } from './repair.ts';
-import { CHECKSUM_BYTES, cellsSeed, openTables } from './schema.ts';
+import { addChecksum, CHECKSUM_BYTES, cellsSeed, openTables } from './schema.ts';
 import { verifyStatistics } from './verify.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
@@ -156,7 +156,7 @@ describe('repair', () => {
       cells.set(blocked?.[0] ?? 0, (blocked?.[1] ?? 0) + 1);
       const writer = new RecordWriter();
       mergeCells(undefined, additionsOf(cells), writer);
-      return [{ key, value: writer.withChecksum(cellsSeed(level, chunk, scope)) }];
+      return [{ key, value: addChecksum(writer.withHead(), cellsSeed(level, chunk, scope)) }];
     }, 'cells');
     const { findings } = await verifyStatistics(path);
     expect(findings.map(({ problem }) => problem)).toEqual([

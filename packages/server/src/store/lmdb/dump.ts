@@ -1,16 +1,8 @@
 /** Export of events and batches to another store, and import of a source from one. */
 import type { Event } from '../../event.ts';
-import { type BatchRecord, fromLinkRecord, type Source, StoreDamaged, splitCount } from '../store.ts';
+import { eventsOfCells, readCells } from '../cells.ts';
+import { type BatchRecord, fromLinkRecord, type Source, StoreDamaged } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
-import {
-  cellCode,
-  cellOf,
-  describeSeries,
-  FIRST_BLOCKED,
-  FIRST_CATEGORY,
-  readCells,
-  seriesOf,
-} from './cells.ts';
 import { EXACT } from './levels.ts';
 import { chunksOf, records } from './records.ts';
 import { metaValue, recordName, type Schema } from './schema.ts';
@@ -68,28 +60,9 @@ function* eventsOf(
     if (hostId === undefined) continue;
     const cells = new Map(readCells(record));
     for (const [code, count] of cells) rest.set(code, (rest.get(code) ?? 0) - count);
-    yield* eventsOfCells(minute, cells, hostId);
+    yield* eventsOfCells(minute * EXACT.cellsPerChunk, cells, hostId);
   }
-  yield* eventsOfCells(minute, rest, null);
-}
-
-/** Requests and attacks are counted separately, so a request that was an attack becomes two events. */
-function* eventsOfCells(
-  minute: number,
-  cells: ReadonlyMap<number, number>,
-  hostId: string | null,
-): Generator<Event> {
-  for (const [code, count] of cells) {
-    const { attack, blocked } = describeSeries(seriesOf(code)) ?? {};
-    if (attack === undefined) continue;
-    const event = { time: minute * EXACT.cellsPerChunk + cellOf(code), hostId, attack };
-    if (attack === null) yield* splitCount({ ...event, request: true }, count);
-    else if (blocked) yield* splitCount({ ...event, request: false, details: { blocked } }, count);
-    else {
-      const blockedCode = cellCode(seriesOf(code) - FIRST_CATEGORY + FIRST_BLOCKED, cellOf(code));
-      yield* splitCount({ ...event, request: false }, count - (cells.get(blockedCode) ?? 0));
-    }
-  }
+  yield* eventsOfCells(minute * EXACT.cellsPerChunk, rest, null);
 }
 
 export function* dumpBatches(schema: Schema, source: number): Generator<BatchRecord[]> {

@@ -1,15 +1,7 @@
-/** The resolutions of counters, and how to tile a range with the coarsest cells that fit. */
+/** The levels of the embedded store. */
+import { type ChunkPlan, type Level, planChunks as planChunksOf } from '../levels.ts';
 
-export interface Level {
-  /**
-   * Part of record keys on disk, so it must never change. The exact level has the highest ID, so that live traffic
-   * appends at the end of the tree: there LMDB fills its pages, elsewhere it splits them (10 MB instead of 22 for a
-   * month of six quiet hosts).
-   */
-  id: number;
-  cellMs: number;
-  cellsPerChunk: number;
-}
+export type { ChunkPlan, Level } from '../levels.ts';
 
 const MINUTE_MS = 60_000;
 
@@ -17,6 +9,9 @@ const MINUTE_MS = 60_000;
  * From coarse to fine. A chunk of cells is one record. Quarter hours serve time zones with offsets like +05:30, whose
  * hours and days would otherwise be summed from minutes. The finest level holds exact milliseconds; queries read it only
  * for minutes that an edge cuts. docs/storage.md explains the chunk lengths.
+ *
+ * The exact level has the highest ID, so that live traffic appends at the end of the tree: there LMDB fills its pages,
+ * elsewhere it splits them (10 MB instead of 22 for a month of six quiet hosts).
  */
 export const LEVELS = [
   { id: 0, cellMs: 60 * MINUTE_MS, cellsPerChunk: 384 },
@@ -29,86 +24,7 @@ export const EXACT = LEVELS[3];
 /** The index of a level is its ID. */
 export const COUNTERS = [LEVELS[0], LEVELS[1], LEVELS[2]] as const;
 
-/** A record to read, and the points that its cells belong to. */
-export interface ChunkPlan {
-  level: number;
-  chunk: number;
-  /**
-   * Runs of points of the same length, four numbers each: first cell, end (exclusive), first point, cells per point.
-   * Ascending and without overlap.
-   */
-  runs: number[];
-}
-
 /** The cells that make up the points between neighbouring edges. The same for every host. */
 export function planChunks(edges: readonly number[]): ChunkPlan[] {
-  const plan: ChunkPlan[] = [];
-  const newest: (ChunkPlan | undefined)[] = [];
-
-  function tile(depth: number, from: number, to: number, point: number): void {
-    const level = LEVELS[depth];
-    if (level === undefined || from >= to) return;
-    const first = Math.ceil(from / level.cellMs);
-    const end = Math.floor(to / level.cellMs);
-    if (first >= end) {
-      tile(depth + 1, from, to, point);
-      return;
-    }
-    tile(depth + 1, from, first * level.cellMs, point);
-    addRun(depth, first, end, point, end - first);
-    tile(depth + 1, end * level.cellMs, to, point);
-  }
-
-  /** Adds the cells from `first` to `end` (exclusive) as points of `cellsInPoint` each; the last may be shorter. */
-  function addRun(depth: number, first: number, end: number, point: number, cellsInPoint: number): void {
-    const { id, cellsPerChunk: size } = LEVELS[depth] ?? EXACT;
-    for (let cell = first; cell < end; ) {
-      const chunk = Math.floor(cell / size);
-      const chunkEnd = Math.min(end, (chunk + 1) * size);
-      let entry = newest[depth];
-      if (entry?.chunk !== chunk) {
-        entry = { level: id, chunk, runs: [] };
-        newest[depth] = entry;
-        plan.push(entry);
-      }
-      // A chunk may end within a point: the rest of the point is a separate run in the next chunk.
-      const left = cellsInPoint - ((cell - first) % cellsInPoint);
-      const runEnd = left < cellsInPoint ? Math.min(chunkEnd, cell + left) : chunkEnd;
-      const runPoint = point + Math.floor((cell - first) / cellsInPoint);
-      entry.runs.push(cell - chunk * size, runEnd - chunk * size, runPoint, left);
-      cell = runEnd;
-    }
-  }
-
-  for (let point = 0; point + 1 < edges.length; ) {
-    const from = edges[point] ?? 0;
-    const step = (edges[point + 1] ?? 0) - from;
-    const end = endOfGrid(edges, point, step);
-    const depth = end > point + 1 ? depthOfGrid(from, step) : -1;
-    if (depth === -1) tile(0, from, from + step, point++);
-    else {
-      const { cellMs } = LEVELS[depth] ?? EXACT;
-      addRun(depth, from / cellMs, (edges[end] ?? 0) / cellMs, point, step / cellMs);
-      point = end;
-    }
-  }
-  return plan;
-}
-
-/** The end (exclusive) of the points from `point` on that all have the length `step`. */
-function endOfGrid(edges: readonly number[], point: number, step: number): number {
-  let end = point + 1;
-  while (end + 1 < edges.length && (edges[end + 1] ?? 0) - (edges[end] ?? 0) === step) end++;
-  return end;
-}
-
-/**
- * The level whose cells tile every point of a regular grid, or -1 if there is none, or if coarser cells fit into the
- * points. With it, a day by minute is planned in 13 steps instead of 1,440 (docs/decisions/0012).
- */
-function depthOfGrid(from: number, step: number): number {
-  if (step <= 0) return -1;
-  const depth = LEVELS.findIndex(({ cellMs }) => from % cellMs === 0 && step % cellMs === 0);
-  const coarser = LEVELS[depth - 1];
-  return coarser !== undefined && step > coarser.cellMs ? -1 : depth;
+  return planChunksOf(edges, LEVELS);
 }

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
+import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from '../cells.ts';
 import { QueryTooLarge } from '../store.ts';
 import { appendGroup } from './append.ts';
-import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from './cells.ts';
 import { createCounters, createLookups } from './count.ts';
 import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
-import { CHECKSUM_BYTES, cellsSeed, openSchema, reopenSchema } from './schema.ts';
+import { addChecksum, CHECKSUM_BYTES, cellsSeed, openSchema, reopenSchema } from './schema.ts';
 import { verifyStatistics } from './verify.ts';
 
 durableStoreConformance('the embedded store', open);
@@ -112,7 +112,7 @@ describe('the embedded store', () => {
       const old = all.filter(([code]) => seriesOf(code) < FIRST_BLOCKED);
       expect(old.length).toBe(all.length - 1);
       mergeCells(undefined, additionsOf(new Map(old)), writer);
-      cells.putSync(key, writer.withChecksum(cellsSeed(level, chunk, scope)));
+      cells.putSync(key, addChecksum(writer.withHead(), cellsSeed(level, chunk, scope)));
     }
     await root.close();
     expect((await verifyStatistics(path)).problems).toBe(0);

@@ -1,7 +1,7 @@
 /** The busiest second of each point, from exact milliseconds. Counters tell which minutes have any. */
 import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
+import { accumulate, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
-import { accumulate, FIRST_CATEGORY, REQUESTS } from './cells.ts';
 import { ChunkCache } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges, SLICE_MS, type Slices } from './count.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';

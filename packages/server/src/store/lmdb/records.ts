@@ -1,8 +1,8 @@
 /** Checked reads of `cells`: a record that is damaged, or not found because a key is damaged, is an error, never a zero. */
 import { compareKeys, type Database, type Key } from 'lmdb';
 import type { BoundedCache } from '../../cache.ts';
+import { isWellFormed } from '../cells.ts';
 import { StoreDamaged } from '../store.ts';
-import { isWellFormed } from './cells.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
 import {
   CHANGES,

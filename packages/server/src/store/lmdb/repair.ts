@@ -2,7 +2,7 @@
  * Repairs counters from the next finer level, and names and links from their counterparts. Each step is a transaction, so
  * a server may run at the same time. Losses are reported with their time range.
  */
-import { additionsOf, cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from './cells.ts';
+import { additionsOf, cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from '../cells.ts';
 import {
   type Cells,
   type Comparison,
@@ -258,7 +258,7 @@ class Repair {
       return;
     }
     mergeCells(undefined, additionsOf(cells), this.#writer);
-    this.#schema.cells.putSync(key, this.#writer.withChecksum(cellsSeed(level, chunk, scope)));
+    this.#schema.cells.putSync(key, addChecksum(this.#writer.withHead(), cellsSeed(level, chunk, scope)));
   }
 
   /** For records of older releases. */

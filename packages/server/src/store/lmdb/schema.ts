@@ -2,6 +2,7 @@
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
 import { commitSync, createPrivateFiles, openLmdb, openReadOnly } from '../../lmdb/files.ts';
+import { HEAD_BYTES } from '../cells.ts';
 import {
   type FollowedPath,
   type Host,
@@ -204,7 +205,7 @@ export function recordName(level: number, chunk: number, scope: number): string 
   return `the record of level ${level}, chunk ${chunk}, scope ${scope} of the table cells`;
 }
 
-export const CHECKSUM_BYTES = 4;
+export const CHECKSUM_BYTES = HEAD_BYTES;
 
 /**
  * The highest bit of a checksum is always set. Values of storage version 1 have no checksum, and never begin with a byte

@@ -2,7 +2,7 @@
 import { inspect } from 'node:util';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
-import { cellOf, describeSeries, readCells, seriesOf } from './cells.ts';
+import { cellOf, describeSeries, readCells, seriesOf } from '../cells.ts';
 import {
   type Cells,
   type Comparison,

@@ -5,13 +5,13 @@
  *   section = series length cell*           `length` is the size of the cells in bytes
  *   cell    = gap*2 + (count > 1) [count]   `gap` is the number of zero cells before this one
  *
- * Stored records begin with a checksum (schema.ts); functions here take and return records without it. All numbers have
- * a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
+ * The embedded store puts a checksum before each record; functions here take and return records without it. All numbers
+ * have a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
  * rewriting stored records.
  */
-import { CATEGORIES, type Category } from '../../event.ts';
+import { CATEGORIES, type Category, type Event } from '../event.ts';
 import type { ChunkPlan } from './levels.ts';
-import { addChecksum, CHECKSUM_BYTES } from './schema.ts';
+import { splitCount } from './store.ts';
 
 /**
  * Series are numbered on disk: requests; attacks by category, in the order of CATEGORIES, append only; and those of
@@ -53,6 +53,44 @@ export function seriesOf(code: number): number {
 
 export function cellOf(code: number): number {
   return code % 65_536;
+}
+
+/** Larger than EVENT_COUNT_MAX: cell and count of one event fit into one number, which sorts by cell. */
+const COUNT_BASE = 2 ** 20;
+
+/** A cell and a count of at most EVENT_COUNT_MAX as one number, which sorts like the cell. */
+export function packCell(code: number, count: number): number {
+  return code * COUNT_BASE + count;
+}
+
+/** Sums equal packed cells. A typed array sorts several times faster than an array. */
+export function sumCells(packed: number[]): Additions {
+  const sorted = Float64Array.from(packed).sort();
+  const codes: number[] = [];
+  const counts: number[] = [];
+  for (const value of sorted) {
+    const code = Math.floor(value / COUNT_BASE);
+    const count = value - code * COUNT_BASE;
+    if (codes.length > 0 && codes[codes.length - 1] === code) {
+      counts[counts.length - 1] = (counts[counts.length - 1] ?? 0) + count;
+    } else {
+      codes.push(code);
+      counts.push(count);
+    }
+  }
+  return { codes, counts };
+}
+
+/** The sum of each series in the minute. */
+export function seriesTotals({ codes, counts }: Additions): [number, number][] {
+  const totals: [number, number][] = [];
+  for (let i = 0; i < codes.length; ) {
+    const series = seriesOf(codes[i] ?? 0);
+    let total = 0;
+    for (; i < codes.length && seriesOf(codes[i] ?? 0) === series; i++) total += counts[i] ?? 0;
+    totals.push([series, total]);
+  }
+  return totals;
 }
 
 /**
@@ -198,6 +236,28 @@ export function* readCells(record: Uint8Array): Generator<[code: number, count: 
   }
 }
 
+/**
+ * The events in a record of exact milliseconds that begins at `start`. Requests and attacks are counted separately, so a
+ * request that was an attack becomes two events.
+ */
+export function* eventsOfCells(
+  start: number,
+  cells: ReadonlyMap<number, number>,
+  hostId: string | null,
+): Generator<Event> {
+  for (const [code, count] of cells) {
+    const { attack, blocked } = describeSeries(seriesOf(code)) ?? {};
+    if (attack === undefined) continue;
+    const event = { time: start + cellOf(code), hostId, attack };
+    if (attack === null) yield* splitCount({ ...event, request: true }, count);
+    else if (blocked) yield* splitCount({ ...event, request: false, details: { blocked } }, count);
+    else {
+      const blockedCode = cellCode(seriesOf(code) - FIRST_CATEGORY + FIRST_BLOCKED, cellOf(code));
+      yield* splitCount({ ...event, request: false }, count - (cells.get(blockedCode) ?? 0));
+    }
+  }
+}
+
 /** Whether the encoding is valid: the only possible check of a record without a checksum. */
 export function isWellFormed(record: Uint8Array, cellsInChunk: number): boolean {
   const reader = new NumberReader(record);
@@ -308,23 +368,25 @@ class NumberReader {
   }
 }
 
+/** Room for a checksum before a record. */
+export const HEAD_BYTES = 4;
+
 /** Encodes records into one growing buffer. */
 export class RecordWriter {
   #buffer = Buffer.allocUnsafe(4_096);
   #length = 0;
 
-  /** Leaves room for the checksum. */
   clear(): void {
-    this.#length = CHECKSUM_BYTES;
+    this.#length = HEAD_BYTES;
   }
 
   bytes(): Uint8Array {
-    return this.#buffer.subarray(CHECKSUM_BYTES, this.#length);
+    return this.#buffer.subarray(HEAD_BYTES, this.#length);
   }
 
-  /** The stored form: the record after its checksum. */
-  withChecksum(seed: number): Buffer {
-    return addChecksum(this.#buffer.subarray(0, this.#length), seed);
+  /** The record after HEAD_BYTES that the caller fills in. */
+  withHead(): Buffer {
+    return this.#buffer.subarray(0, this.#length);
   }
 
   copy(from: Uint8Array, start: number, end: number): void {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { CATEGORIES } from '../../event.ts';
+import { CATEGORIES } from '../event.ts';
 import {
   type Additions,
   accumulate,

@@ -1,0 +1,121 @@
+/** Commands for stores outside of the data directory: PostgreSQL and ClickHouse. */
+import { CLICKHOUSE_OPTIONS, DATA, POSTGRES_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { CopyConflict, copyProject, differences } from '../store/copy.ts';
+import { describeUrl } from '../store/postgres/url.ts';
+import { command, printLine, progressBar, UserError } from './command.ts';
+import { clickhouseOptions, openStore, postgresOptions, withInstallation } from './data-directory.ts';
+import { nameOf, oneOf, option, PROJECT, required } from './options.ts';
+
+const DAY_MS = 86_400_000;
+
+export const migrateCommand = command({
+  name: 'migrate',
+  description: 'create or upgrade the tables of the PostgreSQL or ClickHouse store; can be repeated',
+  examples: ['wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat'],
+  options: { ...POSTGRES_OPTIONS, ...CLICKHOUSE_OPTIONS },
+  check: (_values, source) =>
+    source('postgresUrl') === undefined && source('clickhouseUrl') === undefined
+      ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(CLICKHOUSE_OPTIONS.clickhouseUrl)} is required`]
+      : [],
+  async run(values, _operands, io) {
+    const { postgresUrl, postgresSchema, clickhouseUrl, clickhouseDatabase } = values;
+    if (postgresUrl) {
+      const { migrate } = await import('../store/postgres/postgres.ts');
+      await migrate(postgresOptions(values, io.env));
+      printLine(
+        io.stdout,
+        `the tables in the schema ${postgresSchema} are ready on ${describeUrl(postgresUrl)}`,
+      );
+    }
+    if (clickhouseUrl) {
+      const { migrate } = await import('../store/clickhouse/clickhouse.ts');
+      await migrate(clickhouseOptions(values));
+      const servers = clickhouseUrl.join(', ');
+      printLine(io.stdout, `the tables in the database ${clickhouseDatabase} are ready on ${servers}`);
+    }
+    return 0;
+  },
+});
+
+const STORES = ['lmdb', 'postgres', 'clickhouse'] as const;
+const { store: _, ...SERVER_STORE_OPTIONS } = STORE_OPTIONS;
+
+export const copyCommand = command({
+  name: 'copy',
+  description:
+    'copy a project between two stores; includes the read positions of its logs; ' +
+    'verifies the copy; stop ingest first',
+  examples: [
+    'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
+    'wafstat copy --data ./data --project shop --from clickhouse --to lmdb --clickhouse-url http://127.0.0.1:8123',
+  ],
+  options: {
+    data: required(DATA),
+    project: required(PROJECT),
+    from: option(
+      `--from <${STORES.join('|')}>`,
+      'store to copy the project from [default: lmdb; with --to lmdb, the store whose URL is set]',
+      oneOf(...STORES),
+    ),
+    to: required(option(`--to <${STORES.join('|')}>`, 'store to copy the project to', oneOf(...STORES))),
+    ...SERVER_STORE_OPTIONS,
+  },
+  check: (values) => {
+    const [from, to] = [sourceStore(values), values.to];
+    const problems = from === to ? [`--from and --to are the same store: ${from}`] : [];
+    for (const [name, url] of [
+      ['postgres', 'postgresUrl'],
+      ['clickhouse', 'clickhouseUrl'],
+    ] as const) {
+      const isUsed = from === name || to === name;
+      if (isUsed && values[url] === undefined) problems.push(`${nameOf(STORE_OPTIONS[url])} is required`);
+    }
+    return problems;
+  },
+  run: ({ data, project: name, ...values }, _operands, io) =>
+    withInstallation(data, io, { store: 'lmdb' }, async ({ identity, store: embedded }) => {
+      const { id: project } = identity.administration.project(name);
+      const open = async (store: (typeof STORES)[number]) =>
+        store === 'lmdb' ? embedded : openStore({ ...values, store }, '', io);
+      const from = await open(sourceStore(values));
+      const to = await open(values.to);
+      try {
+        const bar = progressBar(io, 'Copying', null, (counts) => `${counts} counts`);
+        await copyProject(from, to, project, bar.advance);
+        bar.end();
+        const now = io.now();
+        const firsts = (await from.sources(project)).flatMap(({ first_seen }) => first_seen ?? []);
+        const range = { from: firsts.reduce((a, b) => Math.min(a, b), now), to: now + 2 * DAY_MS };
+        const found = await differences(from, to, project, range);
+        for (const difference of found) printLine(io.stderr, `wafstat: ${difference}`);
+        if (found.length > 0) {
+          throw new UserError(
+            'verification failed: the stores differ. Was data ingested during the copy, or was the target not empty?',
+          );
+        }
+        const { requests, attacks } = await to.series({ project, edges: [range.from, range.to] });
+        printLine(
+          io.stdout,
+          `copied and verified: both stores have ${requests[0]} requests and ${attacks[0]} attacks`,
+        );
+        return 0;
+      } catch (error) {
+        if (!(error instanceof CopyConflict)) throw error;
+        throw new UserError(
+          `nothing was copied: ${error.message}. The target must not have statistics of this project from elsewhere`,
+        );
+      } finally {
+        for (const store of [from, to]) if (store !== embedded) await store.close();
+      }
+    }),
+});
+
+function sourceStore(values: {
+  from?: (typeof STORES)[number] | undefined;
+  to?: string | undefined;
+  clickhouseUrl?: unknown;
+}): (typeof STORES)[number] {
+  if (values.from !== undefined) return values.from;
+  if (values.to !== 'lmdb') return 'lmdb';
+  return values.clickhouseUrl === undefined ? 'postgres' : 'clickhouse';
+}

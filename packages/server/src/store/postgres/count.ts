@@ -1,0 +1,219 @@
+/** The read side: each query is one statement, and so reads one snapshot. */
+import { CATEGORIES } from '../../event.ts';
+import { accumulate, FIRST_BLOCKED, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
+import { type ChunkPlan, planChunks } from '../levels.ts';
+import type { Selection, TimeRange } from '../store.ts';
+import type { Database } from './database.ts';
+import { CHANGES_MS, EXACT, LEVELS, ROLLUPS } from './schema.ts';
+import { readSegment } from './segments.ts';
+
+const MINUTE_MS = EXACT.cellsPerChunk;
+const DAY_MS = 86_400_000;
+
+/** Which rows a query counts, and where: see `accumulate`. */
+interface Rows {
+  rowOf: Int8Array;
+  count: number;
+}
+
+const TIMELINE = rowsOf(2, { requests: 0, attacks: () => 1 });
+const DISTRIBUTION = rowsOf(CATEGORIES.length, { attacks: (category) => category });
+const BY_CATEGORY = rowsOf(1 + 2 * CATEGORIES.length, {
+  requests: 0,
+  attacks: (category) => 1 + category,
+  blocked: (category) => 1 + CATEGORIES.length + category,
+});
+const ATTACKS = rowsOf(1, { attacks: () => 0 });
+
+function rowsOf(
+  count: number,
+  {
+    requests = -1,
+    attacks,
+    blocked = () => -1,
+  }: {
+    requests?: number;
+    attacks: (category: number) => number;
+    blocked?: (category: number) => number;
+  },
+): Rows {
+  const rowOf = new Int8Array(FIRST_BLOCKED + CATEGORIES.length).fill(-1);
+  rowOf[REQUESTS] = requests;
+  for (const category of CATEGORIES.keys()) {
+    rowOf[FIRST_CATEGORY + category] = attacks(category);
+    rowOf[FIRST_BLOCKED + category] = blocked(category);
+  }
+  return { rowOf, count };
+}
+
+/** The hosts that a statement reads, as an SQL expression for their numbers. */
+const SCOPES = {
+  project: 'ARRAY[0]',
+  some: 'ARRAY(SELECT number FROM hosts WHERE project = $1 AND id = ANY($6::text[]))',
+  all: 'ARRAY(SELECT number FROM hosts WHERE project = $1)',
+} as const;
+type Scope = keyof typeof SCOPES;
+
+/** The first row has the state, the others counts. */
+function countsStatement(scope: Scope): string {
+  const rollups = ROLLUPS.map(
+    ({ id }) => `
+    UNION ALL SELECT level, host, minute, counts, NULL, NULL, NULL FROM rollups
+    WHERE project = $1 AND level = ${id} AND host = ANY((SELECT numbers FROM scope)::int[]) AND minute = ANY($${id + 2}::int[])`,
+  );
+  return `WITH scope AS MATERIALIZED (SELECT ${SCOPES[scope]} AS numbers)
+    SELECT NULL::smallint AS level, NULL::int AS host, NULL::int AS minute, NULL::bytea AS counts,
+      (SELECT numbers FROM scope) AS numbers, (SELECT horizon FROM retention) AS horizon,
+      (SELECT latest FROM projects WHERE project = $1) AS latest
+    ${rollups.join('')}
+    UNION ALL SELECT ${EXACT.id}, NULL, minute, cells, NULL, NULL, NULL FROM segments
+    WHERE project = $1 AND minute = ANY($5::int[])`;
+}
+
+const STATEMENTS: Readonly<Record<Scope, string>> = {
+  project: countsStatement('project'),
+  some: countsStatement('some'),
+  all: countsStatement('all'),
+};
+
+type CountsRow = Readonly<Record<string, unknown>> & {
+  level: number | null;
+  host: number | null;
+  minute: number;
+  counts: Buffer;
+  numbers: number[];
+  horizon: number;
+  latest: number | null;
+};
+
+export class Counter {
+  readonly #database: Database;
+  readonly #now: () => number;
+  /** As of the last query. It rarely moves. */
+  #horizon = 0;
+
+  constructor(database: Database, now: () => number) {
+    this.#database = database;
+    this.#now = now;
+  }
+
+  /** `points` numbers for each row. */
+  async timeline(selection: Selection, edges: readonly number[]): Promise<Float64Array> {
+    return this.#sum(selection, edges, TIMELINE);
+  }
+
+  async distribution(selection: Selection, { from, to }: TimeRange): Promise<Float64Array> {
+    return this.#sum(selection, [from, to], DISTRIBUTION);
+  }
+
+  async byCategory(selection: Selection, edges: readonly number[]): Promise<Float64Array> {
+    return this.#sum(selection, edges, BY_CATEGORY);
+  }
+
+  /** By host number. */
+  async attacksByHost({ project, hosts }: Selection, { from, to }: TimeRange): Promise<Map<number, number>> {
+    const attacks = new Map<number, number>();
+    const sum = new Float64Array(1);
+    const scope = hosts === undefined ? 'all' : 'some';
+    await this.#read(
+      project,
+      scope,
+      hosts,
+      [from, to],
+      (host, record, runs) => {
+        accumulate(record, runs, ATTACKS.rowOf, 1, sum.fill(0));
+        const [n = 0] = sum;
+        if (n > 0) attacks.set(host, (attacks.get(host) ?? 0) + n);
+      },
+      () => attacks.clear(),
+    );
+    return attacks;
+  }
+
+  async #sum({ project, hosts }: Selection, edges: readonly number[], rows: Rows): Promise<Float64Array> {
+    const points = edges.length - 1;
+    const out = new Float64Array(rows.count * points);
+    const scope = hosts === undefined ? 'project' : 'some';
+    await this.#read(
+      project,
+      scope,
+      hosts,
+      edges,
+      (_host, record, runs) => accumulate(record, runs, rows.rowOf, points, out),
+      () => out.fill(0),
+    );
+    return out;
+  }
+
+  /** Calls `add` for each record. If the range turns out to be another one, calls `restart` and begins again. */
+  async #read(
+    project: string,
+    scope: Scope,
+    hosts: readonly string[] | undefined,
+    edges: readonly number[],
+    add: (host: number, record: Uint8Array, runs: number[]) => void,
+    restart: () => void,
+  ): Promise<void> {
+    // Events are rarely in the future: what is after that need not be read.
+    let end = endOfChunk(this.#now() + 2 * DAY_MS);
+    for (;;) {
+      const horizon = this.#horizon;
+      const plan = planChunks(clip(edges, horizon, end), LEVELS);
+      const rows = await this.#database.run<CountsRow>(STATEMENTS[scope], [
+        project,
+        ...LEVELS.map(({ id }) => minutesOf(plan, id)),
+        ...(scope === 'some' ? [[...new Set(hosts)]] : []),
+      ]);
+      const [state, ...records] = rows as [CountsRow, ...CountsRow[]];
+      if (state.horizon === horizon && (state.latest ?? 0) < end) {
+        addRecords(plan, scope, state.numbers, records, add);
+        return;
+      }
+      this.#horizon = state.horizon;
+      end = Math.max(end, endOfChunk(state.latest ?? 0));
+      restart();
+    }
+  }
+}
+
+function endOfChunk(time: number): number {
+  return (Math.floor(time / CHANGES_MS) + 1) * CHANGES_MS;
+}
+
+/** The limits are whole minutes, or the horizon. */
+export function clip(edges: readonly number[], horizon: number, end: number): readonly number[] {
+  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= end) return edges;
+  return edges.map((edge) => Math.max(Math.min(edge, end), horizon));
+}
+
+function minutesOf(plan: readonly ChunkPlan[], level: number): number[] {
+  return plan.flatMap((one) => (one.level === level ? [firstMinute(one)] : []));
+}
+
+function firstMinute({ level, chunk }: ChunkPlan): number {
+  const { cellMs, cellsPerChunk } = LEVELS[level] ?? EXACT;
+  return (chunk * cellMs * cellsPerChunk) / MINUTE_MS;
+}
+
+function addRecords(
+  plan: readonly ChunkPlan[],
+  scope: Scope,
+  numbers: readonly number[],
+  rows: readonly CountsRow[],
+  add: (host: number, record: Uint8Array, runs: number[]) => void,
+): void {
+  const runs = LEVELS.map(() => new Map<number, number[]>());
+  for (const one of plan) runs[one.level]?.set(firstMinute(one), one.runs);
+  const selected = scope === 'project' ? null : new Set(numbers);
+  for (const { level, host, minute, counts } of rows) {
+    const wanted = runs[level ?? -1]?.get(minute);
+    if (wanted === undefined) continue;
+    if (level !== EXACT.id) {
+      add(host ?? 0, counts, wanted);
+      continue;
+    }
+    for (const [number, record] of readSegment(counts)) {
+      if (selected === null || selected.has(number)) add(number, record, wanted);
+    }
+  }
+}

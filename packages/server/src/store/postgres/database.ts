@@ -1,0 +1,248 @@
+/** Connections to PostgreSQL: a limited pool, prepared statements with bound values, timeouts, transactions. */
+import { createHash } from 'node:crypto';
+import pg from 'pg';
+import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store.ts';
+import { type DatabaseUrl, describeUrl, readCertificates } from './url.ts';
+
+export interface DatabaseOptions {
+  url: DatabaseUrl;
+  password: string;
+  /** The schema that holds the tables. Must be a plain SQL name. */
+  schema: string;
+  /** Whether to encrypt and verify the connection to this server. */
+  usesTls: (host: string) => boolean;
+  /** How long one statement may take. */
+  timeoutMs: number;
+  connectionsMax: number;
+}
+
+export type Row = Readonly<Record<string, unknown>>;
+export type Value = string | number | boolean | Buffer | null | readonly (string | number | null)[];
+
+/** A statement failed because of its values or the tables. The server is fine. */
+export class StatementFailed extends Error {
+  /** SQLSTATE */
+  readonly code: string;
+
+  constructor(message: string, code: string, options: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Time for the response after the server has cancelled a statement. */
+const GRACE_MS = 2_000;
+const CONNECT_MS_MAX = 5_000;
+const LOCK_MS_MAX = 5_000;
+const IDLE_MS_MAX = 60_000;
+/** Numbers in counters are exact up to 2^53. */
+const INT8 = 20;
+
+/** Runs statements on one connection. */
+export type Run = <R extends Row>(sql: string, values?: readonly Value[]) => Promise<R[]>;
+
+export class Database {
+  readonly schema: string;
+  readonly #options: DatabaseOptions;
+  readonly #pool: pg.Pool;
+  readonly #name: string;
+  /** The server that the last connection was made to. */
+  #server = 0;
+
+  constructor(options: DatabaseOptions) {
+    this.#options = options;
+    const { url, schema, timeoutMs } = options;
+    this.schema = schema;
+    this.#name = `PostgreSQL at ${describeUrl(url)}`;
+    const nextServer = () => url.servers[this.#server] as DatabaseUrl['servers'][number];
+    class Client extends pg.Client {
+      constructor(config: pg.ClientConfig) {
+        const { host, port } = nextServer();
+        // The pool hides the password from copies of the settings.
+        super({ ...config, host, port, password: options.password, ssl: tlsOf(options, host) });
+      }
+    }
+    this.#pool = new pg.Pool({
+      Client: Client as unknown as new () => pg.ClientBase,
+      user: url.user,
+      database: url.database,
+      application_name: 'wafstat',
+      max: options.connectionsMax,
+      idleTimeoutMillis: IDLE_MS_MAX,
+      connectionTimeoutMillis: CONNECT_MS_MAX,
+      query_timeout: timeoutMs + GRACE_MS,
+      keepAlive: true,
+      // Sends the statements of a transaction without waiting for each response.
+      pipeline: true,
+      types: { getTypeParser },
+      verify: (client: pg.PoolClient, done: (error?: Error) => void) => {
+        prepareSession(client, schema, timeoutMs, url.needsPrimary).then(() => done(), done);
+      },
+    } as pg.PoolConfig & Record<string, unknown>);
+    // Connections that break are replaced, and the next statement reports the failure. Without these, one that breaks
+    // between two statements would end the process.
+    this.#pool.on('error', () => {});
+    this.#pool.on('connect', (client) => client.on('error', () => {}));
+  }
+
+  /** Runs one statement. */
+  async run<R extends Row>(sql: string, values: readonly Value[] = []): Promise<R[]> {
+    return this.#with((run) => run<R>(sql, values));
+  }
+
+  /**
+   * Runs a transaction. `action` may start statements without awaiting each: they run in order, and the last of them may
+   * be `COMMIT`, which saves a round trip. If it rejects before that, nothing is changed.
+   */
+  async transaction<T>(action: (run: Run) => Promise<T>, begin = 'BEGIN'): Promise<T> {
+    return this.#with(async (run) => {
+      let isCommitted = false;
+      const runInside: Run = (sql, values) => {
+        isCommitted ||= sql === 'COMMIT';
+        return run(sql, values);
+      };
+      const [, result] = await Promise.all([run(begin), action(runInside)]);
+      if (!isCommitted) await run('COMMIT');
+      return result;
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.end();
+  }
+
+  async #with<T>(action: (run: Run) => Promise<T>): Promise<T> {
+    const client = await this.#connect();
+    let failure: Error | undefined;
+    const run: Run = async <R extends Row>(text: string, values: readonly Value[] = []) => {
+      try {
+        // Statements without values are few, or change the schema: they are not worth preparing.
+        const name = values.length === 0 ? {} : { name: nameOf(text) };
+        const result = await client.query({ ...name, text, values: [...values] });
+        return result.rows as R[];
+      } catch (error) {
+        // The first one is the cause of the others.
+        failure ??= this.#failureOf(error);
+        throw failure;
+      }
+    };
+    try {
+      return await action(run);
+    } catch (error) {
+      failure ??= error as Error;
+      throw failure;
+    } finally {
+      // Closing the connection rolls back whatever is open.
+      client.release(failure !== undefined);
+    }
+  }
+
+  /** Tries each server once. */
+  async #connect(): Promise<pg.PoolClient> {
+    const { servers } = this.#options.url;
+    const failures: Error[] = [];
+    for (let i = 0; i < servers.length; i++) {
+      const server = this.#server;
+      try {
+        return await this.#pool.connect();
+      } catch (error) {
+        failures.push(this.#failureOf(error));
+        // Unless another caller has moved on already.
+        if (this.#server === server) this.#server = (server + 1) % servers.length;
+      }
+    }
+    // A wrong password on one server says more than that another one is down.
+    throw failures.find((failure) => failure instanceof StoreMisconfigured) ?? failures[0];
+  }
+
+  #failureOf(error: unknown): Error {
+    if (error instanceof StoreUnavailable) return error;
+    const { code = '', message } = error as Error & { code?: string };
+    const options = { cause: error };
+    if (!/^[0-9A-Z]{5}$/.test(code) || /^E[A-Z]{4}$/.test(code)) {
+      const isTls = /^(?:ERR_TLS|CERT_|SELF_SIGNED|UNABLE_TO|DEPTH_ZERO|HOSTNAME_MISMATCH)/.test(code);
+      if (isTls || /does not support SSL|SASL|password must be a string/.test(message)) {
+        return new StoreMisconfigured(`${this.#name} cannot be used: ${message}`, options);
+      }
+      return new StoreUnavailable(`${this.#name} does not respond: ${message || code}`, options);
+    }
+    if (DENIED.test(code)) return new StoreMisconfigured(`${this.#name} denied access: ${message}`, options);
+    if (code === UNDEFINED_TABLE) {
+      const advice = "create the tables with 'wafstat migrate'";
+      return new StoreMisconfigured(`${this.#name} cannot be used: ${message}; ${advice}`, options);
+    }
+    if (code === DISK_FULL)
+      return new StoreNotWritable(`${this.#name} has no space left: ${message}`, 'the disk is full', options);
+    if (code === READ_ONLY) {
+      const trouble = 'the database is read-only';
+      return new StoreNotWritable(`${this.#name} accepts no writes: ${message}`, trouble, options);
+    }
+    if (UNAVAILABLE.test(code))
+      return new StoreUnavailable(`${this.#name} is not available: ${message}`, options);
+    return new StatementFailed(`a statement failed on ${this.#name}: ${message}`, code, options);
+  }
+}
+
+const UNDEFINED_TABLE = '42P01';
+/** Wrong user, password or database, and missing privileges. */
+const DENIED = /^(?:28...|3D000|42501)$/;
+const DISK_FULL = '53100';
+const READ_ONLY = '25006';
+/** Connection lost, shutdown, too many connections, timeouts, deadlock; a transaction that another failure has aborted. */
+const UNAVAILABLE = /^(?:08...|57...|53...|55P03|40...|25P0[23]|58...|XX...)$/;
+
+/** In one round trip. The settings override those of the server and of the user. */
+async function prepareSession(
+  client: pg.ClientBase,
+  schema: string,
+  timeoutMs: number,
+  needsPrimary: boolean,
+): Promise<void> {
+  const settings = {
+    search_path: schema,
+    statement_timeout: String(timeoutMs),
+    lock_timeout: String(Math.min(timeoutMs, LOCK_MS_MAX)),
+    idle_in_transaction_session_timeout: String(timeoutMs),
+    // Appends promise to be durable.
+    synchronous_commit: 'on',
+    // All statements look up keys: their plans do not depend on values or statistics, and need not be made again.
+    plan_cache_mode: 'force_generic_plan',
+    enable_seqscan: 'off',
+    enable_hashjoin: 'off',
+    enable_mergejoin: 'off',
+    jit: 'off',
+    timezone: 'UTC',
+  };
+  const [row] = (
+    await client.query({
+      text: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS "readOnly",
+               (SELECT count(set_config(name, setting, false)) FROM unnest($1::text[], $2::text[]) AS s(name, setting))`,
+      values: [Object.keys(settings), Object.values(settings)],
+    })
+  ).rows as { readOnly: boolean }[];
+  if (needsPrimary && row?.readOnly) {
+    const { host, port } = client as pg.Client;
+    throw new StoreUnavailable(`PostgreSQL at ${host}:${port} is a standby, and no primary responds`);
+  }
+}
+
+function tlsOf({ url, usesTls }: DatabaseOptions, host: string): pg.ClientConfig['ssl'] {
+  if (!usesTls(host)) return false;
+  return { rejectUnauthorized: true, ...(url.caFile === null ? {} : { ca: readCertificates(url.caFile) }) };
+}
+
+function getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) => unknown {
+  return oid === INT8 ? Number : pg.types.getTypeParser(oid, format as 'text');
+}
+
+const names = new Map<string, string>();
+
+/** Prepared once per connection. Statement texts are constants, so there are few. */
+function nameOf(sql: string): string {
+  let name = names.get(sql);
+  if (name === undefined) {
+    name = createHash('sha256').update(sql).digest('base64url').slice(0, 20);
+    names.set(sql, name);
+  }
+  return name;
+}

@@ -1,0 +1,193 @@
+/** The hosts of projects. */
+import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
+import {
+  type AddedHost,
+  derivedId,
+  freeHostId,
+  type Host,
+  type HostnamesToResolve,
+  type NewHost,
+  type RenamedHost,
+} from '../store.ts';
+import { lockProject } from './append.ts';
+import type { Database, Row, Run } from './database.ts';
+
+/** For more names, all names of the project are read. */
+const NAMES_PER_READ = 1_000;
+const NEW_NAMES_PER_TRANSACTION = 1_000;
+
+type HostRow = Host & Row;
+const COLUMNS = 'id, hostname, created';
+
+export function resolveHosts(
+  database: Database,
+  names: HostnamesToResolve,
+  now: number,
+): Promise<(string | null)[]> {
+  return resolve(
+    names,
+    NEW_NAMES_PER_TRANSACTION,
+    () => readHostnames(database, names),
+    (newNames) => database.transaction((run) => addHosts(run, names, newNames, now)),
+  );
+}
+
+async function readHostnames(
+  database: Database,
+  { project, hostnames }: HostnamesToResolve,
+): Promise<Hostnames> {
+  const wanted = new Set(hostnames);
+  const isFew = wanted.size <= NAMES_PER_READ;
+  const rows = await database.run<{ hosts: number; hostname: string | null; id: string }>(
+    `SELECT p.hosts, h.hostname, h.id FROM projects p
+     LEFT JOIN hosts h ON h.project = p.project ${isFew ? 'AND h.hostname = ANY($2::text[])' : ''}
+     WHERE p.project = $1`,
+    isFew ? [project, [...wanted]] : [project],
+  );
+  const ids = new Map(rows.flatMap(({ hostname, id }) => (hostname === null ? [] : [[hostname, id]])));
+  return { hosts: rows[0]?.hosts ?? 0, find: (hostname) => ids.get(hostname) };
+}
+
+/** Registers names in their order until the project is full. */
+async function addHosts(
+  run: Run,
+  { project, limit }: HostnamesToResolve,
+  hostnames: ReadonlySet<string>,
+  now: number,
+): Promise<NewHosts> {
+  const candidates = [...hostnames].map((hostname) => derivedId('host', project, hostname));
+  const [state, known] = await Promise.all([
+    lockProject(run, project),
+    run<HostRow>(
+      `SELECT ${COLUMNS} FROM hosts WHERE project = $1 AND hostname = ANY($2::text[])
+       UNION SELECT ${COLUMNS} FROM hosts WHERE project = $1 AND id = ANY($3::text[])`,
+      [project, [...hostnames], candidates],
+    ),
+  ]);
+  const ids = new Map(known.map(({ hostname, id }) => [hostname, id]));
+  const taken = new Set(known.map(({ id }) => id));
+  const added: Host[] = [];
+  let room = limit - state.hosts;
+  for (const hostname of hostnames) {
+    if (ids.has(hostname) || room <= 0) continue;
+    const id = await freeId(run, project, hostname, taken);
+    taken.add(id);
+    ids.set(hostname, id);
+    added.push({ id, hostname, created: now });
+    room--;
+  }
+  await insertHosts(run, project, state.hosts, added);
+  return { ids: new Map([...ids].filter(([hostname]) => hostnames.has(hostname))), room };
+}
+
+/** The first derived ID that no host has. Nearly always the first, which `taken` knows. */
+async function freeId(
+  run: Run,
+  project: string,
+  hostname: string,
+  taken: ReadonlySet<string>,
+): Promise<string> {
+  const first = derivedId('host', project, hostname);
+  if (!taken.has(first)) return first;
+  const all = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1', [project]);
+  const ids = new Set([...taken, ...all.map(({ id }) => id)]);
+  return freeHostId(project, hostname, (id) => ids.has(id));
+}
+
+/** Hosts are numbered from 1, and none is ever removed. */
+async function insertHosts(run: Run, project: string, before: number, hosts: readonly Host[]): Promise<void> {
+  if (hosts.length === 0) return;
+  await Promise.all([
+    run('UPDATE projects SET hosts = $2 WHERE project = $1', [project, before + hosts.length]),
+    run(
+      `INSERT INTO hosts (project, id, number, hostname, created)
+       SELECT $1, id, $2::int + i::int, hostname, created
+       FROM unnest($3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
+      [
+        project,
+        before,
+        hosts.map(({ id }) => id),
+        hosts.map(({ hostname }) => hostname),
+        hosts.map(({ created }) => created),
+      ],
+    ),
+    run('COMMIT'),
+  ]);
+}
+
+export async function addHost(database: Database, wanted: NewHost, now: number): Promise<AddedHost> {
+  const { project, hostname, limit } = wanted;
+  const found = await findHost(database, wanted);
+  if (found) return found;
+  return database.transaction(async (run) => {
+    // Looked up again: another process may have been faster.
+    const [state, again] = await Promise.all([lockProject(run, project), findHost({ run }, wanted)]);
+    if (again) return again;
+    if (state.hosts >= limit) return { kind: 'full' };
+    const all = wanted.id === undefined ? await idsLike(run, project, hostname) : new Set<string>();
+    const id = wanted.id ?? (await freeId(run, project, hostname, all));
+    const host = { id, hostname, created: wanted.created ?? now };
+    await insertHosts(run, project, state.hosts, [host]);
+    return { kind: 'added', host };
+  });
+}
+
+async function idsLike(run: Run, project: string, hostname: string): Promise<Set<string>> {
+  const id = derivedId('host', project, hostname);
+  const rows = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1 AND id = $2', [
+    project,
+    id,
+  ]);
+  return new Set(rows.map((row) => row.id));
+}
+
+/** The result if nothing needs to be added. */
+async function findHost(
+  database: Pick<Database, 'run'>,
+  { project, hostname, id, limit }: NewHost,
+): Promise<AddedHost | undefined> {
+  const rows = await database.run<HostRow & { hosts: number }>(
+    `SELECT p.hosts, h.id, h.hostname, h.created FROM projects p
+     LEFT JOIN hosts h ON h.project = p.project AND (h.hostname = $2 OR h.id = $3)
+     WHERE p.project = $1`,
+    [project, hostname, id ?? null],
+  );
+  const known = rows.filter((row) => row.id !== null).map(publicHost);
+  const byName = known.find((host) => host.hostname === hostname);
+  if (byName) return { kind: 'exists', host: byName };
+  const byId = known.find((host) => host.id === id);
+  if (byId) return { kind: 'id_taken', host: byId };
+  return (rows[0]?.hosts ?? 0) >= limit ? { kind: 'full' } : undefined;
+}
+
+export function renameHost(
+  database: Database,
+  { project, id, hostname }: { project: string; id: string; hostname: string },
+): Promise<RenamedHost> {
+  return database.transaction(async (run) => {
+    const [, rows] = await Promise.all([
+      lockProject(run, project),
+      run<HostRow>(`SELECT ${COLUMNS} FROM hosts WHERE project = $1 AND (id = $2 OR hostname = $3)`, [
+        project,
+        id,
+        hostname,
+      ]),
+    ]);
+    const known = rows.map(publicHost);
+    const host = known.find((one) => one.id === id);
+    if (host === undefined) return { kind: 'unknown' };
+    const other = known.find((one) => one.hostname === hostname);
+    if (other && other.id !== id) return { kind: 'name_taken', host: other };
+    await run('UPDATE hosts SET hostname = $3 WHERE project = $1 AND id = $2', [project, id, hostname]);
+    return { kind: 'renamed', host: { ...host, hostname } };
+  });
+}
+
+export async function hostsOfProject(database: Database, project: string): Promise<Host[]> {
+  const rows = await database.run<HostRow>(`SELECT ${COLUMNS} FROM hosts WHERE project = $1`, [project]);
+  return rows.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+}
+
+function publicHost({ id, hostname, created }: Host): Host {
+  return { id, hostname, created };
+}

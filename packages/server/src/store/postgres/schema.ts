@@ -1,0 +1,216 @@
+/**
+ * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
+ * append, `rollups` the sums by minute, hour and day. Both are partitioned by time.
+ */
+import type { Level } from '../levels.ts';
+import { StoreMisconfigured } from '../store.ts';
+import type { Database, Run } from './database.ts';
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+
+/** Increased when older releases cannot use the tables. `migrate` upgrades them. */
+const SCHEMA_VERSION = 1;
+
+/**
+ * From coarse to fine. A chunk of cells is one row, short enough to be updated in place. The last level is that of the
+ * segments; queries read it only for minutes that an edge cuts.
+ */
+export const LEVELS = [
+  { id: 0, cellMs: DAY_MS, cellsPerChunk: 32 },
+  { id: 1, cellMs: 60 * MINUTE_MS, cellsPerChunk: 24 },
+  { id: 2, cellMs: MINUTE_MS, cellsPerChunk: 60 },
+  { id: 3, cellMs: 1, cellsPerChunk: MINUTE_MS },
+] as const satisfies readonly Level[];
+
+export const ROLLUPS = LEVELS.slice(0, 3);
+export const EXACT = LEVELS[3];
+/** Only of whole projects, and only for `peaks`: with it, the busiest second of a month needs no exact milliseconds. */
+export const SECONDS = { id: 4, cellMs: 1_000, cellsPerChunk: 60 } as const satisfies Level;
+
+/** The host number of the project's totals in `rollups`, and of events without a host in `segments`. */
+export const NO_HOST = 0;
+
+/** Change counters cover as much time as a chunk of days. */
+export const CHANGES_MS = LEVELS[0].cellMs * LEVELS[0].cellsPerChunk;
+
+interface PartitionedTable {
+  name: 'segments' | 'rollups';
+  /** Time in one partition. Chunks of all levels fit. */
+  partitionMs: number;
+  settings: string;
+}
+
+/** Segments are most of the data, so they are freed in smaller steps. */
+export const PARTITIONED: readonly PartitionedTable[] = [
+  {
+    name: 'segments',
+    partitionMs: 8 * DAY_MS,
+    // Keeps records of up to 8 KB in the row.
+    settings: 'toast_tuple_target = 8160',
+  },
+  {
+    name: 'rollups',
+    partitionMs: CHANGES_MS,
+    // Rows are updated all the time: free space on the page makes that cheap.
+    settings: 'fillfactor = 60, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.05',
+  },
+];
+
+const TABLES = `
+  CREATE TABLE schema_version (version int NOT NULL);
+  CREATE TABLE retention (
+    only_row bool PRIMARY KEY DEFAULT true CHECK (only_row),
+    horizon bigint NOT NULL DEFAULT 0, freed_before bigint NOT NULL DEFAULT 0, note json
+  );
+  -- The row of a project is locked by each transaction that changes anything in it.
+  CREATE TABLE projects (
+    project text COLLATE "C" PRIMARY KEY,
+    hosts int NOT NULL DEFAULT 0, sources int NOT NULL DEFAULT 0, appends bigint NOT NULL DEFAULT 0, latest bigint
+  ) WITH (fillfactor = 50);
+  CREATE TABLE hosts (
+    project text COLLATE "C", id text COLLATE "C", number int NOT NULL,
+    hostname text COLLATE "C" NOT NULL, created bigint NOT NULL,
+    PRIMARY KEY (project, id), UNIQUE (project, hostname), UNIQUE (project, number)
+  );
+  CREATE TABLE sources (
+    project text COLLATE "C", name text COLLATE "C", number int NOT NULL, record json NOT NULL,
+    PRIMARY KEY (project, name)
+  ) WITH (fillfactor = 50);
+  CREATE TABLE source_hosts (
+    project text COLLATE "C", source int, host int, PRIMARY KEY (project, source, host)
+  );
+  CREATE TABLE batches (
+    project text COLLATE "C", source int, id text COLLATE "C", day int NOT NULL,
+    after text COLLATE "C", bytes bigint, first_line_hash text, reader_state json,
+    PRIMARY KEY (project, source, id)
+  );
+  CREATE INDEX batches_after ON batches (project, source, after) WHERE after IS NOT NULL;
+  CREATE INDEX batches_day ON batches (day);
+  CREATE TABLE followed_paths (
+    project text COLLATE "C", id text COLLATE "C", record json NOT NULL, PRIMARY KEY (project, id)
+  );
+  -- Random additions, so that a restored database does not repeat an earlier sum.
+  CREATE TABLE changes (
+    project text COLLATE "C", chunk int, changes bigint NOT NULL, PRIMARY KEY (project, chunk)
+  ) WITH (fillfactor = 50);
+  CREATE TABLE segments (
+    project text COLLATE "C", minute int, append bigint, cells bytea NOT NULL,
+    PRIMARY KEY (project, minute, append)
+  ) PARTITION BY RANGE (minute);
+  CREATE TABLE rollups (
+    project text COLLATE "C", level smallint, host int, minute int, counts bytea NOT NULL,
+    PRIMARY KEY (project, level, host, minute)
+  ) PARTITION BY RANGE (minute);
+  -- Records do not compress.
+  ALTER TABLE segments ALTER cells SET STORAGE EXTERNAL;
+  ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
+  INSERT INTO retention DEFAULT VALUES;
+  INSERT INTO schema_version VALUES (${SCHEMA_VERSION});
+`;
+
+/** Serializes changes of the tables, among all processes. */
+async function lockSchema(run: Run, schema: string): Promise<void> {
+  await run('SELECT pg_advisory_xact_lock(8243091, hashtext($1))', [schema]);
+}
+
+async function hasTable(run: Run, schema: string, table: string): Promise<boolean> {
+  const rows = await run(
+    `SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
+    [schema, table],
+  );
+  return rows.length > 0;
+}
+
+/** Creates or upgrades the tables. Can be repeated. */
+export async function migrate(database: Database): Promise<void> {
+  const { schema } = database;
+  await database.transaction(async (run) => {
+    await lockSchema(run, schema);
+    const version = await readVersion(run, schema);
+    if (version !== null) return checkVersion(version, schema);
+    const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
+    // An administrator may have created it: that takes more privileges than the tables.
+    if (schemas.length === 0) await run(`CREATE SCHEMA ${schema}`);
+    for (const statement of TABLES.split(/;\n/)) if (statement.trim() !== '') await run(statement);
+  });
+}
+
+/** Rejects if the tables cannot be used. */
+export async function checkTables(database: Database, mayMigrate: boolean): Promise<void> {
+  const { schema } = database;
+  const read = () => database.transaction((run) => readVersion(run, schema));
+  let version = await read();
+  if (version === null && mayMigrate) {
+    await migrate(database);
+    version = await read();
+  }
+  if (version === null) {
+    throw new StoreMisconfigured(
+      `the schema ${schema} of PostgreSQL has no tables; create them with 'wafstat migrate'`,
+    );
+  }
+  checkVersion(version, schema);
+}
+
+function checkVersion(version: number, schema: string): void {
+  if (version === SCHEMA_VERSION) return;
+  throw new StoreMisconfigured(
+    `the tables in the schema ${schema} of PostgreSQL have version ${version}, but this release needs version ${SCHEMA_VERSION}`,
+  );
+}
+
+/** Null if the tables do not exist. */
+async function readVersion(run: Run, schema: string): Promise<number | null> {
+  if (!(await hasTable(run, schema, 'schema_version'))) return null;
+  const [row] = await run<{ version: number }>('SELECT version FROM schema_version');
+  return row?.version ?? null;
+}
+
+/** Creates the missing partitions for these times. Attaching does not block queries and appends. */
+export async function createPartitions(database: Database, times: Iterable<number>): Promise<void> {
+  const wanted = new Map<string, { table: PartitionedTable; number: number }>();
+  for (const time of times) {
+    for (const table of PARTITIONED) {
+      const number = Math.floor(time / table.partitionMs);
+      wanted.set(partitionName(table, number), { table, number });
+    }
+  }
+  await database.transaction(async (run) => {
+    await lockSchema(run, database.schema);
+    for (const [name, { table, number }] of wanted) {
+      if (await hasTable(run, database.schema, name)) continue;
+      const [first, end] = [number, number + 1].map((each) => (each * table.partitionMs) / MINUTE_MS);
+      await run(`CREATE TABLE ${name} (LIKE ${table.name} INCLUDING ALL) WITH (${table.settings})`);
+      await run(`ALTER TABLE ${table.name} ATTACH PARTITION ${name} FOR VALUES FROM (${first}) TO (${end})`);
+    }
+  });
+}
+
+/** Drops the partitions that end before a time. */
+export async function dropPartitions(database: Database, before: number, stop?: AbortSignal): Promise<void> {
+  for (const table of PARTITIONED) {
+    const rows = await database.run<{ name: string }>(
+      `SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+       JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
+       WHERE n.nspname = $1 AND p.relname = $2`,
+      [database.schema, table.name],
+    );
+    const end = Math.floor(before / table.partitionMs);
+    for (const { name } of rows) {
+      if (stop?.aborted) return;
+      const number = partitionNumber(name);
+      if (number < end) await database.run(`DROP TABLE IF EXISTS ${partitionName(table, number)}`);
+    }
+  }
+}
+
+/** `_m12` for partition -12: a name cannot have a minus sign. */
+function partitionName({ name }: PartitionedTable, number: number): string {
+  return `${name}_${number < 0 ? 'm' : ''}${Math.abs(number)}`;
+}
+
+function partitionNumber(name: string): number {
+  const [, sign, digits] = /_(m?)(\d+)$/.exec(name) ?? [];
+  return sign === 'm' ? -Number(digits) : Number(digits);
+}

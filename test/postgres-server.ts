@@ -1,0 +1,198 @@
+/** Real PostgreSQL servers from Debian on loopback, each with its own directory and port. */
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestProject } from 'vitest/node';
+import { eventually } from './process.ts';
+import { freePort } from './web-server.ts';
+
+/** Like /usr/lib/postgresql/15/bin. Undefined: not installed. */
+const programs = existsSync('/usr/lib/postgresql')
+  ? readdirSync('/usr/lib/postgresql')
+      .sort((a, b) => Number(b) - Number(a))
+      .map((version) => `/usr/lib/postgresql/${version}/bin`)
+      .find((directory) => existsSync(join(directory, 'initdb')))
+  : undefined;
+
+export const POSTGRES = {
+  needs: 'apt-get install postgresql',
+  isInstalled: () => programs !== undefined,
+};
+
+export const PASSWORD = 'correct horse';
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    postgresUrl: string | undefined;
+  }
+}
+
+/** Global setup: one server for all files of a run. Each sandbox uses a separate schema. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const server = await PostgresServer.start();
+  project.provide('postgresUrl', server.url.replace('@', `:${encodeURIComponent(PASSWORD)}@`));
+  return () => server.stop();
+}
+
+/** PostgreSQL refuses to run as root; Debian's package adds this user. */
+const asUser = (() => {
+  if (process.getuid?.() !== 0) return {};
+  const [uid, gid] = ['-u', '-g'].map((option) =>
+    Number(execFileSync('id', [option, 'postgres'], { encoding: 'utf8' })),
+  );
+  return { uid, gid };
+}) satisfies () => { uid?: number | undefined; gid?: number | undefined };
+
+export interface PostgresSettings {
+  /** Off where no test depends on it: it is most of the time. */
+  fsync?: boolean;
+  /** TLS certificate and key (PEM). */
+  tls?: { cert: string; key: string };
+}
+
+export class PostgresServer {
+  readonly #root: string;
+  readonly port: number;
+  readonly #settings: PostgresSettings;
+  #child: ChildProcess | null = null;
+  #output = '';
+
+  private constructor(root: string, port: number, settings: PostgresSettings) {
+    this.#root = root;
+    this.port = port;
+    this.#settings = settings;
+  }
+
+  static async start(settings: PostgresSettings = {}): Promise<PostgresServer> {
+    const root = mkdtempSync(join(tmpdir(), 'wafstat-postgres-'));
+    const server = new PostgresServer(root, await freePort(), settings);
+    const user = asUser();
+    const passwordFile = join(root, 'password');
+    writeFileSync(passwordFile, PASSWORD);
+    mkdirSync(join(root, 'data'), { mode: 0o700 });
+    for (const path of [root, passwordFile, join(root, 'data')]) own(path, user);
+    const options = ['--username=wafstat', '--auth=scram-sha-256', `--pwfile=${passwordFile}`];
+    execFileSync(
+      join(programs ?? '', 'initdb'),
+      [...options, '--encoding=UTF8', '--locale=C', '--no-sync', '-D', join(root, 'data')],
+      { ...user, cwd: root, stdio: 'ignore' },
+    );
+    for (const [name, content] of Object.entries(settings.tls ?? {})) {
+      const path = join(root, `${name}.pem`);
+      writeFileSync(path, content, { mode: 0o600 });
+      own(path, user);
+    }
+    await server.run();
+    return server;
+  }
+
+  /** A standby that gets every change of the primary. It accepts no writes until `promote`. */
+  static async standbyOf(primary: PostgresServer): Promise<PostgresServer> {
+    const root = mkdtempSync(join(tmpdir(), 'wafstat-postgres-'));
+    const user = asUser();
+    own(root, user);
+    const where = ['-h', '127.0.0.1', '-p', String(primary.port), '-U', 'wafstat', '-D', join(root, 'data')];
+    execFileSync(join(programs ?? '', 'pg_basebackup'), [...where, '-R', '-X', 'stream', '-c', 'fast'], {
+      ...user,
+      cwd: root,
+      stdio: 'ignore',
+      env: { PGPASSWORD: PASSWORD },
+    });
+    const server = new PostgresServer(root, await freePort(), primary.#settings);
+    await server.run();
+    return server;
+  }
+
+  promote(): void {
+    this.sql('SELECT pg_promote()');
+  }
+
+  /** Without a password. */
+  get url(): string {
+    return `postgres://wafstat@127.0.0.1:${this.port}/postgres`;
+  }
+
+  /** Starts the server, again after `kill`. */
+  async run(): Promise<void> {
+    const { fsync = false, tls } = this.#settings;
+    const settings = {
+      port: String(this.port),
+      listen_addresses: '127.0.0.1',
+      unix_socket_directories: this.#root,
+      fsync: fsync ? 'on' : 'off',
+      shared_buffers: '64MB',
+      max_connections: '100',
+      ...(tls && {
+        ssl: 'on',
+        ssl_cert_file: join(this.#root, 'cert.pem'),
+        ssl_key_file: join(this.#root, 'key.pem'),
+      }),
+    };
+    const args = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+    const start = () => {
+      const child = spawn(join(programs ?? '', 'postgres'), ['-D', join(this.#root, 'data'), ...args], {
+        ...asUser(),
+        cwd: this.#root,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
+      for (const stream of [child.stdout, child.stderr]) {
+        stream.on('data', (text) => {
+          this.#output = `${this.#output}${text}`.slice(-10_000);
+        });
+      }
+      this.#child = child;
+      return child;
+    };
+    let child = start();
+    await eventually(() => {
+      // Processes of a killed server need some time to notice: until then a new one does not start.
+      if (child.exitCode !== null) child = start();
+      const ready = ['-q', '-h', '127.0.0.1', '-p', String(this.port)];
+      return spawnSync(join(programs ?? '', 'pg_isready'), ready).status === 0 || undefined;
+    }, `postgres on port ${this.port}: ${this.#output}`);
+  }
+
+  /** Kills the first process of the server. The others notice, and end at once. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    const child = this.#child;
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill(signal);
+    await ended;
+  }
+
+  /** Runs one SQL statement. */
+  sql(statement: string): string {
+    return execFileSync(
+      join(programs ?? '', 'psql'),
+      ['-h', '127.0.0.1', '-p', String(this.port), '-U', 'wafstat', '-d', 'postgres', '-Atc', statement],
+      { encoding: 'utf8', env: { PGPASSWORD: PASSWORD } },
+    ).trim();
+  }
+
+  /** Stops the first process and all that serve connections, as on an overloaded machine, until `resume`. */
+  pause(): void {
+    this.#signalAll('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#signalAll('SIGCONT');
+  }
+
+  #signalAll(signal: NodeJS.Signals): void {
+    const first = this.#child?.pid;
+    if (first === undefined) return;
+    const children = spawnSync('pgrep', ['-P', String(first)], { encoding: 'utf8' }).stdout.split('\n');
+    for (const pid of [first, ...children.filter(Boolean).map(Number)]) process.kill(pid, signal);
+  }
+
+  async stop(): Promise<void> {
+    await this.kill('SIGQUIT');
+    rmSync(this.#root, { recursive: true, force: true });
+  }
+}
+
+function own(path: string, { uid, gid }: { uid?: number | undefined; gid?: number | undefined }): void {
+  if (uid !== undefined && gid !== undefined) chownSync(path, uid, gid);
+}
