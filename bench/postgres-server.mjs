@@ -16,14 +16,14 @@ const SETTINGS = {
   checkpoint_timeout: '15min',
 };
 
-export async function start(folder) {
-  const home = join(folder, 'postgres');
+export async function start(directory) {
+  const home = join(directory, 'postgres');
   mkdirSync(home, { recursive: true });
   // PostgreSQL refuses to run as root; Debian's package adds this user.
   const id = (option) => Number(execFileSync('id', [option, 'postgres'], { encoding: 'utf8' }));
   const user = process.getuid() === 0 ? { uid: id('-u'), gid: id('-g') } : {};
   if (user.uid !== undefined) {
-    chmodSync(folder, 0o711);
+    chmodSync(directory, 0o711);
     chownSync(home, user.uid, user.gid);
   }
   const data = join(home, 'data');

@@ -20,8 +20,8 @@ if (process.send) process.on('message', (job) => write(job).then((result) => pro
 else await measure(Number(process.argv[2] ?? 10));
 
 async function measure(seconds) {
-  const folder = mkdtempSync(join(tmpdir(), 'wafstat-bench-writers-'));
-  const postgres = await startPostgres(folder);
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-writers-'));
+  const postgres = await startPostgres(directory);
   const rows = {};
   try {
     for (const [name, processes, projects] of [
@@ -45,7 +45,7 @@ async function measure(seconds) {
     console.table(rows);
   } finally {
     await postgres.stop();
-    rmSync(folder, { recursive: true });
+    rmSync(directory, { recursive: true });
   }
 }
 
