@@ -77,7 +77,7 @@ export interface AttackDetails {
 /** Why a log record was not counted. A closed set, because operators alert on it and it is a key in the store. */
 export const DROP_REASONS = {
   line_too_long: 'the line is longer than the limit of 1 MiB',
-  unknown_format: 'the line is in no known format, or not in the one that was given',
+  unknown_format: 'the line does not match the given format, or any known one',
   not_json: 'the line is not JSON',
   json_fragment:
     'the line is part of JSON that is printed over several lines: put each record on one line, for example with `jq -c .`',
