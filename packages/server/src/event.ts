@@ -116,9 +116,9 @@ const HOSTNAME_LENGTH_MAX = 253;
 export function normalHostname(text: string): string | null {
   const name = withoutPort(text.trim()).toLowerCase().replace(/\.$/, '');
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
-  // A Host header has no control characters or spaces; lone surrogates cannot be stored; format characters
-  // (bidirectional overrides, zero-width characters) make one name look like another.
-  if (/[\p{Cc}\p{Cf}\p{Z}\p{Cs}]/u.test(name)) return null;
+  // A Host header has no control characters or spaces; lone surrogates cannot be stored, and UTF-8 decoders replace them
+  // by U+FFFD; format characters (bidirectional overrides, zero-width characters) make one name look like another.
+  if (/[\p{Cc}\p{Cf}\p{Z}\p{Cs}\ufffd]/u.test(name)) return null;
   return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
 }
 
