@@ -24,6 +24,7 @@ import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
 import {
   fileBeforeCompact,
+  fileExists,
   identityFile,
   isInitialised,
   MASTER_KEY_VARIABLE,
@@ -98,7 +99,7 @@ export const compactCommand = command({
   options: { data: required(DATA), json: JSON_OUTPUT },
   async run({ data, json }, _operands, io) {
     const file = statisticsFile(data);
-    if (!existsSync(file)) throw new UserError(`${file} does not exist`);
+    if (!fileExists(file)) throw new UserError(`${file} does not exist`);
     const before = statSync(file);
     if (processesWith(before).length > 0 || (await hasReaders(file))) throw inUse(file);
     const copy = `${file}.compact`;
