@@ -608,6 +608,20 @@ describe('profiles', () => {
     expect(err).toContain('this service did not issue the token in X-Auth-Token');
   });
 
+  test('are used with another project, by ID or name, without being named', async () => {
+    const flags = ['--user', 'admin', '--password-stdin', '--no-check'];
+    await run(['configure', '--url', url, '--project', 'elsewhere', ...flags], { stdin: PASSWORD });
+    for (const given of [project, 'default'])
+      for (const command of ['timeline', 'types', 'peak', 'hosts', 'sources'])
+        expect(await run([command, '--project', given, '--output', 'csv'])).toMatchObject({
+          status: 0,
+          err: '',
+        });
+    const { status, out } = await run(['types', ...RANGE], { env: { WAFSTAT_PROJECT: 'default' } });
+    expect(status).toBe(0);
+    expect(out).toMatch(/^total +31$/m);
+  });
+
   test('are not created if the prompts are cancelled', async () => {
     const { io, printed } = worldOf();
     const terminal = Object.assign(new PassThrough(), { isTTY: true });
