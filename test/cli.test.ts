@@ -78,8 +78,14 @@ describe('init', () => {
     expect(response.status).toBe(201);
   });
 
-  test('an empty password is rejected', async () => {
+  test('an empty or short password is rejected', async () => {
     expectRefusal(await onData('init', '--password-stdin'), '--password-stdin', 'empty');
+    const init = ['init', '--data', sandbox.data, '--password-stdin'];
+    expectRefusal(
+      await sandbox.run(init, { stdin: '7 chars\n' }),
+      'the password must have 8 to 1024 characters',
+    );
+    await sandbox.init();
   });
 
   test('a second init of the same directory is rejected and changes nothing', async () => {

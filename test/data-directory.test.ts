@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { login } from './api.ts';
-import { eventually } from './process.ts';
+import { eventually, PROGRAM } from './process.ts';
 import { Random, scaled } from './random.ts';
 import { KEEP_ALL, ndjson, Sandbox } from './sandbox.ts';
 
@@ -265,6 +265,36 @@ test('files are readable by their owner only; wrong modes are corrected and logg
     'the line in the log',
   );
   expect(existsSync(join(sandbox.data, 'statistics.mdb'))).toBe(true);
+});
+
+test('commands without permission for the data directory name the permission', async () => {
+  await sandbox.init();
+  chmodSync(sandbox.data, 0o000);
+  // Permissions do not apply to root.
+  const user = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
+  const commands = [
+    ['audit'],
+    ['backup', '--to', sandbox.path('backup')],
+    ['compact'],
+    ['horizon'],
+    ['init'],
+    ['repair'],
+    ['serve', '--listen', '127.0.0.1:0'],
+    ['user', 'list'],
+    ['verify'],
+  ];
+  for (const command of commands) {
+    const args = [PROGRAM, ...command, '--data', sandbox.data];
+    const { status, stderr } = spawnSync(process.execPath, args, { ...user, encoding: 'utf8' });
+    expect([command, status, stderr]).toEqual([
+      command,
+      1,
+      expect.stringMatching(
+        /^wafstat: permission denied for .*\/data\b.*: run this command as the user that runs the server\n$/,
+      ),
+    ]);
+  }
+  chmodSync(sandbox.data, 0o700);
 });
 
 function someEvents(random: Random, count: number): object[] {

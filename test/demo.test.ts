@@ -35,6 +35,12 @@ test('the demo shows progress, has 30 days of traffic, and new events keep arriv
     'new events',
     240_000,
   );
+  const second = await sandbox.run(['demo', '--data', sandbox.data, '--listen', '127.0.0.1:0']);
+  expect(second).toMatchObject({ status: 1, stdout: '' });
+  expect(wholeLines(second.stderr)).toEqual([
+    `wafstat: another process uses ${sandbox.data}, perhaps a running demo: stop it, or use another directory`,
+  ]);
+  await login(address, { user, domain, password, project_id });
 });
 
 test('an address in use is reported before anything is created', async () => {

@@ -60,6 +60,8 @@ test.each([
   ['a b', null],
   ['a\u0000b', null],
   ['\ud800', null],
+  // What decoders make of bytes that are not UTF-8, and of lone surrogates.
+  ['sh\ufffdp.example.com', null],
   ['x'.repeat(254), null],
 ])('host name %j is registered as %j', (text, want) => {
   expect(normalHostname(text)).toBe(want);

@@ -77,7 +77,7 @@ export interface AttackDetails {
 /** Why a log record was not counted. A closed set, because operators alert on it and it is a key in the store. */
 export const DROP_REASONS = {
   line_too_long: 'the line is longer than the limit of 1 MiB',
-  unknown_format: 'the line is in no known format, or not in the one that was given',
+  unknown_format: 'the line does not match the given format, or any known one',
   not_json: 'the line is not JSON',
   json_fragment:
     'the line is part of JSON that is printed over several lines: put each record on one line, for example with `jq -c .`',
@@ -116,9 +116,9 @@ const HOSTNAME_LENGTH_MAX = 253;
 export function normalHostname(text: string): string | null {
   const name = withoutPort(text.trim()).toLowerCase().replace(/\.$/, '');
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
-  // A Host header has no control characters or spaces; lone surrogates cannot be stored; format characters
-  // (bidirectional overrides, zero-width characters) make one name look like another.
-  if (/[\p{Cc}\p{Cf}\p{Z}\p{Cs}]/u.test(name)) return null;
+  // A Host header has no control characters or spaces; lone surrogates cannot be stored, and UTF-8 decoders replace them
+  // by U+FFFD; format characters (bidirectional overrides, zero-width characters) make one name look like another.
+  if (/[\p{Cc}\p{Cf}\p{Z}\p{Cs}\ufffd]/u.test(name)) return null;
   return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
 }
 

@@ -107,7 +107,7 @@ function newUser(app: App, { domain_id, projects }: Administration, created: () 
   const name = field('Name', { required: true, maxlength: 64, autocomplete: 'off', autocapitalize: 'none' });
   const password = field(
     'Password',
-    { required: true, value: randomPassword(), autocomplete: 'off', spellcheck: 'false' },
+    { required: true, minlength: 8, value: randomPassword(), autocomplete: 'off', spellcheck: 'false' },
     "Generated password. Copy it now; it won't be shown again.",
   );
   const access = choice('Access (cannot be changed later)', Object.entries(ACCESS_NAMES));

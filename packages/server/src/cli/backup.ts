@@ -24,6 +24,7 @@ import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
 import {
   fileBeforeCompact,
+  fileExists,
   identityFile,
   isInitialised,
   MASTER_KEY_VARIABLE,
@@ -98,9 +99,9 @@ export const compactCommand = command({
   options: { data: required(DATA), json: JSON_OUTPUT },
   async run({ data, json }, _operands, io) {
     const file = statisticsFile(data);
-    if (!existsSync(file)) throw new UserError(`${file} does not exist`);
+    if (!fileExists(file)) throw new UserError(`${file} does not exist`);
     const before = statSync(file);
-    if (processesWith(before).length > 0 || (await hasReaders(file))) throw inUse(file);
+    if (await isInUse(file)) throw inUse(file);
     const copy = `${file}.compact`;
     const aside = fileBeforeCompact(file);
     rmSync(copy, { force: true });
@@ -175,6 +176,11 @@ function inUse(file: string): UserError {
   return new UserError(
     `${file} is in use: stop the server and all other wafstat commands on it, then run this again`,
   );
+}
+
+/** Whether another process has the file open. */
+export async function isInUse(file: string): Promise<boolean> {
+  return processesWith(statSync(file)).length > 0 || hasReaders(file);
 }
 
 /** Whether other processes are in LMDB's table of readers, which includes processes in other containers. */

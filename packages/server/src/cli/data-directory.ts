@@ -1,14 +1,5 @@
 /** The data directory: identity, statistics and master key of an installation; and the store, which may be elsewhere. */
-import {
-  accessSync,
-  constants,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Actor } from '../audit/audit-trail.ts';
@@ -65,7 +56,18 @@ export function fileBeforeCompact(file: string): string {
 }
 
 export function isInitialised(directory: string): boolean {
-  return existsSync(identityFile(directory));
+  return fileExists(identityFile(directory));
+}
+
+/** Unlike `existsSync`, throws EACCES without permission for the directory, which would look empty. */
+export function fileExists(path: string): boolean {
+  try {
+    statSync(path);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EACCES') throw error;
+    return false;
+  }
 }
 
 /** `bootstrap` adds the first domain and user. The directory counts as initialised only after that. */
@@ -127,9 +129,7 @@ export async function withIdentity<T>(
 ): Promise<T> {
   if (!isInitialised(directory)) {
     throw new UserError(
-      isForbidden(directory)
-        ? `permission denied for ${directory}: run this command as the user that runs the server`
-        : `${directory} is not a wafstat data directory: create one with 'wafstat init --data ${directory}'`,
+      `${directory} is not a wafstat data directory: create one with 'wafstat init --data ${directory}'`,
     );
   }
   checkFile(identityFile(directory));
@@ -322,15 +322,5 @@ function masterKey(directory: string, { env }: World): Buffer {
       : parseMasterKey(given, MASTER_KEY_VARIABLE);
   } catch (error) {
     throw new UserError((error as Error).message);
-  }
-}
-
-/** A directory without permission to read looks empty. */
-function isForbidden(directory: string): boolean {
-  try {
-    accessSync(directory, constants.R_OK | constants.X_OK);
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EACCES';
   }
 }

@@ -1,8 +1,15 @@
 /** `demo`: a server with generated traffic. */
 import { DATA, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import type { Store } from '../store/store.ts';
+import { isInUse } from './backup.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
-import { type Installation, isInitialised, withInstallation } from './data-directory.ts';
+import {
+  fileExists,
+  type Installation,
+  isInitialised,
+  statisticsFile,
+  withInstallation,
+} from './data-directory.ts';
 import { DEFAULT_NAMES, generatePassword, initialise } from './init.ts';
 import { readOptions, required } from './options.ts';
 import { SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';
@@ -30,6 +37,7 @@ export const demoCommand = command({
     else await checkCanListen('--listen', values.listen);
     const isNew = !isInitialised(data);
     if (isNew) await initialise(data, DEFAULT_NAMES, generatePassword(), io);
+    else await checkIsFree(data);
     return withInstallation(data, io, { store: 'lmdb' }, async (installation) => {
       const project = installation.identity.administration.project(DEFAULT_NAMES.project).id;
       if (!isNew) await checkIsDemo(data, installation.store, project);
@@ -47,6 +55,15 @@ export const demoCommand = command({
     });
   },
 });
+
+/** Another demo would lose its password, and both would add the same traffic. */
+async function checkIsFree(data: string): Promise<void> {
+  const file = statisticsFile(data);
+  if (!fileExists(file) || !(await isInUse(file))) return;
+  throw new UserError(
+    `another process uses ${data}, perhaps a running demo: stop it, or use another directory`,
+  );
+}
 
 /** Generated events must not mix with real ones. */
 async function checkIsDemo(data: string, store: Store, project: string): Promise<void> {

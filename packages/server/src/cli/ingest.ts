@@ -4,6 +4,7 @@ import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DATA, SERVER_OPTIONS, STORE_OPTIONS } from '../config.ts';
 import { decompress, openLog } from '../ingest/byte-stream.ts';
+import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
 import { Follower } from '../ingest/follow.ts';
 import { type Outcome, Pipeline } from '../ingest/pipeline.ts';
@@ -50,7 +51,11 @@ export const ingestCommand = command({
   check: patternProblems,
   async run({ data, ...values }, files, io) {
     for (const file of files) await checkReadable(file);
-    return withProject(data, io, values, async (store, project) => {
+    return withProject(data, io, values, async (opened, project) => {
+      // A conflict needs a second read, which a stream does not allow.
+      const store = files.includes('-')
+        ? opened
+        : rememberFirstLinks(opened, { project, source: { name: values.source, format: values.format } });
       const { ingest, pipeline } = logSource(store, { ...values, project }, io);
       const summary = new IngestSummary(io);
       const errors: UserError[] = [];

@@ -1,5 +1,4 @@
 /** Checks and repairs of the statistics: `verify`, `repair` and `horizon`. */
-import { existsSync } from 'node:fs';
 import { type AuditAction, type AuditEntry, createAuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import { DATA, DATA_REQUIRED, STORE_OPTIONS } from '../config.ts';
 import { repairStatistics } from '../store/lmdb/repair.ts';
@@ -7,6 +6,7 @@ import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '..
 import { command, type Io, printLine, UserError } from './command.ts';
 import {
   acceptStatistics,
+  fileExists,
   identityFile,
   isInitialised,
   localActor,
@@ -45,7 +45,7 @@ export const repairCommand = command({
   },
   async run({ data, acceptStatistics: accept = false, json }, _operands, io) {
     const file = statisticsFile(data);
-    if (!existsSync(file) && !accept) {
+    if (!fileExists(file) && !accept) {
       throw new UserError(
         `${file} is missing: restore it from a backup, or use --accept-statistics to continue without it`,
       );
@@ -79,7 +79,7 @@ export const horizonCommand = command({
   },
   check: ({ store }, source) => (store === 'lmdb' && source('data') === undefined ? [DATA_REQUIRED] : []),
   async run({ data, set, json, ...store }, _operands, io) {
-    if (store.store === 'lmdb' && data !== undefined && !existsSync(statisticsFile(data))) {
+    if (store.store === 'lmdb' && data !== undefined && !fileExists(statisticsFile(data))) {
       throw new UserError(`${data} has no statistics: check --data`);
     }
     return withStore(data ?? null, io, store, async (store) => {
@@ -117,9 +117,9 @@ function recordChange(
 /** Checks the statistics, and the pages of the identity file. */
 export async function verifyDirectory(data: string, io: Io): Promise<VerifyReport> {
   const file = statisticsFile(data);
-  if (!existsSync(file) && !isInitialised(data))
+  if (!fileExists(file) && !isInitialised(data))
     throw new UserError(`${data} is not a wafstat data directory`);
-  const report = existsSync(file)
+  const report = fileExists(file)
     ? await verifyStatistics(file, progressOn(io))
     : { pages: 0, records: 0, without_checksum: 0, problems: 0, findings: [] };
   if (!isInitialised(data)) return report;

@@ -37,7 +37,7 @@ beforeEach(async () => {
     sleep,
   });
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const created = await identity.administration.bootstrap(names, 'secret');
+  const created = await identity.administration.bootstrap(names, 'password');
   project = created.project.id;
   domain = created.domain.id;
   app = await appWith();
@@ -76,7 +76,7 @@ interface Attempt {
   scope?: object;
 }
 
-function login({ name = 'admin', password = 'secret', from = OWNER, scope }: Attempt = {}) {
+function login({ name = 'admin', password = 'password', from = OWNER, scope }: Attempt = {}) {
   const user = { name, password, domain: { name: 'default' } };
   const auth = {
     identity: { methods: ['password'], password: { user } },
@@ -135,7 +135,7 @@ describe('logins', () => {
         url: '/console/api/session',
         headers: { 'x-wafstat-console': '1', cookie },
         remoteAddress: OWNER,
-        payload: { user: 'admin', domain: 'default', password: 'secret' },
+        payload: { user: 'admin', domain: 'default', password: 'password' },
       });
     const [, device = ''] = [(await signIn()).headers['set-cookie']]
       .flat()
@@ -161,7 +161,7 @@ describe('logins', () => {
     expect(opened.statusCode).toBe(401);
     await settled(crowd);
     // A changed password ends it.
-    await identity.administration.setPassword(identity.administration.user('admin').id, 'another');
+    await identity.administration.setPassword(identity.administration.user('admin').id, 'another password');
     await settled(Array.from({ length: 10 }, () => login({ password: 'x' })));
     const again = await crowded();
     expect((await signIn(device)).statusCode).toBe(429);

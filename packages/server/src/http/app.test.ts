@@ -27,7 +27,7 @@ beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'wafstat-app-'));
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  project = (await identity.administration.bootstrap(names, 'secret')).project.id;
+  project = (await identity.administration.bootstrap(names, 'password')).project.id;
   store = memoryStore(() => clock.now);
   const stream = new Writable({
     write(chunk, _encoding, done) {
@@ -54,7 +54,7 @@ afterEach(async () => {
 });
 
 async function login(): Promise<string> {
-  const user = { name: 'admin', password: 'secret', domain: { name: 'default' } };
+  const user = { name: 'admin', password: 'password', domain: { name: 'default' } };
   const auth = {
     identity: { methods: ['password'], password: { user } },
     scope: { project: { id: project } },
@@ -202,7 +202,7 @@ describe('a signed request', () => {
       name: 'carol',
       domain_id,
       access: 'console',
-      password: 'x',
+      password: 'password',
       roles,
     });
     const carolKey = await administration.addKey(carol.id, '');
@@ -223,7 +223,7 @@ describe('a signed request', () => {
       name: 'bob',
       domain_id: identity.administration.domain('default').id,
       access: 'both',
-      password: 'x',
+      password: 'password',
       roles: { [identity.administration.project('other').id]: ['reader'] },
     });
     const bobKey = await identity.administration.addKey(bob.id, '');

@@ -20,7 +20,13 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
     const advice = "the operator must run 'wafstat verify' (the log says where)";
     return new ApiError('WAF.5001', `stored statistics of this range are damaged; ${advice}`);
   }
-  if (isNotWritable(error)) return retryLater('WAF.5001', `${error.message}; try again later`, 5);
+  if (isNotWritable(error)) {
+    // Not the message, which has paths: it is for the log.
+    const outcome = error.outcomeUnknown
+      ? 'whether anything was changed is unknown (a push with an Idempotency-Key can be sent again safely)'
+      : 'nothing was changed';
+    return retryLater('WAF.5001', `${error.trouble}; ${outcome}; try again later`, 5);
+  }
   if (error instanceof StoreUnavailable)
     return retryLater('WAF.5001', 'the store is unavailable; retry later', 5);
   if (error instanceof IdentityUnavailable)

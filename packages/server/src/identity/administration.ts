@@ -20,7 +20,13 @@ import {
   SYSTEM_ROLE,
   type User,
 } from './records.ts';
-import { generateKeyPair, PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
+import {
+  generateKeyPair,
+  PASSWORD_LENGTH_MAX,
+  PASSWORD_LENGTH_MIN,
+  type Passwords,
+  type SecretCipher,
+} from './secrets.ts';
 
 /** Names are shown in lists and logs, and are keys of the store. */
 const NAME_LENGTH_MAX = 64;
@@ -357,8 +363,10 @@ export class Administration {
   }
 
   #hash(password: string): Promise<string> {
-    if (password.length === 0 || password.length > PASSWORD_LENGTH_MAX) {
-      throw new IdentityError(`the password must have 1 to ${PASSWORD_LENGTH_MAX} characters`);
+    if (password.length < PASSWORD_LENGTH_MIN || password.length > PASSWORD_LENGTH_MAX) {
+      throw new IdentityError(
+        `the password must have ${PASSWORD_LENGTH_MIN} to ${PASSWORD_LENGTH_MAX} characters`,
+      );
     }
     return this.#dependencies.passwords.hash(password);
   }

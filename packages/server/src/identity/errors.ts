@@ -24,10 +24,12 @@ export class UnexpectedIdentityResponse extends IdentityUnavailable {}
 /** The local identity store cannot be changed now. Logins and queries still work. */
 export class IdentityNotWritable extends IdentityUnavailable {
   readonly trouble: WriteTrouble;
+  readonly outcomeUnknown: boolean;
 
   constructor(cause: CommitFailed) {
     super(cause.message, { cause });
     this.name = 'IdentityNotWritable';
     this.trouble = cause.trouble;
+    this.outcomeUnknown = cause.outcomeUnknown;
   }
 }

@@ -30,16 +30,16 @@ async function setUp() {
   opened.push(identity);
   const { authenticator, administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const { domain, project, user: admin } = await administration.bootstrap(names, 'secret');
+  const { domain, project, user: admin } = await administration.bootstrap(names, 'password');
   const user = await administration.addUser({
     name: 'alice',
     domain_id: domain.id,
     access: 'both',
-    password: 'hers',
+    password: 'her password',
     roles: { [project.id]: ['reader'] },
   });
   const login = (
-    password = 'hers',
+    password = 'her password',
     scope: Parameters<typeof authenticator.login>[0]['scope'] = { project: { id: project.id } },
   ) => authenticator.login({ user: { name: 'alice', domain: { name: 'default' } }, password, scope }, HERE);
   async function token(): Promise<string> {
@@ -107,7 +107,7 @@ describe('a token', () => {
     await administration.setEnabled('user', user.id, true);
     expect(await check()).toBe('superseded');
     text = await token();
-    await administration.setPassword(user.id, 'another');
+    await administration.setPassword(user.id, 'another password');
     expect(await check()).toBe('superseded');
     await administration.removeUser(user.id);
     expect(await check()).toBe('user_gone');
@@ -192,7 +192,9 @@ describe('a login', () => {
     ];
     for (const [i, reference] of users.entries()) {
       const scope = { project: scopes[i] ?? { id: '' } };
-      expect(await authenticator.login({ user: reference, password: 'hers', scope }, HERE)).toMatchObject({
+      expect(
+        await authenticator.login({ user: reference, password: 'her password', scope }, HERE),
+      ).toMatchObject({
         description: { user: { id: user.id }, scope: { project: { id: project.id } } },
       });
     }
@@ -203,22 +205,22 @@ describe('a login', () => {
     expect(await login('wrong')).toBe('wrong_credentials');
     const nobody = {
       user: { name: 'nobody', domain: { name: 'default' } },
-      password: 'hers',
+      password: 'her password',
       scope: { project: { id: 'x' } },
     };
     expect(await authenticator.login(nobody, HERE)).toBe('wrong_credentials');
     expect(
       await authenticator.login({ ...nobody, user: { name: 'alice', domain: { name: 'no' } } }, HERE),
     ).toBe('wrong_credentials');
-    expect(await login('hers', { project: { id: 'none' } })).toBe('no_such_scope');
+    expect(await login('her password', { project: { id: 'none' } })).toBe('no_such_scope');
   });
 
   test('with a domain as its scope needs a role in the domain', async () => {
     const { administration, domain, user, login } = await setUp();
     const scope = { domain: { id: domain.id } };
-    expect(await login('hers', scope)).toBe('no_such_scope');
+    expect(await login('her password', scope)).toBe('no_such_scope');
     await administration.changeRole('grant', user.id, domain.id, 'reader');
-    expect(await login('hers', scope)).toMatchObject({
+    expect(await login('her password', scope)).toMatchObject({
       description: { scope: { domain: { name: 'default' } } },
     });
   });
@@ -229,7 +231,7 @@ describe('a login', () => {
       name: 'carol',
       domain_id: domain.id,
       access: 'console',
-      password: 'hers',
+      password: 'her password',
       roles: { [project.id]: ['reader'] },
     });
     const login = (password: string) =>
@@ -241,7 +243,7 @@ describe('a login', () => {
         },
         HERE,
       );
-    expect(await login('hers')).toBe('console_only');
+    expect(await login('her password')).toBe('console_only');
     expect(await login('wrong')).toBe('wrong_credentials');
   });
 
@@ -338,7 +340,7 @@ describe('an exchange', () => {
     for (const text of ['', 'x', forged, 'a'.repeat(100_000)])
       expect(await exchange(text, scope)).toBe('unknown');
     const old = await token();
-    await administration.setPassword(user.id, 'hers');
+    await administration.setPassword(user.id, 'her password');
     expect(await exchange(old, scope)).toBe('superseded');
     const late = await token();
     const child = await exchanged(late);
@@ -377,7 +379,7 @@ describe('an exchange', () => {
     await administration.changeSystemRole('grant', user.id);
     expect(await exchange(text, { system: true })).toBe('password_required');
     const system = await authenticator.login(
-      { user: { id: user.id }, password: 'hers', scope: { system: true } },
+      { user: { id: user.id }, password: 'her password', scope: { system: true } },
       HERE,
     );
     expect(system).toMatchObject({ description: { roles: ['identity'] } });
@@ -413,6 +415,18 @@ describe('an exchange', () => {
 });
 
 describe('administration', () => {
+  test('accepts new passwords of 8 to 1024 characters', async () => {
+    const { administration, domain, user, login } = await setUp();
+    const rule = 'the password must have 8 to 1024 characters';
+    for (const password of ['', '7 chars', 'x'.repeat(1_025)]) {
+      await expect(administration.setPassword(user.id, password)).rejects.toThrow(rule);
+      const bob = { name: 'bob', domain_id: domain.id, access: 'both', password, roles: {} } as const;
+      await expect(administration.addUser(bob)).rejects.toThrow(rule);
+    }
+    await administration.setPassword(user.id, '8 chars.');
+    expect(await login('8 chars.')).toMatchObject({ text: expect.any(String) });
+  });
+
   test('keeps names unique in their domain, and accepts IDs and names', async () => {
     const { administration, domain, project, user } = await setUp();
     await expect(administration.addDomain('default')).rejects.toThrow("domain 'default' already exists");

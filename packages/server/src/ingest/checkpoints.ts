@@ -117,6 +117,38 @@ export class Checkpoints {
   }
 }
 
+/**
+ * The store for a run over many files of a source: reads the first chunks of all its files once, not for each file.
+ * Another process may change them, but then an append is a conflict or a duplicate, and the next file reads them again.
+ */
+export function rememberFirstLinks(store: Store, { project, source }: FileSource): Store {
+  let links: Map<string, BatchLink> | null = null;
+  return {
+    ...store,
+    async batchesAfter(ofProject, ofSource, after) {
+      if (ofProject !== project || ofSource !== source.name || after !== '')
+        return store.batchesAfter(ofProject, ofSource, after);
+      links ??= new Map((await store.batchesAfter(project, source.name, '')).map((link) => [link.id, link]));
+      return [...links.values()];
+    },
+    async append(batch) {
+      const { id, link } = batch;
+      // A failed append may have changed the store.
+      const appended = await store.append(batch).catch((error) => {
+        links = null;
+        throw error;
+      });
+      if (appended.kind !== 'appended') links = null;
+      else if (id !== undefined && link?.after === '') {
+        const { bytes, firstLineHash, readerState } = link;
+        if (link.replaces !== undefined) links?.delete(link.replaces);
+        links?.set(id, { id, bytes, firstLineHash, readerState });
+      }
+      return appended;
+    },
+  };
+}
+
 function chunkHash(after: string): Hash {
   return createHash('sha256').update(after);
 }

@@ -6,15 +6,16 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { memoryStore } from '../store/memory.ts';
-import { type FileProgress, ingestFile } from './file.ts';
+import type { Store } from '../store/store.ts';
+import { rememberFirstLinks } from './checkpoints.ts';
+import { FileConflict, type FileProgress, ingestFile } from './file.ts';
 import { ianaZone } from './formats/time-zone.ts';
 import { LINE_BYTES_MAX } from './lines.ts';
 import { Pipeline } from './pipeline.ts';
 
 const NOW = Date.UTC(2026, 6, 1);
 
-function setUp() {
-  const store = memoryStore(() => NOW);
+function setUp(store = memoryStore(() => NOW)) {
   const pipeline = new Pipeline(store, { retentionMs: 86_400_000, hostsMax: 10 }, () => NOW);
   const ingest = {
     project: 'p',
@@ -23,6 +24,7 @@ function setUp() {
   };
   return {
     store,
+    ingest,
     async run(
       content: string | Buffer,
       parts = 7,
@@ -73,6 +75,47 @@ test('a file that grows is counted once, however often it is ingested and wherev
         expect(await requests()).toBe(ages.length);
       },
     ),
+  );
+});
+
+test('many files read the first chunks of their source once', async () => {
+  const { store, ingest } = setUp();
+  let reads = 0;
+  const counting: Store = {
+    ...store,
+    batchesAfter(project, source, after) {
+      if (after === '') reads++;
+      return store.batchesAfter(project, source, after);
+    },
+  };
+  const { run, requests } = setUp(rememberFirstLinks(counting, ingest));
+  for (let round = 0; round < 2; round++) for (let file = 0; file < 20; file++) await run(line(file));
+  expect(await requests()).toBe(20);
+  expect(reads).toBe(1);
+});
+
+test('files are counted once if another process counts some of them meanwhile', async () => {
+  const step = fc.record({ file: fc.nat(2), grow: fc.nat(2), isOther: fc.boolean() });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 20 }), async (steps) => {
+      const { store, ingest, run: runOther, requests } = setUp();
+      const { run } = setUp(rememberFirstLinks(store, ingest));
+      const lines = [1, 1, 1];
+      const files = new Set<number>();
+      for (const { file, grow, isOther } of steps) {
+        const length = (lines[file] ?? 0) + grow;
+        lines[file] = length;
+        files.add(file);
+        const content = Array.from({ length }, (_, i) => line(file * 100 + i)).join('');
+        if (isOther) await runOther(content);
+        else
+          await run(content).catch(async (error) => {
+            expect(error).toBeInstanceOf(FileConflict);
+            await run(content);
+          });
+      }
+      expect(await requests()).toBe([...files].reduce((sum, file) => sum + (lines[file] ?? 0), 0));
+    }),
   );
 });
 

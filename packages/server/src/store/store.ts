@@ -353,15 +353,17 @@ export class StoreUnavailable extends Error {
   override name = 'StoreUnavailable';
 }
 
-/** The store serves queries, but accepts no changes now. The message says why, and that nothing was changed. */
+/** The store serves queries, but accepts no changes now. The message says why. Nothing was changed, unless `outcomeUnknown`. */
 export class StoreNotWritable extends StoreUnavailable {
   override name = 'StoreNotWritable';
   /** A short form of the message, without paths. */
   readonly trouble: string;
+  readonly outcomeUnknown: boolean;
 
-  constructor(message: string, trouble: string, options?: ErrorOptions) {
+  constructor(message: string, trouble: string, options: ErrorOptions & { outcomeUnknown?: boolean } = {}) {
     super(message, options);
     this.trouble = trouble;
+    this.outcomeUnknown = options.outcomeUnknown ?? false;
   }
 }
 

@@ -1,9 +1,10 @@
-import { command, type Io, printLine } from '../command.ts';
-import { identifier, oneOf, option, UsageError } from '../options.ts';
+import { command, type Io, printLine, UserError } from '../command.ts';
+import { flag, identifier, oneOf, option, UsageError } from '../options.ts';
 import {
   CONNECTION_OPTIONS,
   type ConnectionSource,
   type ConnectionValues,
+  callService,
   credentialProblems,
   credentialsOf,
   DOMAIN_DEFAULT,
@@ -17,7 +18,8 @@ import { type Connection, type Credentials, profilesPath, readProfiles, saveProf
 
 export const configureCommand = command({
   name: 'configure',
-  description: 'save URL, project and credentials as a profile; prompts for them on a terminal',
+  description:
+    'save URL, project and credentials as a profile; prompts for them on a terminal, and tests them with a query',
   examples: ['wafstat configure', 'wafstat timeline --last 7d', 'wafstat configure --profile shop'],
   options: {
     ...CONNECTION_OPTIONS,
@@ -25,16 +27,34 @@ export const configureCommand = command({
       env: 'WAFSTAT_PROFILE',
       default: PROFILE_DEFAULT,
     }),
+    // Commander makes this an option `check` that is true unless `--no-check` is given.
+    check: option('--no-check', 'save the profile without testing it', flag),
   },
   check: (_values, source, io) => credentialProblems(source, io),
   async run(values, _operands, io, source) {
     const path = profilesPath(io.env);
     const saved = (await readProfiles(path)).get(values.profile);
-    await saveProfile(path, values.profile, await complete(values, source, saved, io));
+    const connection = await complete(values, source, saved, io);
+    if (values.check !== false) await checkConnection(connection, io);
+    await saveProfile(path, values.profile, connection);
     printLine(io.stdout, `saved profile ${values.profile} in ${path}`);
     return 0;
   },
 });
+
+/** One query, of the kind that the profile is for. */
+async function checkConnection(connection: Connection, io: Io): Promise<void> {
+  const to = io.now();
+  try {
+    await callService(connection, io, (client) =>
+      client.attackTypes({ from: to - 60_000, to, signal: io.stop }),
+    );
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    const reason = error.message.replace(/\.$/, '');
+    throw new UserError(`${reason}; the profile was not saved (--no-check saves it without a test)`);
+  }
+}
 
 /** Options win over the saved profile. A terminal prompts for the rest, or for everything if there are no options. */
 async function complete(

@@ -10,9 +10,9 @@ import { flag, flagOf, identifier, nameOf, option, type Source, text, url, type 
 import { withProjectId } from './names.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
 
-/** The profile of `configure`, and of queries without any connection option. */
+/** The profile of `configure`, and of queries without a URL and credentials. */
 export const PROFILE_DEFAULT = 'default';
-const PROFILE_HELP = `use a connection that 'wafstat configure' saved (without any connection option: '${PROFILE_DEFAULT}')`;
+const PROFILE_HELP = `use a connection that 'wafstat configure' saved (without --url and credentials: '${PROFILE_DEFAULT}')`;
 
 export const CONNECTION_OPTIONS = {
   profile: option('--profile <name>', PROFILE_HELP, identifier, {
@@ -70,7 +70,7 @@ export function connectionProblems(given: ConnectionSource, io: Io): string[] {
 }
 
 function usesDefaultProfile(source: ConnectionSource): boolean {
-  return (['profile', 'url', 'project', ...METHODS] as const).every((name) => source(name) === undefined);
+  return (['profile', 'url', ...METHODS] as const).every((name) => source(name) === undefined);
 }
 
 /** What a connection lacks. `alternative` is another way to give it. */

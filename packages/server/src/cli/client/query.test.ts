@@ -535,9 +535,30 @@ describe('profiles', () => {
   });
 
   test('keep what is not changed', async () => {
-    await run(['configure', '--profile', 'kept', ...place, '--ak', 'a'], { env: { WAFSTAT_SK: 's' } });
-    await run(['configure', '--profile', 'kept', '--token', 't']);
+    const configure = ['configure', '--no-check', '--profile', 'kept'];
+    await run([...configure, ...place, '--ak', 'a'], { env: { WAFSTAT_SK: 's' } });
+    await run([...configure, '--token', 't']);
     expect(await profileOf('kept')).toEqual({ url, project, credentials: { kind: 'token', token: 't' } });
+  });
+
+  test('are saved only if the service accepts them', async () => {
+    const flags = ['--user', 'admin', '--password-stdin'];
+    const configure = ['configure', '--profile', 'checked', ...flags];
+    const saved = await run([...configure, '--url', url, '--project', 'default'], { stdin: PASSWORD });
+    expect(saved).toMatchObject({ status: 0, err: '' });
+    const profile = await profileOf('checked');
+    const attempts: [options: string[], password: string, reason: string][] = [
+      [place, 'wrong password', 'The username or password is wrong'],
+      [['--url', url, '--project', 'nowhere'], PASSWORD, "cannot log in to the project 'nowhere'"],
+      [['--url', 'http://127.0.0.1:9', '--project', project], PASSWORD, 'http://127.0.0.1:9/'],
+    ];
+    for (const [options, stdin, reason] of attempts) {
+      const { status, out, err } = await run([...configure, ...options], { stdin });
+      expect({ status, out }).toEqual({ status: 1, out: '' });
+      expect(err).toContain(reason);
+      expect(err).toMatch(/; the profile was not saved \(--no-check saves it without a test\)\n$/);
+      expect(await profileOf('checked')).toEqual(profile);
+    }
   });
 
   test('are not created from incomplete options', async () => {
@@ -565,18 +586,18 @@ describe('profiles', () => {
     await answer('authenticate with key, password, token [password]: ', 'password');
     await answer('user: ', 'admin');
     await answer('domain [default]: ', '');
-    await answer('password: ', 'hunter2');
+    await answer('password: ', PASSWORD);
     expect(await configured).toBe(0);
     expect(printed.err).toContain('must be a URL like https://waf.example.com');
     expect(printed.err).toContain('admin');
-    expect(printed.err).not.toContain('hunter2');
-    const credentials = { kind: 'password', user: 'admin', domain: 'default', password: 'hunter2' };
+    expect(printed.err).not.toContain(PASSWORD);
+    const credentials = { kind: 'password', user: 'admin', domain: 'default', password: PASSWORD };
     expect(await profileOf('asked')).toEqual({ url, project, credentials });
   });
 
   test('are called default unless they have another name', async () => {
     const options = ['--url', url, '--project', project, '--token', 'saved'];
-    expect((await run(['configure', ...options])).status).toBe(0);
+    expect((await run(['configure', '--no-check', ...options])).status).toBe(0);
     expect(await profileOf('default')).toEqual({
       url,
       project,
@@ -585,6 +606,20 @@ describe('profiles', () => {
     const { status, err } = await run(['types', ...RANGE]);
     expect(status).toBe(1);
     expect(err).toContain('this service did not issue the token in X-Auth-Token');
+  });
+
+  test('are used with another project, by ID or name, without being named', async () => {
+    const flags = ['--user', 'admin', '--password-stdin', '--no-check'];
+    await run(['configure', '--url', url, '--project', 'elsewhere', ...flags], { stdin: PASSWORD });
+    for (const given of [project, 'default'])
+      for (const command of ['timeline', 'types', 'peak', 'hosts', 'sources'])
+        expect(await run([command, '--project', given, '--output', 'csv'])).toMatchObject({
+          status: 0,
+          err: '',
+        });
+    const { status, out } = await run(['types', ...RANGE], { env: { WAFSTAT_PROJECT: 'default' } });
+    expect(status).toBe(0);
+    expect(out).toMatch(/^total +31$/m);
   });
 
   test('are not created if the prompts are cancelled', async () => {

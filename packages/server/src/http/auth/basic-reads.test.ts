@@ -23,7 +23,7 @@ beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'wafstat-basic-'));
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  projectId = (await identity.administration.bootstrap(names, 'secret')).project.id;
+  projectId = (await identity.administration.bootstrap(names, 'password')).project.id;
   key = await newKey('grafana', ['reader']);
 });
 
@@ -55,7 +55,7 @@ async function newKey(name: string, roles: ('reader' | 'ingest' | 'admin')[]) {
     name,
     domain_id: administration.onlyDomain(undefined).id,
     access: 'both',
-    password: 'secret',
+    password: 'password',
     roles: { [projectId]: roles },
   });
   return administration.addKey(user.id, '');

@@ -40,7 +40,7 @@ beforeAll(async () => {
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
   const { administration } = identity;
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  project = (await administration.bootstrap(names, 'secret')).project.id;
+  project = (await administration.bootstrap(names, 'password')).project.id;
   otherProject = (await administration.addProject(administration.domain('default').id, 'other')).id;
   const user = administration.user('admin');
   key = await administration.addKey(user.id, '');

@@ -9,6 +9,7 @@ import { KeyLimitError } from '../../identity/errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { NewSession, SignInRefusal } from '../../identity/local-authenticator.ts';
 import { administersDomain, keyFileCsv, rolesIn } from '../../identity/records.ts';
+import { PASSWORD_LENGTH_MIN } from '../../identity/secrets.ts';
 import { DEVICE_VALID_MS } from '../../identity/tokens.ts';
 import { administer, loginSource } from '../auth/actor.ts';
 import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
@@ -23,9 +24,6 @@ import {
   signedIn,
 } from '../auth/session-cookie.ts';
 import { callerOf, pathParameter, type Route } from '../route.ts';
-
-/** For passwords that users choose in the console. */
-const PASSWORD_LENGTH_MIN = 8;
 
 const KEYS = '/console/api/keys';
 

@@ -31,7 +31,7 @@ describe('a session', () => {
     clock.now = START;
     identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => clock.now);
     const names = { domain: 'default', project: 'default', user: 'admin' };
-    project = (await identity.administration.bootstrap(names, 'secret')).project.id;
+    project = (await identity.administration.bootstrap(names, 'password')).project.id;
     store = memoryStore(() => clock.now);
     app = await createApp({
       store,
@@ -58,7 +58,7 @@ describe('a session', () => {
       url: '/console/api/session',
       headers: { ...CONSOLE, ...headers },
       remoteAddress,
-      payload: { user: 'admin', domain: 'default', password: 'secret' },
+      payload: { user: 'admin', domain: 'default', password: 'password' },
     });
   }
 

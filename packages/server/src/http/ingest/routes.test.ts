@@ -35,7 +35,10 @@ const sockets: Socket[] = [];
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'wafstat-ingest-'));
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => NOW);
-  await identity.administration.bootstrap({ domain: 'default', project: 'default', user: 'admin' }, 'secret');
+  await identity.administration.bootstrap(
+    { domain: 'default', project: 'default', user: 'admin' },
+    'password',
+  );
   project = identity.administration.project('default').id;
   key = await identity.administration.addKey(identity.administration.user('admin').id, '');
   beforeAppend = () => {};
@@ -61,7 +64,7 @@ beforeEach(async () => {
   const login = await identity.authenticator.login(
     {
       user: { name: 'admin', domain: { name: 'default' } },
-      password: 'secret',
+      password: 'password',
       scope: { project: { id: project } },
     },
     { address: '127.0.0.1', request_id: 'test', via: 'api' },
@@ -339,7 +342,7 @@ test('a signed push is refused before its body is sent if the key has no role', 
     name: 'bob',
     domain_id: identity.administration.domain('default').id,
     access: 'both',
-    password: 'x',
+    password: 'password',
     roles: { [project]: ['reader'] },
   });
   const bobKey = await identity.administration.addKey(bob.id, '');

@@ -20,13 +20,13 @@ beforeEach(async () => {
   const { administration } = identity;
   installation = await administration.bootstrap(
     { domain: 'default', project: 'default', user: 'admin' },
-    'secret',
+    'password',
   );
   await administration.addUser({
     name: 'service',
     domain_id: installation.domain.id,
     access: 'programmatic',
-    password: 'secret',
+    password: 'password',
     roles: {},
     system_role: 'identity',
   });
@@ -49,7 +49,7 @@ afterEach(async () => {
 });
 
 async function login(name: string, scope: object, domain = 'default') {
-  const user = { name, password: 'secret', domain: { name: domain } };
+  const user = { name, password: 'password', domain: { name: domain } };
   const auth = { identity: { methods: ['password'], password: { user } }, scope };
   const response = await app.inject({ method: 'POST', url: '/v3/auth/tokens', payload: { auth } });
   return {
@@ -163,7 +163,7 @@ describe('reads without the role identity', () => {
     const other = await administration.addDomain('other');
     const foreign = await administration.addProject(other.id, 'shop');
     const unused = await administration.addProject(own.id, 'unused');
-    const rest = { access: 'programmatic', password: 'secret' } as const;
+    const rest = { access: 'programmatic', password: 'password' } as const;
     const chief = await administration.addUser({
       ...rest,
       name: 'chief',

@@ -323,6 +323,7 @@ describe('responses', () => {
           if (rename !== null) await store.renameHost({ project: 'p', id: 'h1', hostname: rename });
           const cached = await get(url);
           const computed = await get(url, { 'cache-control': 'no-cache' });
+          expect([cached.statusCode, computed.statusCode]).toEqual([200, 200]);
           expect(cached.body).toBe(computed.body);
           expect(cached.headers.etag).toBe(computed.headers.etag);
         }

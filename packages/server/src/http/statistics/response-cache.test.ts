@@ -146,6 +146,7 @@ describe('a response', () => {
           if (time !== null) await count(time);
           const cached = await get(url);
           const computed = await get(url, { 'cache-control': 'no-cache' });
+          expect([cached.statusCode, computed.statusCode]).toEqual([200, 200]);
           expect(cached.body).toBe(computed.body);
           expect(cached.headers.etag).toBe(computed.headers.etag);
         }

@@ -26,12 +26,12 @@ beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'wafstat-remote-'));
   identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), now);
   const names = { domain: 'default', project: 'default', user: 'admin' };
-  const { domain } = await identity.administration.bootstrap(names, 'secret');
+  const { domain } = await identity.administration.bootstrap(names, 'password');
   await identity.administration.addUser({
     name: 'service',
     domain_id: domain.id,
     access: 'programmatic',
-    password: 'secret',
+    password: 'password',
     roles: {},
     system_role: 'identity',
   });
@@ -50,7 +50,7 @@ beforeEach(async () => {
     if (String(headers['x-subject-token']).length > HEADER_LENGTH_MAX) return reply.code(502).send();
   });
   const baseUrl = await app.listen({ host: '127.0.0.1', port: 0 });
-  const user = { name: 'service', domain: 'default', password: 'secret' };
+  const user = { name: 'service', domain: 'default', password: 'password' };
   remote = openRemoteIdentity({ baseUrl, user, cacheTtlMs: 60_000, now });
 });
 
@@ -65,7 +65,7 @@ async function token(): Promise<string> {
   const project = { id: identity.administration.project('default').id };
   const login = {
     user: { name: 'admin', domain: { name: 'default' } },
-    password: 'secret',
+    password: 'password',
     scope: { project },
   };
   const issued = await identity.authenticator.login(login, { address: 'here', via: 'api' });

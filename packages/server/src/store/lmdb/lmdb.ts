@@ -215,7 +215,10 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 /** Other errors than those of LMDB are bugs. */
 function asUnavailable(error: unknown): unknown {
   if (error instanceof CommitFailed)
-    return new StoreNotWritable(error.message, error.trouble, { cause: error });
+    return new StoreNotWritable(error.message, error.trouble, {
+      cause: error,
+      outcomeUnknown: error.outcomeUnknown,
+    });
   if (!isLmdbError(error)) return error;
   if (DAMAGE_CODES.includes(error.code)) {
     return new StoreDamaged(`LMDB reports ${error.message}`, { cause: error });
