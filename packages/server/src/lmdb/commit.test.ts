@@ -20,7 +20,8 @@ afterEach(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-function openCounter() {
+/** The default wait is long enough for a busy machine. */
+function openCounter(options: { lockWaitMsMax?: number } = {}) {
   const { root, table } = openLmdb(path);
   const counts = table<number, string>('counts', { encoding: 'json' });
   const count = (name: string) => {
@@ -32,7 +33,7 @@ function openCounter() {
     root: () => root,
     reopen: async () => {},
     probe: () => counts.putSync('probe', 0),
-    lockWaitMsMax: 50,
+    ...options,
   });
   return { counts, count, committer };
 }
@@ -77,7 +78,7 @@ test('concurrent changes are all made, and one that fails does not affect the ot
 });
 
 test('a change that was rejected because it waited too long for the lock is never made', async () => {
-  const { count, counts, committer } = openCounter();
+  const { count, counts, committer } = openCounter({ lockWaitMsMax: 500 });
   await committer.run(() => count('a'));
   const other = await holdLock();
   const refused = await Promise.allSettled([
