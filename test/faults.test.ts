@@ -176,7 +176,9 @@ describe('a file system that fills up', () => {
       const response = await push(service, events(1));
       return response.status === 200 ? undefined : response;
     }, 'the reserve to be respected');
-    expectRefused(refused, `${sandbox.data} has ${free()} bytes free, less than the`);
+    expectRefused(refused, 'the disk is full; nothing was changed');
+    const logged = `${sandbox.data} has ${free()} bytes free, less than the`;
+    await eventually(() => server.process.stderr.includes(logged) || undefined, 'the log to name the path');
     expectRefused(await call(server.address, '/readyz'), 'the disk is full');
     const before = await counted(service);
 
