@@ -147,6 +147,41 @@ export function storeConformance(
       );
     });
 
+    test('busiest seconds equal the oracle if many batches and hosts share them', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      const ago = fc
+        .tuple(fc.nat(40), fc.nat(3), fc.nat(2), fc.nat(999))
+        .map(([hours, minutes, seconds, ms]) => hours * 3_600_000 + minutes * 60_000 + seconds * 1_000 + ms);
+      const busy = fc.record({ ago, one: event }).map(({ ago: ms, one }) => ({ ...one, time: NOW - ms }));
+      const step = fc.constantFrom(DAY_MS, 3_600_000, 60_000 * 7, 60_000);
+      const query = fc.record({ hosts: hostSet, start: ago, step }).map(({ hosts, start, step: ms }) => {
+        const first = Math.floor((NOW - start) / ms) * ms;
+        return { hosts, edges: [first - 40 * ms - (start % 3), first - ms, first, first + ms] };
+      });
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.array(busy, { maxLength: 60 }), { minLength: 1, maxLength: 8 }),
+          fc.array(query, { minLength: 1, maxLength: 4 }),
+          async (drawn, queries) => {
+            const project = `p${run++}`;
+            const oracle = memoryStore(() => NOW);
+            const ids = await addHosts(store, project);
+            await addHosts(oracle, project);
+            for (const events of drawn) {
+              await store.append(batch(project, ids, events));
+              await oracle.append(batch(project, ids, events));
+              for (const { hosts, edges } of queries) {
+                const series = { project, hosts: pick(ids, hosts), edges };
+                expect(texts(await store.peaks(series))).toEqual(texts(await oracle.peaks(series)));
+              }
+            }
+          },
+        ),
+        { numRuns: Math.ceil(30 * share) },
+      );
+    });
+
     test('while the version of a range is equal, so are the results of queries of that range', async () => {
       const { store } = await fresh();
       let run = 0;

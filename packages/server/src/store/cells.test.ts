@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { CATEGORIES } from '../event.ts';
+import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
 import {
   type Additions,
   accumulate,
@@ -9,8 +9,12 @@ import {
   describeSeries,
   FIRST_BLOCKED,
   FIRST_CATEGORY,
+  FIRST_PEAK,
+  MinutePeaks,
   mergeCells,
+  peaksOf,
   RecordWriter,
+  readCells,
   runningTotals,
 } from './cells.ts';
 
@@ -49,6 +53,53 @@ describe('a record of cells', () => {
           );
           expect(read(record ?? new Uint8Array(0), series, 0, CELLS)).toBe(total);
         }
+      }),
+    );
+  });
+
+  test('merges raise peaks to those of the whole record, and the larger peak of a cell is kept', () => {
+    const near = fc.array(
+      fc.tuple(
+        fc.integer({ min: 0, max: 14 }),
+        fc.integer({ min: 0, max: 4_000 }),
+        fc.integer({ min: 1, max: 3 }),
+      ),
+      { maxLength: 30 },
+    );
+    fc.assert(
+      fc.property(fc.array(near, { minLength: 1, maxLength: 5 }), (merges) => {
+        const writer = new RecordWriter();
+        const peaks = new MinutePeaks();
+        let record: Uint8Array | undefined;
+        let counters: Uint8Array | undefined;
+        const busiest = new Map<number, number>();
+        for (const merge of merges) {
+          record = Uint8Array.from(mergeCells(record, additions(merge), writer, peaks));
+          const raised = peaks.raised();
+          for (const [series, peak] of raised) busiest.set(series, Math.max(peak, busiest.get(series) ?? 0));
+          const cells = additions(raised.map(([series, peak]) => [series, 7, peak]));
+          counters = Uint8Array.from(mergeCells(counters, cells, writer));
+        }
+        // By hand: the sums of each group and second.
+        const expected = Object.values(OVERVIEW_GROUPS).flatMap((group, row): [number, number][] => {
+          const inGroup = (series: number) =>
+            group === null
+              ? series === 0
+              : series > 0 && group.some((name) => CATEGORIES[series - 1] === name);
+          const sums = [0, 1, 2, 3, 4].map((second) =>
+            merges
+              .flat()
+              .filter(([series, cell]) => inGroup(series) && Math.floor(cell / 1_000) === second)
+              .reduce((sum, [, , n]) => sum + n, 0),
+          );
+          const peak = Math.max(...sums);
+          return peak > 1 ? [[FIRST_PEAK + row, peak]] : [];
+        });
+        expect(peaksOf(record ?? new Uint8Array(0))).toEqual(expected);
+        expect([...busiest].sort(([a], [b]) => a - b)).toEqual(expected);
+        expect([...readCells(counters ?? new Uint8Array(0))]).toEqual(
+          expected.map(([series, peak]) => [cellCode(series, 7), peak]),
+        );
       }),
     );
   });

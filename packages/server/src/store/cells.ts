@@ -9,7 +9,7 @@
  * have a variable length (7 bits per byte, low bits first). Readers skip unknown series, so new ones can be added without
  * rewriting stored records.
  */
-import { CATEGORIES, type Category, type Event } from '../event.ts';
+import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../event.ts';
 import type { ChunkPlan } from './levels.ts';
 import { splitCount } from './store.ts';
 
@@ -20,8 +20,28 @@ import { splitCount } from './store.ts';
 export const REQUESTS = 0;
 export const FIRST_CATEGORY = 1;
 export const FIRST_BLOCKED = 32;
-/** For records without a checksum. This leaves room for later series. */
-const SERIES_MAX = 63;
+/**
+ * The peak of each of OVERVIEW_GROUPS: the count of its busiest second. Only in counters, and only if it is above 1: a
+ * group with counts but no peak has the peak 1. Cells of these series merge by the larger value.
+ */
+export const FIRST_PEAK = 64;
+/** For records without a checksum. */
+const SERIES_MAX = 127;
+
+export const GROUPS = Object.values(OVERVIEW_GROUPS);
+/** The row of each series: its position in GROUPS. All attacks, the last group, are the sum of the rows before. */
+export const GROUP_ROWS = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
+GROUP_ROWS[REQUESTS] = GROUPS.indexOf(null);
+for (const [category, name] of CATEGORIES.entries()) {
+  GROUP_ROWS[FIRST_CATEGORY + category] = GROUPS.findIndex((group) => group?.includes(name));
+}
+
+const ALL_ATTACKS = GROUPS.length - 1;
+
+const SECONDS = 60;
+const SECOND_MS = 1_000;
+/** The seconds of a minute, as runs (levels.ts). */
+export const SECOND_RUNS = [0, SECONDS * SECOND_MS, 0, SECOND_MS];
 
 /** What a series counts: blocked attacks also count as attacks. Null for a series of a later release. */
 export function describeSeries(series: number): { attack: Category | null; blocked: boolean } | null {
@@ -281,14 +301,111 @@ export function isWellFormed(record: Uint8Array, cellsInChunk: number): boolean 
   }
 }
 
+/** The busiest second of each group in a minute, before and after a merge. */
+export class MinutePeaks {
+  readonly #before = new Float64Array(GROUPS.length);
+  readonly #after = new Float64Array(GROUPS.length);
+  /** Requests are one series, so their seconds come in order. This is the current one. */
+  #secondEnd = 0;
+  #requestsBefore = 0;
+  #requestsAfter = 0;
+  /** Attacks by group and second, before and after. Zero except in slots. */
+  readonly #attacks = new Float64Array(2 * GROUPS.length * SECONDS);
+  readonly #slots: number[] = [];
+  /** Categories share the seconds of a group, so an addition to one of them needs all. */
+  hasAttacks = false;
+
+  clear(hasAttacks: boolean): void {
+    this.hasAttacks = hasAttacks;
+    this.#before.fill(0);
+    this.#after.fill(0);
+    for (const slot of this.#slots) this.#attacks.fill(0, slot, slot + 2);
+    this.#slots.length = 0;
+    this.#secondEnd = 0;
+    this.#requestsBefore = 0;
+    this.#requestsAfter = 0;
+  }
+
+  /** Adds a cell. */
+  add(row: number, cell: number, before: number, after: number): void {
+    if (row > 0) {
+      this.#addAttacks(row, cell, before, after);
+      this.#addAttacks(ALL_ATTACKS, cell, before, after);
+      return;
+    }
+    if (cell >= this.#secondEnd) {
+      this.#raise(0, this.#requestsBefore, this.#requestsAfter);
+      this.#secondEnd = cell - (cell % SECOND_MS) + SECOND_MS;
+      this.#requestsBefore = 0;
+      this.#requestsAfter = 0;
+    }
+    this.#requestsBefore += before;
+    this.#requestsAfter += after;
+  }
+
+  /** The peaks that the merge has raised above 1, by series. */
+  raised(): [series: number, peak: number][] {
+    this.#raise(0, this.#requestsBefore, this.#requestsAfter);
+    const raised: [number, number][] = [];
+    for (let row = 0; row < GROUPS.length; row++) {
+      const peak = this.#after[row] ?? 0;
+      if (peak > 1 && peak > (this.#before[row] ?? 0)) raised.push([FIRST_PEAK + row, peak]);
+    }
+    return raised;
+  }
+
+  #addAttacks(row: number, cell: number, before: number, after: number): void {
+    const slot = 2 * (row * SECONDS + Math.floor(cell / SECOND_MS));
+    const sumBefore = (this.#attacks[slot] ?? 0) + before;
+    const sumAfter = (this.#attacks[slot + 1] ?? 0) + after;
+    this.#attacks[slot] = sumBefore;
+    this.#attacks[slot + 1] = sumAfter;
+    this.#slots.push(slot);
+    this.#raise(row, sumBefore, sumAfter);
+  }
+
+  #raise(row: number, before: number, after: number): void {
+    if (before > (this.#before[row] ?? 0)) this.#before[row] = before;
+    if (after > (this.#after[row] ?? 0)) this.#after[row] = after;
+  }
+}
+
+/** The peaks of an exact record above 1, by series. */
+export function peaksOf(record: Uint8Array): [series: number, peak: number][] {
+  const peaks = new MinutePeaks();
+  for (const [code, count] of readCells(record)) {
+    const row = GROUP_ROWS[seriesOf(code)] ?? -1;
+    if (row >= 0) peaks.add(row, cellOf(code), 0, count);
+  }
+  return peaks.raised();
+}
+
+/** Fills in the last group from counts by group. */
+export function addAllAttacks(counts: Float64Array): void {
+  const length = counts.length / GROUPS.length;
+  const last = length * (GROUPS.length - 1);
+  counts.fill(0, last);
+  for (let row = length; row < last; row += length) {
+    for (let i = 0; i < length; i++) counts[last + i] = (counts[last + i] ?? 0) + (counts[row + i] ?? 0);
+  }
+}
+
+export function largest(numbers: Float64Array, from: number, to: number): number {
+  let found = 0;
+  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
+  return found;
+}
+
 /** The record with the additions. The result is a view that the next call overwrites. */
 export function mergeCells(
   record: Uint8Array | undefined,
   additions: Additions,
   writer: RecordWriter,
+  peaks?: MinutePeaks,
 ): Uint8Array {
   const { codes } = additions;
   writer.clear();
+  peaks?.clear((codes.at(-1) ?? 0) >= cellCode(FIRST_CATEGORY, 0));
   const old = new NumberReader(record ?? new Uint8Array(0));
   let next = 0;
   const oldLength = record?.length ?? 0;
@@ -299,12 +416,21 @@ export function mergeCells(
     const oldEnd = old.at < oldLength ? old.number() + old.at : oldLength;
     if (oldSeries < nextSeries) {
       writer.copy(old.bytes, sectionStart, oldEnd);
+      const row = GROUP_ROWS[oldSeries] ?? -1;
+      if (peaks?.hasAttacks && row > 0) {
+        for (let cell = -1; old.at < oldEnd; ) {
+          const token = old.number();
+          const count = token % 2 === 1 ? old.number() : 1;
+          cell += Math.floor(token / 2) + 1;
+          peaks.add(row, cell, count, count);
+        }
+      }
       old.at = oldEnd;
       continue;
     }
     if (nextSeries < oldSeries) old.at = sectionStart;
     const sectionEnd = oldSeries === nextSeries ? oldEnd : old.at;
-    next = mergeSection(old, sectionEnd, nextSeries, additions, next, writer);
+    next = mergeSection(old, sectionEnd, nextSeries, additions, next, writer, peaks);
   }
   return writer.bytes();
 }
@@ -317,14 +443,32 @@ function mergeSection(
   { codes, counts }: Additions,
   next: number,
   writer: RecordWriter,
+  peaks: MinutePeaks | undefined,
 ): number {
   const base = cellCode(series, 0);
   const end = cellCode(series + 1, 0);
   const section = writer.openSection(series);
+  const isPeak = series >= FIRST_PEAK;
+  const row = (peaks && GROUP_ROWS[series]) ?? -1;
+  const first = (codes[next] ?? base) - base;
+  const start = old.at;
   let written = -1;
   let cell = -1;
   let pending = false;
   let count = 0;
+  // Cells before the first addition are copied as they are: mostly all of them, because traffic is live.
+  let copied = start;
+  while (!pending && old.at < oldEnd) {
+    const token = old.number();
+    count = token % 2 === 1 ? old.number() : 1;
+    cell += Math.floor(token / 2) + 1;
+    pending = cell >= first;
+    if (pending) break;
+    copied = old.at;
+    written = cell;
+    if (row >= 0) peaks?.add(row, cell, count, count);
+  }
+  if (copied > start) writer.copy(old.bytes, start, copied);
   for (;;) {
     if (!pending && old.at < oldEnd) {
       const token = old.number();
@@ -336,12 +480,17 @@ function mergeSection(
     const added = code < end ? code - base : Number.POSITIVE_INFINITY;
     if (!pending && added === Number.POSITIVE_INFINITY) break;
     const at = pending ? Math.min(cell, added) : added;
-    let total = 0;
+    let before = 0;
     if (pending && cell === at) {
-      total += count;
+      before = count;
       pending = false;
     }
-    if (added === at) total += counts[next++] ?? 0;
+    let total = before;
+    if (added === at) {
+      const addition = counts[next++] ?? 0;
+      total = isPeak ? Math.max(total, addition) : total + addition;
+    }
+    if (row >= 0) peaks?.add(row, at, before, total);
     writer.cell(at - written - 1, total);
     written = at;
   }

@@ -6,6 +6,8 @@ import {
   cellCode,
   FIRST_BLOCKED,
   FIRST_CATEGORY,
+  FIRST_PEAK,
+  MinutePeaks,
   mergeCells,
   packCell,
   REQUESTS,
@@ -51,20 +53,26 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
   const writer = new RecordWriter();
   const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
   const key = Buffer.allocUnsafe(9);
-  let [level, chunk] = [-1, -1];
+  const put = (additions: RecordAdditions, peaks?: MinutePeaks) => {
+    const { level, chunk, scope } = additions;
+    // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
+    mergeCells(records.read(level, chunk, scope), additions, writer, peaks);
+    const value = addChecksum(writer.withHead(), cellsSeed(level, chunk, scope));
+    schema.cells.putSync(cellsKey(level, chunk, scope, key), value);
+  };
   countChange(schema);
-  for (const additions of group.records()) {
-    if (additions.level !== EXACT.id && (additions.level !== level || additions.chunk !== chunk)) {
+  const peaks = new MinutePeaks();
+  for (const additions of group.exactRecords()) {
+    put(additions, peaks);
+    group.addToCounters(additions.chunk, additions.scope, peaks.raised());
+  }
+  let [level, chunk] = [-1, -1];
+  for (const additions of group.counterRecords()) {
+    if (additions.level !== level || additions.chunk !== chunk) {
       ({ level, chunk } = additions);
       countChunkChange(schema, level, chunk);
     }
-    // The record is checked before the merge: a new checksum over damaged counts would hide the damage.
-    mergeCells(records.read(additions.level, additions.chunk, additions.scope), additions, writer);
-    const value = addChecksum(
-      writer.withHead(),
-      cellsSeed(additions.level, additions.chunk, additions.scope),
-    );
-    schema.cells.putSync(cellsKey(additions.level, additions.chunk, additions.scope, key), value);
+    put(additions);
   }
   return results;
 }
@@ -247,6 +255,8 @@ interface RecordAdditions extends Additions {
 class GroupCounts {
   /** Packed cells (packCell) by minute and scope, in order of arrival. */
   readonly #minutes = new Map<number, number[]>();
+  /** By chunk and scope: counts by cellCode. */
+  readonly #counters = COUNTERS.map((level) => ({ level, records: new Map<number, Map<number, number>>() }));
 
   add(event: Event, times: number, project: number, host: number | null): void {
     if (!(event.count >= 1 && event.count <= EVENT_COUNT_MAX)) throw new Error(`count is ${event.count}`);
@@ -286,18 +296,25 @@ class GroupCounts {
     return list;
   }
 
-  /** In key order within each level, which is the fastest order for the B-tree. */
-  *records(): Generator<RecordAdditions> {
-    const counters = COUNTERS.map((level) => ({ level, records: new Map<number, Map<number, number>>() }));
+  /** In key order, which is the fastest order for the B-tree. Also counts for `counterRecords`. */
+  *exactRecords(): Generator<RecordAdditions> {
     for (const key of [...this.#minutes.keys()].sort((a, b) => a - b)) {
       const minute = Math.floor(key / SCOPES_MAX);
       const scope = key % SCOPES_MAX;
       const exact = sumCells(this.#minutes.get(key) ?? []);
-      const totals = seriesTotals(exact);
-      for (const { level, records } of counters) addToCounters(level, records, minute, scope, totals);
+      this.addToCounters(minute, scope, seriesTotals(exact));
       yield { level: EXACT.id, chunk: minute, scope, ...exact };
     }
-    for (const { level, records } of counters) {
+  }
+
+  addToCounters(minute: number, scope: number, cells: readonly [series: number, count: number][]): void {
+    if (cells.length === 0) return;
+    for (const { level, records } of this.#counters) addToLevel(level, records, minute, scope, cells);
+  }
+
+  /** In key order within each level. */
+  *counterRecords(): Generator<RecordAdditions> {
+    for (const { level, records } of this.#counters) {
       for (const key of [...records.keys()].sort((a, b) => a - b)) {
         const additions = additionsOf(records.get(key) ?? new Map());
         yield { level: level.id, chunk: Math.floor(key / SCOPES_MAX), scope: key % SCOPES_MAX, ...additions };
@@ -306,12 +323,12 @@ class GroupCounts {
   }
 }
 
-function addToCounters(
+function addToLevel(
   level: Level,
   records: Map<number, Map<number, number>>,
   minute: number,
   scope: number,
-  totals: readonly [number, number][],
+  totals: readonly [series: number, count: number][],
 ): void {
   const cell = Math.floor((minute * EXACT.cellsPerChunk) / level.cellMs);
   const chunk = Math.floor(cell / level.cellsPerChunk);
@@ -320,6 +337,7 @@ function addToCounters(
   records.set(key, cells);
   for (const [series, total] of totals) {
     const code = cellCode(series, cell - chunk * level.cellsPerChunk);
-    cells.set(code, (cells.get(code) ?? 0) + total);
+    const known = cells.get(code) ?? 0;
+    cells.set(code, series >= FIRST_PEAK ? Math.max(known, total) : known + total);
   }
 }

@@ -2,7 +2,7 @@
  * Compares records with the sums of the next finer level, for `verify` and `repair`. Both process some hundred scopes of a
  * chunk at a time, to bound the memory.
  */
-import { cellCode, cellOf, readCells, seriesOf } from '../cells.ts';
+import { cellCode, cellOf, FIRST_PEAK, peaksOf, readCells, seriesOf } from '../cells.ts';
 import { COUNTERS, EXACT, LEVELS, type Level } from './levels.ts';
 import { CHUNKS_END, nextChunk, records, SCOPES_END } from './records.ts';
 import { CHANGES, cellsKey, type Schema } from './schema.ts';
@@ -12,7 +12,7 @@ export type Cells = Map<number, number>;
 
 export interface Comparison {
   scope: number;
-  /** The sums of the finer level. */
+  /** The sums of the finer level; of peaks, the largest. */
   sums: Cells;
   /** The record itself, or 'damaged' if it cannot be read. */
   stored: Cells | 'damaged';
@@ -99,11 +99,19 @@ function compareScopes(
         const time = (fineChunk * fine.cellsPerChunk + cellOf(fineCode)) * fine.cellMs;
         const cell = Math.floor(time / coarse.cellMs) - chunk * coarse.cellsPerChunk;
         const code = cellCode(seriesOf(fineCode), cell);
-        one.sums.set(code, (one.sums.get(code) ?? 0) + count);
+        const known = one.sums.get(code) ?? 0;
+        one.sums.set(code, isPeak(code) ? Math.max(known, count) : known + count);
       }
+      if (fine.id !== EXACT.id || sections === null) continue;
+      const minute = fineChunk - chunk * ratio;
+      for (const [series, peak] of peaksOf(sections)) one.sums.set(cellCode(series, minute), peak);
     }
   }
   return [...found.values()].sort((a, b) => a.scope - b.scope);
+}
+
+export function isPeak(code: number): boolean {
+  return seriesOf(code) >= FIRST_PEAK;
 }
 
 /** Cells before the horizon do not count, and the finer level may have been freed there. */

@@ -23,6 +23,7 @@ import {
   allChanges,
   CHANGES,
   changesOf,
+  hasAllPeaks,
   metaValue,
   type ProjectRecord,
   type ReadOptions,
@@ -410,18 +411,21 @@ function createScopeLookup(schema: Schema) {
 
 function createProjectLookup(schema: Schema) {
   let changes = -1;
-  const known = new VersionedCache<string, { project: ProjectRecord; horizon: number }>(() => changes);
+  const known = new VersionedCache<string, { project: ProjectRecord; horizon: number; hasPeaks: boolean }>(
+    () => changes,
+  );
   return (id: string, changesNow: number) => {
     changes = changesNow;
     const found = known.get(id);
     if (found !== undefined) return found;
     const horizon = metaValue(schema, 'horizon');
+    const hasPeaks = hasAllPeaks(schema);
     const project = schema.projects.get(id);
     // Not cached if missing: a new project does not change the counter until it has counts.
     if (project === undefined) checkAbsence(schema.projects, id, matchesProjectKey);
     else if (!matchesProjectKey(id, project)) throw new StoreDamaged(`the key of the project ${id}`);
-    else known.set(id, { project, horizon });
-    return { project, horizon };
+    else known.set(id, { project, horizon, hasPeaks });
+    return { project, horizon, hasPeaks };
   };
 }
 

@@ -323,6 +323,7 @@ async function withoutChecksums(change = (value: Buffer) => value): Promise<stri
     }
   }
   await meta.remove('unchecked');
+  await meta.remove('peaks');
   await version.put('version', 1);
   await root.close();
   return path;

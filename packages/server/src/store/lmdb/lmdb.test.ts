@@ -1,16 +1,27 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
-import { additionsOf, FIRST_BLOCKED, mergeCells, RecordWriter, readCells, seriesOf } from '../cells.ts';
+import {
+  additionsOf,
+  FIRST_BLOCKED,
+  FIRST_PEAK,
+  mergeCells,
+  RecordWriter,
+  readCells,
+  seriesOf,
+} from '../cells.ts';
+import { memoryStore } from '../memory.ts';
 import { QueryTooLarge } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { createCounters, createLookups } from './count.ts';
 import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
-import { addChecksum, CHECKSUM_BYTES, cellsSeed, openSchema, reopenSchema } from './schema.ts';
+import { repairStatistics } from './repair.ts';
+import { addChecksum, CHECKSUM_BYTES, cellsSeed, hasAllPeaks, openSchema, reopenSchema } from './schema.ts';
 import { verifyStatistics } from './verify.ts';
 
 durableStoreConformance('the embedded store', open);
@@ -103,18 +114,7 @@ describe('the embedded store', () => {
     const attack = { ...batch.events[0], attack: 'sqli', count: 3, details: { blocked: true } } as Event;
     await store.append({ ...batch, events: [attack] });
     await store.close();
-    const { root, cells } = openSchema(path);
-    const writer = new RecordWriter();
-    for (const { key, value } of [...cells.getRange()]) {
-      const [level, chunk, scope] = [key[0] ?? 0, key.readUInt32BE(1), key.readUInt32BE(5)];
-      if (scope === 0) continue;
-      const all = [...readCells(value.subarray(CHECKSUM_BYTES))];
-      const old = all.filter(([code]) => seriesOf(code) < FIRST_BLOCKED);
-      expect(old.length).toBe(all.length - 1);
-      mergeCells(undefined, additionsOf(new Map(old)), writer);
-      cells.putSync(key, addChecksum(writer.withHead(), cellsSeed(level, chunk, scope)));
-    }
-    await root.close();
+    await removeSeries(path, FIRST_BLOCKED);
     expect((await verifyStatistics(path)).problems).toBe(0);
 
     const again = await reopen();
@@ -139,31 +139,100 @@ describe('the embedded store', () => {
     await destroy();
   });
 
+  test('a file of a release without peaks has the same results, also while that release writes', async () => {
+    const time = fc
+      .tuple(fc.nat(30), fc.nat(3), fc.nat(2), fc.nat(999))
+      .map(([hours, minutes, seconds, ms]) => NOW - ((hours * 60 + minutes) * 60 + seconds) * 1_000 - ms);
+    const event = fc.record({
+      time,
+      host: fc.nat(3),
+      request: fc.boolean(),
+      attack: fc.constantFrom(null, 'xss', 'sqli', 'robot'),
+      count: fc.integer({ min: 1, max: 3 }),
+    }) as fc.Arbitrary<Event & { host: number }>;
+    const edges = [NOW - 40 * 3_600_000, NOW - 3_600_000, NOW - 59_999, NOW + 60_000];
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.array(event, { maxLength: 40 }), { minLength: 4, maxLength: 6 }),
+        async (drawn) => {
+          const { directory, store, reopen, destroy } = await open(() => NOW);
+          const path = join(directory, 'statistics.mdb');
+          const oracle = memoryStore(() => NOW);
+          const hostnames = ['a', 'b', 'c'];
+          const ids = await store.resolveHosts({ project: 'p', hostnames, limit: 3 });
+          await oracle.resolveHosts({ project: 'p', hostnames, limit: 3 });
+          let current = store;
+          for (const [i, events] of drawn.entries()) {
+            const next = events.map(({ host, ...one }) => ({ ...one, hostId: ids[host] ?? null }));
+            const { id: _, link: __, ...more } = { ...batch, events: next };
+            await current.append(more);
+            await oracle.append(more);
+            await current.close();
+            if (i === 1) await removeSeries(path, FIRST_PEAK);
+            expect((await verifyStatistics(path)).findings).toEqual([]);
+            if (i === 3) expect((await repairStatistics(path)).lost).toEqual([]);
+            current = await reopen();
+            for (const hosts of [undefined, [ids[0] ?? ''], ids.slice(1) as string[], ids as string[]]) {
+              const query = { project: 'p', hosts, edges };
+              expect(await current.peaks(query)).toEqual(await oracle.peaks(query));
+            }
+          }
+          await destroy();
+        },
+      ),
+      { numRuns: 25 },
+    );
+  });
+
+  test('repair adds the peaks that a release without them has left out', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const path = join(directory, 'statistics.mdb');
+    await store.append({ ...batch, events: [{ ...(batch.events[0] as Event), count: 3 }] });
+    await store.close();
+    await removeSeries(path, FIRST_PEAK);
+    const isComplete = async () => {
+      const schema = openSchema(path);
+      const complete = hasAllPeaks(schema);
+      await schema.root.close();
+      return complete;
+    };
+    expect(await isComplete()).toBe(false);
+    const { repaired, lost } = await repairStatistics(path);
+    expect([repaired, lost]).toEqual([3, []]);
+    expect(await isComplete()).toBe(true);
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    await removeSeries(path, FIRST_PEAK, false);
+    const { findings } = await verifyStatistics(path);
+    expect(findings.map(({ problem }) => problem)).toEqual([
+      'peak of ACCESS: 0 at level 2, but 3 at level 3',
+    ]);
+    await destroy();
+  });
+
   test('a query for the busiest seconds is refused if it would read too many records or bytes', async () => {
     const { directory, store, destroy } = await open(() => NOW);
-    const events = Array.from({ length: 90 }, (_, i): Event => {
-      return {
-        time: NOW - 60_000 * Math.floor(i / 2) - 700 * (i % 2),
-        hostId: null,
-        request: true,
-        attack: null,
-        count: 1,
-      };
+    const ids = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b'], limit: 2 });
+    // Together the hosts could have a peak of 2, so each of the 45 minutes has to be read.
+    const events = Array.from({ length: 135 }, (_, i): Event => {
+      const time = NOW - 60_000 * Math.floor(i / 3 + 1) + 1_700 * (i % 3);
+      const hostId = ids[i % 3] ?? null;
+      return { time, hostId, request: true, attack: null, count: hostId === null ? 2 : 1 };
     });
     await store.append({ ...batch, events });
     await store.close();
     const schema = openSchema(join(directory, 'statistics.mdb'));
-    const peaks = (records: number, bytes: number) =>
-      createPeakFinder(schema, createLookups(schema), { records, bytes })('p', undefined, [
-        NOW - DAY_MS,
-        NOW + 1,
-      ]);
-    // Two records of minutes, 46 of milliseconds.
-    const [requests] = await peaks(48, 1_000);
-    expect([...(requests ?? [])]).toEqual([1]);
-    await expect(peaks(47, 1_000)).rejects.toThrow(QueryTooLarge);
-    await expect(peaks(47, 1_000)).rejects.toThrow(/select fewer hosts or a shorter range/);
-    await expect(peaks(48, 100)).rejects.toThrow(QueryTooLarge);
+    const peaks = async (records: number, bytes: number, hosts?: string[]) => {
+      const finder = createPeakFinder(schema, createLookups(schema), { records, bytes });
+      return (await finder('p', hosts, [NOW - DAY_MS, NOW]))[0]?.[0];
+    };
+    const both = ids as string[];
+    // Two records of quarters, twice two of minutes, 90 of milliseconds.
+    expect(await peaks(96, 1_000, both)).toBe(1);
+    await expect(peaks(95, 1_000, both)).rejects.toThrow(QueryTooLarge);
+    await expect(peaks(95, 1_000, both)).rejects.toThrow(/select fewer hosts or a shorter range/);
+    await expect(peaks(96, 100, both)).rejects.toThrow(QueryTooLarge);
+    expect(await peaks(0, 0, both.slice(1))).toBe(1);
+    expect(await peaks(0, 0)).toBe(2);
     await schema.root.close();
     await destroy();
   });
@@ -299,3 +368,18 @@ describe('the embedded store', () => {
     await destroy();
   });
 });
+
+/** Removes series from a file, as a release without them would have written it and noted the change. */
+async function removeSeries(path: string, first: number, isNoted = true): Promise<void> {
+  const { root, cells, meta } = openSchema(path);
+  const writer = new RecordWriter();
+  for (const { key, value } of [...cells.getRange()]) {
+    const [level, chunk, scope] = [key[0] ?? 0, key.readUInt32BE(1), key.readUInt32BE(5)];
+    if (scope === 0) continue;
+    const old = [...readCells(value.subarray(CHECKSUM_BYTES))].filter(([code]) => seriesOf(code) < first);
+    mergeCells(undefined, additionsOf(new Map(old)), writer);
+    cells.putSync(key, addChecksum(writer.withHead(), cellsSeed(level, chunk, scope)));
+  }
+  if (isNoted) meta.putSync('changes', (meta.get('changes') ?? 0) + 1);
+  await root.close();
+}

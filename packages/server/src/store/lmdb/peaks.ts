@@ -1,298 +1,384 @@
-/** The busiest second of each point, from exact milliseconds. Counters tell which minutes have any. */
-import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
-import { accumulate, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
+/**
+ * The busiest second of each point. Counters have the peaks of each project and host, which are exact for one of them, and
+ * bounds for several. Exact milliseconds are read only for minutes whose bounds do not decide.
+ */
+
+import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, largest, SECOND_RUNS } from '../cells.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { ChunkCache } from './chunk-cache.ts';
 import { clip, inSlices, type Lookups, readChanges, SLICE_MS, type Slices } from './count.ts';
-import { EXACT, LEVELS, type Level } from './levels.ts';
+import { COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
-import { allChanges, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
+import { allChanges, hasAllPeaks, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';
 
 /** For each of OVERVIEW_GROUPS, the peak of each point. */
 export type PeakFinder = (
   project: string,
   hosts: readonly string[] | undefined,
   edges: readonly number[],
-) => Promise<Float64Array[]>;
+) => Float64Array[] | Promise<Float64Array[]>;
 
 const SECOND_MS = 1_000;
-const MINUTE_MS = EXACT.cellsPerChunk;
-const HOURS = LEVELS[0];
-const MINUTES = LEVELS[2];
-const PER_CHUNK = MINUTES.cellsPerChunk;
+const SECONDS = EXACT.cellsPerChunk / SECOND_MS;
+const HOURS = COUNTERS[0];
+const MINUTES = COUNTERS[2];
 
-/** Requests, groups of attacks, and all attacks: the last is the sum of those between. */
-const GROUPS = Object.values(OVERVIEW_GROUPS);
-const ROW_OF = new Int8Array(FIRST_CATEGORY + CATEGORIES.length);
-ROW_OF[REQUESTS] = GROUPS.indexOf(null);
-for (const [category, name] of CATEGORIES.entries()) {
-  ROW_OF[FIRST_CATEGORY + category] = GROUPS.findIndex((group) => group?.includes(name));
+/** Rows of a decoded record: peaks by group, an empty row for each group, counts by group. */
+const DECODED_ROWS = new Int8Array(FIRST_PEAK + GROUPS.length).fill(-1);
+for (const [series, row] of GROUP_ROWS.entries()) DECODED_ROWS[series] = 2 * GROUPS.length + row;
+for (const group of GROUPS.keys()) DECODED_ROWS[FIRST_PEAK + group] = group;
+
+/** The record that was decoded last. No chunk has more cells than one of hours. */
+const DECODED = new Float64Array(3 * GROUPS.length * HOURS.cellsPerChunk);
+
+/** What one query may read to decide between bounds: about two seconds of work, in slices. */
+const LIMITS = { records: 500_000, bytes: 256 * 1_048_576 };
+
+/** 32 MB of eight bytes each: a year of 80 projects or hosts. */
+const CACHED_NUMBERS_MAX = 4_194_304;
+
+interface Query {
+  scopes: readonly number[];
+  project: number;
+  edges: readonly number[];
+  hasPeaks: boolean;
+  changes: number;
+  /** Missing if the query runs at once. */
+  read?: ReadOptions;
+  slices?: Slices;
 }
-/** All series in one row. */
-const ANY_ROW = new Int8Array(ROW_OF.length);
 
-/** The seconds of a whole minute, as runs (levels.ts). */
-const SECONDS = [0, MINUTE_MS, 0, SECOND_MS];
-
-/** What one query may read: about two seconds of work, in slices. Cached minutes are free. */
-const LIMITS = { records: 250_000, bytes: 256 * 1_048_576 };
-
-/** 16 MB of eight bytes each: a month of 8 projects or hosts. */
-const CACHED_NUMBERS_MAX = 2_097_152;
-
-/** The minutes of a range, of which the first and the last may be cut. */
-interface Minutes {
+/** Cells of a chunk that belong to one point. */
+interface Part {
+  level: number;
+  chunk: number;
   first: number;
   end: number;
 }
 
-export function createPeakFinder(
-  schema: Schema,
-  { hostSets, absences, scopesOf, findProject }: Lookups,
-  limits = LIMITS,
-): PeakFinder {
-  /** By chunk of minutes: for each group, the peak of each minute. */
+export function createPeakFinder(schema: Schema, lookups: Lookups, limits = LIMITS): PeakFinder {
+  /** For each group and cell of a chunk: a lower bound of the peak, and an upper bound unless the peak is known. */
   const cache = new ChunkCache(CACHED_NUMBERS_MAX);
 
-  function* find(
-    scopes: readonly number[],
-    edges: readonly number[],
-    read: ReadOptions,
-    slices: Slices,
-  ): Generator<void, Float64Array[]> {
-    const out = GROUPS.map(() => new Float64Array(edges.length - 1));
-    if (scopes.length === 0 || (edges[0] ?? 0) >= (edges.at(-1) ?? 0)) return out;
-    const changes = allChanges(schema, read);
-    const records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
-    const cacheKey = scopes.length === 1 ? (scopes[0] ?? 0) : hostSets.idOf(scopes);
-    const open = (chunk: number) =>
-      cache.open(MINUTES.id, chunk, changes, () => readChanges(schema, records, MINUTES.id, chunk, read));
-    const minutes = minutesOf(edges);
-    const chunks = yield* chunksWithCounts(scopes, minutes, records, slices);
-    const missing: number[] = [];
-    for (const chunk of chunks) {
-      if (open(chunk).get(cacheKey) === undefined) missing.push(chunk);
-      if (slices.isOver()) yield;
-    }
-    yield* checkSize(scopes, minutes, missing, records, slices);
-
-    const reader = new MinuteReader(scopes, records, slices, limits.bytes);
-    let point = 0;
-    for (const chunk of chunks) {
-      const [from, to] = within(minutes, chunk);
-      const cached = open(chunk);
-      let peaks = cached.get(cacheKey);
-      if (peaks === undefined) {
-        yield* reader.open(chunk);
-        peaks = yield* reader.peaksOfMinutes(from, to);
-        if (to - from === PER_CHUNK) cached.put(cacheKey, peaks);
-      }
-      for (let minute = from; minute < to; ) {
-        while ((edges[point + 1] ?? 0) <= minute * MINUTE_MS) point++;
-        const end = Math.min(to, Math.floor((edges[point + 1] ?? 0) / MINUTE_MS));
-        if ((edges[point] ?? 0) > minute * MINUTE_MS || end === minute) {
-          yield* reader.open(chunk);
-          yield* reader.addCutMinute(minute++, edges, point, out);
-          continue;
-        }
-        const first = minute - chunk * PER_CHUNK;
-        for (let group = 0; group < GROUPS.length; group++) {
-          const start = group * PER_CHUNK + first;
-          raise(out[group] as Float64Array, point, largest(peaks, start, start + end - minute));
-        }
-        minute = end;
-      }
-      if (slices.isOver()) yield;
-    }
-    return out;
-  }
-
-  /** Counts the records to read before reading them. */
-  function* checkSize(
-    scopes: readonly number[],
-    minutes: Minutes,
-    chunks: readonly number[],
-    records: RecordReader,
-    slices: Slices,
-  ): Generator<void> {
-    let size = scopes.length * chunks.length;
-    if (size > limits.records) throw new QueryTooLarge();
-    for (const chunk of chunks) {
-      const [from, to] = within(minutes, chunk);
-      for (const scope of scopes) {
-        const counts = countsByCell(records, MINUTES, chunk, scope);
-        for (let minute = from; minute < to; minute++) if (counts[minute - chunk * PER_CHUNK] !== 0) size++;
-        if (slices.isOver()) yield;
-      }
-      if (size > limits.records) throw new QueryTooLarge();
-    }
-  }
-
-  return async (projectId, hosts, edges) => {
-    const { project } = findProject(projectId, allChanges(schema));
+  return (projectId, hosts, edges) => {
+    const changes = allChanges(schema);
+    const { project, horizon, hasPeaks } = lookups.findProject(projectId, changes);
     if (project === undefined) return GROUPS.map(() => new Float64Array(edges.length - 1));
-    const scopes = hosts === undefined ? [project.scope] : scopesOf(project, hosts);
+    const scopes = hosts === undefined ? [project.scope] : lookups.scopesOf(project, hosts);
+    const query = { scopes, project: project.scope };
+    const search = (more: Omit<Query, keyof typeof query>) =>
+      new PeakSearch(schema, lookups, cache, { ...query, ...more }, limits).run();
+    if (scopes.length === 1 && hasPeaks) {
+      const clipped = clip(edges, horizon, project.latest);
+      // Without slices, the only step returns the peaks.
+      return search({ edges: clipped, hasPeaks, changes }).next().value as Float64Array[];
+    }
     return inSlices(schema, SLICE_MS, (read, slices) => {
       const { latest } = schema.projects.get(projectId, read) ?? project;
-      return find(scopes, clip(edges, metaValue(schema, 'horizon', read), latest), read, slices);
+      const clipped = clip(edges, metaValue(schema, 'horizon', read), latest);
+      const now = { hasPeaks: hasAllPeaks(schema, read), changes: allChanges(schema, read) };
+      return search({ edges: clipped, ...now, read, slices });
     });
   };
 }
 
-/** Reads the exact records of the minutes of one chunk. */
-class MinuteReader {
-  readonly #scopes: readonly number[];
+/** One query. Its generators yield when a slice is over. */
+class PeakSearch {
+  readonly #schema: Schema;
+  readonly #cache: ChunkCache;
+  readonly #query: Query;
   readonly #records: RecordReader;
-  readonly #slices: Slices;
+  readonly #cacheKey: number;
+  readonly #points: number;
+  /** By group and point: the largest known lower bound, which in the end is the peak. */
+  readonly #best: Float64Array;
+  #recordsLeft: number;
   #bytesLeft: number;
-  #chunk = -1;
-  /** By scope: which minutes of the chunk have counts. */
-  #hasCounts: Uint8Array[] = [];
+  /** The upper bounds of each scope in the chunk of minutes that was read last. */
+  #minutes: { chunk: number; scopes: Map<number, Float64Array> } = { chunk: -1, scopes: new Map() };
 
-  constructor(scopes: readonly number[], records: RecordReader, slices: Slices, bytesMax: number) {
-    this.#scopes = scopes;
-    this.#records = records;
-    this.#slices = slices;
-    this.#bytesLeft = bytesMax;
+  constructor(
+    schema: Schema,
+    { hostSets, absences }: Lookups,
+    cache: ChunkCache,
+    query: Query,
+    limits: typeof LIMITS,
+  ) {
+    const { scopes, changes, read, edges } = query;
+    this.#schema = schema;
+    this.#cache = cache;
+    this.#query = query;
+    this.#records = new RecordReader(schema, { read, known: { absences, allChanges: changes } });
+    this.#cacheKey = scopes.length === 1 ? (scopes[0] ?? 0) : hostSets.idOf(scopes);
+    this.#points = edges.length - 1;
+    this.#best = new Float64Array(GROUPS.length * this.#points);
+    this.#recordsLeft = limits.records;
+    this.#bytesLeft = limits.bytes;
   }
 
-  *open(chunk: number): Generator<void> {
-    if (chunk === this.#chunk) return;
-    this.#hasCounts = [];
-    for (const scope of this.#scopes) {
-      this.#hasCounts.push(
-        Uint8Array.from(countsByCell(this.#records, MINUTES, chunk, scope), (n) => (n > 0 ? 1 : 0)),
-      );
-      if (this.#slices.isOver()) yield;
-    }
-    this.#chunk = chunk;
-  }
-
-  /** For each group, the peak of each minute of the chunk; 0 outside of the range. */
-  *peaksOfMinutes(from: number, to: number): Generator<void, Float64Array> {
-    const peaks = new Float64Array(GROUPS.length * PER_CHUNK);
-    const seconds = MINUTE_MS / SECOND_MS;
-    const sums = new Float64Array(GROUPS.length * seconds);
-    for (let minute = from; minute < to; minute++) {
-      sums.fill(0);
-      if (!(yield* this.#add(minute, SECONDS, sums))) continue;
-      const at = minute - this.#chunk * PER_CHUNK;
-      for (let group = 0; group < GROUPS.length; group++) {
-        peaks[group * PER_CHUNK + at] = largest(sums, group * seconds, (group + 1) * seconds);
+  *run(): Generator<void, Float64Array[]> {
+    const undecided = new Map<number, Part[]>();
+    const plan = this.#query.scopes.length === 0 ? [] : planChunks(this.#query.edges);
+    for (const { level, chunk, runs } of plan) {
+      if (level === EXACT.id) {
+        yield* this.#addCutMinute(chunk, runs);
+        continue;
+      }
+      const bounds = yield* this.#boundsOf(level, chunk);
+      const isKnown = bounds.length === GROUPS.length * cellsIn(level);
+      for (const { point, first, end } of partsOf(runs)) {
+        this.#raise(point, bounds, cellsIn(level), first, end);
+        if (isKnown || !this.#isOpen(point, bounds, cellsIn(level), first, end)) continue;
+        const parts = undecided.get(point) ?? [];
+        if (parts.push({ level, chunk, first, end }) === 1) undecided.set(point, parts);
       }
     }
-    return peaks;
+    for (const [point, parts] of undecided) {
+      for (const group of GROUPS.keys()) yield* this.#decide(group, point, parts);
+    }
+    return GROUPS.map((_, group) => this.#best.subarray(group * this.#points, (group + 1) * this.#points));
   }
 
-  /** A minute that edges cut, possibly within a second. `point` is the first point that ends after its start. */
-  *addCutMinute(
-    minute: number,
-    edges: readonly number[],
-    point: number,
-    out: Float64Array[],
-  ): Generator<void> {
-    const start = minute * MINUTE_MS;
-    const end = start + MINUTE_MS;
-    const runs: number[] = [];
+  /** Raises the peaks of a point to the lower bounds of its cells. */
+  #raise(point: number, bounds: Float64Array, cells: number, first: number, end: number): void {
+    for (let group = 0; group < GROUPS.length; group++) {
+      const at = group * this.#points + point;
+      const n = largest(bounds, group * cells + first, group * cells + end);
+      if (n > (this.#best[at] ?? 0)) this.#best[at] = n;
+    }
+  }
+
+  #isOpen(point: number, bounds: Float64Array, cells: number, first: number, end: number): boolean {
+    return GROUPS.some((_, group) => {
+      const start = (GROUPS.length + group) * cells;
+      return largest(bounds, start + first, start + end) > (this.#best[group * this.#points + point] ?? 0);
+    });
+  }
+
+  /** Looks into the cells whose upper bound is above the best of the point, the highest first. */
+  *#decide(group: number, point: number, parts: readonly Part[]): Generator<void> {
+    const best = () => this.#best[group * this.#points + point] ?? 0;
+    const open: (Part & { cell: number; bounds: Float64Array; upper: number })[] = [];
+    for (const part of parts) {
+      const cells = cellsIn(part.level);
+      const bounds = yield* this.#boundsOf(part.level, part.chunk);
+      this.#raise(point, bounds, cells, part.first, part.end);
+      if (bounds.length === GROUPS.length * cells) continue;
+      for (let cell = part.first; cell < part.end; cell++) {
+        const upper = bounds[(GROUPS.length + group) * cells + cell] ?? 0;
+        if (upper > best()) open.push({ ...part, cell, bounds, upper });
+      }
+    }
+    open.sort((a, b) => b.upper - a.upper);
+    for (const { level, chunk, cell, bounds, upper } of open) {
+      if (upper <= best()) return;
+      // Another group may have looked into it.
+      if ((bounds[(GROUPS.length + group) * cellsIn(level) + cell] ?? 0) <= best()) continue;
+      if (level === MINUTES.id) yield* this.#readMinute(chunk, cell, bounds, point);
+      else {
+        const finer = partBelow(level, chunk, cell);
+        yield* this.#decide(group, point, [finer]);
+        narrow(bounds, cellsIn(level), cell, yield* this.#boundsOf(finer.level, finer.chunk), finer);
+      }
+    }
+  }
+
+  *#boundsOf(level: number, chunk: number): Generator<void, Float64Array> {
+    const { scopes, project, changes, hasPeaks, read, slices } = this.#query;
+    const cached = this.#cache.open(level, chunk, changes, () =>
+      readChanges(this.#schema, this.#records, level, chunk, read),
+    );
+    const known = cached.get(this.#cacheKey);
+    if (known !== undefined) return known;
+    const size = GROUPS.length * cellsIn(level);
+    if (scopes.length === 1) {
+      const bounds = this.#decode(level, chunk, scopes[0] ?? 0) ?? new Float64Array(size);
+      return cached.put(this.#cacheKey, bounds.slice(0, hasPeaks ? size : 2 * size));
+    }
+    const sums = new Float64Array(3 * size);
+    for (const scope of scopes) {
+      const bounds = this.#decode(level, chunk, scope);
+      if (level !== HOURS.id) this.#spend(1, 0);
+      for (let i = 0; bounds !== undefined && i < size; i++) {
+        sums[i] = Math.max(sums[i] ?? 0, bounds[i] ?? 0);
+        sums[size + i] = (sums[size + i] ?? 0) + (bounds[size + i] ?? 0);
+        sums[2 * size + i] = (sums[2 * size + i] ?? 0) + (bounds[2 * size + i] ?? 0);
+      }
+      if (slices?.isOver()) yield;
+    }
+    // The hosts have no second that is busier than in the project. If they have all its counts, they have its peaks.
+    const all = this.#decode(level, chunk, project) ?? EMPTY;
+    for (let i = size; i < size + Math.min(size, all.length); i++) {
+      sums[i] = Math.min(sums[i] ?? 0, all[i] ?? 0);
+      if (sums[size + i] === all[size + i])
+        sums[i - size] = Math.max(sums[i - size] ?? 0, all[i - size] ?? 0);
+    }
+    return cached.put(this.#cacheKey, sums.slice(0, 2 * size));
+  }
+
+  /**
+   * By group and cell: a lower and an upper bound of the peak, and the count. Undefined without a record, and valid until
+   * the next call.
+   */
+  #decode(level: number, chunk: number, scope: number): Float64Array | undefined {
+    const record = this.#records.read(level, chunk, scope);
+    if (record === undefined) return undefined;
+    const cells = cellsIn(level);
+    const size = GROUPS.length * cells;
+    const decoded = DECODED.subarray(0, 3 * size).fill(0);
+    accumulate(record, [0, cells, 0, 1], DECODED_ROWS, cells, decoded);
+    addAllAttacks(decoded.subarray(2 * size));
+    const seconds = (COUNTERS[level]?.cellMs ?? 0) / SECOND_MS;
+    for (let i = 0; i < size; i++) {
+      const count = decoded[2 * size + i] ?? 0;
+      if (count === 0) continue;
+      const { hasPeaks } = this.#query;
+      if (!hasPeaks) decoded[i] = Math.ceil(count / seconds);
+      else if (decoded[i] === 0) decoded[i] = 1;
+      decoded[size + i] = hasPeaks ? (decoded[i] ?? 0) : count;
+    }
+    return decoded;
+  }
+
+  /** Reads the hosts of a minute until it is clear that it has no higher peak, and narrows its bounds. */
+  *#readMinute(chunk: number, cell: number, bounds: Float64Array, point: number): Generator<void> {
+    const scopes = yield* this.#scopesOfMinutes(chunk);
+    const cells = MINUTES.cellsPerChunk;
+    const upperOf = (one: Float64Array, group: number) => one[group * cells + cell] ?? 0;
+    const minute = chunk * cells + cell;
+    const seconds = new Float64Array(GROUPS.length * SECONDS);
+    const rest = GROUPS.map((_, group) =>
+      [...scopes.values()].reduce((sum, one) => sum + upperOf(one, group), 0),
+    );
+    const hasAttacks = rest.at(-1) !== 0;
+    for (const [scope, one] of scopes) {
+      if (upperOf(one, 0) === 0 && upperOf(one, GROUPS.length - 1) === 0) continue;
+      const record = this.#addExact(minute, scope, SECOND_RUNS, seconds);
+      if (hasAttacks) addAllAttacks(seconds);
+      let isOpen = false;
+      for (let group = 0; group < GROUPS.length; group++) {
+        const left = (rest[group] ?? 0) - upperOf(one, group);
+        rest[group] = left;
+        if (left === 0) continue;
+        const peak = largest(seconds, group * SECONDS, (group + 1) * SECONDS);
+        isOpen ||= peak + left > (this.#best[group * this.#points + point] ?? 0);
+      }
+      if (this.#query.slices?.isOver(record)) yield;
+      if (!isOpen) break;
+    }
+    for (let group = 0; group < GROUPS.length; group++) {
+      const peak = largest(seconds, group * SECONDS, (group + 1) * SECONDS);
+      raise(bounds, group * cells + cell, peak);
+      const upper = (GROUPS.length + group) * cells + cell;
+      bounds[upper] = Math.min(bounds[upper] ?? 0, peak + (rest[group] ?? 0));
+    }
+    this.#raise(point, bounds, cells, cell, cell + 1);
+  }
+
+  *#scopesOfMinutes(chunk: number): Generator<void, Map<number, Float64Array>> {
+    if (this.#minutes.chunk === chunk) return this.#minutes.scopes;
+    const scopes = new Map<number, Float64Array>();
+    for (const scope of this.#query.scopes) {
+      const bounds = this.#decode(MINUTES.id, chunk, scope);
+      this.#spend(1, 0);
+      if (bounds !== undefined) scopes.set(scope, bounds.slice(bounds.length / 3, (bounds.length / 3) * 2));
+      if (this.#query.slices?.isOver()) yield;
+    }
+    this.#minutes = { chunk, scopes };
+    return scopes;
+  }
+
+  /** A minute that edges cut, possibly within a second. */
+  *#addCutMinute(minute: number, runs: readonly number[]): Generator<void> {
+    const slots: number[] = [];
     const points: number[] = [];
-    for (let i = point; i + 1 < edges.length && (edges[i] ?? 0) < end; i++) {
-      const pointEnd = Math.min(edges[i + 1] ?? 0, end);
-      for (let at = Math.max(edges[i] ?? 0, start); at < pointEnd; ) {
-        const slotEnd = Math.min(pointEnd, (Math.floor(at / SECOND_MS) + 1) * SECOND_MS);
-        runs.push(at - start, slotEnd - start, points.length, slotEnd - at);
-        points.push(i);
+    for (const { point, first, end } of partsOf(runs)) {
+      for (let at = first; at < end; ) {
+        const slotEnd = Math.min(end, (Math.floor(at / SECOND_MS) + 1) * SECOND_MS);
+        slots.push(at, slotEnd, points.length, slotEnd - at);
+        points.push(point);
         at = slotEnd;
       }
     }
-    const sums = new Float64Array(GROUPS.length * points.length);
-    if (!(yield* this.#add(minute, runs, sums))) return;
-    for (const [i, n] of sums.entries()) {
-      raise(out[Math.floor(i / points.length)] as Float64Array, points[i % points.length] ?? 0, n);
+    const counts = new Float64Array(GROUPS.length * points.length);
+    for (const scope of this.#query.scopes) {
+      const record = this.#addExact(minute, scope, slots, counts, true);
+      if (this.#query.slices?.isOver(record)) yield;
+    }
+    addAllAttacks(counts);
+    for (const [i, n] of counts.entries()) {
+      const group = Math.floor(i / points.length);
+      raise(this.#best, group * this.#points + (points[i % points.length] ?? 0), n);
     }
   }
 
-  /** Adds the counts of all scopes, by group and slot. Returns whether there are any. */
-  *#add(minute: number, runs: number[], sums: Float64Array): Generator<void, boolean> {
-    let isAny = false;
-    const at = minute - this.#chunk * PER_CHUNK;
-    for (let i = 0; i < this.#scopes.length; i++) {
-      if (this.#hasCounts[i]?.[at] !== 1) continue;
-      const scope = this.#scopes[i] ?? 0;
-      const record = this.#records.read(EXACT.id, minute, scope);
-      if (record === undefined) throw new StoreDamaged(`${recordName(EXACT.id, minute, scope)} is missing`);
-      this.#bytesLeft -= record.length;
-      if (this.#bytesLeft < 0) throw new QueryTooLarge();
-      accumulate(record, runs, ROW_OF, sums.length / GROUPS.length, sums);
-      isAny = true;
-      if (this.#slices.isOver()) yield;
-    }
-    if (isAny) addAllAttacks(sums);
-    return isAny;
+  /** Adds the counts of an exact record, by group and slot. Returns the record. */
+  #addExact(
+    minute: number,
+    scope: number,
+    slots: number[],
+    counts: Float64Array,
+    mayBeMissing = false,
+  ): Uint8Array | undefined {
+    const record = this.#records.read(EXACT.id, minute, scope);
+    if (record === undefined && mayBeMissing) return undefined;
+    if (record === undefined) throw new StoreDamaged(`${recordName(EXACT.id, minute, scope)} is missing`);
+    this.#spend(1, record.length);
+    accumulate(record, slots, GROUP_ROWS, counts.length / GROUPS.length, counts);
+    return record;
+  }
+
+  #spend(records: number, bytes: number): void {
+    this.#recordsLeft -= records;
+    this.#bytesLeft -= bytes;
+    if (this.#recordsLeft < 0 || this.#bytesLeft < 0) throw new QueryTooLarge();
   }
 }
 
-/** Fills in the last group. */
-function addAllAttacks(sums: Float64Array): void {
-  const slots = sums.length / GROUPS.length;
-  const last = slots * (GROUPS.length - 1);
-  for (let row = slots; row < last; row += slots) {
-    for (let slot = 0; slot < slots; slot++) {
-      sums[last + slot] = (sums[last + slot] ?? 0) + (sums[row + slot] ?? 0);
+const EMPTY = new Float64Array(0);
+
+function cellsIn(level: number): number {
+  return COUNTERS[level]?.cellsPerChunk ?? 0;
+}
+
+/** The cells of each point of the runs (levels.ts). */
+function* partsOf(runs: readonly number[]): Generator<{ point: number; first: number; end: number }> {
+  for (let run = 0; run < runs.length; run += 4) {
+    const end = runs[run + 1] ?? 0;
+    const cellsInPoint = runs[run + 3] ?? 1;
+    let point = runs[run + 2] ?? 0;
+    for (let first = runs[run] ?? 0; first < end; first += cellsInPoint) {
+      yield { point, first, end: Math.min(end, first + cellsInPoint) };
+      point++;
     }
   }
 }
 
-function largest(numbers: Float64Array, from: number, to: number): number {
-  let found = 0;
-  for (let i = from; i < to; i++) if ((numbers[i] ?? 0) > found) found = numbers[i] ?? 0;
-  return found;
+/** The cells of the next finer level that make up a cell. They are in one chunk. */
+function partBelow(level: number, chunk: number, cell: number): Part {
+  const coarse: Level = COUNTERS[level] ?? MINUTES;
+  const fine: Level = COUNTERS[level + 1] ?? MINUTES;
+  const ratio = coarse.cellMs / fine.cellMs;
+  const first = (chunk * coarse.cellsPerChunk + cell) * ratio;
+  const fineChunk = Math.floor(first / fine.cellsPerChunk);
+  const start = first - fineChunk * fine.cellsPerChunk;
+  return { level: fine.id, chunk: fineChunk, first: start, end: start + ratio };
 }
 
-/** The chunks of minutes that have counts, by the counters of hours. */
-function* chunksWithCounts(
-  scopes: readonly number[],
-  { first, end }: Minutes,
-  records: RecordReader,
-  slices: Slices,
-): Generator<void, number[]> {
-  const found = new Set<number>();
-  const minutesPerCell = HOURS.cellMs / MINUTE_MS;
-  const minutesPerChunk = minutesPerCell * HOURS.cellsPerChunk;
-  for (let chunk = Math.floor(first / minutesPerChunk); chunk * minutesPerChunk < end; chunk++) {
-    for (const scope of scopes) {
-      for (const [cell, n] of countsByCell(records, HOURS, chunk, scope).entries()) {
-        const minute = chunk * minutesPerChunk + cell * minutesPerCell;
-        if (n > 0 && minute + minutesPerCell > first && minute < end)
-          found.add(Math.floor(minute / PER_CHUNK));
-      }
-      if (slices.isOver()) yield;
-    }
+/** Narrows the bounds of a cell to those of the finer cells that make it up. */
+function narrow(bounds: Float64Array, cells: number, cell: number, finer: Float64Array, part: Part): void {
+  const finerCells = cellsIn(part.level);
+  for (let group = 0; group < GROUPS.length; group++) {
+    const start = group * finerCells;
+    raise(bounds, group * cells + cell, largest(finer, start + part.first, start + part.end));
+    // The second half has the upper bounds; if it is missing, the lower ones are exact.
+    const upperStart = start + finer.length - GROUPS.length * finerCells;
+    const upper = (GROUPS.length + group) * cells + cell;
+    bounds[upper] = Math.min(
+      bounds[upper] ?? 0,
+      largest(finer, upperStart + part.first, upperStart + part.end),
+    );
   }
-  return [...found].sort((a, b) => a - b);
-}
-
-/** Requests and attacks together. */
-function countsByCell(
-  records: RecordReader,
-  { id, cellsPerChunk }: Level,
-  chunk: number,
-  scope: number,
-): Float64Array {
-  const counts = new Float64Array(cellsPerChunk);
-  const record = records.read(id, chunk, scope);
-  if (record !== undefined) accumulate(record, [0, cellsPerChunk, 0, 1], ANY_ROW, cellsPerChunk, counts);
-  return counts;
-}
-
-function minutesOf(edges: readonly number[]): Minutes {
-  const first = Math.floor((edges[0] ?? 0) / MINUTE_MS);
-  const end = Math.ceil((edges.at(-1) ?? 0) / MINUTE_MS);
-  return { first, end };
-}
-
-/** The minutes of the range in a chunk. */
-function within({ first, end }: Minutes, chunk: number): [from: number, to: number] {
-  return [Math.max(first, chunk * PER_CHUNK), Math.min(end, (chunk + 1) * PER_CHUNK)];
 }
 
 function raise(values: Float64Array, at: number, n: number): void {

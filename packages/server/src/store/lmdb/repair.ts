@@ -2,7 +2,7 @@
  * Repairs counters from the next finer level, and names and links from their counterparts. Each step is a transaction, so
  * a server may run at the same time. Losses are reported with their time range.
  */
-import { additionsOf, cellCode, cellOf, mergeCells, RecordWriter, seriesOf } from '../cells.ts';
+import { additionsOf, cellCode, cellOf, mergeCells, peaksOf, RecordWriter, seriesOf } from '../cells.ts';
 import {
   type Cells,
   type Comparison,
@@ -10,14 +10,17 @@ import {
   compareChunk,
   differingCells,
   isComparable,
+  isPeak,
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
+import { freedBefore } from './prune.ts';
 import { chunksOf, records, tryTo } from './records.ts';
 import { brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   addChecksum,
+  allChanges,
   CHANGES,
   CHECKSUM_BYTES,
   cellsKey,
@@ -29,6 +32,7 @@ import {
   META_KEYS,
   metaValue,
   openTables,
+  peakChanges,
   putChanges,
   type Schema,
   STORAGE_VERSION,
@@ -90,6 +94,9 @@ class Repair {
     this.#owners = tryTo(() => readOwners(this.#schema)) ?? new Map();
     this.#step(() => this.#repairMeta());
     this.#step(() => this.#repairJsonTables());
+    // Releases without peaks count these changes alone.
+    const withoutPeaks = () => allChanges(this.#schema) - peakChanges(this.#schema);
+    const before = withoutPeaks();
     this.#step(() => this.#repairReferences());
     this.#step(() => this.#removeInvalidKeys());
     for (const pair of LEVEL_PAIRS) {
@@ -102,6 +109,7 @@ class Repair {
     this.#step(() => {
       this.#schema.meta.putSync('unchecked', 0);
       countChange(this.#schema);
+      if (withoutPeaks() === before) this.#schema.meta.putSync('peaks', allChanges(this.#schema));
     });
   }
 
@@ -167,7 +175,8 @@ class Repair {
       if (name === 'source-hosts') sourceHosts.putSync(parts, true);
       else if (name === 'batch-days') batchDays.putSync(parts, true);
       // Without these, the service starts over: retention with the horizon, a followed path with its first file.
-      else if (REMOVABLE.has(name) || (name === 'meta' && key === 'freed')) table.removeSync(key);
+      else if (REMOVABLE.has(name) || (name === 'meta' && (key === 'freed' || key === 'peaks')))
+        table.removeSync(key);
       else if (name === 'batches') {
         const [source, id] = parts as [number, string];
         const [day] = batchDays.getKeys().filter((days) => days[1] === source && days[2] === id);
@@ -202,7 +211,8 @@ class Repair {
 
   #repairChunk(pair: LevelPair, chunk: number): void {
     const { coarse } = pair;
-    const horizon = metaValue(this.#schema, 'horizon');
+    // The horizon may move back to here.
+    const horizon = freedBefore(this.#schema);
     let isChanged = false;
     for (const comparison of compareChunk(this.#schema, pair, chunk)) {
       if (pair.fine.id === EXACT.id) this.#repairExact(pair, chunk, comparison, horizon);
@@ -234,7 +244,7 @@ class Repair {
       for (const [code, count] of stored) {
         const minute = chunk * pair.ratio + cellOf(code);
         const isDue = isComparable(code, pair, chunk, horizon);
-        if (intact.has(minute) || (!isDue && !damaged.has(minute))) continue;
+        if (isPeak(code) || intact.has(minute) || (!isDue && !damaged.has(minute))) continue;
         const cells: Cells = minutes.get(minute) ?? new Map();
         cells.set(cellCode(seriesOf(code), 0), count);
         minutes.set(minute, cells);
@@ -243,6 +253,9 @@ class Repair {
     }
     for (const [minute, cells] of minutes) {
       this.#put(EXACT.id, minute, scope, cells);
+      for (const [series, peak] of cells.size > 0 ? peaksOf(this.#writer.bytes()) : []) {
+        sums.set(cellCode(series, minute - chunk * pair.ratio), peak);
+      }
       const problem =
         cells.size > 0
           ? 'exact times of this minute are lost; its counts are now at its start'

@@ -51,7 +51,7 @@ export interface ReadOptions {
   transaction: Transaction;
 }
 
-export type MetaKey = (typeof META_KEYS)[number] | 'version' | 'freed';
+export type MetaKey = (typeof META_KEYS)[number] | 'version' | 'freed' | 'peaks';
 
 export type Schema = ReturnType<typeof openTables>;
 
@@ -118,6 +118,7 @@ function checkVersion(schema: Schema, path: string): void {
     // Tells this file from another one that was at this path before.
     meta.putSync('born', meta.get('born') ?? Date.now());
     meta.putSync('unchecked', version === undefined ? 0 : 1);
+    if (version === undefined) meta.putSync('peaks', 0);
     for (const key of META_KEYS) if (!meta.doesExist(key)) meta.putSync(key, 0);
     schema.version.putSync('version', STORAGE_VERSION);
   });
@@ -168,6 +169,19 @@ export function allChanges(schema: Schema, read?: ReadOptions): number {
 
 export function countChange(schema: Schema): void {
   schema.meta.putSync('changes', allChanges(schema) + 1);
+  schema.meta.putSync('peaks', peakChanges(schema) + 1);
+}
+
+/**
+ * Counts the same changes, but not those of releases without peaks. So if both counters are equal, all counters in the
+ * file have peaks. Missing in files of those releases.
+ */
+export function peakChanges({ meta }: Schema, read?: ReadOptions): number {
+  return meta.get('peaks', read) ?? -1;
+}
+
+export function hasAllPeaks(schema: Schema, read?: ReadOptions): boolean {
+  return peakChanges(schema, read) === allChanges(schema, read);
 }
 
 /** The change counter of a chunk, for all projects and hosts. Undefined if the chunk has no counters. */

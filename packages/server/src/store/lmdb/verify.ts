@@ -1,14 +1,16 @@
 /** Checks a whole statistics file in one snapshot, while other processes keep writing. */
 import { inspect } from 'node:util';
+import { OVERVIEW_GROUPS } from '../../event.ts';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
-import { cellOf, describeSeries, readCells, seriesOf } from '../cells.ts';
+import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cells.ts';
 import {
   type Cells,
   type Comparison,
   coarseChunks,
   compareChunk,
   differingCells,
+  isPeak,
   LEVEL_PAIRS,
   type LevelPair,
 } from './compare-levels.ts';
@@ -17,6 +19,7 @@ import { checkEntry, chunksOf, records, tryTo } from './records.ts';
 import { type BrokenReference, brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
   CHANGES,
+  hasAllPeaks,
   hasChecksum,
   META_KEYS,
   metaValue,
@@ -109,6 +112,7 @@ class Verification {
   readonly #report: VerifyReport;
   readonly #progress: Progress;
   readonly #horizon: number;
+  readonly #hasPeaks: boolean;
   #owners: Owners = new Map();
 
   constructor(schema: Schema, report: VerifyReport, progress: Progress) {
@@ -116,6 +120,7 @@ class Verification {
     this.#report = report;
     this.#progress = progress;
     this.#horizon = tryTo(() => metaValue(schema, 'horizon')) ?? 0;
+    this.#hasPeaks = tryTo(() => hasAllPeaks(schema)) ?? false;
   }
 
   run(): void {
@@ -209,7 +214,8 @@ class Verification {
   /** At most one finding per record, about the first cell that differs. Damaged records have been reported. */
   #checkSums(pair: LevelPair, chunk: number, { scope, sums, stored, damaged }: Comparison): void {
     if (stored === 'damaged' || damaged.size > 0) return;
-    const [code, ...more] = differingCells(pair, chunk, sums, stored, this.#horizon);
+    const differing = differingCells(pair, chunk, sums, stored, this.#horizon);
+    const [code, ...more] = this.#hasPeaks ? differing : differing.filter((one) => !isPeak(one));
     if (code === undefined) return;
     const { coarse, fine } = pair;
     const problem =
@@ -231,7 +237,9 @@ class Verification {
         const rest: Cells = differences.get(owner.projectScope) ?? new Map();
         differences.set(owner.projectScope, rest);
         const sign = owner.host === undefined ? 1 : -1;
-        for (const [code, count] of readCells(sections)) rest.set(code, (rest.get(code) ?? 0) + sign * count);
+        for (const [code, count] of readCells(sections)) {
+          if (!isPeak(code)) rest.set(code, (rest.get(code) ?? 0) + sign * count);
+        }
       }
       for (const [scope, rest] of differences) {
         const [code, count] = [...rest].find((cell) => cell[1] < 0) ?? [];
@@ -254,6 +262,7 @@ export function location(owners: Owners, level: Level, chunk: number, scope: num
 }
 
 function seriesName(series: number): string {
+  if (series >= FIRST_PEAK) return `peak of ${Object.keys(OVERVIEW_GROUPS)[series - FIRST_PEAK]}`;
   const { attack, blocked } = describeSeries(series) ?? {};
   if (attack === undefined) return `series ${series}`;
   return attack === null ? 'requests' : blocked ? `blocked ${attack}` : attack;
