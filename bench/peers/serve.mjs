@@ -49,10 +49,10 @@ const app = await createApp({
   store,
   identity,
   now: Date.now,
-  catalog: { public_url: null, region: 'bench' },
-  body_bytes_max: 1_048_576,
-  rate_limit: 0,
-  limits: { retention_ms: 1, hosts_max: 0 },
+  catalog: { publicUrl: null, region: 'bench' },
+  bodyBytesMax: 1_048_576,
+  rateLimit: 0,
+  limits: { retentionMs: 1, hostsMax: 0 },
   logger: false,
 });
 await app.listen({ host: '127.0.0.1', port: 0 });
