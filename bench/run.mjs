@@ -32,7 +32,7 @@ const log = (text) =>
 const prepared = await prepare(quick, log);
 const { directory, measured } = prepared;
 // Many short rounds: other tenants slow the machine down for seconds at a time, which a median tolerates.
-const pace = { directory, log, rounds: quick ? 1 : 11, seconds: 1 };
+const pace = { directory, log, rounds: quick ? 1 : 7, seconds: 1 };
 const results = { date: new Date().toISOString(), machine: machine(), quick, ...(await measureAll()) };
 if (!quick) results.ingest = ingestBenchmark();
 
