@@ -1,8 +1,8 @@
 /** Failures of PostgreSQL: nothing may be lost or counted twice. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
-import { parseDatabaseUrl } from '../packages/server/src/store/postgres/url.ts';
 import { type Batch, type Store, StoreUnavailable } from '../packages/server/src/store/store.ts';
 import { flakyProxy } from './flaky-proxy.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';

@@ -1,7 +1,7 @@
 /** Commands for stores outside of the data directory: PostgreSQL and ClickHouse. */
 import { CLICKHOUSE_OPTIONS, DATA, POSTGRES_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { describeUrl } from '../postgres/url.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
-import { describeUrl } from '../store/postgres/url.ts';
 import { command, printLine, progressBar, UserError } from './command.ts';
 import { clickhouseOptions, openStore, postgresOptions, withInstallation } from './data-directory.ts';
 import { nameOf, oneOf, option, PROJECT, required } from './options.ts';

@@ -1,6 +1,7 @@
 /** The write side: one group of batches of one project in one transaction of two round trips. */
 import { randomInt } from 'node:crypto';
 import { EVENT_COUNT_MAX, type Event } from '../../event.ts';
+import { type Database, type Run, StatementFailed } from '../../postgres/database.ts';
 import {
   type Additions,
   additionsOf,
@@ -27,7 +28,6 @@ import {
   storedCategory,
   updateSource,
 } from '../store.ts';
-import { type Database, type Run, StatementFailed } from './database.ts';
 import { CHANGES_MS, createPartitions, EXACT, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
 

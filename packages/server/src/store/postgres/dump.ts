@@ -1,9 +1,9 @@
 /** Export of events and batches to another store, and import of a source from one. */
 import type { Event } from '../../event.ts';
+import type { Database, Row } from '../../postgres/database.ts';
 import { eventsOfCells, readCells } from '../cells.ts';
 import type { BatchRecord, Source } from '../store.ts';
 import { insertBatches, lockProject } from './append.ts';
-import type { Database, Row } from './database.ts';
 import { EXACT, NO_HOST } from './schema.ts';
 import { readSegment } from './segments.ts';
 

@@ -1,6 +1,7 @@
 /** The store on PostgreSQL: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { createHash } from 'node:crypto';
 import { CATEGORIES } from '../../event.ts';
+import { Database, type DatabaseOptions, type Row } from '../../postgres/database.ts';
 import { GroupCommit } from '../group-commit.ts';
 import {
   type Appended,
@@ -21,7 +22,6 @@ import {
 } from '../store.ts';
 import { appendGroup, lockProject, putFollowedPath } from './append.ts';
 import { Counter } from './count.ts';
-import { Database, type DatabaseOptions, type Row } from './database.ts';
 import { type BatchColumns, dumpBatches, dumpEvents, putSource } from './dump.ts';
 import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
 import { findPeaks } from './peaks.ts';

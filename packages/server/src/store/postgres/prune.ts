@@ -1,7 +1,8 @@
 /** Retention: the horizon moves first; then whole partitions are dropped, and old batches deleted in short steps. */
+
+import type { Database } from '../../postgres/database.ts';
 import { dayOf, type Retention, type RetentionNote } from '../store.ts';
 import { lockProject } from './append.ts';
-import type { Database } from './database.ts';
 import { dropPartitions } from './schema.ts';
 
 const BATCHES_PER_STEP = 2_000;

@@ -2,9 +2,10 @@
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
  * append, `rollups` the sums by minute, hour and day. Both are partitioned by time.
  */
+
+import type { Database, Run } from '../../postgres/database.ts';
 import type { Level } from '../levels.ts';
 import { StoreMisconfigured } from '../store.ts';
-import type { Database, Run } from './database.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
