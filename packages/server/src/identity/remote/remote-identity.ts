@@ -145,7 +145,7 @@ function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, n
     /** For a token that was revoked through this process. */
     forgetToken: (text: string) => tokens.delete(hash('sha256', text)),
     /** Console sessions exist only at the service that has the console. */
-    checkSession: () => 'unknown',
+    checkSession: async () => 'unknown',
     admitKey,
     async checkSignature(request, pending, body) {
       // Looked up again: the key may have been revoked while the body was arriving.
