@@ -298,6 +298,7 @@ export async function openPostgresIdentity(
     },
 
     async close() {
+      if (closed) return;
       closed = true;
       clearTimeout(timer);
       await tail;
