@@ -76,9 +76,7 @@ export function tokenBody(description: TokenDescription, catalog: object[] | nul
       user: { ...named(user), domain: named(userDomain), password_expires_at: null },
       ...('project' in scope
         ? { project: { ...named(scope.project), domain: named(scope.domain) } }
-        : 'domain' in scope
-          ? { domain: named(scope.domain) }
-          : { system: { all: true } }),
+        : { domain: named(scope.domain) }),
       roles: roles.map((name) => ({ id: name, name })),
       audit_ids: [token.id, ...(token.login_id === undefined ? [] : [token.login_id])],
       ...(catalog === null ? {} : { catalog }),
@@ -142,15 +140,6 @@ export function roleAssignmentBody(
   };
 }
 
-/** An access key as a Keystone credential. Keystone has no `status` and always returns the secret. */
-export function ec2CredentialBody(
-  { access, secret, user_id, status }: AccessKeyInfo & { secret: string | null },
-  id: string,
-) {
-  const blob = JSON.stringify(secret === null ? { access } : { access, secret });
-  return { id, type: 'ec2', blob, user_id, project_id: null, status };
-}
-
 export function credentialBody({ access, user_id, description, status, created }: AccessKeyInfo) {
   return { access, user_id, description, status, create_time: keystoneTime(created) };
 }
@@ -207,7 +196,6 @@ function scopeAt(fields: unknown, path: string): ScopeReference {
     if (isNameOnly) return { project: { name: textAt(fields, `${path}.project.name`), domain: null } };
     return { project: referenceAt(fields, `${path}.project`) };
   }
-  if (valueAt(fields, `${path}.system.all`) === true) return { system: true };
   if (valueAt(fields, `${path}.domain`) !== undefined) return { domain: domainAt(fields, `${path}.domain`) };
   throw malformed(`${path} must contain a project or a domain`);
 }
