@@ -259,6 +259,19 @@ test('there is no identity API, and the response says where to get a token', asy
   ]);
 });
 
+test('query commands work with a token or an access key; for a password, the error names Keystone', async () => {
+  const user = newUser('operator', 'reader');
+  const { access, secret } = keystone.addKey(user, shop.id);
+  const query = (args: string[], env: Record<string, string>) =>
+    sandbox.run(['types', '--url', server.address, '--project', shop.id, ...args], { env });
+  const { token } = apiOf(user);
+  expect(await query([], { WAFSTAT_TOKEN: token })).toMatchObject({ status: 0, stderr: '' });
+  const key = { WAFSTAT_AK: access, WAFSTAT_SK: secret };
+  expect(await query([], key)).toMatchObject({ status: 0, stderr: '' });
+  const { status, stderr } = await query(['--user', 'operator'], { WAFSTAT_PASSWORD: 'of a user' });
+  expect([status, stderr]).toEqual([1, expect.stringContaining('request tokens there (OS_AUTH_URL)')]);
+});
+
 test('there is no console', async () => {
   for (const path of ['/', '/console', '/console/hosts']) {
     const { status, text } = await call(server.address, path, { headers: { accept: 'text/html' } });
