@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url';
 import { sign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Api, call, type HttpResponse, requestToken } from './api.ts';
+import { FakeKeystone } from './fake-keystone.ts';
 import { Keystone } from './keystone-server.ts';
-import { KeystoneStandIn } from './keystone-stand-in.ts';
 import { eventually } from './process.ts';
 import { Sandbox, type Server } from './sandbox.ts';
 
@@ -221,27 +221,27 @@ test('a user without a system role is refused at start', async () => {
   await expect(serve('outsider')).rejects.toThrow(/rejects user 'outsider' .* no role on the system/);
 });
 
-test('the stand-in for Keystone responds like Keystone', async () => {
+test('the fake Keystone responds like this one', async () => {
   const user = { name: 'compared', password: PASSWORD };
   const id = await newUser(user.name, { [shop]: ['reader'] });
   const key = await newKey(user.name, id);
   const real = { address: keystone.address, user: id, project: shop, key };
 
-  const standIn = new KeystoneStandIn();
-  await standIn.start();
+  const fake = new FakeKeystone();
+  await fake.start();
   try {
-    standIn.addUser('wafstat', SERVICE_PASSWORD, { system: ['reader'] });
-    const project = standIn.addProject('shop').id;
-    const other = standIn.addUser(user.name, user.password, { [project]: ['reader'] });
-    const imitated = {
-      address: standIn.address,
+    fake.addUser('wafstat', SERVICE_PASSWORD, { system: ['reader'] });
+    const project = fake.addProject('shop').id;
+    const other = fake.addUser(user.name, user.password, { [project]: ['reader'] });
+    const faked = {
+      address: fake.address,
       user: other.id,
       project,
-      key: standIn.addKey(other, project),
+      key: fake.addKey(other, project),
     };
-    expect(await responses(imitated)).toEqual(await responses(real));
+    expect(await responses(faked)).toEqual(await responses(real));
   } finally {
-    await standIn.stop();
+    await fake.stop();
   }
 });
 

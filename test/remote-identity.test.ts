@@ -1,4 +1,4 @@
-/** A service with `--identity-url`. Runs everywhere, so against a stand-in; test/keystone.test.ts has a real Keystone. */
+/** A service with `--identity-url`, against a fake, because Keystone cannot run everywhere; test/keystone.test.ts has a real one. */
 import { createHash, createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
@@ -6,13 +6,13 @@ import { canonicalRequest, sdkDate, sign } from '@wafstat/signer';
 import { scopedKey, scopedStringToSign, scopeLine } from '@wafstat/signer/scoped';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Api, call, type HttpResponse } from './api.ts';
-import { type Key, KeystoneStandIn } from './keystone-stand-in.ts';
+import { FakeKeystone, type Key } from './fake-keystone.ts';
 import { eventually, wholeLines } from './process.ts';
 import { Sandbox, type Server } from './sandbox.ts';
 
 const PASSWORD = 'of the service';
 const sandbox = new Sandbox();
-const keystone = new KeystoneStandIn();
+const keystone = new FakeKeystone();
 const shop = keystone.addProject('shop');
 const other = keystone.addProject('other');
 const serviceUser = keystone.addUser('wafstat', PASSWORD, { system: ['reader'] });
@@ -299,7 +299,7 @@ test('the log has no secret', async () => {
 /** Concurrent, because they wait most of the time. */
 describe.concurrent('without the identity service', () => {
   test('cached credentials work for the cache time, then requests get 503 until it is back', async () => {
-    const unsteady = new KeystoneStandIn();
+    const unsteady = new FakeKeystone();
     const project = unsteady.addProject('shop');
     unsteady.addUser('wafstat', PASSWORD, { system: ['reader'] });
     const user = unsteady.addUser('alice', '', { [project.id]: ['reader'] });

@@ -1,19 +1,19 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { KeystoneStandIn } from '../../../../../test/keystone-stand-in.ts';
+import { FakeKeystone } from '../../../../../test/fake-keystone.ts';
 import { openRemoteIdentity, type RemoteIdentity } from './remote-identity.ts';
 
 const HOUR_MS = 3_600_000;
 /** The default limit of uWSGI; a proxy in front of it responds 502. */
 const HEADER_LENGTH_MAX = 4_096;
 const clock = { now: 0 };
-let keystone: KeystoneStandIn;
+let keystone: FakeKeystone;
 let remote: RemoteIdentity;
 let token: () => string;
 
 beforeEach(async () => {
   clock.now = Date.UTC(2026, 6, 1);
   const now = () => clock.now;
-  keystone = new KeystoneStandIn(now);
+  keystone = new FakeKeystone(now);
   await keystone.start();
   keystone.addUser('service', 'password', { system: ['reader'] });
   const shop = keystone.addProject('shop');

@@ -1,6 +1,6 @@
 /**
- * Stands in for a Keystone where none is installed (it needs 155 Debian packages): the calls that wafstat makes, with the
- * responses of Keystone 22. `test/keystone.test.ts` compares both.
+ * A fake of the calls of Keystone 22 that wafstat makes, because Keystone needs 155 Debian packages and cannot run
+ * everywhere. `test/keystone.test.ts` compares its responses with those of a real Keystone.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -32,7 +32,7 @@ export interface Key {
   secret: string;
 }
 
-export class KeystoneStandIn {
+export class FakeKeystone {
   /** Method and path of every request. */
   readonly calls: string[] = [];
   readonly server = createServer((request, response) => void this.#respond(request, response));
