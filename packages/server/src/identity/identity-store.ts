@@ -1,5 +1,4 @@
 /** The identity store: an LMDB file, separate from the statistics so that replacing those never affects it. */
-import { hash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Database, Key, RootDatabase } from 'lmdb';
 import { PerTurnMemo } from '../cache.ts';
@@ -35,13 +34,9 @@ export function openIdentityStore(path: string) {
       `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`,
     );
   }
-  // Files of earlier releases have no hashes of keys. Otherwise opening needs no write lock, which may be taken.
-  if (!db.meta.doesExist('version') || db.keyHashes.getCount() !== db.keys.getCount()) {
-    commitSync(path, db.root, () => {
-      db.meta.putSync('version', IDENTITY_VERSION);
-      for (const access of [...db.keys.getKeys()]) db.keyHashes.putSync(hash('sha256', access), access);
-    });
-  }
+  // Otherwise opening needs no write lock, which may be taken.
+  if (!db.meta.doesExist('version'))
+    commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
 
   const idByName = (kind: RecordKind, domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
@@ -76,8 +71,6 @@ export function openIdentityStore(path: string) {
     userByName: (domainId: string, name: string) => lookUp(db.users, idByName('user', domainId, name)),
     users: () => list(db.users),
     key: (access: string) => lookUp(db.keys, access),
-    /** By the SHA-256 of the access key ID in hex, which is the ID of the credential in Keystone. */
-    keyByHash: (hash: string) => lookUp(db.keys, lookUp(db.keyHashes, hash)),
     keysOf: (userId: string) =>
       [...db.userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
         ([, access]) => db.keys.get(access) ?? [],
@@ -158,12 +151,10 @@ function createWriter(db: Tables) {
     putKey(key: AccessKey): void {
       db.keys.putSync(key.access, key);
       db.userKeys.putSync([key.user_id, key.access], true);
-      db.keyHashes.putSync(hash('sha256', key.access), key.access);
     },
     removeKey(key: AccessKey): void {
       db.keys.removeSync(key.access);
       db.userKeys.removeSync([key.user_id, key.access]);
-      db.keyHashes.removeSync(hash('sha256', key.access));
     },
     /** Stores the token as revoked until it expires, and deletes expired entries. */
     revoke(token: { id: string; expires_at: number }, now: number): void {
@@ -196,7 +187,6 @@ function openTables(path: string) {
     names: table<string, [kind: RecordKind, domain: string, name: string]>('names'),
     keys: table<AccessKey, string>('keys'),
     userKeys: table<true, [user: string, access: string]>('user-keys'),
-    keyHashes: table<string, string>('key-hashes'),
     revoked: table<number, string>('revoked'),
     revokedUntil: table<true, [expires: number, token: string]>('revoked-until'),
     knownLogins: table<number, [user: string, hash: string]>('known-logins'),
