@@ -34,6 +34,10 @@ import { SegmentWriter } from './segments.ts';
 /** No partition for a row. */
 const CHECK_VIOLATION = '23514';
 const MINUTE_MS = EXACT.cellsPerChunk;
+/** Change counters begin again after this, before they overflow. A power of two, minus one. */
+const CHANGES_MAX = 2n ** 62n - 1n;
+/** Retention may drop a partition again before it is used, but not often. */
+const PARTITION_TRIES = 5;
 
 /** All batches are of the same project. */
 export async function appendGroup(
@@ -43,12 +47,13 @@ export async function appendGroup(
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
   const counted = new GroupCounts(batches.flatMap(({ events }) => events));
-  for (;;) {
+  for (let tries = 1; ; tries++) {
     try {
       return await database.transaction((run) => appendLocked(run, batches, counted, now));
     } catch (error) {
       // Also if the horizon has moved and the partition was dropped: the next try reads the new horizon.
-      if (!(error instanceof StatementFailed && error.code === CHECK_VIOLATION)) throw error;
+      const isMissing = error instanceof StatementFailed && error.code === CHECK_VIOLATION;
+      if (!isMissing || tries === PARTITION_TRIES) throw error;
       const [row] = await database.run<{ horizon: number }>('SELECT horizon FROM retention');
       const horizon = row?.horizon ?? 0;
       await createPartitions(
@@ -577,7 +582,8 @@ function writeCounts(
     ),
     run(
       `INSERT INTO changes (project, chunk, changes) SELECT $1, chunk, $3 FROM unnest($2::int[]) AS c(chunk)
-       ON CONFLICT (project, chunk) DO UPDATE SET changes = changes.changes + excluded.changes`,
+       ON CONFLICT (project, chunk) DO UPDATE
+       SET changes = (changes.changes + excluded.changes) & ${CHANGES_MAX}`,
       [project, chunks, randomInt(1, 2 ** 40)],
     ),
   ];

@@ -105,7 +105,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
         return new Map(rows.map(({ id, number }) => [id, attacks.get(number) ?? 0]));
       }),
 
-    version: (range) => available(() => versionOf(database, range)),
+    version: (query) => available(() => versionOf(database, query)),
 
     batchesAfter: (project, source, after) =>
       available(async () => {
@@ -206,12 +206,15 @@ export async function migrate(options: DatabaseOptions): Promise<void> {
   }
 }
 
-/** A sum of change counters, which only grow. */
-async function versionOf(database: Database, { from, to }: TimeRange): Promise<string> {
+/** A sum of change counters: each append adds a random number. */
+async function versionOf(
+  database: Database,
+  { project, from, to }: { project: string } & TimeRange,
+): Promise<string> {
   const [row] = await database.run<{ changes: string; horizon: number }>(
-    `SELECT (SELECT sum(changes)::text FROM changes WHERE chunk >= $1 AND chunk <= $2) AS changes, horizon
-     FROM retention`,
-    [Math.floor(from / CHANGES_MS), Math.floor(to / CHANGES_MS)],
+    `SELECT (SELECT sum(changes)::text FROM changes WHERE project = $1 AND chunk >= $2 AND chunk <= $3) AS changes,
+       horizon FROM retention`,
+    [project, Math.floor(from / CHANGES_MS), Math.floor(to / CHANGES_MS)],
   );
   const horizon = row?.horizon ?? 0;
   const text = `${row?.changes} ${horizon > from ? horizon : ''}`;

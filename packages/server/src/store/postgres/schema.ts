@@ -2,9 +2,10 @@
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
  * append, `rollups` the sums by minute, hour and day. Both are partitioned by time.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Level } from '../levels.ts';
 import { StoreMisconfigured } from '../store.ts';
-import type { Database, Run } from './database.ts';
+import { type Database, LockTimeout, type Run } from './database.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -57,6 +58,10 @@ export const PARTITIONED: readonly PartitionedTable[] = [
   },
 ];
 
+const DROP_LOCK_MS = 100;
+const DROP_PAUSE_MS = 1_000;
+const DROP_TRIES = 30;
+
 const TABLES = `
   CREATE TABLE schema_version (version int NOT NULL);
   CREATE TABLE retention (
@@ -86,7 +91,7 @@ const TABLES = `
     PRIMARY KEY (project, source, id)
   );
   CREATE INDEX batches_after ON batches (project, source, after) WHERE after IS NOT NULL;
-  CREATE INDEX batches_day ON batches (day);
+  CREATE INDEX batches_day ON batches (project, day);
   CREATE TABLE followed_paths (
     project text COLLATE "C", id text COLLATE "C", record json NOT NULL, PRIMARY KEY (project, id)
   );
@@ -131,7 +136,7 @@ export async function migrate(database: Database): Promise<void> {
     if (version !== null) return checkVersion(version, schema);
     const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
     // An administrator may have created it: that takes more privileges than the tables.
-    if (schemas.length === 0) await run(`CREATE SCHEMA ${schema}`);
+    if (schemas.length === 0) await run(`CREATE SCHEMA "${schema}"`);
     for (const statement of TABLES.split(/;\n/)) if (statement.trim() !== '') await run(statement);
   });
 }
@@ -187,7 +192,10 @@ export async function createPartitions(database: Database, times: Iterable<numbe
   });
 }
 
-/** Drops the partitions that end before a time. */
+/**
+ * Drops the partitions that end before a time. All queries wait while this waits for one that reads the table, so it waits
+ * only for a moment, and tries again: a backup may read for hours.
+ */
 export async function dropPartitions(database: Database, before: number, stop?: AbortSignal): Promise<void> {
   for (const table of PARTITIONED) {
     const rows = await database.run<{ name: string }>(
@@ -200,7 +208,23 @@ export async function dropPartitions(database: Database, before: number, stop?: 
     for (const { name } of rows) {
       if (stop?.aborted) return;
       const number = partitionNumber(name);
-      if (number < end) await database.run(`DROP TABLE IF EXISTS ${partitionName(table, number)}`);
+      if (number < end) await dropPartition(database, partitionName(table, number), stop);
+    }
+  }
+}
+
+async function dropPartition(database: Database, name: string, stop: AbortSignal | undefined): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await database.transaction(async (run) => {
+        await run(`SET LOCAL lock_timeout = ${DROP_LOCK_MS}`);
+        await run(`DROP TABLE IF EXISTS ${name}`);
+      });
+      return;
+    } catch (error) {
+      if (!(error instanceof LockTimeout) || tries === DROP_TRIES) throw error;
+      await sleep(DROP_PAUSE_MS);
+      if (stop?.aborted) return;
     }
   }
 }
