@@ -9,7 +9,7 @@ import {
   type NewHost,
   type RenamedHost,
 } from '../store.ts';
-import { lockProject } from './append.ts';
+import { lockProject } from './coordination.ts';
 import type { Database, Row, Run } from './database.ts';
 
 /** For more names, all names of the project are read. */

@@ -1,8 +1,7 @@
-/** Retention: the horizon moves first; then whole partitions are dropped, and old batches deleted in short steps. */
+/** Retention: the horizon moves first; then counts are freed, and old batches deleted in short steps. */
 import { dayOf, type Retention, type RetentionNote } from '../store.ts';
-import { lockProject } from './append.ts';
+import { lockProject } from './coordination.ts';
 import type { Database } from './database.ts';
-import { dropPartitions } from './schema.ts';
 
 const BATCHES_PER_STEP = 2_000;
 
@@ -11,6 +10,7 @@ export async function prune(
   before: number,
   freeBefore: number,
   stop: AbortSignal | undefined,
+  freeCounts: (freedBefore: number) => Promise<void>,
 ): Promise<void> {
   const [row] = await database.run<{ freed: number }>(
     `UPDATE retention SET horizon = greatest(horizon, $1),
@@ -19,7 +19,7 @@ export async function prune(
     [before, freeBefore],
   );
   const freed = row?.freed ?? 0;
-  await dropPartitions(database, freed, stop);
+  await freeCounts(freed);
   const day = dayOf(freed);
   for (;;) {
     const old = await database.run<{ project: string }>(
