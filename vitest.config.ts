@@ -21,7 +21,7 @@ const ON_ANY_STORE = ['crash', 'exact-counts', 'inventory', 'push', 'retention']
 const ON_CLICKHOUSE = {
   test: {
     name: 'clickhouse',
-    include: [...ON_ANY_STORE, 'remote-identity'].map((name) => `test/${name}.test.ts`),
+    include: ON_ANY_STORE.map((name) => `test/${name}.test.ts`),
     globalSetup: 'test/clickhouse-server.ts',
     ...BLACK_BOX,
   },

@@ -51,12 +51,12 @@ export class Keystone {
     return keystone;
   }
 
-  login(user: string, password: string, scope: object, address = this.address): Promise<string> {
+  login(user: string, password: string, scope: object): Promise<string> {
     const identity = {
       methods: ['password'],
       password: { user: { name: user, password, domain: { name: 'Default' } } },
     };
-    return newToken(address, { auth: { identity, scope } });
+    return newToken(this.address, { auth: { identity, scope } });
   }
 
   /** Sends a request, by default as the administrator. */

@@ -1,9 +1,11 @@
 /** A real Keystone as identity service, where installed (apt-get install python3-keystone). */
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { sign } from '@wafstat/signer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Api, call, type HttpResponse } from './api.ts';
+import { Api, call, type HttpResponse, requestToken } from './api.ts';
+import { FakeKeystone } from './fake-keystone.ts';
 import { Keystone } from './keystone-server.ts';
 import { eventually } from './process.ts';
 import { Sandbox, type Server } from './sandbox.ts';
@@ -73,11 +75,7 @@ async function signed(key: Key, path: string, method = 'GET'): Promise<HttpRespo
 }
 
 const apiOf = async (user: string, project = shop) =>
-  new Api(
-    server.address,
-    project,
-    await keystone.login(user, PASSWORD, { project: { id: project } }, server.address),
-  );
+  new Api(server.address, project, await keystone.login(user, PASSWORD, { project: { id: project } }));
 
 const push = (token: string) =>
   call(server.address, `/ingest/v1/${shop}?format=events`, {
@@ -93,7 +91,7 @@ function refused(send: () => Promise<HttpResponse>): Promise<number> {
 }
 
 describe('a token of Keystone', () => {
-  test('requested here is valid, and its roles apply by name', async () => {
+  test('is valid, and its roles apply by name', async () => {
     await newUser('reading', { [shop]: ['reader'] });
     await newUser('sending', { [shop]: ['ingest'] });
     await newUser('both', { [shop]: ['admin'] });
@@ -185,25 +183,20 @@ describe('an access key of Keystone', () => {
   });
 });
 
-test('keystoneauth works with our address alone, and logs in again when its token is revoked', async () => {
+test('keystoneauth finds our address in the catalog, and logs in again when its token is revoked', async () => {
   await newUser('client', { [shop]: ['reader'] });
   const waf = await keystone.create('service', { type: 'waf', name: 'waf' });
   const endpoint = { interface: 'public', region_id: 'eu-test' };
   await keystone.create('endpoint', { ...endpoint, service_id: waf, url: server.address });
-  const { endpoints } = await keystone.request<{ endpoints: { id: string; url: string }[] }>(
-    'GET',
-    '/endpoints',
-  );
-  const own = endpoints.find(({ url }) => url.startsWith(keystone.address));
-  await keystone.request('PATCH', `/endpoints/${own?.id}`, { endpoint: { url: `${server.address}/v3` } });
   const given = {
-    identity: `${server.address}/identity`,
+    identity: keystone.address,
     user: 'client',
     password: PASSWORD,
     domain: 'Default',
     project_id: shop,
     query: 'from=0&to=1',
     region: 'eu-test',
+    revocation_seconds: 60,
   };
   const script = fileURLToPath(new URL('keystone-client.py', import.meta.url));
   const printed = await new Promise<string>((resolve, reject) => {
@@ -225,5 +218,75 @@ test('the address may include the version', async () => {
 
 test('a user without a system role is refused at start', async () => {
   await keystone.create('user', { name: 'outsider', password: SERVICE_PASSWORD, domain_id: 'default' });
-  await expect(serve('outsider')).rejects.toThrow(/rejects user 'outsider' .* no role in the system/);
+  await expect(serve('outsider')).rejects.toThrow(/rejects user 'outsider' .* no role on the system/);
 });
+
+test('the fake Keystone responds like this one', async () => {
+  const user = { name: 'compared', password: PASSWORD };
+  const id = await newUser(user.name, { [shop]: ['reader'] });
+  const key = await newKey(user.name, id);
+  const real = { address: keystone.address, user: id, project: shop, key };
+
+  const fake = new FakeKeystone();
+  await fake.start();
+  try {
+    fake.addUser('wafstat', SERVICE_PASSWORD, { system: ['reader'] });
+    const project = fake.addProject('shop').id;
+    const other = fake.addUser(user.name, user.password, { [project]: ['reader'] });
+    const faked = {
+      address: fake.address,
+      user: other.id,
+      project,
+      key: fake.addKey(other, project),
+    };
+    expect(await responses(faked)).toEqual(await responses(real));
+  } finally {
+    await fake.stop();
+  }
+});
+
+/** The status and the structure of the responses to all calls that wafstat makes. */
+async function responses(at: { address: string; user: string; project: string; key: Key }) {
+  const logIn = (name: string, password: string, scope: object) => {
+    const user = { name, password, domain: { name: 'Default' } };
+    return requestToken(at.address, {
+      auth: { identity: { methods: ['password'], password: { user } }, scope },
+    });
+  };
+  const system = { system: { all: true } };
+  const service = await logIn('wafstat', SERVICE_PASSWORD, system);
+  const caller = await logIn('compared', PASSWORD, { project: { id: at.project } });
+  const tokenOf = ({ headers }: HttpResponse) => String(headers['x-subject-token']);
+  const get = (path: string, token = tokenOf(service), subject = tokenOf(caller)) =>
+    call(at.address, `/v3/${path}`, { headers: { 'X-Auth-Token': token, 'X-Subject-Token': subject } });
+  const credential = createHash('sha256').update(at.key.access).digest('hex');
+  const query = `user.id=${at.user}&scope.project.id=${at.project}&effective&include_names`;
+  const all = {
+    service,
+    caller,
+    wrongPassword: await logIn('wafstat', 'wrong', system),
+    noSystemRole: await logIn('compared', PASSWORD, system),
+    token: await get('auth/tokens?nocatalog'),
+    unknownToken: await get('auth/tokens?nocatalog', undefined, 'unknown'),
+    user: await get(`users/${at.user}`),
+    unknownUser: await get('users/unknown'),
+    project: await get(`projects/${at.project}`),
+    domain: await get('domains/default'),
+    credential: await get(`credentials/${credential}`),
+    unknownCredential: await get(`credentials/${'0'.repeat(64)}`),
+    roles: await get(`role_assignments?${query}`),
+    unknownCaller: await get(`users/${at.user}`, 'unknown'),
+    refusedCaller: await get(`role_assignments?${query}`, tokenOf(caller)),
+  };
+  return Object.fromEntries(
+    Object.entries(all).map(([name, { status, text }]) => [name, [status, structure(JSON.parse(text))]]),
+  );
+}
+
+/** Names of fields and types of values, without the catalog, which wafstat does not request. */
+function structure(value: unknown): unknown {
+  if (Array.isArray(value)) return value.slice(0, 1).map(structure);
+  if (typeof value !== 'object' || value === null) return value === null ? null : typeof value;
+  const fields = Object.entries(value).filter(([name]) => name !== 'catalog');
+  return Object.fromEntries(fields.map(([name, inner]) => [name, structure(inner)]));
+}

@@ -1,6 +1,7 @@
 /** Failures of PostgreSQL: nothing may be lost or counted twice. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
 import { type Batch, type Store, StoreUnavailable } from '../packages/server/src/store/store.ts';
@@ -25,21 +26,19 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
     afterAll(() => Promise.all(started.map((server) => server.stop())));
 
-    const open = (ports: readonly number[], schema: string, timeoutMs = 10_000): Store =>
-      postgresStore(
-        {
-          url: parseDatabaseUrl(
-            `postgres://wafstat@${ports.map((port) => `127.0.0.1:${port}`).join(',')}/postgres`,
-          ),
-          password: PASSWORD,
-          schema,
-          usesTls: () => false,
-          timeoutMs,
-          connectionsMax: 5,
-          mayMigrate: true,
-        },
-        () => NOW,
-      );
+    const optionsOf = (ports: readonly number[], schema: string, timeoutMs = 10_000) => ({
+      url: parseDatabaseUrl(
+        `postgres://wafstat@${ports.map((port) => `127.0.0.1:${port}`).join(',')}/postgres`,
+      ),
+      password: PASSWORD,
+      schema,
+      usesTls: () => false,
+      timeoutMs,
+      connectionsMax: 5,
+      mayMigrate: true,
+    });
+    const open = (...where: Parameters<typeof optionsOf>): Store =>
+      postgresStore(optionsOf(...where), () => NOW);
 
     const batch = (id: string, count: number, time = NOW): Batch => ({
       project: 'p',
@@ -158,6 +157,140 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       );
       expect(Number(partitions)).toBeLessThanOrEqual(1);
       await Promise.all([store.close(), other.close()]);
+    });
+
+    test('change counters that reach their limit begin again, and each append changes the version', async () => {
+      const schema = `trouble_${++schemas}`;
+      const store = open([primary.port], schema);
+      const range = { project: 'p', from: NOW - DAY_MS, to: NOW + 1 };
+      await store.append(batch('first', 1));
+      primary.sql(`UPDATE ${schema}.changes SET changes = ${2n ** 62n - 1n}`);
+      const versions = [await store.version(range)];
+      for (const id of ['second', 'third']) {
+        expect(await store.append(batch(id, 1))).toMatchObject({ kind: 'appended' });
+        versions.push(await store.version(range));
+      }
+      expect(new Set(versions).size).toBe(3);
+      // Other projects do not matter.
+      await store.append({ ...batch('first', 1), project: 'q' });
+      expect(await store.version(range)).toBe(versions.at(-1));
+      await store.close();
+    });
+
+    test('a transaction that cannot begin changes nothing', async () => {
+      const database = new Database(optionsOf([primary.port], 'public'));
+      await database.run('CREATE TABLE numbers (n int)');
+      const insert = 'INSERT INTO numbers VALUES (1)';
+      const running = database.transaction(async (run) => {
+        await Promise.all([run('SELECT 1'), run('SELECT 2')]);
+        await Promise.all([run(insert), run('COMMIT')]);
+      }, 'BEGIN ISOLATION LEVEL UNKNOWN');
+      await expect(running).rejects.toThrow(/syntax error/);
+      await database.transaction((run) => run('SELECT 1'));
+      expect(primary.sql('SELECT count(*) FROM public.numbers')).toBe('0');
+      await database.close();
+    });
+
+    test('appends to a partition that was detached fail, and others do not', async () => {
+      const schema = `trouble_${++schemas}`;
+      const store = open([primary.port], schema);
+      await store.append(batch('first', 1));
+      const name = primary.sql(
+        `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = '${schema}.segments'::regclass`,
+      );
+      primary.sql(`ALTER TABLE ${schema}.segments DETACH PARTITION ${schema}.${name}`);
+      await expect(store.append(batch('second', 1))).rejects.toThrow(/no partition of relation/);
+      expect(await store.append(batch('old', 1, NOW - 30 * DAY_MS))).toMatchObject({ kind: 'appended' });
+      await store.close();
+    });
+
+    test('the settings of the server and of the user do not matter', async ({ onTestFinished }) => {
+      onTestFinished(() => void primary.sql('ALTER ROLE wafstat RESET ALL'));
+      const settings = {
+        default_transaction_isolation: "'serializable'",
+        bytea_output: "'escape'",
+        max_parallel_workers_per_gather: '8',
+        parallel_setup_cost: '0',
+        parallel_tuple_cost: '0',
+        min_parallel_table_scan_size: '0',
+        min_parallel_index_scan_size: '0',
+        force_parallel_mode: "'on'",
+      };
+      for (const [name, value] of Object.entries(settings))
+        primary.sql(`ALTER ROLE wafstat SET ${name} = ${value}`);
+      // A name that SQL must quote.
+      const stores = [open([primary.port], 'User'), open([primary.port], 'User')];
+      const appended = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => stores[i % 2]?.append(batch(`${i}`, 3, NOW - i * DAY_MS))),
+      );
+      expect(appended.map((each) => each?.kind)).toEqual(appended.map(() => 'appended'));
+      const edges = Array.from({ length: 30 }, (_, i) => NOW + 500 + (i - 28) * DAY_MS);
+      const { requests } = (await stores[0]?.series({ project: 'p', edges })) ?? {};
+      expect(requests?.reduce((a, b) => a + b)).toBe(60);
+      for (const store of stores) await store.close();
+    });
+
+    test('retention frees space behind a long query, and does not hold up the queries after it', async () => {
+      const schema = `trouble_${++schemas}`;
+      const store = open([primary.port], schema);
+      const old = NOW - 60 * DAY_MS;
+      await store.append(batch('old', 2, old));
+      await store.append(batch('new', 3));
+      const database = new Database(optionsOf([primary.port], schema));
+      const pruned = await database.transaction(async (run) => {
+        await run('SELECT count(*) FROM segments');
+        const pruning = store.prune(NOW - 30 * DAY_MS);
+        await eventually(async () => {
+          const waiting = primary.sql(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'",
+          );
+          return waiting === '1' || undefined;
+        }, 'retention waits for the query');
+        expect((await store.series(ALL)).requests[0]).toBe(3);
+        expect(await store.append(batch('newer', 1))).toMatchObject({ kind: 'appended' });
+        return { pruning };
+      });
+      await pruned.pruning;
+      const partitions = primary.sql(
+        `SELECT count(*) FROM pg_inherits WHERE inhparent = '${schema}.segments'::regclass`,
+      );
+      expect(partitions).toBe('1');
+      await Promise.all([store.close(), database.close()]);
+    });
+
+    test('all batches of an old file are forgotten at once, and none of a file that still grows', async () => {
+      const schema = `trouble_${++schemas}`;
+      const store = open([primary.port], schema);
+      const days = (file: string, last: number) =>
+        Array.from({ length: 30 }, (_, i) => ({
+          ...batch(`${file} ${i}`, 1, i === 29 ? last : NOW - (90 - i) * DAY_MS),
+          link: {
+            after: i === 0 ? '' : `${file} ${i - 1}`,
+            siblings: [],
+            bytes: 1,
+            firstLineHash: '',
+            readerState: '',
+          },
+        }));
+      const growing = days('growing', NOW);
+      // As if it were appended on those days.
+      const finished = days('finished', NOW - 61 * DAY_MS).map((each) => ({ ...each, project: 'q' }));
+      for (const each of [...growing, ...finished])
+        expect(await store.append(each)).toMatchObject({ kind: 'appended' });
+      primary.sql(
+        `UPDATE ${schema}.batches SET day = (${NOW} / ${DAY_MS}) - 90 + split_part(id, ' ', 2)::int
+         WHERE id NOT LIKE 'growing 29'`,
+      );
+      await store.prune(NOW - 30 * DAY_MS);
+      const left = (project: string) =>
+        Number(primary.sql(`SELECT count(*) FROM ${schema}.batches WHERE project = '${project}'`));
+      expect([left('p'), left('q')]).toEqual([30, 0]);
+      expect(await store.append(growing[0] as Batch)).toEqual({ kind: 'duplicate' });
+      // What is kept is not looked at again until the file is old.
+      expect(primary.sql(`SELECT DISTINCT day FROM ${schema}.batches`)).toBe(
+        String(Math.floor(NOW / DAY_MS)),
+      );
+      await store.close();
     });
   },
 );

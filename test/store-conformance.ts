@@ -205,7 +205,7 @@ export function storeConformance(
                 horizon += DAY_MS / 50;
                 await store.prune(horizon);
               } else await store.append(batch(project, ids, next));
-              const version = await store.version(range);
+              const version = await store.version({ project, ...range });
               if (version === null) continue;
               const query = { project, hosts: pick(ids, set) };
               const results = [

@@ -111,10 +111,10 @@ export const SERVER_OPTIONS = {
   }),
 };
 
-export const IDENTITY_OPTIONS = grouped('Options for an external identity service:', {
+export const IDENTITY_OPTIONS = grouped('Options for an external Keystone:', {
   identityUrl: setting(
     '--identity-url <url>',
-    'authenticate against this service (wafstat or Keystone v3) instead of the local identity store',
+    'authenticate against this Keystone v3 instead of the local identity store',
     identityUrl,
   ),
   identityUser: setting('--identity-user <name>', 'user to authenticate as', text),

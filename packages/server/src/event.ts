@@ -146,9 +146,14 @@ export function attackDetails(
   if (source !== undefined) details.source = source;
   const url = urlPath(raw.url);
   if (url !== undefined) details.url = url;
-  if (raw.rule) details.rule = cutBytes(percentEncoded(raw.rule.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
+  if (raw.rule) details.rule = normalRule(raw.rule);
   if (raw.country && /^[A-Za-z]{2}$/.test(raw.country)) details.country = raw.country.toUpperCase();
   return Object.keys(details).length === 0 ? undefined : details;
+}
+
+/** The ID or name of a rule, as in AttackDetails. */
+export function normalRule(text: string): string {
+  return cutBytes(percentEncoded(text.slice(0, RULE_BYTES_MAX)), RULE_BYTES_MAX);
 }
 
 /** Without port and brackets, and in one spelling, so that each address is counted under one key. */

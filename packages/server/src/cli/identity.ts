@@ -3,7 +3,7 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { type Administration, KEYS_PER_USER_MAX } from '../identity/administration.ts';
 import { KeyLimitError } from '../identity/errors.ts';
-import { ACCESS_TYPES, keyFileCsv, ROLES, SYSTEM_ROLE } from '../identity/records.ts';
+import { ACCESS_TYPES, keyFileCsv, ROLES } from '../identity/records.ts';
 import { type Command, command, printLine, printList, printResult, UserError } from './command.ts';
 import { placeProblems, withIdentity } from './data-directory.ts';
 import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
@@ -16,12 +16,7 @@ const ROLE_PROJECT = {
   ...PROJECT,
   description: 'project of the role, by ID or name [default: the whole domain]',
 };
-const ROLE = option(
-  '--role <role>',
-  `role: ${ROLES.join(', ')}; or ${SYSTEM_ROLE}, for services that use --identity-url`,
-  oneOf(...ROLES, SYSTEM_ROLE),
-  { default: 'reader' },
-);
+const ROLE = option('--role <role>', `role: ${ROLES.join(', ')}`, oneOf(...ROLES), { default: 'reader' });
 
 export const domainCommands = [
   command({
@@ -86,7 +81,7 @@ const addUser = command({
     passwordStdin: PASSWORD_STDIN,
     json: JSON_OUTPUT,
   },
-  check: roleProblems,
+  check: placeProblems,
   run: ({ domain, access, role, project, passwordStdin, json, ...place }, [name = ''], io) =>
     withIdentity(place, io, async ({ administration }) => {
       const domain_id = administration.onlyDomain(domain).id;
@@ -98,7 +93,7 @@ const addUser = command({
         domain_id,
         access,
         password,
-        ...(role === SYSTEM_ROLE ? { roles: {}, system_role: SYSTEM_ROLE } : { roles: { [scope]: [role] } }),
+        roles: { [scope]: [role] },
       });
       const { password_hash: _, token_epoch: __, ...shown } = user;
       const result = given === undefined ? { ...shown, password } : shown;
@@ -127,17 +122,14 @@ const listUsers = command({
         ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
         ...administration.projects().map(({ id, name }) => [id, `project ${name}`] as const),
       ]);
-      return printList(io, json, users, ({ id, name, domain_id, access, enabled, roles, system_role }) => [
+      return printList(io, json, users, ({ id, name, domain_id, access, enabled, roles }) => [
         id,
         name,
         names.get(domain_id) ?? '',
         access,
-        [
-          ...Object.entries(roles).map(
-            ([scope, held]) => `${held.join(', ')} in ${names.get(scope) ?? scope}`,
-          ),
-          ...(system_role ? [`${system_role} in the system`] : []),
-        ].join('; '),
+        Object.entries(roles)
+          .map(([scope, held]) => `${held.join(', ')} in ${names.get(scope) ?? scope}`)
+          .join('; '),
         state(enabled),
       ]);
     }),
@@ -164,25 +156,15 @@ function changeRole(verb: 'grant' | 'revoke'): Command {
     name: `user ${verb} <user>`,
     description: `${verb} a role; applies to one project (--project) or to the whole domain`,
     options: { ...PLACE, role: ROLE, project: ROLE_PROJECT },
-    check: roleProblems,
+    check: placeProblems,
     run: ({ role, project, ...place }, [name = ''], io) =>
       withIdentity(place, io, async ({ administration }) => {
         const user = administration.user(name);
         const scope = project === undefined ? user.domain_id : administration.project(project).id;
-        if (role === SYSTEM_ROLE) await administration.changeSystemRole(verb, user.id);
-        else await administration.changeRole(verb, user.id, scope, role);
+        await administration.changeRole(verb, user.id, scope, role);
         return 0;
       }),
   });
-}
-
-function roleProblems(
-  values: Parameters<typeof placeProblems>[0] & { role?: string; project?: string | undefined },
-  source: Parameters<typeof placeProblems>[1],
-): string[] {
-  return values.role === SYSTEM_ROLE && values.project !== undefined
-    ? [`--role ${SYSTEM_ROLE} is a role in the system: leave out --project`]
-    : placeProblems(values, source);
 }
 
 export const userCommands = [

@@ -174,7 +174,7 @@ async function serve(served: Served, values: ServerValues, io: Io, warnings: rea
   await whenAborted(io.stop);
   // Concurrently: a prune may be waiting for the write lock.
   await Promise.all([retention.stop(), server.close()]);
-  if (served.identity.kind === 'remote') await served.identity.close();
+  if (served.identity.kind === 'remote') served.identity.close();
   return 0;
 }
 

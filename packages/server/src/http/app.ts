@@ -36,12 +36,11 @@ import { consoleRoutes } from './console/console-routes.ts';
 import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
-import { mountForwarding } from './keystone/forward-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
 import { alsoForSessions, mount, routeRefusals } from './route.ts';
-import { consoleElsewhereRoutes, serviceRoutes } from './service-routes.ts';
+import { noConsoleRoutes, serviceRoutes } from './service-routes.ts';
 import { inventoryRoutes } from './statistics/inventory-routes.ts';
 import { statisticsRoutes } from './statistics/routes.ts';
 
@@ -52,7 +51,7 @@ const NOT_PARSED = Object.freeze({});
 
 interface AppOptions {
   store: Store;
-  /** In the local identity store, or of another service. */
+  /** In the local identity store, or of a Keystone. */
   identity: Identity | RemoteIdentity;
   now: () => number;
   catalog: Catalog;
@@ -146,7 +145,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   });
   // Node.js would respond without a body and a request ID.
   app.server.on('checkExpectation', app.routing);
-  const refusal = routeRefusals(app);
+  const refusal = routeRefusals(app, identity.kind);
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
@@ -205,13 +204,12 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...lookupRoutes(identity, catalog),
           ...consoleRoutes(identity, store, now),
         ]
-      : consoleElsewhereRoutes()),
+      : noConsoleRoutes()),
     ...serviceRoutes(store, identity, catalog, () => {
       openapi ??= import('./openapi.ts').then(({ openApi }) => openApi(OPENAPI, routes));
       return openapi;
     }),
   ]);
-  if (identity.kind === 'remote') mountForwarding(app, identity);
   return app;
 }
 

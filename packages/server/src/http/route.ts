@@ -86,7 +86,10 @@ export function noPath({ url }: FastifyRequest, reason = ''): ApiError {
  * For requests that no route matches: a 405 if the path has routes of other methods, otherwise a 404. Call it before
  * routes are added. A route for each path and refused method would be 4,000 routes, a quarter of the time to start.
  */
-export function routeRefusals(app: FastifyInstance): (request: FastifyRequest) => ApiError {
+export function routeRefusals(
+  app: FastifyInstance,
+  identity: 'local' | 'remote',
+): (request: FastifyRequest) => ApiError {
   const paths = new Map<string, { pattern: RegExp; methods: string[] }>();
   app.addHook('onRoute', ({ url, method }) => {
     const path = paths.get(url) ?? { pattern: pathPattern(url), methods: [] };
@@ -104,8 +107,9 @@ export function routeRefusals(app: FastifyInstance): (request: FastifyRequest) =
       pattern.test(decoded) ? methods : [],
     );
     if (allowed.length === 0) {
-      const isConfiguration = CONFIGURATION.test(decoded);
-      return noPath(request, isConfiguration ? ': wafstat does not keep the configuration of a WAF' : '');
+      if (CONFIGURATION.test(decoded))
+        return noPath(request, ': wafstat does not keep the configuration of a WAF');
+      return noPath(request, identity === 'remote' && IDENTITY.test(decoded) ? IDENTITY_ELSEWHERE : '');
     }
     const allow = [...new Set(allowed)].sort().join(', ');
     return new ApiError('WAF.4001', `${method} is not a method of this path: use ${allow}`, { Allow: allow });
@@ -116,6 +120,11 @@ const PATH_LENGTH_MAX = 2_048;
 
 /** The calls of the API family that read and change the configuration of a WAF, with any method. */
 const CONFIGURATION = /^\/v1\/[^/]+\/waf\/(policy|rule|certificate|valuelist|ip-groups?|config)(\/|$)/;
+
+const IDENTITY = /^\/(v3|v3\.0|identity)(\/|$)/;
+/** Without the address: that of --identity-url may be an internal one. */
+const IDENTITY_ELSEWHERE =
+  ': this service accepts tokens and access keys of an external Keystone; request tokens there (OS_AUTH_URL)';
 
 function pathPattern(url: string): RegExp {
   const segments = url.split('/').map((segment, i, all) => {

@@ -9,7 +9,7 @@ import { partialObject, type Route } from './route.ts';
 
 const STATUS = partialObject({ status: { type: 'string' } });
 
-/** With a remote `identity`, the console is on the other service. */
+/** With a remote `identity`, there is no console and no identity API. */
 export function serviceRoutes(
   store: Store,
   identity: Identity | RemoteIdentity,
@@ -72,9 +72,9 @@ export function serviceRoutes(
         reply.header('Vary', 'Accept').header('Cache-Control', 'no-store');
         if (!request.headers.accept?.includes('text/html')) {
           reply.code(300);
-          return versionsBody(baseOf(catalog, request));
+          return versionsBody(baseOf(catalog, request), identity.kind);
         }
-        if (identity.kind === 'remote') throw consoleElsewhere();
+        if (identity.kind === 'remote') throw noConsole();
         return reply.redirect('/console/');
       },
     },
@@ -92,18 +92,21 @@ async function checkWrites(store: Store, identity: Identity | RemoteIdentity): P
   }
 }
 
-/** In place of the console if identity is remote: sessions and administration are on the identity service. */
-export function consoleElsewhereRoutes(): Route[] {
+/** In place of the console if identity is remote: Keystone has no sessions, and its users are managed with its own tools. */
+export function noConsoleRoutes(): Route[] {
   return ['/console', '/console/*'].map((url) => ({
     method: 'GET',
     url,
     schema: { hide: true },
     async handler() {
-      throw consoleElsewhere();
+      throw noConsole();
     },
   }));
 }
 
-function consoleElsewhere(): ApiError {
-  return new ApiError('WAF.4000', 'there is no console here: open the console of the identity service');
+function noConsole(): ApiError {
+  return new ApiError(
+    'WAF.4000',
+    'there is no console here, because users and projects are in an external Keystone',
+  );
 }

@@ -17,7 +17,6 @@ import {
   type Project,
   type Role,
   rolesIn,
-  SYSTEM_ROLE,
   type User,
 } from './records.ts';
 import {
@@ -35,7 +34,7 @@ export const KEYS_PER_USER_MAX = 2;
 const DESCRIPTION_LENGTH_MAX = 255;
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 
-export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles' | 'system_role'> & {
+export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
   password: string;
 };
 
@@ -122,9 +121,9 @@ export class Administration {
       return (write, entry) => {
         checkIsNew('user', user.name, this.#store.userByName(user.domain_id, user.name));
         write.put('user', user);
-        const { domain_id, access, roles, system_role } = user;
+        const { domain_id, access, roles } = user;
         entry.object.id = user.id;
-        entry.after = { domain_id, access, roles, ...(system_role ? { system_role } : {}) };
+        entry.after = { domain_id, access, roles };
         return user;
       };
     });
@@ -150,15 +149,6 @@ export class Administration {
       write.put('user', { ...user, roles: { ...user.roles, [scopeId]: after } });
       entry.before = { scope_id: scopeId, roles: before };
       entry.after = { scope_id: scopeId, roles: after };
-    });
-  }
-
-  async changeSystemRole(verb: 'grant' | 'revoke', userId: string): Promise<void> {
-    await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
-      const { system_role, ...user } = this.#changedUser(entry, userId);
-      write.put('user', verb === 'grant' ? { ...user, system_role: SYSTEM_ROLE } : user);
-      entry.before = { system_role: system_role ?? null };
-      entry.after = { system_role: verb === 'grant' ? SYSTEM_ROLE : null };
     });
   }
 

@@ -1,4 +1,4 @@
-/** The contract that the HTTP guard uses; implemented on the local store, and by lookups at an identity service (remote/). */
+/** The contract that the HTTP guard uses; implemented on the local store, and by lookups in a Keystone (remote/). */
 
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { LoginSource } from '../audit/audit-trail.ts';
@@ -26,18 +26,9 @@ export interface Authenticator {
 export interface Caller {
   user: Pick<User, 'id' | 'name' | 'domain_id' | 'roles'>;
   /** The scope of the token. Access keys and sessions are unscoped: they work wherever the user has a role. */
-  scope:
-    | { project: Pick<Project, 'id' | 'domain_id'> }
-    | { domain: Pick<Domain, 'id'> }
-    | { system: true }
-    | 'unscoped';
+  scope: { project: Pick<Project, 'id' | 'domain_id'> } | { domain: Pick<Domain, 'id'> } | 'unscoped';
   /** The token comes from an exchange, so the caller may not know the password. */
   isExchanged?: boolean;
-}
-
-/** Only users with the role `identity` get a token for the system. */
-export function isSystemScoped({ scope }: Caller): boolean {
-  return typeof scope === 'object' && 'system' in scope;
 }
 
 export type TokenRefusal =

@@ -39,8 +39,6 @@ export interface IdentityStore {
   userByName(domainId: string, name: string): User | undefined;
   users(): User[];
   key(access: string): AccessKey | undefined;
-  /** By the SHA-256 of the access key ID in hex, which is the ID of the credential in Keystone. */
-  keyByHash(hash: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
   /** Until the token expires; then either. */
   isRevoked(tokenId: string): boolean;

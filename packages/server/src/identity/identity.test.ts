@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +8,7 @@ import { type Identity, openIdentity } from './identity.ts';
 import type { ScopeReference } from './local-authenticator.ts';
 import { LoginThrottled } from './login-throttle.ts';
 import { keyFileCsv } from './records.ts';
-import { createSecretCipher } from './secrets.ts';
+import { createSecretCipher, deriveKey } from './secrets.ts';
 import { createTokens, TOKEN_VALID_MS } from './tokens.ts';
 
 const HERE = { address: 'here', via: 'api' } as const;
@@ -361,8 +360,8 @@ describe('an exchange', () => {
     ]);
   });
 
-  test('grants nothing that the user does not have: no foreign project or domain, and never the system', async () => {
-    const { administration, authenticator, domain, user, token, exchange } = await setUpExchange();
+  test('grants nothing that the user does not have: no foreign project or domain', async () => {
+    const { administration, domain, user, token, exchange } = await setUpExchange();
     const other = await administration.addDomain('other');
     const foreign = await administration.addProject(other.id, 'foreign');
     await administration.changeRole('revoke', user.id, domain.id, 'ingest');
@@ -376,13 +375,6 @@ describe('an exchange', () => {
       { domain: { id: domain.id } },
     ];
     for (const scope of scopes) expect(await exchange(text, scope)).toBe('no_such_scope');
-    await administration.changeSystemRole('grant', user.id);
-    expect(await exchange(text, { system: true })).toBe('password_required');
-    const system = await authenticator.login(
-      { user: { id: user.id }, password: 'her password', scope: { system: true } },
-      HERE,
-    );
-    expect(system).toMatchObject({ description: { roles: ['identity'] } });
   });
 
   test('ends with the token of the login: revoking it revokes all that came from it', async () => {
@@ -536,21 +528,28 @@ describe('at rest', () => {
     expect(bytes.includes('$argon2id$')).toBe(true);
   });
 
-  test('keys in files of releases without hashes of keys are found by their hash', async () => {
-    const { directory, administration, user } = await setUp();
-    const { access, secret } = await administration.addKey(user.id, '');
+  test('a system role and tokens for the system, of earlier releases, are ignored', async () => {
+    const { clock, directory, user } = await setUp();
     for (const identity of opened.splice(0)) await identity.close();
     const path = join(directory, 'identity.mdb');
     const { open } = await import('lmdb');
     const file = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false });
-    file.openDB('key-hashes', { encoding: 'json' }).clearSync();
+    file.openDB('key-hashes', { encoding: 'json' }).putSync('a hash', 'an access key ID');
+    file
+      .openDB('users', { encoding: 'json' })
+      .putSync(user.id, { ...user, roles: {}, system_role: 'identity' });
     await file.close();
-    const identity = await openIdentity(path, MASTER_KEY, Date.now);
+    const identity = await openIdentity(path, MASTER_KEY, () => clock.now);
     opened.push(identity);
-    const hash = createHash('sha256').update(access).digest('hex');
-    expect(identity.lookup.key(hash)).toMatchObject({ access, secret });
-    await identity.administration.removeKey(access);
-    expect(identity.lookup.key(hash)).toBe(undefined);
+    const { authenticator, administration } = identity;
+    const scope = { domain: { id: user.domain_id } };
+    const login = () => authenticator.login({ user: { id: user.id }, password: 'her password', scope }, HERE);
+    expect(await login()).toBe('no_such_scope');
+    const tokens = createTokens(deriveKey(MASTER_KEY, 'tokens'));
+    const { text } = tokens.issue(user, { system: true } as never, clock.now);
+    expect(await authenticator.checkToken(text)).toBe('unknown');
+    await administration.changeRole('grant', user.id, user.domain_id, 'reader');
+    expect(await login()).toMatchObject({ description: { roles: ['reader'] } });
   });
 
   test('another master key is rejected', async () => {

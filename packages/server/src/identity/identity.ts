@@ -10,7 +10,6 @@ import { createKnownNetworks } from './known-networks.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 import { LocalAuthenticator } from './local-authenticator.ts';
 import { createLoginThrottle } from './login-throttle.ts';
-import type { AccessKeyInfo } from './records.ts';
 import { createPasswords, createSecretCipher, deriveKey, masterKeyMark } from './secrets.ts';
 import { createDeviceCookies, createSessions, createTokens } from './tokens.ts';
 
@@ -32,11 +31,8 @@ export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
   administration: AdministrationView;
 };
 
-/** Single records by ID, for other services that authenticate their callers against this one. */
-export interface IdentityLookup extends Pick<IdentityStore, 'user' | 'project' | 'domain'> {
-  /** By the SHA-256 of the access key ID in hex. Without the secret if the key is inactive. */
-  key(hash: string): (AccessKeyInfo & { secret: string | null }) | undefined;
-}
+/** Single records by ID; undefined if there is none. */
+type IdentityLookup = Pick<IdentityStore, 'user' | 'project' | 'domain'>;
 
 /** Of a data directory. */
 export interface EmbeddedIdentity extends Identity {
@@ -107,17 +103,7 @@ export async function createIdentity(
       now,
     }),
     administration: new Administration({ store, passwords, cipher, audit, now }, actor),
-    lookup: {
-      user: store.user,
-      project: store.project,
-      domain: store.domain,
-      key(hash) {
-        const found = store.keyByHash(hash);
-        if (found === undefined) return undefined;
-        const { sealed_secret, ...key } = found;
-        return { ...key, secret: key.status === 'active' ? cipher.decrypt(key.access, sealed_secret) : null };
-      },
-    },
+    lookup: { user: store.user, project: store.project, domain: store.domain },
     audit,
     actor,
     checkWrites: store.checkWrites,

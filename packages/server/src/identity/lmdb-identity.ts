@@ -1,5 +1,4 @@
 /** The identity store in an LMDB file, separate from the statistics so that replacing those never affects it. */
-import { hash } from 'node:crypto';
 import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
 import type { Database, Key, RootDatabase } from 'lmdb';
 import type { AuditFile } from '../audit/audit-file.ts';
@@ -33,13 +32,9 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
       `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`,
     );
   }
-  // Files of earlier releases have no hashes of keys. Otherwise opening needs no write lock, which may be taken.
-  if (!db.meta.doesExist('version') || db.keyHashes.getCount() !== db.keys.getCount()) {
-    commitSync(path, db.root, () => {
-      db.meta.putSync('version', IDENTITY_VERSION);
-      for (const access of [...db.keys.getKeys()]) db.keyHashes.putSync(hash('sha256', access), access);
-    });
-  }
+  // Otherwise opening needs no write lock, which may be taken.
+  if (!db.meta.doesExist('version'))
+    commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
 
   const idByName = (kind: RecordKind, domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
@@ -74,7 +69,6 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
     userByName: (domainId: string, name: string) => lookUp(db.users, idByName('user', domainId, name)),
     users: () => list(db.users),
     key: (access: string) => lookUp(db.keys, access),
-    keyByHash: (hash: string) => lookUp(db.keys, lookUp(db.keyHashes, hash)),
     keysOf: (userId: string) =>
       [...db.userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
         ([, access]) => db.keys.get(access) ?? [],
@@ -153,12 +147,10 @@ function createWriter(db: Tables, audit: AuditFile): IdentityWriter {
     putKey(key) {
       db.keys.putSync(key.access, key);
       db.userKeys.putSync([key.user_id, key.access], true);
-      db.keyHashes.putSync(hash('sha256', key.access), key.access);
     },
     removeKey(key) {
       db.keys.removeSync(key.access);
       db.userKeys.removeSync([key.user_id, key.access]);
-      db.keyHashes.removeSync(hash('sha256', key.access));
     },
     revoke(token, now) {
       db.revoked.putSync(token.id, token.expires_at);
@@ -192,7 +184,6 @@ function openTables(path: string) {
     names: table<string, [kind: RecordKind, domain: string, name: string]>('names'),
     keys: table<AccessKey, string>('keys'),
     userKeys: table<true, [user: string, access: string]>('user-keys'),
-    keyHashes: table<string, string>('key-hashes'),
     revoked: table<number, string>('revoked'),
     revokedUntil: table<true, [expires: number, token: string]>('revoked-until'),
     knownLogins: table<number, [user: string, hash: string]>('known-logins'),

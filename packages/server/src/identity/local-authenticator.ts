@@ -13,7 +13,7 @@ import {
 } from './authenticator.ts';
 import type { IdentityStore } from './identity-store.ts';
 import { type LoginThrottle, LoginThrottled } from './login-throttle.ts';
-import { type Domain, type Project, type Role, rolesIn, SYSTEM_ROLE, type User } from './records.ts';
+import { type Domain, type Project, type Role, rolesIn, type User } from './records.ts';
 import { PASSWORD_LENGTH_MAX, type Passwords, type SecretCipher } from './secrets.ts';
 import { type BodyHash, checkSignature, type PendingSignature, type SignedRequest } from './signature.ts';
 import type { DeviceCookies, Session, Sessions, Token, TokenScope, Tokens } from './tokens.ts';
@@ -23,7 +23,7 @@ export type DomainReference = { id: string } | { name: string };
 export type MemberReference = { id: string } | { name: string; domain: DomainReference };
 /** A project by name without a domain is one of the user's own domain. */
 type ProjectReference = MemberReference | { name: string; domain: null };
-export type ScopeReference = { project: ProjectReference } | { domain: DomainReference } | { system: true };
+export type ScopeReference = { project: ProjectReference } | { domain: DomainReference };
 
 export interface PasswordLogin {
   user: MemberReference;
@@ -42,8 +42,8 @@ export interface TokenDescription {
   token: Token;
   user: User;
   userDomain: Domain;
-  scope: { project: Project; domain: Domain } | { domain: Domain } | { system: true };
-  roles: readonly (Role | typeof SYSTEM_ROLE)[];
+  scope: { project: Project; domain: Domain } | { domain: Domain };
+  roles: readonly Role[];
   isExchanged: boolean;
 }
 
@@ -68,7 +68,7 @@ interface UsableKey {
 /** Unknown users and wrong passwords look the same. */
 type PasswordRefusal = 'wrong_credentials' | 'user_disabled';
 export type LoginRefusal = PasswordRefusal | 'console_only' | 'no_such_scope';
-export type ExchangeRefusal = TokenRefusal | 'no_such_scope' | 'password_required';
+export type ExchangeRefusal = TokenRefusal | 'no_such_scope';
 export type SignInRefusal = PasswordRefusal | 'programmatic_only';
 
 interface Dependencies {
@@ -122,8 +122,6 @@ export class LocalAuthenticator implements Authenticator {
     const old = await this.#recordRefusals(given && { id: given.user_id }, from, describe);
     if (typeof old === 'string') return old;
     if (!this.#exchanges.take(old.user.id)) throw new LoginThrottled('exchanges');
-    // A leaked token of a project must not become access to all secret access keys.
-    if ('system' in login.scope) return 'password_required';
     return this.#newToken(old.user, login.scope, (scope) =>
       tokens.exchange(old.token, old.user, scope, this.#now()),
     );
@@ -136,7 +134,7 @@ export class LocalAuthenticator implements Authenticator {
   ): NewToken | 'no_such_scope' {
     const scope = this.#findScope(reference, user.domain_id);
     // A project that does not exist and one in which the user has no role look the same.
-    if (scope === undefined || rolesHeld(user, scope).length === 0) return 'no_such_scope';
+    if (scope === undefined || rolesIn(user, scope).length === 0) return 'no_such_scope';
     const { text, token } = issue(tokenScope(scope));
     const description = this.#describe(token);
     return typeof description === 'string' ? 'no_such_scope' : { text, description };
@@ -277,7 +275,7 @@ export class LocalAuthenticator implements Authenticator {
     const { user, domain: userDomain } = owner;
     const scope = this.#findScope(scopeReference(token));
     if (scope === undefined) return 'scope_gone';
-    const roles = rolesHeld(user, scope);
+    const roles = rolesIn(user, scope);
     if (roles.length === 0) return 'role_lost';
     return { token, user, userDomain, scope, roles, isExchanged: token.login_id !== undefined };
   }
@@ -390,7 +388,6 @@ export class LocalAuthenticator implements Authenticator {
 
   /** Disabled projects and domains are not found. */
   #findScope(reference: ScopeReference, ownDomainId = ''): TokenDescription['scope'] | undefined {
-    if ('system' in reference) return reference;
     const project = 'project' in reference ? this.#findProject(reference.project, ownDomainId) : undefined;
     const domain =
       'domain' in reference
@@ -413,18 +410,10 @@ function timeRefusal(
   return issued_at > now + TOKEN_CLOCK_SKEW_MS_MAX ? 'issued_in_future' : null;
 }
 
-/** Only the system role applies to the system. */
-function rolesHeld(user: User, scope: TokenDescription['scope']): TokenDescription['roles'] {
-  if (!('system' in scope)) return rolesIn(user, scope);
-  return user.system_role === SYSTEM_ROLE ? [SYSTEM_ROLE] : [];
-}
-
 function tokenScope(scope: TokenDescription['scope']): TokenScope {
-  if ('project' in scope) return { project_id: scope.project.id };
-  return 'domain' in scope ? { domain_id: scope.domain.id } : { system: true };
+  return 'project' in scope ? { project_id: scope.project.id } : { domain_id: scope.domain.id };
 }
 
 function scopeReference(token: TokenScope): ScopeReference {
-  if ('project_id' in token) return { project: { id: token.project_id } };
-  return 'domain_id' in token ? { domain: { id: token.domain_id } } : { system: true };
+  return 'project_id' in token ? { project: { id: token.project_id } } : { domain: { id: token.domain_id } };
 }

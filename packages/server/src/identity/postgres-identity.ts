@@ -224,7 +224,6 @@ export async function openPostgresIdentity(
     userByName: (domainId, name) => copy.byName('user', domainId, name),
     users: () => copy.list('user'),
     key: (access) => copy.get('key', access),
-    keyByHash: (hash) => copy.keyByHash(hash),
     keysOf: (userId) => copy.keysOf(userId),
     isRevoked: (tokenId) => copy.get('revoked', tokenId) !== undefined,
     knownLogin: (userId, hash) => copy.get('login', `${userId} ${hash}`),

@@ -1,5 +1,4 @@
 /** All records of an identity store in memory, with their indexes. */
-import { hash } from 'node:crypto';
 import type { AllRecords, IdentityRecord, RecordKind, Records } from './identity-store.ts';
 import type { AccessKey } from './records.ts';
 
@@ -22,7 +21,6 @@ export class RecordsCopy {
     login: new Map(),
   };
   readonly #names = new Map<string, string>();
-  readonly #accessByHash = new Map<string, string>();
   readonly #accessByUser = new Map<string, Set<string>>();
   readonly #loginsByUser = new Map<string, Set<string>>();
 
@@ -37,10 +35,6 @@ export class RecordsCopy {
   /** By ID. */
   list<K extends RecordKind>(kind: K): Records[K][] {
     return [...this.#tables[kind].values()].sort((a, b) => (a.id < b.id ? -1 : 1));
-  }
-
-  keyByHash(hex: string): AccessKey | undefined {
-    return this.get('key', this.#accessByHash.get(hex) ?? '');
   }
 
   keysOf(userId: string): AccessKey[] {
@@ -67,7 +61,7 @@ export class RecordsCopy {
   }
 
   clear(): void {
-    for (const map of [...Object.values(this.#tables), this.#names, this.#accessByHash]) map.clear();
+    for (const map of [...Object.values(this.#tables), this.#names]) map.clear();
     this.#accessByUser.clear();
     this.#loginsByUser.clear();
   }
@@ -87,24 +81,20 @@ export class RecordsCopy {
   #index(record: IdentityRecord, add: boolean): void {
     const { kind, id } = record;
     if (kind === 'key') {
-      updateMap(this.#accessByHash, hash('sha256', id), id, add);
       updateSet(this.#accessByUser, record.value.user_id, id, add);
     } else if (kind === 'login') {
       updateSet(this.#loginsByUser, id.slice(0, id.indexOf(' ')), id, add);
     } else if (kind !== 'revoked') {
       const domain = 'domain_id' in record.value ? record.value.domain_id : '';
-      updateMap(this.#names, nameKey(kind, domain, record.value.name), id, add);
+      const name = nameKey(kind, domain, record.value.name);
+      if (add) this.#names.set(name, id);
+      else this.#names.delete(name);
     }
   }
 }
 
 function nameKey(kind: RecordKind, domain: string, name: string): string {
   return JSON.stringify([kind, domain, name]);
-}
-
-function updateMap(map: Map<string, string>, key: string, value: string, add: boolean): void {
-  if (add) map.set(key, value);
-  else map.delete(key);
 }
 
 function updateSet(sets: Map<string, Set<string>>, key: string, member: string, add: boolean): void {

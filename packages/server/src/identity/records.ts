@@ -4,12 +4,6 @@ import { csv } from '../csv.ts';
 export const ROLES = ['reader', 'ingest', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
-/**
- * For other processes that authenticate their callers against this one. Applies to the whole system, never to a project
- * or domain. Grants access to every secret access key, and to nothing else.
- */
-export const SYSTEM_ROLE = 'identity';
-
 /** Where a user may sign in: the API (`programmatic`), the console, or both. Set when the user is created. */
 export const ACCESS_TYPES = ['programmatic', 'console', 'both'] as const;
 export type AccessType = (typeof ACCESS_TYPES)[number];
@@ -28,6 +22,7 @@ export interface Project {
   created: number;
 }
 
+/** Earlier releases also stored a `system_role`, which is ignored. */
 export interface User {
   id: string;
   name: string;
@@ -40,7 +35,6 @@ export interface User {
   token_epoch: number;
   /** Roles by the ID of their project or domain. */
   roles: Record<string, Role[]>;
-  system_role?: typeof SYSTEM_ROLE;
 }
 
 export interface AccessKey {

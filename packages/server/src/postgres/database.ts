@@ -30,6 +30,9 @@ export class StatementFailed extends Error {
   }
 }
 
+/** Another transaction holds the lock. */
+export class LockTimeout extends StoreUnavailable {}
+
 /** Time for the response after the server has cancelled a statement. */
 const GRACE_MS = 2_000;
 const CONNECT_MS_MAX = 5_000;
@@ -97,11 +100,14 @@ export class Database {
   async transaction<T>(action: (run: Run) => Promise<T>, begin = 'BEGIN'): Promise<T> {
     return this.#with(async (run) => {
       let isCommitted = false;
-      const runInside: Run = (sql, values) => {
+      const began = run(begin);
+      const runInside: Run = async <R extends Row>(sql: string, values?: readonly Value[]) => {
         isCommitted ||= sql === 'COMMIT';
-        return run(sql, values);
+        // If the transaction did not begin, each statement commits: then nothing that was read may lead to changes.
+        const [rows] = await Promise.all([run<R>(sql, values), began]);
+        return rows;
       };
-      const [, result] = await Promise.all([run(begin), action(runInside)]);
+      const [, result] = await Promise.all([began, action(runInside)]);
       if (!isCommitted) await run('COMMIT');
       return result;
     });
@@ -177,6 +183,8 @@ export class Database {
       const trouble = 'the database is read-only';
       return new StoreNotWritable(`${this.#name} accepts no writes: ${message}`, trouble, options);
     }
+    if (code === LOCK_TIMEOUT)
+      return new LockTimeout(`another transaction holds a lock on ${this.#name}: ${message}`, options);
     if (UNAVAILABLE.test(code))
       return new StoreUnavailable(`${this.#name} is not available: ${message}`, options);
     return new StatementFailed(`a statement failed on ${this.#name}: ${message}`, code, options);
@@ -188,8 +196,9 @@ const UNDEFINED_TABLE = '42P01';
 const DENIED = /^(?:28...|3D000|42501)$/;
 const DISK_FULL = '53100';
 const READ_ONLY = '25006';
+const LOCK_TIMEOUT = '55P03';
 /** Connection lost, shutdown, too many connections, timeouts, deadlock; a transaction that another failure has aborted. */
-const UNAVAILABLE = /^(?:08...|57...|53...|55P03|40...|25P0[23]|58...|XX...)$/;
+const UNAVAILABLE = /^(?:08...|57...|53...|40...|25P0[23]|58...|XX...)$/;
 
 /** In one round trip. The settings override those of the server and of the user. */
 async function prepareSession(
@@ -199,10 +208,12 @@ async function prepareSession(
   needsPrimary: boolean,
 ): Promise<void> {
   const settings = {
-    search_path: schema,
+    search_path: `"${schema}"`,
     statement_timeout: String(timeoutMs),
     lock_timeout: String(Math.min(timeoutMs, LOCK_MS_MAX)),
     idle_in_transaction_session_timeout: String(timeoutMs),
+    // Each statement sees what was committed before it, for example while it waited for the lock of a project.
+    default_transaction_isolation: 'read committed',
     // Appends promise to be durable.
     synchronous_commit: 'on',
     // All statements look up keys: their plans do not depend on values or statistics, and need not be made again.
@@ -211,6 +222,7 @@ async function prepareSession(
     enable_hashjoin: 'off',
     enable_mergejoin: 'off',
     jit: 'off',
+    max_parallel_workers_per_gather: '0',
     timezone: 'UTC',
   };
   const [row] = (

@@ -53,10 +53,10 @@ export interface Store {
   attacksByHost(query: Selection & TimeRange): Promise<Map<string, number>>;
 
   /**
-   * Changes whenever a count between `from` and `to` may have changed, in any project: while it is equal, so are the
-   * results of all queries of that range. Null: the store cannot tell.
+   * Changes whenever a count of the project between `from` and `to` may have changed: while it is equal, so are the results
+   * of all queries of that range. May change when other projects do. Null: the store cannot tell.
    */
-  version(range: TimeRange): Promise<string | null>;
+  version(query: { project: string } & TimeRange): Promise<string | null>;
 
   /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;

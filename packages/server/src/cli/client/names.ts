@@ -51,7 +51,7 @@ async function logIn({ url, project }: Connection, credentials: Password, io: Wo
   );
 }
 
-/** An identity service that cannot list the caller's projects gets the name as an ID. */
+/** A service with a Keystone does not list the caller's projects: the name is taken as an ID. */
 async function findProject(
   connection: Connection,
   credentials: Exclude<Credentials, Password>,
@@ -73,7 +73,7 @@ async function findProject(
     if (ID_PATTERN.test(project)) return connection;
     throw new UserError(`cannot find the project '${project}': ${errorMessage(response)}`);
   }
-  // Keystone ignores the filter.
+  // A proxy may send this call to a Keystone, which ignores the filter.
   const ids = projects.flatMap((one: unknown) => {
     const id = valueAt(one, 'id');
     const isMeant = id === project || valueAt(one, 'name') === project;

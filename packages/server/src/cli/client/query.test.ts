@@ -221,7 +221,7 @@ describe('queries', () => {
     }
   });
 
-  test('an identity service that cannot list projects gets what may be an ID as an ID', async () => {
+  test('a service that cannot list projects gets what may be an ID as an ID', async () => {
     const { address, requests } = await listen({ requests: [], attacks: [] });
     const query = ['timeline', '--url', address, '--token', 't', '--project'];
     expect(await run([...query, 'shop_1'])).toMatchObject({ status: 0, err: '' });

@@ -1,13 +1,7 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode, retryLater } from '../../errors.ts';
-import {
-  type Authenticator,
-  type Caller,
-  isSystemScoped,
-  type SignatureRefusal,
-  type TokenRefusal,
-} from '../../identity/authenticator.ts';
+import type { Authenticator, Caller, SignatureRefusal, TokenRefusal } from '../../identity/authenticator.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
 import { isLoopback } from '../../loopback.ts';
 import { RateLimit } from '../../rate-limit.ts';
@@ -99,8 +93,7 @@ export function createGuard(
   /** Only after authentication: otherwise anyone could use up a user's rate. */
   async function authorize(request: FastifyRequest): Promise<void> {
     const caller = callerOf(request);
-    // Services that authenticate their callers here make requests for many users.
-    if (requests && !isSystemScoped(caller) && !requests.take(caller.user.id)) {
+    if (requests && !requests.take(caller.user.id)) {
       throw retryLater('WAF.3004', `more than ${rateLimit} requests per second: retry in 1 s`, 1);
     }
     await checkRole(authenticator, caller, request);
@@ -199,7 +192,7 @@ function credentialKind(request: FastifyRequest): 'token' | 'session' | 'signatu
 }
 
 /** Whether secrets can be in the request: it was encrypted up to us or to a trusted proxy, or never left the machine. */
-export function isConfidential({ protocol, ip, raw, headers }: FastifyRequest): boolean {
+function isConfidential({ protocol, ip, raw, headers }: FastifyRequest): boolean {
   if (protocol === 'https') return true;
   // Behind a proxy on this machine that is not trusted, remote clients seem to be local.
   const isTrusted = ip !== raw.socket.remoteAddress;

@@ -147,7 +147,7 @@ function manageableKey(administration: AdministrationView, request: FastifyReque
 function managerOf(request: FastifyRequest): (owner: User) => boolean {
   const { user: caller, scope, isExchanged } = callerOf(request);
   // A project scope also contains its domain. A token of a project can be exchanged for one of the domain.
-  if (typeof scope !== 'object' || 'project' in scope || !('domain' in scope) || isExchanged) {
+  if (scope === 'unscoped' || 'project' in scope || isExchanged) {
     throw new ApiError(
       'WAF.9002',
       'managing access keys needs a token scoped to the domain (auth.scope.domain) and created with the password, ' +

@@ -76,9 +76,7 @@ export function tokenBody(description: TokenDescription, catalog: object[] | nul
       user: { ...named(user), domain: named(userDomain), password_expires_at: null },
       ...('project' in scope
         ? { project: { ...named(scope.project), domain: named(scope.domain) } }
-        : 'domain' in scope
-          ? { domain: named(scope.domain) }
-          : { system: { all: true } }),
+        : { domain: named(scope.domain) }),
       roles: roles.map((name) => ({ id: name, name })),
       audit_ids: [token.id, ...(token.login_id === undefined ? [] : [token.login_id])],
       ...(catalog === null ? {} : { catalog }),
@@ -142,15 +140,6 @@ export function roleAssignmentBody(
   };
 }
 
-/** An access key as a Keystone credential. Keystone has no `status` and always returns the secret. */
-export function ec2CredentialBody(
-  { access, secret, user_id, status }: AccessKeyInfo & { secret: string | null },
-  id: string,
-) {
-  const blob = JSON.stringify(secret === null ? { access } : { access, secret });
-  return { id, type: 'ec2', blob, user_id, project_id: null, status };
-}
-
 export function credentialBody({ access, user_id, description, status, created }: AccessKeyInfo) {
   return { access, user_id, description, status, create_time: keystoneTime(created) };
 }
@@ -159,11 +148,11 @@ export function credentialBody({ access, user_id, description, status, created }
  * The versions at the base address, where both APIs are. openstacksdk looks for the statistics API there too and, unless
  * the caller names a version, takes the highest one: it must not be that of identity, or calls go to `/identity/v3/v1/...`.
  */
-export function versionsBody(base: string) {
+export function versionsBody(base: string, identity: 'local' | 'remote') {
   const statistics = { status: 'stable', links: [{ rel: 'self', href: `${base}/` }] };
   const values = [
     { id: 'v1.0', ...statistics },
-    versionBody(`${base}/identity/v3/`),
+    ...(identity === 'local' ? [versionBody(`${base}/identity/v3/`)] : []),
     { id: 'v99.0', ...statistics },
   ];
   return { versions: { values } };
@@ -207,7 +196,6 @@ function scopeAt(fields: unknown, path: string): ScopeReference {
     if (isNameOnly) return { project: { name: textAt(fields, `${path}.project.name`), domain: null } };
     return { project: referenceAt(fields, `${path}.project`) };
   }
-  if (valueAt(fields, `${path}.system.all`) === true) return { system: true };
   if (valueAt(fields, `${path}.domain`) !== undefined) return { domain: domainAt(fields, `${path}.domain`) };
   throw malformed(`${path} must contain a project or a domain`);
 }

@@ -22,14 +22,6 @@ beforeEach(async () => {
     { domain: 'default', project: 'default', user: 'admin' },
     'password',
   );
-  await administration.addUser({
-    name: 'service',
-    domain_id: installation.domain.id,
-    access: 'programmatic',
-    password: 'password',
-    roles: {},
-    system_role: 'identity',
-  });
   app = await createApp({
     store: memoryStore(() => NOW),
     identity,
@@ -59,103 +51,25 @@ async function login(name: string, scope: object, domain = 'default') {
   };
 }
 
-const SYSTEM = { system: { all: true } };
 const hashOf = (access: string) => createHash('sha256').update(access).digest('hex');
 
-async function get(
-  url: string,
-  token: string,
-  more: { headers?: Record<string, string>; remoteAddress?: string } = {},
-) {
-  const { headers, ...rest } = more;
-  const response = await app.inject({ url, headers: { 'x-auth-token': token, ...headers }, ...rest });
+async function get(url: string, token: string) {
+  const response = await app.inject({ url, headers: { 'x-auth-token': token } });
   return { status: response.statusCode, body: response.json(), headers: response.headers };
 }
 
-test('a user with the role identity gets a token for the system and can look up every record', async () => {
-  const { status, body, token } = await login('service', SYSTEM);
-  expect([status, body.token]).toMatchObject([201, { system: { all: true }, roles: [{ name: 'identity' }] }]);
-  const { user, project, domain } = installation;
-  const { access, secret } = await identity.administration.addKey(user.id, '');
-  const credential = await get(`/v3/credentials/${hashOf(access)}`, token);
-  expect(credential.body.credential).toMatchObject({ type: 'ec2', user_id: user.id, status: 'active' });
-  expect(JSON.parse(credential.body.credential.blob)).toEqual({ access, secret });
-  expect(credential.headers['cache-control']).toBe('no-store');
-  expect((await get(`/identity/v3/users/${user.id}`, token)).body.user).toEqual({
-    id: user.id,
-    name: 'admin',
-    domain_id: domain.id,
-    enabled: true,
-    access: 'both',
-    password_expires_at: null,
-    options: {},
-    links: { self: expect.stringMatching(`/identity/v3/users/${user.id}$`) },
-  });
-  expect((await get(`/v3/projects/${project.id}`, token)).body.project).toMatchObject({ enabled: true });
-  expect((await get(`/v3/domains/${domain.id}`, token)).body.domain).toMatchObject({ enabled: true });
-  // A project inherits the roles of its domain.
-  const roles = `/v3/role_assignments?user.id=${user.id}&scope.project.id=${project.id}&effective&include_names`;
-  expect((await get(roles, token)).body.role_assignments).toMatchObject([
-    { role: { name: 'admin' }, scope: { project: { id: project.id } }, user: { id: user.id } },
-  ]);
-  const own = await login('admin', { project: { id: project.id } });
-  const checked = await get('/v3/auth/tokens?nocatalog', token, {
-    headers: { 'x-subject-token': own.token },
-  });
-  expect([checked.status, checked.body.token.user.name]).toEqual([200, 'admin']);
-});
-
-test('the secret of a disabled key is not returned, and a deleted key is not found', async () => {
-  const { token } = await login('service', SYSTEM);
-  const { access } = await identity.administration.addKey(installation.user.id, '');
-  await identity.administration.changeKey(access, { status: 'inactive' });
-  const { body } = await get(`/v3/credentials/${hashOf(access)}`, token);
-  expect([body.credential.status, JSON.parse(body.credential.blob)]).toEqual(['inactive', { access }]);
-  await identity.administration.removeKey(access);
+test('no call returns the secret of an existing key, and there is no token for the system', async () => {
+  const { user, domain } = installation;
+  const { access } = await identity.administration.addKey(user.id, '');
+  const { token } = await login('admin', { domain: { id: domain.id } });
   expect((await get(`/v3/credentials/${hashOf(access)}`, token)).status).toBe(404);
-  for (const path of ['users', 'projects', 'domains', 'credentials']) {
-    expect((await get(`/v3/${path}/none`, token)).status).toBe(404);
-  }
+  const key = (await get(`/v3.0/OS-CREDENTIAL/credentials/${access}`, token)).body.credential;
+  expect([key.access, key.secret]).toEqual([access, undefined]);
+  const { status, body } = await login('admin', { system: { all: true } });
+  expect([status, body.error.message]).toEqual([400, 'auth.scope must contain a project or a domain']);
 });
 
-test('nobody else can read secrets, not even an administrator of the domain', async () => {
-  expect((await login('admin', SYSTEM)).status).toBe(401);
-  const { access } = await identity.administration.addKey(installation.user.id, '');
-  const scopes = [{ project: { id: installation.project.id } }, { domain: { id: installation.domain.id } }];
-  for (const scope of scopes) {
-    const { status, token } = await login('admin', scope);
-    expect(status).toBe(201);
-    const response = await get(`/v3/credentials/${hashOf(access)}`, token);
-    expect([response.status, JSON.stringify(response.body)]).toEqual([
-      403,
-      expect.not.stringContaining(access),
-    ]);
-  }
-});
-
-test('the role grants nothing else: no statistics and no revoking of tokens; revoking it revokes its tokens', async () => {
-  const { token } = await login('service', SYSTEM);
-  const own = await login('admin', { project: { id: installation.project.id } });
-  const response = await get(`/v1/${installation.project.id}/connections`, token);
-  expect([response.status, response.body.error_code]).toEqual([403, 'WAF.9002']);
-  const headers = { 'x-auth-token': token, 'x-subject-token': own.token };
-  const revoked = await app.inject({ method: 'DELETE', url: '/v3/auth/tokens', headers });
-  expect(revoked.statusCode).toBe(404);
-  expect((await login('service', { project: { id: installation.project.id } })).status).toBe(401);
-  await identity.administration.changeSystemRole('revoke', identity.administration.user('service').id);
-  expect((await get(`/v3/users/${installation.user.id}`, token)).status).toBe(401);
-});
-
-test('records are not sent over plain HTTP to other machines', async () => {
-  const { token } = await login('service', SYSTEM);
-  const response = await get(`/v3/users/${installation.user.id}`, token, { remoteAddress: '192.0.2.1' });
-  expect([response.status, response.body.error.message]).toEqual([
-    403,
-    'this call needs HTTPS, or a client on the same machine',
-  ]);
-});
-
-describe('reads without the role identity', () => {
+describe('reads', () => {
   /** Two domains with an administrator each; `reader` has a role in one project of each domain. */
   async function twoDomains() {
     const { administration } = identity;
@@ -186,7 +100,18 @@ describe('reads without the role identity', () => {
 
   test('everyone can read their own user, projects and domains, and nothing about others', async () => {
     const { own, other, project, foreign, unused, chief, reader, token } = await twoDomains();
-    expect((await get(`/v3/users/${reader.id}`, token)).body.user).toMatchObject({ name: 'reader' });
+    const { body, headers } = await get(`/identity/v3/users/${reader.id}`, token);
+    expect(headers['cache-control']).toBe('no-store');
+    expect(body.user).toEqual({
+      id: reader.id,
+      name: 'reader',
+      domain_id: own.id,
+      enabled: true,
+      access: 'programmatic',
+      password_expires_at: null,
+      options: {},
+      links: { self: expect.stringMatching(`/identity/v3/users/${reader.id}$`) },
+    });
     for (const [path, name] of [
       [`projects/${project.id}`, 'default'],
       [`projects/${foreign.id}`, 'shop'],
@@ -222,7 +147,7 @@ describe('reads without the role identity', () => {
 
   test('an administrator reads the users, projects, roles and assignments of the domain only', async () => {
     const { own, project, unused, chief, reader, admin } = await twoDomains();
-    expect(names((await get('/v3/users', admin)).body.users)).toEqual(['admin', 'reader', 'service']);
+    expect(names((await get('/v3/users', admin)).body.users)).toEqual(['admin', 'reader']);
     expect(names((await get('/v3/users?name=reader', admin)).body.users)).toEqual(['reader']);
     expect(names((await get('/v3/projects', admin)).body.projects)).toEqual(['default', 'unused']);
     expect(names((await get('/v3/roles', admin)).body.roles)).toEqual(['reader', 'ingest', 'admin']);
@@ -281,7 +206,7 @@ describe('reads without the role identity', () => {
     await identity.administration.changeRole('grant', chief.id, own.id, 'admin');
     expect(names((await get('/v3/users', chiefToken)).body.users)).toEqual(['chief']);
     const { token } = await login('chief', { domain: { id: own.id } }, 'other');
-    expect(names((await get('/v3/users', token)).body.users)).toEqual(['admin', 'reader', 'service']);
+    expect(names((await get('/v3/users', token)).body.users)).toEqual(['admin', 'reader']);
     expect((await get(`/v3/users?domain_id=${other.id}`, token)).body.users).toEqual([]);
   });
 
@@ -328,7 +253,7 @@ describe('reads without the role identity', () => {
       seen.push(...names(body.users));
       next = body.links.next && new URL(body.links.next).pathname + new URL(body.links.next).search;
     }
-    expect(seen).toEqual(['admin', 'reader', 'service']);
+    expect(seen).toEqual(['admin', 'reader']);
   });
 
   test('no response contains a password hash or a secret', async () => {

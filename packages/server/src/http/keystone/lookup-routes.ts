@@ -1,11 +1,10 @@
 /**
- * Reads of users, projects, domains, roles and access keys, as in Keystone v3. Everyone can read their own user, projects
- * and domains; an administrator of a domain can read those of the domain. Users with the role `identity`, with which other
- * processes authenticate their callers, can read every record, and only they can read existing secret access keys.
+ * Reads of users, projects, domains and roles, as in Keystone v3. Everyone can read their own user, projects and domains;
+ * an administrator of a domain can read those of the domain.
  */
 import type { FastifyRequest } from 'fastify';
 import { ApiError, invalid, malformed } from '../../errors.ts';
-import { type Caller, isSystemScoped } from '../../identity/authenticator.ts';
+import type { Caller } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import {
   administersDomain,
@@ -16,14 +15,12 @@ import {
   rolesIn,
   type User,
 } from '../../identity/records.ts';
-import { isConfidential } from '../auth/guard.ts';
 import { LIST_LIMIT_MAX, queryOf, type RawQuery, single } from '../query.ts';
 import { callerOf, integer, partialObject, pathParameter, type Route, string } from '../route.ts';
 import {
   baseOf,
   type Catalog,
   domainBody,
-  ec2CredentialBody,
   identityRoutes,
   listBody,
   listSchema,
@@ -35,8 +32,6 @@ import {
   withLink,
 } from './keystone.ts';
 
-const NEEDS_SYSTEM_TOKEN =
-  'This call needs a token scoped to the system, which requires the role `identity`.';
 const NEEDS_ADMIN = 'This call needs the role `admin` in a domain.';
 
 /** More than a person reads, and a bound on the size of a response. */
@@ -92,24 +87,6 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
     is_domain: () => 'false',
   };
   return identityRoutes([
-    {
-      method: 'GET',
-      url: '/v3/credentials/:id',
-      allow: 'authenticated',
-      schema: {
-        operationId: 'accessKeyWithSecret',
-        summary: 'Get an access key with its secret, by the SHA-256 of its ID',
-        description: NEEDS_SYSTEM_TOKEN,
-        response: { 200: recordSchema('credential') },
-      },
-      async handler(request) {
-        checkSystemScope(request);
-        const id = pathParameter(request, 'id');
-        const key = lookup.key(id);
-        if (key === undefined) throw new ApiError('WAF.4000', 'unknown credential');
-        return { credential: ec2CredentialBody(key, id) };
-      },
-    },
     recordRoute(catalog, 'user', lookup.user, view.user, userBody),
     recordRoute(catalog, 'project', lookup.project, view.project, projectBody),
     recordRoute(
@@ -200,14 +177,13 @@ export function lookupRoutes(identity: RequestIdentity, catalog: Catalog): Route
   ]);
 }
 
-/** What a caller may read, other than with the role `identity`. */
+/** What a caller may read. */
 function createView({ administration }: RequestIdentity) {
   const administers = ({ user, scope }: Caller, domainId: string): boolean => {
     if (!administersDomain(user, domainId)) return false;
     // A token for one project or domain does not show others.
     if (scope === 'unscoped') return true;
-    if ('project' in scope) return scope.project.domain_id === domainId;
-    return 'domain' in scope && scope.domain.id === domainId;
+    return ('project' in scope ? scope.project.domain_id : scope.domain.id) === domainId;
   };
   const project = (caller: Caller, project: Project) =>
     administers(caller, project.domain_id) ||
@@ -257,17 +233,14 @@ function recordRoute<R>(
       description:
         name === 'role'
           ? NEEDS_ADMIN
-          : 'Callers read their own records, administrators those of their domain, users with the role `identity` all.',
+          : 'Callers read their own records, administrators those of their domain.',
       response: { 200: recordSchema(name) },
     },
     async handler(request) {
       const caller = callerOf(request);
       const id = pathParameter(request, 'id');
       const record = find(id);
-      if (isSystemScoped(caller)) {
-        checkSystemScope(request);
-        if (record === undefined) throw new ApiError('WAF.4000', `unknown ${name}`);
-      } else if (record === undefined || !isVisible(caller, record)) throw notReadable(name);
+      if (record === undefined || !isVisible(caller, record)) throw notReadable(name);
       return { [name]: withLink(baseOf(catalog, request), `${name}s/${id}`, body(record)) };
     },
   };
@@ -283,16 +256,9 @@ const ASSIGNMENT_FILTERS = ['user.id', 'role.id', 'scope.project.id', 'scope.dom
 const ASSIGNMENT_OPTIONS = ['effective', 'include_names', 'include_subtree'];
 
 function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view: View): Route {
-  /** The scopes of the query: one for the role `identity`, those that the caller administers otherwise. */
+  /** The scopes of the query that the caller administers. */
   function scopesOf(request: FastifyRequest, query: RawQuery): RoleAssignment['scope'][] {
     const [projectId, domainId] = [single(query, 'scope.project.id'), single(query, 'scope.domain.id')];
-    const project = projectId === undefined ? undefined : lookup.project(projectId);
-    if (isSystemScoped(callerOf(request))) {
-      checkSystemScope(request);
-      if (single(query, 'user.id') === undefined || projectId === undefined)
-        throw malformed('user.id and scope.project.id are required');
-      return project && domainId === undefined ? [{ project }] : [];
-    }
     const domains = administeredDomains(view, callerOf(request));
     const isAdministered = (id: string) => domains.some((domain) => domain.id === id);
     const projects = administration.projects().filter(({ domain_id }) => isAdministered(domain_id));
@@ -313,7 +279,7 @@ function roleAssignmentsRoute({ lookup, administration }: RequestIdentity, view:
       summary: 'List the roles of users in a domain and its projects',
       description:
         'Projects inherit the roles of their domain: `effective` lists these too. This call needs the role `admin` ' +
-        'in a domain, or the role `identity` and the parameters `user.id` and `scope.project.id`.',
+        'in a domain.',
       querystring: partialObject(
         Object.fromEntries(
           [...ASSIGNMENT_FILTERS, ...ASSIGNMENT_OPTIONS].map((name) => [name, { type: 'string' }]),
@@ -381,17 +347,4 @@ function isOn(query: RawQuery, name: string): boolean {
   if (/^(?:|1|true)$/i.test(text)) return true;
   if (/^(?:0|false)$/i.test(text)) return false;
   throw invalid(name, text, 'must be true or false');
-}
-
-/** Only the role `identity` gets a token for the system. Secrets must not cross the network unencrypted. */
-function checkSystemScope(request: FastifyRequest): void {
-  if (!isSystemScoped(callerOf(request))) {
-    throw new ApiError(
-      'WAF.9002',
-      "this call needs a token scoped to the system, which requires the role 'identity'",
-    );
-  }
-  if (!isConfidential(request)) {
-    throw new ApiError('WAF.9002', 'this call needs HTTPS, or a client on the same machine');
-  }
 }

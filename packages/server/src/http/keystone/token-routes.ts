@@ -1,7 +1,6 @@
 /** The identity API of Keystone v3: versions, tokens and catalog. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode, malformed } from '../../errors.ts';
-import { isSystemScoped } from '../../identity/authenticator.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type {
   ExchangeRefusal,
@@ -53,7 +52,7 @@ export function tokenRoutes({ authenticator }: RequestIdentity, catalog: Catalog
         summary: 'Create a token with a user name and a password, or from a token of another scope',
         description:
           'The X-Subject-Token header of the response contains the token. A token from a token expires with the first ' +
-          'one. It cannot be scoped to the system, and does not manage access keys.',
+          'one, and does not manage access keys.',
         body: TOKEN_REQUEST,
         response: { 201: TOKEN_RESPONSE },
       },
@@ -147,11 +146,10 @@ async function subjectToken(
   return { text: String(text), description };
 }
 
-/** Users may manage their own tokens, administrators those of their domain. Other services may check all, but revoke none. */
+/** Users may manage their own tokens, administrators those of their domain. */
 function mayManage(request: FastifyRequest, { user: owner }: TokenDescription): boolean {
   const caller = callerOf(request);
-  if (caller.user.id === owner.id || administersDomain(caller.user, owner.domain_id)) return true;
-  return request.method !== 'DELETE' && isSystemScoped(caller);
+  return caller.user.id === owner.id || administersDomain(caller.user, owner.domain_id);
 }
 
 /** All other refusals mean that the token to exchange is not valid; the audit trail has the reason. */
@@ -171,5 +169,4 @@ const LOGIN_ERRORS: Readonly<Partial<Record<LoginRefusal | ExchangeRefusal, [Err
     'WAF.9001',
     'The project or domain in auth.scope does not exist, or the user has no role in it.',
   ],
-  password_required: ['WAF.9002', 'A token for the system cannot be created from another token.'],
 };

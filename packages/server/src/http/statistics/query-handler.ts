@@ -38,14 +38,14 @@ export function createQueryHandlers(store: Store, now: () => number): QueryHandl
     cached(parse, compute) {
       async function respond(request: FastifyRequest) {
         const rawQuery = queryOf(request);
-        const query = parse(rawQuery, now());
+        const query = { ...parse(rawQuery, now()), project: pathParameter(request, 'project_id') };
         // Read before the counts: if they change in between, the response only looks older than it is.
         const version = await store.version(query);
-        const content = await compute({ ...query, project: pathParameter(request, 'project_id') });
+        const content = await compute(query);
         // `today` is another range tomorrow, which may have the same version.
         if (rawQuery.recent !== undefined) return contentResponse(content);
-        const { from, to } = query;
-        const response = { from, to, version, bytes: toBytes(content), compressed: new Map() };
+        const { project, from, to } = query;
+        const response = { project, from, to, version, bytes: toBytes(content), compressed: new Map() };
         cache.set(request, response);
         return response;
       }

@@ -22,7 +22,7 @@ export interface Response {
   compressed: Map<ContentCoding, Buffer>;
 }
 
-type CachedResponse = Response & Range;
+type CachedResponse = Response & Range & { project: string };
 
 /** A response that depends on more than the counts of a range, for example on host names or on the time. */
 export function contentResponse(content: Buffer | object): Response {

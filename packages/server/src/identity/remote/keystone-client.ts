@@ -15,7 +15,7 @@ const RESPONSE_BYTES_MAX = 1_048_576;
 const RENEW_MS = 60_000;
 /** After a failure, other calls fail for this long without waiting for the service. */
 const FAILURE_TTL_MS = 1_000;
-/** No access key has this hash. A user who may look it up may look up all others. */
+/** No credential has this ID. A user who may look it up may look up all others. */
 const NO_KEY_HASH = '0'.repeat(64);
 
 export interface ServiceUser {
@@ -43,7 +43,13 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
     if (response.statusCode === 401 || response.statusCode === 403) {
       throw new ServiceUserRejected(
         `the identity service rejects user '${user.name}' of domain '${user.domain}': ` +
-          'the password is wrong, or the user has no role in the system',
+          'the password is wrong, or the user has no role on the system',
+      );
+    }
+    // A wafstat, for example: earlier releases accepted one here.
+    if (response.statusCode === 400) {
+      throw new ServiceUserRejected(
+        'the identity service issues no tokens for the system: --identity-url must be the address of a Keystone v3',
       );
     }
     const text = response.headers['x-subject-token'];
@@ -159,7 +165,7 @@ function tokenRequest({ name, domain, password }: ServiceUser) {
   };
 }
 
-export interface Call {
+interface Call {
   method: string;
   /** Relative to the base URL. */
   path: string;

@@ -2,7 +2,7 @@
 import { valueAt } from '../../json-path.ts';
 import type { Caller } from '../authenticator.ts';
 import { IdentityUnavailable } from '../errors.ts';
-import { ACCESS_TYPES, ROLES, type Role, type User } from '../records.ts';
+import { ROLES, type Role, type User } from '../records.ts';
 
 export interface KeystoneToken {
   caller: Caller;
@@ -11,10 +11,9 @@ export interface KeystoneToken {
 
 export interface KeystoneKey {
   user_id: string;
-  /** Keystone's keys belong to one project; those of wafstat work wherever their user has a role. */
-  project_id: string | null;
-  /** Null if the key is inactive. */
-  secret: string | null;
+  /** The only project in which the key is valid. */
+  project_id: string;
+  secret: string;
 }
 
 export function readTokenLifetimeMs(body: unknown): number {
@@ -52,24 +51,21 @@ export function readKey(body: unknown, access: string): KeystoneKey | null {
   if (valueAt(blob, 'access') !== access) return null;
   // A key of a trust or application credential has fewer rights than its user; the response does not say which.
   if (['trust_id', 'app_cred_id', 'access_token_id'].some((name) => valueAt(blob, name) != null)) return null;
-  const project_id = valueAt(body, 'credential.project_id') ?? null;
-  const active = valueAt(body, 'credential.status') !== 'inactive';
+  // Keystone requires a project to create such a credential, but not to change it.
+  if (valueAt(body, 'credential.project_id') == null) return null;
   return {
     user_id: textAt(body, 'credential.user_id'),
-    project_id: project_id === null ? null : textAt(body, 'credential.project_id'),
-    secret: active ? textAt(blob, 'secret') : null,
+    project_id: textAt(body, 'credential.project_id'),
+    secret: textAt(blob, 'secret'),
   };
 }
 
-export function readUser(body: unknown): Pick<User, 'id' | 'name' | 'domain_id' | 'enabled' | 'access'> {
-  const access = valueAt(body, 'user.access');
+export function readUser(body: unknown): Pick<User, 'id' | 'name' | 'domain_id' | 'enabled'> {
   return {
     id: textAt(body, 'user.id'),
     name: textAt(body, 'user.name'),
     domain_id: textAt(body, 'user.domain_id'),
     enabled: valueAt(body, 'user.enabled') === true,
-    // Keystone has no access types.
-    access: ACCESS_TYPES.find((type) => type === access) ?? 'both',
   };
 }
 

@@ -86,18 +86,16 @@ test('a returned record was current at some time within the TTL, for any sequenc
     /** The record from now on; null: it does not exist. */
     record: fc.constantFrom('x', 'y', null),
     elapsedMs: fc.integer({ min: 0, max: 2 * CACHE_TTL_MS }),
-    forget: fc.boolean(),
   });
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
       const clock = { now: 0 };
       const cache = new LookupCache<string>(CACHE_TTL_MS, () => clock.now);
       const history = new Map<string, { record: string | null; since: number }[]>();
-      for (const { key, record, elapsedMs, forget } of steps) {
+      for (const { key, record, elapsedMs } of steps) {
         const versions = history.get(key) ?? [];
         versions.push({ record, since: clock.now });
         history.set(key, versions);
-        if (forget) cache.delete(key);
         const returned = await cache.get(key, async () => record);
         const current = versions.filter(
           (_, i) => (versions[i + 1]?.since ?? Number.POSITIVE_INFINITY) > clock.now - CACHE_TTL_MS,

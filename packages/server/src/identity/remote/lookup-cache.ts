@@ -34,10 +34,6 @@ export class LookupCache<T extends {}> {
     return pending;
   }
 
-  delete(key: string): void {
-    this.#found.delete(key);
-  }
-
   async #fetch(key: string, fetch: () => Promise<T | null>): Promise<T | null> {
     // The record may change while the response is on its way, so its age counts from the request.
     const requestedAt = this.#now();

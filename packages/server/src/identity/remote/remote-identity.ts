@@ -1,11 +1,9 @@
-/** Identity at another service: another wafstat, or a Keystone v3. Records are looked up there and cached. */
+/** Identity in an external Keystone v3. Records are looked up there and cached. */
 import { hash } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
 import { type Authenticator, type Caller, type SignatureRefusal, sameSecret } from '../authenticator.ts';
 import type { Role } from '../records.ts';
 import { checkSignature, type PendingSignature } from '../signature.ts';
 import {
-  type Call,
   createKeystoneClient,
   createTransport,
   type KeystoneClient,
@@ -25,19 +23,15 @@ import { LookupCache } from './lookup-cache.ts';
 
 /** A lookup takes milliseconds; a caller who waits longer has given up. */
 const LOOKUP_LIMITS = { timeoutMs: 5_000, callsMax: 256 };
-/** Logins may be delayed up to 15 s. Separate limits, so that they do not block lookups. */
-const FORWARD_LIMITS = { timeoutMs: 30_000, callsMax: 64 };
 /** Keystone's longest tokens have about 2 KB; web servers accept no header over 8 KB. */
 const TOKEN_LENGTH_MAX = 8_000;
 
 export interface RemoteIdentity {
   kind: 'remote';
-  authenticator: RemoteAuthenticator;
+  authenticator: Authenticator;
   /** Rejects if the identity service does not respond, or rejects the service user. */
   check(): Promise<void>;
-  /** Forwards an identity request of a client unchanged. Rejects with IdentityUnavailable. */
-  forward(call: Call): Promise<IncomingMessage>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 interface RemoteIdentityOptions {
@@ -52,40 +46,20 @@ interface RemoteIdentityOptions {
 export function openRemoteIdentity(options: RemoteIdentityOptions): RemoteIdentity {
   const { baseUrl, user, cacheTtlMs, now } = options;
   const lookups = createTransport(baseUrl, LOOKUP_LIMITS);
-  const forwards = createTransport(baseUrl, FORWARD_LIMITS);
   const client = createKeystoneClient(lookups, user, now);
-  let supportsPrefix: Promise<boolean> | null = null;
-
-  /** Whether the service also has its API under `/identity`. A signature covers the path, so it must not change. */
-  async function detectPrefix(): Promise<boolean> {
-    const response = await forwards.send({ method: 'GET', path: '/identity/', headers: {} });
-    response.resume();
-    return response.statusCode === 300;
-  }
-
   return {
     kind: 'remote',
     authenticator: createRemoteAuthenticator(client, cacheTtlMs, now),
     check: () => client.check(),
-    async forward(call) {
-      if (!call.path.startsWith('/identity')) return forwards.send(call);
-      supportsPrefix ??= detectPrefix().catch((error) => {
-        supportsPrefix = null;
-        throw error;
-      });
-      if (await supportsPrefix) return forwards.send(call);
-      return forwards.send({ ...call, path: call.path.slice('/identity'.length) || '/' });
-    },
-    async close() {
-      lookups.close();
-      forwards.close();
-    },
+    close: () => lookups.close(),
   };
 }
 
-type RemoteAuthenticator = ReturnType<typeof createRemoteAuthenticator>;
-
-function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, now: () => number) {
+function createRemoteAuthenticator(
+  client: KeystoneClient,
+  cacheTtlMs: number,
+  now: () => number,
+): Authenticator {
   /** A cached lookup by ID. */
   function lookup<T extends {}>(path: (id: string) => string, read: (body: unknown) => T | null) {
     const cache = new LookupCache<T>(cacheTtlMs, now);
@@ -121,11 +95,8 @@ function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, n
     const key = await findKey(access);
     const user = key && (await findUser(key.user_id));
     if (key === null || user === null) return { reason: 'unknown_key' };
-    if (key.secret === null) return { reason: 'inactive_key' };
     if (!user.enabled || !(await findDomain(user.domain_id))?.enabled) return { reason: 'user_disabled' };
-    if (user.access === 'console') return { reason: 'console_only' };
     const { project_id } = key;
-    if (project_id === null) return { user: { ...user, roles: {} }, scope: 'unscoped' };
     const project = { id: project_id, domain_id: user.domain_id };
     return {
       user: { ...user, roles: { [project_id]: await rolesIn(user.id, project_id) } },
@@ -142,28 +113,23 @@ function createRemoteAuthenticator(client: KeystoneClient, cacheTtlMs: number, n
       if (token === null) return 'not_valid';
       return token.expires_at <= now() ? 'expired' : token.caller;
     },
-    /** For a token that was revoked through this process. */
-    forgetToken: (text: string) => tokens.delete(hash('sha256', text)),
-    /** Console sessions exist only at the service that has the console. */
+    /** There is no console with a Keystone. */
     checkSession: async () => 'unknown',
     admitKey,
     async checkSignature(request, pending, body) {
       // Looked up again: the key may have been revoked while the body was arriving.
       const key = await findKey(pending.access);
-      if (key === null) return { reason: 'unknown_key' };
-      if (key.secret === null) return { reason: 'inactive_key' };
-      return checkSignature(request, pending, key.secret, body);
+      return key === null ? { reason: 'unknown_key' } : checkSignature(request, pending, key.secret, body);
     },
     async checkSecret(access, secret) {
       const caller = await admitKey({ access });
       if ('reason' in caller) return caller;
       const key = await findKey(access);
-      const isCorrect = key?.secret != null && sameSecret(secret, key.secret);
-      return isCorrect ? caller : { reason: 'wrong_secret' };
+      return key && sameSecret(secret, key.secret) ? caller : { reason: 'wrong_secret' };
     },
     async rolesInProject({ user, scope }, projectId) {
-      if (scope === 'unscoped') return rolesIn(user.id, projectId);
-      return 'project' in scope && scope.project.id === projectId ? (user.roles[projectId] ?? []) : [];
+      const isInScope = scope !== 'unscoped' && 'project' in scope && scope.project.id === projectId;
+      return isInScope ? (user.roles[projectId] ?? []) : [];
     },
-  } satisfies Authenticator & { forgetToken(text: string): void };
+  };
 }

@@ -2,7 +2,7 @@
  * Joins what firewalls log about a request, by its ID. A flagged request is one attack, however many rules matched,
  * however many lines report it, and whether an error log, an audit log or both do.
  */
-import { type AttackDetails, attackDetails } from '../../event.ts';
+import { type AttackDetails, normalRule } from '../../event.ts';
 import { type Classification, classify, decide, type Overrides } from '../categories/classify.ts';
 import {
   type LineRange,
@@ -219,8 +219,19 @@ export class Transactions {
     // Not remembered: a later rule may make it an attack.
     if (attack === null) return { kind: 'dropped', reason: 'not_an_attack', format, evidence };
     this.#remember(id, time, completeFormats);
-    const details = { ...request.details, ...attackDetails({ rule }) };
-    const record = { ...requestRecord(time, host), request: false, attack, details, evidence, decision };
+    const details: AttackDetails = { ...request.details };
+    if (rule) details.rule = normalRule(rule);
+    const record = {
+      time,
+      host,
+      hostId: undefined,
+      request: false,
+      attack,
+      count: 1,
+      details,
+      evidence,
+      decision,
+    };
     return { kind: 'record', record, format };
   }
 

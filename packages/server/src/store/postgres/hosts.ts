@@ -11,7 +11,7 @@ import {
   type NewHost,
   type RenamedHost,
 } from '../store.ts';
-import { lockProject } from './append.ts';
+import { lockProject } from './coordination.ts';
 
 /** For more names, all names of the project are read. */
 const NAMES_PER_READ = 1_000;

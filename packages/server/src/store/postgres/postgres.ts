@@ -1,32 +1,23 @@
 /** The store on PostgreSQL: the methods of the contract. append.ts is the write side, count.ts the read side. */
-import { createHash } from 'node:crypto';
 import { CATEGORIES } from '../../event.ts';
-import { Database, type DatabaseOptions, type Row } from '../../postgres/database.ts';
+import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { GroupCommit } from '../group-commit.ts';
 import {
   type Appended,
   type Batch,
   type CategorySeries,
-  compareFollowed,
-  derivedId,
-  type FollowedPath,
   groupSeries,
-  NO_SOURCE,
-  newSource,
   type Selection,
-  type Source,
   type Store,
-  StoreNotWritable,
   StoreUnavailable,
-  type TimeRange,
 } from '../store.ts';
-import { appendGroup, lockProject, putFollowedPath } from './append.ts';
+import { appendGroup } from './append.ts';
 import { Counter } from './count.ts';
-import { type BatchColumns, dumpBatches, dumpEvents, putSource } from './dump.ts';
-import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
+import { dumpEvents } from './dump.ts';
 import { findPeaks } from './peaks.ts';
-import { prune, readRetention, restoreHorizon } from './prune.ts';
-import { CHANGES_MS, checkTables, migrate as migrateTables } from './schema.ts';
+import { prune } from './prune.ts';
+import { recordMethods } from './records.ts';
+import { checkTables, dropPartitions, migrate as migrateTables } from './schema.ts';
 
 export interface PostgresOptions extends DatabaseOptions {
   /** Whether to create missing tables at the first use. */
@@ -77,6 +68,8 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   }
 
   return {
+    ...recordMethods(database, available, now),
+
     append: (batch) => available(() => append(batch)),
 
     series: ({ edges, ...selection }) =>
@@ -105,87 +98,16 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
         return new Map(rows.map(({ id, number }) => [id, attacks.get(number) ?? 0]));
       }),
 
-    version: (range) => available(() => versionOf(database, range)),
-
-    batchesAfter: (project, source, after) =>
-      available(async () => {
-        const rows = await database.run<BatchColumns>(
-          `SELECT b.id, b.bytes, b.first_line_hash, b.reader_state
-           FROM sources s JOIN batches b ON b.project = s.project AND b.source = s.number
-           WHERE s.project = $1 AND s.name = $2 AND b.after = $3`,
-          [project, source, after],
-        );
-        return rows.map(({ id, bytes, first_line_hash, reader_state }) => ({
-          id,
-          bytes,
-          firstLineHash: first_line_hash,
-          readerState: reader_state,
-        }));
-      }),
-
-    followedPaths: (project) =>
-      available(async () => {
-        const rows = await database.run<{ record: FollowedPath }>(
-          'SELECT record FROM followed_paths WHERE project = $1',
-          [project],
-        );
-        return rows.map(({ record }) => record).sort(compareFollowed);
-      }),
-
-    putFollowedPath: (project, followed) =>
-      available(() =>
-        database.transaction(async (run) => {
-          const id = derivedId('path', followed.source, followed.path);
-          await Promise.all([
-            lockProject(run, project),
-            putFollowedPath(run, project, id, JSON.stringify(followed)),
-            run('COMMIT'),
-          ]);
-        }),
-      ),
-
-    addHost: (host) => available(() => addHost(database, host, now())),
-    resolveHosts: (names) => available(() => resolveHosts(database, names, now())),
-    renameHost: (host) => available(() => renameHost(database, host)),
-    hosts: (project) => available(() => hostsOfProject(database, project)),
-    sources: (project) => available(() => listSources(database, project)),
-
     async *events(project) {
       yield* await available(async () => dumpEvents(database, project));
     },
 
-    async *batches(project, source) {
-      yield* await available(async () => dumpBatches(database, project, source));
-    },
-
-    putSource: (project, source, batches) => available(() => putSource(database, project, source, batches)),
-
     prune: (before, { freeBefore = before, stop } = {}) =>
-      available(() => prune(database, before, freeBefore, stop)),
-
-    retention: () => available(() => readRetention(database)),
-
-    noteRetention: (note) =>
-      available(async () => {
-        await database.run('UPDATE retention SET note = $1::text::json', [JSON.stringify(note)]);
-      }),
-
-    restoreHorizon: (to) => available(() => restoreHorizon(database, to)),
+      available(() =>
+        prune(database, before, freeBefore, stop, (freed) => dropPartitions(database, freed, stop)),
+      ),
 
     ping: () => available(async () => void (await database.run('SELECT 1'))),
-
-    checkWrites: () =>
-      available(async () => {
-        const [row] = await database.run<{ readonly: boolean }>(
-          `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS readonly`,
-        );
-        if (row?.readonly) {
-          throw new StoreNotWritable(
-            'PostgreSQL accepts no writes: it is a standby',
-            'the database is read-only',
-          );
-        }
-      }),
 
     async close() {
       if (closed) return;
@@ -204,30 +126,4 @@ export async function migrate(options: DatabaseOptions): Promise<void> {
   } finally {
     await database.close();
   }
-}
-
-/** A sum of change counters, which only grow. */
-async function versionOf(database: Database, { from, to }: TimeRange): Promise<string> {
-  const [row] = await database.run<{ changes: string; horizon: number }>(
-    `SELECT (SELECT sum(changes)::text FROM changes WHERE chunk >= $1 AND chunk <= $2) AS changes, horizon
-     FROM retention`,
-    [Math.floor(from / CHANGES_MS), Math.floor(to / CHANGES_MS)],
-  );
-  const horizon = row?.horizon ?? 0;
-  const text = `${row?.changes} ${horizon > from ? horizon : ''}`;
-  return createHash('sha256').update(text).digest('base64url').slice(0, 22);
-}
-
-async function listSources(database: Database, project: string): Promise<Source[]> {
-  const rows = await database.run<Row & { record: Omit<Source, 'hosts'>; hosts: string[] }>(
-    `SELECT s.record, ARRAY(
-       SELECT h.id FROM source_hosts r JOIN hosts h ON h.project = r.project AND h.number = r.host
-       WHERE r.project = s.project AND r.source = s.number
-     ) AS hosts FROM sources s WHERE s.project = $1`,
-    [project],
-  );
-  return rows
-    .filter(({ record }) => record.name !== NO_SOURCE.name)
-    .map(({ record, hosts }) => ({ ...newSource(record.id, record), ...record, hosts: hosts.sort() }))
-    .sort((a, b) => (a.name < b.name ? -1 : 1));
 }

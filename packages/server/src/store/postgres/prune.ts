@@ -1,9 +1,8 @@
-/** Retention: the horizon moves first; then whole partitions are dropped, and old batches deleted in short steps. */
+/** Retention: the horizon moves first; then counts are freed, and old batches deleted in short steps. */
 
 import type { Database } from '../../postgres/database.ts';
 import { dayOf, type Retention, type RetentionNote } from '../store.ts';
-import { lockProject } from './append.ts';
-import { dropPartitions } from './schema.ts';
+import { lockProject } from './coordination.ts';
 
 const BATCHES_PER_STEP = 2_000;
 
@@ -12,6 +11,7 @@ export async function prune(
   before: number,
   freeBefore: number,
   stop: AbortSignal | undefined,
+  freeCounts: (freedBefore: number) => Promise<void>,
 ): Promise<void> {
   const [row] = await database.run<{ freed: number }>(
     `UPDATE retention SET horizon = greatest(horizon, $1),
@@ -20,11 +20,12 @@ export async function prune(
     [before, freeBefore],
   );
   const freed = row?.freed ?? 0;
-  await dropPartitions(database, freed, stop);
+  await freeCounts(freed);
   const day = dayOf(freed);
   for (;;) {
     const old = await database.run<{ project: string }>(
-      `SELECT DISTINCT project FROM (SELECT project FROM batches WHERE day < $1 LIMIT ${BATCHES_PER_STEP}) AS old`,
+      `SELECT p.project FROM projects p
+       WHERE EXISTS (SELECT FROM batches b WHERE b.project = p.project AND b.day < $1)`,
       [day],
     );
     if (old.length === 0) return;
@@ -35,21 +36,33 @@ export async function prune(
   }
 }
 
-/** Links are read from the start of a file: a batch is kept as long as another one follows it. */
+/**
+ * Deletes some batches. Links are read from the start of a file: a batch is kept as long as those after it, so it gets
+ * the day of the newest of them.
+ */
 async function deleteBatches(database: Database, project: string, day: number): Promise<void> {
-  const old = `SELECT source, id FROM batches WHERE project = $1 AND day < $2 LIMIT ${BATCHES_PER_STEP}`;
-  const hasNext = `EXISTS (SELECT FROM batches n WHERE n.project = $1 AND n.source = b.source AND n.after = b.id)`;
   await database.transaction((run) =>
     Promise.all([
       lockProject(run, project),
       run(
-        `UPDATE batches b SET day = $2 FROM (${old}) AS o
-         WHERE b.project = $1 AND b.source = o.source AND b.id = o.id AND ${hasNext}`,
+        `WITH RECURSIVE kept (source, id, before, day) AS (
+           SELECT b.source, b.id, b.after, n.day FROM batches b
+           JOIN batches n ON n.project = $1 AND n.source = b.source AND n.after = b.id
+           WHERE b.project = $1 AND b.day < $2 AND b.after IS NOT NULL AND n.day >= $2
+           UNION
+           SELECT b.source, b.id, b.after, k.day FROM kept k
+           JOIN batches b ON b.project = $1 AND b.source = k.source AND b.id = k.before
+           WHERE b.day < $2
+         )
+         UPDATE batches b SET day = k.day
+         FROM (SELECT source, id, max(day) AS day FROM kept GROUP BY source, id) AS k
+         WHERE b.project = $1 AND b.source = k.source AND b.id = k.id`,
         [project, day],
       ),
       run(
-        `DELETE FROM batches b USING (${old}) AS o
-         WHERE b.project = $1 AND b.source = o.source AND b.id = o.id AND NOT ${hasNext}`,
+        `DELETE FROM batches b
+         USING (SELECT source, id FROM batches WHERE project = $1 AND day < $2 LIMIT ${BATCHES_PER_STEP}) AS o
+         WHERE b.project = $1 AND b.source = o.source AND b.id = o.id`,
         [project, day],
       ),
       run('COMMIT'),

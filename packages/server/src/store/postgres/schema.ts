@@ -2,8 +2,8 @@
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
  * append, `rollups` the sums by minute, hour and day. Both are partitioned by time.
  */
-
-import type { Database, Run } from '../../postgres/database.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Database, LockTimeout, type Run } from '../../postgres/database.ts';
 import type { Level } from '../levels.ts';
 import { StoreMisconfigured } from '../store.ts';
 
@@ -58,6 +58,10 @@ export const PARTITIONED: readonly PartitionedTable[] = [
   },
 ];
 
+const DROP_LOCK_MS = 100;
+const DROP_PAUSE_MS = 1_000;
+const DROP_TRIES = 30;
+
 const TABLES = `
   CREATE TABLE schema_version (version int NOT NULL);
   CREATE TABLE retention (
@@ -87,7 +91,7 @@ const TABLES = `
     PRIMARY KEY (project, source, id)
   );
   CREATE INDEX batches_after ON batches (project, source, after) WHERE after IS NOT NULL;
-  CREATE INDEX batches_day ON batches (day);
+  CREATE INDEX batches_day ON batches (project, day);
   CREATE TABLE followed_paths (
     project text COLLATE "C", id text COLLATE "C", record json NOT NULL, PRIMARY KEY (project, id)
   );
@@ -156,7 +160,7 @@ export async function migrate(database: Database): Promise<void> {
     if (version > SCHEMA_VERSION) checkVersion(version, schema);
     const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
     // An administrator may have created it: that takes more privileges than the tables.
-    if (schemas.length === 0) await run(`CREATE SCHEMA ${schema}`);
+    if (schemas.length === 0) await run(`CREATE SCHEMA "${schema}"`);
     for (const statements of UPGRADES.slice(version)) {
       for (const statement of statements.split(/;\n/)) if (statement.trim() !== '') await run(statement);
     }
@@ -217,7 +221,10 @@ export async function createPartitions(database: Database, times: Iterable<numbe
   });
 }
 
-/** Drops the partitions that end before a time. */
+/**
+ * Drops the partitions that end before a time. All queries wait while this waits for one that reads the table, so it waits
+ * only for a moment, and tries again: a backup may read for hours.
+ */
 export async function dropPartitions(database: Database, before: number, stop?: AbortSignal): Promise<void> {
   for (const table of PARTITIONED) {
     const rows = await database.run<{ name: string }>(
@@ -230,7 +237,23 @@ export async function dropPartitions(database: Database, before: number, stop?: 
     for (const { name } of rows) {
       if (stop?.aborted) return;
       const number = partitionNumber(name);
-      if (number < end) await database.run(`DROP TABLE IF EXISTS ${partitionName(table, number)}`);
+      if (number < end) await dropPartition(database, partitionName(table, number), stop);
+    }
+  }
+}
+
+async function dropPartition(database: Database, name: string, stop: AbortSignal | undefined): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await database.transaction(async (run) => {
+        await run(`SET LOCAL lock_timeout = ${DROP_LOCK_MS}`);
+        await run(`DROP TABLE IF EXISTS ${name}`);
+      });
+      return;
+    } catch (error) {
+      if (!(error instanceof LockTimeout) || tries === DROP_TRIES) throw error;
+      await sleep(DROP_PAUSE_MS);
+      if (stop?.aborted) return;
     }
   }
 }

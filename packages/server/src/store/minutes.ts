@@ -1,0 +1,64 @@
+/** Sums events by minute and host, for stores that keep exact milliseconds per minute. */
+import { EVENT_COUNT_MAX, type Event } from '../event.ts';
+import {
+  type Additions,
+  cellCode,
+  FIRST_BLOCKED,
+  FIRST_CATEGORY,
+  packCell,
+  REQUESTS,
+  sumCells,
+} from './cells.ts';
+import { storedCategory } from './store.ts';
+
+const MINUTE_MS = 60_000;
+
+/** Events without a host, among hosts by ID. No ID is empty. */
+export const WITHOUT_HOST = '';
+
+/** The exact cells of each minute and host. */
+export function countByMinute(events: readonly Event[]): Map<number, Map<string, Additions>> {
+  const minutes = new Map<number, Map<string, Additions>>();
+  for (const [minute, hosts] of packEvents(events)) {
+    minutes.set(minute, new Map(Array.from(hosts, ([host, cells]) => [host, sumCells(cells)])));
+  }
+  return minutes;
+}
+
+/** Packed cells by minute and host. */
+function packEvents(events: readonly Event[]): Map<number, Map<string, number[]>> {
+  const minutes = new Map<number, Map<string, number[]>>();
+  for (let start = 0, end = 0; start < events.length; start = end) {
+    const event = events[start] as Event;
+    // The access lines of one host and second are the same object many times: it is processed once.
+    end = start + 1;
+    while (end < events.length && events[end] === event) end++;
+    const { time, hostId, count } = event;
+    if (!(count >= 1 && count <= EVENT_COUNT_MAX)) throw new Error(`count is ${count}`);
+    const minute = Math.floor(time / MINUTE_MS);
+    const cell = time - minute * MINUTE_MS;
+    let hosts = minutes.get(minute);
+    if (hosts === undefined) {
+      hosts = new Map();
+      minutes.set(minute, hosts);
+    }
+    const host = hostId ?? WITHOUT_HOST;
+    let cells = hosts.get(host);
+    if (cells === undefined) {
+      cells = [];
+      hosts.set(host, cells);
+    }
+    const atOnce = Math.floor(EVENT_COUNT_MAX / count);
+    for (let left = end - start; left > 0; left -= atOnce) {
+      const n = count * Math.min(left, atOnce);
+      if (event.request) cells.push(packCell(cellCode(REQUESTS, cell), n));
+      if (event.attack !== null) {
+        const category = storedCategory(event.attack);
+        cells.push(packCell(cellCode(FIRST_CATEGORY + category, cell), n));
+        if (event.details?.blocked === true)
+          cells.push(packCell(cellCode(FIRST_BLOCKED + category, cell), n));
+      }
+    }
+  }
+  return minutes;
+}

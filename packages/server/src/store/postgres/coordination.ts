@@ -1,0 +1,327 @@
+/** What a group of batches changes besides counts: batch IDs, checkpoints, sources and followed paths of one project. */
+import { randomInt } from 'node:crypto';
+import type { Event } from '../../event.ts';
+import type { Run } from '../../postgres/database.ts';
+import {
+  type Appended,
+  type Batch,
+  dayOf,
+  derivedId,
+  isLinkCurrent,
+  newSource,
+  type Source,
+  updateSource,
+} from '../store.ts';
+import { CHANGES_MS } from './schema.ts';
+
+/** Change counters begin again after this, before they overflow. A power of two, minus one. */
+const CHANGES_MAX = 2n ** 62n - 1n;
+
+export interface ProjectState {
+  hosts: number;
+  sources: number;
+  appends: number;
+  latest: number | null;
+  horizon: number;
+}
+
+/** Creates the project if it is new. Transactions that change a project wait for each other here. */
+export async function lockProject(run: Run, project: string): Promise<ProjectState> {
+  const [, rows] = await Promise.all([
+    run('INSERT INTO projects (project) VALUES ($1) ON CONFLICT DO NOTHING', [project]),
+    run<Row<ProjectState>>(
+      `SELECT p.hosts, p.sources, p.appends, p.latest, (SELECT horizon FROM retention) AS horizon
+       FROM projects p WHERE p.project = $1 FOR UPDATE`,
+      [project],
+    ),
+  ]);
+  return rows[0] as ProjectState;
+}
+
+type Row<T> = T & Readonly<Record<string, unknown>>;
+
+type SourceRecord = Omit<Source, 'hosts'>;
+
+/** What the database knows of the batches and of what they refer to. Sources are known by name. */
+export interface Known {
+  hosts: Map<string, number>;
+  sources: Map<string, { number: number; record: SourceRecord }>;
+  /** Keys of `batchKey`. */
+  batches: Set<string>;
+  /** Batch IDs, by `batchKey` of the batch before them. */
+  after: Map<string, string[]>;
+}
+
+function batchKey(source: string, id: string): string {
+  return JSON.stringify([source, id]);
+}
+
+export async function readKnown(
+  run: Run,
+  project: string,
+  batches: readonly Batch[],
+  hostIds: Iterable<string>,
+): Promise<Known> {
+  const ids = new Map<string, [source: string, id: string]>();
+  for (const { source, id, link } of batches) {
+    for (const each of [id, link?.after, link?.replaces]) {
+      if (each !== undefined) ids.set(batchKey(source.name, each), [source.name, each]);
+    }
+  }
+  const pairs = [...ids.values()];
+  const values = [project, pairs.map(([source]) => source), pairs.map(([, id]) => id)];
+  const [hosts, sources, found, links] = await Promise.all([
+    run<{ id: string; number: number }>('SELECT id, number FROM hosts WHERE project = $1 AND id = ANY($2)', [
+      project,
+      [...hostIds],
+    ]),
+    run<{ name: string; number: number; record: SourceRecord }>(
+      'SELECT name, number, record FROM sources WHERE project = $1 AND name = ANY($2)',
+      [project, [...new Set(batches.map(({ source }) => source.name))]],
+    ),
+    run<{ name: string; id: string }>(
+      `SELECT k.name, b.id FROM unnest($2::text[], $3::text[]) AS k(name, id)
+       JOIN sources s ON s.project = $1 AND s.name = k.name
+       JOIN batches b ON b.project = $1 AND b.source = s.number AND b.id = k.id`,
+      values,
+    ),
+    // Only files have links.
+    batches.every(({ link }) => link === undefined)
+      ? []
+      : run<{ name: string; after: string; id: string }>(
+          `SELECT k.name, b.after, b.id FROM unnest($2::text[], $3::text[]) AS k(name, id)
+       JOIN sources s ON s.project = $1 AND s.name = k.name
+       JOIN batches b ON b.project = $1 AND b.source = s.number AND b.after = k.id`,
+          values,
+        ),
+  ]);
+  const after = new Map<string, string[]>();
+  for (const link of links) {
+    const key = batchKey(link.name, link.after);
+    after.set(key, [...(after.get(key) ?? []), link.id]);
+  }
+  return {
+    hosts: new Map(hosts.map(({ id, number }) => [id, number])),
+    sources: new Map(sources.map(({ name, ...source }) => [name, source])),
+    batches: new Set(found.map(({ name, id }) => batchKey(name, id))),
+    after,
+  };
+}
+
+/** Decides which batches count. A batch sees the changes of those before it in the group. */
+export class GroupPlan {
+  readonly #state: ProjectState;
+  readonly #known: Known;
+  readonly #now: number;
+  readonly #changedSources = new Map<string, SourceRecord>();
+  readonly #sourceHosts = new Map<string, Set<number>>();
+  readonly #newBatches = new Map<string, { source: string; day: number; batch: Batch }>();
+  readonly #replaced: [source: string, id: string][] = [];
+  readonly #followed = new Map<string, string>();
+  readonly #counted: (readonly Event[])[] = [];
+  /** Every event of every batch counts. */
+  isWhole = true;
+  latest: number | null;
+
+  constructor(state: ProjectState, known: Known, now: number) {
+    this.#state = state;
+    this.#known = known;
+    this.#now = now;
+    this.latest = state.latest;
+  }
+
+  add(batch: Batch): Appended {
+    const { project, source, id, link } = batch;
+    const { batches, after, hosts } = this.#known;
+    const exists = (other: string) => batches.has(batchKey(source.name, other));
+    const idsAfter = (other: string) => after.get(batchKey(source.name, other)) ?? [];
+    const isDuplicate = id !== undefined && exists(id);
+    if (isDuplicate || (link && !isLinkCurrent(link, exists, idsAfter))) {
+      if (batch.events.length > 0) this.isWhole = false;
+      return { kind: isDuplicate ? 'duplicate' : 'conflict' };
+    }
+    const { horizon } = this.#state;
+    const isInTime = batch.events.every(({ time }) => time >= horizon);
+    const counted = isInTime ? batch.events : batch.events.filter(({ time }) => time >= horizon);
+    if (!isInTime) this.isWhole = false;
+    let withoutHost = 0;
+    let unknownHosts = 0;
+    const reported = this.#sourceHosts.get(source.name) ?? new Set<number>();
+    this.#sourceHosts.set(source.name, reported);
+    let newest = this.#now;
+    for (const { time, hostId } of counted) {
+      this.latest = this.latest === null || time > this.latest ? time : this.latest;
+      if (time > newest) newest = time;
+      const host = hostId === null ? undefined : hosts.get(hostId);
+      if (host !== undefined) reported.add(host);
+      else {
+        withoutHost++;
+        if (hostId !== null) unknownHosts++;
+      }
+    }
+    this.#counted.push(counted);
+    const fresh = newSource(derivedId('source', project, source.name), source);
+    const record = this.#changedSources.get(source.name) ?? this.#known.sources.get(source.name)?.record;
+    this.#changedSources.set(source.name, updateSource({ ...fresh, ...record }, batch, counted, withoutHost));
+    if (batch.followed) {
+      const { source: name, path } = batch.followed;
+      this.#followed.set(derivedId('path', name, path), JSON.stringify(batch.followed));
+    }
+    if (id !== undefined) this.#addBatch(batch, id, dayOf(newest));
+    return {
+      kind: 'appended',
+      beforeHorizon: batch.events.length - counted.length,
+      withoutHost,
+      unknownHosts,
+    };
+  }
+
+  #addBatch(batch: Batch, id: string, day: number): void {
+    const { source, link } = batch;
+    const { batches, after } = this.#known;
+    const key = batchKey(source.name, id);
+    batches.add(key);
+    this.#newBatches.set(key, { source: source.name, day, batch });
+    if (!link) return;
+    const siblings = after.get(batchKey(source.name, link.after)) ?? [];
+    after.set(batchKey(source.name, link.after), [
+      ...siblings.filter((other) => other !== link.replaces),
+      id,
+    ]);
+    if (link.replaces !== undefined) {
+      const replaced = batchKey(source.name, link.replaces);
+      batches.delete(replaced);
+      if (!this.#newBatches.delete(replaced)) this.#replaced.push([source.name, link.replaces]);
+    }
+  }
+
+  /** Those that count. */
+  events(): Event[] {
+    return this.#counted.flat();
+  }
+
+  isEmpty(): boolean {
+    return this.#changedSources.size === 0;
+  }
+
+  get append(): number {
+    return this.#state.appends;
+  }
+
+  /** Everything but the counts. */
+  writes(run: Run, project: string): Promise<unknown>[] {
+    let { sources } = this.#state;
+    const numbers = new Map<string, number>();
+    for (const name of this.#changedSources.keys()) {
+      numbers.set(name, this.#known.sources.get(name)?.number ?? ++sources);
+    }
+    const numberOf = (name: string) => numbers.get(name) ?? 0;
+    const writes: Promise<unknown>[] = [
+      run('UPDATE projects SET sources = $2, appends = appends + 1, latest = $3 WHERE project = $1', [
+        project,
+        sources,
+        this.latest,
+      ]),
+      run(
+        `INSERT INTO sources (project, name, number, record)
+         SELECT $1, name, number, record::json FROM unnest($2::text[], $3::int[], $4::text[]) AS s(name, number, record)
+         ON CONFLICT (project, name) DO UPDATE SET record = excluded.record`,
+        [
+          project,
+          [...numbers.keys()],
+          [...numbers.values()],
+          [...this.#changedSources.values()].map((record) => JSON.stringify(record)),
+        ],
+      ),
+    ];
+    const reported = [...this.#sourceHosts].flatMap(([name, hosts]) =>
+      [...hosts].map((host) => [numberOf(name), host] as const),
+    );
+    if (reported.length > 0) {
+      writes.push(
+        run(
+          `INSERT INTO source_hosts (project, source, host)
+           SELECT $1, source, host FROM unnest($2::int[], $3::int[]) AS s(source, host) ON CONFLICT DO NOTHING`,
+          [project, reported.map(([source]) => source), reported.map(([, host]) => host)],
+        ),
+      );
+    }
+    if (this.#replaced.length > 0) {
+      writes.push(
+        run(
+          `DELETE FROM batches b USING unnest($2::int[], $3::text[]) AS k(source, id)
+           WHERE b.project = $1 AND b.source = k.source AND b.id = k.id`,
+          [project, this.#replaced.map(([name]) => numberOf(name)), this.#replaced.map(([, id]) => id)],
+        ),
+      );
+    }
+    if (this.#newBatches.size > 0) {
+      const batches = [...this.#newBatches.values()];
+      writes.push(
+        insertBatches(
+          run,
+          project,
+          batches.map(({ source, day, batch: { id = '', link } }) => ({
+            source: numberOf(source),
+            record: { id, day, ...(link && { link }) },
+          })),
+        ),
+      );
+    }
+    for (const [id, record] of this.#followed) writes.push(putFollowedPath(run, project, id, record));
+    return writes;
+  }
+}
+
+interface BatchRow {
+  source: number;
+  record: { id: string; day: number; link?: LinkColumns };
+}
+
+interface LinkColumns {
+  after: string;
+  bytes: number;
+  firstLineHash: string;
+  readerState: string;
+}
+
+export function insertBatches(run: Run, project: string, rows: readonly BatchRow[]): Promise<unknown> {
+  const links = rows.map(({ record }) => record.link);
+  return run(
+    `INSERT INTO batches (project, source, id, day, after, bytes, first_line_hash, reader_state)
+     SELECT $1, source, id, day, after, bytes, hash, state::json
+     FROM unnest($2::int[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+       AS b(source, id, day, after, bytes, hash, state)
+     ON CONFLICT (project, source, id) DO UPDATE SET day = excluded.day, after = excluded.after,
+       bytes = excluded.bytes, first_line_hash = excluded.first_line_hash, reader_state = excluded.reader_state`,
+    [
+      project,
+      rows.map(({ source }) => source),
+      rows.map(({ record }) => record.id),
+      rows.map(({ record }) => record.day),
+      links.map((link) => link?.after ?? null),
+      links.map((link) => link?.bytes ?? null),
+      links.map((link) => link?.firstLineHash ?? null),
+      // As JSON, because text cannot have NUL characters.
+      links.map((link) => (link ? JSON.stringify(link.readerState) : null)),
+    ],
+  );
+}
+
+export function putFollowedPath(run: Run, project: string, id: string, record: string): Promise<unknown> {
+  return run(
+    `INSERT INTO followed_paths (project, id, record) VALUES ($1, $2, $3::text::json)
+     ON CONFLICT (project, id) DO UPDATE SET record = excluded.record`,
+    [project, id, record],
+  );
+}
+
+/** Changes the version of all ranges that contain one of these times. */
+export function addChanges(run: Run, project: string, times: Iterable<number>): Promise<unknown> {
+  const chunks = [...new Set(Array.from(times, (time) => Math.floor(time / CHANGES_MS)))];
+  return run(
+    `INSERT INTO changes (project, chunk, changes) SELECT $1, chunk, $3 FROM unnest($2::int[]) AS c(chunk)
+     ON CONFLICT (project, chunk) DO UPDATE SET changes = (changes.changes + excluded.changes) & ${CHANGES_MAX}`,
+    [project, chunks, randomInt(1, 2 ** 40)],
+  );
+}

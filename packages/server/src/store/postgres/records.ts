@@ -1,0 +1,149 @@
+/** Everything in a store but the counts: hosts, sources, batches, followed paths, retention and versions. */
+import { createHash } from 'node:crypto';
+import type { Database, Row } from '../../postgres/database.ts';
+import {
+  compareFollowed,
+  derivedId,
+  type FollowedPath,
+  NO_SOURCE,
+  newSource,
+  type Source,
+  type Store,
+  StoreNotWritable,
+  type TimeRange,
+} from '../store.ts';
+import { lockProject, putFollowedPath } from './coordination.ts';
+import { type BatchColumns, dumpBatches, putSource } from './dump-records.ts';
+import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
+import { readRetention, restoreHorizon } from './prune.ts';
+import { CHANGES_MS } from './schema.ts';
+
+type RecordMethods = Pick<
+  Store,
+  | 'version'
+  | 'batchesAfter'
+  | 'followedPaths'
+  | 'putFollowedPath'
+  | 'addHost'
+  | 'resolveHosts'
+  | 'renameHost'
+  | 'hosts'
+  | 'sources'
+  | 'batches'
+  | 'putSource'
+  | 'retention'
+  | 'noteRetention'
+  | 'restoreHorizon'
+  | 'checkWrites'
+>;
+
+/** `available` runs an action once the tables have been checked. */
+export function recordMethods(
+  database: Database,
+  available: <T>(action: () => Promise<T>) => Promise<T>,
+  now: () => number,
+): RecordMethods {
+  return {
+    version: (query) => available(() => versionOf(database, query)),
+
+    batchesAfter: (project, source, after) =>
+      available(async () => {
+        const rows = await database.run<BatchColumns>(
+          `SELECT b.id, b.bytes, b.first_line_hash, b.reader_state
+           FROM sources s JOIN batches b ON b.project = s.project AND b.source = s.number
+           WHERE s.project = $1 AND s.name = $2 AND b.after = $3`,
+          [project, source, after],
+        );
+        return rows.map(({ id, bytes, first_line_hash, reader_state }) => ({
+          id,
+          bytes,
+          firstLineHash: first_line_hash,
+          readerState: reader_state,
+        }));
+      }),
+
+    followedPaths: (project) =>
+      available(async () => {
+        const rows = await database.run<{ record: FollowedPath }>(
+          'SELECT record FROM followed_paths WHERE project = $1',
+          [project],
+        );
+        return rows.map(({ record }) => record).sort(compareFollowed);
+      }),
+
+    putFollowedPath: (project, followed) =>
+      available(() =>
+        database.transaction(async (run) => {
+          const id = derivedId('path', followed.source, followed.path);
+          await Promise.all([
+            lockProject(run, project),
+            putFollowedPath(run, project, id, JSON.stringify(followed)),
+            run('COMMIT'),
+          ]);
+        }),
+      ),
+
+    addHost: (host) => available(() => addHost(database, host, now())),
+    resolveHosts: (names) => available(() => resolveHosts(database, names, now())),
+    renameHost: (host) => available(() => renameHost(database, host)),
+    hosts: (project) => available(() => hostsOfProject(database, project)),
+    sources: (project) => available(() => listSources(database, project)),
+
+    async *batches(project, source) {
+      yield* await available(async () => dumpBatches(database, project, source));
+    },
+
+    putSource: (project, source, batches) => available(() => putSource(database, project, source, batches)),
+
+    retention: () => available(() => readRetention(database)),
+
+    noteRetention: (note) =>
+      available(async () => {
+        await database.run('UPDATE retention SET note = $1::text::json', [JSON.stringify(note)]);
+      }),
+
+    restoreHorizon: (to) => available(() => restoreHorizon(database, to)),
+
+    checkWrites: () =>
+      available(async () => {
+        const [row] = await database.run<{ readonly: boolean }>(
+          `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS readonly`,
+        );
+        if (row?.readonly) {
+          throw new StoreNotWritable(
+            'PostgreSQL accepts no writes: it is a standby',
+            'the database is read-only',
+          );
+        }
+      }),
+  };
+}
+
+/** A sum of change counters: each append adds a random number. */
+async function versionOf(
+  database: Database,
+  { project, from, to }: { project: string } & TimeRange,
+): Promise<string> {
+  const [row] = await database.run<{ changes: string; horizon: number }>(
+    `SELECT (SELECT sum(changes)::text FROM changes WHERE project = $1 AND chunk >= $2 AND chunk <= $3) AS changes,
+       horizon FROM retention`,
+    [project, Math.floor(from / CHANGES_MS), Math.floor(to / CHANGES_MS)],
+  );
+  const horizon = row?.horizon ?? 0;
+  const text = `${row?.changes} ${horizon > from ? horizon : ''}`;
+  return createHash('sha256').update(text).digest('base64url').slice(0, 22);
+}
+
+async function listSources(database: Database, project: string): Promise<Source[]> {
+  const rows = await database.run<Row & { record: Omit<Source, 'hosts'>; hosts: string[] }>(
+    `SELECT s.record, ARRAY(
+       SELECT h.id FROM source_hosts r JOIN hosts h ON h.project = r.project AND h.number = r.host
+       WHERE r.project = s.project AND r.source = s.number
+     ) AS hosts FROM sources s WHERE s.project = $1`,
+    [project],
+  );
+  return rows
+    .filter(({ record }) => record.name !== NO_SOURCE.name)
+    .map(({ record, hosts }) => ({ ...newSource(record.id, record), ...record, hosts: hosts.sort() }))
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+}
