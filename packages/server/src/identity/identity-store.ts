@@ -53,7 +53,7 @@ export interface IdentityStore {
    */
   confirm(): Promise<void> | undefined;
   /**
-   * Waits until the records are as new as this call. Resolves to whether they have changed. Rejects with
+   * Waits until the records are as new as this turn of the event loop. Resolves to whether they have changed. Rejects with
    * IdentityUnavailable.
    */
   refresh(): Promise<boolean>;
