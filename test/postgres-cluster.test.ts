@@ -253,6 +253,41 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       );
     });
 
+    test('a killed process leaves every change with its audit entry, and every entry with its change', async () => {
+      const acknowledged: string[] = [];
+      for (let i = 0; i < 3; i++) {
+        const server = await serve();
+        const session = await signIn(server.address, installation);
+        const add = async (name: string) => {
+          const { status } = await call(server.address, '/console/api/projects', {
+            method: 'POST',
+            headers: { ...CONSOLE, Cookie: session },
+            body: JSON.stringify({ name }),
+          });
+          expect(status).toBe(201);
+          acknowledged.push(name);
+        };
+        let isKilled = false;
+        const adding = Array.from({ length: 3 }, async (_, worker) => {
+          for (let j = 0; !isKilled; j++) {
+            await add(`killed ${i} ${worker} ${j}`).catch((error) => {
+              if (!isKilled) throw error;
+            });
+          }
+        });
+        const before = acknowledged.length;
+        await eventually(() => acknowledged.length >= before + 5 + i || undefined, 'some projects');
+        isKilled = true;
+        await server.process.kill();
+        await Promise.all(adding);
+      }
+      const names = (await runJson<{ name: string }[]>('project', 'list')).map(({ name }) => name);
+      const records = await runJson<{ object: { name: string } }[]>('audit', '--action', 'project.add');
+      const added = (all: string[]) => all.filter((name) => name.startsWith('killed')).toSorted();
+      expect(added(names)).toEqual(added(records.map(({ object }) => object.name)));
+      expect(names).toEqual(expect.arrayContaining(acknowledged));
+    });
+
     test('a master key of your own stays out of the database, and another one is refused', async () => {
       const [own, other] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)].map((each) => each.toString('base64'));
       const schema = { WAFSTAT_POSTGRES_SCHEMA: 'own_key' };
@@ -271,6 +306,24 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         })
         .end();
       expect([refused.status, refused.stderr]).toEqual([1, expect.stringContaining('another master key')]);
+    });
+
+    test('a process that starts while PostgreSQL is down waits for it, with its workers', async () => {
+      await postgres.kill();
+      const starting = sandbox.start(['serve', '--listen', '127.0.0.1:0', '--workers', '2'], { env });
+      await eventually(() => starting.stderr.includes('; retrying') || undefined, 'a warning');
+      await postgres.run();
+      const address = (await starting.line(LISTENS)).slice(LISTENS.length);
+      const api = await login(address, installation);
+      for (let i = 0; i < 4; i++) expect((await api.get('waf/instance')).status).toBe(200);
+      starting.signal('SIGTERM');
+      expect((await starting.end()).status).toBe(0);
+      // Those that ran before have recovered, too.
+      for (const { address } of servers)
+        await eventually(
+          async () => (await call(address, '/readyz')).status === 200 || undefined,
+          'readiness',
+        );
     });
 
     test('tables of the first version are upgraded, by migrate or at the first use', async () => {

@@ -105,6 +105,53 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([one.close(), two.close()]);
     });
 
+    test('after the primary is killed, a promoted standby has every change, and all stores use it', async () => {
+      const primary = await PostgresServer.start();
+      const standby = await PostgresServer.standbyOf(primary);
+      try {
+        primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        primary.sql('SELECT pg_reload_conf()');
+        await eventually(
+          () => primary.sql('SELECT sync_state FROM pg_stat_replication') === 'sync' || undefined,
+          'synchronous replication',
+        );
+        const url = `postgres://wafstat@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`;
+        const options = { ...optionsOf('failover'), url: parseDatabaseUrl(url) };
+        const [one, two] = [
+          await openPostgresIdentity(options, Date.now),
+          await openPostgresIdentity(options, Date.now),
+        ];
+        await one.change((write) => write.put('domain', DOMAIN));
+        await primary.kill();
+        await expect(two.refresh()).rejects.toThrow(IdentityUnavailable);
+        await expect(one.change((write) => write.remove('domain', DOMAIN))).rejects.toThrow(
+          IdentityUnavailable,
+        );
+        standby.promote();
+        await eventually(
+          () =>
+            one.refresh().then(
+              () => true,
+              () => undefined,
+            ),
+          'the new primary',
+        );
+        await one.change((write) => write.put('domain', { ...DOMAIN, enabled: false }));
+        await eventually(
+          () =>
+            two.refresh().then(
+              () => true,
+              () => undefined,
+            ),
+          'the new primary',
+        );
+        expect(two.domains()).toEqual([{ ...DOMAIN, enabled: false }]);
+        await Promise.all([one.close(), two.close()]);
+      } finally {
+        await Promise.all([primary.stop(), standby.stop()]);
+      }
+    });
+
     test('deleted records are forgotten after a day, and copies that are older are loaded again', async () => {
       const schema = newSchema();
       const clock = { now: Date.now() };

@@ -88,7 +88,7 @@ export interface AuditTrail {
   admit(actor: Actor): void;
   /** Rejects with AuditUnavailable if the record cannot be written; the change must then not be made. */
   append(entry: AuditEntry): Promise<void>;
-  /** For refused or failed changes. Never rejects: a record that cannot be written is dropped. */
+  /** For refused or failed changes. Never rejects: a record that cannot be written is dropped. Need not be awaited. */
   note(entry: AuditEntry): Promise<void>;
   /** Sends a copy of every record. */
   mirror(to: (record: AuditRecord) => void): void;

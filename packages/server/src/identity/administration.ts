@@ -270,8 +270,8 @@ export class Administration {
       });
     } catch (error) {
       const reason = (error as Error).message;
-      if (isWritten) await audit.note({ ...entry, outcome: 'failed', reason });
-      else if (error instanceof IdentityError) await audit.note({ ...entry, outcome: 'refused', reason });
+      if (isWritten) void audit.note({ ...entry, outcome: 'failed', reason });
+      else if (error instanceof IdentityError) void audit.note({ ...entry, outcome: 'refused', reason });
       throw error;
     }
   }
