@@ -9,6 +9,7 @@ import { openPostgresIdentity } from '../packages/server/src/identity/postgres-i
 import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { checkTables } from '../packages/server/src/store/postgres/schema.ts';
+import { flakyProxy } from './flaky-proxy.ts';
 import { identityConformance } from './identity-conformance.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually } from './process.ts';
@@ -54,6 +55,31 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await two.confirm();
       expect(two.isRevoked('t')).toBe(true);
       await Promise.all([one.close(), two.close()]);
+    });
+
+    test('a response that arrives late confirms only what was true when it was requested', async () => {
+      const schema = newSchema();
+      const proxy = await flakyProxy(server.url, 0, Math.random);
+      const one = await open(schema);
+      const url = parseDatabaseUrl(server.url.replace(String(server.port), new URL(proxy.url).port));
+      const two = await openPostgresIdentity({ ...optionsOf(schema), url }, Date.now);
+      proxy.hold();
+      await eventually(() => proxy.held() > 0 || undefined, 'the response to a poll');
+      await one.change((write) => write.revoke({ id: 't', expires_at: Date.now() + DAY_MS }, Date.now()));
+      await sleep(BOUND_MS);
+      proxy.release();
+      // As soon as that response has arrived.
+      await eventually(
+        () =>
+          two.confirm()?.then(
+            () => true,
+            () => undefined,
+          ) ?? true,
+        'the store to recover',
+      );
+      expect(two.isRevoked('t')).toBe(true);
+      await Promise.all([one.close(), two.close()]);
+      await proxy.stop();
     });
 
     test('while the database stalls, the age of the records is unknown: confirm rejects, and later recovers', async () => {
