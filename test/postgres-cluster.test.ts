@@ -311,13 +311,24 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     test('a process that starts while PostgreSQL is down waits for it, with its workers', async () => {
       await postgres.kill();
       const starting = sandbox.start(['serve', '--listen', '127.0.0.1:0', '--workers', '2'], { env });
-      await eventually(() => starting.stderr.includes('; retrying') || undefined, 'a warning');
+      const log = sandbox.write('followed.ndjson', ndjson(events(10)));
+      const following = sandbox.start(['follow', '--project', 'default', '--format', 'events', log], { env });
+      for (const each of [starting, following])
+        await eventually(() => each.stderr.includes('; retrying') || undefined, 'a warning');
+      const once = await run(['ingest', '--project', 'default', '--format', 'events', log]);
+      expect([once.status, once.stderr]).toEqual([1, expect.stringContaining('does not respond')]);
       await postgres.run();
       const address = (await starting.line(LISTENS)).slice(LISTENS.length);
       const api = await login(address, installation);
       for (let i = 0; i < 4; i++) expect((await api.get('waf/instance')).status).toBe(200);
-      starting.signal('SIGTERM');
-      expect((await starting.end()).status).toBe(0);
+      await eventually(async () => {
+        const { requests } = await api.timeline(RANGE);
+        return sum(requests) === 10 || undefined;
+      }, 'the followed lines');
+      for (const each of [starting, following]) {
+        each.signal('SIGTERM');
+        expect((await each.end()).status).toBe(0);
+      }
       // Those that ran before have recovered, too.
       for (const { address } of servers)
         await eventually(

@@ -5,6 +5,7 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { hasAuditFile, openAuditFile } from '../audit/audit-file.ts';
 import { type Actor, type AuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
@@ -26,8 +27,8 @@ import type { DatabaseOptions } from '../postgres/database.ts';
 import { describeUrl } from '../postgres/url.ts';
 import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
-import type { Store } from '../store/store.ts';
-import { type Io, UserError } from './command.ts';
+import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
+import { type Io, printLine, UserError } from './command.ts';
 import { nameOf, UsageError, type Values } from './options.ts';
 
 export interface Installation {
@@ -40,6 +41,7 @@ export interface Installation {
 const MASTER_KEY_FILE = 'master.key';
 /** Replaces the file. Not an option, because `ps` shows options to everyone. */
 export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
+const RETRY_MS = 1_000;
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
 
@@ -49,8 +51,6 @@ export type Place = StoreValues & { data?: string | undefined };
 
 type World = Pick<Io, 'env' | 'now'>;
 
-const DIRECTORY_TOOLS = 'use the tools of PostgreSQL, such as pg_dump and pg_basebackup';
-
 /** For commands on the files of a data directory. */
 export function directoryProblems(
   source: (name: 'data') => string | undefined,
@@ -59,9 +59,9 @@ export function directoryProblems(
   if (source('data') !== undefined) return [];
   const store = env[STORE_OPTIONS.store.env];
   if (store === undefined || store === 'lmdb') return [DATA_REQUIRED];
-  return [
-    `this command is for data directories (${nameOf(DATA)}), but the store is ${store}: ${DIRECTORY_TOOLS}`,
-  ];
+  const tools =
+    store === 'postgres' ? 'PostgreSQL, such as pg_dump and pg_basebackup' : 'PostgreSQL and ClickHouse';
+  return [`this command is for data directories, but the store is ${store}: use the tools of ${tools}`];
 }
 
 /** What is missing in the options of a command that needs an identity. */
@@ -323,14 +323,32 @@ async function withOpenStore<T>(
   }
 }
 
+/** Waits for a database that is down. A misconfigured one must be fixed first. */
+export async function whenAvailable<T>(
+  work: () => Promise<T>,
+  { stderr, stop }: Pick<Io, 'stderr' | 'stop'>,
+): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured || stop.aborted)
+        throw error;
+      printLine(stderr, `wafstat: ${error.message}; retrying`);
+      await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => {});
+    }
+  }
+}
+
 /**
  * Opens the store and looks up the project. Without a data directory, the ID of a project needs no look-up: the identity
- * may be in Keystone.
+ * may be in Keystone. `waits`: for a database that is down.
  */
 export async function withProject<T>(
   place: Place & { project: string },
-  world: World,
+  world: World & Pick<Io, 'stderr' | 'stop'>,
   action: (store: Store, projectId: string) => Promise<T>,
+  { waits = false }: { waits?: boolean } = {},
 ): Promise<T> {
   const { project, data } = place;
   if (data !== undefined) {
@@ -339,11 +357,24 @@ export async function withProject<T>(
     );
   }
   if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
-  const isId = /^[0-9a-f]{32}$/.test(project);
+  const id = /^[0-9a-f]{32}$/.test(project) ? project : await findProject(place, world, waits);
+  return withStore(null, world, place, (store) => action(store, id));
+}
+
+async function findProject(
+  place: Place & { project: string },
+  world: World & Pick<Io, 'stderr' | 'stop'>,
+  waits: boolean,
+): Promise<string> {
+  const { project } = place;
+  if (isEmbedded(place) || place.postgresUrl === undefined) {
+    throw new UserError(
+      `--project is '${project}', but without ${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(DATA)} it must be an ID`,
+    );
+  }
   const find = () =>
     withIdentity(place, world, async ({ administration }) => administration.project(project).id);
-  const id = isId ? project : await find();
-  return withStore(null, world, place, (store) => action(store, id));
+  return waits ? whenAvailable(find, world) : find();
 }
 
 export async function openStore(values: StoreValues, file: string, { now, env }: World): Promise<Store> {

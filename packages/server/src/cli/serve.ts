@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import { readFileSync, type Stats, unwatchFile, watchFile } from 'node:fs';
 import type { Server } from 'node:http';
 import { createServer } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
 import { openAuditFile } from '../audit/audit-file.ts';
@@ -16,12 +15,13 @@ import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remo
 import { printable } from '../printable.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
-import { command, type Io, printLine, UserError } from './command.ts';
+import { command, type Io, UserError } from './command.ts';
 import {
   exists,
   localActor,
   type Place,
   placeProblems,
+  whenAvailable,
   withInstallation,
   withStore,
 } from './data-directory.ts';
@@ -33,7 +33,6 @@ import { othersHaveClosed, printListening, reportReady, runWorkers } from './wor
 const IDENTITY_PASSWORD_VARIABLE = 'WAFSTAT_IDENTITY_PASSWORD';
 /** Requests that take longer than this are cut off at shutdown. */
 const STOP_MS_MAX = 5_000;
-const RETRY_MS = 1_000;
 /** How often to look for a renewed certificate. */
 const CERTIFICATE_CHECK_MS = 1_000;
 
@@ -82,20 +81,6 @@ export const serveCommand = command({
 function dataProblems(values: { store?: string; postgresUrl?: unknown }, source: ServiceSource): string[] {
   const isExternal = source('identityUrl') !== undefined && values.store !== 'lmdb';
   return isExternal ? [] : placeProblems(values, source);
-}
-
-/** Waits for a database that is down, as the store does later. */
-async function whenAvailable<T>(work: () => Promise<T>, io: Io): Promise<T> {
-  for (;;) {
-    try {
-      return await work();
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured || io.stop.aborted)
-        throw error;
-      printLine(io.stderr, `wafstat: ${error.message}; retrying`);
-      await sleep(RETRY_MS, undefined, { signal: io.stop }).catch(() => {});
-    }
-  }
 }
 
 function identityProblems(source: ServiceSource, { env }: Pick<Io, 'env'>): string[] {
