@@ -148,6 +148,8 @@ export interface Retention {
   /** The time of the newest event of any project. Null: there is none, or the store cannot tell cheaply. */
   newestEvent: number | null;
   note: RetentionNote | null;
+  /** The clock of the database, for a store that several machines share. */
+  databaseNow?: number;
 }
 
 export interface RetentionNote {
