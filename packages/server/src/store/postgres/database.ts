@@ -95,20 +95,20 @@ export class Database {
 
   /**
    * Runs a transaction. `action` may start statements without awaiting each: they run in order, and the last of them may
-   * be `COMMIT`, which saves a round trip. If it rejects before that, nothing is changed.
+   * be `COMMIT` or `ROLLBACK`, which saves a round trip. If it rejects before that, nothing is changed.
    */
   async transaction<T>(action: (run: Run) => Promise<T>, begin = 'BEGIN'): Promise<T> {
     return this.#with(async (run) => {
-      let isCommitted = false;
+      let hasEnded = false;
       const began = run(begin);
       const runInside: Run = async <R extends Row>(sql: string, values?: readonly Value[]) => {
-        isCommitted ||= sql === 'COMMIT';
+        hasEnded ||= sql === 'COMMIT' || sql === 'ROLLBACK';
         // If the transaction did not begin, each statement commits: then nothing that was read may lead to changes.
         const [rows] = await Promise.all([run<R>(sql, values), began]);
         return rows;
       };
       const [, result] = await Promise.all([began, action(runInside)]);
-      if (!isCommitted) await run('COMMIT');
+      if (!hasEnded) await run('COMMIT');
       return result;
     });
   }
