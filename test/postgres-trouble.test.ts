@@ -1,4 +1,5 @@
 /** Failures of PostgreSQL: nothing may be lost or counted twice. */
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Database } from '../packages/server/src/store/postgres/database.ts';
@@ -99,6 +100,36 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         expect(times).toBeLessThanOrEqual(1);
       }
       await proxy.stop();
+    });
+
+    test('an append whose COMMIT gets no response says that its outcome is unknown', async () => {
+      const schema = `trouble_${++schemas}`;
+      const proxy = createServer((near) => {
+        const far = connect(primary.port, '127.0.0.1');
+        for (const socket of [near, far]) socket.on('error', () => {});
+        let isLost = false;
+        near.on('data', (chunk) => {
+          far.write(chunk);
+          isLost ||= chunk.includes('COMMIT') && chunk.includes('segments');
+        });
+        far.on('data', (chunk) => (isLost ? near.destroy() : near.write(chunk)));
+        near.on('close', () => far.end());
+      });
+      await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+      const [store, cut] = [
+        open([primary.port], schema),
+        open([(proxy.address() as AddressInfo).port], schema),
+      ];
+      await store.append(batch('first', 1));
+      await expect(cut.append(batch('second', 1))).rejects.toMatchObject({ outcomeUnknown: true });
+      expect(await store.append(batch('second', 1))).toEqual({ kind: 'duplicate' });
+      expect((await store.series(ALL)).requests[0]).toBe(2);
+      await Promise.all([store.close(), cut.close()]);
+      proxy.close();
+      // Nothing is sent if there is no connection.
+      const down = open([1], schema);
+      await expect(down.append(batch('third', 1))).rejects.toMatchObject({ outcomeUnknown: false });
+      await down.close();
     });
 
     test('a failover to a synchronous standby loses nothing and counts nothing twice', async () => {

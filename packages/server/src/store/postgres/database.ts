@@ -100,16 +100,24 @@ export class Database {
   async transaction<T>(action: (run: Run) => Promise<T>, begin = 'BEGIN'): Promise<T> {
     return this.#with(async (run) => {
       let hasEnded = false;
+      let isCommitSent = false;
       const began = run(begin);
       const runInside: Run = async <R extends Row>(sql: string, values?: readonly Value[]) => {
-        hasEnded ||= sql === 'COMMIT' || sql === 'ROLLBACK';
+        isCommitSent ||= sql === 'COMMIT';
+        hasEnded ||= isCommitSent || sql === 'ROLLBACK';
         // If the transaction did not begin, each statement commits: then nothing that was read may lead to changes.
         const [rows] = await Promise.all([run<R>(sql, values), began]);
         return rows;
       };
-      const [, result] = await Promise.all([began, action(runInside)]);
-      if (!hasEnded) await run('COMMIT');
-      return result;
+      try {
+        const [, result] = await Promise.all([began, action(runInside)]);
+        if (!hasEnded) await runInside('COMMIT');
+        return result;
+      } catch (error) {
+        // An error from the server means that it has rolled back. Without a response, nobody knows.
+        if (!isCommitSent || !(error instanceof StoreUnavailable) || hasSqlState(error.cause)) throw error;
+        throw new StoreUnavailable(error.message, { cause: error.cause, outcomeUnknown: true });
+      }
     });
   }
 
@@ -136,7 +144,7 @@ export class Database {
       return await action(run);
     } catch (error) {
       failure ??= error as Error;
-      throw failure;
+      throw error;
     } finally {
       // Closing the connection rolls back whatever is open.
       client.release(failure !== undefined);
@@ -165,7 +173,7 @@ export class Database {
     if (error instanceof StoreUnavailable) return error;
     const { code = '', message } = error as Error & { code?: string };
     const options = { cause: error };
-    if (!/^[0-9A-Z]{5}$/.test(code) || /^E[A-Z]{4}$/.test(code)) {
+    if (!hasSqlState(error)) {
       const isTls = /^(?:ERR_TLS|CERT_|SELF_SIGNED|UNABLE_TO|DEPTH_ZERO|HOSTNAME_MISMATCH)/.test(code);
       if (isTls || /does not support SSL|SASL|password must be a string/.test(message)) {
         return new StoreMisconfigured(`${this.#name} cannot be used: ${message}`, options);
@@ -189,6 +197,12 @@ export class Database {
       return new StoreUnavailable(`${this.#name} is not available: ${message}`, options);
     return new StatementFailed(`a statement failed on ${this.#name}: ${message}`, code, options);
   }
+}
+
+/** Whether the server has sent the error. Codes of Node.js like EPIPE look similar. */
+function hasSqlState(error: unknown): boolean {
+  const { code } = error as { code?: unknown };
+  return typeof code === 'string' && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code);
 }
 
 const UNDEFINED_TABLE = '42P01';

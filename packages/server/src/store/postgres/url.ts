@@ -26,13 +26,14 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
     throw new Error('must be a URL like postgres://wafstat@db1.example,db2.example:5432/wafstat');
   }
   const [, user = '', password, hosts = '', database = '', query] = match;
+  // Before messages with parts of the URL: one whose password has a '?' is cut at the wrong place.
+  if (user === '' || database === '') throw new Error('must have a user and a database');
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) {
     if (!PARAMETERS.includes(name)) {
       throw new Error(`has the unknown parameter ${name}: only ${PARAMETERS.join(', ')} are allowed`);
     }
   }
-  if (user === '' || database === '') throw new Error('must have a user and a database');
   const socket = parameters.get('host');
   const attributes = parameters.get('target_session_attrs') ?? 'any';
   if (!['any', 'read-write', 'primary'].includes(attributes)) {
