@@ -1,5 +1,9 @@
 /** Failures of PostgreSQL: nothing may be lost or counted twice. */
+import { spawn } from 'node:child_process';
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Database } from '../packages/server/src/store/postgres/database.ts';
@@ -10,7 +14,9 @@ import { flakyProxy } from './flaky-proxy.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually } from './process.ts';
 import { Random } from './random.ts';
+import { freePort } from './web-server.ts';
 
+const PGBOUNCER = '/usr/sbin/pgbouncer';
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 6, 1, 12);
 const ALL = { project: 'p', edges: [0, NOW + DAY_MS] };
@@ -206,6 +212,52 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await store.append({ ...batch('first', 1), project: 'q' });
       expect(await store.version(range)).toBe(versions.at(-1));
       await store.close();
+    });
+
+    test('a connection pooler works in session mode, and is refused in transaction mode', async (context) => {
+      if (!existsSync(PGBOUNCER)) {
+        if (process.env.CI === 'true') throw new Error('pgbouncer is not installed');
+        context.skip('needs apt-get install pgbouncer');
+      }
+      const users = join(mkdtempSync(join(tmpdir(), 'wafstat-pgbouncer-')), 'users');
+      chmodSync(dirname(users), 0o755);
+      writeFileSync(users, `"wafstat" "${PASSWORD}"`);
+      context.onTestFinished(() => rmSync(dirname(users), { recursive: true }));
+      for (const mode of ['session', 'transaction']) {
+        const port = await freePort();
+        const settings = join(dirname(users), `${mode}.ini`);
+        writeFileSync(
+          settings,
+          `[databases]
+           postgres = host=127.0.0.1 port=${primary.port}
+           [pgbouncer]
+           listen_addr = 127.0.0.1
+           listen_port = ${port}
+           unix_socket_dir =
+           auth_type = plain
+           auth_file = ${users}
+           pool_mode = ${mode}`,
+        );
+        const asUser = process.getuid?.() === 0 ? ['-u', 'postgres'] : [];
+        const pooler = spawn(PGBOUNCER, [...asUser, settings], { stdio: 'ignore' });
+        context.onTestFinished(() => void pooler.kill());
+        const store = open([port], `pooled_${mode}`);
+        const appended = await eventually(
+          () =>
+            store.append(batch('first', 1)).then(
+              ({ kind }) => kind,
+              // The pooler may need some time to start.
+              (error: Error) => (/ECONNREFUSED/.test(error.message) ? undefined : error.message),
+            ),
+          'the pooler to start',
+        );
+        expect(appended).toMatch(
+          mode === 'session'
+            ? /^appended$/
+            : /is a connection pooler in transaction mode: use its session mode/,
+        );
+        await store.close();
+      }
     });
 
     test('a transaction that cannot begin changes nothing', async () => {

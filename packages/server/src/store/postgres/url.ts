@@ -42,18 +42,26 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
   const servers = (hosts === '' && socket !== null ? [socket] : hosts.split(',')).map(parseServer);
   return {
     servers,
-    database: decodeURIComponent(database),
-    user: decodeURIComponent(user),
-    password: password === undefined ? null : decodeURIComponent(password),
+    database: decode(database),
+    user: decode(user),
+    password: password === undefined ? null : decode(password),
     needsPrimary: attributes !== 'any' || servers.length > 1,
     tls: parseTls(parameters.get('sslmode')),
     caFile: parameters.get('sslrootcert'),
   };
 }
 
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new Error("has a '%' that does not begin the code of a character: write it as %25");
+  }
+}
+
 function parseServer(text: string): { host: string; port: number } {
   if (text.startsWith('/')) return { host: text, port: DEFAULT_PORT };
-  const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(decodeURIComponent(text));
+  const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(decode(text));
   const port = Number(match?.[3] ?? DEFAULT_PORT);
   if (match === null || port < 1 || port > 65_535) {
     throw new Error(
