@@ -341,6 +341,22 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([store.close(), database.close()]);
     });
 
+    test('a query reads only the partitions of its range', async () => {
+      const schema = `trouble_${++schemas}`;
+      const store = open([primary.port], schema);
+      for (let i = 0; i < 10; i++) await store.append(batch(`${i}`, 1, NOW - i * 8 * DAY_MS));
+      expect((await store.series({ project: 'p', edges: [NOW - 500, NOW + 1] })).requests[0]).toBe(1);
+      // Statistics are complete when a session has ended.
+      await store.close();
+      const read = await eventually(() => {
+        const names = primary.sql(
+          `SELECT relname FROM pg_stat_user_tables WHERE schemaname = '${schema}' AND relname LIKE 'segments%' AND idx_scan > 0`,
+        );
+        return names === '' ? undefined : names;
+      }, 'statistics');
+      expect(read).toBe(`segments_${Math.floor(NOW / (8 * DAY_MS))}`);
+    });
+
     test('all batches of an old file are forgotten at once, and none of a file that still grows', async () => {
       const schema = `trouble_${++schemas}`;
       const store = open([primary.port], schema);
