@@ -47,6 +47,8 @@ const asUser = (() => {
 export interface PostgresSettings {
   /** Off where no test depends on it: it is most of the time. */
   fsync?: boolean;
+  /** Where its files are. Default: the directory for temporary files. */
+  directory?: string;
   /** TLS certificate and key (PEM). */
   tls?: { cert: string; key: string };
 }
@@ -65,7 +67,7 @@ export class PostgresServer {
   }
 
   static async start(settings: PostgresSettings = {}): Promise<PostgresServer> {
-    const root = mkdtempSync(join(tmpdir(), 'wafstat-postgres-'));
+    const root = mkdtempSync(join(settings.directory ?? tmpdir(), 'wafstat-postgres-'));
     const server = new PostgresServer(root, await freePort(), settings);
     const user = asUser();
     const passwordFile = join(root, 'password');

@@ -1,4 +1,9 @@
 /** Failures of PostgreSQL: nothing may be lost or counted twice. */
+import { spawn } from 'node:child_process';
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Database } from '../packages/server/src/postgres/database.ts';
@@ -9,7 +14,9 @@ import { flakyProxy } from './flaky-proxy.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually } from './process.ts';
 import { Random } from './random.ts';
+import { freePort } from './web-server.ts';
 
+const PGBOUNCER = '/usr/sbin/pgbouncer';
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 6, 1, 12);
 const ALL = { project: 'p', edges: [0, NOW + DAY_MS] };
@@ -101,6 +108,36 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await proxy.stop();
     });
 
+    test('an append whose COMMIT gets no response says that its outcome is unknown', async () => {
+      const schema = `trouble_${++schemas}`;
+      const proxy = createServer((near) => {
+        const far = connect(primary.port, '127.0.0.1');
+        for (const socket of [near, far]) socket.on('error', () => {});
+        let isLost = false;
+        near.on('data', (chunk) => {
+          far.write(chunk);
+          isLost ||= chunk.includes('COMMIT') && chunk.includes('segments');
+        });
+        far.on('data', (chunk) => (isLost ? near.destroy() : near.write(chunk)));
+        near.on('close', () => far.end());
+      });
+      await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+      const [store, cut] = [
+        open([primary.port], schema),
+        open([(proxy.address() as AddressInfo).port], schema),
+      ];
+      await store.append(batch('first', 1));
+      await expect(cut.append(batch('second', 1))).rejects.toMatchObject({ outcomeUnknown: true });
+      expect(await store.append(batch('second', 1))).toEqual({ kind: 'duplicate' });
+      expect((await store.series(ALL)).requests[0]).toBe(2);
+      await Promise.all([store.close(), cut.close()]);
+      proxy.close();
+      // Nothing is sent if there is no connection.
+      const down = open([1], schema);
+      await expect(down.append(batch('third', 1))).rejects.toMatchObject({ outcomeUnknown: false });
+      await down.close();
+    });
+
     test('a failover to a synchronous standby loses nothing and counts nothing twice', async () => {
       const old = await PostgresServer.start();
       started.push(old);
@@ -175,6 +212,52 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await store.append({ ...batch('first', 1), project: 'q' });
       expect(await store.version(range)).toBe(versions.at(-1));
       await store.close();
+    });
+
+    test('a connection pooler works in session mode, and is refused in transaction mode', async (context) => {
+      if (!existsSync(PGBOUNCER)) {
+        if (process.env.CI === 'true') throw new Error('pgbouncer is not installed');
+        context.skip('needs apt-get install pgbouncer');
+      }
+      const users = join(mkdtempSync(join(tmpdir(), 'wafstat-pgbouncer-')), 'users');
+      chmodSync(dirname(users), 0o755);
+      writeFileSync(users, `"wafstat" "${PASSWORD}"`);
+      context.onTestFinished(() => rmSync(dirname(users), { recursive: true }));
+      for (const mode of ['session', 'transaction']) {
+        const port = await freePort();
+        const settings = join(dirname(users), `${mode}.ini`);
+        writeFileSync(
+          settings,
+          `[databases]
+           postgres = host=127.0.0.1 port=${primary.port}
+           [pgbouncer]
+           listen_addr = 127.0.0.1
+           listen_port = ${port}
+           unix_socket_dir =
+           auth_type = plain
+           auth_file = ${users}
+           pool_mode = ${mode}`,
+        );
+        const asUser = process.getuid?.() === 0 ? ['-u', 'postgres'] : [];
+        const pooler = spawn(PGBOUNCER, [...asUser, settings], { stdio: 'ignore' });
+        context.onTestFinished(() => void pooler.kill());
+        const store = open([port], `pooled_${mode}`);
+        const appended = await eventually(
+          () =>
+            store.append(batch('first', 1)).then(
+              ({ kind }) => kind,
+              // The pooler may need some time to start.
+              (error: Error) => (/ECONNREFUSED/.test(error.message) ? undefined : error.message),
+            ),
+          'the pooler to start',
+        );
+        expect(appended).toMatch(
+          mode === 'session'
+            ? /^appended$/
+            : /is a connection pooler in transaction mode: use its session mode/,
+        );
+        await store.close();
+      }
     });
 
     test('a transaction that cannot begin changes nothing', async () => {
@@ -256,6 +339,22 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       );
       expect(partitions).toBe('1');
       await Promise.all([store.close(), database.close()]);
+    });
+
+    test('a query reads only the partitions of its range', async () => {
+      const schema = `trouble_${++schemas}`;
+      const store = open([primary.port], schema);
+      for (let i = 0; i < 10; i++) await store.append(batch(`${i}`, 1, NOW - i * 8 * DAY_MS));
+      expect((await store.series({ project: 'p', edges: [NOW - 500, NOW + 1] })).requests[0]).toBe(1);
+      // Statistics are complete when a session has ended.
+      await store.close();
+      const read = await eventually(() => {
+        const names = primary.sql(
+          `SELECT relname FROM pg_stat_user_tables WHERE schemaname = '${schema}' AND relname LIKE 'segments%' AND idx_scan > 0`,
+        );
+        return names === '' ? undefined : names;
+      }, 'statistics');
+      expect(read).toBe(`segments_${Math.floor(NOW / (8 * DAY_MS))}`);
     });
 
     test('all batches of an old file are forgotten at once, and none of a file that still grows', async () => {

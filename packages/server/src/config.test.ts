@@ -79,6 +79,9 @@ describe('service options', () => {
     for (const [url, reason] of [
       ['http://127.0.0.1/x', /must be a URL like postgres:/],
       ['postgres://127.0.0.1/x', /must have a user and a database/],
+      // Without the part of a password that looks like a parameter.
+      ['postgres://waf:open?sesame@db/x', /must have a user and a database$/],
+      ['postgres://waf:100%@db/x', /write it as %25/],
       [`${near}?sslmode=require`, /sslmode=require: must be verify-full or disable/],
       [`${near}?ssl=true`, /unknown parameter ssl/],
       ['postgres://waf@db:99999/x', /has the server 'db:99999'/],

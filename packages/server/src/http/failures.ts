@@ -12,6 +12,9 @@ import { tooLarge } from './ingest/uploads.ts';
 /** For all calls except pushes; far more than any of them needs. */
 export const BODY_BYTES_MAX = 65_536;
 
+const OUTCOME_UNKNOWN =
+  'whether anything was changed is unknown (a push with an Idempotency-Key can be sent again safely)';
+
 function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof SourceLimitReached) return malformed(error.message);
@@ -22,13 +25,13 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   }
   if (isNotWritable(error)) {
     // Not the message, which has paths: it is for the log.
-    const outcome = error.outcomeUnknown
-      ? 'whether anything was changed is unknown (a push with an Idempotency-Key can be sent again safely)'
-      : 'nothing was changed';
+    const outcome = error.outcomeUnknown ? OUTCOME_UNKNOWN : 'nothing was changed';
     return retryLater('WAF.5001', `${error.trouble}; ${outcome}; try again later`, 5);
   }
-  if (error instanceof StoreUnavailable)
-    return retryLater('WAF.5001', 'the store is unavailable; retry later', 5);
+  if (error instanceof StoreUnavailable) {
+    const outcome = error.outcomeUnknown ? `; ${OUTCOME_UNKNOWN}` : '';
+    return retryLater('WAF.5001', `the store is unavailable${outcome}; retry later`, 5);
+  }
   if (error instanceof IdentityUnavailable)
     return retryLater('WAF.5001', 'the identity service is unavailable; retry later', 5);
   if (error instanceof AuditUnavailable) {

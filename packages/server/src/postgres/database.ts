@@ -1,5 +1,5 @@
 /** Connections to PostgreSQL: a limited pool, prepared statements with bound values, timeouts, transactions. */
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { type DatabaseUrl, describeUrl, readCertificates } from './url.ts';
@@ -51,6 +51,8 @@ export class Database {
   readonly #name: string;
   /** The server that the last connection was made to. */
   #server = 0;
+  /** Another program handles the connections. */
+  #isPooled = false;
 
   constructor(options: DatabaseOptions) {
     this.#options = options;
@@ -79,7 +81,10 @@ export class Database {
       pipeline: true,
       types: { getTypeParser },
       verify: (client: pg.PoolClient, done: (error?: Error) => void) => {
-        prepareSession(client, schema, timeoutMs, url.needsPrimary).then(() => done(), done);
+        prepareSession(client, schema, timeoutMs, url.needsPrimary).then((isPooled) => {
+          this.#isPooled ||= isPooled;
+          done();
+        }, done);
       },
     } as pg.PoolConfig & Record<string, unknown>);
     // Connections that break are replaced, and the next statement reports the failure. Without these, one that breaks
@@ -95,21 +100,51 @@ export class Database {
 
   /**
    * Runs a transaction. `action` may start statements without awaiting each: they run in order, and the last of them may
-   * be `COMMIT`, which saves a round trip. If it rejects before that, nothing is changed.
+   * be `COMMIT` or `ROLLBACK`, which saves a round trip. If it rejects before that, nothing is changed.
    */
   async transaction<T>(action: (run: Run) => Promise<T>, begin = 'BEGIN'): Promise<T> {
     return this.#with(async (run) => {
-      let isCommitted = false;
+      let hasEnded = false;
+      let isCommitSent = false;
       const began = run(begin);
       const runInside: Run = async <R extends Row>(sql: string, values?: readonly Value[]) => {
-        isCommitted ||= sql === 'COMMIT';
+        isCommitSent ||= sql === 'COMMIT';
+        hasEnded ||= isCommitSent || sql === 'ROLLBACK';
         // If the transaction did not begin, each statement commits: then nothing that was read may lead to changes.
         const [rows] = await Promise.all([run<R>(sql, values), began]);
         return rows;
       };
-      const [, result] = await Promise.all([began, action(runInside)]);
-      if (!isCommitted) await run('COMMIT');
-      return result;
+      try {
+        const [, result] = await Promise.all([began, action(runInside)]);
+        if (!hasEnded) await runInside('COMMIT');
+        return result;
+      } catch (error) {
+        // An error from the server means that it has rolled back. Without a response, nobody knows.
+        if (!isCommitSent || !(error instanceof StoreUnavailable) || hasSqlState(error.cause)) throw error;
+        throw new StoreUnavailable(error.message, { cause: error.cause, outcomeUnknown: true });
+      }
+    });
+  }
+
+  /**
+   * Rejects if statements run in sessions of others, as with PgBouncer in transaction mode: their settings, and so their
+   * tables, may be those of another program.
+   */
+  async checkSessions(): Promise<void> {
+    await this.#with(async (first) => {
+      if (!this.#isPooled) return;
+      const id = randomBytes(8).toString('hex');
+      const read = `SELECT current_setting('wafstat.session', true) = '${id}' AS "isSame"`;
+      await first(`SELECT set_config('wafstat.session', '${id}', false)`);
+      const isMixed = await this.transaction(async (second) => {
+        const [other] = await second<{ isSame: boolean | null }>(read);
+        return other?.isSame || !(await first<{ isSame: boolean | null }>(read))[0]?.isSame;
+      });
+      if (isMixed) {
+        throw new StoreMisconfigured(
+          `${this.#name} is a connection pooler in transaction mode: use its session mode, or connect directly`,
+        );
+      }
     });
   }
 
@@ -136,7 +171,7 @@ export class Database {
       return await action(run);
     } catch (error) {
       failure ??= error as Error;
-      throw failure;
+      throw error;
     } finally {
       // Closing the connection rolls back whatever is open.
       client.release(failure !== undefined);
@@ -165,7 +200,7 @@ export class Database {
     if (error instanceof StoreUnavailable) return error;
     const { code = '', message } = error as Error & { code?: string };
     const options = { cause: error };
-    if (!/^[0-9A-Z]{5}$/.test(code) || /^E[A-Z]{4}$/.test(code)) {
+    if (!hasSqlState(error)) {
       const isTls = /^(?:ERR_TLS|CERT_|SELF_SIGNED|UNABLE_TO|DEPTH_ZERO|HOSTNAME_MISMATCH)/.test(code);
       if (isTls || /does not support SSL|SASL|password must be a string/.test(message)) {
         return new StoreMisconfigured(`${this.#name} cannot be used: ${message}`, options);
@@ -191,6 +226,12 @@ export class Database {
   }
 }
 
+/** Whether the server has sent the error. Codes of Node.js like EPIPE look similar. */
+function hasSqlState(error: unknown): boolean {
+  const { code } = error as { code?: unknown };
+  return typeof code === 'string' && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code);
+}
+
 const UNDEFINED_TABLE = '42P01';
 /** Wrong user, password or database, and missing privileges. */
 const DENIED = /^(?:28...|3D000|42501)$/;
@@ -200,13 +241,16 @@ const LOCK_TIMEOUT = '55P03';
 /** Connection lost, shutdown, too many connections, timeouts, deadlock; a transaction that another failure has aborted. */
 const UNAVAILABLE = /^(?:08...|57...|53...|40...|25P0[23]|58...|XX...)$/;
 
-/** In one round trip. The settings override those of the server and of the user. */
+/**
+ * In one round trip. The settings override those of the server and of the user. Resolves to whether the session is that of
+ * a connection pooler: the server has another process number than the one that it has announced.
+ */
 async function prepareSession(
   client: pg.ClientBase,
   schema: string,
   timeoutMs: number,
   needsPrimary: boolean,
-): Promise<void> {
+): Promise<boolean> {
   const settings = {
     search_path: `"${schema}"`,
     statement_timeout: String(timeoutMs),
@@ -228,14 +272,15 @@ async function prepareSession(
   const [row] = (
     await client.query({
       text: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS "readOnly",
-               (SELECT count(set_config(name, setting, false)) FROM unnest($1::text[], $2::text[]) AS s(name, setting))`,
+               pg_backend_pid() AS pid, (SELECT count(set_config(name, setting, false)) FROM unnest($1::text[], $2::text[]) AS s(name, setting))`,
       values: [Object.keys(settings), Object.values(settings)],
     })
-  ).rows as { readOnly: boolean }[];
+  ).rows as { readOnly: boolean; pid: number }[];
   if (needsPrimary && row?.readOnly) {
     const { host, port } = client as pg.Client;
     throw new StoreUnavailable(`PostgreSQL at ${host}:${port} is a standby, and no primary responds`);
   }
+  return row?.pid !== (client as pg.ClientBase & { processID: number | null }).processID;
 }
 
 function tlsOf({ url, usesTls }: DatabaseOptions, host: string): pg.ClientConfig['ssl'] {

@@ -26,13 +26,14 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
     throw new Error('must be a URL like postgres://wafstat@db1.example,db2.example:5432/wafstat');
   }
   const [, user = '', password, hosts = '', database = '', query] = match;
+  // Before messages with parts of the URL: one whose password has a '?' is cut at the wrong place.
+  if (user === '' || database === '') throw new Error('must have a user and a database');
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) {
     if (!PARAMETERS.includes(name)) {
       throw new Error(`has the unknown parameter ${name}: only ${PARAMETERS.join(', ')} are allowed`);
     }
   }
-  if (user === '' || database === '') throw new Error('must have a user and a database');
   const socket = parameters.get('host');
   const attributes = parameters.get('target_session_attrs') ?? 'any';
   if (!['any', 'read-write', 'primary'].includes(attributes)) {
@@ -41,18 +42,26 @@ export function parseDatabaseUrl(text: string): DatabaseUrl {
   const servers = (hosts === '' && socket !== null ? [socket] : hosts.split(',')).map(parseServer);
   return {
     servers,
-    database: decodeURIComponent(database),
-    user: decodeURIComponent(user),
-    password: password === undefined ? null : decodeURIComponent(password),
+    database: decode(database),
+    user: decode(user),
+    password: password === undefined ? null : decode(password),
     needsPrimary: attributes !== 'any' || servers.length > 1,
     tls: parseTls(parameters.get('sslmode')),
     caFile: parameters.get('sslrootcert'),
   };
 }
 
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new Error("has a '%' that does not begin the code of a character: write it as %25");
+  }
+}
+
 function parseServer(text: string): { host: string; port: number } {
   if (text.startsWith('/')) return { host: text, port: DEFAULT_PORT };
-  const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(decodeURIComponent(text));
+  const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(decode(text));
   const port = Number(match?.[3] ?? DEFAULT_PORT);
   if (match === null || port < 1 || port > 65_535) {
     throw new Error(

@@ -148,3 +148,13 @@ test('only one of several workers moves the horizon', async () => {
   }
   expect(logged).toHaveLength(5);
 });
+
+test('a machine whose clock is ahead of the database does not move the horizon further', async () => {
+  const shared = store;
+  store = {
+    ...shared,
+    retention: async () => ({ ...(await shared.retention()), databaseNow: START - 15 * DAY_MS }),
+  };
+  await policy().pass();
+  expect((await store.retention()).horizon).toBe(START - 15 * DAY_MS - RETENTION_MS);
+});

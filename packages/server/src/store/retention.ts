@@ -46,7 +46,8 @@ export class RetentionPolicy {
   /** Moves the horizon and frees the space that it passed a day ago. */
   async pass(stop?: AbortSignal): Promise<void> {
     const state = await this.#store.retention();
-    const now = this.#clocks.now();
+    // If one of several machines is ahead of the database, it must not remove what others still count.
+    const now = Math.min(this.#clocks.now(), state.databaseNow ?? Number.POSITIVE_INFINITY);
     if (state.horizon > now) {
       this.#log.warn(
         `all events are refused: the horizon is at ${iso(state.horizon)}, but the clock says ${iso(now)}. ` +

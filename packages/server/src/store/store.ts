@@ -148,6 +148,8 @@ export interface Retention {
   /** The time of the newest event of any project. Null: there is none, or the store cannot tell cheaply. */
   newestEvent: number | null;
   note: RetentionNote | null;
+  /** The clock of the database, for a store that several machines share. */
+  databaseNow?: number;
 }
 
 export interface RetentionNote {
@@ -348,22 +350,27 @@ export interface Source {
 /** The source of events that were imported from another store. `sources` does not list it. */
 export const NO_SOURCE = { name: '', format: '' } as const;
 
-/** The store is not available now. As far as it can tell, nothing was changed. */
+/** The store is not available now. Nothing was changed, unless `outcomeUnknown`. */
 export class StoreUnavailable extends Error {
   override name = 'StoreUnavailable';
+  /** The change may have been made: only a batch with an ID can be sent again safely. */
+  readonly outcomeUnknown: boolean;
+
+  constructor(message: string, options: ErrorOptions & { outcomeUnknown?: boolean } = {}) {
+    super(message, options);
+    this.outcomeUnknown = options.outcomeUnknown ?? false;
+  }
 }
 
-/** The store serves queries, but accepts no changes now. The message says why. Nothing was changed, unless `outcomeUnknown`. */
+/** The store serves queries, but accepts no changes now. The message says why. */
 export class StoreNotWritable extends StoreUnavailable {
   override name = 'StoreNotWritable';
   /** A short form of the message, without paths. */
   readonly trouble: string;
-  readonly outcomeUnknown: boolean;
 
   constructor(message: string, trouble: string, options: ErrorOptions & { outcomeUnknown?: boolean } = {}) {
     super(message, options);
     this.trouble = trouble;
-    this.outcomeUnknown = options.outcomeUnknown ?? false;
   }
 }
 

@@ -49,17 +49,26 @@ function rowsOf(
 /** The hosts that a statement reads, as an SQL expression for their numbers. */
 const SCOPES = {
   project: 'ARRAY[0]',
-  some: 'ARRAY(SELECT number FROM hosts WHERE project = $1 AND id = ANY($6::text[]))',
+  some: 'ARRAY(SELECT number FROM hosts WHERE project = $1 AND id = ANY($10::text[]))',
   all: 'ARRAY(SELECT number FROM hosts WHERE project = $1)',
 } as const;
 type Scope = keyof typeof SCOPES;
+
+/**
+ * PostgreSQL skips partitions by comparisons with single values only. With OR, an index is not used for them, which
+ * would read all rows in between. No minute is -1.
+ */
+function isBetween(first: string, last: string): string {
+  return `(minute BETWEEN ${first} AND ${last} OR minute = -1)`;
+}
 
 /** The first row has the state, the others counts. */
 function countsStatement(scope: Scope): string {
   const rollups = ROLLUPS.map(
     ({ id }) => `
     UNION ALL SELECT level, host, minute, counts, NULL, NULL, NULL FROM rollups
-    WHERE project = $1 AND level = ${id} AND host = ANY((SELECT numbers FROM scope)::int[]) AND minute = ANY($${id + 2}::int[])`,
+    WHERE project = $1 AND level = ${id} AND host = ANY((SELECT numbers FROM scope)::int[])
+      AND minute = ANY($${id + 2}::int[]) AND ${isBetween('$6', '$7')}`,
   );
   return `WITH scope AS MATERIALIZED (SELECT ${SCOPES[scope]} AS numbers)
     SELECT NULL::smallint AS level, NULL::int AS host, NULL::int AS minute, NULL::bytea AS counts,
@@ -67,7 +76,7 @@ function countsStatement(scope: Scope): string {
       (SELECT latest FROM projects WHERE project = $1) AS latest
     ${rollups.join('')}
     UNION ALL SELECT ${EXACT.id}, NULL, minute, cells, NULL, NULL, NULL FROM segments
-    WHERE project = $1 AND minute = ANY($5::int[])`;
+    WHERE project = $1 AND minute = ANY($5::int[]) AND ${isBetween('$8', '$9')}`;
 }
 
 const STATEMENTS: Readonly<Record<Scope, string>> = {
@@ -159,9 +168,12 @@ export class Counter {
     for (;;) {
       const horizon = this.#horizon;
       const plan = planChunks(clip(edges, horizon, end), LEVELS);
+      const minutes = LEVELS.map(({ id }) => minutesOf(plan, id));
       const rows = await this.#database.run<CountsRow>(STATEMENTS[scope], [
         project,
-        ...LEVELS.map(({ id }) => minutesOf(plan, id)),
+        ...minutes,
+        ...boundsOf(minutes.slice(0, EXACT.id).flat()),
+        ...boundsOf(minutes[EXACT.id] ?? []),
         ...(scope === 'some' ? [[...new Set(hosts)]] : []),
       ]);
       const [state, ...records] = rows as [CountsRow, ...CountsRow[]];
@@ -188,6 +200,12 @@ export function clip(edges: readonly number[], horizon: number, end: number): re
 
 function minutesOf(plan: readonly ChunkPlan[], level: number): number[] {
   return plan.flatMap((one) => (one.level === level ? [firstMinute(one)] : []));
+}
+
+/** The first and the last. */
+function boundsOf(minutes: readonly number[]): [number, number] {
+  const first = minutes.reduce((a, b) => Math.min(a, b), minutes[0] ?? 0);
+  return [first, minutes.reduce((a, b) => Math.max(a, b), minutes[0] ?? -1)];
 }
 
 function firstMinute({ level, chunk }: ChunkPlan): number {

@@ -1,4 +1,5 @@
 /** The store on PostgreSQL: the methods of the contract. append.ts is the write side, count.ts the read side. */
+import { randomBytes } from 'node:crypto';
 import { CATEGORIES } from '../../event.ts';
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { GroupCommit } from '../group-commit.ts';
@@ -9,15 +10,19 @@ import {
   groupSeries,
   type Selection,
   type Store,
+  StoreNotWritable,
   StoreUnavailable,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
+import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
 import { dumpEvents } from './dump.ts';
 import { findPeaks } from './peaks.ts';
 import { prune } from './prune.ts';
 import { recordMethods } from './records.ts';
 import { checkTables, dropPartitions, migrate as migrateTables } from './schema.ts';
+
+const WRITE_CHECK_BYTES = 65_536;
 
 export interface PostgresOptions extends DatabaseOptions {
   /** Whether to create missing tables at the first use. */
@@ -31,6 +36,8 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   const appends = new Map<string, GroupCommit<Batch, Appended>>();
   let closed = false;
   let checked: Promise<void> | null = null;
+  /** Why the last append failed, if PostgreSQL serves queries but accepts no writes. */
+  let notWritable: StoreNotWritable | null = null;
 
   async function available<T>(action: () => Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
@@ -42,13 +49,24 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     return action();
   }
 
+  async function noteWrites<T>(write: () => Promise<T>): Promise<T> {
+    try {
+      const result = await available(write);
+      notWritable = null;
+      return result;
+    } catch (error) {
+      if (error instanceof StoreNotWritable) notWritable = error;
+      throw error;
+    }
+  }
+
   function append(batch: Batch): Promise<Appended> {
     const { project } = batch;
     let group = appends.get(project);
     if (group === undefined) {
       group = new GroupCommit<Batch, Appended>(
         ({ events }) => events.length,
-        (batches) => available(() => appendGroup(database, batches, now())),
+        (batches) => noteWrites(() => appendGroup(database, batches, now())),
         (error) => error instanceof StoreUnavailable,
       );
       appends.set(project, group);
@@ -67,8 +85,10 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     };
   }
 
+  const records = recordMethods(database, available, now);
+
   return {
-    ...recordMethods(database, available, now),
+    ...records,
 
     append: (batch) => available(() => append(batch)),
 
@@ -109,6 +129,12 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     ping: () => available(async () => void (await database.run('SELECT 1'))),
 
+    async checkWrites() {
+      await records.checkWrites();
+      // A server that gets no pushes because it is not ready must notice that there is space again.
+      if (notWritable !== null) await noteWrites(() => tryWrite(database));
+    },
+
     async close() {
       if (closed) return;
       await Promise.all([...appends.values()].map((group) => group.idle()));
@@ -126,4 +152,12 @@ export async function migrate(options: DatabaseOptions): Promise<void> {
   } finally {
     await database.close();
   }
+}
+
+/** Writes so much that a table must grow, and rolls back. */
+async function tryWrite(database: Database): Promise<void> {
+  const record = JSON.stringify(randomBytes(WRITE_CHECK_BYTES).toString('base64'));
+  await database.transaction((run) =>
+    Promise.all([putFollowedPath(run, '', 'check', record), run('ROLLBACK')]),
+  );
 }

@@ -76,14 +76,17 @@ export async function readRetention(database: Database): Promise<Retention> {
     freed: number;
     note: RetentionNote | null;
     newest: number | null;
+    now: number;
   }>(
-    `SELECT horizon, freed_before AS freed, note, (SELECT max(latest) FROM projects) AS newest FROM retention`,
+    `SELECT horizon, freed_before AS freed, note, (SELECT max(latest) FROM projects) AS newest,
+       (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now FROM retention`,
   );
   return {
     horizon: row?.horizon ?? 0,
     freedBefore: row?.freed ?? 0,
     newestEvent: row?.newest ?? null,
     note: row?.note ?? null,
+    ...(row && { databaseNow: row.now }),
   };
 }
 

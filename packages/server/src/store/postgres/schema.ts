@@ -154,6 +154,7 @@ async function hasTable(run: Run, schema: string, table: string): Promise<boolea
 /** Creates or upgrades the tables. Can be repeated. */
 export async function migrate(database: Database): Promise<void> {
   const { schema } = database;
+  await database.checkSessions();
   await database.transaction(async (run) => {
     await lockSchema(run, schema);
     const version = (await readVersion(run, schema)) ?? 0;
@@ -171,6 +172,7 @@ export async function migrate(database: Database): Promise<void> {
 /** Rejects if the tables cannot be used. */
 export async function checkTables(database: Database, mayMigrate: boolean): Promise<void> {
   const { schema } = database;
+  await database.checkSessions();
   const read = () => database.transaction((run) => readVersion(run, schema));
   let version = await read();
   if (mayMigrate && (version ?? 0) < SCHEMA_VERSION) {
