@@ -182,7 +182,6 @@ export async function openPostgresIdentity(
   const audit = openAuditTable(database, enqueue, now);
 
   async function change<T>(action: (write: IdentityWriter) => T, created?: CreatedKey): Promise<T> {
-    let isCommitting = false;
     try {
       return await enqueue(async () => {
         const next = await database.transaction(async (run) => {
@@ -199,7 +198,6 @@ export async function openPostgresIdentity(
           if (changes.length > 0) await writeChanges(run, to, changes, now());
           if (created) await writeMasterKey(run, created);
           const records = await audit.insert(run, entries);
-          isCommitting = true;
           await run('COMMIT');
           return { result, base, to, changes, records };
         });
@@ -208,7 +206,7 @@ export async function openPostgresIdentity(
         return next.result;
       });
     } catch (error) {
-      throw changeError(error, isCommitting);
+      throw changeError(error);
     }
   }
 
@@ -413,12 +411,12 @@ function unavailable(error: unknown): Error {
     : (error as Error);
 }
 
-function changeError(error: unknown, isCommitting: boolean): unknown {
+function changeError(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured) return error;
-  const { message } = error;
+  const { message, outcomeUnknown } = error;
   if (error instanceof StoreNotWritable)
-    return new IdentityNotWritable(message, error.trouble, { cause: error });
-  const options = { cause: error, outcomeUnknown: isCommitting };
-  const outcome = isCommitting ? 'whether the change was made is unknown' : 'nothing was changed';
+    return new IdentityNotWritable(message, error.trouble, { cause: error, outcomeUnknown });
+  const outcome = outcomeUnknown ? 'whether the change was made is unknown' : 'nothing was changed';
+  const options = { cause: error, outcomeUnknown };
   return new IdentityNotWritable(`${message}; ${outcome}`, 'the database does not respond', options);
 }
