@@ -193,6 +193,11 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       // At once: a process reads the newest records before it refuses anyone.
       const api = await login(two.address, account);
       expect((await get(one, api.token)).status).toBe(200);
+      await expect(login(two.address, { ...account, password: 'wrong' })).rejects.toThrow('401');
+      await eventually(async () => {
+        const refused = await runJson<object[]>('audit', '--action', 'login', '--user', 'bob');
+        return refused.length === 1 || undefined;
+      }, 'the refused login in the audit trail');
       const session = await signIn(one.address, account);
       const whoAmI = (server: Server, cookie: string) =>
         call(server.address, '/console/api/session', { headers: { ...CONSOLE, Cookie: cookie } });
