@@ -134,7 +134,7 @@ export async function createInstallation<T>(
 }
 
 /** Whether there is an installation. */
-export async function exists(place: Place, world: World): Promise<boolean> {
+export async function hasInstallation(place: Place, world: World): Promise<boolean> {
   if (place.data !== undefined) return isInitialised(place.data);
   return withPostgresIdentity(place, world, async (store) => (await store.masterKey()) !== null);
 }

@@ -3,7 +3,13 @@ import { text as readAll } from 'node:stream/consumers';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
-import { createInstallation, describePostgres, exists, type Place, placeProblems } from './data-directory.ts';
+import {
+  createInstallation,
+  describePostgres,
+  hasInstallation,
+  type Place,
+  placeProblems,
+} from './data-directory.ts';
 import { flag, JSON_OUTPUT, option, text } from './options.ts';
 
 /** Of `init`, and of the first `serve` or `demo`. */
@@ -43,7 +49,7 @@ export const initCommand = command({
       place.data === undefined
         ? `${describePostgres(place)} already has a wafstat installation`
         : `${place.data} is already a wafstat data directory`;
-    if (await exists(place, io)) throw new UserError(isInitialised);
+    if (await hasInstallation(place, io)) throw new UserError(isInitialised);
     const password = passwordStdin ? await readPassword(io) : undefined;
     const created = await initialise(place, { domain, project, user }, password, io);
     if (created === null) throw new UserError(isInitialised);

@@ -17,7 +17,7 @@ import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
 import {
-  exists,
+  hasInstallation,
   localActor,
   type Place,
   placeProblems,
@@ -60,7 +60,8 @@ export const serveCommand = command({
   async run({ workers, ...values }, _operands, io) {
     const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
-      if (!remote && !(await whenAvailable(() => exists(values, io), io))) await firstStart(values, io);
+      if (!remote && !(await whenAvailable(() => hasInstallation(values, io), io)))
+        await firstStart(values, io);
       if (workers > 1) return runWorkers(workers, values.drainDelay * 1_000, io);
     }
     const { data, ...server } = values;
