@@ -47,6 +47,7 @@ const LONG_FILES = [
     'clickhouse-service',
     'postgres',
     'postgres-service',
+    'postgres-cluster',
     'faults',
     'workers',
     'follow',

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { server } from './paths.mjs';
 
-const { parseDatabaseUrl } = await import(join(server, 'dist/store/postgres/url.js'));
+const { parseDatabaseUrl } = await import(join(server, 'dist/postgres/url.js'));
 const programs = `/usr/lib/postgresql/${readdirSync('/usr/lib/postgresql').sort().at(-1)}/bin`;
 
 /** More memory than the default, which is for a small machine of the last century. */

@@ -8,6 +8,11 @@ export interface FlakyProxy {
   cuts(): number;
   /** Stops cutting connections. */
   behave(): void;
+  /** Keeps what the server sends, until `release`. */
+  hold(): void;
+  release(): void;
+  /** How many times the server has sent something since `hold`. */
+  held(): number;
   stop(): Promise<void>;
 }
 
@@ -17,6 +22,7 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
   const sockets = new Set<Socket>();
   let cuts = 0;
   let fails = true;
+  let held: (() => void)[] | null = null;
   const server = createServer((near) => {
     const far = connect(Number(port), hostname);
     for (const socket of [near, far]) {
@@ -39,6 +45,7 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
     far.on('data', (chunk) => {
       // The request was executed, but its response is lost.
       if (fails && random() < cutRate) cut();
+      else if (held) held.push(() => near.write(chunk));
       else near.write(chunk);
     });
     near.on('close', () => far.end());
@@ -51,6 +58,15 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
     behave() {
       fails = false;
     },
+    hold() {
+      held = [];
+    },
+    release() {
+      const waiting = held ?? [];
+      held = null;
+      for (const send of waiting) send();
+    },
+    held: () => held?.length ?? 0,
     async stop() {
       for (const socket of sockets) socket.destroy();
       server.close();

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe } from 'vitest';
+import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { migrate, postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
-import { parseDatabaseUrl } from '../packages/server/src/store/postgres/url.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 

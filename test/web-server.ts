@@ -1,6 +1,6 @@
 /** Real web servers with ModSecurity and the OWASP core rule set, from Debian, on loopback, each in a temporary directory. */
 import { spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -235,4 +235,20 @@ function canConnect(port: number): Promise<true | undefined> {
     });
     socket.on('error', () => resolve(undefined));
   });
+}
+
+/**
+ * A load balancer with the configuration of docs/operations.md, except for TLS, in front of two servers, each like
+ * `127.0.0.1:40000`.
+ */
+export async function startBalancer(servers: readonly [string, string]): Promise<WebServer> {
+  const { directory, port } = await prepare();
+  const page = readFileSync(new URL('../docs/operations.md', import.meta.url), 'utf8');
+  const [, example = ''] = /```nginx\n(upstream wafstat [\s\S]*?)```/.exec(page) ?? [];
+  const http = example
+    .replace('10.0.0.11:8080', servers[0])
+    .replace('10.0.0.12:8080', servers[1])
+    .replace('listen 443 ssl', `listen 127.0.0.1:${port}`)
+    .replaceAll(/^ *ssl_certificate.*$/gm, '');
+  return runNginx(directory, port, `access_log ${directory}/access.log;\n${http}`);
 }

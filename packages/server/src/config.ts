@@ -17,7 +17,7 @@ import {
 } from './cli/options.ts';
 import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
-import { parseDatabaseUrl } from './store/postgres/url.ts';
+import { parseDatabaseUrl } from './postgres/url.ts';
 
 /** Of the listener and of requests. */
 export const SERVER_OPTIONS = {

@@ -16,15 +16,13 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Identity, openIdentity } from '../identity/identity.ts';
 import { memoryStore } from '../store/memory.ts';
+import { AUDIT_FILE_BYTES_MAX, openAuditFile } from './audit-file.ts';
 import {
   AUDIT_ACTIONS,
-  AUDIT_FILE_BYTES_MAX,
   type AuditEntry,
   type AuditRecord,
   AuditUnavailable,
   ChangesThrottled,
-  createAuditTrail,
-  readAuditTrail,
   recordLoginRefusals,
 } from './audit-trail.ts';
 import { hostAdministration } from './host-administration.ts';
@@ -48,18 +46,18 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
-const trail = () => createAuditTrail(directory, () => clock.now);
+const trail = () => openAuditFile(directory, () => clock.now);
 
 async function records(): Promise<(AuditRecord | 'damaged')[]> {
   const all: (AuditRecord | 'damaged')[] = [];
-  for await (const record of readAuditTrail(directory)) all.push(record);
+  for await (const record of trail().records()) all.push(record);
   return all;
 }
 
 describe('the audit file', () => {
   test('contains one line per entry, and only its owner can read it', async () => {
-    trail().append(ENTRY);
-    trail().append({ ...ENTRY, id: '2' });
+    trail().appendSync(ENTRY);
+    trail().appendSync({ ...ENTRY, id: '2' });
     expect(await records()).toEqual([
       { time: '2026-07-01T00:00:00.000Z', ...ENTRY },
       { time: '2026-07-01T00:00:00.000Z', ...ENTRY, id: '2' },
@@ -70,19 +68,19 @@ describe('the audit file', () => {
   test('is not written if it is a link: root could be led to any file', async () => {
     const target = join(directory, 'elsewhere');
     symlinkSync(target, join(directory, 'audit.log'));
-    expect(() => trail().append(ENTRY)).toThrow(AuditUnavailable);
+    expect(() => trail().appendSync(ENTRY)).toThrow(AuditUnavailable);
     expect(existsSync(target)).toBe(false);
     rmSync(join(directory, 'audit.log'));
     writeFileSync(target, '');
     linkSync(target, join(directory, 'audit.log'));
-    expect(() => trail().append(ENTRY)).toThrow('it is a link or not a regular file');
+    expect(() => trail().appendSync(ENTRY)).toThrow('it is a link or not a regular file');
     expect(statSync(target).size).toBe(0);
   });
 
   test('is rotated at 16 MiB; three older files are kept, with all of the newest records', async () => {
     const path = join(directory, 'audit.log');
     for (let i = 0; i < 6; i++) {
-      trail().append({ ...ENTRY, id: String(i) });
+      trail().appendSync({ ...ENTRY, id: String(i) });
       writeFileSync(
         path,
         `${JSON.stringify({ time: 'x', ...ENTRY, reason: ' '.repeat(AUDIT_FILE_BYTES_MAX) })}\n`,
@@ -99,14 +97,14 @@ describe('the audit file', () => {
 
   test('keeps the next line intact after one that was cut off', async () => {
     writeFileSync(join(directory, 'audit.log'), '{"time":"2026-07-0');
-    trail().append(ENTRY);
+    trail().appendSync(ENTRY);
     expect(await records()).toEqual(['damaged', { time: '2026-07-01T00:00:00.000Z', ...ENTRY }]);
   });
 
   test('escapes bidirectional control characters and limits the length of lines', async () => {
     const roles = Object.fromEntries(Array.from({ length: 2_000 }, (_, i) => [`project ${i}`, ['reader']]));
-    trail().append({ ...ENTRY, object: { type: 'user', name: 'a\u202eb' }, after: { roles } });
-    trail().append({ ...ENTRY, object: { type: 'user', name: 'x'.repeat(100_000) } });
+    trail().appendSync({ ...ENTRY, object: { type: 'user', name: 'a\u202eb' }, after: { roles } });
+    trail().appendSync({ ...ENTRY, object: { type: 'user', name: 'x'.repeat(100_000) } });
     const lines = readFileSync(join(directory, 'audit.log'), 'utf8').trimEnd().split('\n');
     expect(lines).toHaveLength(2);
     for (const line of lines) expect(line.length).toBeLessThan(1_000);
@@ -278,8 +276,12 @@ describe('administration', () => {
 
 test('refused logins are recorded at a limited rate, with a count of those omitted', () => {
   const written: AuditEntry[] = [];
-  const note = (entry: AuditEntry) => written.push(entry);
-  const record = recordLoginRefusals({ admit() {}, append: note, note, mirror() {} }, () => clock.now);
+  const note = async (entry: AuditEntry) => void written.push(entry);
+  const records = async function* () {};
+  const record = recordLoginRefusals(
+    { admit() {}, append: note, note, mirror() {}, records },
+    () => clock.now,
+  );
   const refused = { user: null, from: { address: 'x', via: 'api' }, reason: 'wrong_credentials' } as const;
   for (let i = 0; i < 1_000; i++) record(refused);
   expect(written).toHaveLength(20);

@@ -14,16 +14,16 @@ export function hostAdministration(store: Store, trail: AuditTrail) {
     work: () => Promise<R>,
   ): Promise<R> {
     if (refusal !== null) {
-      trail.note({ ...entry, outcome: 'refused', reason: refusal.kind });
+      void trail.note({ ...entry, outcome: 'refused', reason: refusal.kind });
       return refusal;
     }
-    trail.append(entry);
+    await trail.append(entry);
     try {
       const result = await work();
-      if (result.kind !== success) trail.note({ ...entry, outcome: 'refused', reason: result.kind });
+      if (result.kind !== success) void trail.note({ ...entry, outcome: 'refused', reason: result.kind });
       return result;
     } catch (error) {
-      trail.note({ ...entry, outcome: 'failed', reason: (error as Error).message });
+      void trail.note({ ...entry, outcome: 'failed', reason: (error as Error).message });
       throw error;
     }
   }

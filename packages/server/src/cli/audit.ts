@@ -1,15 +1,15 @@
-import { type AuditRecord, hasAuditTrail, readAuditTrail } from '../audit/audit-trail.ts';
-import { DATA } from '../config.ts';
-import { command, printLine, printList, UserError } from './command.ts';
-import { isInitialised } from './data-directory.ts';
-import { JSON_OUTPUT, option, required, text, timestamp } from './options.ts';
+import type { AuditRecord } from '../audit/audit-trail.ts';
+import { DATA, STORE_OPTIONS } from '../config.ts';
+import { command, printLine, printList } from './command.ts';
+import { placeProblems, withAuditTrail } from './data-directory.ts';
+import { JSON_OUTPUT, option, text, timestamp } from './options.ts';
 
 export const auditCommand = command({
   name: 'audit',
   description: 'print the audit trail: who changed what, when, and from where',
   examples: ['wafstat audit --data ./data --since 2026-07-01T00:00:00Z --action user'],
   options: {
-    data: required(DATA),
+    data: DATA,
     since: option(
       '--since <time>',
       'only entries from this time on, for example 2026-07-01T12:00:00+08:00',
@@ -26,24 +26,23 @@ export const auditCommand = command({
       text,
     ),
     json: JSON_OUTPUT,
+    ...STORE_OPTIONS,
   },
-  async run({ data, since, user, action, json }, _operands, io) {
-    // A process with an external identity service records its starts in a directory without identity.mdb.
-    if (!isInitialised(data) && !hasAuditTrail(data))
-      throw new UserError(
-        `${data} is not a wafstat data directory: it has neither identity.mdb nor audit.log`,
-      );
+  check: placeProblems,
+  async run({ since, user, action, json, ...place }, _operands, io) {
     const records: AuditRecord[] = [];
     let damaged = 0;
-    for await (const record of readAuditTrail(data)) {
-      if (record === 'damaged') damaged++;
-      else if (
-        (since === undefined || Date.parse(record.time) >= since) &&
-        (user === undefined || [record.user, record.user_id].includes(user)) &&
-        (action === undefined || record.action === action || record.action.startsWith(`${action}.`))
-      )
-        records.push(record);
-    }
+    await withAuditTrail(place, io, async (trail) => {
+      for await (const record of trail.records()) {
+        if (record === 'damaged') damaged++;
+        else if (
+          (since === undefined || Date.parse(record.time) >= since) &&
+          (user === undefined || [record.user, record.user_id].includes(user)) &&
+          (action === undefined || record.action === action || record.action.startsWith(`${action}.`))
+        )
+          records.push(record);
+      }
+    });
     if (damaged > 0)
       printLine(io.stderr, `wafstat: ${damaged} damaged lines in the audit trail were skipped`);
     return printList(io, json, records, (record) => [

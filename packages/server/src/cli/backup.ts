@@ -23,6 +23,7 @@ import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
 import {
+  directoryProblems,
   fileBeforeCompact,
   fileExists,
   identityFile,
@@ -40,11 +41,12 @@ export const backupCommand = command({
     'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
   examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
   options: {
-    data: required(DATA),
+    data: DATA,
     to: required(option('--to <dir>', 'directory for the backup; must be empty or not exist', text)),
     json: JSON_OUTPUT,
   },
-  async run({ data, to, json }, _operands, io) {
+  check: (_values, source, io) => directoryProblems(source, io),
+  async run({ data = '', to, json }, _operands, io) {
     if (!isInitialised(data)) throw new UserError(`${data} is not a wafstat data directory`);
     const target = resolve(to);
     if (`${target}/`.startsWith(`${resolve(data)}/`))
@@ -96,8 +98,9 @@ export const compactCommand = command({
   name: 'compact',
   description:
     'return free space in the statistics file to the file system; stop the server and all other commands first',
-  options: { data: required(DATA), json: JSON_OUTPUT },
-  async run({ data, json }, _operands, io) {
+  options: { data: DATA, json: JSON_OUTPUT },
+  check: (_values, source, io) => directoryProblems(source, io),
+  async run({ data = '', json }, _operands, io) {
     const file = statisticsFile(data);
     if (!fileExists(file)) throw new UserError(`${file} does not exist`);
     const before = statSync(file);

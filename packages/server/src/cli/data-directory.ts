@@ -1,25 +1,35 @@
-/** The data directory: identity, statistics and master key of an installation; and the store, which may be elsewhere. */
+/**
+ * Where an installation is. A data directory has identity, statistics, master key and audit trail; the store may be
+ * elsewhere. Without a data directory, everything is in PostgreSQL, except for the counts if ClickHouse is the store.
+ */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { Actor } from '../audit/audit-trail.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { hasAuditFile, openAuditFile } from '../audit/audit-file.ts';
+import { type Actor, type AuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import {
   type CLICKHOUSE_OPTIONS,
+  DATA,
   DATA_REQUIRED,
   isLocal,
-  type POSTGRES_OPTIONS,
-  type STORE_OPTIONS,
+  POSTGRES_OPTIONS,
+  STORE_OPTIONS,
 } from '../config.ts';
-import { type Identity, openIdentity } from '../identity/identity.ts';
-import { createMasterKey, parseMasterKey } from '../identity/secrets.ts';
+import { createIdentity, type EmbeddedIdentity, type Identity, openIdentity } from '../identity/identity.ts';
+import type { IdentityRecord } from '../identity/identity-store.ts';
+import type { PostgresIdentity } from '../identity/postgres-identity.ts';
+import { createMasterKey, generateMasterKey, masterKeyMark, parseMasterKey } from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
+import type { DatabaseOptions } from '../postgres/database.ts';
+import { describeUrl } from '../postgres/url.ts';
 import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
-import type { DatabaseOptions } from '../store/postgres/database.ts';
-import type { Store } from '../store/store.ts';
-import { type Io, UserError } from './command.ts';
-import { UsageError, type Values } from './options.ts';
+import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
+import { type Io, printLine, UserError } from './command.ts';
+import { nameOf, UsageError, type Values } from './options.ts';
 
 export interface Installation {
   identity: Identity;
@@ -31,12 +41,40 @@ export interface Installation {
 const MASTER_KEY_FILE = 'master.key';
 /** Replaces the file. Not an option, because `ps` shows options to everyone. */
 export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
+const RETRY_MS = 1_000;
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
 
 export type StoreValues = { store: 'lmdb' } | Values<typeof STORE_OPTIONS>;
+/** Without `data`, the identity is in PostgreSQL. */
+export type Place = StoreValues & { data?: string | undefined };
 
 type World = Pick<Io, 'env' | 'now'>;
+
+/** For commands on the files of a data directory. */
+export function directoryProblems(
+  source: (name: 'data') => string | undefined,
+  { env }: Pick<Io, 'env'>,
+): string[] {
+  if (source('data') !== undefined) return [];
+  const store = env[STORE_OPTIONS.store.env];
+  if (store === undefined || store === 'lmdb') return [DATA_REQUIRED];
+  const tools =
+    store === 'postgres' ? 'PostgreSQL, such as pg_dump and pg_basebackup' : 'PostgreSQL and ClickHouse';
+  return [`this command is for data directories, but the store is ${store}: use the tools of ${tools}`];
+}
+
+/** What is missing in the options of a command that needs an identity. */
+export function placeProblems(
+  { store, postgresUrl }: { store?: string | undefined; postgresUrl?: unknown },
+  source: (name: 'data') => string | undefined,
+): string[] {
+  if (source('data') !== undefined) return [];
+  if (store === 'lmdb') return [DATA_REQUIRED];
+  // Another problem has been reported if it is missing with --store postgres.
+  if (store !== 'clickhouse' || postgresUrl !== undefined) return [];
+  return [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(DATA)} is required, for users and projects`];
+}
 
 export function statisticsFile(directory: string): string {
   return join(directory, STATISTICS_FILE);
@@ -70,8 +108,39 @@ export function fileExists(path: string): boolean {
   }
 }
 
-/** `bootstrap` adds the first domain and user. The directory counts as initialised only after that. */
-export async function createDataDirectory<T>(
+/** `bootstrap` adds the first domain and user. Rejects with AlreadyInitialised if PostgreSQL has an installation. */
+export async function createInstallation<T>(
+  place: Place,
+  world: World,
+  bootstrap: (identity: Identity) => Promise<T>,
+): Promise<T> {
+  if (place.data !== undefined) return createDataDirectory(place.data, world, bootstrap);
+  return withPostgresIdentity(place, world, async (store) => {
+    const given = world.env[MASTER_KEY_VARIABLE];
+    const masterKey = given === undefined ? generateMasterKey() : readMasterKey(given, MASTER_KEY_VARIABLE);
+    const key = given === undefined ? masterKey.toString('base64') : null;
+    const identity = await createIdentity(
+      {
+        store: store.creating({ mark: masterKeyMark(masterKey), key }),
+        audit: store.audit,
+        masterKey,
+        now: world.now,
+        name: '',
+      },
+      { actor: localActor() },
+    );
+    return bootstrap(identity);
+  });
+}
+
+/** Whether there is an installation. */
+export async function hasInstallation(place: Place, world: World): Promise<boolean> {
+  if (place.data !== undefined) return isInitialised(place.data);
+  return withPostgresIdentity(place, world, async (store) => (await store.masterKey()) !== null);
+}
+
+/** The directory counts as initialised only after `bootstrap`. */
+async function createDataDirectory<T>(
   directory: string,
   world: World,
   bootstrap: (identity: Identity) => Promise<T>,
@@ -105,17 +174,22 @@ export async function createDataDirectory<T>(
 
 /** Opens identity and statistics for an action, and closes them after it. */
 export async function withInstallation<T>(
-  directory: string,
+  place: Place,
   world: World,
-  values: StoreValues,
   action: (installation: Installation) => Promise<T>,
 ): Promise<T> {
-  return withIdentity(directory, world, async (identity) => {
-    const file = statisticsFile(directory);
-    const notices = tightenModes(directory);
-    if (isEmbedded(values)) checkStatisticsFile(file, identity.statisticsFile.id());
-    return withOpenStore(values, file, world, (store) => {
-      if (store.fileId !== undefined) checkFileId(directory, identity, store.fileId);
+  const { data } = place;
+  if (data === undefined) {
+    return withIdentity(place, world, (identity) =>
+      withOpenStore(place, '', world, (store) => action({ identity, store, notices: [] })),
+    );
+  }
+  return withEmbeddedIdentity(data, world, async (identity) => {
+    const file = statisticsFile(data);
+    const notices = tightenModes(data);
+    if (isEmbedded(place)) checkStatisticsFile(file, identity.statisticsFile.id());
+    return withOpenStore(place, file, world, (store) => {
+      if (store.fileId !== undefined) checkFileId(data, identity, store.fileId);
       return action({ identity, store, notices });
     });
   });
@@ -123,9 +197,23 @@ export async function withInstallation<T>(
 
 /** For commands that need no statistics. */
 export async function withIdentity<T>(
-  directory: string,
+  place: Place,
   world: World,
   action: (identity: Identity) => Promise<T>,
+): Promise<T> {
+  if (place.data !== undefined) return withEmbeddedIdentity(place.data, world, action);
+  return withPostgresIdentity(place, world, async (store) => {
+    const masterKey = masterKeyIn(await store.masterKey(), place, world);
+    const name = `the installation in ${describePostgres(place)}`;
+    const parts = { store, audit: store.audit, masterKey, now: world.now, name };
+    return action(await createIdentity(parts, { actor: localActor() }));
+  });
+}
+
+async function withEmbeddedIdentity<T>(
+  directory: string,
+  world: World,
+  action: (identity: EmbeddedIdentity) => Promise<T>,
 ): Promise<T> {
   if (!isInitialised(directory)) {
     throw new UserError(
@@ -141,6 +229,71 @@ export async function withIdentity<T>(
   } finally {
     await identity.close();
   }
+}
+
+/** Copies the identity of a data directory into PostgreSQL, and verifies the copy. Resolves to the number of records by kind. */
+export async function copyIdentity(
+  directory: string,
+  place: Place,
+  world: World,
+): Promise<Record<IdentityRecord['kind'], number>> {
+  const [records, key] = await withEmbeddedIdentity(directory, world, async (identity) => {
+    const ownKey = world.env[MASTER_KEY_VARIABLE] !== undefined;
+    const used = masterKey(directory, world);
+    return [
+      [...identity.records()],
+      { mark: masterKeyMark(used), key: ownKey ? null : used.toString('base64') },
+    ] as const;
+  });
+  const counts = { domain: 0, project: 0, user: 0, key: 0, revoked: 0, login: 0 };
+  for (const { kind } of records) counts[kind]++;
+  const after = { copied_from: directory, records: counts };
+  const entry = newAuditEntry(localActor(), 'installation.create', { type: 'installation' }, { after });
+  await withPostgresIdentity(place, world, (store) => store.copyFrom(records, key, entry));
+  await withPostgresIdentity(place, world, async (store) => {
+    const text = (all: Iterable<IdentityRecord>) =>
+      [...all].map(({ kind, id, value }) => JSON.stringify([kind, id, value])).sort();
+    if (isDeepStrictEqual(text(records), text(store.records()))) return;
+    throw new UserError('verification failed: the records differ. Was something changed during the copy?');
+  });
+  return counts;
+}
+
+/** The records, without the master key. */
+async function withPostgresIdentity<T>(
+  place: Place,
+  { env, now }: World,
+  action: (store: PostgresIdentity) => Promise<T>,
+): Promise<T> {
+  if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
+  // Loaded on demand: most installations do not use it.
+  const { openPostgresIdentity } = await import('../identity/postgres-identity.ts');
+  const { checkTables } = await import('../store/postgres/schema.ts');
+  const mayMigrate = place.postgresMigrate === 'auto';
+  const store = await openPostgresIdentity(
+    { ...postgresOptions(place, env), checkTables: (database) => checkTables(database, mayMigrate) },
+    now,
+  );
+  try {
+    return await action(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** Of an installation that may not have a master key, or none that works. */
+export async function withAuditTrail<T>(
+  place: Place,
+  world: World,
+  action: (trail: AuditTrail) => Promise<T>,
+): Promise<T> {
+  const { data } = place;
+  if (data === undefined) return withPostgresIdentity(place, world, ({ audit }) => action(audit));
+  // A process with an external identity service records its starts in a directory without identity.mdb.
+  if (!isInitialised(data) && !hasAuditFile(data)) {
+    throw new UserError(`${data} is not a wafstat data directory: it has neither identity.mdb nor audit.log`);
+  }
+  return action(openAuditFile(data, world.now));
 }
 
 /** For processes with an external identity service; without a directory if the store is external, too. */
@@ -170,24 +323,58 @@ async function withOpenStore<T>(
   }
 }
 
-/** Opens the store and looks up the project. Without a data directory the project must be an ID. */
-export async function withProject<T>(
-  directory: string | undefined,
-  world: World,
-  values: StoreValues & { project: string },
-  action: (store: Store, projectId: string) => Promise<T>,
+/** Waits for a database that is down. A misconfigured one must be fixed first. */
+export async function whenAvailable<T>(
+  work: () => Promise<T>,
+  { stderr, stop }: Pick<Io, 'stderr' | 'stop'>,
 ): Promise<T> {
-  const { project } = values;
-  if (directory !== undefined) {
-    return withInstallation(directory, world, values, ({ identity, store }) =>
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured || stop.aborted)
+        throw error;
+      printLine(stderr, `wafstat: ${error.message}; retrying`);
+      await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => {});
+    }
+  }
+}
+
+/**
+ * Opens the store and looks up the project. Without a data directory, the ID of a project needs no look-up: the identity
+ * may be in Keystone. `waits`: for a database that is down.
+ */
+export async function withProject<T>(
+  place: Place & { project: string },
+  world: World & Pick<Io, 'stderr' | 'stop'>,
+  action: (store: Store, projectId: string) => Promise<T>,
+  { waits = false }: { waits?: boolean } = {},
+): Promise<T> {
+  const { project, data } = place;
+  if (data !== undefined) {
+    return withInstallation(place, world, ({ identity, store }) =>
       action(store, identity.administration.project(project).id),
     );
   }
-  if (values.store === 'lmdb') throw new UsageError([DATA_REQUIRED]);
-  if (!/^[0-9a-f]{32}$/.test(project)) {
-    throw new UserError(`--project is '${project}', but without --data it must be the ID of a project`);
+  if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
+  const id = /^[0-9a-f]{32}$/.test(project) ? project : await findProject(place, world, waits);
+  return withStore(null, world, place, (store) => action(store, id));
+}
+
+async function findProject(
+  place: Place & { project: string },
+  world: World & Pick<Io, 'stderr' | 'stop'>,
+  waits: boolean,
+): Promise<string> {
+  const { project } = place;
+  if (isEmbedded(place) || place.postgresUrl === undefined) {
+    throw new UserError(
+      `--project is '${project}', but without ${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(DATA)} it must be an ID`,
+    );
   }
-  return withStore(null, world, values, (store) => action(store, project));
+  const find = () =>
+    withIdentity(place, world, async ({ administration }) => administration.project(project).id);
+  return waits ? whenAvailable(find, world) : find();
 }
 
 export async function openStore(values: StoreValues, file: string, { now, env }: World): Promise<Store> {
@@ -260,7 +447,7 @@ function checkStatisticsFile(file: string, knownId: number | undefined): void {
 }
 
 /** Stores the ID of the file at the first start, and refuses another file later. */
-function checkFileId(directory: string, identity: Identity, fileId: number): void {
+function checkFileId(directory: string, identity: EmbeddedIdentity, fileId: number): void {
   const known = identity.statisticsFile.id();
   if (known === undefined) identity.statisticsFile.set(fileId);
   else if (known !== fileId) {
@@ -277,7 +464,7 @@ function acceptCommand(directory: string): string {
 
 /** Makes the current statistics file, or a new one, that of the data directory. */
 export async function acceptStatistics(directory: string, world: World): Promise<void> {
-  await withIdentity(directory, world, async (identity) => {
+  await withEmbeddedIdentity(directory, world, async (identity) => {
     const file = statisticsFile(directory);
     if (existsSync(file) && statSync(file).size > 0) checkFile(file);
     await withOpenStore({ store: 'lmdb' }, file, world, ({ fileId }) => {
@@ -316,11 +503,39 @@ function masterKey(directory: string, { env }: World): Buffer {
   if (given === undefined && !existsSync(file)) {
     throw new UserError(`${file} is missing: restore it from a backup, or set ${MASTER_KEY_VARIABLE}`);
   }
+  return given === undefined
+    ? readMasterKey(readFileSync(file, 'utf8'), file)
+    : readMasterKey(given, MASTER_KEY_VARIABLE);
+}
+
+function masterKeyIn(
+  stored: Awaited<ReturnType<PostgresIdentity['masterKey']>>,
+  place: Place,
+  { env }: World,
+): Buffer {
+  if (stored === null) {
+    throw new UserError(
+      `${describePostgres(place)} has no wafstat installation: create one with 'wafstat init' or 'wafstat serve'`,
+    );
+  }
+  const given = env[MASTER_KEY_VARIABLE];
+  if (given !== undefined) return readMasterKey(given, MASTER_KEY_VARIABLE);
+  if (stored.key !== null) return readMasterKey(stored.key, 'the table identity_state');
+  throw new UserError(
+    `${describePostgres(place)} does not contain the master key: set ${MASTER_KEY_VARIABLE}, as when it was created`,
+  );
+}
+
+function readMasterKey(text: string, origin: string): Buffer {
   try {
-    return given === undefined
-      ? parseMasterKey(readFileSync(file, 'utf8'), file)
-      : parseMasterKey(given, MASTER_KEY_VARIABLE);
+    return parseMasterKey(text, origin);
   } catch (error) {
     throw new UserError((error as Error).message);
   }
+}
+
+/** The servers, the database and the schema. */
+export function describePostgres(place: Place): string {
+  if (isEmbedded(place) || place.postgresUrl === undefined) return 'PostgreSQL';
+  return `the schema ${place.postgresSchema} of ${describeUrl(place.postgresUrl)}`;
 }

@@ -36,9 +36,9 @@ export const demoCommand = command({
     if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);
     else await checkCanListen('--listen', values.listen);
     const isNew = !isInitialised(data);
-    if (isNew) await initialise(data, DEFAULT_NAMES, generatePassword(), io);
+    if (isNew) await initialise({ store: 'lmdb', data }, DEFAULT_NAMES, generatePassword(), io);
     else await checkIsFree(data);
-    return withInstallation(data, io, { store: 'lmdb' }, async (installation) => {
+    return withInstallation({ store: 'lmdb', data }, io, async (installation) => {
       const project = installation.identity.administration.project(DEFAULT_NAMES.project).id;
       if (!isNew) await checkIsDemo(data, installation.store, project);
       const fill = await openSampleTraffic(installation.store, project, io);

@@ -1,15 +1,15 @@
 /** Domains, projects, users and access keys. */
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { DATA } from '../config.ts';
+import { DATA, STORE_OPTIONS } from '../config.ts';
 import { type Administration, KEYS_PER_USER_MAX } from '../identity/administration.ts';
 import { KeyLimitError } from '../identity/errors.ts';
 import { ACCESS_TYPES, keyFileCsv, ROLES } from '../identity/records.ts';
 import { type Command, command, printLine, printList, printResult, UserError } from './command.ts';
-import { withIdentity } from './data-directory.ts';
+import { placeProblems, withIdentity } from './data-directory.ts';
 import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
 
-const ON_DATA = { data: required(DATA) };
+const PLACE = { data: DATA, ...STORE_OPTIONS };
 const DOMAIN = option('--domain <domain>', 'domain, by ID or name; optional if there is only one', text);
 const USER = required(option('--user <user>', 'owner of the access keys, by ID or name', text));
 const ROLE_PROJECT = {
@@ -22,9 +22,10 @@ export const domainCommands = [
   command({
     name: 'domain add <name>',
     description: 'add a domain: a tenant with its own projects and users',
-    options: { ...ON_DATA, json: JSON_OUTPUT },
-    run: ({ data, json }, [name = ''], io) =>
-      withIdentity(data, io, async ({ administration }) => {
+    options: { ...PLACE, json: JSON_OUTPUT },
+    check: placeProblems,
+    run: ({ json, ...place }, [name = ''], io) =>
+      withIdentity(place, io, async ({ administration }) => {
         const domain = await administration.addDomain(name);
         return printResult(io, json, domain, `domain ${domain.name} has the ID ${domain.id}`);
       }),
@@ -42,9 +43,10 @@ export const projectCommands = [
   command({
     name: 'project add <name>',
     description: 'add a project to a domain',
-    options: { ...ON_DATA, domain: DOMAIN, json: JSON_OUTPUT },
-    run: ({ data, domain, json }, [name = ''], io) =>
-      withIdentity(data, io, async ({ administration }) => {
+    options: { ...PLACE, domain: DOMAIN, json: JSON_OUTPUT },
+    check: placeProblems,
+    run: ({ domain, json, ...place }, [name = ''], io) =>
+      withIdentity(place, io, async ({ administration }) => {
         const project = await administration.addProject(administration.onlyDomain(domain).id, name);
         return printResult(io, json, project, `project ${project.name} has the ID ${project.id}`);
       }),
@@ -66,7 +68,7 @@ const addUser = command({
     'wafstat user add shipper --data ./data --project shop --role ingest --access programmatic',
   ],
   options: {
-    ...ON_DATA,
+    ...PLACE,
     domain: DOMAIN,
     access: option(
       '--access <type>',
@@ -79,8 +81,9 @@ const addUser = command({
     passwordStdin: PASSWORD_STDIN,
     json: JSON_OUTPUT,
   },
-  run: ({ data, domain, access, role, project, passwordStdin, json }, [name = ''], io) =>
-    withIdentity(data, io, async ({ administration }) => {
+  check: placeProblems,
+  run: ({ domain, access, role, project, passwordStdin, json, ...place }, [name = ''], io) =>
+    withIdentity(place, io, async ({ administration }) => {
       const domain_id = administration.onlyDomain(domain).id;
       const scope = project === undefined ? domain_id : administration.project(project).id;
       const given = passwordStdin ? await readPassword(io) : undefined;
@@ -110,9 +113,10 @@ const addUser = command({
 const listUsers = command({
   name: 'user list',
   description: 'list the users with their roles',
-  options: { ...ON_DATA, json: JSON_OUTPUT },
-  run: ({ data, json }, _operands, io) =>
-    withIdentity(data, io, async ({ administration }) => {
+  options: { ...PLACE, json: JSON_OUTPUT },
+  check: placeProblems,
+  run: ({ json, ...place }, _operands, io) =>
+    withIdentity(place, io, async ({ administration }) => {
       const users = administration.users().map(({ password_hash: _, token_epoch: __, ...user }) => user);
       const names = new Map([
         ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
@@ -134,9 +138,10 @@ const listUsers = command({
 const changePassword = command({
   name: 'user password <user>',
   description: "change a user's password and revoke the user's tokens",
-  options: { ...ON_DATA, passwordStdin: PASSWORD_STDIN },
-  run: ({ data, passwordStdin }, [user = ''], io) =>
-    withIdentity(data, io, async ({ administration }) => {
+  options: { ...PLACE, passwordStdin: PASSWORD_STDIN },
+  check: placeProblems,
+  run: ({ passwordStdin, ...place }, [user = ''], io) =>
+    withIdentity(place, io, async ({ administration }) => {
       const { id } = administration.user(user);
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? generatePassword();
@@ -150,9 +155,10 @@ function changeRole(verb: 'grant' | 'revoke'): Command {
   return command({
     name: `user ${verb} <user>`,
     description: `${verb} a role; applies to one project (--project) or to the whole domain`,
-    options: { ...ON_DATA, role: ROLE, project: ROLE_PROJECT },
-    run: ({ data, role, project }, [name = ''], io) =>
-      withIdentity(data, io, async ({ administration }) => {
+    options: { ...PLACE, role: ROLE, project: ROLE_PROJECT },
+    check: placeProblems,
+    run: ({ role, project, ...place }, [name = ''], io) =>
+      withIdentity(place, io, async ({ administration }) => {
         const user = administration.user(name);
         const scope = project === undefined ? user.domain_id : administration.project(project).id;
         await administration.changeRole(verb, user.id, scope, role);
@@ -179,14 +185,15 @@ const addKey = command({
   name: 'key add',
   description: `create an access key for a user; a user has at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
   options: {
-    ...ON_DATA,
+    ...PLACE,
     user: USER,
     description: option('--description <text>', 'description of the key', (value) => value, { default: '' }),
     csv: option('--csv <file>', 'write the key to this new CSV file, readable only by its owner', text),
     json: JSON_OUTPUT,
   },
-  run: ({ data, user: name, description, csv, json }, _operands, io) =>
-    withIdentity(data, io, async ({ administration }) => {
+  check: placeProblems,
+  run: ({ user: name, description, csv, json, ...place }, _operands, io) =>
+    withIdentity(place, io, async ({ administration }) => {
       const user = administration.user(name);
       // Opened first: if the file cannot be written, the secret of the new key would be lost.
       const file = csv === undefined ? null : createFile(csv);
@@ -222,9 +229,10 @@ export const keyCommands = [
   command({
     name: 'key list',
     description: 'list the access keys of a user, without secrets',
-    options: { ...ON_DATA, user: USER, json: JSON_OUTPUT },
-    run: ({ data, user, json }, _operands, io) =>
-      withIdentity(data, io, async ({ administration }) =>
+    options: { ...PLACE, user: USER, json: JSON_OUTPUT },
+    check: placeProblems,
+    run: ({ user, json, ...place }, _operands, io) =>
+      withIdentity(place, io, async ({ administration }) =>
         printList(
           io,
           json,
@@ -250,9 +258,10 @@ function listCommand(type: 'domain' | 'project'): Command {
   return command({
     name: `${type} list`,
     description: `list the ${type}s`,
-    options: { ...ON_DATA, json: JSON_OUTPUT },
-    run: ({ data, json }, _operands, io) =>
-      withIdentity(data, io, async ({ administration }) =>
+    options: { ...PLACE, json: JSON_OUTPUT },
+    check: placeProblems,
+    run: ({ json, ...place }, _operands, io) =>
+      withIdentity(place, io, async ({ administration }) =>
         printList(io, json, administration[`${type}s`](), ({ id, name, enabled }) => [
           id,
           name,
@@ -289,9 +298,10 @@ function change(
   return command({
     name,
     description,
-    options: ON_DATA,
-    run: ({ data }, [operand = ''], io) =>
-      withIdentity(data, io, async ({ administration }) => {
+    options: PLACE,
+    check: placeProblems,
+    run: (place, [operand = ''], io) =>
+      withIdentity(place, io, async ({ administration }) => {
         await apply(administration, operand);
         return 0;
       }),

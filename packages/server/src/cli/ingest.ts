@@ -49,9 +49,9 @@ export const ingestCommand = command({
   ],
   options: OPTIONS,
   check: patternProblems,
-  async run({ data, ...values }, files, io) {
+  async run(values, files, io) {
     for (const file of files) await checkReadable(file);
-    return withProject(data, io, values, async (opened, project) => {
+    return withProject(values, io, async (opened, project) => {
       // A conflict needs a second read, which a stream does not allow.
       const store = files.includes('-')
         ? opened
@@ -80,8 +80,8 @@ export const followCommand = command({
   examples: ['wafstat follow --data ./data --project shop /var/log/nginx/access.log'],
   options: OPTIONS,
   check: patternProblems,
-  run: ({ data, ...values }, files, io) =>
-    withProject(data, io, values, async (store, project) => {
+  run: (values, files, io) => {
+    const followAll = async (store: Store, project: string) => {
       const { ingest, pipeline } = logSource(store, { ...values, project }, io);
       const summary = new IngestSummary(io);
       printLine(io.stderr, `wafstat follows ${files.join(', ')}`);
@@ -99,7 +99,10 @@ export const followCommand = command({
       await Promise.all(followers);
       summary.print();
       return 0;
-    }),
+    };
+    // It starts with the machine, perhaps before the database.
+    return withProject(values, io, followAll, { waits: true });
+  },
 });
 
 /** `project` is an ID here. */

@@ -1,11 +1,18 @@
 import { randomBytes } from 'node:crypto';
 import { text as readAll } from 'node:stream/consumers';
-import { DATA } from '../config.ts';
+import { DATA, STORE_OPTIONS } from '../config.ts';
+import { AlreadyInitialised } from '../identity/errors.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
-import { createDataDirectory, isInitialised } from './data-directory.ts';
-import { flag, JSON_OUTPUT, option, required, text } from './options.ts';
+import {
+  createInstallation,
+  describePostgres,
+  hasInstallation,
+  type Place,
+  placeProblems,
+} from './data-directory.ts';
+import { flag, JSON_OUTPUT, option, text } from './options.ts';
 
-/** Of `init`, and of the first `serve` or `demo` on a new data directory. */
+/** Of `init`, and of the first `serve` or `demo`. */
 export const DEFAULT_NAMES = { domain: 'default', project: 'default', user: 'admin' };
 
 export const PASSWORD_STDIN = option(
@@ -16,13 +23,15 @@ export const PASSWORD_STDIN = option(
 
 export const initCommand = command({
   name: 'init',
-  description: 'create a data directory; adds a first domain, project and user',
+  description:
+    'create a data directory, or an installation in PostgreSQL; adds a first domain, project and user',
   examples: [
     'wafstat init --data ./data',
+    'wafstat init --store postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat init --data ./data --domain acme --project shop --user alice --password-stdin < password',
   ],
   options: {
-    data: required(DATA),
+    data: DATA,
     domain: option('--domain <name>', 'name of the first domain', text, { default: DEFAULT_NAMES.domain }),
     project: option('--project <name>', 'name of the first project', text, {
       default: DEFAULT_NAMES.project,
@@ -32,30 +41,42 @@ export const initCommand = command({
     }),
     passwordStdin: PASSWORD_STDIN,
     json: JSON_OUTPUT,
+    ...STORE_OPTIONS,
   },
-  async run({ data, domain, project, user, passwordStdin, json }, _operands, io) {
-    if (isInitialised(data)) throw new UserError(`${data} is already a wafstat data directory`);
+  check: placeProblems,
+  async run({ domain, project, user, passwordStdin, json, ...place }, _operands, io) {
+    const isInitialised =
+      place.data === undefined
+        ? `${describePostgres(place)} already has a wafstat installation`
+        : `${place.data} is already a wafstat data directory`;
+    if (await hasInstallation(place, io)) throw new UserError(isInitialised);
     const password = passwordStdin ? await readPassword(io) : undefined;
-    const created = await initialise(data, { domain, project, user }, password, io);
+    const created = await initialise(place, { domain, project, user }, password, io);
+    if (created === null) throw new UserError(isInitialised);
     if (json) printLine(io.stdout, JSON.stringify(created));
     else printInitialised(io, created);
     return 0;
   },
 });
 
-type Initialised = Awaited<ReturnType<typeof initialise>>;
+type Initialised = NonNullable<Awaited<ReturnType<typeof initialise>>>;
 
-/** Resolves to the names and IDs, and to the password if it was generated. */
+/** Resolves to the names and IDs, and to the password if it was generated; to null if another process was faster. */
 export async function initialise(
-  data: string,
+  place: Place,
   names: typeof DEFAULT_NAMES,
   givenPassword: string | undefined,
   io: Io,
 ) {
   const password = givenPassword ?? generatePassword();
-  const { domain, project, user } = await createDataDirectory(data, io, ({ administration }) =>
+  const bootstrapped = await createInstallation(place, io, ({ administration }) =>
     administration.bootstrap(names, password),
-  );
+  ).catch((error) => {
+    if (error instanceof AlreadyInitialised) return null;
+    throw error;
+  });
+  if (bootstrapped === null) return null;
+  const { domain, project, user } = bootstrapped;
   const created = { domain_id: domain.id, project_id: project.id, user_id: user.id, ...names };
   return { ...created, password: givenPassword === undefined ? password : undefined };
 }

@@ -3,7 +3,7 @@ import { hostAdministration } from '../audit/host-administration.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { normalHostname } from '../event.ts';
 import { command, printLine, printList, printResult, UserError } from './command.ts';
-import { withInstallation, withProject } from './data-directory.ts';
+import { placeProblems, withInstallation, withProject } from './data-directory.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
 import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts';
 
@@ -11,7 +11,7 @@ import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts
 const HOSTS_MAX = 100_000;
 
 const OPTIONS = {
-  data: required(DATA),
+  data: DATA,
   project: required(PROJECT),
   json: JSON_OUTPUT,
   ...STORE_OPTIONS,
@@ -24,8 +24,9 @@ const addHost = command({
     ...OPTIONS,
     id: option('--id <id>', 'ID of the host [default: derived from the name]', identifier),
   },
-  run: ({ data, project, id, json, ...store }, [given = ''], io) =>
-    withInstallation(data, io, store, async ({ identity, store }) => {
+  check: placeProblems,
+  run: ({ project, id, json, ...place }, [given = ''], io) =>
+    withInstallation(place, io, async ({ identity, store }) => {
       const hostname = normalHostname(given);
       if (given.includes('://')) throw new UserError(`'${given}' is a URL: use the host name only`);
       if (hostname === null) throw new UserError(`'${given}' is not a host name`);
@@ -46,8 +47,9 @@ const listHosts = command({
   name: 'host list',
   description: "list the hosts of a project; to query a running service instead, use 'wafstat hosts'",
   options: OPTIONS,
-  run: ({ data, project, json, ...store }, _operands, io) =>
-    withProject(data, io, { ...store, project }, async (store, projectId) =>
+  check: placeProblems,
+  run: ({ json, ...place }, _operands, io) =>
+    withProject(place, io, async (store, projectId) =>
       printList(io, json, await store.hosts(projectId), ({ id, hostname }) => [id, hostname]),
     ),
 });
@@ -58,8 +60,9 @@ const listSources = command({
     'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason; ' +
     "to query a running service instead, use 'wafstat sources'",
   options: OPTIONS,
-  run: ({ data, project, json, ...store }, _operands, io) =>
-    withProject(data, io, { ...store, project }, async (store, projectId) => {
+  check: placeProblems,
+  run: ({ json, ...place }, _operands, io) =>
+    withProject(place, io, async (store, projectId) => {
       const sources = await store.sources(projectId);
       const time = (ms: number | null) => (ms === null ? '-' : new Date(ms).toISOString());
       const status = printList(io, json, sources, (source) => [

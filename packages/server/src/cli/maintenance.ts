@@ -1,27 +1,32 @@
 /** Checks and repairs of the statistics: `verify`, `repair` and `horizon`. */
-import { type AuditAction, type AuditEntry, createAuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
-import { DATA, DATA_REQUIRED, STORE_OPTIONS } from '../config.ts';
+import { openAuditFile } from '../audit/audit-file.ts';
+import { newAuditEntry } from '../audit/audit-trail.ts';
+import { DATA, STORE_OPTIONS } from '../config.ts';
 import { repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import {
   acceptStatistics,
+  directoryProblems,
   fileExists,
   identityFile,
   isInitialised,
   localActor,
+  placeProblems,
   statisticsFile,
+  withAuditTrail,
   withStore,
 } from './data-directory.ts';
-import { flag, JSON_OUTPUT, option, required, timestamp } from './options.ts';
+import { flag, JSON_OUTPUT, option, timestamp } from './options.ts';
 
 export const verifyCommand = command({
   name: 'verify',
   description:
     'check the data directory: checksums, counters, references between tables; works while the server runs; ' +
     'exits with status 1 if there are problems',
-  options: { data: required(DATA), json: JSON_OUTPUT },
-  async run({ data, json }, _operands, io) {
+  options: { data: DATA, json: JSON_OUTPUT },
+  check: (_values, source, io) => directoryProblems(source, io),
+  async run({ data = '', json }, _operands, io) {
     const report = await verifyDirectory(data, io);
     if (json) printLine(io.stdout, JSON.stringify(report));
     else printReport(io, report);
@@ -35,7 +40,7 @@ export const repairCommand = command({
     'repair the statistics: recompute damaged counters, remove orphaned references, add missing checksums, ' +
     'and list what is lost; back up the data directory first',
   options: {
-    data: required(DATA),
+    data: DATA,
     acceptStatistics: option(
       '--accept-statistics',
       'accept the current statistics file (or start a new one) as that of this data directory',
@@ -43,14 +48,17 @@ export const repairCommand = command({
     ),
     json: JSON_OUTPUT,
   },
-  async run({ data, acceptStatistics: accept = false, json }, _operands, io) {
+  check: (_values, source, io) => directoryProblems(source, io),
+  async run({ data = '', acceptStatistics: accept = false, json }, _operands, io) {
     const file = statisticsFile(data);
     if (!fileExists(file) && !accept) {
       throw new UserError(
         `${file} is missing: restore it from a backup, or use --accept-statistics to continue without it`,
       );
     }
-    recordChange(data, io, 'statistics.repair', { after: { accept_statistics: accept } });
+    const after = { accept_statistics: accept };
+    const entry = newAuditEntry(localActor(), 'statistics.repair', { type: 'statistics' }, { after });
+    await openAuditFile(data, io.now).append(entry);
     if (accept) await acceptStatistics(data, io);
     const repaired = await repairStatistics(file, progressOn(io));
     if (accept && isInitialised(data)) await acceptStatistics(data, io);
@@ -77,15 +85,19 @@ export const horizonCommand = command({
     json: JSON_OUTPUT,
     ...STORE_OPTIONS,
   },
-  check: ({ store }, source) => (store === 'lmdb' && source('data') === undefined ? [DATA_REQUIRED] : []),
-  async run({ data, set, json, ...store }, _operands, io) {
-    if (store.store === 'lmdb' && data !== undefined && !fileExists(statisticsFile(data))) {
+  check: placeProblems,
+  async run({ set, json, ...place }, _operands, io) {
+    const { data } = place;
+    if (place.store === 'lmdb' && data !== undefined && !fileExists(statisticsFile(data))) {
       throw new UserError(`${data} has no statistics: check --data`);
     }
-    return withStore(data ?? null, io, store, async (store) => {
+    return withStore(data ?? null, io, place, async (store) => {
       if (set !== undefined) {
         const { horizon } = await store.retention();
-        recordChange(data ?? null, io, 'horizon.set', { before: { horizon }, after: { horizon: set } });
+        const values = { before: { horizon }, after: { horizon: set } };
+        const entry = newAuditEntry(localActor(), 'horizon.set', { type: 'statistics' }, values);
+        if (data === undefined) await withAuditTrail(place, io, (trail) => trail.append(entry));
+        else await openAuditFile(data, io.now).append(entry);
         await store.restoreHorizon(set);
       }
       const { horizon, freedBefore } = await store.retention();
@@ -103,16 +115,6 @@ export const horizonCommand = command({
     });
   },
 });
-
-function recordChange(
-  directory: string | null,
-  { now }: Io,
-  action: AuditAction,
-  values: Pick<AuditEntry, 'before' | 'after'>,
-): void {
-  const entry = newAuditEntry(localActor(), action, { type: 'statistics' }, values);
-  createAuditTrail(directory, now).append(entry);
-}
 
 /** Checks the statistics, and the pages of the identity file. */
 export async function verifyDirectory(data: string, io: Io): Promise<VerifyReport> {

@@ -23,7 +23,7 @@ async function run(...argv: string[]) {
 /** Names of commands in the help text of the program or of a command. */
 function commandsIn(help: string): string[] {
   const lists = help.slice(help.search(/^\w.*ommands.*:$/m));
-  return [...lists.matchAll(/^ {2}([a-z]+)/gm)]
+  return [...lists.matchAll(/^ {2}([a-z-]+)/gm)]
     .map(([, name = '']) => name)
     .filter((name) => name !== 'help');
 }
@@ -34,7 +34,7 @@ test('a command that is loaded alone has the same help as among all commands', a
   const names = commandsIn(out);
   expect(names.join(' ')).toBe(
     'init serve demo ingest follow explain categories timeline types peak hosts sources configure ' +
-      'host source domain project user key audit verify repair backup compact horizon migrate copy',
+      'host source domain project user key audit verify repair backup compact horizon migrate copy copy-identity',
   );
   for (const name of names) {
     const alone = await run(name, '--help');

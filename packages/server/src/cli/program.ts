@@ -45,13 +45,14 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
     horizon: async () => [(await import('./maintenance.ts')).horizonCommand],
     migrate: async () => [(await import('./stores.ts')).migrateCommand],
     copy: async () => [(await import('./stores.ts')).copyCommand],
+    'copy-identity': async () => [(await import('./stores.ts')).copyIdentityCommand],
   },
 };
 
 /** Of commands with subcommands. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {
-  host: 'manage the protected hosts of a project, in the data directory',
-  source: 'show the log sources of a project, from the data directory',
+  host: 'manage the protected hosts of a project',
+  source: 'show the log sources of a project',
   domain: 'manage domains: tenants with their own projects and users',
   project: 'manage projects: each has its own hosts, log sources and statistics',
   user: 'manage users and their roles',
@@ -180,7 +181,7 @@ async function isUserError(error: unknown): Promise<boolean> {
     (await import('../audit/audit-trail.ts')).AuditUnavailable,
     identity.IdentityError,
     identity.WrongMasterKey,
-    identity.IdentityNotWritable,
+    identity.IdentityUnavailable,
     (await import('../ingest/pipeline.ts')).SourceLimitReached,
     (await import('../lmdb/commit.ts')).CommitFailed,
     (await import('../store/store.ts')).StoreUnavailable,

@@ -6,14 +6,9 @@ import type { Server } from 'node:http';
 import { createServer } from 'node:net';
 import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
-import { createAuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
-import {
-  DATA_REQUIRED,
-  IDENTITY_OPTIONS,
-  type ListenAddress,
-  type SERVER_OPTIONS,
-  SERVICE_OPTIONS,
-} from '../config.ts';
+import { openAuditFile } from '../audit/audit-file.ts';
+import { newAuditEntry } from '../audit/audit-trail.ts';
+import { IDENTITY_OPTIONS, type ListenAddress, type SERVER_OPTIONS, SERVICE_OPTIONS } from '../config.ts';
 import { IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote-identity.ts';
@@ -21,7 +16,15 @@ import { printable } from '../printable.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
-import { isInitialised, localActor, withInstallation, withStore } from './data-directory.ts';
+import {
+  hasInstallation,
+  localActor,
+  type Place,
+  placeProblems,
+  whenAvailable,
+  withInstallation,
+  withStore,
+} from './data-directory.ts';
 import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
 import { nameOf, type Source, type Values, withoutPassword } from './options.ts';
 import { othersHaveClosed, printListening, reportReady, runWorkers } from './workers.ts';
@@ -45,36 +48,40 @@ interface Served {
 
 export const serveCommand = command({
   name: 'serve',
-  description: 'run the server; creates the data directory if it does not exist',
+  description:
+    'run the server; creates the data directory, or the installation in PostgreSQL, if it does not exist',
   examples: [
     'wafstat serve --data ./data',
+    'WAFSTAT_STORE=postgres WAFSTAT_POSTGRES_URL=postgres://wafstat@127.0.0.1/wafstat wafstat serve',
     'wafstat serve --data ./data --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem',
   ],
   options: SERVICE_OPTIONS,
-  check: (values, source, io) => [...dataProblems(values.store, source), ...identityProblems(source, io)],
-  async run({ data = '', workers, ...values }, _operands, io) {
+  check: (values, source, io) => [...dataProblems(values, source), ...identityProblems(source, io)],
+  async run({ workers, ...values }, _operands, io) {
     const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
-      if (!remote && !isInitialised(data)) await firstStart(data, values, io);
+      if (!remote && !(await whenAvailable(() => hasInstallation(values, io), io)))
+        await firstStart(values, io);
       if (workers > 1) return runWorkers(workers, values.drainDelay * 1_000, io);
     }
+    const { data, ...server } = values;
     if (!remote) {
-      return withInstallation(data, io, values, (installation) =>
-        serve(installation, values, io, installation.notices),
+      return withInstallation(values, io, (installation) =>
+        serve(installation, server, io, installation.notices),
       );
     }
     const warning = await checkIdentityService(remote);
-    const directory = values.store === 'lmdb' ? data : null;
+    const directory = values.store === 'lmdb' && data !== undefined ? data : null;
     return withStore(directory, io, values, (store) =>
-      serve({ identity: remote, store, directory }, values, io, warning === null ? [] : [warning]),
+      serve({ identity: remote, store, directory }, server, io, warning === null ? [] : [warning]),
     );
   },
 });
 
-/** The data directory has the identity and the statistics, unless both are external. */
-function dataProblems(store: string | undefined, source: ServiceSource): string[] {
-  const isExternal = source('identityUrl') !== undefined && store !== 'lmdb';
-  return source('data') === undefined && !isExternal ? [DATA_REQUIRED] : [];
+/** An external identity service needs a data directory only for the statistics. */
+function dataProblems(values: { store?: string; postgresUrl?: unknown }, source: ServiceSource): string[] {
+  const isExternal = source('identityUrl') !== undefined && values.store !== 'lmdb';
+  return isExternal ? [] : placeProblems(values, source);
 }
 
 function identityProblems(source: ServiceSource, { env }: Pick<Io, 'env'>): string[] {
@@ -122,11 +129,13 @@ async function checkIdentityService(identity: RemoteIdentity): Promise<string | 
 }
 
 /** Checks what could keep the server from starting before it prints a password that is shown only once. */
-async function firstStart(data: string, values: ServerValues, io: Io): Promise<void> {
+async function firstStart(values: ServerValues & Place, io: Io): Promise<void> {
   certificateOf(values);
   await checkCanListen('--listen', values.listen);
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
-  printInitialised(io, await initialise(data, DEFAULT_NAMES, undefined, io));
+  const created = await initialise(values, DEFAULT_NAMES, undefined, io);
+  // Null if another process was faster: that one prints the password.
+  if (created !== null) printInitialised(io, created);
 }
 
 /** Binds the address and releases it. */
@@ -143,7 +152,8 @@ async function serve(served: Served, values: ServerValues, io: Io, warnings: rea
   const trouble = await storeWarning(served.store);
   const server = await startServer(served, values, io);
   for (const warning of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(warning);
-  if (cluster.worker === undefined || cluster.worker.id === 1) recordStart(served, values, server.log, io);
+  if (cluster.worker === undefined || cluster.worker.id === 1)
+    await recordStart(served, values, server.log, io);
   const retention = retainFor(served.store, values.retention, io.now, server.log);
   if (cluster.worker) reportReady(server.address);
   else printListening(io, server.address);
@@ -166,13 +176,13 @@ async function storeWarning(store: Store): Promise<string | null> {
 }
 
 /** The audit trail records the options of each start. A full disk must not keep the service from starting. */
-function recordStart(
+async function recordStart(
   { identity, directory = null }: Served,
   values: ServerValues,
   log: FastifyBaseLogger,
   io: Io,
-): void {
-  const trail = identity.kind === 'local' ? identity.audit : createAuditTrail(directory, io.now);
+): Promise<void> {
+  const trail = identity.kind === 'local' ? identity.audit : openAuditFile(directory, io.now);
   if (identity.kind === 'remote') trail.mirror((record) => log.info({ audit: record }, 'audit'));
   const { listen, healthListen, categories } = values;
   const shown = Object.entries({
@@ -184,7 +194,7 @@ function recordStart(
     .filter(([, value]) => typeof value !== 'object' || Array.isArray(value))
     .map(([name, value]) => [name, typeof value === 'string' ? withoutPassword(value) : value] as const);
   const after = Object.fromEntries(shown);
-  trail.note(newAuditEntry(localActor(), 'service.start', { type: 'service' }, { after }));
+  await trail.note(newAuditEntry(localActor(), 'service.start', { type: 'service' }, { after }));
 }
 
 /** Resolves when the server accepts connections. */

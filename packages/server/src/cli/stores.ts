@@ -1,9 +1,17 @@
 /** Commands for stores outside of the data directory: PostgreSQL and ClickHouse. */
-import { CLICKHOUSE_OPTIONS, DATA, POSTGRES_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { CLICKHOUSE_OPTIONS, DATA, DATA_REQUIRED, POSTGRES_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { AlreadyInitialised } from '../identity/errors.ts';
+import { describeUrl } from '../postgres/url.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
-import { describeUrl } from '../store/postgres/url.ts';
 import { command, printLine, progressBar, UserError } from './command.ts';
-import { clickhouseOptions, openStore, postgresOptions, withInstallation } from './data-directory.ts';
+import {
+  clickhouseOptions,
+  copyIdentity,
+  describePostgres,
+  openStore,
+  postgresOptions,
+  withInstallation,
+} from './data-directory.ts';
 import { nameOf, oneOf, option, PROJECT, required } from './options.ts';
 
 const DAY_MS = 86_400_000;
@@ -50,7 +58,7 @@ export const copyCommand = command({
     'wafstat copy --data ./data --project shop --from clickhouse --to lmdb --clickhouse-url http://127.0.0.1:8123',
   ],
   options: {
-    data: required(DATA),
+    data: DATA,
     project: required(PROJECT),
     from: option(
       `--from <${STORES.join('|')}>`,
@@ -63,6 +71,7 @@ export const copyCommand = command({
   check: (values) => {
     const [from, to] = [sourceStore(values), values.to];
     const problems = from === to ? [`--from and --to are the same store: ${from}`] : [];
+    if (values.data === undefined && [from, to].includes('lmdb')) problems.push(DATA_REQUIRED);
     for (const [name, url] of [
       ['postgres', 'postgresUrl'],
       ['clickhouse', 'clickhouseUrl'],
@@ -72,11 +81,12 @@ export const copyCommand = command({
     }
     return problems;
   },
-  run: ({ data, project: name, ...values }, _operands, io) =>
-    withInstallation(data, io, { store: 'lmdb' }, async ({ identity, store: embedded }) => {
+  run: ({ data, project: name, ...values }, _operands, io) => {
+    const place = data === undefined ? { ...values, store: values.to } : ({ store: 'lmdb', data } as const);
+    return withInstallation(place, io, async ({ identity, store: opened }) => {
       const { id: project } = identity.administration.project(name);
       const open = async (store: (typeof STORES)[number]) =>
-        store === 'lmdb' ? embedded : openStore({ ...values, store }, '', io);
+        store === place.store ? opened : openStore({ ...values, store }, '', io);
       const from = await open(sourceStore(values));
       const to = await open(values.to);
       try {
@@ -105,9 +115,39 @@ export const copyCommand = command({
           `nothing was copied: ${error.message}. The target must not have statistics of this project from elsewhere`,
         );
       } finally {
-        for (const store of [from, to]) if (store !== embedded) await store.close();
+        for (const store of [from, to]) if (store !== opened) await store.close();
       }
-    }),
+    });
+  },
+});
+
+export const copyIdentityCommand = command({
+  name: 'copy-identity',
+  description:
+    'copy domains, projects, users and access keys from a data directory into PostgreSQL; keeps IDs, passwords and keys; ' +
+    'verifies the copy; stop the service first',
+  examples: [
+    'wafstat copy-identity --data ./data --postgres-url postgres://wafstat@127.0.0.1/wafstat',
+    'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
+  ],
+  options: { data: required(DATA), ...SERVER_STORE_OPTIONS },
+  check: ({ postgresUrl }) =>
+    postgresUrl === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
+  async run({ data, ...values }, _operands, io) {
+    const target = { ...values, store: 'postgres' } as const;
+    const counts = await copyIdentity(data, target, io).catch((error) => {
+      if (!(error instanceof AlreadyInitialised)) throw error;
+      throw new UserError(
+        `nothing was copied: ${describePostgres(target)} already has a wafstat installation`,
+      );
+    });
+    const { domain, project, user, key } = counts;
+    printLine(
+      io.stdout,
+      `copied and verified: ${domain} domains, ${project} projects, ${user} users and ${key} access keys`,
+    );
+    return 0;
+  },
 });
 
 function sourceStore(values: {

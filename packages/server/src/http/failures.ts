@@ -35,6 +35,7 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
   if (error instanceof IdentityUnavailable)
     return retryLater('WAF.5001', 'the identity service is unavailable; retry later', 5);
   if (error instanceof AuditUnavailable) {
+    if (error.cause instanceof StoreUnavailable) return toApiError(error.cause, bodyBytesMax);
     const advice = 'free space in the data directory';
     const message = `nothing was changed, because the audit trail cannot be written: ${advice}`;
     return retryLater('WAF.5001', message, 60);

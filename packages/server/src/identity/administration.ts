@@ -264,14 +264,14 @@ export class Administration {
       const change = await prepare();
       return await this.#store.change((write) => {
         const result = change(write, entry);
-        audit.append(entry);
+        write.record(entry);
         isWritten = true;
         return result;
       });
     } catch (error) {
       const reason = (error as Error).message;
-      if (isWritten) audit.note({ ...entry, outcome: 'failed', reason });
-      else if (error instanceof IdentityError) audit.note({ ...entry, outcome: 'refused', reason });
+      if (isWritten) void audit.note({ ...entry, outcome: 'failed', reason });
+      else if (error instanceof IdentityError) void audit.note({ ...entry, outcome: 'refused', reason });
       throw error;
     }
   }

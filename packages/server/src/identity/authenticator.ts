@@ -8,7 +8,7 @@ import type { Session } from './tokens.ts';
 
 export interface Authenticator {
   checkToken(text: string): Promise<Caller | TokenRefusal>;
-  checkSession(text: string): SignedIn | SessionRefusal;
+  checkSession(text: string): Promise<SignedIn | SessionRefusal>;
   /** First step of checking a signature, before the body is read: does the key exist, and may it be used? */
   admitKey(pending: Pick<PendingSignature, 'access'>): Promise<Caller | SignatureRefusal>;
   /** Second step, with the body. Null if the signature is valid. */

@@ -1,5 +1,4 @@
 /** The errors of identity that other parts of the server tell apart. */
-import type { CommitFailed, WriteTrouble } from '../lmdb/commit.ts';
 
 /** A change that is not possible; the message is for the person who requested it. */
 export class IdentityError extends Error {}
@@ -8,6 +7,9 @@ export class IdentityError extends Error {}
 export class KeyLimitError extends IdentityError {}
 
 export class WrongMasterKey extends Error {}
+
+/** The database has an installation already. */
+export class AlreadyInitialised extends Error {}
 
 /** The identity service fails to respond as expected. The message is for the log. */
 export class IdentityUnavailable extends Error {}
@@ -23,13 +25,14 @@ export class UnexpectedIdentityResponse extends IdentityUnavailable {}
 
 /** The local identity store cannot be changed now. Logins and queries still work. */
 export class IdentityNotWritable extends IdentityUnavailable {
-  readonly trouble: WriteTrouble;
+  override name = 'IdentityNotWritable';
+  /** A short form of the message, without paths. */
+  readonly trouble: string;
   readonly outcomeUnknown: boolean;
 
-  constructor(cause: CommitFailed) {
-    super(cause.message, { cause });
-    this.name = 'IdentityNotWritable';
-    this.trouble = cause.trouble;
-    this.outcomeUnknown = cause.outcomeUnknown;
+  constructor(message: string, trouble: string, options: ErrorOptions & { outcomeUnknown?: boolean } = {}) {
+    super(message, options);
+    this.trouble = trouble;
+    this.outcomeUnknown = options.outcomeUnknown ?? false;
   }
 }

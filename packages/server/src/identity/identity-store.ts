@@ -1,216 +1,101 @@
-/** The identity store: an LMDB file, separate from the statistics so that replacing those never affects it. */
-import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
-import type { Database, Key, RootDatabase } from 'lmdb';
-import { PerTurnMemo } from '../cache.ts';
-import { CommitFailed, Committer } from '../lmdb/commit.ts';
-import { commitSync, createPrivateFiles, openLmdb } from '../lmdb/files.ts';
-import { IdentityNotWritable } from './errors.ts';
+/** The contract of identity stores. */
+import type { AuditEntry } from '../audit/audit-trail.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
-/** No name or ID is longer; LMDB rejects keys over its limit, so longer ones are not looked up. */
-const KEY_LENGTH_MAX = 256;
-/** Increase when old files can no longer be read as they are. */
-const IDENTITY_VERSION = 1;
-/** Beyond the last page in use: room for about 5,000 more revocations on a full disk. */
-const RESERVED_BYTES = 1_048_576;
-
-type Tables = ReturnType<typeof openTables>;
-/** By kind. */
-interface Records {
+/** Named records, by kind. Names of domains are unique; names of projects and users are unique in their domain. */
+export interface Records {
   domain: Domain;
   project: Project;
   user: User;
 }
-type RecordKind = keyof Records;
+export type RecordKind = keyof Records;
 
-export type IdentityStore = ReturnType<typeof openIdentityStore>;
-export type IdentityWriter = ReturnType<typeof createWriter>;
+export interface AllRecords extends Records {
+  /** By the access key ID. */
+  key: AccessKey;
+  /** The time when a revoked token expires. */
+  revoked: number;
+  /** The time of the last login, by the ID of the user and the hash of the network, with a space between them. */
+  login: number;
+}
 
-export function openIdentityStore(path: string) {
-  const db = openTables(path);
-  const version = db.meta.get('version') ?? IDENTITY_VERSION;
-  if (version !== IDENTITY_VERSION) {
-    throw new Error(
-      `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`,
-    );
-  }
-  // Otherwise opening needs no write lock, which may be taken.
-  if (!db.meta.doesExist('version'))
-    commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
+export type IdentityRecord = {
+  [K in keyof AllRecords]: { kind: K; id: string; value: AllRecords[K] };
+}[keyof AllRecords];
 
-  const idByName = (kind: RecordKind, domain: string, name: string) =>
-    name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
-      ? undefined
-      : db.names.get([kind, domain, name]);
-  const lookUp = <V>(table: Database<V, string>, id: string | undefined) =>
-    id === undefined || id.length > KEY_LENGTH_MAX ? undefined : table.get(id);
-  const list = <V>(table: Database<V, string>) => [...table.getRange()].map(({ value }) => value);
+/**
+ * Any number of processes use a store at once. Reads are synchronous, from the same state until the event loop turns. This
+ * state is at most RECORDS_MS_MAX old, provided that `confirm` was awaited when the request arrived: whatever another
+ * process has revoked is then refused.
+ */
+export interface IdentityStore {
+  domain(id: string): Domain | undefined;
+  domainByName(name: string): Domain | undefined;
+  domains(): Domain[];
+  project(id: string): Project | undefined;
+  projectByName(domainId: string, name: string): Project | undefined;
+  projects(): Project[];
+  user(id: string): User | undefined;
+  userByName(domainId: string, name: string): User | undefined;
+  users(): User[];
+  key(access: string): AccessKey | undefined;
+  keysOf(userId: string): AccessKey[];
+  /** Until the token expires; then either. */
+  isRevoked(tokenId: string): boolean;
+  /** When the user last logged in from a network, which is given as a hash. */
+  knownLogin(userId: string, hash: string): number | undefined;
+  /** Everything, for copies. */
+  records(): Iterable<IdentityRecord>;
 
-  const countChanges = () => Number(db.meta.get('changes') ?? 0);
-  const changes = new PerTurnMemo(countChanges);
-  const writer = createWriter(db);
-  const committer = new Committer({
-    path,
-    root: () => db.root,
-    async reopen() {
-      await db.root.close();
-      Object.assign(db, openTables(path));
-    },
-    probe: () => db.meta.putSync('version', IDENTITY_VERSION),
-  });
+  /**
+   * Waits until the records are as new as the contract promises; undefined if they are. Rejects with IdentityUnavailable if
+   * that is not known, because the database does not respond: the request must then be refused.
+   */
+  confirm(): Promise<void> | undefined;
+  /**
+   * Waits until the records are as new as this turn of the event loop. Resolves to whether they have changed. Rejects with
+   * IdentityUnavailable.
+   */
+  refresh(): Promise<boolean>;
+  /** Differs after every change, by any process, from all earlier numbers. Cached records are valid while it is the same. */
+  changes(): number;
 
-  return {
-    domain: (id: string) => lookUp(db.domains, id),
-    domainByName: (name: string) => lookUp(db.domains, idByName('domain', '', name)),
-    domains: () => list(db.domains),
-    project: (id: string) => lookUp(db.projects, id),
-    projectByName: (domainId: string, name: string) =>
-      lookUp(db.projects, idByName('project', domainId, name)),
-    projects: () => list(db.projects),
-    user: (id: string) => lookUp(db.users, id),
-    userByName: (domainId: string, name: string) => lookUp(db.users, idByName('user', domainId, name)),
-    users: () => list(db.users),
-    key: (access: string) => lookUp(db.keys, access),
-    keysOf: (userId: string) =>
-      [...db.userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
-        ([, access]) => db.keys.get(access) ?? [],
-      ),
-    isRevoked: (tokenId: string) => db.revoked.doesExist(tokenId),
-    /** When the user last logged in from a network, which is given as a hash. */
-    knownLogin: (userId: string, hash: string) =>
-      userId.length > KEY_LENGTH_MAX ? undefined : db.knownLogins.get([userId, hash]),
-    /** Deletes the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
-    putKnownLogin: (
-      userId: string,
-      hash: string,
-      time: number,
-      { max, before }: { max: number; before: number },
-    ): Promise<void> =>
-      committer
-        .run(() => {
-          const byAge = knownLoginsOf(db, userId).sort((a, b) => b.value - a.value);
-          for (const [i, { key, value }] of byAge.entries())
-            if (i >= max - 1 || value < before) db.knownLogins.removeSync(key);
-          // The user may have been deleted in the meantime.
-          if (db.users.doesExist(userId)) db.knownLogins.putSync([userId, hash], time);
-        })
-        .catch(rethrow),
-    /** Stores the fingerprint on the first call; later returns whether it is the same. */
-    matchesMasterKey(fingerprint: string): boolean {
-      if (!db.meta.doesExist('mark')) {
-        commitSync(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
-      }
-      return db.meta.get('mark') === fingerprint;
-    },
-    /** The ID of the statistics file that belongs to this store, once there is one. */
-    statisticsFileId(): number | undefined {
-      const id = db.meta.get('statistics');
-      return typeof id === 'number' ? id : undefined;
-    },
-    setStatisticsFileId: (id: number) =>
-      commitSync(path, db.root, () => void db.meta.putSync('statistics', id)),
-    /** The number of changes so far, by any process. Cached records are valid while it stays the same. */
-    changes: () => changes.get(),
-    /**
-     * Runs the changes in one transaction: when it resolves, all of them are durable. Rejects with IdentityNotWritable
-     * when the disk is full or another process holds the write lock too long.
-     */
-    change: <T>(action: (write: IdentityWriter) => T): Promise<T> =>
-      committer
-        .run(() => {
-          db.meta.putSync('changes', countChanges() + 1);
-          const result = action(writer);
-          reserveSpace(path, db.root);
-          return result;
-        })
-        .catch(rethrow)
-        .finally(() => changes.forget()),
-    /** Rejects with IdentityNotWritable while changes fail. */
-    checkWrites: (): Promise<void> => committer.check().catch(rethrow),
-    close: (): Promise<void> => committer.close(),
-  };
+  /**
+   * Runs the changes in one transaction: when it resolves, all of them are durable. Changes of all processes run one after
+   * the other, each on the state that the one before left, so that checks in `action` hold; it sees its own writes. If it
+   * throws, nothing is changed. Rejects with IdentityUnavailable if nothing can be changed now, for example with
+   * IdentityNotWritable when the disk is full.
+   */
+  change<T>(action: (write: IdentityWriter) => T): Promise<T>;
+  /** Deletes the user's entries from before `before`, and the oldest beyond `max`. Does not count as a change. */
+  putKnownLogin(
+    userId: string,
+    hash: string,
+    time: number,
+    limits: { max: number; before: number },
+  ): Promise<void>;
+  /** Stores the fingerprint on the first call; later resolves to whether it is the same. */
+  matchesMasterKey(fingerprint: string): Promise<boolean>;
+  /** Rejects with IdentityUnavailable while changes fail. */
+  checkWrites(): Promise<void>;
+  close(): Promise<void>;
 }
 
 /** For use in a transaction. */
-function createWriter(db: Tables) {
-  // TypeScript cannot tell which table belongs to K.
-  const tableOf = <K extends RecordKind>(kind: K) => db[`${kind}s`] as Database<Records[K], string>;
-  const nameOf = (kind: RecordKind, record: { name: string; domain_id?: string }) =>
-    [kind, record.domain_id ?? '', record.name] as [RecordKind, string, string];
-
-  return {
-    put<K extends RecordKind>(kind: K, record: Records[K]): void {
-      tableOf(kind).putSync(record.id, record);
-      db.names.putSync(nameOf(kind, record), record.id);
-    },
-    remove<K extends RecordKind>(kind: K, record: Records[K]): void {
-      tableOf(kind).removeSync(record.id);
-      db.names.removeSync(nameOf(kind, record));
-      for (const { key } of knownLoginsOf(db, record.id)) db.knownLogins.removeSync(key);
-    },
-    putKey(key: AccessKey): void {
-      db.keys.putSync(key.access, key);
-      db.userKeys.putSync([key.user_id, key.access], true);
-    },
-    removeKey(key: AccessKey): void {
-      db.keys.removeSync(key.access);
-      db.userKeys.removeSync([key.user_id, key.access]);
-    },
-    /** Stores the token as revoked until it expires, and deletes expired entries. */
-    revoke(token: { id: string; expires_at: number }, now: number): void {
-      db.revoked.putSync(token.id, token.expires_at);
-      db.revokedUntil.putSync([token.expires_at, token.id], true);
-      for (const [expires, id] of [...db.revokedUntil.getKeys({ end: [now], limit: 1_000 })]) {
-        db.revoked.removeSync(id);
-        db.revokedUntil.removeSync([expires, id]);
-      }
-    },
-  };
+export interface IdentityWriter {
+  put<K extends RecordKind>(kind: K, record: Records[K]): void;
+  /** Also deletes the known logins of a user. */
+  remove<K extends RecordKind>(kind: K, record: Records[K]): void;
+  putKey(key: AccessKey): void;
+  removeKey(key: AccessKey): void;
+  /** Stores the token as revoked until it expires, and deletes expired entries. */
+  revoke(token: { id: string; expires_at: number }, now: number): void;
+  /**
+   * Writes to the audit trail, in the same transaction or before it: no change lacks its entry. Throws AuditUnavailable, or
+   * the transaction fails, if that is not possible.
+   */
+  record(entry: AuditEntry): void;
 }
 
-function knownLoginsOf(db: Tables, userId: string) {
-  return [...db.knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] })];
-}
-
-function openTables(path: string) {
-  // The file holds password hashes, and others may have access to the directory.
-  createPrivateFiles(path);
-  const { root, table: openTable } = openLmdb(path);
-  const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
-  return {
-    root,
-    meta: table<number | string, 'version' | 'mark' | 'changes' | 'statistics'>('meta'),
-    domains: table<Domain, string>('domains'),
-    projects: table<Project, string>('projects'),
-    users: table<User, string>('users'),
-    // Names of domains are unique; names of projects and users are unique in their domain.
-    names: table<string, [kind: RecordKind, domain: string, name: string]>('names'),
-    keys: table<AccessKey, string>('keys'),
-    userKeys: table<true, [user: string, access: string]>('user-keys'),
-    revoked: table<number, string>('revoked'),
-    revokedUntil: table<true, [expires: number, token: string]>('revoked-until'),
-    knownLogins: table<number, [user: string, hash: string]>('known-logins'),
-  };
-}
-
-/** Reserves space at the end of the file. Call in a transaction, so that no other process writes there. */
-function reserveSpace(path: string, root: RootDatabase): void {
-  // lmdb-js returns these, but does not declare them.
-  const { lastPageNumber, pageSize } = root.getStats() as { lastPageNumber: number; pageSize: number };
-  const end = (lastPageNumber + 1) * pageSize + RESERVED_BYTES;
-  const file = openSync(path, 'r+');
-  try {
-    const { size } = fstatSync(file);
-    // In large steps, not on every change.
-    if (end - size > RESERVED_BYTES / 2) writeSync(file, Buffer.alloc(end - size), 0, end - size, size);
-  } catch {
-    // The change itself may still succeed.
-  } finally {
-    closeSync(file);
-  }
-}
-
-function rethrow(error: unknown): never {
-  if (error instanceof CommitFailed) throw new IdentityNotWritable(error);
-  throw error;
-}
+/** Revoked credentials stop working within this time, in all processes. */
+export const RECORDS_MS_MAX = 1_000;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
-import { readAuditTrail } from '../audit/audit-trail.ts';
+import { openAuditFile } from '../audit/audit-file.ts';
 import { type Identity, openIdentity } from './identity.ts';
 import type { ScopeReference } from './local-authenticator.ts';
 import { LoginThrottled } from './login-throttle.ts';
@@ -349,7 +349,7 @@ describe('an exchange', () => {
     expect(await exchange(late, scope)).toBe('expired');
     expect(await exchange(child.text, scope)).toBe('expired');
     const reasons: unknown[] = [];
-    for await (const record of readAuditTrail(directory))
+    for await (const record of openAuditFile(directory, Date.now).records())
       if (record !== 'damaged' && record.action === 'login') reasons.push([record.user, record.reason]);
     expect(reasons).toEqual([
       ['alice', 'revoked'],

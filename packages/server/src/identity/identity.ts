@@ -1,14 +1,16 @@
 /** The local identity: store, authentication, administration and audit trail, encrypted with one master key. */
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Actor, type AuditTrail, createAuditTrail, recordLoginRefusals } from '../audit/audit-trail.ts';
+import { openAuditFile } from '../audit/audit-file.ts';
+import { type Actor, type AuditTrail, recordLoginRefusals } from '../audit/audit-trail.ts';
 import { Administration, type AdministrationView } from './administration.ts';
 import { WrongMasterKey } from './errors.ts';
-import { type IdentityStore, openIdentityStore } from './identity-store.ts';
+import type { IdentityRecord, IdentityStore } from './identity-store.ts';
 import { createKnownNetworks } from './known-networks.ts';
+import { openLmdbIdentity } from './lmdb-identity.ts';
 import { LocalAuthenticator } from './local-authenticator.ts';
 import { createLoginThrottle } from './login-throttle.ts';
-import { createPasswords, createSecretCipher, deriveKey } from './secrets.ts';
+import { createPasswords, createSecretCipher, deriveKey, masterKeyMark } from './secrets.ts';
 import { createDeviceCookies, createSessions, createTokens } from './tokens.ts';
 
 export interface Identity {
@@ -16,13 +18,10 @@ export interface Identity {
   authenticator: LocalAuthenticator;
   administration: Administration;
   lookup: IdentityLookup;
-  /** In the directory of the identity file. */
   audit: AuditTrail;
   /** On whose behalf `administration` acts. */
   actor: Actor;
-  /** The ID of the statistics file that belongs to this identity, to detect a missing or wrong file. */
-  statisticsFile: { id(): number | undefined; set(id: number): void };
-  /** Rejects with IdentityNotWritable while changes fail. */
+  /** Rejects with IdentityUnavailable while changes fail. */
   checkWrites(): Promise<void>;
   close(): Promise<void>;
 }
@@ -35,25 +34,61 @@ export type RequestIdentity = Omit<Identity, 'administration' | 'actor'> & {
 /** Single records by ID; undefined if there is none. */
 type IdentityLookup = Pick<IdentityStore, 'user' | 'project' | 'domain'>;
 
+/** Of a data directory. */
+export interface EmbeddedIdentity extends Identity {
+  /** The ID of the statistics file that belongs to this identity, to detect a missing or wrong file. */
+  statisticsFile: { id(): number | undefined; set(id: number): void };
+  /** Everything, for a copy. */
+  records(): Iterable<IdentityRecord>;
+}
+
+interface IdentityOptions {
+  actor?: Actor;
+  sleep?: (ms: number) => Promise<void>;
+}
+
+/** Opens the identity file of a data directory, and the audit trail beside it. */
 export async function openIdentity(
   path: string,
   masterKey: Buffer,
   now: () => number,
+  options: IdentityOptions = {},
+): Promise<EmbeddedIdentity> {
+  const audit = openAuditFile(dirname(path), now);
+  const store = openLmdbIdentity(path, audit);
+  const identity = await createIdentity({ store, audit, masterKey, now, name: path }, options);
+  return {
+    ...identity,
+    statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
+    records: store.records,
+  };
+}
+
+interface IdentityParts {
+  store: IdentityStore;
+  audit: AuditTrail;
+  masterKey: Buffer;
+  now: () => number;
+  /** Of the store, for messages. */
+  name: string;
+}
+
+/** Closes the store if the master key is wrong, and when the identity is closed. */
+export async function createIdentity(
+  { store, audit, masterKey, now, name }: IdentityParts,
   {
     // Does not keep the process running for a delayed login.
     sleep = (ms) => delay(ms, undefined, { ref: false }),
     actor = { user: 'local:unknown', via: 'command line' },
-  }: { actor?: Actor; sleep?: (ms: number) => Promise<void> } = {},
+  }: IdentityOptions = {},
 ): Promise<Identity> {
-  const store = openIdentityStore(path);
-  if (!store.matchesMasterKey(deriveKey(masterKey, 'mark').toString('base64'))) {
+  if (!(await store.matchesMasterKey(masterKeyMark(masterKey)))) {
     await store.close();
-    throw new WrongMasterKey(`${path} was created with another master key: provide that key`);
+    throw new WrongMasterKey(`${name} was created with another master key: provide that key`);
   }
   const passwords = createPasswords();
   const cipher = createSecretCipher(deriveKey(masterKey, 'access keys'));
   const knownNetworks = createKnownNetworks(store, deriveKey(masterKey, 'known logins'), now);
-  const audit = createAuditTrail(dirname(path), now);
   return {
     kind: 'local',
     authenticator: new LocalAuthenticator({
@@ -71,7 +106,6 @@ export async function openIdentity(
     lookup: { user: store.user, project: store.project, domain: store.domain },
     audit,
     actor,
-    statisticsFile: { id: store.statisticsFileId, set: store.setStatisticsFileId },
     checkWrites: store.checkWrites,
     close: store.close,
   };

@@ -3,8 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type IdentityStore, openIdentityStore } from './identity-store.ts';
+import { openAuditFile } from '../audit/audit-file.ts';
+import type { IdentityStore } from './identity-store.ts';
 import { createKnownNetworks, networkOf } from './known-networks.ts';
+import { openLmdbIdentity } from './lmdb-identity.ts';
 
 const DAY_MS = 86_400_000;
 const KEY = Buffer.alloc(32, 1);
@@ -15,7 +17,7 @@ let store: IdentityStore;
 beforeEach(async () => {
   clock.now = Date.UTC(2026, 6, 1);
   directory = mkdtempSync(join(tmpdir(), 'wafstat-known-'));
-  store = openIdentityStore(join(directory, 'identity.mdb'));
+  store = openLmdbIdentity(join(directory, 'identity.mdb'), openAuditFile(null, Date.now));
   for (const id of ['alice', 'bob']) await putUser(id);
 });
 afterEach(async () => {

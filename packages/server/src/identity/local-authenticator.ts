@@ -117,7 +117,7 @@ export class LocalAuthenticator implements Authenticator {
   async exchange(login: TokenLogin, from: LoginSource): Promise<NewToken | ExchangeRefusal> {
     const { tokens } = this.#dependencies;
     const given = tokens.read(login.token);
-    const describe = async () => (given === null ? 'unknown' : this.#describe(given));
+    const describe = async () => (given === null ? 'unknown' : this.#describeCurrent(given));
     // Only refused tokens are recorded: with a valid one, anybody could fill the quota of records with refused scopes.
     const old = await this.#recordRefusals(given && { id: given.user_id }, from, describe);
     if (typeof old === 'string') return old;
@@ -174,18 +174,22 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   /** For a user whose password was just checked. */
-  startSession(user: User): NewSession | SignInRefusal {
+  async startSession(user: User): Promise<NewSession | SignInRefusal> {
     const { sessions, devices, now } = this.#dependencies;
     const text = sessions.issue(user, now());
-    const signedIn = this.checkSession(text);
+    const signedIn = await this.checkSession(text);
     if (typeof signedIn === 'string') return signedIn === 'programmatic_only' ? signedIn : 'user_disabled';
     return { ...signedIn, text, device: devices.issue(user, now()) };
   }
 
-  /** Checks a session against the current user, domain and roles. */
-  checkSession(text: string): SignedIn | SessionRefusal {
+  /**
+   * Checks a session against the current user, domain and roles. On the newest records, because the console shows what
+   * was changed a moment ago, perhaps by another process.
+   */
+  async checkSession(text: string): Promise<SignedIn | SessionRefusal> {
     const session = this.#dependencies.sessions.read(text);
     if (session === null) return 'unknown';
+    await this.#store.refresh();
     const owner = this.#checkOwner(session);
     if (typeof owner === 'string') return owner;
     return owner.user.access === 'programmatic' ? 'programmatic_only' : { session, ...owner };
@@ -215,6 +219,7 @@ export class LocalAuthenticator implements Authenticator {
     // Not counted as a failure: at no cost, such attempts would evict the counters of real ones.
     if (password.length > PASSWORD_LENGTH_MAX) return 'wrong_credentials';
     const { devices, throttle, passwords } = this.#dependencies;
+    await this.#store.refresh();
     const user = this.#findUser(reference);
     const knownDevice = user ? devices.read(device, user, this.#now()) : null;
     const matches = await throttle.attempt(
@@ -238,12 +243,30 @@ export class LocalAuthenticator implements Authenticator {
 
   /** Checks a token against the current user, domain and roles; cached while nothing changes. */
   async checkToken(text: string): Promise<TokenDescription | TokenRefusal> {
+    const pending = this.#store.confirm();
+    if (pending !== undefined) await pending;
     const known = this.#validTokens.get(text);
     if (known !== undefined && timeRefusal(known.token, this.#now()) === null) return known;
     const token = this.#dependencies.tokens.read(text);
-    const description = token === null ? 'unknown' : this.#describe(token);
+    const description = token === null ? 'unknown' : await this.#describeCurrent(token);
     if (typeof description !== 'string') this.#validTokens.set(text, description);
     return description;
+  }
+
+  /**
+   * Does not refuse on the basis of old records: what another process has added a moment ago works at once. Whoever
+   * invents credentials causes a read of the database, but all requests of a moment share one.
+   */
+  async #current<T>(check: () => T, isRefusal: (result: T) => boolean): Promise<T> {
+    const result = check();
+    return isRefusal(result) && (await this.#store.refresh()) ? check() : result;
+  }
+
+  #describeCurrent(token: Token): Promise<TokenDescription | TokenRefusal> {
+    return this.#current(
+      () => this.#describe(token),
+      (result) => typeof result === 'string',
+    );
   }
 
   #describe(token: Token): TokenDescription | TokenRefusal {
@@ -273,11 +296,20 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   async admitKey({ access }: Pick<PendingSignature, 'access'>): Promise<Caller | SignatureRefusal> {
-    const key = this.#key(access);
+    const key = await this.#key(access);
     return 'caller' in key ? key.caller : key;
   }
 
-  #key(access: string): UsableKey | SignatureRefusal {
+  async #key(access: string): Promise<UsableKey | SignatureRefusal> {
+    const pending = this.#store.confirm();
+    if (pending !== undefined) await pending;
+    return this.#current(
+      () => this.#findKey(access),
+      (result) => 'reason' in result,
+    );
+  }
+
+  #findKey(access: string): UsableKey | SignatureRefusal {
     const known = this.#usableKeys.get(access);
     if (known !== undefined) return known;
     const key = this.#store.key(access);
@@ -299,13 +331,13 @@ export class LocalAuthenticator implements Authenticator {
     body: Uint8Array | BodyHash,
   ): Promise<SignatureRefusal | null> {
     // Looked up again: the key may have been revoked while the body was arriving.
-    const key = this.#key(pending.access);
+    const key = await this.#key(pending.access);
     return 'reason' in key ? key : checkSignature(request, pending, key.secret, body);
   }
 
   /** Not throttled, for the same reason. */
   async checkSecret(access: string, secret: string, from: LoginSource): Promise<Caller | SignatureRefusal> {
-    const key = this.#key(access);
+    const key = await this.#key(access);
     if (!('reason' in key) && sameSecret(secret, key.secret)) return key.caller;
     const owner = this.#store.user(this.#store.key(access)?.user_id ?? '');
     const refusal: SignatureRefusal = 'reason' in key ? key : { reason: 'wrong_secret' };
@@ -318,12 +350,21 @@ export class LocalAuthenticator implements Authenticator {
     if (scope !== 'unscoped') {
       return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
     }
-    const name = `${user.id} ${projectId}`;
+    const pending = this.#store.confirm();
+    if (pending !== undefined) await pending;
+    return this.#current(
+      () => this.#rolesOf(user.id, projectId),
+      (roles) => roles.length === 0,
+    );
+  }
+
+  #rolesOf(userId: string, projectId: string): readonly Role[] {
+    const name = `${userId} ${projectId}`;
     const known = this.#projectRoles.get(name);
     if (known !== undefined) return known;
     const found = this.#findScope({ project: { id: projectId } });
     // Read again: the user may have lost the role while the body was arriving.
-    const current = this.#store.user(user.id);
+    const current = this.#store.user(userId);
     const roles = current && found && 'project' in found ? rolesIn(current, found) : [];
     this.#projectRoles.set(name, roles);
     return roles;

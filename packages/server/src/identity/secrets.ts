@@ -12,11 +12,15 @@ export function parseMasterKey(text: string, origin: string): Buffer {
   return key;
 }
 
+export function generateMasterKey(): Buffer {
+  return randomBytes(KEY_BYTES);
+}
+
 /** Fails if the file exists: a new key would make everything encrypted with the old one unreadable. */
 export function createMasterKey(path: string): void {
   const file = openSync(path, 'wx', 0o600);
   try {
-    writeSync(file, `${randomBytes(KEY_BYTES).toString('base64')}\n`);
+    writeSync(file, `${generateMasterKey().toString('base64')}\n`);
     fsyncSync(file);
   } finally {
     closeSync(file);
@@ -29,6 +33,11 @@ export function deriveKey(
   purpose: 'tokens' | 'sessions' | 'access keys' | 'known logins' | 'devices' | 'mark',
 ): Buffer {
   return Buffer.from(hkdfSync('sha256', masterKey, '', `wafstat ${purpose}`, KEY_BYTES));
+}
+
+/** Stored with the records, to recognise the key. */
+export function masterKeyMark(masterKey: Buffer): string {
+  return deriveKey(masterKey, 'mark').toString('base64');
 }
 
 const ALGORITHM = 'aes-256-gcm';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { readAuditTrail } from '../../audit/audit-trail.ts';
+import { openAuditFile } from '../../audit/audit-file.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { createApp } from '../app.ts';
@@ -261,7 +261,7 @@ test('wrong secrets are recorded with the owner of the key, and never the secret
   await read(app, basic({ ...key, secret: 'guessed' }));
   await read(app, basic({ access: 'nobody', secret: 'guessed' }));
   const found: unknown[] = [];
-  for await (const record of readAuditTrail(directory))
+  for await (const record of openAuditFile(directory, Date.now).records())
     if (record !== 'damaged' && record.action === 'login') found.push(record);
   expect(found).toMatchObject([
     { user: 'grafana', outcome: 'refused', reason: 'wrong_secret', via: 'api', address: '127.0.0.1' },

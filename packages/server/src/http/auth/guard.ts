@@ -53,7 +53,7 @@ export function createGuard(
       try {
         if (kind === 'token') request.caller = await tokenCaller(authenticator, request);
         else if (kind === 'session')
-          request.caller = { user: signedIn(authenticator, request).user, scope: 'unscoped' };
+          request.caller = { user: (await signedIn(authenticator, request)).user, scope: 'unscoped' };
         else if (kind === 'basic') request.caller = await basicCaller(authenticator, request);
         else request.caller = await basicReader(request);
       } catch (error) {

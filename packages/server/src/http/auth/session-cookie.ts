@@ -46,11 +46,11 @@ export function checkCookieSupport(request: FastifyRequest): void {
 }
 
 /** Throws a 401 without a valid session, and a 403 if the request does not come from the console. */
-export function signedIn(authenticator: Authenticator, request: FastifyRequest): SignedIn {
+export async function signedIn(authenticator: Authenticator, request: FastifyRequest): Promise<SignedIn> {
   if (request.method !== 'GET' && request.method !== 'HEAD') checkSentByConsole(request);
   const text = readCookie(request, SESSION_COOKIE);
   if (text === undefined) throw new ApiError('WAF.9001', 'not signed in');
-  const checked = authenticator.checkSession(text);
+  const checked = await authenticator.checkSession(text);
   if (typeof checked === 'string') throw new ApiError('WAF.9001', REFUSALS[checked]);
   return checked;
 }

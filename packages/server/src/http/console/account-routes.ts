@@ -74,7 +74,7 @@ export function sessionRoutes(
       url: '/console/api/session',
       ...SESSION_ONLY,
       async handler(request) {
-        return describeSession(signedIn(authenticator, request));
+        return describeSession(await signedIn(authenticator, request));
       },
     },
     {
@@ -82,7 +82,7 @@ export function sessionRoutes(
       url: '/console/api/session',
       ...SESSION_ONLY,
       async handler(request, reply) {
-        await authenticator.revoke(signedIn(authenticator, request).session);
+        await authenticator.revoke((await signedIn(authenticator, request)).session);
         return reply
           .code(204)
           .header('Set-Cookie', cookieHeader(request, SESSION_COOKIE, '', 0))
@@ -96,7 +96,7 @@ export function sessionRoutes(
       /** Revokes all tokens and sessions of the user, and starts a new session for the caller. */
       async handler(request, reply) {
         const fields = parseJson(request.body);
-        const { user } = signedIn(authenticator, request);
+        const { user } = await signedIn(authenticator, request);
         const newPassword = textAt(fields, 'new_password');
         if (newPassword.length < PASSWORD_LENGTH_MIN) {
           throw malformed(`new_password must have at least ${PASSWORD_LENGTH_MIN} characters`);
@@ -106,7 +106,7 @@ export function sessionRoutes(
         if (check === 'wrong_credentials') throw malformed('the old password is wrong');
         if (check !== 'correct') throw new ApiError(...SIGN_IN_ERRORS[check]);
         await administer(administration, request, (admin) => admin.setPassword(user.id, newPassword));
-        const started = authenticator.startSession(administration.user(user.id));
+        const started = await authenticator.startSession(administration.user(user.id));
         if (typeof started === 'string') throw new ApiError(...SIGN_IN_ERRORS[started]);
         return sendSession(request, reply, started);
       },

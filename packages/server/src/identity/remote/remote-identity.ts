@@ -114,7 +114,7 @@ function createRemoteAuthenticator(
       return token.expires_at <= now() ? 'expired' : token.caller;
     },
     /** There is no console with a Keystone. */
-    checkSession: () => 'unknown',
+    checkSession: async () => 'unknown',
     admitKey,
     async checkSignature(request, pending, body) {
       // Looked up again: the key may have been revoked while the body was arriving.

@@ -1,5 +1,6 @@
 /** The write side: one group of batches of one project in one transaction of two round trips. */
 import type { Event } from '../../event.ts';
+import { type Database, type Run, StatementFailed } from '../../postgres/database.ts';
 import {
   type Additions,
   additionsOf,
@@ -13,7 +14,6 @@ import {
 import { countByMinute, WITHOUT_HOST } from '../minutes.ts';
 import type { Appended, Batch } from '../store.ts';
 import { addChanges, GroupPlan, lockProject, readKnown } from './coordination.ts';
-import { type Database, type Run, StatementFailed } from './database.ts';
 import { createPartitions, EXACT, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
 

@@ -1,6 +1,7 @@
 /** What a group of batches changes besides counts: batch IDs, checkpoints, sources and followed paths of one project. */
 import { randomInt } from 'node:crypto';
 import type { Event } from '../../event.ts';
+import type { Run } from '../../postgres/database.ts';
 import {
   type Appended,
   type Batch,
@@ -11,7 +12,6 @@ import {
   type Source,
   updateSource,
 } from '../store.ts';
-import type { Run } from './database.ts';
 import { CHANGES_MS } from './schema.ts';
 
 /** Change counters begin again after this, before they overflow. A power of two, minus one. */

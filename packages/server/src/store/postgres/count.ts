@@ -1,9 +1,9 @@
 /** The read side: each query is one statement, and so reads one snapshot. */
 import { CATEGORIES } from '../../event.ts';
+import type { Database } from '../../postgres/database.ts';
 import { accumulate, FIRST_BLOCKED, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
 import { type ChunkPlan, planChunks } from '../levels.ts';
 import type { Selection, TimeRange } from '../store.ts';
-import type { Database } from './database.ts';
 import { CHANGES_MS, EXACT, LEVELS, ROLLUPS } from './schema.ts';
 import { readSegment } from './segments.ts';
 

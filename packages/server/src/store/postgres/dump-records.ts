@@ -1,7 +1,8 @@
 /** Export of batches to another store, and import of a source from one. */
+
+import type { Database, Row } from '../../postgres/database.ts';
 import type { BatchRecord, Source } from '../store.ts';
 import { insertBatches, lockProject } from './coordination.ts';
-import type { Database, Row } from './database.ts';
 
 const BATCHES_PER_PART = 1_000;
 

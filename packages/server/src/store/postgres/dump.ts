@@ -1,7 +1,7 @@
 /** Export of events to another store. */
 import type { Event } from '../../event.ts';
+import type { Database } from '../../postgres/database.ts';
 import { eventsOfCells, readCells } from '../cells.ts';
-import type { Database } from './database.ts';
 import { EXACT, NO_HOST } from './schema.ts';
 import { readSegment } from './segments.ts';
 

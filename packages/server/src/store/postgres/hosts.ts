@@ -1,4 +1,6 @@
 /** The hosts of projects. */
+
+import type { Database, Row, Run } from '../../postgres/database.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
 import {
   type AddedHost,
@@ -10,7 +12,6 @@ import {
   type RenamedHost,
 } from '../store.ts';
 import { lockProject } from './coordination.ts';
-import type { Database, Row, Run } from './database.ts';
 
 /** For more names, all names of the project are read. */
 const NAMES_PER_READ = 1_000;

@@ -3,10 +3,10 @@
  * busiest seconds of hosts do not add up. Minutes that an edge cuts are always read exactly.
  */
 import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
+import type { Database, Run } from '../../postgres/database.ts';
 import { accumulate, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
 import { QueryTooLarge, type Selection } from '../store.ts';
 import { clip } from './count.ts';
-import type { Database, Run } from './database.ts';
 import { EXACT, NO_HOST, SECONDS } from './schema.ts';
 import { readSegment } from './segments.ts';
 

@@ -1,6 +1,7 @@
 /** The store on PostgreSQL: the methods of the contract. append.ts is the write side, count.ts the read side. */
 import { randomBytes } from 'node:crypto';
 import { CATEGORIES } from '../../event.ts';
+import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { GroupCommit } from '../group-commit.ts';
 import {
   type Appended,
@@ -15,7 +16,6 @@ import {
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
-import { Database, type DatabaseOptions } from './database.ts';
 import { dumpEvents } from './dump.ts';
 import { findPeaks } from './peaks.ts';
 import { prune } from './prune.ts';

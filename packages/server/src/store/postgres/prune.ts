@@ -1,7 +1,8 @@
 /** Retention: the horizon moves first; then counts are freed, and old batches deleted in short steps. */
+
+import type { Database } from '../../postgres/database.ts';
 import { dayOf, type Retention, type RetentionNote } from '../store.ts';
 import { lockProject } from './coordination.ts';
-import type { Database } from './database.ts';
 
 const BATCHES_PER_STEP = 2_000;
 

@@ -1,5 +1,6 @@
 /** Everything in a store but the counts: hosts, sources, batches, followed paths, retention and versions. */
 import { createHash } from 'node:crypto';
+import type { Database, Row } from '../../postgres/database.ts';
 import {
   compareFollowed,
   derivedId,
@@ -12,7 +13,6 @@ import {
   type TimeRange,
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';
-import type { Database, Row } from './database.ts';
 import { type BatchColumns, dumpBatches, putSource } from './dump-records.ts';
 import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
 import { readRetention, restoreHorizon } from './prune.ts';

@@ -3,15 +3,15 @@
  * append, `rollups` the sums by minute, hour and day. Both are partitioned by time.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type Database, LockTimeout, type Run } from '../../postgres/database.ts';
 import type { Level } from '../levels.ts';
 import { StoreMisconfigured } from '../store.ts';
-import { type Database, LockTimeout, type Run } from './database.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 
-/** Increased when older releases cannot use the tables. `migrate` upgrades them. */
-const SCHEMA_VERSION = 1;
+/** Increased when this release needs tables that older ones do not have. `migrate` upgrades them. */
+const SCHEMA_VERSION = 2;
 
 /**
  * From coarse to fine. A chunk of cells is one row, short enough to be updated in place. The last level is that of the
@@ -111,8 +111,32 @@ const TABLES = `
   ALTER TABLE segments ALTER cells SET STORAGE EXTERNAL;
   ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
   INSERT INTO retention DEFAULT VALUES;
-  INSERT INTO schema_version VALUES (${SCHEMA_VERSION});
+  INSERT INTO schema_version VALUES (1);
 `;
+
+/** Of identity/postgres-identity.ts and audit/audit-table.ts. */
+const IDENTITY_TABLES = `
+  CREATE TABLE identity_state (
+    only_row bool PRIMARY KEY DEFAULT true CHECK (only_row),
+    changes bigint NOT NULL DEFAULT 0, audit_bytes bigint NOT NULL DEFAULT 0,
+    master_key_mark text, master_key text
+  ) WITH (fillfactor = 50);
+  -- The value of a deleted record is null.
+  CREATE TABLE identity_records (
+    kind text COLLATE "C", id text COLLATE "C", change bigint NOT NULL, value json, PRIMARY KEY (kind, id)
+  );
+  CREATE INDEX identity_records_change ON identity_records (change);
+  CREATE INDEX identity_records_deleted ON identity_records (change) WHERE value IS NULL;
+  CREATE TABLE identity_changes (change bigint PRIMARY KEY, time bigint NOT NULL);
+  CREATE INDEX identity_changes_time ON identity_changes (time);
+  CREATE TABLE audit_trail (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, bytes int NOT NULL, record json NOT NULL
+  );
+  INSERT INTO identity_state DEFAULT VALUES;
+`;
+
+/** The statements that lead to version 1, from 1 to 2, and so on. */
+const UPGRADES = [TABLES, IDENTITY_TABLES];
 
 /** Serializes changes of the tables, among all processes. */
 async function lockSchema(run: Run, schema: string): Promise<void> {
@@ -133,12 +157,15 @@ export async function migrate(database: Database): Promise<void> {
   await database.checkSessions();
   await database.transaction(async (run) => {
     await lockSchema(run, schema);
-    const version = await readVersion(run, schema);
-    if (version !== null) return checkVersion(version, schema);
+    const version = (await readVersion(run, schema)) ?? 0;
+    if (version > SCHEMA_VERSION) checkVersion(version, schema);
     const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
     // An administrator may have created it: that takes more privileges than the tables.
     if (schemas.length === 0) await run(`CREATE SCHEMA "${schema}"`);
-    for (const statement of TABLES.split(/;\n/)) if (statement.trim() !== '') await run(statement);
+    for (const statements of UPGRADES.slice(version)) {
+      for (const statement of statements.split(/;\n/)) if (statement.trim() !== '') await run(statement);
+    }
+    if (version < SCHEMA_VERSION) await run('UPDATE schema_version SET version = $1', [SCHEMA_VERSION]);
   });
 }
 
@@ -148,7 +175,7 @@ export async function checkTables(database: Database, mayMigrate: boolean): Prom
   await database.checkSessions();
   const read = () => database.transaction((run) => readVersion(run, schema));
   let version = await read();
-  if (version === null && mayMigrate) {
+  if (mayMigrate && (version ?? 0) < SCHEMA_VERSION) {
     await migrate(database);
     version = await read();
   }
@@ -162,8 +189,10 @@ export async function checkTables(database: Database, mayMigrate: boolean): Prom
 
 function checkVersion(version: number, schema: string): void {
   if (version === SCHEMA_VERSION) return;
+  const advice = version < SCHEMA_VERSION ? "upgrade them with 'wafstat migrate'" : 'use a newer release';
   throw new StoreMisconfigured(
-    `the tables in the schema ${schema} of PostgreSQL have version ${version}, but this release needs version ${SCHEMA_VERSION}`,
+    `the tables in the schema ${schema} of PostgreSQL have version ${version}, ` +
+      `but this release needs version ${SCHEMA_VERSION}; ${advice}`,
   );
 }
 

@@ -1,7 +1,7 @@
 /** Connections to PostgreSQL: a limited pool, prepared statements with bound values, timeouts, transactions. */
 import { createHash, randomBytes } from 'node:crypto';
 import pg from 'pg';
-import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store.ts';
+import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
 import { type DatabaseUrl, describeUrl, readCertificates } from './url.ts';
 
 export interface DatabaseOptions {

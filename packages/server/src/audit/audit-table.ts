@@ -1,0 +1,97 @@
+/** The audit trail in a table of PostgreSQL. A change and its record are in the same transaction. */
+import type { Database, Run } from '../postgres/database.ts';
+import {
+  AUDIT_BYTES_MAX,
+  type AuditEntry,
+  type AuditRecord,
+  type AuditTrail,
+  AuditUnavailable,
+  formatRecord,
+  limitChanges,
+} from './audit-trail.ts';
+
+/** What remains after a deletion of the oldest records. */
+const BYTES_KEPT = (AUDIT_BYTES_MAX / 4) * 3;
+const PAGE_ROWS = 1_000;
+
+export interface AuditTable extends AuditTrail {
+  /** Writes in a transaction. Call `committed` with the records after the commit. */
+  insert(run: Run, entries: readonly AuditEntry[]): Promise<AuditRecord[]>;
+  committed(records: readonly AuditRecord[]): void;
+}
+
+/** `enqueue` runs writes one after the other, so that they use one connection. */
+export function openAuditTable(
+  database: Database,
+  enqueue: <T>(work: () => Promise<T>) => Promise<T>,
+  now: () => number,
+  bytesMax = AUDIT_BYTES_MAX,
+): AuditTable {
+  let mirror: (record: AuditRecord) => void = () => {};
+
+  async function insert(run: Run, entries: readonly AuditEntry[]): Promise<AuditRecord[]> {
+    if (entries.length === 0) return [];
+    const time = new Date(now()).toISOString();
+    const records = entries.map((entry) => ({ time, ...entry }));
+    const lines = records.map(formatRecord);
+    await run(
+      'INSERT INTO audit_trail (bytes, record) SELECT octet_length(line), line::json FROM unnest($1::text[]) AS line',
+      [lines],
+    );
+    const bytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), 0);
+    const [state] = await run<{ bytes: number }>(
+      'UPDATE identity_state SET audit_bytes = audit_bytes + $1 RETURNING audit_bytes AS bytes',
+      [bytes],
+    );
+    if (state !== undefined && state.bytes > bytesMax) {
+      await run(DELETE_OLDEST, [state.bytes - (BYTES_KEPT / AUDIT_BYTES_MAX) * bytesMax]);
+    }
+    return records;
+  }
+
+  function committed(records: readonly AuditRecord[]): void {
+    for (const record of records) mirror(record);
+  }
+
+  async function append(entry: AuditEntry): Promise<void> {
+    try {
+      committed(await enqueue(() => database.transaction((run) => insert(run, [entry]))));
+    } catch (error) {
+      throw new AuditUnavailable(
+        `nothing was changed, because the audit trail cannot be written: ${(error as Error).message}`,
+        { cause: error },
+      );
+    }
+  }
+
+  return {
+    admit: limitChanges(now),
+    insert,
+    committed,
+    append,
+    note: (entry) => append(entry).catch(() => {}),
+    mirror(to) {
+      mirror = to;
+    },
+    async *records() {
+      for (let after = 0; ; ) {
+        const rows = await database.run<{ number: number; record: AuditRecord }>(
+          'SELECT number, record FROM audit_trail WHERE number > $1 ORDER BY number LIMIT $2',
+          [after, PAGE_ROWS],
+        );
+        for (const { record } of rows) yield record;
+        const last = rows.at(-1);
+        if (last === undefined) return;
+        after = last.number;
+      }
+    },
+  };
+}
+
+/** The oldest records, of this many bytes or slightly more. */
+const DELETE_OLDEST = `
+  WITH ordered AS (SELECT number, bytes, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM audit_trail),
+  deleted AS (
+    DELETE FROM audit_trail WHERE number IN (SELECT number FROM ordered WHERE before < $1) RETURNING bytes
+  )
+  UPDATE identity_state SET audit_bytes = audit_bytes - (SELECT coalesce(sum(bytes), 0) FROM deleted)`;

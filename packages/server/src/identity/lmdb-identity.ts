@@ -1,0 +1,216 @@
+/** The identity store in an LMDB file, separate from the statistics so that replacing those never affects it. */
+import { closeSync, fstatSync, openSync, writeSync } from 'node:fs';
+import type { Database, Key, RootDatabase } from 'lmdb';
+import type { AuditFile } from '../audit/audit-file.ts';
+import { PerTurnMemo } from '../cache.ts';
+import { CommitFailed, Committer } from '../lmdb/commit.ts';
+import { commitSync, createPrivateFiles, openLmdb } from '../lmdb/files.ts';
+import { IdentityNotWritable } from './errors.ts';
+import type { IdentityRecord, IdentityStore, IdentityWriter, RecordKind, Records } from './identity-store.ts';
+import type { AccessKey, Domain, Project, User } from './records.ts';
+
+/** No name or ID is longer; LMDB rejects keys over its limit, so longer ones are not looked up. */
+const KEY_LENGTH_MAX = 256;
+/** Increase when old files can no longer be read as they are. */
+const IDENTITY_VERSION = 1;
+/** Beyond the last page in use: room for about 5,000 more revocations on a full disk. */
+const RESERVED_BYTES = 1_048_576;
+
+type Tables = ReturnType<typeof openTables>;
+
+export interface LmdbIdentity extends IdentityStore {
+  /** The ID of the statistics file that belongs to this store, once there is one. */
+  statisticsFileId(): number | undefined;
+  setStatisticsFileId(id: number): void;
+}
+
+export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
+  const db = openTables(path);
+  const version = db.meta.get('version') ?? IDENTITY_VERSION;
+  if (version !== IDENTITY_VERSION) {
+    throw new Error(
+      `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`,
+    );
+  }
+  // Otherwise opening needs no write lock, which may be taken.
+  if (!db.meta.doesExist('version'))
+    commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
+
+  const idByName = (kind: RecordKind, domain: string, name: string) =>
+    name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
+      ? undefined
+      : db.names.get([kind, domain, name]);
+  const lookUp = <V>(table: Database<V, string>, id: string | undefined) =>
+    id === undefined || id.length > KEY_LENGTH_MAX ? undefined : table.get(id);
+  const list = <V>(table: Database<V, string>) => [...table.getRange()].map(({ value }) => value);
+
+  const countChanges = () => Number(db.meta.get('changes') ?? 0);
+  const changes = new PerTurnMemo(countChanges);
+  const writer = createWriter(db, audit);
+  const committer = new Committer({
+    path,
+    root: () => db.root,
+    async reopen() {
+      await db.root.close();
+      Object.assign(db, openTables(path));
+    },
+    probe: () => db.meta.putSync('version', IDENTITY_VERSION),
+  });
+
+  return {
+    domain: (id: string) => lookUp(db.domains, id),
+    domainByName: (name: string) => lookUp(db.domains, idByName('domain', '', name)),
+    domains: () => list(db.domains),
+    project: (id: string) => lookUp(db.projects, id),
+    projectByName: (domainId: string, name: string) =>
+      lookUp(db.projects, idByName('project', domainId, name)),
+    projects: () => list(db.projects),
+    user: (id: string) => lookUp(db.users, id),
+    userByName: (domainId: string, name: string) => lookUp(db.users, idByName('user', domainId, name)),
+    users: () => list(db.users),
+    key: (access: string) => lookUp(db.keys, access),
+    keysOf: (userId: string) =>
+      [...db.userKeys.getKeys({ start: [userId, ''], end: [userId, '\uffff'] })].flatMap(
+        ([, access]) => db.keys.get(access) ?? [],
+      ),
+    isRevoked: (tokenId: string) => db.revoked.doesExist(tokenId),
+    knownLogin: (userId: string, hash: string) =>
+      userId.length > KEY_LENGTH_MAX ? undefined : db.knownLogins.get([userId, hash]),
+    *records(): Generator<IdentityRecord> {
+      for (const kind of ['domain', 'project', 'user'] as const) {
+        // TypeScript cannot tell which table belongs to the kind.
+        for (const value of list<Records[RecordKind]>(db[`${kind}s`]))
+          yield { kind, id: value.id, value } as IdentityRecord;
+      }
+      for (const value of list(db.keys)) yield { kind: 'key', id: value.access, value };
+      for (const { key, value } of db.revoked.getRange()) yield { kind: 'revoked', id: key, value };
+      for (const { key, value } of db.knownLogins.getRange())
+        yield { kind: 'login', id: key.join(' '), value };
+    },
+    putKnownLogin: (userId, hash, time, { max, before }) =>
+      committer
+        .run(() => {
+          const byAge = knownLoginsOf(db, userId).sort((a, b) => b.value - a.value);
+          for (const [i, { key, value }] of byAge.entries())
+            if (i >= max - 1 || value < before) db.knownLogins.removeSync(key);
+          // The user may have been deleted in the meantime.
+          if (db.users.doesExist(userId)) db.knownLogins.putSync([userId, hash], time);
+        })
+        .catch(rethrow),
+    async matchesMasterKey(fingerprint) {
+      if (!db.meta.doesExist('mark')) {
+        commitSync(path, db.root, () => db.meta.doesExist('mark') || db.meta.putSync('mark', fingerprint));
+      }
+      return db.meta.get('mark') === fingerprint;
+    },
+    statisticsFileId() {
+      const id = db.meta.get('statistics');
+      return typeof id === 'number' ? id : undefined;
+    },
+    setStatisticsFileId: (id) => commitSync(path, db.root, () => void db.meta.putSync('statistics', id)),
+    changes: () => changes.get(),
+    // Every read sees the last commit of any process.
+    confirm: () => undefined,
+    refresh: async () => false,
+    change: (action) =>
+      committer
+        .run(() => {
+          db.meta.putSync('changes', countChanges() + 1);
+          const result = action(writer);
+          reserveSpace(path, db.root);
+          return result;
+        })
+        .catch(rethrow)
+        .finally(() => changes.forget()),
+    checkWrites: () => committer.check().catch(rethrow),
+    close: () => committer.close(),
+  };
+}
+
+/** For use in a transaction. */
+function createWriter(db: Tables, audit: AuditFile): IdentityWriter {
+  // TypeScript cannot tell which table belongs to K.
+  const tableOf = <K extends RecordKind>(kind: K) => db[`${kind}s`] as Database<Records[K], string>;
+  const nameOf = (kind: RecordKind, record: { name: string; domain_id?: string }) =>
+    [kind, record.domain_id ?? '', record.name] as [RecordKind, string, string];
+
+  return {
+    put(kind, record) {
+      tableOf(kind).putSync(record.id, record);
+      db.names.putSync(nameOf(kind, record), record.id);
+    },
+    remove(kind, record) {
+      tableOf(kind).removeSync(record.id);
+      db.names.removeSync(nameOf(kind, record));
+      for (const { key } of knownLoginsOf(db, record.id)) db.knownLogins.removeSync(key);
+    },
+    putKey(key) {
+      db.keys.putSync(key.access, key);
+      db.userKeys.putSync([key.user_id, key.access], true);
+    },
+    removeKey(key) {
+      db.keys.removeSync(key.access);
+      db.userKeys.removeSync([key.user_id, key.access]);
+    },
+    revoke(token, now) {
+      db.revoked.putSync(token.id, token.expires_at);
+      db.revokedUntil.putSync([token.expires_at, token.id], true);
+      for (const [expires, id] of [...db.revokedUntil.getKeys({ end: [now], limit: 1_000 })]) {
+        db.revoked.removeSync(id);
+        db.revokedUntil.removeSync([expires, id]);
+      }
+    },
+    // The line is durable before the commit.
+    record: (entry) => audit.appendSync(entry),
+  };
+}
+
+function knownLoginsOf(db: Tables, userId: string) {
+  return [...db.knownLogins.getRange({ start: [userId, ''], end: [userId, '\uffff'] })];
+}
+
+function openTables(path: string) {
+  // The file holds password hashes, and others may have access to the directory.
+  createPrivateFiles(path);
+  const { root, table: openTable } = openLmdb(path);
+  const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
+  return {
+    root,
+    meta: table<number | string, 'version' | 'mark' | 'changes' | 'statistics'>('meta'),
+    domains: table<Domain, string>('domains'),
+    projects: table<Project, string>('projects'),
+    users: table<User, string>('users'),
+    // Names of domains are unique; names of projects and users are unique in their domain.
+    names: table<string, [kind: RecordKind, domain: string, name: string]>('names'),
+    keys: table<AccessKey, string>('keys'),
+    userKeys: table<true, [user: string, access: string]>('user-keys'),
+    revoked: table<number, string>('revoked'),
+    revokedUntil: table<true, [expires: number, token: string]>('revoked-until'),
+    knownLogins: table<number, [user: string, hash: string]>('known-logins'),
+  };
+}
+
+/** Reserves space at the end of the file. Call in a transaction, so that no other process writes there. */
+function reserveSpace(path: string, root: RootDatabase): void {
+  // lmdb-js returns these, but does not declare them.
+  const { lastPageNumber, pageSize } = root.getStats() as { lastPageNumber: number; pageSize: number };
+  const end = (lastPageNumber + 1) * pageSize + RESERVED_BYTES;
+  const file = openSync(path, 'r+');
+  try {
+    const { size } = fstatSync(file);
+    // In large steps, not on every change.
+    if (end - size > RESERVED_BYTES / 2) writeSync(file, Buffer.alloc(end - size), 0, end - size, size);
+  } catch {
+    // The change itself may still succeed.
+  } finally {
+    closeSync(file);
+  }
+}
+
+function rethrow(error: unknown): never {
+  if (error instanceof CommitFailed) {
+    const { message, trouble, outcomeUnknown } = error;
+    throw new IdentityNotWritable(message, trouble, { cause: error, outcomeUnknown });
+  }
+  throw error;
+}

@@ -1,0 +1,422 @@
+/**
+ * The identity store in PostgreSQL. Each process has a copy of all records in memory, which follows the database. Every
+ * change has a number, and locks the row that has the last one: so changes run one after the other, and a copy with the
+ * last number is complete. Decision 0025 explains why a copy is at most a second old.
+ */
+import { randomInt } from 'node:crypto';
+import { type AuditTable, openAuditTable } from '../audit/audit-table.ts';
+import type { AuditEntry } from '../audit/audit-trail.ts';
+import { Database, type DatabaseOptions, type Row, type Run } from '../postgres/database.ts';
+import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store/store.ts';
+import { AlreadyInitialised, IdentityNotWritable, IdentityUnavailable } from './errors.ts';
+import {
+  type IdentityRecord,
+  type IdentityStore,
+  type IdentityWriter,
+  RECORDS_MS_MAX,
+} from './identity-store.ts';
+import { type RecordChange, RecordsCopy } from './records-copy.ts';
+
+/** Between the end of a poll and the next one: leaves half a second for a slow one. */
+const POLL_MS = 400;
+/** How long a request waits for a poll. */
+const WAIT_MS_MAX = 1_000;
+/** A database that is down is tried this often at most, however many requests arrive. */
+const RETRY_MS = 100;
+/** How long a change waits for those before it. */
+const QUEUE_MS_MAX = 5_000;
+const TIMEOUT_MS_MAX = 5_000;
+/** One for polls, one for changes. Not those of the store: queries that use all of them must not delay polls. */
+const CONNECTIONS = 2;
+/**
+ * Numbers grow by random steps. If the last changes are lost, in a failover to a standby that did not have them or by
+ * restoring a backup, the numbers after that differ from those that were lost, and copies notice.
+ */
+const STEP_MAX = 16_777_216;
+/** Older copies are loaded as a whole: deleted records leave no trace for longer than this. */
+const HISTORY_MS = 86_400_000;
+/** The oldest revocations, which a change checks for being expired. */
+const EXPIRY_CHECKS_MAX = 2_000;
+
+export interface PostgresIdentity extends IdentityStore {
+  audit: AuditTable;
+  /** Null if there is no installation yet. */
+  masterKey(): Promise<CreatedKey | null>;
+  /**
+   * The store before its first change, which also stores the master key, or only its mark. This change rejects with
+   * AlreadyInitialised if another process was faster.
+   */
+  creating(key: CreatedKey): IdentityStore;
+  /** The first change: all records of another store. Rejects with AlreadyInitialised. */
+  copyFrom(records: Iterable<IdentityRecord>, key: CreatedKey, entry: AuditEntry): Promise<void>;
+}
+
+interface CreatedKey {
+  mark: string;
+  /** Null if the installation does not keep it. */
+  key: string | null;
+}
+
+export interface PostgresIdentityOptions extends DatabaseOptions {
+  /** Rejects if the tables are missing; may create them. */
+  checkTables(database: Database): Promise<void>;
+}
+
+export async function openPostgresIdentity(
+  options: PostgresIdentityOptions,
+  now: () => number,
+): Promise<PostgresIdentity> {
+  const database = new Database({
+    ...options,
+    // A standby may lag behind.
+    url: { ...options.url, needsPrimary: true },
+    timeoutMs: Math.min(options.timeoutMs, TIMEOUT_MS_MAX),
+    connectionsMax: CONNECTIONS,
+  });
+  const copy = new RecordsCopy();
+  /** Of the last change in the copy. */
+  let number = -1;
+  let version = 0;
+  /** The copy had all changes that were committed before this time. */
+  let confirmedAt = Number.NEGATIVE_INFINITY;
+  let failure: { error: Error; at: number } | null = null;
+  let closed = false;
+
+  /** Does nothing if the copy has changed since `from`. */
+  function apply(from: number, to: number, changes: readonly RecordChange[], isWhole = false): void {
+    if (number !== from) return;
+    if (isWhole) copy.clear();
+    for (const change of changes) copy.set(change);
+    number = to;
+    if (isWhole || changes.some(({ kind }) => kind !== 'login')) version++;
+  }
+
+  /** Brings the copy up to date, in a transaction that sees one state of the database. */
+  async function load(run: Run): Promise<void> {
+    const from = number;
+    const [state] = await run<{ changes: number; known: boolean }>(
+      `SELECT changes, EXISTS (SELECT FROM identity_changes WHERE change = $1) AS known FROM identity_state`,
+      [from],
+    );
+    if (state === undefined) throw new StoreMisconfigured('the table identity_state is empty');
+    if (state.changes === from) return;
+    const isWhole = !state.known;
+    const condition = isWhole ? 'value IS NOT NULL AND change > $1' : 'change > $1';
+    const rows = await run<RecordChange & Row>(
+      `SELECT kind, id, value FROM identity_records WHERE ${condition} ORDER BY change`,
+      [isWhole ? -1 : from],
+    );
+    apply(from, state.changes, rows, isWhole);
+  }
+
+  async function poll(): Promise<void> {
+    for (;;) {
+      const sentAt = performance.now();
+      const [state] = await database.run<{ changes: number }>('SELECT changes FROM identity_state');
+      if (state?.changes === number) {
+        confirmedAt = Math.max(confirmedAt, sentAt);
+        return;
+      }
+      await database.transaction(load, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
+    }
+  }
+
+  let running: Promise<void> | null = null;
+  let queued: Promise<void> | null = null;
+
+  function startPoll(): Promise<void> {
+    running = poll()
+      .then(
+        () => {
+          failure = null;
+        },
+        (error) => {
+          failure = { error: unavailable(error), at: performance.now() };
+          throw failure.error;
+        },
+      )
+      .finally(() => {
+        running = null;
+      });
+    return running;
+  }
+
+  /** A poll that is sent after this call. All calls during a poll share the next one. */
+  function nextPoll(): Promise<void> {
+    if (failure !== null && performance.now() - failure.at < RETRY_MS) return Promise.reject(failure.error);
+    if (running === null) return startPoll();
+    queued ??= running
+      .catch(() => {})
+      .then(() => {
+        queued = null;
+        return startPoll();
+      });
+    return queued;
+  }
+
+  let timer: NodeJS.Timeout | undefined;
+
+  /** Until the store is closed. The request that depends on it reports a failure. */
+  function keepPolling(): void {
+    timer = setTimeout(async () => {
+      await nextPoll().catch(() => {});
+      if (!closed) keepPolling();
+    }, POLL_MS).unref();
+  }
+
+  let tail: Promise<unknown> = Promise.resolve();
+
+  /** Runs one write at a time. */
+  function enqueue<T>(work: () => Promise<T>): Promise<T> {
+    const queuedAt = performance.now();
+    const result = tail.then(() => {
+      if (performance.now() - queuedAt > QUEUE_MS_MAX) {
+        throw new StoreUnavailable('the changes before this one take too long; nothing was changed');
+      }
+      return work();
+    });
+    tail = result.catch(() => {});
+    return result;
+  }
+
+  const audit = openAuditTable(database, enqueue, now);
+
+  async function change<T>(action: (write: IdentityWriter) => T, created?: CreatedKey): Promise<T> {
+    try {
+      return await enqueue(async () => {
+        const next = await database.transaction(async (run) => {
+          const [state] = await run<{ changes: number; mark: string | null }>(
+            'SELECT changes, master_key_mark AS mark FROM identity_state FOR UPDATE',
+          );
+          if (created && state?.mark)
+            throw new AlreadyInitialised('the database already has a wafstat installation');
+          // More than once if a poll updates the copy meanwhile, to a state before the lock.
+          while (number !== state?.changes) await load(run);
+          const base = number;
+          const { result, changes, entries } = tryAction(copy, action);
+          const to = changes.length > 0 ? base + 1 + randomInt(STEP_MAX) : base;
+          if (changes.length > 0) await writeChanges(run, to, changes, now());
+          if (created) await writeMasterKey(run, created);
+          const records = await audit.insert(run, entries);
+          await run('COMMIT');
+          return { result, base, to, changes, records };
+        });
+        apply(next.base, next.to, next.changes);
+        audit.committed(next.records);
+        return next.result;
+      });
+    } catch (error) {
+      throw changeError(error);
+    }
+  }
+
+  const store: PostgresIdentity = {
+    audit,
+    domain: (id) => copy.get('domain', id),
+    domainByName: (name) => copy.byName('domain', '', name),
+    domains: () => copy.list('domain'),
+    project: (id) => copy.get('project', id),
+    projectByName: (domainId, name) => copy.byName('project', domainId, name),
+    projects: () => copy.list('project'),
+    user: (id) => copy.get('user', id),
+    userByName: (domainId, name) => copy.byName('user', domainId, name),
+    users: () => copy.list('user'),
+    key: (access) => copy.get('key', access),
+    keysOf: (userId) => copy.keysOf(userId),
+    isRevoked: (tokenId) => copy.get('revoked', tokenId) !== undefined,
+    knownLogin: (userId, hash) => copy.get('login', `${userId} ${hash}`),
+    records: () => copy.records(),
+
+    confirm() {
+      const arrivedAt = performance.now();
+      if (arrivedAt - confirmedAt <= RECORDS_MS_MAX) return undefined;
+      return withinTime(async () => {
+        while (arrivedAt - confirmedAt > RECORDS_MS_MAX) await (running ?? nextPoll());
+      });
+    },
+    async refresh() {
+      const before = version;
+      await withinTime(nextPoll);
+      return version !== before;
+    },
+    changes: () => version,
+    change: (action) => change(action),
+    creating: (key) => ({
+      ...store,
+      change: (action) => change(action, key),
+      matchesMasterKey: async () => true,
+    }),
+
+    copyFrom: (records, key, entry) =>
+      change((write) => {
+        for (const record of records) (write as InternalWriter).set(record);
+        write.record(entry);
+      }, key),
+
+    async putKnownLogin(userId, hash, time, { max, before }) {
+      await change((write) => {
+        const { set } = write as InternalWriter;
+        const byAge = copy
+          .loginsOf(userId)
+          .map((id) => ({ id, at: copy.get('login', id) ?? 0 }))
+          .sort((a, b) => b.at - a.at);
+        for (const [i, { id, at }] of byAge.entries())
+          if (i >= max - 1 || at < before) set({ kind: 'login', id, value: null });
+        // The user may have been deleted in the meantime.
+        if (copy.get('user', userId)) set({ kind: 'login', id: `${userId} ${hash}`, value: time });
+      });
+    },
+
+    async masterKey() {
+      const [state] = await database.run<{ mark: string | null; key: string | null }>(
+        'SELECT master_key_mark AS mark, master_key AS key FROM identity_state',
+      );
+      return state?.mark ? { mark: state.mark, key: state.key } : null;
+    },
+
+    async matchesMasterKey(fingerprint) {
+      await database.run('UPDATE identity_state SET master_key_mark = $1 WHERE master_key_mark IS NULL', [
+        fingerprint,
+      ]);
+      return (await store.masterKey())?.mark === fingerprint;
+    },
+
+    async checkWrites() {
+      await store.refresh();
+      const [row] = await database
+        .run<{ readOnly: boolean }>(
+          `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS "readOnly"`,
+        )
+        .catch((error) => {
+          throw unavailable(error);
+        });
+      if (row?.readOnly)
+        throw new IdentityNotWritable('PostgreSQL accepts no writes', 'the database is read-only');
+    },
+
+    async close() {
+      if (closed) return;
+      closed = true;
+      clearTimeout(timer);
+      await tail;
+      await Promise.allSettled([running, queued]);
+      await database.close();
+    },
+  };
+
+  try {
+    await options.checkTables(database);
+    await startPoll();
+  } catch (error) {
+    await database.close();
+    throw error instanceof IdentityUnavailable && error.cause ? error.cause : error;
+  }
+  keepPolling();
+  return store;
+}
+
+interface InternalWriter extends IdentityWriter {
+  set(change: RecordChange): void;
+}
+
+/** Runs the action on the copy, and undoes it: others must not see what is not committed. */
+function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T) {
+  const changes = new Map<string, RecordChange>();
+  const undo: RecordChange[] = [];
+  const entries: AuditEntry[] = [];
+  const set = ({ kind, id, value }: RecordChange) => {
+    undo.push({ kind, id, value: copy.get(kind, id) ?? null });
+    // As all other processes will read it.
+    const stored = { kind, id, value: value === null ? null : JSON.parse(JSON.stringify(value)) };
+    copy.set(stored);
+    changes.set(`${kind} ${id}`, stored);
+  };
+  const write: InternalWriter = {
+    set,
+    put: (kind, record) => set({ kind, id: record.id, value: record }),
+    remove(kind, record) {
+      set({ kind, id: record.id, value: null });
+      for (const id of copy.loginsOf(record.id)) set({ kind: 'login', id, value: null });
+    },
+    putKey: (key) => set({ kind: 'key', id: key.access, value: key }),
+    removeKey: ({ access }) => set({ kind: 'key', id: access, value: null }),
+    revoke(token, now) {
+      for (const [id, expires] of copy.oldestRevoked(EXPIRY_CHECKS_MAX))
+        if (expires < now) set({ kind: 'revoked', id, value: null });
+      set({ kind: 'revoked', id: token.id, value: token.expires_at });
+    },
+    record: (entry) => entries.push(entry),
+  };
+  try {
+    const result = action(write);
+    return { result, changes: [...changes.values()], entries };
+  } finally {
+    for (const change of undo.reverse()) copy.set(change);
+  }
+}
+
+async function writeChanges(
+  run: Run,
+  number: number,
+  changes: readonly RecordChange[],
+  now: number,
+): Promise<void> {
+  await Promise.all([
+    run('UPDATE identity_state SET changes = $1', [number]),
+    run('INSERT INTO identity_changes (change, time) VALUES ($1, $2)', [number, now]),
+    run(
+      `INSERT INTO identity_records (kind, id, change, value)
+       SELECT kind, id, $1, value::json FROM unnest($2::text[], $3::text[], $4::text[]) AS changed(kind, id, value)
+       ON CONFLICT (kind, id) DO UPDATE SET change = excluded.change, value = excluded.value`,
+      [
+        number,
+        changes.map(({ kind }) => kind),
+        changes.map(({ id }) => id),
+        changes.map(({ value }) => (value === null ? null : JSON.stringify(value))),
+      ],
+    ),
+    run(
+      `WITH forgotten AS (DELETE FROM identity_changes WHERE time < $1 RETURNING change)
+       DELETE FROM identity_records WHERE value IS NULL AND change <= (SELECT max(change) FROM forgotten)`,
+      [now - HISTORY_MS],
+    ),
+  ]);
+}
+
+async function writeMasterKey(run: Run, { mark, key }: CreatedKey): Promise<void> {
+  await run('UPDATE identity_state SET master_key_mark = $1, master_key = $2', [mark, key]);
+}
+
+/** Rejects with IdentityUnavailable if the database takes too long. The work continues. */
+async function withinTime(work: () => Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => {
+      reject(new IdentityUnavailable('PostgreSQL does not respond in time, so rights may have changed'));
+    }, WAIT_MS_MAX);
+  });
+  const done = work();
+  // If it fails later, nobody waits for it.
+  done.catch(() => {});
+  try {
+    await Promise.race([done, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function unavailable(error: unknown): Error {
+  return error instanceof StoreUnavailable
+    ? new IdentityUnavailable(error.message, { cause: error })
+    : (error as Error);
+}
+
+function changeError(error: unknown): unknown {
+  if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured) return error;
+  const { message, outcomeUnknown } = error;
+  if (error instanceof StoreNotWritable)
+    return new IdentityNotWritable(message, error.trouble, { cause: error, outcomeUnknown });
+  const outcome = outcomeUnknown ? 'whether the change was made is unknown' : 'nothing was changed';
+  const options = { cause: error, outcomeUnknown };
+  return new IdentityNotWritable(`${message}; ${outcome}`, 'the database does not respond', options);
+}

@@ -1,0 +1,341 @@
+/** One suite for all identity stores. Random changes are compared with a plain map. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import { afterEach, describe, expect, test } from 'vitest';
+import {
+  type AuditEntry,
+  type AuditRecord,
+  type AuditTrail,
+  newAuditEntry,
+} from '../packages/server/src/audit/audit-trail.ts';
+import type {
+  IdentityRecord,
+  IdentityStore,
+  IdentityWriter,
+} from '../packages/server/src/identity/identity-store.ts';
+import type { AccessKey, Domain, Project, User } from '../packages/server/src/identity/records.ts';
+import { scaled } from './random.ts';
+
+export interface IdentityUnderTest {
+  store: IdentityStore;
+  audit: AuditTrail;
+  /** A second store on the same data, as another process would open it. */
+  another(): Promise<IdentityStore>;
+  destroy(): Promise<void>;
+}
+
+const NOW = Date.UTC(2026, 6, 1);
+const ACTOR = { user: 'admin', via: 'command line' } as const;
+
+const domain = (id: string): Domain => ({ id: `d${id}`, name: `domain ${id}`, enabled: true });
+const project = (id: string, enabled = true): Project => ({
+  id: `p${id}`,
+  name: `project ${id}`,
+  domain_id: 'd1',
+  enabled,
+  created: NOW,
+});
+const user = (id: string, token_epoch = 0): User => ({
+  id: `u${id}`,
+  name: `user ${id} \u{1f600} ä`,
+  domain_id: 'd1',
+  enabled: true,
+  access: 'both',
+  password_hash: 'x',
+  created: NOW,
+  token_epoch,
+  roles: { p1: ['reader'] },
+});
+const key = (id: string, owner: string, description = ''): AccessKey => ({
+  access: `AK${id}`,
+  user_id: `u${owner}`,
+  description,
+  status: 'active',
+  created: NOW,
+  sealed_secret: 'sealed',
+});
+
+const entry = (name: string): AuditEntry => newAuditEntry(ACTOR, 'user.add', { type: 'user', name });
+
+async function recordsOf(trail: AuditTrail): Promise<AuditRecord[]> {
+  const all: AuditRecord[] = [];
+  for await (const record of trail.records()) if (record !== 'damaged') all.push(record);
+  return all;
+}
+
+export function identityConformance(
+  name: string,
+  open: (now: () => number) => Promise<IdentityUnderTest>,
+): void {
+  describe(`identity in ${name}`, () => {
+    const opened: IdentityUnderTest[] = [];
+    afterEach(async () => {
+      for (const each of opened.splice(0)) await each.destroy();
+    });
+
+    async function start(): Promise<IdentityUnderTest> {
+      const under = await open(() => NOW);
+      opened.push(under);
+      return under;
+    }
+
+    test('finds records by ID and name, keys by user, in every store', async () => {
+      const { store, another } = await start();
+      await store.change((write) => {
+        write.put('domain', domain('1'));
+        write.put('project', project('1'));
+        write.put('user', user('1'));
+        for (const id of ['2', '1']) write.putKey(key(id, '1'));
+      });
+      const other = await another();
+      for (const each of [store, other]) {
+        expect(each.domainByName('domain 1')).toEqual(domain('1'));
+        expect(each.projectByName('d1', 'project 1')).toEqual(project('1'));
+        expect(each.userByName('d1', user('1').name)).toEqual(user('1'));
+        expect(each.keysOf('u1')).toEqual([key('1', '1'), key('2', '1')]);
+        expect([each.user('u2'), each.userByName('d2', user('1').name)]).toEqual([undefined, undefined]);
+        expect([each.user('x'.repeat(10_000)), each.domainByName('x'.repeat(10_000))]).toEqual([
+          undefined,
+          undefined,
+        ]);
+        expect([each.domains(), each.projects(), each.users()]).toEqual([
+          [domain('1')],
+          [project('1')],
+          [user('1')],
+        ]);
+      }
+      await other.close();
+    });
+
+    test('a change that throws changes nothing, and is not seen by anyone', async () => {
+      const { store, another } = await start();
+      const other = await another();
+      await store.change((write) => write.put('user', user('1')));
+      const failing = store.change((write) => {
+        write.put('user', user('1', 7));
+        write.put('user', user('2'));
+        write.revoke({ id: 't', expires_at: NOW + 1 }, NOW);
+        // The action sees its own writes.
+        expect([store.user('u1')?.token_epoch, store.user('u2')?.id, store.isRevoked('t')]).toEqual([
+          7,
+          'u2',
+          true,
+        ]);
+        throw new Error('no');
+      });
+      await expect(failing).rejects.toThrow('no');
+      await other.refresh();
+      for (const each of [store, other])
+        expect([...each.records()]).toEqual([{ kind: 'user', id: 'u1', value: user('1') }]);
+      await other.close();
+    });
+
+    test('changes of several stores at once run one after the other', async () => {
+      const { store, another } = await start();
+      const stores = [store, await another()];
+      await store.change((write) => write.put('user', user('1')));
+      const increment = (each: IdentityStore) =>
+        each.change((write) => write.put('user', user('1', (each.user('u1')?.token_epoch ?? 0) + 1)));
+      await Promise.all(Array.from({ length: 10 }, () => stores.map(increment)).flat());
+      const addOnce = (each: IdentityStore, i: number) =>
+        each.change((write) => {
+          if (each.projectByName('d1', 'project 1')) throw new Error('taken');
+          write.put('project', { ...project('1'), id: `p${i}` });
+        });
+      const added = await Promise.allSettled(stores.map(addOnce));
+      expect(added.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+      for (const each of stores) {
+        await each.refresh();
+        expect(each.user('u1')?.token_epoch).toBe(20);
+        expect(each.projects()).toHaveLength(1);
+      }
+      await stores[1]?.close();
+    });
+
+    test('every change has its audit entry; one that throws has none, unless it was recorded before', async () => {
+      const { store, audit } = await start();
+      await store.change((write) => {
+        write.put('user', user('1'));
+        write.record(entry('one'));
+      });
+      await audit.append(entry('two'));
+      await store.change((write) => write.put('user', user('2')));
+      await expect(
+        store.change(() => {
+          throw new Error('no');
+        }),
+      ).rejects.toThrow('no');
+      await audit.note({ ...entry('three'), outcome: 'refused', reason: 'taken' });
+      const found = await recordsOf(audit);
+      expect(found.map(({ object, outcome }) => [object.name, outcome])).toEqual([
+        ['one', 'done'],
+        ['two', 'done'],
+        ['three', 'refused'],
+      ]);
+      expect(found[0]).toMatchObject({ time: new Date(NOW).toISOString(), ...ACTOR });
+    });
+
+    test('known logins are limited by number and age, end with the user, and do not count as changes', async () => {
+      const { store } = await start();
+      await store.change((write) => write.put('user', user('1')));
+      const changes = store.changes();
+      const known = (hashes: string[]) => hashes.map((each) => store.knownLogin('u1', each));
+      for (const [i, each] of ['a', 'b', 'c', 'd'].entries())
+        await store.putKnownLogin('u1', each, NOW + i, { max: 3, before: NOW });
+      expect(known(['a', 'b', 'c', 'd'])).toEqual([undefined, NOW + 1, NOW + 2, NOW + 3]);
+      await store.putKnownLogin('u1', 'e', NOW + 9, { max: 3, before: NOW + 3 });
+      expect(known(['b', 'c', 'd', 'e'])).toEqual([undefined, undefined, NOW + 3, NOW + 9]);
+      await store.putKnownLogin('u2', 'a', NOW, { max: 3, before: 0 });
+      expect(store.knownLogin('u2', 'a')).toBeUndefined();
+      expect(store.changes()).toBe(changes);
+      await store.change((write) => write.remove('user', user('1')));
+      expect(known(['d', 'e'])).toEqual([undefined, undefined]);
+    });
+
+    test('expired revocations are deleted', async () => {
+      const { store } = await start();
+      await store.change((write) => write.revoke({ id: 'old', expires_at: NOW - 1 }, NOW - 2));
+      await store.change((write) => write.revoke({ id: 'new', expires_at: NOW + 1 }, NOW));
+      expect([...store.records()]).toEqual([{ kind: 'revoked', id: 'new', value: NOW + 1 }]);
+    });
+
+    test('the first master key is the only one', async () => {
+      const { store, another } = await start();
+      expect(await store.matchesMasterKey('a')).toBe(true);
+      expect(await store.matchesMasterKey('b')).toBe(false);
+      const other = await another();
+      expect(await other.matchesMasterKey('a')).toBe(true);
+      await other.close();
+    });
+
+    test('any changes of two stores lead to the same records as in a plain map', async () => {
+      const { store, another } = await start();
+      const stores = [store, await another()] as const;
+      const model = new Map<string, IdentityRecord['value']>();
+      let time = NOW;
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
+          for (const { by, act } of steps) {
+            const [self, peer] = by === 0 ? stores : [stores[1], stores[0]];
+            const before = stores.map((each) => each.changes());
+            const isChange = await act({ store: self, model, time: ++time });
+            expectSame(self, model);
+            await peer.refresh();
+            // Reads are from the same state until the event loop turns.
+            await sleep(1);
+            expectSame(peer, model);
+            for (const [i, each] of stores.entries()) {
+              if (isChange) expect(each.changes()).not.toBe(before[i]);
+              else expect(each.changes()).toBe(before[i]);
+            }
+          }
+        }),
+        { numRuns: scaled(15) },
+      );
+      await stores[1].close();
+      const reopened = await another();
+      expectSame(reopened, model);
+      await reopened.close();
+    });
+  });
+}
+
+type Model = Map<string, IdentityRecord['value']>;
+
+/** Resolves to whether records changed, other than known logins. */
+type Act = (world: { store: IdentityStore; model: Model; time: number }) => Promise<boolean>;
+
+const id = fc.constantFrom('1', '2', '3');
+
+const change =
+  (write: (writer: IdentityWriter, model: Model) => void): Act =>
+  async ({ store, model }) => {
+    await store.change((writer) => write(writer, model));
+    return true;
+  };
+
+function put<K extends 'domain' | 'project' | 'user'>(
+  kind: K,
+  record: { domain: Domain; project: Project; user: User }[K],
+) {
+  return change((writer, model) => {
+    writer.put(kind, record);
+    model.set(`${kind} ${record.id}`, record);
+  });
+}
+
+function remove<K extends 'domain' | 'project' | 'user'>(
+  kind: K,
+  record: { domain: Domain; project: Project; user: User }[K],
+) {
+  return change((writer, model) => {
+    writer.remove(kind, record);
+    model.delete(`${kind} ${record.id}`);
+    for (const name of [...model.keys()]) if (name.startsWith(`login ${record.id} `)) model.delete(name);
+  });
+}
+
+const act: fc.Arbitrary<Act> = fc.oneof(
+  id.map((each) => put('domain', domain(each))),
+  fc.tuple(id, fc.boolean()).map(([each, enabled]) => put('project', project(each, enabled))),
+  fc.tuple(id, fc.nat(9)).map(([each, epoch]) => put('user', user(each, epoch))),
+  id.map((each) => remove('project', project(each))),
+  id.map((each) => remove('user', user(each))),
+  fc.tuple(id, fc.string()).map(([each, text]) =>
+    change((writer, model) => {
+      // PostgreSQL rejects NUL; administration.ts rejects all control characters.
+      const added = key(each, each, text.replaceAll('\0', ''));
+      writer.putKey(added);
+      model.set(`key ${added.access}`, added);
+    }),
+  ),
+  id.map((each) =>
+    change((writer, model) => {
+      writer.removeKey(key(each, each));
+      model.delete(`key AK${each}`);
+    }),
+  ),
+  fc.nat(20).map((token) =>
+    change((writer, model) => {
+      writer.revoke({ id: `t${token}`, expires_at: NOW + 1_000_000 }, NOW);
+      model.set(`revoked t${token}`, NOW + 1_000_000);
+    }),
+  ),
+  fc.tuple(id, id).map(
+    ([owner, network]): Act =>
+      async ({ store, model, time }) => {
+        await store.putKnownLogin(`u${owner}`, `n${network}`, time, { max: 2, before: 0 });
+        const known = [...model]
+          .filter(([name]) => name.startsWith(`login u${owner} `))
+          .sort(([, a], [, b]) => Number(b) - Number(a));
+        for (const [name] of known.slice(1)) model.delete(name);
+        if (model.has(`user u${owner}`)) model.set(`login u${owner} n${network}`, time);
+        return false;
+      },
+  ),
+  id.map(
+    (each): Act =>
+      async ({ store }) => {
+        const failing = store.change((writer) => {
+          writer.put('user', user(each, 99));
+          writer.removeKey(key(each, each));
+          throw new Error('no');
+        });
+        await expect(failing).rejects.toThrow('no');
+        return false;
+      },
+  ),
+);
+
+const step = fc.record({ by: fc.constantFrom(0, 1), act });
+
+function expectSame(store: IdentityStore, model: Model): void {
+  const found = new Map([...store.records()].map((each) => [`${each.kind} ${each.id}`, each.value]));
+  expect(Object.fromEntries([...found].sort())).toEqual(Object.fromEntries([...model].sort()));
+  for (const each of ['1', '2', '3']) {
+    expect(store.userByName('d1', user(each).name)).toEqual(model.get(`user u${each}`));
+    expect(store.projectByName('d1', `project ${each}`)).toEqual(model.get(`project p${each}`));
+    expect(store.keysOf(`u${each}`)).toEqual([model.get(`key AK${each}`)].filter(Boolean));
+    expect(store.isRevoked(`t${each}`)).toBe(model.has(`revoked t${each}`));
+  }
+}
