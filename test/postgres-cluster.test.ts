@@ -388,11 +388,18 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
 
     test.skipIf(!NGINX.isInstalled() && process.env.CI !== 'true')(
-      `behind nginx, totals are exact although a process is killed during pushes (${NGINX.needs})`,
+      `behind nginx, totals are exact although a process and the primary are killed during pushes (${NGINX.needs})`,
       async () => {
-        const project = await runJson<{ id: string }>('project', 'add', 'balanced', '--domain', 'default');
-        const account = { ...installation, project_id: project.id };
-        const pair = (await Promise.all([serve(), serve()])) as [Server, Server];
+        const primary = await PostgresServer.start();
+        const standby = await PostgresServer.standbyOf(primary);
+        primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        primary.sql('SELECT pg_reload_conf()');
+        const [first = '', second] = [primary, standby].map(({ port }) => `127.0.0.1:${port}`);
+        const url = env.WAFSTAT_POSTGRES_URL.replace(/127\.0\.0\.1:\d+/, `${first},${second}`);
+        const both = { WAFSTAT_POSTGRES_URL: url };
+        const created = await run(['init', '--json'], both);
+        const account = JSON.parse(created.stdout) as Installation;
+        const pair = (await Promise.all([serve(both), serve(both)])) as [Server, Server];
         const balancer = await startBalancer([new URL(pair[0].address).host, new URL(pair[1].address).host]);
         const api = await login(balancer.address, account);
         const session = await signIn(balancer.address, account);
@@ -404,7 +411,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
             return status === 200 || undefined;
           }, `batch ${key} to be counted`);
         }
-        const keys = Array.from({ length: 60 }, (_, i) => `batch ${i}`);
+        const keys = Array.from({ length: 120 }, (_, i) => `batch ${i}`);
         let counted = 0;
         const pushing = Array.from({ length: 4 }, async (_, worker) => {
           for (const key of keys.filter((_key, i) => i % 4 === worker)) {
@@ -414,19 +421,22 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         });
         await eventually(() => counted >= 10 || undefined, 'the first batches');
         await pair[0].process.kill();
+        const before = counted;
+        await eventually(() => counted >= before + 10 || undefined, 'batches at the other process');
+        await primary.kill();
+        expect(counted).toBeLessThan(keys.length);
+        standby.promote();
         await Promise.all(pushing);
         // Once more, as a shipper does that has lost its position.
-        for (const key of keys) await pushUntilCounted(key);
-        const viaProxy = await login(balancer.address, account);
-        const { requests, attacks } = await viaProxy.timeline(RANGE);
-        expect([sum(requests), sum(attacks)]).toEqual([6_000, 6_000]);
-        for (let i = 0; i < 4; i++) {
-          const seen = await call(balancer.address, '/console/api/session', {
-            headers: { ...CONSOLE, Cookie: session },
-          });
-          expect(seen.status).toBe(200);
-        }
-        await balancer.stop();
+        await Promise.all(keys.map(pushUntilCounted));
+        const { requests, attacks } = await api.timeline(RANGE);
+        expect([sum(requests), sum(attacks)]).toEqual([12_000, 12_000]);
+        const seen = await call(balancer.address, '/console/api/session', {
+          headers: { ...CONSOLE, Cookie: session },
+        });
+        expect(seen.status).toBe(200);
+        await Promise.all([balancer.stop(), pair[1].process.kill()]);
+        await Promise.all([primary.stop(), standby.stop()]);
       },
     );
   },
