@@ -18,6 +18,7 @@ import {
   StoreNotWritable,
   StoreUnavailable,
   sumSeries,
+  withoutTopLists,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounters, createLookups, createVersions } from './count.ts';
@@ -87,6 +88,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   }
 
   return {
+    ...withoutTopLists('embedded'),
+
     fileId: metaValue(schema, 'born'),
 
     append: (batch) => available(() => appends.add(batch)),

@@ -18,6 +18,7 @@ import {
   StoreNotWritable,
   StoreUnavailable,
   type TimeRange,
+  withoutTopLists,
 } from '../store.ts';
 import { appendGroup, lockProject, putFollowedPath } from './append.ts';
 import { Counter } from './count.ts';
@@ -77,6 +78,8 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
   }
 
   return {
+    ...withoutTopLists('PostgreSQL'),
+
     append: (batch) => available(() => append(batch)),
 
     series: ({ edges, ...selection }) =>
