@@ -869,7 +869,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       let run = 0;
       let horizon = NOW - 900 * HOUR_MS;
       const step = fc.oneof(
-        { weight: 4, arbitrary: fc.array(attackWithDetails, { maxLength: 5 }) },
+        { weight: 2, arbitrary: fc.array(attackWithDetails, { minLength: 10, maxLength: 30 }) },
         fc.constantFrom('prune', 'delete'),
       );
       await fc.assert(
