@@ -65,7 +65,8 @@ export interface Store {
    * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as there are no more, all
    * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N is the `total` of all categories: every
    * value with more attacks is kept, however many hours and hosts the query has. If the query has more than 131,072
-   * values, errors can be larger by N / 65,537. `total` is always exact.
+   * values, errors can be larger by N / 65,537. `total` is always exact. Rejects with QueryTooLarge if there
+   * is too much to read.
    */
   top(query: TopQuery): Promise<TopList>;
 
@@ -503,8 +504,8 @@ export class StoreNotWritable extends StoreUnavailable {
 export class QueryTooLarge extends Error {
   override name = 'QueryTooLarge';
 
-  constructor() {
-    super('the range has too much data to find the busiest seconds: select fewer hosts or a shorter range');
+  constructor(purpose = 'find the busiest seconds') {
+    super(`the range has too much data to ${purpose}: select fewer hosts or a shorter range`);
   }
 }
 

@@ -22,6 +22,7 @@ import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
 import { repairStatistics } from './repair.ts';
 import { addChecksum, CHECKSUM_BYTES, cellsSeed, hasAllPeaks, openSchema, reopenSchema } from './schema.ts';
+import { createTopFinder } from './top-lists.ts';
 import { verifyStatistics } from './verify.ts';
 
 durableStoreConformance('the embedded store', open, { hasTopLists: true });
@@ -313,6 +314,23 @@ describe('the embedded store', () => {
     expect(records[1]).toEqual([key, bytes].map((text) => text.replace(/\s/g, '')));
     const prefix = Buffer.from(`${hostId} `).toString('hex');
     expect(records[0]?.[1]).toContain(`${prefix}2f6142`);
+    await destroy();
+  });
+
+  test('a list of more summaries than a query may read is refused', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const events = Array.from({ length: 100 }, (_, i): Event => {
+      const details = { source: `10.0.0.${i}` };
+      return { time: NOW - i * 3_600_000, hostId: null, request: true, attack: 'xss', count: 1, details };
+    });
+    await store.append({ ...batch, events });
+    await store.close();
+    const schema = openSchema(join(directory, 'statistics.mdb'));
+    const query = { project: 'p', list: 'sources' as const, limit: 1, from: NOW - 30 * DAY_MS, to: NOW + 1 };
+    const find = createTopFinder(schema, createLookups(schema), 500);
+    await expect(find(query)).rejects.toThrow(QueryTooLarge);
+    expect(await find({ ...query, from: NOW - DAY_MS })).toMatchObject({ total: 25 });
+    await schema.root.close();
     await destroy();
   });
 

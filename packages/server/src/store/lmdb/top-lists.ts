@@ -12,6 +12,7 @@ import { NumberReader, RecordWriter } from '../cells.ts';
 import {
   coveredHours,
   HOUR_MS,
+  QueryTooLarge,
   StoreDamaged,
   storedCategory,
   TOP_LISTS,
@@ -244,6 +245,9 @@ interface Base {
 const CHANGE_LEVEL: Level = LEVELS[2];
 const CHUNK_HOURS = (CHANGE_LEVEL.cellMs * CHANGE_LEVEL.cellsPerChunk) / HOUR_MS;
 
+/** Of summaries: some seconds of work, as for many hosts during a flood. A flood of a month in one project has 15 MB. */
+const QUERY_BYTES_MAX = 256 * 1_024 * 1_024;
+
 const BASES_MAX = 1_000;
 const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
 
@@ -259,7 +263,7 @@ interface SelectedScope {
 export function createTopFinder(
   schema: Schema,
   { hostSets, scopesOf, findProject }: Lookups,
-  sliceMs = SLICE_MS,
+  bytesMax = QUERY_BYTES_MAX,
 ): (query: TopQuery) => Promise<TopList> {
   const bases = new BoundedCache<string, Base>({
     entriesMax: BASES_MAX,
@@ -272,7 +276,7 @@ export function createTopFinder(
     const selected = categories === undefined ? null : categories.map(storedCategory).sort((a, b) => a - b);
     const known = findProject(projectId, allChanges(schema)).project;
     const scopes = known === undefined ? [] : selectedScopes(known, hosts, list);
-    return inSlices(schema, sliceMs, function* (read, slices) {
+    return inSlices(schema, SLICE_MS, function* (read, slices) {
       const horizon = Math.max(metaValue(schema, 'horizon', read), topListsBefore(schema, read));
       const covered = coveredHours(range, horizon);
       const latest = schema.projects.get(projectId, read)?.latest ?? 0;
@@ -280,11 +284,14 @@ export function createTopFinder(
       const end = Math.min(covered.to / HOUR_MS, Math.floor(latest / HOUR_MS) + 1);
       const split = Math.max(first, Math.floor((end - 1) / CHUNK_HOURS) * CHUNK_HOURS);
       const reader = new SectionReader(schema, read);
+      let bytes = 0;
       const merge = function* (from: number, to: number): Generator<void, TopMerge> {
         const merged = new TopMerge(hash, selected);
         for (let hour = from; hour < to; hour++) {
           for (const { scope, prefix } of scopes) {
             const summary = reader.read(hour, scope)[TOP_LISTS.indexOf(list)];
+            bytes += summary?.length ?? 0;
+            if (bytes > bytesMax) throw new QueryTooLarge('merge top lists');
             if (summary !== undefined) merged.add(summary, prefix);
             if (slices.isOver(summary)) yield;
           }
