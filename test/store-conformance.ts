@@ -10,11 +10,18 @@ import {
   type CategorySeries,
   compareFollowed,
   type FollowedPath,
+  HOUR_MS,
   type NewLink,
   type Series,
   type Store,
   StoreUnavailable,
+  TOP_LISTS,
+  type TopQuery,
+  wholeHours,
 } from '../packages/server/src/store/store.ts';
+
+/** `topKeys`: how many values a top list may keep per hour. */
+type Create<T extends StoreUnderTest> = (now: () => number, topKeys?: number) => Promise<T>;
 
 export interface StoreUnderTest {
   store: Store;
@@ -65,7 +72,46 @@ const edges = fc.oneof(
 );
 const randomQuery = fc.record({ hosts: hostSet, edges });
 
+/** Attacks with few values, so that hours, hosts and categories share them. Some have no values, and some no host. */
+const attackWithDetails: fc.Arbitrary<RandomEvent> = fc
+  .record({
+    ago: fc.tuple(fc.constantFrom(0, 1, 2, 5, 30, 800), fc.nat(3_600_000)),
+    one: event,
+    details: fc.record(
+      {
+        blocked: fc.boolean(),
+        source: fc.oneof(
+          fc.nat(9).map((n) => `203.0.113.${n}`),
+          fc.constantFrom('2001:db8::1', '2001:db8::2', '2001:db8:1:2:3::4', '198.51.100.0/24'),
+        ),
+        url: fc.oneof(
+          fc.nat(9).map((n) => `/${n}`),
+          fc.constantFrom('/', '/ a', '/\u00e4'),
+        ),
+        rule: fc.nat(5).map((n) => `94210${n}`),
+        country: fc.constantFrom('DE', 'FR'),
+      },
+      { requiredKeys: [] },
+    ),
+  })
+  .map(({ ago: [hours, ms], one, details }) => ({ ...one, time: NOW - hours * HOUR_MS - ms, details }));
+const randomTopQuery = fc
+  .record({
+    hosts: hostSet,
+    list: fc.constantFrom(...TOP_LISTS),
+    categories: fc.option(fc.uniqueArray(fc.constantFrom(...CATEGORIES), { maxLength: 6 }), {
+      nil: undefined,
+    }),
+    limit: fc.constantFrom(1, 3, 1_000),
+    range: fc
+      .tuple(fc.constantFrom(0, 1, 3, 40, 900), fc.constantFrom(0, 1, 2, 31), fc.nat(3_600_000))
+      .map(([hours, until, ms]) => ({ from: NOW - hours * HOUR_MS - ms, to: NOW + 1 - until * HOUR_MS })),
+  })
+  .map(({ range, ...query }) => ({ ...query, ...range }));
+
 interface Effort {
+  /** Whether to run the tests of top lists. Otherwise they are reported as to do. */
+  hasTopLists?: boolean;
   /** The share of random cases to run, for slow stores. */
   share?: number;
   /** For another release of an engine that runs the whole suite elsewhere: leaves out `OUR_LOGIC`. */
@@ -98,17 +144,18 @@ function definer({ isOtherRelease = false }: Effort) {
   };
 }
 
-export function storeConformance(
-  name: string,
-  create: (now: () => number) => Promise<StoreUnderTest>,
-  effort: Effort = {},
-): void {
+function topDefiner(effort: Effort) {
+  return effort.hasTopLists ? definer(effort) : (name: string, _: unknown) => define.todo(name);
+}
+
+export function storeConformance(name: string, create: Create<StoreUnderTest>, effort: Effort = {}): void {
   const { share = 1 } = effort;
   const test = definer(effort);
+  const topTest = topDefiner(effort);
   describe(`${name} fulfils the contract of a store`, () => {
     const opened: StoreUnderTest[] = [];
-    async function fresh(): Promise<StoreUnderTest> {
-      const created = await create(() => NOW);
+    async function fresh(topKeys?: number): Promise<StoreUnderTest> {
+      const created = await create(() => NOW, topKeys);
       opened.push(created);
       return created;
     }
@@ -723,6 +770,150 @@ export function storeConformance(
       expect(await differences(other, back, 'p', range)).toContain('the sources differ');
     });
 
+    topTest('top lists equal the oracle as long as all values fit, whatever was queried before', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.array(attackWithDetails, { maxLength: 40 }), { minLength: 1, maxLength: 4 }),
+          fc.array(randomTopQuery, { minLength: 1, maxLength: 6 }),
+          async (drawn, queries) => {
+            const project = `p${run++}`;
+            const oracle = memoryStore(() => NOW);
+            const ids = await addHosts(store, project);
+            await addHosts(oracle, project);
+            for (const events of drawn) {
+              for (const each of [store, oracle]) await each.append(batch(project, ids, events));
+              await expectSameTopLists(store, oracle, project, ids, queries);
+            }
+          },
+        ),
+        { numRuns: Math.ceil(60 * share) },
+      );
+    });
+
+    topTest('top lists keep their bounds if there are more values than fit', async () => {
+      const topKeys = 4;
+      const { store } = await fresh(topKeys);
+      let run = 0;
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.array(attackWithDetails, { maxLength: 60 }), { minLength: 1, maxLength: 4 }),
+          fc.array(randomTopQuery, { minLength: 1, maxLength: 6 }),
+          async (drawn, queries) => {
+            const project = `p${run++}`;
+            const oracle = memoryStore(() => NOW);
+            const ids = await addHosts(store, project);
+            await addHosts(oracle, project);
+            for (const events of drawn) {
+              for (const each of [store, oracle]) await each.append(batch(project, ids, events));
+            }
+            for (const query of queries) {
+              const all = { ...query, project, hosts: pick(ids, query.hosts), limit: 1_000 };
+              const list = await store.top(all);
+              const exact = await oracle.top(all);
+              const { total } = await oracle.top({ ...all, categories: undefined });
+              expect(list).toMatchObject({ from: exact.from, to: exact.to, total: exact.total });
+              expect(list.error).toBeLessThanOrEqual(total / (topKeys + 1));
+              const wrong = exact.items.filter(({ key, hostId, count }) => {
+                const item = list.items.find((one) => one.key === key && one.hostId === hostId);
+                if (item === undefined) return count > list.error;
+                return count < item.count || count > item.count + item.error || item.error > list.error;
+              });
+              expect(wrong).toEqual([]);
+              if (list.distinctIs === 'exact') expect(list.distinct).toBe(exact.distinct);
+            }
+          },
+        ),
+        { numRuns: Math.ceil(60 * share) },
+      );
+    });
+
+    topTest(
+      'top lists cover whole hours, from the first one that begins at or after the horizon',
+      async () => {
+        const { store } = await fresh();
+        const oracle = memoryStore(() => NOW);
+        const ids = await addHosts(store, 'p');
+        await addHosts(oracle, 'p');
+        const drawn = fc.sample(attackWithDetails, { numRuns: 300, seed: 4 });
+        const queries = fc.sample(randomTopQuery, { numRuns: 20, seed: 5 });
+        const late = { ...batch('p', ids, drawn), source: { name: 'late', format: 'events' } };
+        const steps: ((each: Store) => Promise<unknown>)[] = [
+          (each) => each.append(batch('p', ids, drawn)),
+          (each) => each.prune(NOW - 100 * HOUR_MS, { topListsBefore: NOW - 30.5 * HOUR_MS }),
+          (each) => each.append(late),
+          (each) => each.prune(NOW - 50 * HOUR_MS, { topListsBefore: 0 }),
+          (each) => each.prune(NOW - 4 * HOUR_MS - 1, { freeBefore: NOW - 20 * HOUR_MS, topListsBefore: 0 }),
+          (each) => each.restoreHorizon(0),
+          (each) => each.deleteTopLists('p'),
+          (each) => each.append(late),
+        ];
+        for (const step of steps) {
+          await step(store);
+          await step(oracle);
+          await expectSameTopLists(store, oracle, 'p', ids, queries);
+        }
+        await store.deleteTopLists('unknown');
+        const range = { from: NOW - 900 * HOUR_MS, to: NOW + 1 };
+        expect(await store.top({ project: 'p', list: 'rules', limit: 1, ...range })).toMatchObject({
+          from: Math.ceil((NOW - 20 * HOUR_MS) / HOUR_MS) * HOUR_MS,
+          to: Math.ceil(NOW / HOUR_MS) * HOUR_MS,
+        });
+        expect((await store.totals({ project: 'p', ...range })).some((count) => count > 0)).toBe(true);
+      },
+    );
+
+    topTest('while the version of the hours of a range is equal, so are its top lists', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      let horizon = NOW - 900 * HOUR_MS;
+      const step = fc.oneof(
+        { weight: 2, arbitrary: fc.array(attackWithDetails, { minLength: 10, maxLength: 30 }) },
+        fc.constantFrom('prune', 'delete'),
+      );
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { maxLength: 8 }), randomTopQuery, async (steps, query) => {
+          const project = `p${run++}`;
+          const ids = await addHosts(store, project);
+          const known = new Map<string, unknown>();
+          for (const next of steps) {
+            if (next === 'delete') await store.deleteTopLists(project);
+            else if (next === 'prune') {
+              horizon += 5 * HOUR_MS;
+              await store.prune(0, { topListsBefore: horizon });
+            } else await store.append(batch(project, ids, next));
+            const version = await store.version({ project, ...wholeHours(query) });
+            if (version === null) continue;
+            const list = await store.top({ ...query, project, hosts: pick(ids, query.hosts) });
+            expect(list).toEqual(known.get(version) ?? list);
+            known.set(version, list);
+          }
+        }),
+        { numRuns: Math.ceil(60 * share) },
+      );
+    });
+
+    topTest('top lists are copied to another store and back', async () => {
+      const { store, destroy } = await fresh();
+      const ids = await addHosts(store, 'p');
+      const drawn = fc.sample(attackWithDetails, { numRuns: 300, seed: 6 });
+      await store.append(batch('p', ids, drawn));
+      const other = memoryStore(() => NOW);
+      await copyProject(store, other, 'p');
+      const range = { from: NOW - 900 * HOUR_MS, to: NOW + 1 };
+      expect(await differences(store, other, 'p', range)).toEqual([]);
+      opened.pop();
+      await destroy();
+      const { store: back } = await fresh();
+      for (let i = 0; i < 2; i++) await copyProject(other, back, 'p');
+      expect(await differences(other, back, 'p', range)).toEqual([]);
+      const { items } = await back.top({ project: 'p', list: 'urls', limit: 5, ...range });
+      expect(items).toHaveLength(5);
+      await back.deleteTopLists('p');
+      expect(await differences(other, back, 'p', range)).toContain('the top sources of the project differ');
+    });
+
     test('a closed store rejects every call', async () => {
       const { store } = await fresh();
       await store.close();
@@ -761,11 +952,12 @@ function linked(store: Store) {
 /** Additional tests for stores that outlive their process. */
 export function durableStoreConformance(
   name: string,
-  create: (now: () => number) => Promise<DurableStoreUnderTest>,
+  create: Create<DurableStoreUnderTest>,
   effort: Effort = {},
 ): void {
   const { share = 1 } = effort;
   const test = definer(effort);
+  const topTest = topDefiner(effort);
   storeConformance(name, create, effort);
   describe(`${name} is durable`, () => {
     test('other processes see what one process counts, whatever they queried before', async () => {
@@ -816,6 +1008,49 @@ export function durableStoreConformance(
         id,
       ]);
       await other.close();
+      await destroy();
+    });
+
+    topTest('other processes see the top lists of what one process counts', async () => {
+      const { store, another, destroy } = await create(() => NOW);
+      const other = another();
+      const oracle = memoryStore(() => NOW);
+      const ids = await addHosts(store, 'p');
+      await addHosts(oracle, 'p');
+      const queries = fc.sample(randomTopQuery, { numRuns: 10, seed: 9 });
+      for (let i = 0; i < 6; i++) {
+        const events = fc.sample(attackWithDetails, { numRuns: 20, seed: i });
+        await (i % 3 === 0 ? other : store).append(batch('p', ids, events));
+        await oracle.append(batch('p', ids, events));
+        await snapshotsEnd();
+        for (const each of [store, other]) await expectSameTopLists(each, oracle, 'p', ids, queries);
+      }
+      await other.close();
+      await destroy();
+    });
+
+    topTest('a flood of values is bounded, and does not hide the top attacker', async () => {
+      const { store, destroy } = await create(() => NOW, 100);
+      const details = (source: string) => ({ source, url: `/${source}` });
+      const attacks = Array.from({ length: 5_000 }, (_, i): RandomEvent => {
+        const source = i % 20 === 7 ? '203.0.113.7' : `10.0.${i >> 8}.${i & 255}`;
+        return { ...drawnAt(NOW - (i % 1_000)), attack: 'sqli', details: details(source) };
+      });
+      for (let i = 0; i < 5; i++)
+        await store.append(batch('p', [], attacks.slice(i * 1_000, (i + 1) * 1_000)));
+      const query = { project: 'p', list: 'sources' as const, from: NOW - 1_000, to: NOW + 1, limit: 1_000 };
+      const list = await store.top(query);
+      expect(list).toMatchObject({ total: 5_000, distinctIs: 'estimate' });
+      expect(Math.abs(list.distinct / 4_751 - 1)).toBeLessThan(0.07);
+      expect(list.items).toHaveLength(100);
+      expect(list.items[0]).toMatchObject({ key: '203.0.113.7', count: 250, error: 0 });
+      const slices = [];
+      for await (const part of store.topSlices('p')) slices.push(...part);
+      expect(slices.map((slice) => [slice.hostId, slice.list])).toEqual([
+        [null, 'sources'],
+        [null, 'urls'],
+      ]);
+      for (const { summary } of slices) expect(summary.length).toBeLessThan(2_100 + 100 * 40);
       await destroy();
     });
 
@@ -913,6 +1148,19 @@ function drawnAt(time: number): RandomEvent & { hostId: null } {
 /** Numbers beyond the hosts yield an unknown ID. */
 function pick(ids: readonly string[], set: readonly number[] | null): string[] | undefined {
   return set?.map((number) => ids[number] ?? 'none');
+}
+
+async function expectSameTopLists(
+  store: Store,
+  oracle: Store,
+  project: string,
+  ids: readonly string[],
+  queries: readonly (Omit<TopQuery, 'project' | 'hosts'> & { hosts: number[] | null })[],
+): Promise<void> {
+  for (const query of queries) {
+    const top = { ...query, project, hosts: pick(ids, query.hosts) };
+    expect(await store.top(top)).toEqual(await oracle.top(top));
+  }
 }
 
 async function expectSameResults(

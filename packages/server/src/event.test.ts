@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { attackDetails, normalHostname } from './event.ts';
+import { attackDetails, networkOf, normalHostname } from './event.ts';
 
 test.each([
   ['203.0.113.7', '203.0.113.7'],
@@ -65,4 +65,18 @@ test.each([
   ['x'.repeat(254), null],
 ])('host name %j is registered as %j', (text, want) => {
   expect(normalHostname(text)).toBe(want);
+});
+
+test.each([
+  ['203.0.113.7', '203.0.113.7', '203.0.113.0/24'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64', '2001:db8:1::/48'],
+  ['2001:db8::1', '2001:db8::/64', '2001:db8::/48'],
+  ['2001:db8:0:7::', '2001:db8:0:7::/64', '2001:db8::/48'],
+  ['2001:0:0:7::1', '2001:0:0:7::/64', '2001::/48'],
+  ['::1', '::/64', '::/48'],
+  ['fe80::1:2:3:4:5', 'fe80:0:0:1::/64', 'fe80::/48'],
+  ['198.51.100.0/24', '198.51.100.0/24', '198.51.100.0/24'],
+])('the networks of %s are %s and %s', (address, ranked, prefix) => {
+  expect(networkOf(address, { ipv4: 32, ipv6: 64 })).toBe(ranked);
+  expect(networkOf(address, { ipv4: 24, ipv6: 48 })).toBe(prefix);
 });

@@ -64,7 +64,7 @@ export interface Event {
 export interface AttackDetails {
   /** Whether the firewall stopped the request. */
   blocked?: boolean;
-  /** The client's IP address in its canonical form. */
+  /** The client's IP address in its canonical form, or a prefix of it like 203.0.113.0/24. */
   source?: string;
   /** The path of the URL, without the query, at most 256 bytes. */
   url?: string;
@@ -167,6 +167,23 @@ function canonicalAddress(text: string | undefined): string | undefined {
   const canonical = new SocketAddress({ address: bare, family: 'ipv6' }).address;
   // An IPv4 client of an IPv6 socket.
   return canonical.startsWith('::ffff:') && canonical.includes('.') ? canonical.slice(7) : canonical;
+}
+
+/** The network of a canonical address, like 203.0.113.0/24 or 2001:db8:1:2::/64. What is a network already stays as it is. */
+export function networkOf(address: string, bits: { ipv4: 24 | 32; ipv6: 48 | 64 }): string {
+  if (address.includes('/')) return address;
+  if (!address.includes(':')) {
+    return bits.ipv4 === 32 ? address : `${address.slice(0, address.lastIndexOf('.'))}.0/24`;
+  }
+  const [head = '', tail = ''] = address.split('::');
+  const [first, last] = [head, tail].map((part) => (part === '' ? [] : part.split(':'))) as [
+    string[],
+    string[],
+  ];
+  const zeros = Array<string>(Math.max(0, 8 - first.length - last.length)).fill('0');
+  const groups = [...first, ...zeros, ...last].slice(0, bits.ipv6 / 16);
+  while (groups.at(-1) === '0') groups.pop();
+  return `${groups.join(':')}::/${bits.ipv6}`;
 }
 
 function urlPath(text: string | undefined): string | undefined {

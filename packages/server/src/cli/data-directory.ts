@@ -45,7 +45,7 @@ const RETRY_MS = 1_000;
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
 
-export type StoreValues = { store: 'lmdb' } | Values<typeof STORE_OPTIONS>;
+export type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
 /** Without `data`, the identity is in PostgreSQL. */
 export type Place = StoreValues & { data?: string | undefined };
 
@@ -378,7 +378,7 @@ async function findProject(
 }
 
 export async function openStore(values: StoreValues, file: string, { now, env }: World): Promise<Store> {
-  if (isEmbedded(values)) return lmdbStore(file, now);
+  if (isEmbedded(values)) return lmdbStore(file, now, { topKeys: values.topKeys });
   // Loaded on demand: most installations use neither.
   if (values.store === 'postgres') {
     const { postgresStore } = await import('../store/postgres/postgres.ts');
@@ -392,7 +392,7 @@ export async function openStore(values: StoreValues, file: string, { now, env }:
   );
 }
 
-function isEmbedded(values: StoreValues): values is { store: 'lmdb' } {
+function isEmbedded(values: StoreValues): values is { store: 'lmdb'; topKeys?: number } {
   return values.store === 'lmdb';
 }
 

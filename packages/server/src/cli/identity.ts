@@ -5,7 +5,7 @@ import { type Administration, KEYS_PER_USER_MAX } from '../identity/administrati
 import { KeyLimitError } from '../identity/errors.ts';
 import { ACCESS_TYPES, keyFileCsv, ROLES } from '../identity/records.ts';
 import { type Command, command, printLine, printList, printResult, UserError } from './command.ts';
-import { placeProblems, withIdentity } from './data-directory.ts';
+import { placeProblems, withIdentity, withInstallation } from './data-directory.ts';
 import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
 
@@ -52,12 +52,25 @@ export const projectCommands = [
       }),
   }),
   listCommand('project'),
-  ...lifecycle(
+  ...enabling(
     'project',
     'disable a project; all requests to it are rejected, and existing tokens stop working',
-    'delete a project and all roles in it; its statistics can no longer be queried',
-    (administration, id) => administration.removeProject(id),
   ),
+  command({
+    name: 'project delete <project>',
+    description:
+      'delete a project, all roles in it and its top lists; its statistics can no longer be queried',
+    options: PLACE,
+    check: placeProblems,
+    run: (place, [operand = ''], io) =>
+      withInstallation(place, io, async ({ identity: { administration }, store }) => {
+        const { id } = administration.project(operand);
+        // First, so that the command can be repeated if the store fails.
+        await store.deleteTopLists(id);
+        await administration.removeProject(id);
+        return 0;
+      }),
+  }),
 ];
 
 const addUser = command({
@@ -273,19 +286,25 @@ function listCommand(type: 'domain' | 'project'): Command {
 
 /** The commands `enable`, `disable` and `delete` of a kind of record. */
 function lifecycle(
-  type: 'domain' | 'project' | 'user',
+  type: 'domain' | 'user',
   disable: string,
   remove: string,
   removeRecord: (administration: Administration, id: string) => Promise<void>,
 ): Command[] {
+  return [
+    ...enabling(type, disable),
+    change(`${type} delete <${type}>`, remove, (administration, operand) =>
+      removeRecord(administration, administration[type](operand).id),
+    ),
+  ];
+}
+
+function enabling(type: 'domain' | 'project' | 'user', disable: string): Command[] {
   const setEnabled = (enabled: boolean) => (administration: Administration, operand: string) =>
     administration.setEnabled(type, administration[type](operand).id, enabled);
   return [
     change(`${type} enable <${type}>`, `enable a disabled ${type}`, setEnabled(true)),
     change(`${type} disable <${type}>`, disable, setEnabled(false)),
-    change(`${type} delete <${type}>`, remove, (administration, operand) =>
-      removeRecord(administration, administration[type](operand).id),
-    ),
   ];
 }
 

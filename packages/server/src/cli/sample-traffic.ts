@@ -2,7 +2,7 @@
  * Generated traffic that looks like that of a real site: a daily and a weekly rhythm, a steady trickle of attacks, and
  * bursts. Each second depends on its number alone, so that a gap is filled with the same events at any time.
  */
-import { CATEGORIES, type Category, type Event } from '../event.ts';
+import { type AttackDetails, CATEGORIES, type Category, type Event } from '../event.ts';
 
 export const SAMPLE_HOSTS = [
   { hostname: 'www.example.com', perSecond: 0.09 },
@@ -34,6 +34,31 @@ const TRICKLE_SHARE = 0.03;
 /** An ordinary event counts this many requests, which keeps the number of events of a month small. */
 const REQUESTS_PER_EVENT = 4;
 
+/** The rule of the core rule set that finds such attacks, and where they go. */
+const TARGETS: Readonly<Record<Category, { rule: string; urls: readonly string[] }>> = {
+  xss: { rule: '941100', urls: ['/search', '/comments', '/profile'] },
+  sqli: { rule: '942100', urls: ['/products', '/search', '/api/v1/orders', '/login'] },
+  cmdi: { rule: '932160', urls: ['/cgi-bin/status', '/api/v1/ping'] },
+  cc: { rule: '912120', urls: ['/login', '/api/v1/token'] },
+  custom: { rule: '100010', urls: ['/admin'] },
+  illegal: { rule: '920350', urls: ['/', '/api/v1/upload'] },
+  lfi: { rule: '930120', urls: ['/download', '/static/..%2f..%2fetc/passwd'] },
+  robot: { rule: '913100', urls: ['/', '/robots.txt', '/wp-login.php', '/.env', '/.git/config'] },
+  antitamper: { rule: '100020', urls: ['/index.html'] },
+  rfi: { rule: '931130', urls: ['/include.php'] },
+  vuln: { rule: '944150', urls: ['/actuator/env', '/xmlrpc.php', '/vendor/phpunit/eval-stdin.php'] },
+  whiteblackip: { rule: '910100', urls: ['/', '/login'] },
+  webshell: { rule: '955100', urls: ['/uploads/shell.php', '/images/up.php'] },
+};
+/** Addresses and networks that are reserved for examples. Attackers outside of bursts, each with its country. */
+const ATTACKERS = Array.from({ length: 240 }, (_, i) => ({
+  source:
+    i % 12 === 5
+      ? `2001:db8:${i.toString(16)}::1`
+      : `${['192.0.2', '198.51.100', '203.0.113'][i % 3]}.${i + 1}`,
+  country: ['US', 'CN', 'DE', 'NL', 'RU', 'BR', 'IN', 'FR', 'VN', 'SG'][(i * 7) % 10] ?? 'US',
+}));
+
 /** A burst is mostly one kind of attack, as of a scanner or a flood. */
 const BURST_CATEGORIES: readonly Category[] = ['sqli', 'robot', 'cc', 'xss', 'lfi', 'cmdi'];
 const BURST_WINDOW_S = 6 * 3_600;
@@ -54,10 +79,10 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   const random = randomNumbers(second);
   const factor = rhythm(second);
   const events: Event[] = [];
-  const add = (host: number, attack: Category | null, count: number) => {
+  const add = (host: number, attack: Category | null, count: number, attacker?: number) => {
     const time = second * 1_000 + Math.floor(random() * 1_000);
     const event = { time, hostId: hostIds[host] ?? null, request: true, attack, count };
-    events.push(attack === null ? event : { ...event, details: { blocked: time % 8 !== 0 } });
+    events.push(attack === null ? event : { ...event, details: detailsOf(attack, time, attacker) });
   };
   for (const [host, { perSecond }] of SAMPLE_HOSTS.entries()) {
     for (let n = occurrences(perSecond * factor, random); n > 0; n--) {
@@ -67,10 +92,20 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   }
   if (burst && second >= burst.start && second < burst.end) {
     for (let n = occurrences(BURST_PER_SECOND, random); n > 0; n--) {
-      add(burst.host, random() < 0.85 ? burst.category : pickCategory(random), 1);
+      add(burst.host, random() < 0.85 ? burst.category : pickCategory(random), 1, burst.start);
     }
   }
   return events.sort((a, b) => a.time - b.time);
+}
+
+/** A burst has one attacker. Numbers of their own, so that details do not change what is counted. */
+function detailsOf(attack: Category, time: number, attacker?: number): AttackDetails {
+  const random = randomNumbers(time);
+  const { rule, urls } = TARGETS[attack];
+  // Squared, so that some are frequent and others rare.
+  const number = Math.floor(attacker ?? random() ** 2 * ATTACKERS.length) % ATTACKERS.length;
+  const url = urls[Math.floor(random() ** 2 * urls.length)] ?? '/';
+  return { blocked: time % 8 !== 0, ...ATTACKERS[number], url, rule };
 }
 
 /** Busy afternoons, quiet nights, slow weekends: a factor around 1. */

@@ -498,7 +498,7 @@ function mergeSection(
   return next;
 }
 
-class NumberReader {
+export class NumberReader {
   readonly bytes: Uint8Array;
   at = 0;
 
@@ -542,6 +542,11 @@ export class RecordWriter {
     this.#reserve(end - start);
     this.#buffer.set(from.subarray(start, end), this.#length);
     this.#length += end - start;
+  }
+
+  number(value: number): void {
+    this.#reserve(10);
+    this.#number(value);
   }
 
   cell(gap: number, count: number): void {

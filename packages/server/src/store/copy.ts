@@ -1,6 +1,6 @@
 /** Copies a project from one store to another and compares the two. */
 import { isDeepStrictEqual } from 'node:util';
-import { NO_SOURCE, type Store, type TimeRange } from './store.ts';
+import { NO_SOURCE, type Store, type TimeRange, TOP_LISTS } from './store.ts';
 
 const DAY_MS = 86_400_000;
 /** Takes edges off every grid, so that exact milliseconds are compared too. */
@@ -33,6 +33,7 @@ export async function copyProject(
     await to.append({ project, source: NO_SOURCE, id, events, dropped: {} });
     progress(events.length);
   }
+  for await (const slices of from.topSlices(project)) await to.putTopSlices(project, slices);
   for (const source of await from.sources(project)) {
     await to.putSource(project, source, []);
     for await (const batches of from.batches(project, source.name))
@@ -85,6 +86,14 @@ export async function differences(
     await compare(`requests and attacks ${of}`, (store) => store.series({ project, hosts, edges }));
     await compare(`categories ${of}`, (store) => store.totals({ project, hosts, ...range }));
     await compare(`blocked attacks ${of}`, (store) => store.seriesByCategory({ project, hosts, edges }));
+    if (one.hasTopLists === false || other.hasTopLists === false) continue;
+    for (const list of TOP_LISTS) {
+      await compare(`top ${list} ${of}`, async (store) => {
+        // The horizon is not copied.
+        const { from: _, ...top } = await store.top({ project, hosts, list, limit: 1_000, ...range });
+        return top;
+      });
+    }
   }
   return found;
 }

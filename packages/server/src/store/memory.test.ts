@@ -1,7 +1,9 @@
 import { storeConformance } from '../../../../test/store-conformance.ts';
 import { memoryStore } from './memory.ts';
 
-storeConformance('the memory store', async (now) => {
+async function open(now: () => number) {
   const store = memoryStore(now);
   return { store, destroy: () => store.close() };
-});
+}
+
+storeConformance('the memory store', open, { hasTopLists: true });

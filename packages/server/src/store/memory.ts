@@ -1,13 +1,17 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
-import { CATEGORIES, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../event.ts';
+import { RecordWriter } from './cells.ts';
 import {
   type BatchLink,
   type BatchRecord,
   compareFollowed,
+  compareTopItems,
+  coveredHours,
   dayOf,
   derivedId,
   type FollowedPath,
   freeHostId,
+  HOUR_MS,
   type Host,
   isLinkCurrent,
   type NewLink,
@@ -19,11 +23,28 @@ import {
   type Store,
   StoreUnavailable,
   storedCategory,
+  TOP_LISTS,
+  type TopListName,
+  type TopSlice,
+  topKey,
   updateSource,
 } from './store.ts';
+import { addCount, hostPrefix, KeyHash, TopSummary } from './top-lists.ts';
+
+/** A value of a top list. An attack has up to four of them in its project, and as many in its host. */
+interface Mention {
+  /** Null: the project. */
+  scope: string | null;
+  list: TopListName;
+  hour: number;
+  item: string;
+  category: number;
+  count: number;
+}
 
 interface Project {
   events: Event[];
+  mentions: Mention[];
   hosts: Host[];
   sources: Source[];
   /** By source name. */
@@ -35,13 +56,14 @@ export function memoryStore(now: () => number = Date.now): Store {
   const projects = new Map<string, Project>();
   let horizon = 0;
   let freedBefore = 0;
+  let topListsBefore = 0;
   let note: RetentionNote | null = null;
   let changes = 0;
   let closed = false;
 
   function open(id: string): Project {
     if (closed) throw new StoreUnavailable('the store is closed');
-    const empty = { events: [], hosts: [], sources: [], batches: new Map(), followed: [] };
+    const empty = { events: [], mentions: [], hosts: [], sources: [], batches: new Map(), followed: [] };
     const project = projects.get(id) ?? empty;
     projects.set(id, project);
     return project;
@@ -83,6 +105,9 @@ export function memoryStore(now: () => number = Date.now): Store {
         event.hostId !== null && !known.has(event.hostId) ? { ...event, hostId: null } : event,
       );
       project.events.push(...assigned);
+      for (const event of assigned) {
+        if (event.time >= topListsBefore) project.mentions.push(...mentionsOf(event));
+      }
       if (batch.followed) putFollowed(project, batch.followed);
       changes++;
 
@@ -147,6 +172,31 @@ export function memoryStore(now: () => number = Date.now): Store {
       return attacks;
     },
 
+    async top({ project, hosts, list, categories = CATEGORIES, limit, ...range }) {
+      const { from, to } = coveredHours(range, Math.max(horizon, topListsBefore));
+      const scopes: readonly (string | null)[] = hosts ?? [null];
+      const selected = open(project).mentions.filter(
+        ({ scope, list: other, hour, category }) =>
+          other === list &&
+          scopes.includes(scope) &&
+          from <= hour * HOUR_MS &&
+          hour * HOUR_MS < to &&
+          categories.includes(CATEGORIES[category] as Category),
+      );
+      const counts = new Map<string, number>();
+      for (const { item, count } of selected) counts.set(item, (counts.get(item) ?? 0) + count);
+      const items = Array.from(counts, ([item, count]) => ({ ...JSON.parse(item), count, error: 0 }));
+      return {
+        from,
+        to,
+        total: sum(selected),
+        distinct: items.length,
+        distinctIs: 'exact',
+        error: 0,
+        items: items.sort(compareTopItems).slice(0, limit),
+      };
+    },
+
     async version() {
       if (closed) throw new StoreUnavailable('the store is closed');
       return String(changes);
@@ -207,7 +257,11 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async *events(project) {
-      yield { id: 'all', events: matching(project, undefined) };
+      const events = matching(project, undefined).map((event) => ({
+        ...event,
+        details: event.details?.blocked === true ? { blocked: true } : undefined,
+      }));
+      yield { id: 'all', events };
     },
 
     async *batches(project, source) {
@@ -222,8 +276,42 @@ export function memoryStore(now: () => number = Date.now): Store {
       project.batches.set(source.name, [...others, ...batches]);
     },
 
-    async prune(before, { freeBefore = before } = {}) {
+    async *topSlices(project) {
+      const { mentions } = open(project);
+      const slices = new Map<string, Mention[]>();
+      for (const mention of mentions) {
+        if (mention.hour * HOUR_MS < Math.max(freedBefore, topListsBefore)) continue;
+        const key = JSON.stringify([mention.scope, mention.list, mention.hour]);
+        slices.set(key, [...(slices.get(key) ?? []), mention]);
+      }
+      yield Array.from(slices.values(), toSlice);
+    },
+
+    async putTopSlices(projectId, slices) {
+      const project = open(projectId);
+      for (const { hostId, list, hour, summary } of slices) {
+        const isOther = (mention: Mention) =>
+          mention.scope !== hostId || mention.list !== list || mention.hour !== hour;
+        project.mentions = project.mentions.filter(isOther);
+        for (const [key, { counts, error }] of TopSummary.decode(summary).entries) {
+          if (error > 0) throw new Error('the oracle has only exact counts');
+          for (let i = 0; i < counts.length; i += 2) {
+            const [category = 0, count = 0] = counts.slice(i);
+            const item = itemOf(list, key, hostId);
+            project.mentions.push({ scope: hostId, list, hour, item, category, count });
+          }
+        }
+      }
+    },
+
+    async deleteTopLists(project) {
       changes++;
+      open(project).mentions = [];
+    },
+
+    async prune(before, { freeBefore = before, topListsBefore: listsBefore = before } = {}) {
+      changes++;
+      topListsBefore = Math.max(topListsBefore, listsBefore);
       horizon = Math.max(horizon, before);
       freedBefore = Math.max(freedBefore, Math.min(freeBefore, horizon));
       for (const project of projects.values()) {
@@ -257,6 +345,42 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
   };
   return store;
+}
+
+function mentionsOf({ time, hostId, attack, count, details = {} }: Event): Mention[] {
+  if (attack === null) return [];
+  const scopes = hostId === null ? [null] : [null, hostId];
+  return TOP_LISTS.flatMap((list) => {
+    const key = topKey(list, details);
+    if (key === undefined) return [];
+    const item = JSON.stringify(list === 'urls' ? { key, hostId } : { key });
+    const hour = Math.floor(time / HOUR_MS);
+    return scopes.map((scope) => ({ scope, list, hour, item, category: storedCategory(attack), count }));
+  });
+}
+
+/** The item of a key in a slice: slices of a project have the host before a URL. */
+function itemOf(list: TopListName, key: string, scope: string | null): string {
+  if (list !== 'urls') return JSON.stringify({ key });
+  const [host = '', ...url] = (scope === null ? key : hostPrefix(scope) + key).split(' ');
+  return JSON.stringify({ key: url.join(' '), hostId: host === '' ? null : host });
+}
+
+function toSlice(mentions: Mention[]): TopSlice {
+  const { scope, list, hour } = mentions[0] as Mention;
+  const additions = new Map<string, number[]>();
+  for (const { item, category, count } of mentions) {
+    const { key, hostId }: { key: string; hostId?: string | null } = JSON.parse(item);
+    const stored = hostId === undefined || scope !== null ? key : hostPrefix(hostId) + key;
+    const counts = additions.get(stored) ?? [];
+    addCount(counts, category, count);
+    additions.set(stored, counts);
+  }
+  const summary = new TopSummary();
+  summary.add(additions, Number.POSITIVE_INFINITY, new KeyHash(''));
+  const writer = new RecordWriter();
+  summary.encode(writer);
+  return { hostId: scope, list, hour, summary: writer.bytes() };
 }
 
 function putFollowed(project: Project, followed: FollowedPath): void {
@@ -299,6 +423,6 @@ function busiestSecond(events: readonly Event[]): number {
   return Math.max(0, ...seconds.values());
 }
 
-function sum(events: readonly Event[]): number {
+function sum(events: readonly { count: number }[]): number {
   return events.reduce((total, { count }) => total + count, 0);
 }

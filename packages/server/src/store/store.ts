@@ -4,17 +4,22 @@
  */
 import { createHash } from 'node:crypto';
 import {
+  type AttackDetails,
   CATEGORIES,
   type Category,
   categoryNumber,
   EVENT_COUNT_MAX,
   type Event,
+  networkOf,
   OVERVIEW_GROUPS,
 } from '../event.ts';
 
 export interface Store {
   /** For a store in a file: tells the file from another one at the same path. */
   readonly fileId?: number;
+
+  /** False: `top` is not implemented. */
+  readonly hasTopLists?: boolean;
 
   /**
    * Counts a batch, all of it or nothing. When the promise resolves, the batch is durable (it survives `kill -9` and
@@ -53,8 +58,22 @@ export interface Store {
   attacksByHost(query: Selection & TimeRange): Promise<Map<string, number>>;
 
   /**
+   * The most frequent values of one list among attacks, with a guaranteed bound: an item has at least `count` attacks,
+   * and at most `count + error`. Values are kept by the hour, so the result covers all hours that the range touches;
+   * hours that begin before the horizon, or before that of top lists (see `prune`), are left out.
+   *
+   * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as there are no more, all
+   * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N is the `total` of all categories: every
+   * value with more attacks is kept, however many hours and hosts the query has. If the query has more than 131,072
+   * values, errors can be larger by N / 65,537. `total` is always exact. Rejects with QueryTooLarge if there
+   * is too much to read.
+   */
+  top(query: TopQuery): Promise<TopList>;
+
+  /**
    * Changes whenever a count of the project between `from` and `to` may have changed: while it is equal, so are the results
-   * of all queries of that range. May change when other projects do. Null: the store cannot tell.
+   * of all queries of that range. May change when other projects do. For `top`, pass the range from `wholeHours`. Null: the
+   * store cannot tell.
    */
   version(query: { project: string } & TimeRange): Promise<string | null>;
 
@@ -102,12 +121,22 @@ export interface Store {
   /** Replaces a source with the one from another store, and adds batches of it to those that this store recognizes. */
   putSource(project: string, source: Source, batches: readonly BatchRecord[]): Promise<void>;
 
+  /** The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. */
+  topSlices(project: string): AsyncIterable<TopSlice[]>;
+
+  /** Replaces slices with those from another store. */
+  putTopSlices(project: string, slices: readonly TopSlice[]): Promise<void>;
+
+  /** Deletes the top lists of a project in short steps. Its counts stay. */
+  deleteTopLists(project: string): Promise<void>;
+
   /**
    * Moves the horizon forward to `before`: no later query counts an event before it. Frees the space of everything
-   * before `freeBefore` (default: the horizon) in short steps that let other work run in between. Resolves when all
-   * is freed or `stop` is aborted.
+   * before `freeBefore` (default: the horizon) in short steps that let other work run in between. Deletes the top lists
+   * of hours that begin before `topListsBefore` (default: the horizon), for good. Resolves when all is freed or `stop`
+   * is aborted.
    */
-  prune(before: number, options?: { freeBefore?: number; stop?: AbortSignal }): Promise<void>;
+  prune(before: number, options?: PruneOptions): Promise<void>;
 
   /** The horizon, and the state that retention.ts needs to move it. */
   retention(): Promise<Retention>;
@@ -139,6 +168,111 @@ export interface Selection {
 export interface TimeRange {
   from: number;
   to: number;
+}
+
+/** What top lists rank. `sources` are addresses, those of IPv6 by their /64 network. */
+export const TOP_LISTS = ['sources', 'urls', 'rules', 'countries'] as const;
+
+/** How many values a list keeps per hour, and project or host. */
+export const TOP_KEYS_DEFAULT = 1_024;
+
+export type TopListName = (typeof TOP_LISTS)[number];
+
+export interface TopQuery extends Selection, TimeRange {
+  list: TopListName;
+  /** Undefined selects all. */
+  categories?: readonly Category[] | undefined;
+  /** At least 1. */
+  limit: number;
+}
+
+export interface TopList {
+  /** The hours that the counts cover. Equal to `to` if there are none. */
+  from: number;
+  to: number;
+  /** Attacks that have a value in this list, exact. */
+  total: number;
+  /** The number of different values (of URLs: pairs of host and URL). */
+  distinct: number;
+  /**
+   * `estimate`: the standard error is 2.3 %. `minimum`: there are at least this many, which is all that the store can
+   * tell about some categories of an hour with more than k values.
+   */
+  distinctIs: 'exact' | 'estimate' | 'minimum';
+  /** A value that is not kept has at most this many attacks. 0: all values are kept. */
+  error: number;
+  /** By descending `count`, then by host ID and key. */
+  items: TopItem[];
+}
+
+export interface TopItem {
+  key: string;
+  /** In `urls` only: the same URL on two hosts is two items. Null: without a registered host. */
+  hostId?: string | null;
+  /** The item has at least this many attacks. */
+  count: number;
+  /** The item has at most `count + error` attacks. 0: the count is exact. */
+  error: number;
+}
+
+/** The values of one list in one hour. */
+export interface TopSlice {
+  /** Null: the whole project. */
+  hostId: string | null;
+  list: TopListName;
+  /** Hours since the epoch. */
+  hour: number;
+  /** Encoded by TopSummary (top-lists.ts). */
+  summary: Uint8Array;
+}
+
+export interface PruneOptions {
+  freeBefore?: number;
+  topListsBefore?: number;
+  stop?: AbortSignal;
+}
+
+export const HOUR_MS = 3_600_000;
+
+/** The hours that a range touches. */
+export function wholeHours({ from, to }: TimeRange): TimeRange {
+  return { from: Math.floor(from / HOUR_MS) * HOUR_MS, to: Math.ceil(to / HOUR_MS) * HOUR_MS };
+}
+
+/** What `top` covers: the whole hours of a range, less those that begin before the horizon. */
+export function coveredHours(range: TimeRange, horizon: number): TimeRange {
+  const { from, to } = wholeHours(range);
+  const end = Math.max(from, to);
+  return { from: Math.min(end, Math.max(from, Math.ceil(horizon / HOUR_MS) * HOUR_MS)), to: end };
+}
+
+/** The value of an attack in a list. */
+export function topKey(list: TopListName, details: AttackDetails): string | undefined {
+  if (list === 'urls') return details.url;
+  if (list === 'rules') return details.rule;
+  if (list === 'countries') return details.country;
+  return details.source && networkOf(details.source, { ipv4: 32, ipv6: 64 });
+}
+
+/** The order of items in a top list. */
+export function compareTopItems(a: TopItem, b: TopItem): number {
+  if (a.count !== b.count) return b.count - a.count;
+  const [host, otherHost] = [a.hostId ?? '', b.hostId ?? ''];
+  const [one, other] = host === otherHost ? [a.key, b.key] : [host, otherHost];
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+/** For stores without top lists. Copies to them leave the lists out. */
+export function withoutTopLists(store: string) {
+  return {
+    hasTopLists: false,
+    async top(): Promise<TopList> {
+      throw new Error(`top lists are not implemented in the ${store} store`);
+    },
+    async *topSlices(): AsyncIterable<TopSlice[]> {},
+    async putTopSlices() {},
+    async deleteTopLists() {},
+  };
 }
 
 export interface Retention {
@@ -378,8 +512,8 @@ export class StoreNotWritable extends StoreUnavailable {
 export class QueryTooLarge extends Error {
   override name = 'QueryTooLarge';
 
-  constructor() {
-    super('the range has too much data to find the busiest seconds: select fewer hosts or a shorter range');
+  constructor(purpose = 'find the busiest seconds') {
+    super(`the range has too much data to ${purpose}: select fewer hosts or a shorter range`);
   }
 }
 

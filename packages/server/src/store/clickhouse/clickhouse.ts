@@ -13,6 +13,7 @@ import {
   type Source,
   type Store,
   StoreUnavailable,
+  withoutTopLists,
 } from '../store.ts';
 import { Attempts } from './append.ts';
 import { readAttacksByHost, readPeaks, readSeries, readSeriesByCategory, readTotals } from './cells.ts';
@@ -88,6 +89,8 @@ export function clickhouseStore(
     });
 
   return {
+    ...withoutTopLists('ClickHouse'),
+
     append: (batch) => available(() => appends.add(batch)),
 
     series: ({ edges, ...selection }) =>

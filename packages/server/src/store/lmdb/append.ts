@@ -44,12 +44,19 @@ import {
   type Schema,
   type SourceRecord,
 } from './schema.ts';
+import { TopAdditions } from './top-lists.ts';
 
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
-export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
+export function appendGroup(
+  schema: Schema,
+  batches: readonly Batch[],
+  now: number,
+  topKeys: number,
+): Appended[] {
   const group = new GroupCounts();
+  const lists = new TopAdditions(schema);
   const horizon = metaValue(schema, 'horizon');
-  const results = batches.map((batch) => appendBatch(schema, batch, group, horizon, now));
+  const results = batches.map((batch) => appendBatch(schema, batch, group, lists, horizon, now));
   const writer = new RecordWriter();
   const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
   const key = Buffer.allocUnsafe(9);
@@ -74,24 +81,29 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
     }
     put(additions);
   }
+  lists.write(schema, topKeys);
   return results;
 }
 
 /** The cost of writing a record, relative to adding an event to it. */
 const RECORD_WEIGHT = 24;
+/** That of adding an attack to top lists. */
+const DETAILS_WEIGHT = 5;
 
 /** The cost of a batch, roughly in microseconds. Exact if the events of each host are sorted by time. */
 export function weighBatch({ events }: Batch): number {
   const minutes = new Map<string | null, number>();
   let records = 0;
+  let details = 0;
   for (let start = 0; start < events.length; start = endOfRun(events, start)) {
-    const { time, hostId } = events[start] as Event;
+    const { time, hostId, details: known } = events[start] as Event;
+    if (known !== undefined) details++;
     const minute = Math.floor(time / EXACT.cellsPerChunk);
     if (minutes.get(hostId) === minute) continue;
     minutes.set(hostId, minute);
     records++;
   }
-  return events.length + RECORD_WEIGHT * records;
+  return events.length + RECORD_WEIGHT * records + DETAILS_WEIGHT * details;
 }
 
 /** Writes everything but the cells of a batch, which the whole group writes at once. */
@@ -99,6 +111,7 @@ function appendBatch(
   schema: Schema,
   batch: Batch,
   group: GroupCounts,
+  lists: TopAdditions,
   horizon: number,
   now: number,
 ): Appended {
@@ -129,6 +142,11 @@ function appendBatch(
     }
     if (event.time > latest) latest = event.time;
     group.add(event, times, project.scope, scope);
+    const { attack, details, hostId, count } = event;
+    if (attack === null || details === undefined) continue;
+    const host = scope === null || hostId === null ? null : { id: hostId, scope };
+    const owner = { id: batch.project, scope: project.scope };
+    lists.add({ time: event.time, attack, details }, count * times, owner, host);
   }
   schema.projects.putSync(batch.project, { ...project, latest });
 

@@ -12,6 +12,7 @@ import {
   type Store,
   StoreNotWritable,
   StoreUnavailable,
+  withoutTopLists,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
@@ -89,6 +90,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   return {
     ...records,
+    ...withoutTopLists('PostgreSQL'),
 
     append: (batch) => available(() => append(batch)),
 

@@ -1,0 +1,120 @@
+/** The options of top lists, from the command line to the store. */
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough, Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { setTimeout } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { lmdbStore } from '../store/lmdb/lmdb.ts';
+import type { Store, TopList } from '../store/store.ts';
+import { runProgram } from './program.ts';
+
+const NOW = Date.now();
+
+let directory: string;
+let data: string[];
+let installation: { project_id: string; password: string };
+
+function memoryIo(stdin: string, stop: AbortSignal) {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const input = Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY: false });
+  return { stdin: input, stdout, stderr, env: { HOME: directory }, now: () => NOW, stop };
+}
+
+async function run(argv: string[], stdin = ''): Promise<string> {
+  const io = memoryIo(stdin, new AbortController().signal);
+  const status = await runProgram([...argv, ...data], io);
+  const { stdout, stderr } = io;
+  stdout.end();
+  stderr.end();
+  const out = await text(stdout);
+  expect({ status, err: await text(stderr) }).toEqual({ status: 0, err: '' });
+  return out;
+}
+
+async function inStore<T>(action: (store: Store) => Promise<T>): Promise<T> {
+  const store = lmdbStore(join(directory, 'data', 'statistics.mdb'), () => NOW);
+  try {
+    return await action(store);
+  } finally {
+    await store.close();
+  }
+}
+
+function sourcesOf(project: string): Promise<TopList> {
+  return inStore((store) => store.top({ project, list: 'sources', from: 0, to: NOW, limit: 100 }));
+}
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'wafstat-top-'));
+  data = ['--data', join(directory, 'data')];
+  installation = JSON.parse(await run(['init', '--json']));
+});
+
+afterAll(() => rm(directory, { recursive: true }));
+
+test('ingest keeps as much of the sources as its options say, and a deleted project has no lists', async () => {
+  const { id } = JSON.parse(await run(['project', 'add', 'shop', '--json']));
+  const lines = Array.from({ length: 40 }, (_, i) =>
+    JSON.stringify({
+      time: NOW - 1,
+      host: 'a.example',
+      attack: 'sqli',
+      source: `198.51.${i}.7`,
+      url: `/${i}`,
+    }),
+  );
+  const ingest = ['ingest', '-', '--project', 'shop', '--format', 'events'];
+  await run([...ingest, '--source', 'a', '--attack-sources', 'prefix'], lines.join('\n'));
+  const prefixes = await sourcesOf(id);
+  expect(prefixes).toMatchObject({ total: 40, distinct: 40, distinctIs: 'exact', error: 0 });
+  expect(prefixes.items[0]).toEqual({ key: '198.51.0.0/24', count: 1, error: 0 });
+
+  await run([...ingest, '--source', 'b', '--attack-sources', 'off'], lines.join('\n'));
+  expect(await sourcesOf(id)).toEqual(prefixes);
+
+  await run([...ingest, '--source', 'c', '--top-keys', '16'], lines.join('\n'));
+  const bounded = await sourcesOf(id);
+  expect(bounded.items).toHaveLength(16);
+  expect(bounded).toMatchObject({ total: 80, distinctIs: 'estimate' });
+
+  await run(['project', 'delete', 'shop']);
+  expect(await sourcesOf(id)).toMatchObject({ total: 0, distinct: 0, items: [] });
+  expect(await inStore((store) => store.series({ project: id, edges: [0, NOW] }))).toMatchObject({
+    attacks: Float64Array.of(120),
+  });
+});
+
+test('serve applies its options to pushes', async () => {
+  const stopping = new AbortController();
+  onTestFinished(() => stopping.abort());
+  const io = memoryIo('', stopping.signal);
+  const options = ['--listen', '127.0.0.1:0', '--attack-sources', 'prefix', '--details-retention', '2h'];
+  const served = runProgram(['serve', ...options, ...data], io);
+  let printed = '';
+  while (!/http:\S+/.test(printed)) printed += await once(io.stdout, 'data');
+  const url = /http:\S+/.exec(printed)?.[0] ?? '';
+  const { project_id: project, password } = installation;
+  const user = { name: 'admin', password, domain: { name: 'default' } };
+  const identity = { methods: ['password'], password: { user } };
+  const auth = { identity, scope: { project: { id: project } } };
+  const login = await fetch(`${url}/v3/auth/tokens`, { method: 'POST', body: JSON.stringify({ auth }) });
+  // The retention of top lists has passed the second attack before it arrives.
+  while ((await inStore((store) => store.retention())).note === null) await setTimeout(10);
+  const attacks = [
+    { time: NOW - 1, attack: 'sqli', source: '2001:db8:1:2::3' },
+    { time: NOW - 4 * 3_600_000, attack: 'sqli', source: '203.0.113.7' },
+  ];
+  const push = await fetch(`${url}/ingest/v1/${project}?format=events`, {
+    method: 'POST',
+    headers: { 'X-Auth-Token': login.headers.get('X-Subject-Token') ?? '' },
+    body: attacks.map((attack) => JSON.stringify(attack)).join('\n'),
+  });
+  expect(await push.json()).toMatchObject({ accepted: 2 });
+  stopping.abort();
+  expect(await served).toBe(0);
+  const { total, items } = await sourcesOf(project);
+  expect({ total, items }).toEqual({ total: 1, items: [{ key: '2001:db8:1::/48', count: 1, error: 0 }] });
+});
