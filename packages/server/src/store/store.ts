@@ -171,6 +171,9 @@ export interface TimeRange {
 /** What top lists rank. `sources` are addresses, those of IPv6 by their /64 network. */
 export const TOP_LISTS = ['sources', 'urls', 'rules', 'countries'] as const;
 
+/** How many values a list keeps per hour, and project or host. */
+export const TOP_KEYS_DEFAULT = 1_024;
+
 export type TopListName = (typeof TOP_LISTS)[number];
 
 export interface TopQuery extends Selection, TimeRange {

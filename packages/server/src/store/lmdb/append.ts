@@ -44,12 +44,19 @@ import {
   type Schema,
   type SourceRecord,
 } from './schema.ts';
+import { TopAdditions } from './top-lists.ts';
 
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
-export function appendGroup(schema: Schema, batches: readonly Batch[], now: number): Appended[] {
+export function appendGroup(
+  schema: Schema,
+  batches: readonly Batch[],
+  now: number,
+  topKeys: number,
+): Appended[] {
   const group = new GroupCounts();
+  const lists = new TopAdditions(schema);
   const horizon = metaValue(schema, 'horizon');
-  const results = batches.map((batch) => appendBatch(schema, batch, group, horizon, now));
+  const results = batches.map((batch) => appendBatch(schema, batch, group, lists, horizon, now));
   const writer = new RecordWriter();
   const records = new RecordReader(schema, { checksAbsence: (level) => level !== EXACT.id });
   const key = Buffer.allocUnsafe(9);
@@ -74,6 +81,7 @@ export function appendGroup(schema: Schema, batches: readonly Batch[], now: numb
     }
     put(additions);
   }
+  lists.write(schema, topKeys);
   return results;
 }
 
@@ -99,6 +107,7 @@ function appendBatch(
   schema: Schema,
   batch: Batch,
   group: GroupCounts,
+  lists: TopAdditions,
   horizon: number,
   now: number,
 ): Appended {
@@ -129,6 +138,11 @@ function appendBatch(
     }
     if (event.time > latest) latest = event.time;
     group.add(event, times, project.scope, scope);
+    const { attack, details, hostId, count } = event;
+    if (attack === null || details === undefined) continue;
+    const host = scope === null || hostId === null ? null : { id: hostId, scope };
+    const owner = { id: batch.project, scope: project.scope };
+    lists.add({ time: event.time, attack, details }, count * times, owner, host);
   }
   schema.projects.putSync(batch.project, { ...project, latest });
 

@@ -452,6 +452,8 @@ function versionOf(schema: Schema, from: number, to: number): string {
   const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
   const horizon = metaValue(schema, 'horizon');
   const hash = createHash('sha256').update(`${metaValue(schema, 'born')} ${horizon > from ? horizon : ''}`);
+  const listsBefore = schema.meta.get('topLists') ?? 0;
+  if (listsBefore > from) hash.update(` lists ${listsBefore}`);
   const end = Math.ceil(to / chunkMs(level));
   for (let chunk = Math.floor(from / chunkMs(level)); chunk < end; chunk++) {
     hash.update(` ${changesOf(schema.cells, level.id, chunk) ?? 0}`);

@@ -16,7 +16,8 @@ const NOW = Date.UTC(2026, 6, 1);
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 const SOURCE = { name: 'test', format: 'events' };
-const TABLES = ['cells', 'meta', 'projects', 'hosts'];
+const TABLES = ['cells', 'meta', 'projects', 'hosts', 'top-lists'];
+const BINARY_TABLES: readonly string[] = ['cells', 'top-lists'];
 
 let directory: string;
 let original: string;
@@ -42,7 +43,7 @@ beforeAll(async () => {
         request: true,
         attack: CATEGORIES[i % 5] ?? null,
         count: 1 + (i % 3),
-        details: { blocked: i % 2 === 0 },
+        details: { blocked: i % 2 === 0, source: `203.0.113.${i % 7}`, url: `/${i % 11}` },
       }),
     );
     await store.append({ project: 'p', source: SOURCE, id: `batch ${batch}`, events, dropped: {} });
@@ -205,6 +206,24 @@ describe('repair', () => {
     expect(found.slice(0, 10)).toEqual(expected.slice(0, 10));
   });
 
+  test('removes a damaged top list, and reports its hour', async () => {
+    const path = await damaged((entries) => {
+      const { key, value } = entries[3] as Entry;
+      return [{ key, value: lastByteChanged(value) }];
+    }, 'top-lists');
+    const { findings } = await verifyStatistics(path);
+    expect(findings).toMatchObject([
+      { table: 'top-lists', project: 'p', problem: 'invalid key or wrong checksum' },
+    ]);
+    const [{ from = 0, to = 0 } = {}] = findings;
+    expect([from % HOUR_MS, to - from]).toEqual([0, HOUR_MS]);
+    expect((await repairStatistics(path)).lost).toEqual([
+      { ...findings[0], problem: 'invalid key or wrong checksum; removed' },
+    ]);
+    expect((await verifyStatistics(path)).problems).toBe(0);
+    expect(await results(path)).not.toContain('damaged');
+  });
+
   test('restores a damaged storage version, which verify reports', async () => {
     const path = copy();
     const { root } = openTables(path);
@@ -297,7 +316,7 @@ async function damaged(
   const { root } = openTables(path);
   const raw = root.openDB<Buffer, Entry['key']>(
     table,
-    table === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' },
+    BINARY_TABLES.includes(table) ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' },
   );
   // The version has no checksum, but one flipped bit does not make it another valid version.
   const entries = [...raw.getRange()].filter(({ key }) => key !== 'version');
@@ -314,6 +333,8 @@ async function withoutChecksums(change = (value: Buffer) => value): Promise<stri
   const path = copy();
   const { root, version, meta } = openTables(path);
   for (const name of [...root.getKeys()].map(String)) {
+    // Newer than checksums.
+    if (name === 'top-lists') continue;
     const options = name === 'cells' ? { encoding: 'binary', keyEncoding: 'binary' } : { encoding: 'binary' };
     const raw = root.openDB<Buffer>(name, options as { encoding: 'binary' });
     for (const { key, value } of [...raw.getRange()]) {
@@ -353,8 +374,13 @@ async function results(path: string): Promise<string[]> {
       const { blocked } = await store.seriesByCategory({ ...selection, edges });
       const peaks = await store.peaks({ ...selection, edges });
       const byHost = await store.attacksByHost(range);
+      const top = { ...range, limit: 100 };
+      const lists = edges.length === 2 && [
+        await store.top({ ...top, list: 'sources' }),
+        await store.top({ ...top, list: 'urls', categories: ['xss'] }),
+      ];
       const rows = [requests, attacks, totals, ...blocked, ...peaks].map((row) => [...row]);
-      found.push(JSON.stringify([...rows, [...byHost]]));
+      found.push(JSON.stringify([...rows, [...byHost], lists]));
     } catch (error) {
       expect(error).toBeInstanceOf(StoreDamaged);
       found.push('damaged');
@@ -364,10 +390,10 @@ async function results(path: string): Promise<string[]> {
   return found;
 }
 
-/** Offsets of the keys of `cells` in the file: nodes with a key of nine bytes and a value. */
+/** Offsets of the binary keys in the file: nodes with a key of nine bytes and a value. */
 function leafKeys(bytes: Buffer): number[] {
-  const { root, cells } = openTables(original);
-  const keys = [...cells.getKeys()].map((key) => Buffer.from(key));
+  const { root, cells, topLists } = openTables(original);
+  const keys = [...cells.getKeys(), ...topLists.getKeys()].map((key) => Buffer.from(key));
   root.close();
   return keys.flatMap((key) => {
     const found: number[] = [];

@@ -24,19 +24,20 @@ import { repairStatistics } from './repair.ts';
 import { addChecksum, CHECKSUM_BYTES, cellsSeed, hasAllPeaks, openSchema, reopenSchema } from './schema.ts';
 import { verifyStatistics } from './verify.ts';
 
-durableStoreConformance('the embedded store', open);
+durableStoreConformance('the embedded store', open, { hasTopLists: true });
 
-async function open(now: () => number) {
+async function open(now: () => number, topKeys?: number) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-store-'));
   const path = join(directory, 'statistics.mdb');
-  let store = lmdbStore(path, now);
+  const openFile = () => lmdbStore(path, now, { topKeys });
+  let store = openFile();
   return {
     directory,
     store,
-    another: () => lmdbStore(path, now),
+    another: openFile,
     async reopen() {
       await store.close();
-      store = lmdbStore(path, now);
+      store = openFile();
       return store;
     },
     async destroy() {
@@ -304,7 +305,7 @@ describe('the embedded store', () => {
     await reopenSchema(schema, path);
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(1);
     const { link: _, ...more } = { ...batch, id: 'more' };
-    schema.root.transactionSync(() => appendGroup(schema, [more], NOW));
+    schema.root.transactionSync(() => appendGroup(schema, [more], NOW, 100));
     expect((await count('p', undefined, [0, NOW + 1]))[0]).toBe(2);
     await schema.root.close();
     await destroy();

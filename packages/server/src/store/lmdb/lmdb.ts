@@ -18,7 +18,7 @@ import {
   StoreNotWritable,
   StoreUnavailable,
   sumSeries,
-  withoutTopLists,
+  TOP_KEYS_DEFAULT,
 } from '../store.ts';
 import { appendGroup, linksAfter, openProject, putFollowed, weighBatch } from './append.ts';
 import { createCounters, createLookups, createVersions } from './count.ts';
@@ -35,8 +35,14 @@ import {
 import { createPeakFinder } from './peaks.ts';
 import { pruneSteps, readRetention, restoreHorizon } from './prune.ts';
 import { allChanges, metaValue, openSchema, reopenSchema, type Schema, STORAGE_VERSION } from './schema.ts';
+import { createTopFinder, deleteTopListsSteps, dumpTopSlices, putTopSlices } from './top-lists.ts';
 
-export function lmdbStore(path: string, now: () => number = Date.now): Store {
+/** `topKeys`: how many values a top list keeps per hour, and project or host. */
+export function lmdbStore(
+  path: string,
+  now: () => number = Date.now,
+  { topKeys = TOP_KEYS_DEFAULT }: { topKeys?: number | undefined } = {},
+): Store {
   const schema = openSchema(path);
   const lookups = createLookups(schema);
   const { timeline, distribution, byCategory, byGroup, attacksByHost } = createCounters(
@@ -45,6 +51,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
     lookups,
   );
   const findPeaks = createPeakFinder(schema, lookups);
+  const findTop = createTopFinder(schema, lookups);
   const changes = new PerTurnMemo(() => allChanges(schema));
   const versionOf = createVersions(schema, changes);
   let sliced: Promise<void> = Promise.resolve();
@@ -74,7 +81,7 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
   const appends = new GroupCommit<Batch, Appended>(
     weighBatch,
-    (batches) => grow(() => appendGroup(schema, batches, now())),
+    (batches) => grow(() => appendGroup(schema, batches, now(), topKeys)),
     (error) => error instanceof StoreNotWritable,
   );
 
@@ -88,8 +95,6 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
   }
 
   return {
-    ...withoutTopLists('embedded'),
-
     fileId: metaValue(schema, 'born'),
 
     append: (batch) => available(() => appends.add(batch)),
@@ -129,6 +134,8 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     attacksByHost: ({ project, hosts, ...range }) =>
       available(() => track(attacksByHost(project, hosts, range))),
+
+    top: (query) => available(() => track(findTop(query))),
 
     version: (range) => available(() => versionOf(range)),
 
@@ -189,10 +196,21 @@ export function lmdbStore(path: string, now: () => number = Date.now): Store {
 
     putSource: (project, source, batches) => grow(() => putSource(schema, project, source, batches)),
 
-    prune: (before, { freeBefore = before, stop } = {}) =>
+    async *topSlices(project) {
+      yield* await available(() => dumpTopSlices(schema, project));
+    },
+
+    putTopSlices: (project, slices) => grow(() => putTopSlices(schema, project, slices)),
+
+    deleteTopLists: (project) =>
       available(async () => {
-        for (const step of pruneSteps(schema, before, freeBefore)) {
-          if (stop?.aborted || closed) return;
+        for (const step of deleteTopListsSteps(schema, project)) await write(step);
+      }),
+
+    prune: (before, options = {}) =>
+      available(async () => {
+        for (const step of pruneSteps(schema, before, options)) {
+          if (options.stop?.aborted || closed) return;
           await write(step);
         }
       }),

@@ -1,14 +1,19 @@
 /** Retention: the horizon moves first, in one transaction; then the space is freed in small steps. */
-import { dayOf, type Retention } from '../store.ts';
+import { dayOf, type PruneOptions, type Retention } from '../store.ts';
 import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
 import { cellsKey, countChange, metaValue, type Schema } from './schema.ts';
+import { pruneTopListsSteps } from './top-lists.ts';
 
 /** About 10 ms of work: queries and appends wait no longer than that for a step. */
 const RECORDS_PER_STEP = 2_000;
 
 /** The steps of a prune, each for a separate write transaction. */
-export function* pruneSteps(schema: Schema, before: number, freeBefore: number): Generator<() => void> {
+export function* pruneSteps(
+  schema: Schema,
+  before: number,
+  { freeBefore = before, topListsBefore = before }: PruneOptions,
+): Generator<() => void> {
   yield () => {
     if (before <= metaValue(schema, 'horizon')) return;
     schema.meta.putSync('freed', freedBefore(schema));
@@ -33,6 +38,7 @@ export function* pruneSteps(schema: Schema, before: number, freeBefore: number):
       (key) => schema.cells.removeSync(key),
     );
   }
+  yield* pruneTopListsSteps(schema, topListsBefore, freed);
   const day = dayOf(freed);
   yield* removeSteps(
     () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),

@@ -5,6 +5,7 @@ import { isWellFormed } from '../cells.ts';
 import { StoreDamaged } from '../store.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
 import {
+  type BinaryTable,
   CHANGES,
   cellsKey,
   cellsSeed,
@@ -78,18 +79,13 @@ export class RecordReader {
   checkAbsence(level: number, chunk: number, scope: number): void {
     const gap = this.#gap;
     if (gap.level === level && gap.chunk === chunk && gap.after < scope && scope < gap.before) return;
-    const key = cellsKey(level, chunk, scope);
-    const before = this.#neighbour(key, true);
-    const after = this.#neighbour(key, false);
-    // Without a neighbour this is an end of the table. LMDB also takes a damaged key of length 0 for an end.
-    const isEnd =
-      (before !== undefined || this.#end(false)?.equals(after ?? key) !== false) &&
-      (after !== undefined || this.#end(true)?.equals(before ?? key) !== false);
-    if (!isEnd || (before && before.compare(key) >= 0) || (after && after.compare(key) <= 0)) {
-      throw new StoreDamaged(
-        `keys of the table cells are out of order next to ${recordName(level, chunk, scope)}`,
-      );
-    }
+    const { before, after } = neighboursOf(
+      this.#schema.cells,
+      cellsKey(level, chunk, scope),
+      (key, stored) => checkEntry(this.#schema, key, stored),
+      recordName(level, chunk, scope),
+      this.#read,
+    );
     const isInChunk = (other: Buffer | undefined) => other?.[0] === level && other.readUInt32BE(1) === chunk;
     this.#gap = {
       level,
@@ -98,20 +94,37 @@ export class RecordReader {
       before: after && isInChunk(after) ? after.readUInt32BE(5) : Number.POSITIVE_INFINITY,
     };
   }
+}
 
-  /** The first key of the table, or the last. */
-  #end(reverse: boolean): Buffer | undefined {
-    const [key] = this.#schema.cells.getKeys({ reverse, limit: 1, ...this.#read });
-    return key;
-  }
+/** The keys on both sides of a missing one. Undefined at an end of the table. */
+export interface Neighbours {
+  before: Buffer | undefined;
+  after: Buffer | undefined;
+}
 
-  /** The next key in one direction, its record checked. */
-  #neighbour(key: Buffer, reverse: boolean): Buffer | undefined {
-    const options = { start: key, reverse, limit: 1, ...this.#read };
-    const [found] = this.#schema.cells.getRange(options);
-    if (found) checkEntry(this.#schema, found.key, found.value);
+/** Checks both neighbours of a missing key. `check` throws if a record does not belong to its key. */
+export function neighboursOf(
+  table: BinaryTable,
+  key: Buffer,
+  check: (key: Buffer, stored: Buffer) => void,
+  name: string,
+  read?: ReadOptions,
+): Neighbours {
+  const neighbour = (reverse: boolean): Buffer | undefined => {
+    const [found] = table.getRange({ start: key, reverse, limit: 1, ...read });
+    if (found) check(found.key, found.value);
     return found?.key;
+  };
+  const end = (reverse: boolean): Buffer | undefined => [...table.getKeys({ reverse, limit: 1, ...read })][0];
+  const [before, after] = [neighbour(true), neighbour(false)];
+  // Without a neighbour this is an end of the table. LMDB also takes a damaged key of length 0 for an end.
+  const isEnd =
+    (before !== undefined || end(false)?.equals(after ?? key) !== false) &&
+    (after !== undefined || end(true)?.equals(before ?? key) !== false);
+  if (!isEnd || (before && before.compare(key) >= 0) || (after && after.compare(key) <= 0)) {
+    throw new StoreDamaged(`keys are out of order next to ${name}`);
   }
+  return { before, after };
 }
 
 /** The same check for a JSON table. `matches` tells whether a value belongs to its key. */

@@ -101,10 +101,10 @@ export function* brokenSources(schema: Schema): Generator<BrokenReference> {
   }
 }
 
-/** The values of every table but `cells`. `decoded` is null if the value is damaged. */
+/** The values of all tables with JSON. `decoded` is null if the value is damaged. */
 export function* jsonEntries({ root }: Schema) {
   for (const name of [...root.getKeys()].map(String)) {
-    if (name === 'cells') continue;
+    if (name === 'cells' || name === 'top-lists') continue;
     const { decode } = checkedJson(name);
     const table = root.openDB<Buffer>(name, { encoding: 'binary' });
     for (const { key, value } of entries(table)) {

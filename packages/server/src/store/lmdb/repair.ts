@@ -45,6 +45,9 @@ import {
   type Owners,
   type Progress,
   readOwners,
+  topListEntries,
+  topListLocation,
+  topListProblem,
   walkPages,
 } from './verify.ts';
 
@@ -104,6 +107,7 @@ class Repair {
       for (const chunk of [...coarseChunks(this.#schema, pair)])
         this.#step(() => this.#repairChunk(pair, chunk));
     }
+    this.#step(() => this.#removeDamagedTopLists());
     this.#progress('checksums');
     this.#addMissingChecksums();
     this.#step(() => {
@@ -175,7 +179,10 @@ class Repair {
       if (name === 'source-hosts') sourceHosts.putSync(parts, true);
       else if (name === 'batch-days') batchDays.putSync(parts, true);
       // Without these, the service starts over: retention with the horizon, a followed path with its first file.
-      else if (REMOVABLE.has(name) || (name === 'meta' && (key === 'freed' || key === 'peaks')))
+      else if (
+        REMOVABLE.has(name) ||
+        (name === 'meta' && (key === 'freed' || key === 'peaks' || key === 'topLists'))
+      )
         table.removeSync(key);
       else if (name === 'batches') {
         const [source, id] = parts as [number, string];
@@ -207,6 +214,18 @@ class Repair {
       cells.removeSync(key);
       this.#repaired({ table: 'cells', key: key.toString('hex'), problem: 'invalid key removed' });
     }
+  }
+
+  /** Nothing else has their values. Other hours are not affected. */
+  #removeDamagedTopLists(): void {
+    const damaged: Buffer[] = [];
+    for (const { key, value } of topListEntries(this.#schema)) {
+      const problem = topListProblem(this.#owners, key, value);
+      if (problem === null) continue;
+      damaged.push(key);
+      this.#lost({ ...topListLocation(this.#owners, key), problem: `${problem}; removed` });
+    }
+    for (const key of damaged) this.#schema.topLists.removeSync(key);
   }
 
   #repairChunk(pair: LevelPair, chunk: number): void {

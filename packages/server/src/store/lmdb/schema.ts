@@ -42,7 +42,7 @@ export interface SourceRecord extends Omit<Source, 'hosts'> {
 }
 
 /** lmdb-js accepts the options and returns plain bytes for long values, but its types do not say so. */
-type CellsTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
+export type BinaryTable = Omit<Database<Buffer, Buffer>, 'getBinaryFast'> & {
   getBinaryFast(id: Buffer, options?: ReadOptions): Uint8Array | undefined;
 };
 
@@ -51,7 +51,7 @@ export interface ReadOptions {
   transaction: Transaction;
 }
 
-export type MetaKey = (typeof META_KEYS)[number] | 'version' | 'freed' | 'peaks';
+export type MetaKey = (typeof META_KEYS)[number] | 'version' | 'freed' | 'peaks' | 'topLists';
 
 export type Schema = ReturnType<typeof openTables>;
 
@@ -85,7 +85,7 @@ export function openTables(path: string, readOnly = false) {
     version: openTable<number, 'version'>('meta', { encoding: 'json' }),
     notes: table<RetentionNote, 'retention'>('notes'),
     /** Key: level, chunk, scope (1, 4 and 4 bytes, big endian). Time before scope, so that live traffic writes in one place. */
-    cells: openTable<Buffer, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }) as CellsTable,
+    cells: openTable<Buffer, Buffer>('cells', { encoding: 'binary', keyEncoding: 'binary' }) as BinaryTable,
     projects: table<ProjectRecord, string>('projects'),
     hosts: table<HostRecord, [project: number, id: string]>('hosts'),
     hostnames: table<string, [project: number, hostname: string]>('hostnames'),
@@ -96,6 +96,11 @@ export function openTables(path: string, readOnly = false) {
     /** The path itself may be longer than a key. */
     followed: table<FollowedPath, [project: number, source: string, pathId: string]>('followed'),
     batchDays: table<true, [day: number, source: number, id: string]>('batch-days'),
+    /** Key: hour, list, scope (4, 1 and 4 bytes, big endian). */
+    topLists: openTable<Buffer, Buffer>('top-lists', {
+      encoding: 'binary',
+      keyEncoding: 'binary',
+    }) as BinaryTable,
   };
 }
 

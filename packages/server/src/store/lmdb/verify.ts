@@ -4,6 +4,8 @@ import { OVERVIEW_GROUPS } from '../../event.ts';
 import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
 import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cells.ts';
+import { HOUR_MS, StoreDamaged } from '../store.ts';
+import { checkSummary } from '../top-lists.ts';
 import {
   type Cells,
   type Comparison,
@@ -27,6 +29,7 @@ import {
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
+import { checkedSummary, parseSliceKey } from './top-lists.ts';
 
 export interface Finding {
   table: string;
@@ -141,6 +144,8 @@ class Verification {
     }
     this.#progress('hosts against projects');
     this.#stage('cells', () => this.#compareHosts());
+    this.#progress('top lists');
+    this.#stage('top-lists', () => this.#checkTopLists());
   }
 
   #add(finding: Finding): void {
@@ -203,6 +208,14 @@ class Verification {
     }
   }
 
+  #checkTopLists(): void {
+    for (const { key, value } of topListEntries(this.#schema)) {
+      this.#report.records++;
+      const problem = topListProblem(this.#owners, key, value);
+      if (problem !== null) this.#add({ ...topListLocation(this.#owners, key), problem });
+    }
+  }
+
   #comparePair(pair: LevelPair): void {
     for (const chunk of coarseChunks(this.#schema, pair)) {
       for (const comparison of compareChunk(this.#schema, pair, chunk)) {
@@ -249,6 +262,31 @@ class Verification {
       }
     }
   }
+}
+
+/** None in a file of a release without top lists that is opened for reading only: it lacks the table. */
+export function topListEntries({ topLists }: Schema): Iterable<{ key: Buffer; value: Buffer }> {
+  return (topLists as Schema['topLists'] | undefined)?.getRange() ?? [];
+}
+
+/** What is wrong with a record of a top list, or null. */
+export function topListProblem(owners: Owners, key: Buffer, value: Buffer): string | null {
+  try {
+    checkSummary(checkedSummary(key, value));
+  } catch (error) {
+    return error instanceof StoreDamaged ? 'invalid key or wrong checksum' : (error as Error).message;
+  }
+  const { scope } = parseSliceKey(key);
+  return owners.size === 0 || owners.has(scope) ? null : `no project and no host has the scope ${scope}`;
+}
+
+export function topListLocation(owners: Owners, key: Buffer): Omit<Finding, 'problem'> {
+  const parsed = tryTo(() => parseSliceKey(key));
+  if (parsed === null) return { table: 'top-lists', key: key.toString('hex') };
+  const { hour, list, scope } = parsed;
+  const { projectScope: _, ...owner }: Partial<Owner> = owners.get(scope) ?? {};
+  const from = hour * HOUR_MS;
+  return { table: 'top-lists', key: `${list}, scope ${scope}`, ...owner, from, to: from + HOUR_MS };
 }
 
 /** The place of a record or of one of its cells, for a finding. */
