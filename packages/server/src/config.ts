@@ -18,6 +18,23 @@ import {
 import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
 import { parseDatabaseUrl } from './store/postgres/url.ts';
+import { TOP_KEYS_DEFAULT } from './store/store.ts';
+
+/** What top lists keep of attacks. */
+export const TOP_LIST_OPTIONS = grouped('Top lists:', {
+  attackSources: setting(
+    '--attack-sources <full|prefix|off>',
+    'client addresses to keep in top lists: full, only their network (/24, IPv6 /48), or none',
+    oneOf('full', 'prefix', 'off'),
+    { default: 'full' },
+  ),
+  topKeys: setting(
+    '--top-keys <n>',
+    'how many different values a top list keeps per hour, and project or host; counts are exact up to this number',
+    integer(16, 65_536),
+    { default: String(TOP_KEYS_DEFAULT) },
+  ),
+});
 
 /** Of the listener and of requests. */
 export const SERVER_OPTIONS = {
@@ -77,6 +94,15 @@ export const SERVER_OPTIONS = {
     integer(0, 300),
     { default: '0' },
   ),
+  ...TOP_LIST_OPTIONS,
+  ...grouped('Top lists:', {
+    detailsRetention: setting(
+      '--details-retention <time>',
+      'how long to keep top lists, which have client addresses; never longer than --retention',
+      duration('dh', '1h', '36525d', '30d or 36h'),
+      { default: '30d' },
+    ),
+  }),
   ...grouped('Limits:', {
     hostsMax: setting(
       '--hosts-max <n>',

@@ -34,7 +34,7 @@ export const MASTER_KEY_VARIABLE = 'WAFSTAT_MASTER_KEY';
 const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
 
-export type StoreValues = { store: 'lmdb' } | Values<typeof STORE_OPTIONS>;
+export type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
 
 type World = Pick<Io, 'env' | 'now'>;
 
@@ -191,7 +191,7 @@ export async function withProject<T>(
 }
 
 export async function openStore(values: StoreValues, file: string, { now, env }: World): Promise<Store> {
-  if (isEmbedded(values)) return lmdbStore(file, now);
+  if (isEmbedded(values)) return lmdbStore(file, now, { topKeys: values.topKeys });
   // Loaded on demand: most installations use neither.
   if (values.store === 'postgres') {
     const { postgresStore } = await import('../store/postgres/postgres.ts');
@@ -205,7 +205,7 @@ export async function openStore(values: StoreValues, file: string, { now, env }:
   );
 }
 
-function isEmbedded(values: StoreValues): values is { store: 'lmdb' } {
+function isEmbedded(values: StoreValues): values is { store: 'lmdb'; topKeys?: number } {
   return values.store === 'lmdb';
 }
 

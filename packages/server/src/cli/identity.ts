@@ -1,11 +1,11 @@
 /** Domains, projects, users and access keys. */
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { DATA } from '../config.ts';
+import { DATA, STORE_OPTIONS } from '../config.ts';
 import { type Administration, KEYS_PER_USER_MAX } from '../identity/administration.ts';
 import { KeyLimitError } from '../identity/errors.ts';
 import { ACCESS_TYPES, keyFileCsv, ROLES, SYSTEM_ROLE } from '../identity/records.ts';
 import { type Command, command, printLine, printList, printResult, UserError } from './command.ts';
-import { withIdentity } from './data-directory.ts';
+import { withIdentity, withInstallation } from './data-directory.ts';
 import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
 
@@ -55,12 +55,24 @@ export const projectCommands = [
       }),
   }),
   listCommand('project'),
-  ...lifecycle(
+  ...enabling(
     'project',
     'disable a project; all requests to it are rejected, and existing tokens stop working',
-    'delete a project and all roles in it; its statistics can no longer be queried',
-    (administration, id) => administration.removeProject(id),
   ),
+  command({
+    name: 'project delete <project>',
+    description:
+      'delete a project, all roles in it and its top lists; its statistics can no longer be queried',
+    options: { ...ON_DATA, ...STORE_OPTIONS },
+    run: ({ data, ...values }, [operand = ''], io) =>
+      withInstallation(data, io, values, async ({ identity: { administration }, store }) => {
+        const { id } = administration.project(operand);
+        // First, so that the command can be repeated if the store fails.
+        await store.deleteTopLists(id);
+        await administration.removeProject(id);
+        return 0;
+      }),
+  }),
 ];
 
 const addUser = command({
@@ -281,19 +293,25 @@ function listCommand(type: 'domain' | 'project'): Command {
 
 /** The commands `enable`, `disable` and `delete` of a kind of record. */
 function lifecycle(
-  type: 'domain' | 'project' | 'user',
+  type: 'domain' | 'user',
   disable: string,
   remove: string,
   removeRecord: (administration: Administration, id: string) => Promise<void>,
 ): Command[] {
+  return [
+    ...enabling(type, disable),
+    change(`${type} delete <${type}>`, remove, (administration, operand) =>
+      removeRecord(administration, administration[type](operand).id),
+    ),
+  ];
+}
+
+function enabling(type: 'domain' | 'project' | 'user', disable: string): Command[] {
   const setEnabled = (enabled: boolean) => (administration: Administration, operand: string) =>
     administration.setEnabled(type, administration[type](operand).id, enabled);
   return [
     change(`${type} enable <${type}>`, `enable a disabled ${type}`, setEnabled(true)),
     change(`${type} disable <${type}>`, disable, setEnabled(false)),
-    change(`${type} delete <${type}>`, remove, (administration, operand) =>
-      removeRecord(administration, administration[type](operand).id),
-    ),
   ];
 }
 

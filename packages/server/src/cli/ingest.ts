@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DATA, SERVER_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import { DATA, SERVER_OPTIONS, STORE_OPTIONS, TOP_LIST_OPTIONS } from '../config.ts';
 import { decompress, openLog } from '../ingest/byte-stream.ts';
 import { rememberFirstLinks } from '../ingest/checkpoints.ts';
 import { FileConflict, type FileIngest, ingestFile } from '../ingest/file.ts';
@@ -29,6 +29,7 @@ const OPTIONS = {
   retention: SERVER_OPTIONS.retention,
   hostsMax: SERVER_OPTIONS.hostsMax,
   sourcesMax: SERVER_OPTIONS.sourcesMax,
+  ...TOP_LIST_OPTIONS,
   ...STORE_OPTIONS,
 };
 
@@ -108,11 +109,12 @@ function logSource(
   values: Values<Omit<typeof OPTIONS, 'data' | keyof typeof STORE_OPTIONS>>,
   io: Io,
 ): { ingest: FileIngest; pipeline: Pipeline } {
-  const { project, source, format, hosts, retention, hostsMax, sourcesMax } = values;
+  const { project, source, format, hosts, retention, hostsMax, sourcesMax, attackSources } = values;
   const limits = {
     retentionMs: retention,
     hostsMax: hosts === 'registered' ? 0 : hostsMax,
     sourcesMax,
+    attackSources,
   };
   return {
     ingest: { project, source: { name: source, format }, reader: readerOptions(values) },

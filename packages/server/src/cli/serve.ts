@@ -144,7 +144,8 @@ async function serve(served: Served, values: ServerValues, io: Io, warnings: rea
   const server = await startServer(served, values, io);
   for (const warning of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(warning);
   if (cluster.worker === undefined || cluster.worker.id === 1) recordStart(served, values, server.log, io);
-  const retention = retainFor(served.store, values.retention, io.now, server.log);
+  const kept = { eventsMs: values.retention, topListsMs: values.detailsRetention };
+  const retention = retainFor(served.store, kept, io.now, server.log);
   if (cluster.worker) reportReady(server.address);
   else printListening(io, server.address);
   await whenAborted(io.stop);
@@ -206,6 +207,7 @@ export async function startServer({ identity, store }: Served, values: ServerVal
       retentionMs: values.retention,
       hostsMax: values.hostsMax,
       sourcesMax: values.sourcesMax,
+      attackSources: values.attackSources,
     },
     maxConnections: values.maxConnections,
     trustProxy: values.trustProxy,

@@ -185,7 +185,7 @@ export class Administration {
     });
   }
 
-  /** The project's statistics stay until their retention ends, but nobody can query them. */
+  /** The project's counts stay until their retention ends, but nobody can query them. The caller deletes its top lists. */
   async removeProject(id: string): Promise<void> {
     await this.#change('project.delete', { type: 'project', id }, (write, entry) => {
       for (const user of this.#store.users()) {

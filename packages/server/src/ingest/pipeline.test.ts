@@ -104,3 +104,23 @@ test('the first drops are returned with their text cut short', async () => {
   expect(first_drops).toHaveLength(10);
   expect(first_drops[0]?.text).toHaveLength(200);
 });
+
+test.each([
+  ['full', ['203.0.113.7', '2001:db8:1:2::/64']],
+  ['prefix', ['203.0.113.0/24', '2001:db8:1::/48']],
+  ['off', []],
+] as const)('with attack sources %s the store gets %j', async (attackSources, expected) => {
+  const store = memoryStore(() => NOW);
+  const limits = { retentionMs: DAY_MS, hostsMax: 2, attackSources };
+  const pipeline = new Pipeline(store, limits, () => NOW);
+  const lines = ['203.0.113.7', '2001:DB8:1:2::3'].map((source, i) => ({
+    number: i + 1,
+    text: JSON.stringify({ time: NOW - 1, attack: 'sqli', source, rule: '942100' }),
+  }));
+  const read = pipeline.read(lines, createReader({ format: 'events' }), 'all');
+  await pipeline.count(read, { project: 'p', source: { name: 's', format: 'events' } });
+  const query = { project: 'p', from: NOW - 1, to: NOW, limit: 10 };
+  const { items } = await store.top({ ...query, list: 'sources' });
+  expect(items.map(({ key }) => key).sort()).toEqual([...expected].sort());
+  expect((await store.top({ ...query, list: 'rules' })).total).toBe(2);
+});

@@ -1,7 +1,14 @@
 /** From log lines to counted events: parse, check the time, resolve the host, append. Every drop has a named reason. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BoundedCache } from '../cache.ts';
-import { type Category, type DropReason, type Event, normalHostname } from '../event.ts';
+import {
+  type AttackDetails,
+  type Category,
+  type DropReason,
+  type Event,
+  networkOf,
+  normalHostname,
+} from '../event.ts';
 import type { Appended, Batch, Store } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import type { LogRecord, Parsed } from './formats/format.ts';
@@ -21,6 +28,8 @@ export interface Limits {
   hostsMax: number;
   /** Sources per project. Batches of a new source beyond it are refused. Absent: no limit. */
   sourcesMax?: number | undefined;
+  /** What to keep of client addresses: all (the default), their network, or nothing. */
+  attackSources?: 'full' | 'prefix' | 'off' | undefined;
 }
 
 export class SourceLimitReached extends Error {}
@@ -224,10 +233,17 @@ export class Pipeline {
     } else if (parsed.kind === 'record') {
       const { record, format } = parsed;
       record.host = record.hostId === undefined ? ownCopy(record.host, hosts) : undefined;
+      if (record.details?.source !== undefined) this.#reduceSource(record.details, record.details.source);
       records.push(record);
       outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
       if (record.attack !== null) outcome.attacks[record.attack] = (outcome.attacks[record.attack] ?? 0) + 1;
     }
+  }
+
+  #reduceSource(details: AttackDetails, source: string): void {
+    const { attackSources } = this.#limits;
+    if (attackSources === 'off') delete details.source;
+    else if (attackSources === 'prefix') details.source = networkOf(source, { ipv4: 24, ipv6: 48 });
   }
 
   #timeReason(time: number, now: number): 'too_old' | 'in_future' | null {

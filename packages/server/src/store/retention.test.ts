@@ -6,6 +6,7 @@ import type { Store } from './store.ts';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const RETENTION_MS = 30 * DAY_MS;
+const TIMES = { eventsMs: RETENTION_MS, topListsMs: 5 * DAY_MS };
 const START = Date.UTC(2026, 10, 15);
 
 let store: Store;
@@ -28,7 +29,7 @@ function count(...times: number[]) {
 function policy(): RetentionPolicy {
   const log = (message: string) => logged.push(message);
   const clocks = { now: () => clock.now, monotonicNow: () => clock.monotonic };
-  return new RetentionPolicy(store, RETENTION_MS, clocks, { info: log, warn: log, error: () => {} });
+  return new RetentionPolicy(store, TIMES, clocks, { info: log, warn: log, error: () => {} });
 }
 
 function elapse(ms: number): void {
@@ -45,6 +46,23 @@ test('events older than the retention time no longer count, and the log says tha
   await policy().pass();
   expect(await counted()).toBe(2);
   expect(logged).toEqual([expect.stringContaining('to 2026-10-16T00:00:00.000Z')]);
+});
+
+test('top lists have a retention time of their own', async () => {
+  const events = [20, 4].map((days) => {
+    const details = { source: `203.0.113.${days}` };
+    const time = START - days * DAY_MS;
+    return { time, hostId: null, request: true, attack: 'sqli' as const, count: 1, details };
+  });
+  await store.append({ project: 'p', source: { name: 's', format: 'f' }, events, dropped: {} });
+  const sources = async () => {
+    const query = { project: 'p', list: 'sources' as const, limit: 10, from: 0, to: START };
+    return (await store.top(query)).items.map(({ key }) => key);
+  };
+  expect(await sources()).toEqual(['203.0.113.20', '203.0.113.4']);
+  await policy().pass();
+  expect(await sources()).toEqual(['203.0.113.4']);
+  expect(await counted()).toBe(4);
 });
 
 test('space is freed a day after the horizon has passed it', async () => {

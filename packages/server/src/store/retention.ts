@@ -28,17 +28,22 @@ export interface Clocks {
   monotonicNow: () => number;
 }
 
+export interface RetentionTimes {
+  eventsMs: number;
+  topListsMs: number;
+}
+
 export class RetentionPolicy {
   readonly #store: Store;
-  readonly #retentionMs: number;
+  readonly #times: RetentionTimes;
   readonly #clocks: Clocks;
   readonly #log: RetentionLog;
   #isDoubtful = false;
   #lastPass: { now: number; monotonic: number } | null = null;
 
-  constructor(store: Store, retentionMs: number, clocks: Clocks, log: RetentionLog) {
+  constructor(store: Store, times: RetentionTimes, clocks: Clocks, log: RetentionLog) {
     this.#store = store;
-    this.#retentionMs = retentionMs;
+    this.#times = times;
     this.#clocks = clocks;
     this.#log = log;
   }
@@ -50,7 +55,7 @@ export class RetentionPolicy {
     if (state.horizon > now) {
       this.#log.warn(
         `all events are refused: the horizon is at ${iso(state.horizon)}, but the clock says ${iso(now)}. ` +
-          `If the clock is right, move the horizon back: wafstat horizon --set ${iso(now - this.#retentionMs)}`,
+          `If the clock is right, move the horizon back: wafstat horizon --set ${iso(now - this.#times.eventsMs)}`,
       );
       return;
     }
@@ -69,13 +74,15 @@ export class RetentionPolicy {
       this.#isDoubtful = false;
       this.#log.warn(`the clock (${iso(now)}) is trusted now: the service has run with it for 24 hours`);
     }
-    const horizon = Math.max(state.horizon, now - this.#retentionMs);
+    const horizon = Math.max(state.horizon, now - this.#times.eventsMs);
     if (horizon > state.horizon) {
       this.#log.info(`the horizon moves from ${iso(state.horizon)} to ${iso(horizon)}`);
     }
     const isDue = state.note !== null && now - note.freeSince >= FREE_DELAY_MS;
     const freeBefore = isDue ? Math.min(note.freeBefore, horizon) : state.freedBefore;
-    await this.#store.prune(horizon, { freeBefore, ...(stop && { stop }) });
+    // Without a delay: they have addresses, and those who set the time count on it.
+    const topListsBefore = now - this.#times.topListsMs;
+    await this.#store.prune(horizon, { freeBefore, topListsBefore, ...(stop && { stop }) });
     const next = isDue || state.note === null ? { freeBefore: horizon, freeSince: now } : {};
     await this.#store.noteRetention({ ...note, ...next, trustedAt: now, passedAt: now, probationMs: 0 });
   }
@@ -110,13 +117,13 @@ function jumpDoubt(jumpMs: number): string | null {
 /** Runs the policy now and every ten minutes. */
 export function retainFor(
   store: Store,
-  retentionMs: number,
+  times: RetentionTimes,
   now: () => number,
   log: RetentionLog,
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const clocks = { now, monotonicNow: () => performance.now() };
-  const policy = new RetentionPolicy(store, retentionMs, clocks, log);
+  const policy = new RetentionPolicy(store, times, clocks, log);
   const pass = () =>
     policy.pass(stopping.signal).catch((error: unknown) => {
       log.error({ err: error }, 'pruning failed; retrying in 10 minutes');

@@ -178,6 +178,13 @@ export function checkSummary(bytes: Uint8Array): void {
   readSummary(bytes, () => {});
 }
 
+interface Ranked {
+  key: string;
+  count: number;
+}
+
+const UNRANKED = { keys: [], limit: -1 };
+
 interface MergedItem {
   count: number;
   /** By how much the error of the item is below that of values that are not kept. */
@@ -193,7 +200,7 @@ export class TopMerge {
   readonly #isSelected: readonly boolean[];
   readonly #hash: KeyHash;
   readonly #keysMax: number;
-  #ranked: string[] | null = null;
+  #ranked: { keys: readonly string[]; limit: number } = UNRANKED;
   #sketch: Uint8Array | null = null;
   /** Whether a slice cannot tell how many values with the selected categories it has lost. */
   #hasUnknown = false;
@@ -211,7 +218,7 @@ export class TopMerge {
 
   /** `prefix`: what distinguishes equal keys of different slices. */
   add(summary: Uint8Array, prefix = ''): void {
-    this.#ranked = null;
+    this.#ranked = UNRANKED;
     let lost = 0;
     let errorMax = 0;
     readSummary(
@@ -275,13 +282,23 @@ export class TopMerge {
     return sketch;
   }
 
-  /** Keys in the order of compareTopItems. */
-  #ranking(): string[] {
-    if (this.#ranked) return this.#ranked;
-    const keys = [...this.#items.keys()];
-    const count = (key: string) => this.#items.get(key)?.count ?? 0;
-    this.#ranked = keys.sort((a, b) => count(b) - count(a) || (a < b ? -1 : 1));
-    return this.#ranked;
+  /** The first keys in the order of compareTopItems. */
+  #first(limit: number): readonly string[] {
+    if (this.#ranked.limit >= limit) return this.#ranked.keys;
+    const before = (a: Ranked, b: Ranked) => b.count - a.count || (a.key < b.key ? -1 : 1);
+    let best: Ranked[] = [];
+    let least = 0;
+    // Sorting all keys would take many times as long.
+    for (const [key, { count }] of this.#items) {
+      if (count < least) continue;
+      best.push({ key, count });
+      if (best.length < 2 * limit + 1_000) continue;
+      best = best.sort(before).slice(0, limit);
+      least = best.at(-1)?.count ?? 0;
+    }
+    const keys = best.sort(before).map(({ key }) => key);
+    this.#ranked = { keys, limit };
+    return keys;
   }
 
   /** The list of these slices and those of `tail`, which should be small: all its items are looked at. */
@@ -296,7 +313,7 @@ export class TopMerge {
     };
     for (const key of tail.#items.keys()) add(key);
     let left = limit;
-    for (const key of this.#ranking()) {
+    for (const key of this.#first(limit + tail.#items.size)) {
       if (tail.#items.has(key)) continue;
       if (left-- === 0) break;
       add(key);

@@ -87,8 +87,8 @@ describe('a damaged record', () => {
     await fc.assert(
       fc.asyncProperty(fc.nat(), fc.nat(71), async (record, bit) => {
         const flipped = Buffer.from(bytes);
-        const at = keys[record % keys.length] ?? 0;
-        flip(flipped.subarray(at, at + 9), bit);
+        const { at, length } = keys[record % keys.length] ?? { at: 0, length: 1 };
+        flip(flipped.subarray(at, at + length), bit);
         const path = copy();
         writeFileSync(path, flipped);
         expectEqualOrDamaged(await results(path), expected);
@@ -390,15 +390,17 @@ async function results(path: string): Promise<string[]> {
   return found;
 }
 
-/** Offsets of the binary keys in the file: nodes with a key of nine bytes and a value. */
-function leafKeys(bytes: Buffer): number[] {
+/** Where the binary keys are in the file: in nodes with a key of this length and a value. */
+function leafKeys(bytes: Buffer): { at: number; length: number }[] {
   const { root, cells, topLists } = openTables(original);
   const keys = [...cells.getKeys(), ...topLists.getKeys()].map((key) => Buffer.from(key));
   root.close();
   return keys.flatMap((key) => {
-    const found: number[] = [];
+    const found: { at: number; length: number }[] = [];
+    const { length } = key;
     for (let at = bytes.indexOf(key); at !== -1; at = bytes.indexOf(key, at + 1)) {
-      if (bytes.readUInt16LE(at - 2) === 9 && bytes.readUInt16LE(at - 4) === 0) found.push(at);
+      if (bytes.readUInt16LE(at - 2) === length && bytes.readUInt16LE(at - 4) === 0)
+        found.push({ at, length });
     }
     return found;
   });

@@ -96,7 +96,7 @@ export function openTables(path: string, readOnly = false) {
     /** The path itself may be longer than a key. */
     followed: table<FollowedPath, [project: number, source: string, pathId: string]>('followed'),
     batchDays: table<true, [day: number, source: number, id: string]>('batch-days'),
-    /** Key: hour, list, scope (4, 1 and 4 bytes, big endian). */
+    /** Key: hour, scope (4 bytes each, big endian). */
     topLists: openTable<Buffer, Buffer>('top-lists', {
       encoding: 'binary',
       keyEncoding: 'binary',

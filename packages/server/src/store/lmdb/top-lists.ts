@@ -1,7 +1,14 @@
-/** Top lists in the file: one record for each hour, list and scope. The summaries are those of ../top-lists.ts. */
+/**
+ * Top lists in the file: one record for each hour and scope, with a section for each list that has values. The summaries
+ * in the sections are those of ../top-lists.ts.
+ *
+ *   record  = 0 section* | 1 deflated section*
+ *   section = list length summary
+ */
+import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { BoundedCache } from '../../cache.ts';
 import type { AttackDetails } from '../../event.ts';
-import { RecordWriter } from '../cells.ts';
+import { NumberReader, RecordWriter } from '../cells.ts';
 import {
   coveredHours,
   HOUR_MS,
@@ -42,30 +49,66 @@ import {
 } from './schema.ts';
 
 /** Time comes first, so that live traffic writes at the end of the tree. */
-export function sliceKey(hour: number, list: number, scope: number, key = Buffer.allocUnsafe(9)): Buffer {
+export function listsKey(hour: number, scope: number, key = Buffer.allocUnsafe(8)): Buffer {
   key.writeUInt32BE(hour, 0);
-  key[4] = list;
-  key.writeUInt32BE(scope, 5);
+  key.writeUInt32BE(scope, 4);
   return key;
 }
 
-export function parseSliceKey(key: Buffer): { hour: number; list: TopListName; scope: number } {
-  const list = TOP_LISTS[key[4] ?? -1];
-  if (key.length !== 9 || list === undefined)
-    throw new StoreDamaged(`invalid key ${key.toString('hex')} in the table top-lists`);
-  return { hour: key.readUInt32BE(0), list, scope: key.readUInt32BE(5) };
+export function parseListsKey(key: Buffer): { hour: number; scope: number } {
+  if (key.length !== 8) throw new StoreDamaged(`invalid key ${key.toString('hex')} in the table top-lists`);
+  return { hour: key.readUInt32BE(0), scope: key.readUInt32BE(4) };
 }
 
-/** The summary in a record. Throws if the record is damaged. */
-export function checkedSummary(key: Buffer, stored: Uint8Array): Uint8Array {
-  const { hour, list, scope } = parseSliceKey(key);
-  const summary = withoutChecksum(stored, cellsSeed(TOP_LISTS.indexOf(list), hour, scope));
-  if (summary === undefined) throw new StoreDamaged(sliceName(hour, list, scope));
-  return summary;
+/** The summaries in a record by list. Throws if the record is damaged. */
+export function checkedSections(key: Buffer, stored: Uint8Array): Sections {
+  const { hour, scope } = parseListsKey(key);
+  const body = withoutChecksum(stored, cellsSeed(0, hour, scope));
+  if (body === undefined) throw new StoreDamaged(recordName(hour, scope));
+  const isDeflated = body[0] === 1;
+  const bytes = isDeflated
+    ? inflateRawSync(body.subarray(1), { maxOutputLength: RECORD_BYTES_MAX })
+    : body.subarray(1);
+  const sections: Sections = [];
+  const reader = new NumberReader(bytes);
+  while (reader.at < bytes.length) {
+    const list = reader.number();
+    const end = reader.number() + reader.at;
+    sections[list] = bytes.subarray(reader.at, end);
+    reader.at = end;
+  }
+  return sections;
 }
 
-function sliceName(hour: number, list: TopListName, scope: number): string {
-  return `the record of ${list} in the hour ${hour}, scope ${scope} of the table top-lists`;
+/** By the position in TOP_LISTS. */
+type Sections = (Uint8Array | undefined)[];
+
+function recordName(hour: number, scope: number): string {
+  return `the record of the hour ${hour}, scope ${scope} of the table top-lists`;
+}
+
+/** Larger than any: limits what a damaged record can allocate. */
+const RECORD_BYTES_MAX = 256 * 1_024 * 1_024;
+/** Shorter ones gain little. */
+const DEFLATED_BYTES_MIN = 256;
+
+function putSections({ topLists }: Schema, hour: number, scope: number, sections: Sections): void {
+  const writer = new RecordWriter();
+  writer.clear();
+  for (const [list, summary] of sections.entries()) {
+    if (summary === undefined) continue;
+    writer.number(list);
+    writer.number(summary.length);
+    writer.copy(summary, 0, summary.length);
+  }
+  const plain = writer.bytes();
+  const deflated = plain.length < DEFLATED_BYTES_MIN ? plain : deflateRawSync(plain, { level: 1 });
+  const isSmaller = deflated.length < plain.length;
+  const body = isSmaller ? deflated : plain;
+  const value = Buffer.allocUnsafe(CHECKSUM_BYTES + 1 + body.length);
+  value[CHECKSUM_BYTES] = isSmaller ? 1 : 0;
+  value.set(body, CHECKSUM_BYTES + 1);
+  topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
 }
 
 /** No list has hours that begin before this. Missing in files of releases without top lists. */
@@ -73,11 +116,10 @@ export function topListsBefore({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('topLists', read) ?? 0;
 }
 
-/** Attacks of a group of batches by slice. */
+/** Attacks of a group of batches, by hour, scope and list. */
 export class TopAdditions {
   readonly #before: number;
-  readonly #slices = new Map<number, { hash: KeyHash; additions: Map<string, CategoryCounts> }>();
-  readonly #hashes = new Map<string, KeyHash>();
+  readonly #records = new Map<number, RecordAdditions>();
 
   constructor(schema: Schema) {
     this.#before = topListsBefore(schema);
@@ -92,64 +134,75 @@ export class TopAdditions {
     const hour = Math.floor(time / HOUR_MS);
     if (hour * HOUR_MS < this.#before) return;
     const category = storedCategory(attack);
+    const prefix = hostPrefix(host?.id ?? null);
+    const ofProject = this.#record(hour, project.scope, project.id, '');
+    const ofHost = host && this.#record(hour, host.scope, project.id, prefix);
     for (let list = 0; list < TOP_LISTS.length; list++) {
-      const name = TOP_LISTS[list] as TopListName;
-      const key = topKey(name, details);
+      const key = topKey(TOP_LISTS[list] as TopListName, details);
       if (key === undefined) continue;
-      const prefix = name === 'urls' ? hostPrefix(host?.id ?? null) : '';
-      const slice = (hour * TOP_LISTS.length + list) * SCOPES_MAX;
-      this.#add(slice + project.scope, prefix + key, category, count, project.id, '');
-      if (host) this.#add(slice + host.scope, key, category, count, project.id, prefix);
+      addTo(ofProject, list, list === URLS ? prefix + key : key, category, count);
+      if (ofHost) addTo(ofHost, list, key, category, count);
     }
   }
 
-  #add(slice: number, key: string, category: number, count: number, project: string, prefix: string): void {
-    let known = this.#slices.get(slice);
-    if (known === undefined) {
-      known = { hash: this.#hash(project, prefix), additions: new Map() };
-      this.#slices.set(slice, known);
+  #record(hour: number, scope: number, project: string, prefix: string): RecordAdditions {
+    const number = hour * SCOPES_MAX + scope;
+    let record = this.#records.get(number);
+    if (record === undefined) {
+      record = { project, prefix, lists: [] };
+      this.#records.set(number, record);
     }
-    const counts = known.additions.get(key);
-    if (counts) addCount(counts, category, count);
-    else known.additions.set(key, [category, count]);
-  }
-
-  #hash(project: string, prefix: string): KeyHash {
-    const name = `${project} ${prefix}`;
-    const hash = this.#hashes.get(name) ?? new KeyHash(project, prefix);
-    this.#hashes.set(name, hash);
-    return hash;
+    return record;
   }
 
   /** In key order. Runs inside the write transaction of the counters, which also counts the change. */
   write(schema: Schema, keysMax: number): void {
     const writer = new RecordWriter();
-    const reader = new SliceReader(schema);
-    for (const slice of [...this.#slices.keys()].sort((a, b) => a - b)) {
-      const { hash, additions } = this.#slices.get(slice) ?? {};
-      if (!hash || !additions) continue;
-      const scope = slice % SCOPES_MAX;
-      const rest = (slice - scope) / SCOPES_MAX;
-      const list = rest % TOP_LISTS.length;
-      const hour = (rest - list) / TOP_LISTS.length;
-      const stored = reader.read(hour, list, scope);
-      const summary = stored === undefined ? new TopSummary() : TopSummary.decode(stored);
-      summary.add(additions, keysMax, hash);
-      summary.encode(writer);
-      putSlice(schema, hour, list, scope, writer.withHead());
+    const reader = new SectionReader(schema);
+    for (const number of [...this.#records.keys()].sort((a, b) => a - b)) {
+      const { project, prefix, lists } = this.#records.get(number) as RecordAdditions;
+      if (lists.length === 0) continue;
+      const scope = number % SCOPES_MAX;
+      const hour = (number - scope) / SCOPES_MAX;
+      const sections = reader.read(hour, scope);
+      for (const [list, additions] of lists.entries()) {
+        if (additions === undefined) continue;
+        const stored = sections[list];
+        const summary = stored === undefined ? new TopSummary() : TopSummary.decode(stored);
+        summary.add(additions, keysMax, new KeyHash(project, list === URLS ? prefix : ''));
+        summary.encode(writer);
+        sections[list] = Uint8Array.from(writer.bytes());
+      }
+      putSections(schema, hour, scope, sections);
     }
   }
 }
 
-function putSlice({ topLists }: Schema, hour: number, list: number, scope: number, value: Buffer): void {
-  topLists.putSync(sliceKey(hour, list, scope), addChecksum(value, cellsSeed(list, hour, scope)));
+const URLS = TOP_LISTS.indexOf('urls');
+
+interface RecordAdditions {
+  project: string;
+  /** Of its URLs in merges. */
+  prefix: string;
+  lists: (Map<string, CategoryCounts> | undefined)[];
+}
+
+function addTo({ lists }: RecordAdditions, list: number, key: string, category: number, count: number): void {
+  let additions = lists[list];
+  if (additions === undefined) {
+    additions = new Map();
+    lists[list] = additions;
+  }
+  const counts = additions.get(key);
+  if (counts) addCount(counts, category, count);
+  else additions.set(key, [category, count]);
 }
 
 /** Checked reads: a record that is damaged, or not found because a key is damaged, is an error. */
-class SliceReader {
+class SectionReader {
   readonly #schema: Schema;
   readonly #read: ReadOptions | undefined;
-  readonly #key = Buffer.allocUnsafe(9);
+  readonly #key = Buffer.allocUnsafe(8);
   /** Keys with nothing in between. */
   #gap: Neighbours | null = null;
 
@@ -159,19 +212,19 @@ class SliceReader {
   }
 
   /** Valid until the next read. */
-  read(hour: number, list: number, scope: number): Uint8Array | undefined {
-    const key = sliceKey(hour, list, scope, this.#key);
+  read(hour: number, scope: number): Sections {
+    const key = listsKey(hour, scope, this.#key);
     const stored = this.#schema.topLists.getBinaryFast(key, this.#read);
-    if (stored !== undefined) return checkedSummary(key, stored);
+    if (stored !== undefined) return checkedSections(key, stored);
     const { before, after } = this.#gap ?? {};
     const isInGap =
       this.#gap !== null &&
       (before === undefined || before.compare(key) < 0) &&
       (after === undefined || key.compare(after) < 0);
-    if (isInGap) return undefined;
-    const name = sliceName(hour, TOP_LISTS[list] ?? 'sources', scope);
-    this.#gap = neighboursOf(this.#schema.topLists, Buffer.from(key), checkedSummary, name, this.#read);
-    return undefined;
+    if (isInGap) return [];
+    const name = recordName(hour, scope);
+    this.#gap = neighboursOf(this.#schema.topLists, Buffer.from(key), checkedSections, name, this.#read);
+    return [];
   }
 }
 
@@ -236,12 +289,12 @@ export function createTopFinder(
       const first = covered.from / HOUR_MS;
       const end = Math.min(covered.to / HOUR_MS, Math.floor(latest / HOUR_MS) + 1);
       const split = Math.max(first, Math.floor((end - 1) / CHUNK_HOURS) * CHUNK_HOURS);
-      const reader = new SliceReader(schema, read);
+      const reader = new SectionReader(schema, read);
       const merge = function* (from: number, to: number): Generator<void, TopMerge> {
         const merged = new TopMerge(hash, selected);
         for (let hour = from; hour < to; hour++) {
           for (const { scope, prefix } of scopes) {
-            const summary = reader.read(hour, TOP_LISTS.indexOf(list), scope);
+            const summary = reader.read(hour, scope)[TOP_LISTS.indexOf(list)];
             if (summary !== undefined) merged.add(summary, prefix);
             if (slices.isOver(summary)) yield;
           }
@@ -280,14 +333,14 @@ export function createTopFinder(
   }
 }
 
-const SLICES_PER_STEP = 500;
+const RECORDS_PER_STEP = 500;
 
-/** The keys of all slices, in parts. Pass the last key to get the next part. */
+/** The keys of all records, in parts. Pass the last key to get the next part. */
 function keysAfter({ topLists }: Schema, last: Buffer | null, before = Number.POSITIVE_INFINITY): Buffer[] {
   const range = {
     ...(last && { start: last }),
-    ...(before < 2 ** 32 && { end: sliceKey(before, 0, 0) }),
-    limit: SLICES_PER_STEP + 1,
+    ...(before < 2 ** 32 && { end: listsKey(before, 0) }),
+    limit: RECORDS_PER_STEP + 1,
   };
   return [...topLists.getKeys(range)].filter((key) => last === null || key.compare(last) > 0);
 }
@@ -306,7 +359,7 @@ export function* pruneTopListsSteps(schema: Schema, before: number, freed: numbe
     yield () => {
       const keys = keysAfter(schema, null, end);
       for (const key of keys) schema.topLists.removeSync(key);
-      isDone = keys.length <= SLICES_PER_STEP;
+      isDone = keys.length <= RECORDS_PER_STEP;
     };
   }
 }
@@ -323,14 +376,14 @@ export function* deleteTopListsSteps(schema: Schema, projectId: string): Generat
   for (let isDone = false; !isDone; ) {
     yield () => {
       const keys = keysAfter(schema, last);
-      const own = keys.filter((key) => scopes.has(key.readUInt32BE(5)));
+      const own = keys.filter((key) => scopes.has(key.readUInt32BE(4)));
       for (const key of own) schema.topLists.removeSync(key);
       countHourChanges(
         schema,
         own.map((key) => key.readUInt32BE(0)),
       );
       last = keys.at(-1) ?? last;
-      isDone = keys.length < SLICES_PER_STEP;
+      isDone = keys.length < RECORDS_PER_STEP;
     };
   }
 }
@@ -357,27 +410,32 @@ export function* dumpTopSlices(schema: Schema, projectId: string): Generator<Top
     const keys = keysAfter(schema, last);
     const part: TopSlice[] = [];
     for (const key of keys) {
-      const { hour, list, scope } = parseSliceKey(key);
+      const { hour, scope } = parseListsKey(key);
       const hostId = hostIds.get(scope);
       const stored = hostId === undefined ? undefined : schema.topLists.getBinary(key);
       if (hostId === undefined || stored === undefined || hour * HOUR_MS < topListsBefore(schema)) continue;
-      part.push({ hostId, list, hour, summary: Uint8Array.from(checkedSummary(key, stored)) });
+      for (const [list, summary] of checkedSections(key, stored).entries()) {
+        const name = TOP_LISTS[list];
+        if (name && summary) part.push({ hostId, list: name, hour, summary: Uint8Array.from(summary) });
+      }
     }
     if (part.length > 0) yield part;
     last = keys.at(-1) ?? null;
-    if (keys.length < SLICES_PER_STEP) return;
+    if (keys.length < RECORDS_PER_STEP) return;
   }
 }
 
 /** Runs inside a write transaction. The project and its hosts must exist. */
 export function putTopSlices(schema: Schema, projectId: string, slices: readonly TopSlice[]): void {
   const project = schema.projects.get(projectId);
+  const reader = new SectionReader(schema);
   for (const { hostId, list, hour, summary } of slices) {
     const scope = hostId === null ? project?.scope : schema.hosts.get([project?.scope ?? 0, hostId])?.scope;
     if (scope === undefined) throw new Error(`the project ${projectId} has no host ${hostId}`);
     checkSummary(summary);
-    const value = Buffer.concat([Buffer.alloc(CHECKSUM_BYTES), summary]);
-    putSlice(schema, hour, TOP_LISTS.indexOf(list), scope, value);
+    const sections = reader.read(hour, scope);
+    sections[TOP_LISTS.indexOf(list)] = summary;
+    putSections(schema, hour, scope, sections);
   }
   countHourChanges(
     schema,

@@ -29,7 +29,7 @@ import {
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
-import { checkedSummary, parseSliceKey } from './top-lists.ts';
+import { checkedSections, parseListsKey } from './top-lists.ts';
 
 export interface Finding {
   table: string;
@@ -272,21 +272,21 @@ export function topListEntries({ topLists }: Schema): Iterable<{ key: Buffer; va
 /** What is wrong with a record of a top list, or null. */
 export function topListProblem(owners: Owners, key: Buffer, value: Buffer): string | null {
   try {
-    checkSummary(checkedSummary(key, value));
+    for (const summary of checkedSections(key, value)) if (summary) checkSummary(summary);
   } catch (error) {
     return error instanceof StoreDamaged ? 'invalid key or wrong checksum' : (error as Error).message;
   }
-  const { scope } = parseSliceKey(key);
+  const { scope } = parseListsKey(key);
   return owners.size === 0 || owners.has(scope) ? null : `no project and no host has the scope ${scope}`;
 }
 
 export function topListLocation(owners: Owners, key: Buffer): Omit<Finding, 'problem'> {
-  const parsed = tryTo(() => parseSliceKey(key));
+  const parsed = tryTo(() => parseListsKey(key));
   if (parsed === null) return { table: 'top-lists', key: key.toString('hex') };
-  const { hour, list, scope } = parsed;
+  const { hour, scope } = parsed;
   const { projectScope: _, ...owner }: Partial<Owner> = owners.get(scope) ?? {};
   const from = hour * HOUR_MS;
-  return { table: 'top-lists', key: `${list}, scope ${scope}`, ...owner, from, to: from + HOUR_MS };
+  return { table: 'top-lists', key: `scope ${scope}`, ...owner, from, to: from + HOUR_MS };
 }
 
 /** The place of a record or of one of its cells, for a finding. */

@@ -1,0 +1,164 @@
+/**
+ * What top lists cost on the embedded store: disk and processor time per attack, and the time of a list over 30 days.
+ * The same attacks are appended once with and once without details, in batches of an hour.
+ *
+ *   npm run build && node bench/top-lists.mjs [quiet|usual|busy|flood]
+ */
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const { lmdbStore } = await import('../packages/server/dist/store/lmdb/lmdb.js');
+const { CATEGORIES } = await import('../packages/server/dist/event.js');
+
+const HOUR_MS = 3_600_000;
+const DAYS = 30;
+const END = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+const ROUNDS = 20;
+
+/** Attacks an hour; values in use, by frequency (Zipf). `isFlood`: most sources and URLs appear once. */
+const SCENARIOS = {
+  quiet: { hosts: 6, perHour: 100, sources: 20_000, urls: 1_000 },
+  usual: { hosts: 10, perHour: 1_000, sources: 50_000, urls: 2_000 },
+  busy: { hosts: 10, perHour: 5_000, sources: 100_000, urls: 5_000 },
+  flood: { hosts: 10, perHour: 5_000, sources: 100_000, urls: 5_000, isFlood: true },
+};
+const WORDS =
+  'admin,login,wp-content,plugins,api,v1,users,search,static,upload,index.php,config,cgi-bin,shop,cart'.split(
+    ',',
+  );
+const [, , only] = process.argv;
+
+for (const [name, scenario] of Object.entries(SCENARIOS)) {
+  if (only !== undefined && only !== name) continue;
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-'));
+  try {
+    await measure(name, scenario, directory);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+async function measure(name, scenario, directory) {
+  const attacks = DAYS * 24 * scenario.perHour;
+  const results = {};
+  for (const kind of ['without', 'with']) {
+    const path = join(directory, `${kind}.mdb`);
+    const store = lmdbStore(path);
+    const hosts = await addHosts(store, scenario.hosts);
+    let cpuMs = 0;
+    for (let hour = 0; hour < DAYS * 24; hour++) {
+      const events = attacksOf(scenario, hosts, hour, kind === 'with');
+      const before = process.cpuUsage();
+      await store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+      const { user, system } = process.cpuUsage(before);
+      cpuMs += (user + system) / 1_000;
+    }
+    results[kind] = { bytes: statSync(path).size / attacks, us: (cpuMs * 1_000) / attacks };
+    await store.close();
+  }
+  const { without, with: lists } = results;
+  console.log(`${name}: ${scenario.perHour} attacks an hour on ${scenario.hosts} hosts, ${DAYS} days`);
+  print('bytes per attack', without.bytes, lists.bytes);
+  print('processor time per attack, us', without.us, lists.us);
+  await measureQueries(join(directory, 'with.mdb'), scenario);
+}
+
+function print(what, without, lists) {
+  const more = (lists - without).toFixed(2);
+  console.log(`  ${what.padEnd(30)} ${without.toFixed(2)} without, ${lists.toFixed(2)} with: ${more} more`);
+}
+
+async function measureQueries(path, scenario) {
+  const store = lmdbStore(path);
+  const hosts = (await store.hosts('p')).map(({ id }) => id);
+  const append = () => {
+    const events = attacksOf(scenario, hosts, DAYS * 24 - 1, true).slice(0, 5);
+    return store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+  };
+  const range = { project: 'p', from: END - DAYS * 24 * HOUR_MS, to: END, limit: 10 };
+  const queries = {
+    'sources of the project': { ...range, list: 'sources' },
+    'urls of the project': { ...range, list: 'urls' },
+    'rules of the project': { ...range, list: 'rules' },
+    'sources of the project, sqli': { ...range, list: 'sources', categories: ['sqli'] },
+    'sources of 5 hosts': { ...range, list: 'sources', hosts: hosts.slice(0, 5) },
+  };
+  for (const [name, query] of Object.entries(queries)) {
+    const cold = await timed(() => store.top(query));
+    const warm = await best(() => store.top(query));
+    const live = await best(() => store.top(query), append);
+    const { distinct, distinctIs, error, total } = await store.top(query);
+    console.log(
+      `  ${name.padEnd(30)} ${cold.toFixed(1)} ms first, ${warm.toFixed(2)} ms repeated, ${live.toFixed(2)} ms after an append; ` +
+        `${distinct} values (${distinctIs}), error ${error} of ${total}`,
+    );
+  }
+  await store.close();
+}
+
+async function timed(action) {
+  const start = performance.now();
+  await action();
+  return performance.now() - start;
+}
+
+async function best(action, before = async () => {}) {
+  let least = Number.POSITIVE_INFINITY;
+  for (let i = 0; i < ROUNDS; i++) {
+    await before();
+    least = Math.min(least, await timed(action));
+  }
+  return least;
+}
+
+async function addHosts(store, count) {
+  const hostnames = Array.from({ length: count }, (_, i) => `www${i}.example.com`);
+  return store.resolveHosts({ project: 'p', hostnames, limit: count });
+}
+
+function attacksOf({ perHour, sources, urls, isFlood = false }, hosts, hour, hasDetails) {
+  const start = END - (DAYS * 24 - hour) * HOUR_MS;
+  return Array.from({ length: perHour }, (_, i) => {
+    const time = start + Math.floor((i / perHour) * HOUR_MS);
+    const source = isFlood && i % 20 > 0 ? 1e6 + hour * perHour + i : zipf(sources);
+    const url = isFlood && i % 20 > 0 ? 1e6 + hour * perHour + i : zipf(urls);
+    const rule = zipf(60);
+    return {
+      time,
+      hostId: hosts[zipf(hosts.length)],
+      request: true,
+      attack: CATEGORIES[Math.floor((rule / 60) * CATEGORIES.length)],
+      count: 1,
+      details: hasDetails
+        ? {
+            blocked: false,
+            source: addressOf(source),
+            url: urlOf(url),
+            rule: String(941_100 + rule * 10),
+            country: countryOf(source),
+          }
+        : { blocked: false },
+    };
+  });
+}
+
+/** A number below n: k has a share of about 1 / (k + 1). */
+function zipf(n) {
+  return Math.min(n - 1, Math.floor(Math.exp(Math.random() * Math.log(n + 1))) - 1);
+}
+
+function addressOf(n) {
+  const mixed = Math.imul(n + 1, 0x9e3779b1) >>> 0;
+  return [24, 16, 8, 0].map((bits) => (mixed >>> bits) & 255).join('.');
+}
+
+function urlOf(n) {
+  const [one, other] = [WORDS[n % WORDS.length], WORDS[Math.floor(n / WORDS.length) % WORDS.length]];
+  return n < 10 ? `/${one}` : `/${one}/${other}/${n}`;
+}
+
+function countryOf(n) {
+  const code = Math.imul(n + 7, 2_654_435_761) >>> 24;
+  return `${String.fromCharCode(65 + (code % 8))}${String.fromCharCode(65 + ((code >> 3) % 8))}`;
+}
