@@ -31,7 +31,7 @@ test('random queries over 60,000 events return the counts of the oracle', async 
   const random = new Random(SEED);
   const events = Array.from({ length: EVENTS }, () => randomEvent(random));
   const oracle = new Oracle(events);
-  const { installation, api } = await sandbox.service(...KEEP_ALL);
+  const { installation, api } = await sandbox.service(...KEEP_ALL, '--details-retention', '3653d');
   const lines = events.map((event) => encode(event, random));
   const { stdout } = await sandbox.ingest(installation.project_id, lines, ...KEEP_ALL);
   expect(stdout).toMatch(/^accepted +60000$/m);
