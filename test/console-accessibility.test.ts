@@ -56,6 +56,7 @@ describeDemo('the pages', (demo) => {
     await demo.page.emulateMedia({ reducedMotion: 'reduce' });
     for (const name of ['Table', 'curl'])
       await demo.page.locator('.timeline').getByRole('button', { name }).click();
+    await demo.page.locator('.top-list.urls').getByRole('button', { name: 'curl' }).click();
     await demo.page.getByRole('button', { name: /^Hosts/ }).click();
     await demo.page.getByLabel('api.example.com').waitFor();
     expect(await violations()).toEqual([]);

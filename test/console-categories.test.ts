@@ -26,7 +26,7 @@ const RUNS_OF_PIXELS = `(() => {
 describeDemo('the timeline by category', (demo) => {
   const mode = (name: string) => demo.page.getByRole('button', { name, exact: true });
   const legend = (name: string) => demo.page.locator('.legend').getByRole('button', { name });
-  const row = (key: string) => demo.page.locator(`.bars tr[data-key=${key}]`);
+  const row = (key: string) => demo.page.locator(`.distribution .bars tr[data-key=${key}]`);
   const rowButton = (key: string) => row(key).getByRole('button');
   const chip = () => demo.page.getByRole('button', { name: /^Category: .* Remove the filter$/ });
   const parameter = (name: string) => new URL(demo.page.url()).searchParams.get(name);
@@ -235,7 +235,7 @@ describeDemo('the timeline by category', (demo) => {
     const range = `from=${FROM + quiet * 60_000}&to=${FROM + (quiet + 1) * 60_000}`;
     await demo.enter(`/console/?${range}&by=category`);
     await demo.page.getByText('No attacks in this range', { exact: true }).waitFor();
-    expect(await demo.page.locator('.legend button, .bars button').count()).toBe(0);
+    expect(await demo.page.locator('.legend button, .distribution .bars button').count()).toBe(0);
     await demo.page.goto(`/console/?${range}&by=category&category=xss`);
     await demo.page.getByText('No attacks in this range: Cross-site scripting').waitFor();
     await rowButton('xss').click();

@@ -103,7 +103,7 @@ export class DemoConsole extends ConsoleFixture {
 
   /** The bars by category. */
   async categories(): Promise<Distribution> {
-    const rows = await this.page.locator('.bars tbody tr').all();
+    const rows = await this.page.locator('.distribution .bars tbody tr').all();
     const entries = rows.map(async (row) => [
       await row.getAttribute('data-key'),
       numberIn((await row.locator('td.number').first().textContent()) ?? ''),

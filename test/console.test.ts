@@ -49,6 +49,55 @@ describeDemo('numbers', (demo) => {
     expect(await demo.page.locator('.figure.requests .difference').textContent()).toContain(change);
   });
 
+  test('the top lists equal the responses of the API; rows filter, copy and link', async () => {
+    await demo.page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await demo.enter(`/console/?${FIXED}&category=sqli`);
+    const rows = (panel: string) => demo.page.locator(`.top-list.${panel} tbody tr`);
+    for (const [panel, path] of [
+      ['sources', 'ip'],
+      ['urls', 'url'],
+      ['rules', 'rule'],
+      ['countries', 'country'],
+    ] as const) {
+      const list = await demo.api.getJson<{
+        attacks: number;
+        items: { key: string; host?: string; num: number }[];
+      }>(`waf/overviews/attack/${path}?${FIXED}&top=10&attacks=sqli`);
+      expect(list.items.length).toBeGreaterThan(1);
+      const shown = await rows(panel).evaluateAll((all) =>
+        all.map((row) => [
+          row.querySelector('.cut')?.getAttribute('title'),
+          row.querySelector('.number')?.textContent,
+        ]),
+      );
+      expect(shown).toEqual(
+        list.items.map(({ key, host = '', num }) => [`${host}${key}`, num.toLocaleString('en')]),
+      );
+      const coverage = await demo.page.locator(`.top-list.${panel} .hint`).textContent();
+      expect(coverage).toContain(`${list.attacks.toLocaleString('en')} attacks (SQL injection), `);
+    }
+    const rule = demo.page.locator('.top-list.rules').getByRole('link', { name: '942100' });
+    expect(await rule.getAttribute('href')).toMatch(/^https:\/\/[^?]+-942-[^?]+#:~:text=id%3A942100$/);
+    expect(await rule.getAttribute('rel')).toBe('noopener noreferrer');
+    const host = rows('urls').first().locator('.link');
+    const name = (await host.textContent()) ?? '';
+    const copied = rows('urls')
+      .first()
+      .getByRole('button', { name: `Copy ${name}/` });
+    await copied.focus();
+    await demo.page.keyboard.press('Enter');
+    await rows('urls').first().getByText('Copied').waitFor();
+    const title = await rows('urls').first().locator('.cut').getAttribute('title');
+    expect(await demo.page.evaluate('navigator.clipboard.readText()')).toBe(title);
+    const lines = (await demo.downloaded('.top-list.urls', 'CSV')).toString().split('\r\n');
+    expect(lines[0]).toBe('host,url,attacks,error');
+    expect(lines[1]).toContain(`${name},/`);
+    await host.click();
+    await expect
+      .poll(() => new URL(demo.page.url()).searchParams.get('host'))
+      .toBe((await demo.api.hostIds()).get(name));
+  });
+
   test('the timeline table adds up to the total of the API', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('button', { name: 'Table' }).click();

@@ -52,6 +52,7 @@ function randomEvents(random: Random, size: number): KnownEvent[] {
       request: attack === null || random.chance(0.7),
       attack,
       count: random.chance(0.1) ? random.integer(2, 100_000) : 1,
+      ...(attack === null ? {} : { source: `203.0.113.${i % 50}`, url: `/${i % 9}`, rule: `${i % 7}` }),
       blocked: attack === null || random.chance(0.3) ? undefined : random.chance(0.5),
     };
   });
@@ -123,6 +124,7 @@ describe('the vendor’s JavaScript SDK', () => {
         ...RANGE,
         offsetMinutes: 0,
         hostnames: hostnames && new Set(hostnames),
+        hostIds: ids,
       });
       expect({ call, response: await get(`waf/${path}`, { ...RANGE, ...own, ...filter() }) }).toEqual({
         call,

@@ -24,6 +24,10 @@ export interface KnownEvent {
   attack: (typeof CATEGORIES)[number] | null;
   count: number;
   blocked?: boolean | undefined;
+  source?: string | undefined;
+  url?: string | undefined;
+  rule?: string | undefined;
+  country?: string | undefined;
 }
 
 export interface Query {
@@ -32,10 +36,45 @@ export interface Query {
   offsetMinutes: number;
   /** Undefined: the whole project, including events without a host. */
   hostnames: ReadonlySet<string> | undefined;
+  /** By name. Lists of URLs have them. */
+  hostIds?: ReadonlyMap<string, string>;
 }
 
+type Compute = (events: readonly KnownEvent[], query: Query, inHours: readonly KnownEvent[]) => unknown;
+
+/** The calls about values of attacks. They count the events in the hours that the range touches. */
+export const TOP_CALLS: Readonly<Record<string, Compute>> = {
+  'event/attack/source?top=3': (_, query, events) => {
+    const { items, ...list } = topValues(events, query, sourceOf, 3);
+    return { ...list, items: items.map(({ key, num, error }) => ({ ip: key, num, error })) };
+  },
+  'event/attack/source/num': (_, query, events) => {
+    const { total, items: _items, ...coverage } = topValues(events, query, sourceOf, 1);
+    return { sip: total, ...coverage };
+  },
+  'overviews/attack/ip': (_, query, events) => topValues(events, query, sourceOf, 5),
+  'overviews/attack/url?top=4': (_, query, events) => topUrls(events, query, 4),
+  'overviews/attack/rule?top=1000': (_, query, events) => topValues(events, query, ({ rule }) => rule, 1_000),
+  'overviews/attack/rule?attacks=sqli,xss': (_, query, events) =>
+    topValues(
+      events.filter(({ attack }) => attack === 'sqli' || attack === 'xss'),
+      query,
+      ({ rule }) => rule,
+      5,
+    ),
+  'overviews/attack/country?top=2': (_, query, events) =>
+    topValues(events, query, ({ country }) => country, 2),
+  'overviews/classification?top=2': (events, query, inHours) => ({
+    domain: topDomains(events, 2),
+    attack_type: top(byCategory(events), 2),
+    ip: topValues(inHours, query, sourceOf, 2),
+    url: topUrls(inHours, query, 2),
+    geo: topValues(inHours, query, ({ country }) => country, 2),
+  }),
+};
+
 /** Every statistics call, with parameters, after `waf/`: what it returns for the events in the range. */
-export const CALLS: Readonly<Record<string, (events: readonly KnownEvent[], query: Query) => unknown>> = {
+export const CALLS: Readonly<Record<string, Compute>> = {
   'event/timeline': (events, query) => {
     const points = split(events, pointEnds(query));
     return { requests: countPoints(points, isRequest), attacks: countPoints(points, isAttack) };
@@ -81,13 +120,7 @@ export const CALLS: Readonly<Record<string, (events: readonly KnownEvent[], quer
     ]);
     return { total: 2, items: sorted(counts) };
   },
-  'overviews/classification?top=2': (events) => ({
-    domain: topDomains(events, 2),
-    attack_type: top(byCategory(events), 2),
-    ip: { total: 0, items: [] },
-    url: { total: 0, items: [] },
-    geo: { total: 0, items: [] },
-  }),
+  ...TOP_CALLS,
 };
 
 interface KnownPoint {
@@ -166,6 +199,54 @@ function top(counts: ReadonlyMap<string, number>, size: number) {
   return { total: counted.length, items: counted.slice(0, size) };
 }
 
+/** An IPv6 address counts in its /64 network. The addresses here have four groups before the `::`. */
+function sourceOf({ source }: KnownEvent): string | undefined {
+  return source?.replace(/^(([0-9a-f]+:){4}):[0-9a-f]+$/, '$1:/64');
+}
+
+function topValues(
+  events: readonly KnownEvent[],
+  query: Query,
+  keyOf: (event: KnownEvent) => string | undefined,
+  size: number,
+) {
+  const counted = events.filter((event) => isAttack(event) && keyOf(event) !== undefined);
+  const { total, items } = top(
+    tally(counted, (event) => String(keyOf(event))),
+    size,
+  );
+  return {
+    total,
+    attacks: count(counted, isAttack),
+    distinct_is: 'exact',
+    error: 0,
+    ...hoursOf(query),
+    items: items.map((item) => ({ ...item, error: 0 })),
+  };
+}
+
+/** Equal counts are sorted by the ID of the host, then by the path. */
+function topUrls(events: readonly KnownEvent[], query: Query, size: number) {
+  const idOf = (hostname: string | null) => (hostname && query.hostIds?.get(hostname)) ?? '';
+  const names = new Map([...(query.hostIds ?? [])].map(([name, id]) => [id, name]));
+  const { items, ...list } = topValues(
+    events,
+    query,
+    ({ hostname, url }) => url && `${idOf(hostname)} ${url}`,
+    size,
+  );
+  const urls = items.map(({ key, num, error }) => {
+    const [id = '', url] = key.split(' ', 2);
+    return { key: url, num, host: names.get(id) ?? '', host_id: id || null, error };
+  });
+  return { ...list, items: urls };
+}
+
+function hoursOf({ from, to }: Query) {
+  const start = from - (from % HOUR_MS);
+  return { from: start, to: from === to ? start : Math.ceil(to / HOUR_MS) * HOUR_MS };
+}
+
 function sorted(counts: ReadonlyMap<string, number>): { key: string; num: number }[] {
   const items = [...counts].map(([key, num]) => ({ key, num }));
   return items.sort((a, b) => (a.num === b.num ? (a.key < b.key ? -1 : 1) : b.num - a.num));
@@ -204,7 +285,7 @@ export class Oracle {
   expected(path: string, query: Query): unknown {
     const compute = CALLS[path];
     if (compute === undefined) throw new Error(`the oracle does not know ${path}`);
-    return compute(this.#matching(query), query);
+    return compute(this.#matching(query), query, this.#matching({ ...query, ...hoursOf(query) }));
   }
 
   #matching({ from, to, hostnames }: Query): KnownEvent[] {
@@ -227,6 +308,7 @@ export class Oracle {
 }
 
 const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 86_400_000;
 
 /** The times in the range that are multiples of the interval in local time, and the end of the range. */

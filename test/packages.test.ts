@@ -24,7 +24,9 @@ const byPassword = createClient({ url, projectId, credentials, maxRetries: 1, ti
 const byKey = createClient({ url, projectId, fetch: signedFetch({ access, secret }) });
 
 const to = Date.now();
-const line = (host: string, attack?: string) => JSON.stringify({ time: to - 1_000, host, attack }) + '\\n';
+const details = { source: '2001:db8::7', url: '/login?next=/', rule: '942100', country: 'de' };
+const line = (host: string, attack?: string) =>
+  JSON.stringify({ time: to - 1_000, host, attack, ...(attack && details) }) + '\\n';
 async function* lines() {
   yield line('a.example');
   yield new TextEncoder().encode(line('b.example', 'sqli'));
@@ -54,7 +56,7 @@ async function readMore(client: Client, range: { from: number; to: number }) {
     sumOf(all.find((series) => series.key === key)?.timeline ?? []);
   const query = { ...range, timezone: '+08:00' };
   const totals = await client.overviewTotals(range);
-  const { domain, attack_type } = await client.classification({ ...range, top: 1 });
+  const { domain, attack_type, ip, url, geo } = await client.classification({ ...range, top: 1 });
   const attacks = [
     sumOf((await client.timeline(query)).attacks),
     (await client.attackCount(range)).attack_num,
@@ -65,6 +67,12 @@ async function readMore(client: Client, range: { from: number; to: number }) {
     sumOf((await client.attackActions(range)).items),
     sumOf((await client.attackedHosts(range)).items),
     sumOf((await client.topDomains(range)).items),
+    (await client.attackSourceCount(range)).attacks,
+    sumOf((await client.attackSources(range)).items),
+    sumOf((await client.topIps({ ...range, attacks: ['sqli', 'xss'] })).items),
+    sumOf((await client.topUrls(range)).items),
+    sumOf((await client.topRules(range)).items),
+    sumOf((await client.topCountries(range)).items),
   ];
   const [first] = (await client.hosts({ limit: 1 })).items;
   const names: string[][] = [];
@@ -82,6 +90,7 @@ async function readMore(client: Client, range: { from: number; to: number }) {
     topHosts: (await client.attackedHosts({ ...range, top: 1 })).items,
     topDomain: domain,
     topType: attack_type,
+    topKeys: [ip, url, geo].map(({ items }) => items[0]?.key),
     host: (await client.host(first?.id ?? '')).hostname,
     unknown: await client.host('nowhere').catch(({ status }) => status),
     names,
@@ -174,7 +183,7 @@ describe('use', () => {
     const printed = JSON.parse(await run(process.execPath, args, project));
     const keys = ['ACCESS', 'CRAWLER', 'CC', 'PRECISE', 'WEB_ATTACK', 'ATTACK'];
     const counted = {
-      attacks: Array(9).fill(3),
+      attacks: Array(15).fill(3),
       keys: [keys, keys],
       categories: [CATEGORIES, CATEGORIES],
       peak: { qps: 5 },
@@ -182,6 +191,7 @@ describe('use', () => {
       topHosts: [{ host: 'b.example', num: 2 }],
       topDomain: { total: 2, items: [{ key: 'b.example', num: 2, web_tag: '' }] },
       topType: { total: 2, items: [{ key: 'sqli', num: 2 }] },
+      topKeys: ['2001:db8::/64', '/login', 'DE'],
       host: 'a.example',
       unknown: 404,
       names: [['c.example'], ['a.example', 'b.example', 'c.example']],

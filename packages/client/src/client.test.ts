@@ -107,7 +107,9 @@ describe('queries', () => {
   const list = { total: 0, items: [] };
   const threats = { threats: ['xss'], locale: { xss: 'XSS' } };
   const host = { id: 'a/b', hostname: 'www', timestamp: 0 };
-  const classification = { domain: list, attack_type: list, ip: list, url: list, geo: list };
+  const coverage = { attacks: 3, distinct_is: 'exact', error: 0, from: 0, to: 3_600_000 };
+  const attacks = { ...list, ...coverage };
+  const classification = { domain: list, attack_type: list, ip: attacks, url: attacks, geo: attacks };
   const whole = { ...RANGE, timezone: '-01:00', hosts: ['h'] };
   const RANGE_SENT = 'from=0&to=60000';
   const WHOLE_SENT = `${RANGE_SENT}&timezone=-01%3A00&hosts=h`;
@@ -140,6 +142,24 @@ describe('queries', () => {
       classification,
       (client) => client.classification({ ...RANGE, top: 5 }),
     ],
+    [
+      `event/attack/source?${WHOLE_SENT}&top=3&attacks=xss&attacks=cc`,
+      attacks,
+      (client) => client.attackSources({ ...whole, top: 3, attacks: ['xss', 'cc'] }),
+    ],
+    [
+      `event/attack/source/num?${RANGE_SENT}&attacks=lfi`,
+      { sip: 2, ...coverage },
+      (client) => client.attackSourceCount({ ...RANGE, attacks: ['lfi'] }),
+    ],
+    [`overviews/attack/ip?${RANGE_SENT}`, attacks, (client) => client.topIps(RANGE)],
+    [
+      `overviews/attack/url?${RANGE_SENT}&top=1000`,
+      attacks,
+      (client) => client.topUrls({ ...RANGE, top: 1_000 }),
+    ],
+    ['overviews/attack/rule?recent=today', attacks, (client) => client.topRules({ recent: 'today' })],
+    [`overviews/attack/country?${WHOLE_SENT}`, attacks, (client) => client.topCountries(whole)],
     ['tag/threat/map', threats, (client) => client.threatMap()],
     ['map/threat', threats, (client) => client.threats()],
     ['instance/a%2Fb', host, (client) => client.host('a/b')],
@@ -180,9 +200,10 @@ describe('queries', () => {
     ]);
   });
 
-  test('an empty list of hosts is an error, not the whole project', async () => {
+  test('an empty list of hosts or categories is an error, not all of them', async () => {
     const { client, requests } = await setUp([{ body: TIMELINE }]);
     await expect(client.timeline({ ...RANGE, hosts: [] })).rejects.toThrow('hosts is empty');
+    await expect(client.topRules({ ...RANGE, attacks: [] })).rejects.toThrow('attacks is empty');
     expect(requests).toHaveLength(0);
   });
 

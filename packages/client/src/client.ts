@@ -42,6 +42,10 @@ export interface Client {
   attackCount(query: StatisticsQuery): Promise<AttackCount>;
   /** The most attacked hosts, by name. */
   attackedHosts(query: TopQuery): Promise<Top<HostCount>>;
+  /** The addresses of the most attacks. */
+  attackSources(query: TopAttacksQuery): Promise<TopAttacks<SourceCount>>;
+  /** The number of different addresses of attacks. */
+  attackSourceCount(query: AttacksQuery): Promise<AttackSourceCount>;
   /** The number of requests in the busiest second. */
   requestPeak(query: StatisticsQuery): Promise<RequestPeak>;
   /** Requests and attacks for each of the `OVERVIEW_KEYS`. */
@@ -58,7 +62,15 @@ export interface Client {
   attackDistribution(query: StatisticsQuery): Promise<Top<KeyCount<AttackType>>>;
   /** Attacks that the firewall blocked, and all others. Both are always listed. */
   attackActions(query: StatisticsQuery): Promise<Top<KeyCount<AttackAction>>>;
-  /** The most attacked hosts and the most frequent categories. */
+  /** The addresses of the most attacks, as the overview calls return them. */
+  topIps(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
+  /** The most attacked URLs. The same path on two hosts is two items. */
+  topUrls(query: TopAttacksQuery): Promise<TopAttacks<UrlCount>>;
+  /** The rules of the firewall that matched most attacks, by ID. */
+  topRules(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
+  /** The countries of the most attacks, if the log names them, like `DE`. */
+  topCountries(query: TopAttacksQuery): Promise<TopAttacks<BoundedCount>>;
+  /** The hosts, categories, sources, URLs and countries with the most attacks. */
   classification(query: TopQuery): Promise<Classification>;
   /** The names of the attack categories, and how to display them: `tag/threat/map`. */
   threatMap(options?: CallOptions): Promise<ThreatMap>;
@@ -120,6 +132,13 @@ export type TopQuery = StatisticsQuery & {
   /** Maximum number of items, 1 to 1,000. @default 5 */
   top?: number | undefined;
 };
+
+export type AttacksQuery = StatisticsQuery & {
+  /** Counts only attacks of these categories; leave out for all. An empty list is an error. */
+  attacks?: readonly AttackType[] | undefined;
+};
+
+export type TopAttacksQuery = AttacksQuery & TopQuery;
 
 export interface ListQuery extends CallOptions {
   /** Number of items to skip. */
@@ -245,17 +264,59 @@ export interface Top<Item> {
   items: Item[];
 }
 
+/** What a list of values of attacks covers. The service counts them by the hour. */
+export interface Coverage {
+  /** Number of attacks that have such a value, exact. */
+  attacks: number;
+  /** How exact the number of values is. `estimate`: the standard error is 2.3 %. `minimum`: there may be more. */
+  distinct_is: 'exact' | 'estimate' | 'minimum';
+  /** A value that is not kept has at most this many attacks. 0: all numbers are exact. */
+  error: number;
+  /** Start of the whole hours that were counted, in milliseconds since the epoch. Later than the start of the query if older hours are no longer kept. */
+  from: number;
+  /** End of the whole hours that were counted, exclusive. */
+  to: number;
+}
+
+/** `total` is the number of different values. */
+export interface TopAttacks<Item> extends Top<Item>, Coverage {}
+
+/** The value has at least `num` attacks, and at most `num + error`. */
+export interface BoundedCount extends KeyCount {
+  error: number;
+}
+
+export interface SourceCount {
+  /** An address, or a network: IPv6 addresses count in their /64, like `2001:db8:1:2::/64`. */
+  ip: string;
+  /** The source has at least this many attacks, and at most `num + error`. */
+  num: number;
+  error: number;
+}
+
+/** `key` is the path, without the query. */
+export interface UrlCount extends BoundedCount {
+  /** The host name, empty for attacks without a registered host. */
+  host: string;
+  /** For the `hosts` of a query. */
+  host_id: string | null;
+}
+
+export interface AttackSourceCount extends Coverage {
+  /** Number of different sources. */
+  sip: number;
+}
+
 export interface Classification {
   /** By host name. */
   domain: Top<DomainCount>;
   /** By category. */
   attack_type: Top<KeyCount<AttackType>>;
-  /** By source address. Empty: the service does not keep this data. */
-  ip: Top<KeyCount>;
-  /** Empty: the service does not keep this data. */
-  url: Top<KeyCount>;
-  /** By country. Empty: the service does not keep this data. */
-  geo: Top<KeyCount>;
+  /** By source address. */
+  ip: TopAttacks<BoundedCount>;
+  url: TopAttacks<UrlCount>;
+  /** By country. */
+  geo: TopAttacks<BoundedCount>;
 }
 
 export interface ThreatMap {
@@ -415,6 +476,8 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     attackTypes: (query) => statistics('event/attack/type', ATTACK_TYPES, query),
     attackCount: (query) => statistics('event/attack/num', ['attack_num'], query),
     attackedHosts: (query) => statistics('event/attack/domain', ['total', 'items'], query),
+    attackSources: (query) => statistics('event/attack/source', TOP_ATTACKS, query),
+    attackSourceCount: (query) => statistics('event/attack/source/num', ['sip'], query),
     requestPeak: (query) => statistics('event/request/peak', ['qps'], query),
     overviewTotals: (query) => statistics('overviews/statistics', 'list', query),
     overviewTimeline: (query) => statistics('overviews/request/timeline', 'list', query),
@@ -423,6 +486,10 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
     topDomains: (query) => statistics('overviews/attack/top-domains', ['total', 'items'], query),
     attackDistribution: (query) => statistics('overviews/attack/distribution', ['total', 'items'], query),
     attackActions: (query) => statistics('overviews/attack/action-types', ['total', 'items'], query),
+    topIps: (query) => statistics('overviews/attack/ip', TOP_ATTACKS, query),
+    topUrls: (query) => statistics('overviews/attack/url', TOP_ATTACKS, query),
+    topRules: (query) => statistics('overviews/attack/rule', TOP_ATTACKS, query),
+    topCountries: (query) => statistics('overviews/attack/country', TOP_ATTACKS, query),
     classification: (query) => statistics('overviews/classification', ['domain', 'attack_type'], query),
     threatMap: (options = {}) => get('/waf/tag/threat/map', ['threats', 'locale'], {}, options),
     threats: (options = {}) => get('/waf/map/threat', ['threats', 'locale'], {}, options),
@@ -458,6 +525,8 @@ export function buildClient(options: ClientOptions, timing: Timing): Client {
 /** What a response must be: a list, or an object with these fields. */
 type Form<T> = T extends readonly unknown[] ? 'list' : readonly (keyof T & string)[];
 
+const TOP_ATTACKS = ['total', 'items', 'attacks'] as const;
+
 /** What is wrong with the response, if anything. */
 function faultOf(body: unknown, form: 'list' | readonly string[]): string | undefined {
   if (body === undefined) return 'is not JSON';
@@ -469,12 +538,23 @@ function faultOf(body: unknown, form: 'list' | readonly string[]): string | unde
 type Parameters = Readonly<Record<string, string | number | readonly string[] | undefined>>;
 
 type AnyStatisticsQuery = StatisticsQuery &
-  Partial<Pick<QpsTimelineQuery & TopQuery, 'groupBy' | 'displayOption' | 'top'>>;
+  Partial<Pick<QpsTimelineQuery & TopAttacksQuery, 'groupBy' | 'displayOption' | 'top' | 'attacks'>>;
 
 function statisticsParameters(query: AnyStatisticsQuery): Parameters {
-  const { from, to, timezone, hosts, recent, top, groupBy, displayOption } = query;
+  const { from, to, timezone, hosts, recent, top, attacks, groupBy, displayOption } = query;
   if (hosts?.length === 0) throw new TypeError('hosts is empty. Leave it out to query the whole project.');
-  return { from, to, timezone, hosts, recent, top, group_by: groupBy, display_option: displayOption };
+  if (attacks?.length === 0) throw new TypeError('attacks is empty. Leave it out to count all categories.');
+  return {
+    from,
+    to,
+    timezone,
+    hosts,
+    recent,
+    top,
+    attacks,
+    group_by: groupBy,
+    display_option: displayOption,
+  };
 }
 
 /** `?a=1&b=2&b=3`, or nothing. Not URLSearchParams, which writes a space as `+`: in a signature that is a plus. */

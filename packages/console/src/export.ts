@@ -34,11 +34,16 @@ export function attackTypesCurl(query: StatisticsQuery): string {
   return curl(query, 'event/attack/type', null);
 }
 
-function curl(query: StatisticsQuery, path: string, timezone: string | null): string {
+export function topCurl(query: StatisticsQuery, list: string, top: number, category: string | null): string {
+  const filter = category === null ? '' : `&attacks=${category}`;
+  return curl(query, `overviews/attack/${list}`, null, `&top=${top}${filter}`);
+}
+
+function curl(query: StatisticsQuery, path: string, timezone: string | null, rest = ''): string {
   const { origin, project, from, to, hosts } = query;
   const zone = timezone === null ? '' : `&timezone=${encodeURIComponent(timezone)}`;
   const filter = hosts.map((id) => `&hosts=${id}`).join('');
-  const url = `${origin}/v1/${project}/waf/${path}?from=${from}&to=${to}${zone}${filter}`;
+  const url = `${origin}/v1/${project}/waf/${path}?from=${from}&to=${to}${zone}${filter}${rest}`;
   return `curl -H "X-Auth-Token: $TOKEN" '${url}'`;
 }
 

@@ -1,4 +1,4 @@
-/** Requests and attacks at a glance: how many, when, of which category, on which hosts. */
+/** Requests and attacks at a glance: how many, when, of which category, on which hosts, from where. */
 import type { StatisticsQuery } from '@wafstat/client';
 import type { App, Page } from '../app.ts';
 import { totalsOf } from '../categories.ts';
@@ -10,6 +10,7 @@ import { figuresRow } from '../parts/figures.ts';
 import { failureNotice, loader, message } from '../parts/states.ts';
 import { timelinePanel } from '../parts/timeline-panel.ts';
 import { topHostsPanel } from '../parts/top-hosts-panel.ts';
+import { readTopLists, topPanels } from '../parts/top-panels.ts';
 import { total } from '../points.ts';
 import { endsNow, previousRange, previousRangeName, resolveRange } from '../time-range.ts';
 import { firstRun } from './first-run.ts';
@@ -21,8 +22,16 @@ export function dashboardPage(app: App): Page {
   const timeline = timelinePanel(app);
   const distribution = distributionPanel(app);
   const topHosts = topHostsPanel(app);
+  const tops = topPanels(app);
   const notice = h('div', { class: 'notice' });
-  const panels = h('div', { class: 'panels' }, timeline.element, distribution.element, topHosts.element);
+  const panels = h(
+    'div',
+    { class: 'panels' },
+    timeline.element,
+    distribution.element,
+    topHosts.element,
+    tops.element,
+  );
   const content = h('div', { class: 'content', 'aria-busy': 'true' }, figures.element, notice, panels);
   const start = h('div', { hidden: true });
   const element = h(
@@ -36,14 +45,19 @@ export function dashboardPage(app: App): Page {
   let everShown = false;
 
   async function read(signal: AbortSignal): Promise<void> {
-    const { selectedRange, hosts } = app.view();
+    const { selectedRange, hosts, category } = app.view();
     const range = resolveRange(selectedRange, app.offsetMs(), app.now());
     const before = previousRange(selectedRange, range);
     const filter = hosts.length === 0 ? {} : { hosts };
     const query = { ...range, ...filter, timezone: app.timezone(), signal };
-    const [series, { types, categories }, now, past] = await Promise.all([
+    const [series, { types, categories }, lists, now, past] = await Promise.all([
       client.timeline(query),
       attacksByCategory(query),
+      readTopLists(client, {
+        ...query,
+        timezone: undefined,
+        attacks: category === null ? undefined : [category],
+      }),
       app.api.figures(app.project.id, { ...range, ...filter, signal }),
       app.api.figures(app.project.id, { ...before, ...filter, signal }),
     ]);
@@ -68,6 +82,7 @@ export function dashboardPage(app: App): Page {
     timeline.show({ ...series, categories }, range);
     distribution.show(types, range);
     topHosts.show(now.items);
+    tops.show(lists, range);
     fill(notice, nothing && message('No data in this range', 'Try a longer range or other hosts.'));
     content.setAttribute('aria-busy', 'false');
     everShown = true;

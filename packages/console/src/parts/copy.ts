@@ -1,4 +1,4 @@
-/** A shell command with a copy button. */
+/** Buttons that copy: a shell command, or a value in a table. */
 import { button, fill, h, type IconName, icon } from '../dom.ts';
 
 export interface Command {
@@ -22,6 +22,21 @@ export function command(label: string, text = ''): Command {
       if (code.textContent !== next) code.textContent = next;
     },
   };
+}
+
+/** Only an icon. The name for screen readers says what it copies. */
+export function copyButton(text: string): HTMLElement {
+  const name = `Copy ${text}`;
+  const show = (icons: IconName, label: string) =>
+    fill(element, icon(icons), h('span', { class: 'offscreen' }, label));
+  const props = { class: 'button quiet small', title: name, 'aria-live': 'polite', 'data-focus': name };
+  const element = button(props, async () => {
+    if (await copy(text)) show('done', 'Copied');
+    else show('close', 'Copy failed');
+    setTimeout(() => show('copy', name), 2_000);
+  });
+  show('copy', name);
+  return element;
 }
 
 /** Browsers hide the clipboard API on pages without TLS, where execCommand may still work. */

@@ -33,7 +33,7 @@ test('a command that is loaded alone has the same help as among all commands', a
   expect(status).toBe(0);
   const names = commandsIn(out);
   expect(names.join(' ')).toBe(
-    'init serve demo ingest follow explain categories timeline types peak hosts sources configure ' +
+    'init serve demo ingest follow explain categories timeline types peak top hosts sources configure ' +
       'host source domain project user key audit verify repair backup compact horizon migrate copy copy-identity',
   );
   for (const name of names) {

@@ -24,6 +24,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
     timeline: async () => [(await import('./client/query.ts')).timelineCommand],
     types: async () => [(await import('./client/query.ts')).typesCommand],
     peak: async () => [(await import('./client/query.ts')).peakCommand],
+    top: async () => [(await import('./client/top.ts')).topCommand],
     hosts: async () => [(await import('./client/lists.ts')).hostsCommand],
     sources: async () => [(await import('./client/lists.ts')).sourcesCommand],
     configure: async () => [(await import('./client/configure.ts')).configureCommand],

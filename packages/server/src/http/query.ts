@@ -3,12 +3,12 @@ import { parse } from 'node:querystring';
 import type { FastifyRequest } from 'fastify';
 import { BoundedCache } from '../cache.ts';
 import { ApiError, type ErrorCode, invalid, malformed } from '../errors.ts';
-import { ID_PATTERN } from '../event.ts';
+import { CATEGORIES, type Category, ID_PATTERN } from '../event.ts';
 import { compilePattern, fitsPattern } from '../ingest/formats/pattern.ts';
 import { parseZone } from '../ingest/formats/time-zone.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
 import type { OverviewTimelineQuery } from '../statistics/overview.ts';
-import { parseRange, parseTimezone, type Range } from '../statistics/range.ts';
+import { hoursOf, parseRange, parseTimezone, type Range } from '../statistics/range.ts';
 import type { TimelineQuery } from '../statistics/timeline.ts';
 
 export type RawQuery = Readonly<Record<string, string | string[] | undefined>>;
@@ -52,6 +52,26 @@ export const TOP_DEFAULT = 5;
 
 export function parseTopQuery(query: RawQuery, now: number): StatisticsQuery & { top: number } {
   return { ...parseTotalsQuery(query, now), top: parseWhole(query, 'top', TOP_DEFAULT, 1, LIST_LIMIT_MAX) };
+}
+
+export type TopAttacksQuery = StatisticsQuery & { top: number; categories: Category[] | undefined };
+
+/** The range becomes the whole hours by which stores count the values of attacks, so the ETag depends on all of them. */
+export function parseTopAttacksQuery(query: RawQuery, now: number): TopAttacksQuery {
+  const others = Object.entries(query).filter(([name]) => LIST.exec(name)?.[1] !== 'attacks');
+  const unknown = others.find(([name]) => MISSPELT_ATTACKS.test(lettersOf(name)));
+  if (unknown) throw noParameter(unknown[0], 'use attacks, with the names of categories');
+  const { from, to, ...rest } = parseTopQuery(Object.fromEntries(others), now);
+  return { ...rest, ...hoursOf({ from, to }), categories: parseCategories(query) };
+}
+
+function parseCategories(query: RawQuery): Category[] | undefined {
+  const names = listOf(query, 'attacks')?.map((name) => {
+    const category = CATEGORIES.find((candidate) => candidate === name);
+    if (category === undefined) throw invalid('attacks', name, `must be one of ${CATEGORIES.join(', ')}`);
+    return category;
+  });
+  return names && [...new Set(names)];
 }
 
 /** More hosts or sources than most projects have, and a bound on the size of a response. */
@@ -192,6 +212,9 @@ const MISSPELT_HOSTS = /^(host|domain|instance)s?(id|name)?s?$/;
 const OTHER_FILTERS =
   /^(polic(y|ies)|policy(id|name)s?|attacks?|attacktypes?|categor(y|ies)|(s|source|client)?ips?|urls?|countr(y|ies)|geos?|actions?|rules?|protectstatus|waftype|ishttps|exclusiveip)$/;
 
+/** Names that clients may take for `attacks`. */
+const MISSPELT_ATTACKS = /^(attack|attacktypes?|categor(y|ies))$/;
+
 function looksLikeFilter(name: string): boolean {
   const letters = lettersOf(name);
   return MISSPELT_HOSTS.test(letters) || OTHER_FILTERS.test(letters);
@@ -210,12 +233,13 @@ function noParameter(name: string, advice: string): ApiError {
 }
 
 /** `hosts[]=a` and `hosts[0]=a` are how axios, jQuery, qs and PHP send a list. */
-const ID_LIST = /^(hosts|instances)(\[\d*\])?$/;
+const LIST = /^(hosts|instances|attacks)(\[\d*\])?$/;
+const LISTS_OF_IDS = ['hosts', 'instances'];
 
 /** `hosts`, or `instances` for the same. */
 function parseHosts(query: RawQuery): string[] | undefined {
   for (const name of Object.keys(query)) {
-    if (ID_LIST.test(name)) continue;
+    if (LISTS_OF_IDS.includes(LIST.exec(name)?.[1] ?? '')) continue;
     const letters = lettersOf(name);
     if (MISSPELT_HOSTS.test(letters)) throw noParameter(name, 'use hosts, with the IDs of hosts');
     if (OTHER_FILTERS.test(letters)) throw noParameter(name, 'hosts is the only filter of statistics');
@@ -228,11 +252,8 @@ function parseHosts(query: RawQuery): string[] | undefined {
 }
 
 function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | undefined {
-  const values = Object.entries(query).flatMap(([key, value]) =>
-    ID_LIST.exec(key)?.[1] === name ? (value ?? []) : [],
-  );
-  if (values.length === 0) return undefined;
-  const ids = values.flatMap((value) => value.split(','));
+  const ids = listOf(query, name);
+  if (ids === undefined) return undefined;
   for (const id of ids) checkId(name, id);
   const distinct = new Set(ids);
   if (distinct.size > HOSTS_MAX) {
@@ -240,6 +261,14 @@ function parseIds(query: RawQuery, name: 'hosts' | 'instances'): string[] | unde
     throw malformed(`${name} has ${distinct.size} IDs, but at most ${HOSTS_MAX} are allowed; ${advice}`);
   }
   return [...distinct];
+}
+
+/** The items of a list, which are in one value or in several. */
+function listOf(query: RawQuery, name: 'hosts' | 'instances' | 'attacks'): string[] | undefined {
+  const values = Object.entries(query).flatMap(([key, value]) =>
+    LIST.exec(key)?.[1] === name ? (value ?? []) : [],
+  );
+  return values.length === 0 ? undefined : values.flatMap((value) => value.split(','));
 }
 
 /** The number that the interface promises. Work and memory of a query grow with it. */

@@ -1,6 +1,7 @@
 /** The overview calls of the API family: totals, timelines and top lists, computed from the counts of the store. */
+import { ApiError } from '../errors.ts';
 import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
-import type { Selection, Store, TimeRange } from '../store/store.ts';
+import type { Selection, Store, TimeRange, TopQuery } from '../store/store.ts';
 import { DAY_MS, gridEdges, type TimelineQuery } from './timeline.ts';
 
 export interface Count {
@@ -12,6 +13,28 @@ export interface TopList<Item = Count> {
   /** Distinct keys with a count, before the list is cut. */
   total: number;
   items: Item[];
+}
+
+/** A value of attacks. It has from `num` to `num + error` attacks. */
+export interface BoundedCount extends Count {
+  error: number;
+}
+
+/** `total` is the number of different values; `error` and `distinct_is` are those of the store's list. */
+export interface TopAttacks<Item = BoundedCount> extends TopList<Item> {
+  /** Attacks that have a value, exact. */
+  attacks: number;
+  distinct_is: 'exact' | 'estimate' | 'minimum';
+  error: number;
+  /** The hours that the counts cover. */
+  from: number;
+  to: number;
+}
+
+export interface UrlCount extends BoundedCount {
+  /** Null: without a registered host. Then the name is empty. */
+  host_id: string | null;
+  host: string;
 }
 
 export interface KeyedTimeline {
@@ -116,6 +139,36 @@ export async function attackActions(store: Store, query: RangeQuery): Promise<To
     { key: 'log', num: total(attacks) - total(blocked) },
   ];
   return { total: items.length, items: items.sort(compareCounts) };
+}
+
+/** The most frequent sources, rules or countries of attacks. */
+export async function topAttacks(store: Store, query: TopQuery): Promise<TopAttacks> {
+  const { items, ...list } = await topOf(store, query);
+  return { ...list, items: items.map(({ key, count, error }) => ({ key, num: count, error })) };
+}
+
+/** The most frequent URLs of attacks. The same path on two hosts is two items. */
+export async function topUrls(store: Store, query: Omit<TopQuery, 'list'>): Promise<TopAttacks<UrlCount>> {
+  const [{ items, ...list }, hosts] = await Promise.all([
+    topOf(store, { ...query, list: 'urls' }),
+    store.hosts(query.project),
+  ]);
+  const names = new Map(hosts.map(({ id, hostname }) => [id, hostname]));
+  const urls = items.map(({ key, hostId = null, count, error }) => ({
+    key,
+    num: count,
+    host: hostId === null ? '' : (names.get(hostId) ?? hostId),
+    host_id: hostId,
+    error,
+  }));
+  return { ...list, items: urls };
+}
+
+async function topOf(store: Store, query: TopQuery) {
+  if (store.hasTopLists === false)
+    throw new ApiError('WAF.4000', 'the store keeps no sources, URLs, rules and countries of attacks');
+  const { distinct, total, distinctIs, error, from, to, items } = await store.top(query);
+  return { total: distinct, attacks: total, distinct_is: distinctIs, error, from, to, items };
 }
 
 /** Largest first, equal counts by key. Keys without a count are left out. */

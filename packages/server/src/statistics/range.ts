@@ -1,5 +1,6 @@
 /** Parses the time parameters of a query into a half-open range of milliseconds. */
 import { ApiError, invalid } from '../errors.ts';
+import { wholeHours } from '../store/store.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -49,6 +50,12 @@ function recentRange(recent: string, offsetMs: number, now: number): Range {
     from: today + days.first * DAY_MS,
     to: days.last === null ? now : today + (days.last + 1) * DAY_MS,
   };
+}
+
+/** The whole hours that a range touches, none if it is empty. */
+export function hoursOf({ from, to }: Range): Range {
+  const hours = wholeHours({ from, to });
+  return from === to ? { from: hours.from, to: hours.from } : hours;
 }
 
 function parseMilliseconds(name: 'from' | 'to', text: string | undefined): number {

@@ -40,7 +40,7 @@ export function printOutput<T>(
       for (const line of table(result)) printLine(stdout, line);
       break;
     case 'plot':
-      // Not escaped, because of the colors: a plot contains only numbers and our own words.
+      // Not escaped, because of the colors: a plot escapes what comes from elsewhere.
       for (const line of plot?.(result, terminalOf(io)) ?? []) stdout.write(`${line}\n`);
   }
 }

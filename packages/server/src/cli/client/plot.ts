@@ -1,5 +1,14 @@
 /** Plots for a terminal: the timeline as two panels of columns, or a row for each category; the attack types as bars. */
-import { ATTACK_TYPES, type AttackType, type AttackTypes, type Point, type Timeline } from '@wafstat/client';
+import {
+  ATTACK_TYPES,
+  type AttackType,
+  type AttackTypes,
+  type BoundedCount,
+  type Point,
+  type Timeline,
+  type TopAttacks,
+} from '@wafstat/client';
+import { printable } from '../../printable.ts';
 import { alignColumns, type Io } from '../command.ts';
 import { count, dateTime, durationText, percentage, tickLabel } from './format.ts';
 
@@ -66,7 +75,7 @@ export function plotTimeline(
   ];
 }
 
-function titleOf(range: QueryRange, { offsetMs, text }: Timezone): string {
+export function titleOf(range: QueryRange, { offsetMs, text }: Timezone): string {
   const [from, to] = [range.from, range.to].map((time) => dateTime(time, offsetMs, 'minutes'));
   return `${from} to ${to} (${text})`;
 }
@@ -140,6 +149,32 @@ export function plotTypes(types: AttackTypes, { from, to }: QueryRange, terminal
     return bar === '' ? label : `${label}  ${paint(bar, 'attacks', terminal)}`;
   });
   return [paint(title, 'bold', terminal), ...lines];
+}
+
+/** A row for each item. Names come from attackers, so they are escaped, and cut to half of the width. */
+export function plotTop(
+  names: readonly string[],
+  { items, attacks }: TopAttacks<BoundedCount>,
+  title: string,
+  terminal: Terminal,
+): string[] {
+  const nameMax = Math.max(COLUMNS_MIN, Math.floor(terminal.columns / 2));
+  const short = (name: string) => (name.length <= nameMax ? name : `${name.slice(0, nameMax - 1)}…`);
+  const rows = items.map(({ num, error }, i) => [
+    short(printable(names[i] ?? '')),
+    count(num),
+    error === 0 ? '' : `+${count(error)}`,
+    percentage(num, attacks),
+  ]);
+  const isExact = items.every(({ error }) => error === 0);
+  const labels = alignColumns(isExact ? rows.map((row) => row.toSpliced(2, 1)) : rows, 'right');
+  const largest = Math.max(0, ...items.map(({ num }) => num));
+  const lines = items.map(({ num }, i) => {
+    const label = labels[i] ?? '';
+    const bar = horizontalBar(num, largest, Math.max(10, terminal.columns - label.length - 3));
+    return `${label}  ${paint(bar, 'attacks', terminal)}`;
+  });
+  return [paint(printable(title), 'bold', terminal), ...lines];
 }
 
 const COLOR_CODES = { bold: 1, requests: 36, attacks: 31 } as const;

@@ -19,6 +19,9 @@ const PASSWORD = 'correct horse battery staple';
 const MINUTE = Math.floor(Date.now() / 60_000) * 60_000 - 3_600_000;
 const RANGE = ['--from', String(MINUTE), '--to', String(MINUTE + 120_000)];
 
+const SCAN = { source: '203.0.113.7', url: '/login?a=1', rule: '942100', country: 'DE' };
+const PROBE = { source: '2001:db8::7', url: '/search', rule: '=1+1', country: 'FR' };
+
 let directory: string;
 let url: string;
 let project: string;
@@ -63,8 +66,8 @@ beforeAll(async () => {
   project = JSON.parse(created.out).project_id;
   const events = [
     { time: MINUTE, host: 'www.example.com', count: 1_200 },
-    { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30 },
-    { time: MINUTE + 119_999, host: 'www.example.com', attack: 'xss' },
+    { time: MINUTE + 60_000, host: 'www.example.com', attack: 'sqli', count: 30, ...SCAN },
+    { time: MINUTE + 119_999, host: 'www.example.com', attack: 'xss', ...PROBE },
   ];
   await writeFile(join(directory, 'events'), events.map((event) => `${JSON.stringify(event)}\n`).join(''));
   await run(['ingest', '--data', data, '--project', project, join(directory, 'events')]);
@@ -149,6 +152,7 @@ describe('queries', () => {
       ['timeline --by category', 'overviews/attack/timeline'],
       ['types', 'event/attack/type'],
       ['peak', 'event/request/peak'],
+      ['top urls --top 5', 'overviews/attack/url'],
     ] as const) {
       const query = `from=${MINUTE}&to=${MINUTE + 120_000}&timezone=%2B00%3A00`;
       const response = await fetch(`${url}/v1/${project}/waf/${path}?${query}`, {
@@ -314,6 +318,88 @@ describe('queries', () => {
     const host = ['--host', 'quiet.example.com', '--output', 'json'];
     expect(JSON.parse((await run(['peak', ...place, ...signIn, ...RANGE, ...host], password)).out)).toEqual({
       qps: 0,
+    });
+  });
+
+  describe('top', () => {
+    const HOUR_MS = 3_600_000;
+    const [from, to] = [MINUTE - (MINUTE % HOUR_MS), Math.ceil((MINUTE + 120_000) / HOUR_MS) * HOUR_MS];
+    const minute = (time: number) => new Date(time).toISOString().slice(0, 16).replace('T', ' ');
+    const top = (...args: string[]) => run(['top', ...args, ...place, ...signIn, ...RANGE], password);
+    const lines = async (...args: string[]) => (await top(...args)).out.split('\n').slice(0, -1);
+
+    test.each([
+      ['sources', '2 sources', 'source', '203.0.113.7', '2001:db8::/64'],
+      ['urls', '2 URLs', 'URL', 'www.example.com/login', 'www.example.com/search'],
+      ['rules', '2 rules', 'rule', '942100', '=1+1'],
+      ['countries', '2 countries', 'country', 'DE', 'FR'],
+    ])('%s as a table, with the hours that it covers', async (list, distinct, header, first, second) => {
+      const [heading, ...rows] = await lines(list);
+      expect(heading).toBe(`${minute(from)} to ${minute(to)} (+00:00): 31 attacks, ${distinct}`);
+      expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
+        [header, 'attacks', 'share'],
+        [first, '30', '96.8%'],
+        [second, '1', '3.2%'],
+      ]);
+    });
+
+    test('filters by category and host, and limits the rows', async () => {
+      expect((await lines('sources', '--category', 'xss,cc', '--category', 'lfi')).slice(1)).toEqual([
+        'source         attacks   share',
+        '2001:db8::/64        1  100.0%',
+      ]);
+      expect(await lines('rules', '--host', 'quiet.example.com')).toEqual([
+        expect.stringContaining(': 0 attacks, 0 rules'),
+        'rule  attacks  share',
+      ]);
+      const [heading, ...rows] = await lines('urls', '--top', '1');
+      expect(heading).toContain('31 attacks, 2 URLs');
+      expect(rows).toHaveLength(2);
+    });
+
+    test('as CSV, where no key can be a formula', async () => {
+      const range = [from, to].map((time) => new Date(time).toISOString()).join();
+      expect(await top('rules', '--output', 'csv')).toMatchObject({
+        status: 0,
+        out: `from,to,rule,attacks,error\r\n${range},942100,30,0\r\n${range},'=1+1,1,0\r\n`,
+      });
+      const { out } = await top('urls', '--output', 'csv', '--top', '1');
+      const [header, row] = out.split('\r\n');
+      expect(header).toBe('from,to,host_id,host,url,attacks,error');
+      expect(row).toMatch(/,[0-9a-f]{32},www\.example\.com,\/login,30,0$/);
+    });
+
+    test('as bars, with bounds, and without control characters of a service', async () => {
+      const items = [
+        { key: '10.0.0.1', num: 50, error: 0 },
+        { key: '\u001b[31m\u202e1', num: 25, error: 1_500 },
+      ];
+      const { address } = await listen({
+        ...{ total: 7_000, attacks: 100, distinct_is: 'estimate', error: 1_500, from, to },
+        items,
+      });
+      const query = ['top', 'sources', '--url', address, '--token', 't', '--project', 'p'];
+      const plot = await run(query, { columns: 60, env: { NO_COLOR: '1' } });
+      expect(plot.out.split('\n').slice(0, -1)).toEqual([
+        `${minute(from)} to ${minute(to)} (+00:00): 100 attacks, about 7,000 sources`,
+        `10.0.0.1           50          50.0%  ${'█'.repeat(21)}`,
+        `\\u001b[31m\\u202e1  25  +1,500  25.0%  ${'█'.repeat(10)}▌`,
+      ]);
+      const table = await run(query);
+      expect(table.out.split('\n')[1]).toMatch(/^source +attacks +error +share$/);
+      expect(table.out).toContain('+1,500');
+      expect(table.out).not.toContain('\u001b');
+    });
+
+    test('an unknown list or category is a usage error', async () => {
+      expect(await top('hosts')).toMatchObject({
+        status: 2,
+        err: "wafstat: the list is 'hosts', but must be sources, urls, rules, countries\n",
+      });
+      const { status, err } = await top('rules', '--category', 'SQLI', '--top', '0');
+      expect(status).toBe(2);
+      expect(err).toMatch(/^wafstat: --category is 'SQLI', but must be xss, sqli, .*\nwafstat: --top is '0'/);
+      expect((await top()).status).toBe(2);
     });
   });
 

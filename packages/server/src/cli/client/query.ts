@@ -46,7 +46,7 @@ function hostValues(value: string): string[] {
   return hosts;
 }
 
-const QUERY_OPTIONS = {
+export const QUERY_OPTIONS = {
   ...RANGE_OPTIONS,
   host: option(
     '--host <host...>',
@@ -196,11 +196,11 @@ export function rangeOf({ from, to, last }: Values<typeof RANGE_OPTIONS>, now: n
   return { from: from ?? Math.max(0, end - last), to: end };
 }
 
-function queryProblems(_values: unknown, source: QuerySource, io: Io): string[] {
+export function queryProblems(_values: unknown, source: QuerySource, io: Io): string[] {
   return [...connectionProblems(source, io), ...rangeProblems(source)];
 }
 
-async function runQuery<T>(
+export async function runQuery<T>(
   values: QueryValues & { output?: 'plot' | 'table' | 'json' | 'csv' | undefined },
   source: QuerySource,
   io: Io,

@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { CALLS, type KnownEvent, Oracle, type Query, timezoneText } from '../../../../../test/oracle.ts';
 import { scaled } from '../../../../../test/random.ts';
 import { CATEGORY_NAMES } from '../../../../console/src/categories.ts';
-import { CATEGORIES } from '../../event.ts';
+import { type AttackDetails, CATEGORIES } from '../../event.ts';
 import { memoryStore } from '../../store/memory.ts';
 import { QueryTooLarge, type Store } from '../../store/store.ts';
 import type {} from '../connections.ts';
@@ -58,13 +58,13 @@ async function addHosts(project: string, hostnames: readonly string[]): Promise<
 
 async function append(project: string, known: readonly KnownEvent[]): Promise<Map<string, string>> {
   const ids = await addHosts(project, HOSTNAMES);
-  const events = known.map(({ time, hostname, request, attack, count, blocked }) => ({
+  const events = known.map(({ time, hostname, request, attack, count, ...details }) => ({
     time,
     hostId: hostname === null ? null : (ids.get(hostname) ?? null),
     request,
     attack,
     count,
-    details: blocked === undefined ? undefined : { blocked },
+    details: details as AttackDetails,
   }));
   await store.append({ project, source: { name: 's', format: 'events' }, events, dropped: {} });
   return ids;
@@ -83,9 +83,23 @@ const someEvents = fc.array(
       request: fc.boolean(),
       attack: fc.constantFrom(null, ...CATEGORIES),
       count: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 1_000_000 })),
-      blocked: fc.constantFrom(undefined, true, false),
+      details: fc.record(
+        {
+          blocked: fc.boolean(),
+          source: fc.oneof(
+            fc.nat(4).map((n) => `203.0.113.${n}`),
+            fc.tuple(fc.integer({ min: 1, max: 3 }), fc.nat(2)).map(([net, n]) => `2001:db8:1:${net}::${n}`),
+          ),
+          url: fc.constantFrom('/', '/login', '/a', '/b'),
+          rule: fc.constantFrom('942100', '941100', '913100', '1'),
+          country: fc.constantFrom('DE', 'FR', 'CN'),
+        },
+        { requiredKeys: [] },
+      ),
     })
-    .map((event) => (event.attack === null ? { ...event, request: true, blocked: undefined } : event)),
+    .map(({ details, ...event }) =>
+      event.attack === null ? { ...event, request: true } : { ...event, ...details },
+    ),
   { maxLength: 40 },
 );
 
@@ -128,7 +142,10 @@ describe('numbers', () => {
         const project = `p${projects++}`;
         const ids = await append(project, events);
         const oracle = new Oracle(events);
-        const expected = PATHS.map((path) => [path, JSON.stringify(oracle.expected(path, query))]);
+        const expected = PATHS.map((path) => [
+          path,
+          JSON.stringify(oracle.expected(path, { ...query, hostIds: ids })),
+        ]);
         expect(await responses(project, query, ids)).toEqual(Object.fromEntries(expected));
       }),
       { numRuns: scaled(20) },
@@ -217,6 +234,13 @@ describe('numbers', () => {
       'overviews/attack/distribution',
     ])
       expect(await json(path)).toEqual({ total: 0, items: [] });
+    const nothing = { attacks: 0, distinct_is: 'exact', error: 0, from: NOW, to: NOW };
+    for (const path of [
+      'event/attack/source',
+      ...['ip', 'url', 'rule', 'country'].map((n) => `overviews/attack/${n}`),
+    ])
+      expect(await json(path)).toEqual({ total: 0, ...nothing, items: [] });
+    expect(await json('event/attack/source/num')).toEqual({ sip: 0, ...nothing });
   });
 
   test('an average divides by the seconds of its point, even if the range cuts it', async () => {
@@ -247,6 +271,10 @@ describe('responses', () => {
     request: true,
     attack: 'sqli',
     count: 1,
+    source: '203.0.113.7',
+    url: '/login',
+    rule: '942100',
+    country: 'DE',
   };
 
   beforeEach(async () => {
@@ -279,18 +307,20 @@ describe('responses', () => {
     expect(changed.headers.etag).not.toBe(etag);
   });
 
-  test.each(['event/attack/domain', 'overviews/attack/top-domains', 'overviews/classification'])(
-    '%s sends another ETag when a host is renamed',
-    async (path) => {
-      const url = withParameters(path, RANGE);
-      const { etag } = (await get(url)).headers;
-      const id = (await store.hosts('p')).find(({ hostname }) => hostname === 'a.example')?.id ?? '';
-      await store.renameHost({ project: 'p', id, hostname: 'renamed.example' });
-      const renamed = await get(url, { 'if-none-match': String(etag) });
-      expect(renamed.statusCode).toBe(200);
-      expect(renamed.body).toContain('renamed.example');
-    },
-  );
+  test.each([
+    'event/attack/domain',
+    'overviews/attack/top-domains',
+    'overviews/attack/url',
+    'overviews/classification',
+  ])('%s sends another ETag when a host is renamed', async (path) => {
+    const url = withParameters(path, RANGE);
+    const { etag } = (await get(url)).headers;
+    const id = (await store.hosts('p')).find(({ hostname }) => hostname === 'a.example')?.id ?? '';
+    await store.renameHost({ project: 'p', id, hostname: 'renamed.example' });
+    const renamed = await get(url, { 'if-none-match': String(etag) });
+    expect(renamed.statusCode).toBe(200);
+    expect(renamed.body).toContain('renamed.example');
+  });
 
   test.each(urls)('%s is compressed if it is large', async (url) => {
     await addHosts(
@@ -351,6 +381,14 @@ describe('a wrong parameter is a 400', () => {
     ['overviews/statistics?policyname=a', "there is no parameter 'policyname': hosts is the only filter"],
     ['event/attack/num?instance_id=a', "there is no parameter 'instance_id': use hosts"],
     ['event/request/peak?Instances=a', "there is no parameter 'Instances': use hosts"],
+    ['overviews/attack/ip?top=1001', "top is '1001', but must be a whole number from 1 to 1000"],
+    ['overviews/attack/rule?attacks=sqli,SQLI', "attacks is 'SQLI', but must be one of xss, sqli, cmdi"],
+    ['event/attack/source?attacks=', "attacks is '', but must be one of xss, sqli, cmdi"],
+    ['event/attack/source/num?attacks[]=a', "attacks is 'a', but must be one of xss, sqli, cmdi"],
+    ['overviews/attack/url?attack_type=xss', "there is no parameter 'attack_type': use attacks"],
+    ['overviews/attack/url?category=xss', "there is no parameter 'category': use attacks"],
+    ['overviews/attack/country?ip=::1', "there is no parameter 'ip': hosts is the only filter"],
+    ['overviews/classification?attacks=xss', "there is no parameter 'attacks': hosts is the only filter"],
     ['overviews/statistics?hosts=a&instances=b', 'hosts and instances both filter by host ID, but differ'],
   ])('%s', async (path, message) => {
     const [status, code, text] = await failureOf(withParameters(path, RANGE));
@@ -373,6 +411,81 @@ describe('a wrong parameter is a 400', () => {
     );
     expect([status, code]).toEqual([400, 'WAF.1003']);
     expect(message).toMatch(/^instances is 'a\.b'/);
+  });
+});
+
+describe('top lists', () => {
+  const attack = { time: NOW - 1, hostname: null, request: true, count: 1, source: '203.0.113.7' } as const;
+
+  test('the ETag depends on the whole hours that the range touches', async () => {
+    store.version = async (range) => String(await store.totals({ project: 'p', ...range }));
+    const minutes = (from: number, to: number) => `from=${NOW - from * 60_000}&to=${NOW - to * 60_000}`;
+    const paths = ['event/attack/source', 'overviews/attack/url'];
+    for (const [i, path] of paths.entries()) {
+      const url = withParameters(path, minutes(40, 30));
+      await append('p', [{ ...attack, attack: 'sqli', url: '/a', time: NOW - 35 * 60_000 }]);
+      const responses = [await get(url), await get(url), await get(url)];
+      expect(new Set(responses.map(({ headers }) => headers.etag)).size).toBe(1);
+      await append('p', [{ ...attack, attack: 'sqli', url: '/a', time: NOW - 1 }]);
+      const changed = await get(url, { 'if-none-match': String(responses[0]?.headers.etag) });
+      expect([changed.statusCode, changed.json().attacks]).toEqual([200, 2 * (i + 1)]);
+    }
+  });
+
+  test('attacks filters by category, in every notation of a list', async () => {
+    await append('p', [
+      { ...attack, attack: 'sqli', count: 1 },
+      { ...attack, attack: 'xss', count: 10 },
+      { ...attack, attack: 'cc', count: 100 },
+    ]);
+    const count = async (filter: string) =>
+      (await get(withParameters(`overviews/attack/ip${filter}`, RANGE))).json().attacks;
+    expect(await count('')).toBe(111);
+    expect(await count('?attacks=sqli,cc,sqli')).toBe(101);
+    expect(await count('?attacks=xss&attacks=cc')).toBe(110);
+    expect(await count('?attacks[]=xss&attacks[1]=sqli')).toBe(11);
+  });
+
+  test('bounds of the store are passed on', async () => {
+    store.top = async ({ from, to, limit }) => ({
+      from: from + 3_600_000,
+      to,
+      total: 900,
+      distinct: 70,
+      distinctIs: 'estimate',
+      error: 9,
+      items: [
+        { key: '203.0.113.7', count: 500, error: 0 },
+        { key: '203.0.113.8', count: 40, error: 8 },
+      ].slice(0, limit),
+    });
+    const bounds = { attacks: 900, distinct_is: 'estimate', error: 9, from: NOW - 23 * 3_600_000, to: NOW };
+    expect((await get(withParameters('event/attack/source', RANGE))).json()).toEqual({
+      total: 70,
+      ...bounds,
+      items: [
+        { ip: '203.0.113.7', num: 500, error: 0 },
+        { ip: '203.0.113.8', num: 40, error: 8 },
+      ],
+    });
+    expect((await get(withParameters('event/attack/source/num', RANGE))).json()).toEqual({
+      sip: 70,
+      ...bounds,
+    });
+  });
+
+  test('a store without them: 404, and empty lists in the classification', async () => {
+    await append('p', [{ ...attack, attack: 'sqli' }]);
+    Object.assign(store, { hasTopLists: false });
+    for (const path of ['event/attack/source', 'overviews/attack/url']) {
+      const [status, code, message] = await failureOf(withParameters(path, RANGE));
+      expect([status, code]).toEqual([404, 'WAF.4000']);
+      expect(message).toMatch(/^the store keeps no sources, URLs, rules and countries/);
+    }
+    expect((await get(withParameters('overviews/classification', RANGE))).json()).toMatchObject({
+      attack_type: { items: [{ key: 'sqli', num: 1 }] },
+      ip: { total: 0, items: [] },
+    });
   });
 });
 
@@ -516,10 +629,6 @@ test.each([
   ['overviews/response-code/timeline', 'response codes'],
   ['event', 'single events'],
   ['event/09-0000-0000', 'single events'],
-  ['event/attack/source', 'the sources of attacks'],
-  ['event/attack/source/num', 'the sources of attacks'],
-  ['overviews/attack/ip', 'the sources of attacks'],
-  ['overviews/attack/url', 'the URLs of attacks'],
 ])('%s is a 404 that says what is not kept', async (path, data) => {
   expect(await failureOf(`waf/${path}?${RANGE}`)).toEqual([
     404,

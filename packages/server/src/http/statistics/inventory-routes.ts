@@ -151,10 +151,6 @@ const NOT_KEPT = {
   'overviews/abnormal': 'response codes',
   event: 'single events',
   'event/:event_id': 'single events',
-  'event/attack/source': 'the sources of attacks',
-  'event/attack/source/num': 'the sources of attacks',
-  'overviews/attack/ip': 'the sources of attacks',
-  'overviews/attack/url': 'the URLs of attacks',
 };
 
 /** Like another path that does not exist, but with the reason. */

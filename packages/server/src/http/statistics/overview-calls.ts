@@ -25,9 +25,8 @@ import type { QueryHandlers } from './query-handler.ts';
 import { keyedTimelineJson } from './timeline-json.ts';
 
 const GROUPS = Object.keys(OVERVIEW_GROUPS);
-const CATEGORY = string('Category.', { enum: CATEGORIES });
-const HOST_FIELDS = { key: string('Host name.'), web_tag: string('Always empty.') };
-const EMPTY_LIST = { total: 0, items: [] };
+export const CATEGORY = string('Category.', { enum: CATEGORIES });
+export const HOST_FIELDS = { key: string('Host name.'), web_tag: string('Always empty.') };
 const TIMELINE_PARAMETERS = { timezone: TIMEZONE_PARAMETER, group_by: GROUP_BY_PARAMETER };
 
 export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
@@ -114,34 +113,10 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
       ],
       handler: cached(parseTotalsQuery, (query) => attackActions(store, query)),
     },
-    {
-      path: 'overviews/classification',
-      operationId: 'classification',
-      summary: 'List the hosts and categories with the most attacks in one response',
-      description: '`ip`, `url` and `geo` are always empty: this data is not kept yet.',
-      parameters: { top: TOP_PARAMETER },
-      returns: [
-        'Five lists.',
-        object({
-          domain: topListOf(HOST_FIELDS),
-          attack_type: topListOf({ key: CATEGORY }),
-          ip: topListOf({ key: string('Always empty.') }),
-          url: topListOf({ key: string('Always empty.') }),
-          geo: topListOf({ key: string('Always empty.') }),
-        }),
-      ],
-      handler: uncached(parseTopQuery, async ({ top, ...query }) => ({
-        domain: await topDomains(store, query, top),
-        attack_type: await topCategories(store, query, top),
-        ip: EMPTY_LIST,
-        url: EMPTY_LIST,
-        geo: EMPTY_LIST,
-      })),
-    },
   ];
 }
 
-async function topDomains(store: Store, query: Parameters<typeof topHosts>[1], top: number) {
+export async function topDomains(store: Store, query: Parameters<typeof topHosts>[1], top: number) {
   const { total, items } = await topHosts(store, query, top);
   return { total, items: items.map(({ key, num }) => ({ key, num, web_tag: '' })) };
 }

@@ -9,6 +9,7 @@ import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topListOf, toRout
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
 import { timelineJson } from './timeline-json.ts';
+import { topCalls } from './top-calls.ts';
 
 export function statisticsRoutes(store: Store, now: () => number): Route[] {
   const { cached, uncached } = createQueryHandlers(store, now);
@@ -61,6 +62,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       handler: cached(parseTotalsQuery, async (query) => ({ qps: await requestPeak(store, query) })),
     },
     ...overviewCalls(store, { cached, uncached }),
+    ...topCalls(store, { cached, uncached }),
   ];
   return calls.map(toRoute);
 }

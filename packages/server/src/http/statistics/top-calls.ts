@@ -1,0 +1,142 @@
+/** The most frequent sources, URLs, rules and countries of attacks. */
+import { topAttacks, topCategories, topUrls } from '../../statistics/overview.ts';
+import { hoursOf } from '../../statistics/range.ts';
+import type { Store, TopListName } from '../../store/store.ts';
+import { parseTopAttacksQuery, parseTopQuery, type TopAttacksQuery } from '../query.ts';
+import { array, integer, object, string } from '../route.ts';
+import { ATTACKS_PARAMETER, type Call, TOP_PARAMETER, topListOf } from './call.ts';
+import { CATEGORY, HOST_FIELDS, topDomains } from './overview-calls.ts';
+import type { QueryHandlers } from './query-handler.ts';
+
+const PARAMETERS = { top: TOP_PARAMETER, attacks: ATTACKS_PARAMETER };
+const BOUNDS =
+  'An item has at least `num` attacks and at most `num + error`. A value that is not kept has at most `error` attacks. ' +
+  'As long as an hour has no more values than the service keeps, all numbers are exact and all errors are 0.';
+const IP = string('IP address, of IPv6 the /64 network, like `2001:db8:1:2::/64`.');
+const URL = {
+  key: string('Path of the URL, without the query.'),
+  host: string('Host name, empty for attacks without a registered host.'),
+  host_id: string('Host ID, null for attacks without a registered host.', { type: ['string', 'null'] }),
+};
+const COUNTRY = string('Country code by ISO 3166-1, like `DE`.');
+
+const COVERAGE = {
+  attacks: integer('Number of attacks that have a value in this list, exact.'),
+  distinct_is: string('`estimate`: the standard error is 2.3 %. `minimum`: there may be more.', {
+    enum: ['exact', 'estimate', 'minimum'],
+  }),
+  error: integer('A value that is not kept has at most this many attacks. 0: all numbers are exact.'),
+  from: integer('Start of the hours counted: those that the range touches and that are still kept.'),
+  to: integer('End (exclusive) of the hours counted.'),
+};
+
+/** The fields of an item besides `num` and `error`. */
+const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
+  object({
+    total: integer('Number of different values, before `top` cuts the list.'),
+    ...COVERAGE,
+    items: array(
+      object({
+        ...fields,
+        num: integer('Number of attacks, at least.'),
+        error: integer('How many more attacks there may be. 0: `num` is exact.'),
+      }),
+    ),
+  });
+
+const NONE = { total: 0, attacks: 0, distinct_is: 'exact', error: 0, from: 0, to: 0, items: [] };
+
+type ProjectQuery = TopAttacksQuery & { project: string };
+
+export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
+  const top = (list: TopListName, { top: limit, ...query }: ProjectQuery) =>
+    topAttacks(store, { ...query, list, limit });
+
+  const overview = (
+    name: string,
+    operationId: string,
+    what: string,
+    key: ReturnType<typeof string>,
+    list: TopListName,
+  ): Call => ({
+    path: `overviews/attack/${name}`,
+    operationId,
+    summary: `List the ${what} with the most attacks`,
+    description: BOUNDS,
+    parameters: PARAMETERS,
+    returns: ['The most frequent first.', listOf({ key })],
+    handler: cached(parseTopAttacksQuery, (query) => top(list, query)),
+  });
+
+  return [
+    {
+      path: 'event/attack/source',
+      operationId: 'attackSources',
+      summary: 'List the sources of the most attacks',
+      description: BOUNDS,
+      parameters: PARAMETERS,
+      returns: ['The most frequent first.', listOf({ ip: IP })],
+      handler: cached(parseTopAttacksQuery, async (query) => {
+        const { items, ...list } = await top('sources', query);
+        return { ...list, items: items.map(({ key, ...counts }) => ({ ip: key, ...counts })) };
+      }),
+    },
+    {
+      path: 'event/attack/source/num',
+      operationId: 'attackSourceCount',
+      summary: 'Get the number of different sources of attacks',
+      parameters: { attacks: ATTACKS_PARAMETER },
+      returns: ['The number of sources.', object({ sip: integer('Number of sources.'), ...COVERAGE })],
+      handler: cached(parseTopAttacksQuery, async (query) => {
+        const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
+        return { sip: total, ...coverage };
+      }),
+    },
+    overview('ip', 'topIps', 'sources', IP, 'sources'),
+    {
+      path: 'overviews/attack/url',
+      operationId: 'topUrls',
+      summary: 'List the URLs with the most attacks',
+      description: `The same path on two hosts is two items. ${BOUNDS}`,
+      parameters: PARAMETERS,
+      returns: ['The most frequent first.', listOf(URL)],
+      handler: uncached(parseTopAttacksQuery, ({ top: limit, ...query }) =>
+        topUrls(store, { ...query, limit }),
+      ),
+    },
+    overview('rule', 'topRules', 'rules', string('Rule ID, as the log has it.'), 'rules'),
+    overview('country', 'topCountries', 'countries', COUNTRY, 'countries'),
+    {
+      path: 'overviews/classification',
+      operationId: 'classification',
+      summary:
+        'List the hosts, categories, sources, URLs and countries with the most attacks in one response',
+      description: '`ip`, `url` and `geo` cover whole hours.',
+      parameters: { top: TOP_PARAMETER },
+      returns: [
+        'Five lists.',
+        object({
+          domain: topListOf(HOST_FIELDS),
+          attack_type: topListOf({ key: CATEGORY }),
+          ip: listOf({ key: IP }),
+          url: listOf(URL),
+          geo: listOf({ key: COUNTRY }),
+        }),
+      ],
+      handler: uncached(parseTopQuery, async ({ top: limit, ...query }) => {
+        const [domain, attack_type] = await Promise.all([
+          topDomains(store, query, limit),
+          topCategories(store, query, limit),
+        ]);
+        const hours = { ...query, ...hoursOf(query), limit };
+        if (store.hasTopLists === false) return { domain, attack_type, ip: NONE, url: NONE, geo: NONE };
+        const [ip, url, geo] = await Promise.all([
+          topAttacks(store, { ...hours, list: 'sources' }),
+          topUrls(store, hours),
+          topAttacks(store, { ...hours, list: 'countries' }),
+        ]);
+        return { domain, attack_type, ip, url, geo };
+      }),
+    },
+  ];
+}
