@@ -195,6 +195,33 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([one.close(), two.close()]);
     });
 
+    test('a process whose clock is days behind does not hide deletions from others', async () => {
+      const schema = newSchema();
+      const [late, one, two] = [
+        await open(schema, () => Date.now() - 2 * DAY_MS),
+        await open(schema),
+        await open(schema),
+      ];
+      await one.change((write) => write.put('domain', DOMAIN));
+      await two.refresh();
+      await late.change((write) => write.remove('domain', DOMAIN));
+      await one.change((write) => write.put('domain', { ...DOMAIN, id: 'd2', name: 'other' }));
+      await two.refresh();
+      expect(two.domains().map(({ id }) => id)).toEqual(['d2']);
+      await Promise.all([late.close(), one.close(), two.close()]);
+    });
+
+    test('a process whose clock is days ahead does not forget revocations', async () => {
+      const schema = newSchema();
+      const ahead = () => Date.now() + 2 * DAY_MS;
+      const [early, one] = [await open(schema, ahead), await open(schema)];
+      await one.change((write) => write.revoke({ id: 't', expires_at: Date.now() + DAY_MS }, Date.now()));
+      await early.change((write) => write.revoke({ id: 'u', expires_at: ahead() + DAY_MS }, ahead()));
+      await one.refresh();
+      expect([one.isRevoked('t'), one.isRevoked('u')]).toEqual([true, true]);
+      await Promise.all([early.close(), one.close()]);
+    });
+
     test('exactly one of several processes creates the installation', async () => {
       const schema = newSchema();
       const stores = await Promise.all(Array.from({ length: 4 }, () => open(schema)));

@@ -185,15 +185,16 @@ export async function openPostgresIdentity(
     try {
       return await enqueue(async () => {
         const next = await database.transaction(async (run) => {
-          const [state] = await run<{ changes: number; mark: string | null }>(
-            'SELECT changes, master_key_mark AS mark FROM identity_state FOR UPDATE',
+          const [state] = await run<{ changes: number; mark: string | null; time: number }>(
+            `SELECT changes, master_key_mark AS mark, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time
+             FROM identity_state FOR UPDATE`,
           );
           if (created && state?.mark)
             throw new AlreadyInitialised('the database already has a wafstat installation');
           // More than once if a poll updates the copy meanwhile, to a state before the lock.
           while (number !== state?.changes) await load(run);
           const base = number;
-          const { result, changes, entries } = tryAction(copy, action);
+          const { result, changes, entries } = tryAction(copy, action, state.time);
           const to = changes.length > 0 ? base + 1 + randomInt(STEP_MAX) : base;
           if (changes.length > 0) await writeChanges(run, to, changes, now());
           if (created) await writeMasterKey(run, created);
@@ -319,8 +320,11 @@ interface InternalWriter extends IdentityWriter {
   set(change: RecordChange): void;
 }
 
-/** Runs the action on the copy, and undoes it: others must not see what is not committed. */
-function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T) {
+/**
+ * Runs the action on the copy, and undoes it: others must not see what is not committed. `databaseTime`: a revocation has
+ * expired if this and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
+ */
+function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, databaseTime: number) {
   const changes = new Map<string, RecordChange>();
   const undo: RecordChange[] = [];
   const entries: AuditEntry[] = [];
@@ -342,7 +346,7 @@ function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T) {
     removeKey: ({ access }) => set({ kind: 'key', id: access, value: null }),
     revoke(token, now) {
       for (const [id, expires] of copy.oldestRevoked(EXPIRY_CHECKS_MAX))
-        if (expires < now) set({ kind: 'revoked', id, value: null });
+        if (expires < Math.min(now, databaseTime)) set({ kind: 'revoked', id, value: null });
       set({ kind: 'revoked', id: token.id, value: token.expires_at });
     },
     record: (entry) => entries.push(entry),
@@ -376,7 +380,12 @@ async function writeChanges(
       ],
     ),
     run(
-      `WITH forgotten AS (DELETE FROM identity_changes WHERE time < $1 RETURNING change)
+      // By number: copies must not be older than what is forgotten, also if a clock was wrong. `+ 0` keeps
+      // PostgreSQL from searching the highest number first, among all changes of the day.
+      `WITH forgotten AS (
+         DELETE FROM identity_changes WHERE change <= (SELECT max(change + 0) FROM identity_changes WHERE time < $1)
+         RETURNING change
+       )
        DELETE FROM identity_records WHERE value IS NULL AND change <= (SELECT max(change) FROM forgotten)`,
       [now - HISTORY_MS],
     ),
