@@ -266,6 +266,18 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect(size).toBe(counted);
       expect(size).toBeLessThanOrEqual(10_000);
       expect(size).toBeGreaterThan(5_000);
+      // Many at once take several changes: one that takes too long would fail, and so would all after it.
+      server.sql(
+        `INSERT INTO ${schema}.audit_trail (bytes, record) SELECT 2, '{}' FROM generate_series(1, 25000);
+         UPDATE ${schema}.identity_state SET audit_bytes = audit_bytes + 50000`,
+      );
+      const left: number[] = [];
+      for (let i = 0; i < 3; i++) {
+        await trail.append(newAuditEntry({ user: 'a', via: 'api' }, 'user.add', { type: 'user' }));
+        left.push(Number(server.sql(`SELECT count(*) FROM ${schema}.audit_trail`)));
+      }
+      expect(left).toEqual([names.length + 15_001, names.length + 5_002, expect.any(Number)]);
+      expect(Number(server.sql(`SELECT sum(bytes) FROM ${schema}.audit_trail`))).toBeLessThanOrEqual(10_000);
       await database.close();
       await store.close();
     });
