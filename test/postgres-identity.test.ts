@@ -244,6 +244,30 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       }
     });
 
+    test('a process does not use the installation of another master key that replaces its own', async () => {
+      const schema = newSchema();
+      const store = await open(schema);
+      const setMark = (mark: string) =>
+        server.sql(`UPDATE ${schema}.identity_state SET master_key_mark = '${mark}'`);
+      expect(await store.matchesMasterKey('own')).toBe(true);
+      setMark('other');
+      await expect(store.refresh()).rejects.toThrow(/another installation/);
+      await expect(store.change((write) => write.put('domain', DOMAIN))).rejects.toThrow(
+        /another installation/,
+      );
+      setMark('own');
+      await eventually(
+        () =>
+          store.refresh().then(
+            () => true,
+            () => undefined,
+          ),
+        'the store to recover',
+      );
+      expect(store.domains()).toEqual([]);
+      await store.close();
+    });
+
     test('the audit trail has a limited size: the oldest records are deleted', async () => {
       const schema = newSchema();
       const store = await open(schema);

@@ -79,6 +79,8 @@ export async function openPostgresIdentity(
   let version = 0;
   /** The copy had all changes that were committed before this time. */
   let confirmedAt = Number.NEGATIVE_INFINITY;
+  /** Of the master key that this process uses. Null: none yet. */
+  let ownMark: string | null = null;
   let failure: { error: Error; at: number } | null = null;
   let closed = false;
 
@@ -89,6 +91,12 @@ export async function openPostgresIdentity(
     for (const change of changes) copy.set(change);
     number = to;
     if (isWhole || changes.some(({ kind }) => kind !== 'login')) version++;
+  }
+
+  /** With another master key, all keys and tokens would be useless to other processes, and theirs to this one. */
+  function checkMark(found: string | null | undefined): void {
+    if (ownMark === null || found === undefined || found === ownMark) return;
+    throw new StoreUnavailable('the database has another installation than before: restart this process');
   }
 
   /** Brings the copy up to date, in a transaction that sees one state of the database. */
@@ -112,7 +120,10 @@ export async function openPostgresIdentity(
   async function poll(): Promise<void> {
     for (;;) {
       const sentAt = performance.now();
-      const [state] = await database.run<{ changes: number }>('SELECT changes FROM identity_state');
+      const [state] = await database.run<{ changes: number; mark: string | null }>(
+        'SELECT changes, master_key_mark AS mark FROM identity_state',
+      );
+      checkMark(state?.mark);
       if (state?.changes === number) {
         confirmedAt = Math.max(confirmedAt, sentAt);
         return;
@@ -191,6 +202,7 @@ export async function openPostgresIdentity(
           );
           if (created && state?.mark)
             throw new AlreadyInitialised('the database already has a wafstat installation');
+          checkMark(state?.mark);
           // More than once if a poll updates the copy meanwhile, to a state before the lock.
           while (number !== state?.changes) await load(run);
           const base = number;
@@ -279,7 +291,9 @@ export async function openPostgresIdentity(
       await database.run('UPDATE identity_state SET master_key_mark = $1 WHERE master_key_mark IS NULL', [
         fingerprint,
       ]);
-      return (await store.masterKey())?.mark === fingerprint;
+      const matches = (await store.masterKey())?.mark === fingerprint;
+      if (matches) ownMark = fingerprint;
+      return matches;
     },
 
     async checkWrites() {
