@@ -195,6 +195,33 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([one.close(), two.close()]);
     });
 
+    test('a process whose clock is days behind does not hide deletions from others', async () => {
+      const schema = newSchema();
+      const [late, one, two] = [
+        await open(schema, () => Date.now() - 2 * DAY_MS),
+        await open(schema),
+        await open(schema),
+      ];
+      await one.change((write) => write.put('domain', DOMAIN));
+      await two.refresh();
+      await late.change((write) => write.remove('domain', DOMAIN));
+      await one.change((write) => write.put('domain', { ...DOMAIN, id: 'd2', name: 'other' }));
+      await two.refresh();
+      expect(two.domains().map(({ id }) => id)).toEqual(['d2']);
+      await Promise.all([late.close(), one.close(), two.close()]);
+    });
+
+    test('a process whose clock is days ahead does not forget revocations', async () => {
+      const schema = newSchema();
+      const ahead = () => Date.now() + 2 * DAY_MS;
+      const [early, one] = [await open(schema, ahead), await open(schema)];
+      await one.change((write) => write.revoke({ id: 't', expires_at: Date.now() + DAY_MS }, Date.now()));
+      await early.change((write) => write.revoke({ id: 'u', expires_at: ahead() + DAY_MS }, ahead()));
+      await one.refresh();
+      expect([one.isRevoked('t'), one.isRevoked('u')]).toEqual([true, true]);
+      await Promise.all([early.close(), one.close()]);
+    });
+
     test('exactly one of several processes creates the installation', async () => {
       const schema = newSchema();
       const stores = await Promise.all(Array.from({ length: 4 }, () => open(schema)));
@@ -215,6 +242,30 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         expect(await store.masterKey()).toEqual({ mark: `mark ${winner}`, key: `key ${winner}` });
         await store.close();
       }
+    });
+
+    test('a process does not use the installation of another master key that replaces its own', async () => {
+      const schema = newSchema();
+      const store = await open(schema);
+      const setMark = (mark: string) =>
+        server.sql(`UPDATE ${schema}.identity_state SET master_key_mark = '${mark}'`);
+      expect(await store.matchesMasterKey('own')).toBe(true);
+      setMark('other');
+      await expect(store.refresh()).rejects.toThrow(/another installation/);
+      await expect(store.change((write) => write.put('domain', DOMAIN))).rejects.toThrow(
+        /another installation/,
+      );
+      setMark('own');
+      await eventually(
+        () =>
+          store.refresh().then(
+            () => true,
+            () => undefined,
+          ),
+        'the store to recover',
+      );
+      expect(store.domains()).toEqual([]);
+      await store.close();
     });
 
     test('the audit trail has a limited size: the oldest records are deleted', async () => {
@@ -239,6 +290,18 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect(size).toBe(counted);
       expect(size).toBeLessThanOrEqual(10_000);
       expect(size).toBeGreaterThan(5_000);
+      // Many at once take several changes: one that takes too long would fail, and so would all after it.
+      server.sql(
+        `INSERT INTO ${schema}.audit_trail (bytes, record) SELECT 2, '{}' FROM generate_series(1, 25000);
+         UPDATE ${schema}.identity_state SET audit_bytes = audit_bytes + 50000`,
+      );
+      const left: number[] = [];
+      for (let i = 0; i < 3; i++) {
+        await trail.append(newAuditEntry({ user: 'a', via: 'api' }, 'user.add', { type: 'user' }));
+        left.push(Number(server.sql(`SELECT count(*) FROM ${schema}.audit_trail`)));
+      }
+      expect(left).toEqual([names.length + 15_001, names.length + 5_002, expect.any(Number)]);
+      expect(Number(server.sql(`SELECT sum(bytes) FROM ${schema}.audit_trail`))).toBeLessThanOrEqual(10_000);
       await database.close();
       await store.close();
     });

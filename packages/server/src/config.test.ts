@@ -86,7 +86,19 @@ describe('service options', () => {
       [`${near}?ssl=true`, /unknown parameter ssl/],
       ['postgres://waf@db:99999/x', /has the server 'db:99999'/],
     ] as const) {
-      expect(problems({ data, store, postgresUrl: url })[0]).toMatch(reason);
+      expect(problems({ data, store, postgresUrl: url })).toEqual([expect.stringMatching(reason)]);
+    }
+    for (const malformed of [
+      'postgres:waf:sesame@db/x',
+      'waf:sesame@db/x',
+      'postgres://waf@db/x?password=sesame',
+      'postgres://waf:open\nsesame@db/x/y',
+      'host=db user=waf password=sesame dbname=x',
+      "host=db user=waf password='open sesame' dbname=x",
+    ]) {
+      expect(problems({ data, store, postgresUrl: malformed })).toEqual([
+        expect.not.stringContaining('sesame'),
+      ]);
     }
   });
 

@@ -288,7 +288,7 @@ export function serviceConflicts(
         'or --clickhouse-insecure-http in a private network',
     );
   }
-  problems.push(...postgresConflicts(values, source('postgresUrl') === 'cli'));
+  problems.push(...postgresConflicts(values, source('postgresUrl')));
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key require each other');
   if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
@@ -302,15 +302,15 @@ export function serviceConflicts(
 
 function postgresConflicts(
   { store, postgresUrl, postgresInsecure = false }: Partial<Values<typeof STORE_OPTIONS>>,
-  isOnCommandLine: boolean,
+  urlSource: 'cli' | 'env' | undefined,
 ): string[] {
   if (postgresUrl === undefined) {
-    const isMissing = store === 'postgres';
+    const isMissing = store === 'postgres' && urlSource === undefined;
     return isMissing ? [`--store postgres requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
   }
   const problems: string[] = [];
   if (store === 'lmdb') problems.push('--postgres-url requires --store postgres, but the store is lmdb');
-  if (isOnCommandLine && postgresUrl.password !== null) {
+  if (urlSource === 'cli' && postgresUrl.password !== null) {
     problems.push(
       '--postgres-url must not contain a password, because `ps` shows it: ' +
         'use --postgres-password-file, WAFSTAT_POSTGRES_PASSWORD or WAFSTAT_POSTGRES_URL',

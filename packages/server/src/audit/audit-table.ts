@@ -10,8 +10,10 @@ import {
   limitChanges,
 } from './audit-trail.ts';
 
-/** What remains after a deletion of the oldest records. */
+/** What remains after a deletion of the oldest records, unless there are too many for one deletion. */
 const BYTES_KEPT = (AUDIT_BYTES_MAX / 4) * 3;
+/** All changes wait for a deletion, and fail if it takes too long. */
+const DELETED_ROWS_MAX = 10_000;
 const PAGE_ROWS = 1_000;
 
 export interface AuditTable extends AuditTrail {
@@ -90,7 +92,8 @@ export function openAuditTable(
 
 /** The oldest records, of this many bytes or slightly more. */
 const DELETE_OLDEST = `
-  WITH ordered AS (SELECT number, bytes, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM audit_trail),
+  WITH oldest AS (SELECT number, bytes FROM audit_trail ORDER BY number LIMIT ${DELETED_ROWS_MAX}),
+  ordered AS (SELECT number, bytes, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM oldest),
   deleted AS (
     DELETE FROM audit_trail WHERE number IN (SELECT number FROM ordered WHERE before < $1) RETURNING bytes
   )

@@ -79,6 +79,8 @@ export async function openPostgresIdentity(
   let version = 0;
   /** The copy had all changes that were committed before this time. */
   let confirmedAt = Number.NEGATIVE_INFINITY;
+  /** Of the master key that this process uses. Null: none yet. */
+  let ownMark: string | null = null;
   let failure: { error: Error; at: number } | null = null;
   let closed = false;
 
@@ -89,6 +91,12 @@ export async function openPostgresIdentity(
     for (const change of changes) copy.set(change);
     number = to;
     if (isWhole || changes.some(({ kind }) => kind !== 'login')) version++;
+  }
+
+  /** With another master key, all keys and tokens would be useless to other processes, and theirs to this one. */
+  function checkMark(found: string | null | undefined): void {
+    if (ownMark === null || found === undefined || found === ownMark) return;
+    throw new StoreUnavailable('the database has another installation than before: restart this process');
   }
 
   /** Brings the copy up to date, in a transaction that sees one state of the database. */
@@ -112,7 +120,10 @@ export async function openPostgresIdentity(
   async function poll(): Promise<void> {
     for (;;) {
       const sentAt = performance.now();
-      const [state] = await database.run<{ changes: number }>('SELECT changes FROM identity_state');
+      const [state] = await database.run<{ changes: number; mark: string | null }>(
+        'SELECT changes, master_key_mark AS mark FROM identity_state',
+      );
+      checkMark(state?.mark);
       if (state?.changes === number) {
         confirmedAt = Math.max(confirmedAt, sentAt);
         return;
@@ -185,15 +196,17 @@ export async function openPostgresIdentity(
     try {
       return await enqueue(async () => {
         const next = await database.transaction(async (run) => {
-          const [state] = await run<{ changes: number; mark: string | null }>(
-            'SELECT changes, master_key_mark AS mark FROM identity_state FOR UPDATE',
+          const [state] = await run<{ changes: number; mark: string | null; time: number }>(
+            `SELECT changes, master_key_mark AS mark, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time
+             FROM identity_state FOR UPDATE`,
           );
           if (created && state?.mark)
             throw new AlreadyInitialised('the database already has a wafstat installation');
+          checkMark(state?.mark);
           // More than once if a poll updates the copy meanwhile, to a state before the lock.
           while (number !== state?.changes) await load(run);
           const base = number;
-          const { result, changes, entries } = tryAction(copy, action);
+          const { result, changes, entries } = tryAction(copy, action, state.time);
           const to = changes.length > 0 ? base + 1 + randomInt(STEP_MAX) : base;
           if (changes.length > 0) await writeChanges(run, to, changes, now());
           if (created) await writeMasterKey(run, created);
@@ -278,7 +291,9 @@ export async function openPostgresIdentity(
       await database.run('UPDATE identity_state SET master_key_mark = $1 WHERE master_key_mark IS NULL', [
         fingerprint,
       ]);
-      return (await store.masterKey())?.mark === fingerprint;
+      const matches = (await store.masterKey())?.mark === fingerprint;
+      if (matches) ownMark = fingerprint;
+      return matches;
     },
 
     async checkWrites() {
@@ -319,8 +334,11 @@ interface InternalWriter extends IdentityWriter {
   set(change: RecordChange): void;
 }
 
-/** Runs the action on the copy, and undoes it: others must not see what is not committed. */
-function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T) {
+/**
+ * Runs the action on the copy, and undoes it: others must not see what is not committed. `databaseTime`: a revocation has
+ * expired if this and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
+ */
+function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, databaseTime: number) {
   const changes = new Map<string, RecordChange>();
   const undo: RecordChange[] = [];
   const entries: AuditEntry[] = [];
@@ -342,7 +360,7 @@ function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T) {
     removeKey: ({ access }) => set({ kind: 'key', id: access, value: null }),
     revoke(token, now) {
       for (const [id, expires] of copy.oldestRevoked(EXPIRY_CHECKS_MAX))
-        if (expires < now) set({ kind: 'revoked', id, value: null });
+        if (expires < Math.min(now, databaseTime)) set({ kind: 'revoked', id, value: null });
       set({ kind: 'revoked', id: token.id, value: token.expires_at });
     },
     record: (entry) => entries.push(entry),
@@ -376,7 +394,12 @@ async function writeChanges(
       ],
     ),
     run(
-      `WITH forgotten AS (DELETE FROM identity_changes WHERE time < $1 RETURNING change)
+      // By number: copies must not be older than what is forgotten, also if a clock was wrong. `+ 0` keeps
+      // PostgreSQL from searching the highest number first, among all changes of the day.
+      `WITH forgotten AS (
+         DELETE FROM identity_changes WHERE change <= (SELECT max(change + 0) FROM identity_changes WHERE time < $1)
+         RETURNING change
+       )
        DELETE FROM identity_records WHERE value IS NULL AND change <= (SELECT max(change) FROM forgotten)`,
       [now - HISTORY_MS],
     ),
