@@ -2,9 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openAuditTable } from '../packages/server/src/audit/audit-table.ts';
-import { newAuditEntry } from '../packages/server/src/audit/audit-trail.ts';
+import { AuditUnavailable, newAuditEntry } from '../packages/server/src/audit/audit-trail.ts';
 import { AlreadyInitialised, IdentityUnavailable } from '../packages/server/src/identity/errors.ts';
+import { createIdentity } from '../packages/server/src/identity/identity.ts';
 import { RECORDS_MS_MAX } from '../packages/server/src/identity/identity-store.ts';
+import type { NewToken } from '../packages/server/src/identity/local-authenticator.ts';
 import { openPostgresIdentity } from '../packages/server/src/identity/postgres-identity.ts';
 import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
@@ -18,6 +20,14 @@ const DOMAIN = { id: 'd1', name: 'default', enabled: true };
 const DAY_MS = 86_400_000;
 /** Timers may fire slightly early. */
 const BOUND_MS = RECORDS_MS_MAX + 10;
+const HERE = { address: '127.0.0.1', via: 'api' } as const;
+
+/** For `eventually`. */
+const succeeds = (work: Promise<unknown> | undefined) =>
+  Promise.resolve(work).then(
+    () => true,
+    () => undefined,
+  );
 
 describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
   `with postgresql (${POSTGRES.needs})`,
@@ -40,6 +50,12 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
     const newSchema = () => `identity_${++schemas}`;
     const open = (schema: string, now = Date.now) => openPostgresIdentity(optionsOf(schema), now);
+
+    async function openIdentity(schema: string) {
+      const store = await open(schema);
+      const masterKey = Buffer.alloc(32, 1);
+      return createIdentity({ store, audit: store.audit, masterKey, now: Date.now, name: schema });
+    }
 
     identityConformance('PostgreSQL', async (now) => {
       const schema = newSchema();
@@ -69,14 +85,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await sleep(BOUND_MS);
       proxy.release();
       // As soon as that response has arrived.
-      await eventually(
-        () =>
-          two.confirm()?.then(
-            () => true,
-            () => undefined,
-          ) ?? true,
-        'the store to recover',
-      );
+      await eventually(() => succeeds(two.confirm()), 'the store to recover');
       expect(two.isRevoked('t')).toBe(true);
       await Promise.all([one.close(), two.close()]);
       await proxy.stop();
@@ -96,17 +105,36 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       } finally {
         server.resume();
       }
-      await eventually(async () => {
-        try {
-          await store.confirm();
-          return true;
-        } catch {
-          return undefined;
-        }
-      }, 'the store to recover');
+      await eventually(() => succeeds(store.confirm()), 'the store to recover');
       await store.change((write) => write.remove('domain', DOMAIN));
       expect(store.domains()).toEqual([]);
       await store.close();
+    });
+
+    test('tokens are exchanged for those of new projects at once, and not at all while the database stalls', async () => {
+      const schema = newSchema();
+      const [one, two] = [await openIdentity(schema), await openIdentity(schema)];
+      const names = { domain: 'default', project: 'default', user: 'admin' };
+      const { domain, project, user } = await one.administration.bootstrap(names, 'password');
+      const scope = { project: { id: project.id } };
+      const login = { user: { id: user.id }, password: 'password', scope };
+      const { text: token } = (await two.authenticator.login(login, HERE)) as NewToken;
+      const exchange = (id: string) =>
+        two.authenticator.exchange({ token, scope: { project: { id } } }, HERE);
+      for (const name of ['second', 'third']) {
+        const { id } = await one.administration.addProject(domain.id, name);
+        expect(await exchange(id)).toMatchObject({ description: { scope: { project: { id } } } });
+      }
+      server.pause();
+      try {
+        await sleep(BOUND_MS);
+        await expect(two.authenticator.checkToken(token)).rejects.toThrow(IdentityUnavailable);
+        await expect(exchange(project.id)).rejects.toThrow(IdentityUnavailable);
+      } finally {
+        server.resume();
+      }
+      await eventually(() => succeeds(exchange(project.id)), 'the store to recover');
+      await Promise.all([one.close(), two.close()]);
     });
 
     test('changes that the database has lost are lost in every process', async () => {
@@ -154,23 +182,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           IdentityUnavailable,
         );
         standby.promote();
-        await eventually(
-          () =>
-            one.refresh().then(
-              () => true,
-              () => undefined,
-            ),
-          'the new primary',
-        );
+        await eventually(() => succeeds(one.refresh()), 'the new primary');
         await one.change((write) => write.put('domain', { ...DOMAIN, enabled: false }));
-        await eventually(
-          () =>
-            two.refresh().then(
-              () => true,
-              () => undefined,
-            ),
-          'the new primary',
-        );
+        await eventually(() => succeeds(two.refresh()), 'the new primary');
         expect(two.domains()).toEqual([{ ...DOMAIN, enabled: false }]);
         await Promise.all([one.close(), two.close()]);
       } finally {
@@ -256,15 +270,24 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         /another installation/,
       );
       setMark('own');
-      await eventually(
-        () =>
-          store.refresh().then(
-            () => true,
-            () => undefined,
-          ),
-        'the store to recover',
-      );
+      await eventually(() => succeeds(store.refresh()), 'the store to recover');
       expect(store.domains()).toEqual([]);
+      await store.close();
+    });
+
+    test('the audit trail reports a database that refuses its records, and does not hide other errors', async () => {
+      const schema = newSchema();
+      const store = await open(schema);
+      const entry = newAuditEntry({ user: 'a', via: 'api' }, 'user.add', { type: 'user' });
+      store.audit.mirror(() => {
+        throw new RangeError('a defect');
+      });
+      await expect(store.audit.append(entry)).rejects.toThrow(RangeError);
+      await expect(store.audit.note(entry)).rejects.toThrow(RangeError);
+      server.sql(`ALTER TABLE ${schema}.audit_trail ADD CHECK (bytes < 0) NOT VALID`);
+      await expect(store.audit.append(entry)).rejects.toThrow(AuditUnavailable);
+      await store.audit.note(entry);
+      expect(server.sql(`SELECT count(*) FROM ${schema}.audit_trail`)).toBe('2');
       await store.close();
     });
 

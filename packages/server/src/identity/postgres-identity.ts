@@ -182,7 +182,7 @@ export async function openPostgresIdentity(
     const queuedAt = performance.now();
     const result = tail.then(() => {
       if (performance.now() - queuedAt > QUEUE_MS_MAX) {
-        throw new StoreUnavailable('the changes before this one take too long; nothing was changed');
+        throw new StoreUnavailable('the changes before this one take too long');
       }
       return work();
     });
