@@ -138,6 +138,16 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await down.close();
     });
 
+    test('an error after COMMIT is not hidden', async () => {
+      const database = new Database(optionsOf([primary.port], 'public'));
+      const failing = database.transaction(async (run) => {
+        await run('COMMIT');
+        throw new StoreUnavailable('too late');
+      });
+      await expect(failing).rejects.toThrow('too late');
+      await database.close();
+    });
+
     test('a failover to a synchronous standby loses nothing and counts nothing twice', async () => {
       const old = await PostgresServer.start();
       started.push(old);

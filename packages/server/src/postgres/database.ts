@@ -228,7 +228,7 @@ export class Database {
 
 /** Whether the server has sent the error. Codes of Node.js like EPIPE look similar. */
 function hasSqlState(error: unknown): boolean {
-  const { code } = error as { code?: unknown };
+  const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code === 'string' && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code);
 }
 
