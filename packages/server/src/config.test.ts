@@ -74,7 +74,9 @@ describe('service options', () => {
     const far = 'postgres://waf@db1.example,db2.example:6432/statistics';
     expect(problems({ data, store, postgresUrl: far })).toEqual([]);
     const plain = { data, store, postgresUrl: `${far}?sslmode=disable` };
-    expect(problems(plain)).toEqual([expect.stringMatching(/all counts to db1.example unencrypted/)]);
+    expect(problems(plain)).toEqual([
+      expect.stringMatching(/send counts, password hashes and keys to db1.example unencrypted/),
+    ]);
     expect(problems({ ...plain, postgresInsecure: 'true' })).toEqual([]);
     for (const [url, reason] of [
       ['http://127.0.0.1/x', /must be a URL like postgres:/],

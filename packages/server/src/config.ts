@@ -137,10 +137,10 @@ export const SERVER_OPTIONS = {
   }),
 };
 
-export const IDENTITY_OPTIONS = grouped('Options for an external Keystone:', {
+export const IDENTITY_OPTIONS = grouped('Keystone options:', {
   identityUrl: setting(
     '--identity-url <url>',
-    'authenticate against this Keystone v3 instead of the local identity store',
+    "authenticate against this Keystone v3 instead of wafstat's own users",
     identityUrl,
   ),
   identityUser: setting('--identity-user <name>', 'user to authenticate as', text),
@@ -219,7 +219,7 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
   }),
   postgresConnections: setting(
     '--postgres-connections <n>',
-    'maximum number of connections per process',
+    'maximum number of connections per process for the statistics; users and projects need two more',
     integer(2, 1_000),
     { default: '10' },
   ),
@@ -249,14 +249,20 @@ export const STORE_OPTIONS = {
   ...grouped('PostgreSQL options:', {
     postgresMigrate: setting(
       '--postgres-migrate <auto|never>',
-      "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
+      "auto: create or upgrade tables at start; never: 'wafstat migrate' must have done so",
       oneOf('auto', 'never'),
       { default: 'auto' },
     ),
   }),
 };
 
-export const DATA = setting('--data <dir>', 'data directory', text);
+export const DATA = setting(
+  '--data <dir>',
+  'data directory; without it, users and projects are in PostgreSQL',
+  text,
+);
+/** For commands on the files of a data directory. */
+export const DIRECTORY = setting('--data <dir>', 'data directory', text);
 
 export const SERVICE_OPTIONS = {
   data: DATA,
@@ -319,7 +325,7 @@ function postgresConflicts(
   const far = postgresUrl.servers.find(({ host }) => !isLocal(host));
   if (far && postgresUrl.tls === 'off' && !postgresInsecure) {
     problems.push(
-      `--postgres-url would send all counts to ${far.host} unencrypted: remove sslmode=disable, ` +
+      `--postgres-url would send counts, password hashes and keys to ${far.host} unencrypted: remove sslmode=disable, ` +
         'or use --postgres-insecure in a private network',
     );
   }

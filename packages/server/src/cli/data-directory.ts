@@ -23,7 +23,7 @@ import type { PostgresIdentity } from '../identity/postgres-identity.ts';
 import { createMasterKey, generateMasterKey, masterKeyMark, parseMasterKey } from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
-import type { DatabaseOptions } from '../postgres/database.ts';
+import type { Database, DatabaseOptions } from '../postgres/database.ts';
 import { describeUrl } from '../postgres/url.ts';
 import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
@@ -46,22 +46,22 @@ const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
 
 export type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
+type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
 export type Place = StoreValues & { data?: string | undefined };
 
 type World = Pick<Io, 'env' | 'now'>;
 
 /** For commands on the files of a data directory. */
-export function directoryProblems(
-  source: (name: 'data') => string | undefined,
-  { env }: Pick<Io, 'env'>,
-): string[] {
-  if (source('data') !== undefined) return [];
+export function requireDirectory(data: string | undefined, { env }: Pick<Io, 'env'>): string {
+  if (data !== undefined) return data;
   const store = env[STORE_OPTIONS.store.env];
-  if (store === undefined || store === 'lmdb') return [DATA_REQUIRED];
+  if (store === undefined || store === 'lmdb') throw new UsageError([DATA_REQUIRED]);
   const tools =
     store === 'postgres' ? 'PostgreSQL, such as pg_dump and pg_basebackup' : 'PostgreSQL and ClickHouse';
-  return [`this command is for data directories, but the store is ${store}: use the tools of ${tools}`];
+  throw new UsageError([
+    `this command is for data directories, but the store is ${store}: use the tools of ${tools}`,
+  ]);
 }
 
 /** What is missing in the options of a command that needs an identity. */
@@ -71,9 +71,9 @@ export function placeProblems(
 ): string[] {
   if (source('data') !== undefined) return [];
   if (store === 'lmdb') return [DATA_REQUIRED];
-  // Another problem has been reported if it is missing with --store postgres.
+  // serviceConflicts reports --store postgres without a URL.
   if (store !== 'clickhouse' || postgresUrl !== undefined) return [];
-  return [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(DATA)} is required, for users and projects`];
+  return [`users and projects need ${nameOf(DATA)}, or ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`];
 }
 
 export function statisticsFile(directory: string): string {
@@ -115,7 +115,7 @@ export async function createInstallation<T>(
   bootstrap: (identity: Identity) => Promise<T>,
 ): Promise<T> {
   if (place.data !== undefined) return createDataDirectory(place.data, world, bootstrap);
-  return withPostgresIdentity(place, world, async (store) => {
+  return withPostgresIdentity(postgresValues(place), world, async (store) => {
     const given = world.env[MASTER_KEY_VARIABLE];
     const masterKey = given === undefined ? generateMasterKey() : readMasterKey(given, MASTER_KEY_VARIABLE);
     const key = given === undefined ? masterKey.toString('base64') : null;
@@ -136,7 +136,8 @@ export async function createInstallation<T>(
 /** Whether there is an installation. */
 export async function hasInstallation(place: Place, world: World): Promise<boolean> {
   if (place.data !== undefined) return isInitialised(place.data);
-  return withPostgresIdentity(place, world, async (store) => (await store.masterKey()) !== null);
+  const { storedMasterKey } = await import('../identity/postgres-identity.ts');
+  return withDatabase(place, world, async (database) => (await storedMasterKey(database)) !== null);
 }
 
 /** The directory counts as initialised only after `bootstrap`. */
@@ -202,7 +203,7 @@ export async function withIdentity<T>(
   action: (identity: Identity) => Promise<T>,
 ): Promise<T> {
   if (place.data !== undefined) return withEmbeddedIdentity(place.data, world, action);
-  return withPostgresIdentity(place, world, async (store) => {
+  return withPostgresIdentity(postgresValues(place), world, async (store) => {
     const masterKey = masterKeyIn(await store.masterKey(), place, world);
     const name = `the installation in ${describePostgres(place)}`;
     const parts = { store, audit: store.audit, masterKey, now: world.now, name };
@@ -234,7 +235,7 @@ async function withEmbeddedIdentity<T>(
 /** Copies the identity of a data directory into PostgreSQL, and verifies the copy. Resolves to the number of records by kind. */
 export async function copyIdentity(
   directory: string,
-  place: Place,
+  target: PostgresValues,
   world: World,
 ): Promise<Record<IdentityRecord['kind'], number>> {
   const [records, key] = await withEmbeddedIdentity(directory, world, async (identity) => {
@@ -249,8 +250,8 @@ export async function copyIdentity(
   for (const { kind } of records) counts[kind]++;
   const after = { copied_from: directory, records: counts };
   const entry = newAuditEntry(localActor(), 'installation.create', { type: 'installation' }, { after });
-  await withPostgresIdentity(place, world, (store) => store.copyFrom(records, key, entry));
-  await withPostgresIdentity(place, world, async (store) => {
+  await withPostgresIdentity(target, world, (store) => store.copyFrom(records, key, entry));
+  await withPostgresIdentity(target, world, async (store) => {
     const text = (all: Iterable<IdentityRecord>) =>
       [...all].map(({ kind, id, value }) => JSON.stringify([kind, id, value])).sort();
     if (isDeepStrictEqual(text(records), text(store.records()))) return;
@@ -259,19 +260,43 @@ export async function copyIdentity(
   return counts;
 }
 
-/** The records, without the master key. */
-async function withPostgresIdentity<T>(
+function postgresValues(place: Place): PostgresValues {
+  if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
+  return place;
+}
+
+/** For commands that do not need all records of the identity. */
+async function withDatabase<T>(
   place: Place,
+  { env }: World,
+  action: (database: Database) => Promise<T>,
+): Promise<T> {
+  const values = postgresValues(place);
+  const { Database } = await import('../postgres/database.ts');
+  const { checkTables } = await import('../store/postgres/schema.ts');
+  const options = postgresOptions(values, env);
+  // A standby may lag behind.
+  const database = new Database({ ...options, url: { ...options.url, needsPrimary: true } });
+  try {
+    await checkTables(database, values.postgresMigrate === 'auto');
+    return await action(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Opens the identity store; needs no master key. */
+async function withPostgresIdentity<T>(
+  values: PostgresValues,
   { env, now }: World,
   action: (store: PostgresIdentity) => Promise<T>,
 ): Promise<T> {
-  if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
   // Loaded on demand: most installations do not use it.
   const { openPostgresIdentity } = await import('../identity/postgres-identity.ts');
   const { checkTables } = await import('../store/postgres/schema.ts');
-  const mayMigrate = place.postgresMigrate === 'auto';
+  const mayMigrate = values.postgresMigrate === 'auto';
   const store = await openPostgresIdentity(
-    { ...postgresOptions(place, env), checkTables: (database) => checkTables(database, mayMigrate) },
+    { ...postgresOptions(values, env), checkTables: (database) => checkTables(database, mayMigrate) },
     now,
   );
   try {
@@ -281,22 +306,27 @@ async function withPostgresIdentity<T>(
   }
 }
 
-/** Of an installation that may not have a master key, or none that works. */
+/** Needs no master key: the trail must be readable if the key is lost. */
 export async function withAuditTrail<T>(
   place: Place,
   world: World,
   action: (trail: AuditTrail) => Promise<T>,
 ): Promise<T> {
   const { data } = place;
-  if (data === undefined) return withPostgresIdentity(place, world, ({ audit }) => action(audit));
-  // A process with an external identity service records its starts in a directory without identity.mdb.
+  if (data === undefined) {
+    const { openAuditTable } = await import('../audit/audit-table.ts');
+    return withDatabase(place, world, (database) =>
+      action(openAuditTable(database, (work) => work(), world.now)),
+    );
+  }
+  // A process with Keystone records its starts in a directory without identity.mdb.
   if (!isInitialised(data) && !hasAuditFile(data)) {
     throw new UserError(`${data} is not a wafstat data directory: it has neither identity.mdb nor audit.log`);
   }
   return action(openAuditFile(data, world.now));
 }
 
-/** For processes with an external identity service; without a directory if the store is external, too. */
+/** For processes with Keystone; without a directory if the store is external, too. */
 export async function withStore<T>(
   directory: string | null,
   world: World,
@@ -369,7 +399,7 @@ async function findProject(
   const { project } = place;
   if (isEmbedded(place) || place.postgresUrl === undefined) {
     throw new UserError(
-      `--project is '${project}', but without ${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(DATA)} it must be an ID`,
+      `--project is '${project}': use the ID of the project, or ${nameOf(DATA)} or ${nameOf(POSTGRES_OPTIONS.postgresUrl)} to look up its name`,
     );
   }
   const find = () =>
@@ -535,7 +565,7 @@ function readMasterKey(text: string, origin: string): Buffer {
 }
 
 /** The servers, the database and the schema. */
-export function describePostgres(place: Place): string {
-  if (isEmbedded(place) || place.postgresUrl === undefined) return 'PostgreSQL';
+export function describePostgres(place: Place | PostgresValues): string {
+  if (!('postgresUrl' in place) || place.postgresUrl === undefined) return 'PostgreSQL';
   return `the schema ${place.postgresSchema} of ${describeUrl(place.postgresUrl)}`;
 }

@@ -42,7 +42,7 @@ export type ServerValues = Values<typeof SERVER_OPTIONS>;
 interface Served {
   identity: Identity | RemoteIdentity;
   store: Store;
-  /** Of the audit trail, with an external identity service. */
+  /** Of the audit trail, with Keystone. */
   directory?: string | null;
 }
 

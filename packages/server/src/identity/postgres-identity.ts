@@ -280,12 +280,7 @@ export async function openPostgresIdentity(
       });
     },
 
-    async masterKey() {
-      const [state] = await database.run<{ mark: string | null; key: string | null }>(
-        'SELECT master_key_mark AS mark, master_key AS key FROM identity_state',
-      );
-      return state?.mark ? { mark: state.mark, key: state.key } : null;
-    },
+    masterKey: () => storedMasterKey(database),
 
     async matchesMasterKey(fingerprint) {
       await database.run('UPDATE identity_state SET master_key_mark = $1 WHERE master_key_mark IS NULL', [
@@ -328,6 +323,14 @@ export async function openPostgresIdentity(
   }
   keepPolling();
   return store;
+}
+
+/** Null if there is no installation yet. */
+export async function storedMasterKey(database: Database): Promise<CreatedKey | null> {
+  const [state] = await database.run<{ mark: string | null; key: string | null }>(
+    'SELECT master_key_mark AS mark, master_key AS key FROM identity_state',
+  );
+  return state?.mark ? { mark: state.mark, key: state.key } : null;
 }
 
 interface InternalWriter extends IdentityWriter {
