@@ -42,14 +42,14 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
     const json = await readJson(response);
     if (response.statusCode === 401 || response.statusCode === 403) {
       throw new ServiceUserRejected(
-        `the identity service rejects user '${user.name}' of domain '${user.domain}': ` +
+        `Keystone rejects user '${user.name}' of domain '${user.domain}': ` +
           'the password is wrong, or the user has no role on the system',
       );
     }
     // A wafstat, for example: earlier releases accepted one here.
     if (response.statusCode === 400) {
       throw new ServiceUserRejected(
-        'the identity service issues no tokens for the system: --identity-url must be the address of a Keystone v3',
+        'Keystone issues no tokens for the system: --identity-url must be the address of a Keystone v3',
       );
     }
     const text = response.headers['x-subject-token'];
@@ -91,7 +91,7 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
       case 401:
       case 403:
         throw new ServiceUserRejected(
-          `the identity service does not allow user '${user.name}' to look up callers: grant the required role`,
+          `Keystone does not allow user '${user.name}' to look up callers: grant the required role`,
         );
       default:
         throw unexpectedStatus(status, `GET ${path}`);
@@ -138,9 +138,7 @@ async function readJson(response: http.IncomingMessage): Promise<unknown> {
       chunks.push(chunk);
     }
   } catch (error) {
-    throw new IdentityUnavailable(
-      `the response of the identity service was cut off: ${(error as Error).message}`,
-    );
+    throw new IdentityUnavailable(`the response of Keystone was cut off: ${(error as Error).message}`);
   }
   try {
     return JSON.parse(Buffer.concat(chunks).toString('utf8'));
@@ -152,7 +150,7 @@ async function readJson(response: http.IncomingMessage): Promise<unknown> {
 
 /** The path contains no secret: tokens are in headers, and access keys are hashed. */
 function unexpectedStatus(status: number | undefined, call: string): UnexpectedIdentityResponse {
-  return new UnexpectedIdentityResponse(`the identity service responded ${status} to ${call}`);
+  return new UnexpectedIdentityResponse(`Keystone responded ${status} to ${call}`);
 }
 
 /** With system scope, because callers come from all domains. */
