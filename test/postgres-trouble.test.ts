@@ -287,6 +287,18 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await store.close();
     });
 
+    test('a user without access to the schema is told so', async () => {
+      const schema = `trouble_${++schemas}`;
+      const owner = open([primary.port], schema);
+      await owner.append(batch('first', 1));
+      await owner.close();
+      primary.sql(`CREATE ROLE stranger LOGIN PASSWORD '${PASSWORD}'`);
+      const options = optionsOf([primary.port], schema);
+      const store = postgresStore({ ...options, url: { ...options.url, user: 'stranger' } }, () => NOW);
+      await expect(store.ping()).rejects.toThrow(`permission denied for schema ${schema}`);
+      await store.close();
+    });
+
     test('the settings of the server and of the user do not matter', async ({ onTestFinished }) => {
       onTestFinished(() => void primary.sql('ALTER ROLE wafstat RESET ALL'));
       const settings = {
