@@ -306,6 +306,12 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       }
     });
 
+    test('a statement can have a shorter time limit than others', async () => {
+      const database = new Database(optionsOf([primary.port], 'public'));
+      await expect(database.run('SELECT pg_sleep(2)', [], 100)).rejects.toThrow(/does not respond/);
+      await database.close();
+    });
+
     test('a user without access to the schema is told so', async () => {
       const schema = `trouble_${++schemas}`;
       const owner = open([primary.port], schema);

@@ -102,9 +102,9 @@ export class Database {
     });
   }
 
-  /** Runs one statement. */
-  async run<R extends Row>(sql: string, values: readonly Value[] = []): Promise<R[]> {
-    return this.#with((run) => run<R>(sql, values));
+  /** Runs one statement. `responseMs`: how long to wait for the response, if less than for others. */
+  async run<R extends Row>(sql: string, values: readonly Value[] = [], responseMs?: number): Promise<R[]> {
+    return this.#with((run) => run<R>(sql, values), responseMs);
   }
 
   /**
@@ -161,14 +161,15 @@ export class Database {
     await this.#pool.end();
   }
 
-  async #with<T>(action: (run: Run) => Promise<T>): Promise<T> {
+  async #with<T>(action: (run: Run) => Promise<T>, responseMs?: number): Promise<T> {
     const client = await this.#connect();
     let failure: Error | undefined;
     const run: Run = async <R extends Row>(text: string, values: readonly Value[] = []) => {
       try {
         // Statements without values are few, or change the schema: they are not worth preparing.
         const name = values.length === 0 ? {} : { name: nameOf(text) };
-        const result = await client.query({ ...name, text, values: [...values] });
+        const limit = responseMs === undefined ? {} : { query_timeout: responseMs };
+        const result = await client.query({ ...name, ...limit, text, values: [...values] });
         return result.rows as R[];
       } catch (error) {
         if ((error as Error).message === READ_TIMEOUT) this.#silences++;
