@@ -21,6 +21,8 @@ import { type RecordChange, RecordsCopy } from './records-copy.ts';
 const POLL_MS = 400;
 /** How long a request waits for a poll. */
 const WAIT_MS_MAX = 1_000;
+/** Nobody waits longer for a poll: if the server has lost power, another connection finds the new primary. */
+const POLL_MS_MAX = 2_000;
 /** A database that is down is tried this often at most, however many requests arrive. */
 const RETRY_MS = 100;
 /** How long a change waits for those before it. */
@@ -122,6 +124,8 @@ export async function openPostgresIdentity(
       const sentAt = performance.now();
       const [state] = await database.run<{ changes: number; mark: string | null }>(
         'SELECT changes, master_key_mark AS mark FROM identity_state',
+        [],
+        POLL_MS_MAX,
       );
       checkMark(state?.mark);
       if (state?.changes === number) {

@@ -199,7 +199,8 @@ function checkVersion(version: number, schema: string): void {
 /** Null if the tables do not exist. */
 async function readVersion(run: Run, schema: string): Promise<number | null> {
   if (!(await hasTable(run, schema, 'schema_version'))) return null;
-  const [row] = await run<{ version: number }>('SELECT version FROM schema_version');
+  // With the schema: PostgreSQL would say that the table does not exist if the user has no access to it.
+  const [row] = await run<{ version: number }>(`SELECT version FROM "${schema}".schema_version`);
   return row?.version ?? null;
 }
 
