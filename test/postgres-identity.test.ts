@@ -2,12 +2,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openAuditTable } from '../packages/server/src/audit/audit-table.ts';
-import { AuditUnavailable, newAuditEntry } from '../packages/server/src/audit/audit-trail.ts';
+import {
+  type AuditTrail,
+  AuditUnavailable,
+  newAuditEntry,
+} from '../packages/server/src/audit/audit-trail.ts';
 import { AlreadyInitialised, IdentityUnavailable } from '../packages/server/src/identity/errors.ts';
 import { createIdentity } from '../packages/server/src/identity/identity.ts';
-import { RECORDS_MS_MAX } from '../packages/server/src/identity/identity-store.ts';
+import { type IdentityStore, STALENESS_MS_MAX } from '../packages/server/src/identity/identity-store.ts';
 import type { NewToken } from '../packages/server/src/identity/local-authenticator.ts';
 import { openPostgresIdentity } from '../packages/server/src/identity/postgres-identity.ts';
+import { masterKeyFingerprint } from '../packages/server/src/identity/secrets.ts';
 import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { checkTables } from '../packages/server/src/store/postgres/schema.ts';
@@ -19,7 +24,7 @@ import { eventually } from './process.ts';
 const DOMAIN = { id: 'd1', name: 'default', enabled: true };
 const DAY_MS = 86_400_000;
 /** Timers may fire slightly early. */
-const BOUND_MS = RECORDS_MS_MAX + 10;
+const BOUND_MS = STALENESS_MS_MAX + 10;
 const HERE = { address: '127.0.0.1', via: 'api' } as const;
 
 /** For `eventually`. */
@@ -51,10 +56,21 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     const newSchema = () => `identity_${++schemas}`;
     const open = (schema: string, now = Date.now) => openPostgresIdentity(optionsOf(schema), now);
 
+    const masterKey = Buffer.alloc(32, 1);
+    const identityOf = (store: IdentityStore, audit: AuditTrail) =>
+      createIdentity({ store, audit, masterKey, now: Date.now, name: 'test' });
     async function openIdentity(schema: string) {
       const store = await open(schema);
-      const masterKey = Buffer.alloc(32, 1);
-      return createIdentity({ store, audit: store.audit, masterKey, now: Date.now, name: schema });
+      return identityOf(store, store.audit);
+    }
+    async function bootstrap(schema: string) {
+      const store = await open(schema);
+      const key = { fingerprint: masterKeyFingerprint(masterKey), key: null };
+      const { administration } = await identityOf(store.forBootstrap(key), store.audit);
+      const names = { domain: 'default', project: 'default', user: 'admin' };
+      const created = await administration.bootstrap(names, 'password');
+      await store.close();
+      return created;
     }
 
     identityConformance('PostgreSQL', async (now) => {
@@ -113,9 +129,8 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
 
     test('tokens are exchanged for those of new projects at once, and not at all while the database stalls', async () => {
       const schema = newSchema();
+      const { domain, project, user } = await bootstrap(schema);
       const [one, two] = [await openIdentity(schema), await openIdentity(schema)];
-      const names = { domain: 'default', project: 'default', user: 'admin' };
-      const { domain, project, user } = await one.administration.bootstrap(names, 'password');
       const scope = { project: { id: project.id } };
       const login = { user: { id: user.id }, password: 'password', scope };
       const { text: token } = (await two.authenticator.login(login, HERE)) as NewToken;
@@ -242,7 +257,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const created = await Promise.allSettled(
         stores.map((store, i) =>
           store
-            .creating({ mark: `mark ${i}`, key: `key ${i}` })
+            .forBootstrap({ fingerprint: `fingerprint ${i}`, key: `key ${i}` })
             .change((write) => write.put('domain', { ...DOMAIN, id: `d${i}` })),
         ),
       );
@@ -253,7 +268,10 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       for (const store of stores) {
         await store.refresh();
         expect(store.domains().map(({ id }) => id)).toEqual([`d${winner}`]);
-        expect(await store.masterKey()).toEqual({ mark: `mark ${winner}`, key: `key ${winner}` });
+        expect(await store.masterKey()).toEqual({
+          fingerprint: `fingerprint ${winner}`,
+          key: `key ${winner}`,
+        });
         await store.close();
       }
     });
@@ -261,15 +279,16 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     test('a process does not use the installation of another master key that replaces its own', async () => {
       const schema = newSchema();
       const store = await open(schema);
-      const setMark = (mark: string) =>
-        server.sql(`UPDATE ${schema}.identity_state SET master_key_mark = '${mark}'`);
+      const setFingerprint = (fingerprint: string) =>
+        server.sql(`UPDATE ${schema}.identity_state SET master_key_mark = '${fingerprint}'`);
+      setFingerprint('own');
       expect(await store.matchesMasterKey('own')).toBe(true);
-      setMark('other');
+      setFingerprint('other');
       await expect(store.refresh()).rejects.toThrow(/another installation/);
       await expect(store.change((write) => write.put('domain', DOMAIN))).rejects.toThrow(
         /another installation/,
       );
-      setMark('own');
+      setFingerprint('own');
       await eventually(() => succeeds(store.refresh()), 'the store to recover');
       expect(store.domains()).toEqual([]);
       await store.close();

@@ -20,7 +20,12 @@ import {
 import { createIdentity, type EmbeddedIdentity, type Identity, openIdentity } from '../identity/identity.ts';
 import type { IdentityRecord } from '../identity/identity-store.ts';
 import type { PostgresIdentity } from '../identity/postgres-identity.ts';
-import { createMasterKey, generateMasterKey, masterKeyMark, parseMasterKey } from '../identity/secrets.ts';
+import {
+  createMasterKey,
+  generateMasterKey,
+  masterKeyFingerprint,
+  parseMasterKey,
+} from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
 import type { Database, DatabaseOptions } from '../postgres/database.ts';
@@ -121,7 +126,7 @@ export async function createInstallation<T>(
     const key = given === undefined ? masterKey.toString('base64') : null;
     const identity = await createIdentity(
       {
-        store: store.creating({ mark: masterKeyMark(masterKey), key }),
+        store: store.forBootstrap({ fingerprint: masterKeyFingerprint(masterKey), key }),
         audit: store.audit,
         masterKey,
         now: world.now,
@@ -243,7 +248,7 @@ export async function copyIdentity(
     const used = masterKey(directory, world);
     return [
       [...identity.records()],
-      { mark: masterKeyMark(used), key: ownKey ? null : used.toString('base64') },
+      { fingerprint: masterKeyFingerprint(used), key: ownKey ? null : used.toString('base64') },
     ] as const;
   });
   const counts = { domain: 0, project: 0, user: 0, key: 0, revoked: 0, login: 0 };

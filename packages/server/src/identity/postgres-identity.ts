@@ -13,7 +13,7 @@ import {
   type IdentityRecord,
   type IdentityStore,
   type IdentityWriter,
-  RECORDS_MS_MAX,
+  STALENESS_MS_MAX,
 } from './identity-store.ts';
 import { type RecordChange, RecordsCopy } from './records-copy.ts';
 
@@ -37,24 +37,24 @@ const CONNECTIONS = 2;
 const STEP_MAX = 16_777_216;
 /** Older copies are loaded as a whole: deleted records leave no trace for longer than this. */
 const HISTORY_MS = 86_400_000;
-/** The oldest revocations, which a change checks for being expired. */
+/** A revocation deletes expired ones among this many of the oldest. */
 const EXPIRY_CHECKS_MAX = 2_000;
 
 export interface PostgresIdentity extends IdentityStore {
   audit: AuditTable;
   /** Null if there is no installation yet. */
-  masterKey(): Promise<CreatedKey | null>;
+  masterKey(): Promise<StoredMasterKey | null>;
   /**
-   * The store before its first change, which also stores the master key, or only its mark. This change rejects with
+   * The store before its first change, which also stores the master key, or only its fingerprint. This change rejects with
    * AlreadyInitialised if another process was faster.
    */
-  creating(key: CreatedKey): IdentityStore;
+  forBootstrap(key: StoredMasterKey): IdentityStore;
   /** The first change: all records of another store. Rejects with AlreadyInitialised. */
-  copyFrom(records: Iterable<IdentityRecord>, key: CreatedKey, entry: AuditEntry): Promise<void>;
+  copyFrom(records: Iterable<IdentityRecord>, key: StoredMasterKey, entry: AuditEntry): Promise<void>;
 }
 
-interface CreatedKey {
-  mark: string;
+export interface StoredMasterKey {
+  fingerprint: string;
   /** Null if the installation does not keep it. */
   key: string | null;
 }
@@ -76,13 +76,13 @@ export async function openPostgresIdentity(
     connectionsMax: CONNECTIONS,
   });
   const copy = new RecordsCopy();
-  /** Of the last change in the copy. */
+  /** The number of the last change in the copy. */
   let number = -1;
   let version = 0;
   /** The copy had all changes that were committed before this time. */
   let confirmedAt = Number.NEGATIVE_INFINITY;
   /** Of the master key that this process uses. Null: none yet. */
-  let ownMark: string | null = null;
+  let ownFingerprint: string | null = null;
   let failure: { error: Error; at: number } | null = null;
   let closed = false;
 
@@ -96,8 +96,8 @@ export async function openPostgresIdentity(
   }
 
   /** With another master key, all keys and tokens would be useless to other processes, and theirs to this one. */
-  function checkMark(found: string | null | undefined): void {
-    if (ownMark === null || found === undefined || found === ownMark) return;
+  function checkFingerprint(found: string | null | undefined): void {
+    if (ownFingerprint === null || found === undefined || found === ownFingerprint) return;
     throw new StoreUnavailable('the database has another installation than before: restart this process');
   }
 
@@ -111,23 +111,26 @@ export async function openPostgresIdentity(
     if (state === undefined) throw new StoreMisconfigured('the table identity_state is empty');
     if (state.changes === from) return;
     const isWhole = !state.known;
-    const condition = isWhole ? 'value IS NOT NULL AND change > $1' : 'change > $1';
-    const rows = await run<RecordChange & Row>(
-      `SELECT kind, id, value FROM identity_records WHERE ${condition} ORDER BY change`,
-      [isWhole ? -1 : from],
-    );
+    const rows = await (isWhole
+      ? run<RecordChange & Row>(
+          'SELECT kind, id, value FROM identity_records WHERE value IS NOT NULL ORDER BY change',
+        )
+      : run<RecordChange & Row>(
+          'SELECT kind, id, value FROM identity_records WHERE change > $1 ORDER BY change',
+          [from],
+        ));
     apply(from, state.changes, rows, isWhole);
   }
 
   async function poll(): Promise<void> {
     for (;;) {
       const sentAt = performance.now();
-      const [state] = await database.run<{ changes: number; mark: string | null }>(
-        'SELECT changes, master_key_mark AS mark FROM identity_state',
+      const [state] = await database.run<{ changes: number; fingerprint: string | null }>(
+        'SELECT changes, master_key_mark AS fingerprint FROM identity_state',
         [],
         POLL_MS_MAX,
       );
-      checkMark(state?.mark);
+      checkFingerprint(state?.fingerprint);
       if (state?.changes === number) {
         confirmedAt = Math.max(confirmedAt, sentAt);
         return;
@@ -196,21 +199,21 @@ export async function openPostgresIdentity(
 
   const audit = openAuditTable(database, enqueue, now);
 
-  async function change<T>(action: (write: IdentityWriter) => T, created?: CreatedKey): Promise<T> {
+  async function change<T>(action: (write: IdentityWriter) => T, created?: StoredMasterKey): Promise<T> {
     try {
       return await enqueue(async () => {
         const next = await database.transaction(async (run) => {
-          const [state] = await run<{ changes: number; mark: string | null; time: number }>(
-            `SELECT changes, master_key_mark AS mark, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time
+          const [state] = await run<{ changes: number; fingerprint: string | null; time: number }>(
+            `SELECT changes, master_key_mark AS fingerprint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time
              FROM identity_state FOR UPDATE`,
           );
-          if (created && state?.mark)
+          if (created && state?.fingerprint)
             throw new AlreadyInitialised('the database already has a wafstat installation');
-          checkMark(state?.mark);
+          checkFingerprint(state?.fingerprint);
           // More than once if a poll updates the copy meanwhile, to a state before the lock.
           while (number !== state?.changes) await load(run);
           const base = number;
-          const { result, changes, entries } = tryAction(copy, action, state.time);
+          const { result, changes, entries } = runAndUndo(copy, action, state.time);
           const to = changes.length > 0 ? base + 1 + randomInt(STEP_MAX) : base;
           if (changes.length > 0) await writeChanges(run, to, changes, now());
           if (created) await writeMasterKey(run, created);
@@ -246,9 +249,9 @@ export async function openPostgresIdentity(
 
     confirm() {
       const arrivedAt = performance.now();
-      if (arrivedAt - confirmedAt <= RECORDS_MS_MAX) return undefined;
+      if (arrivedAt - confirmedAt <= STALENESS_MS_MAX) return undefined;
       return withinTime(async () => {
-        while (arrivedAt - confirmedAt > RECORDS_MS_MAX) await (running ?? nextPoll());
+        while (arrivedAt - confirmedAt > STALENESS_MS_MAX) await (running ?? nextPoll());
       });
     },
     async refresh() {
@@ -258,7 +261,7 @@ export async function openPostgresIdentity(
     },
     changes: () => version,
     change: (action) => change(action),
-    creating: (key) => ({
+    forBootstrap: (key) => ({
       ...store,
       change: (action) => change(action, key),
       matchesMasterKey: async () => true,
@@ -267,7 +270,7 @@ export async function openPostgresIdentity(
     copyFrom: (records, key, entry) =>
       change((write) => {
         for (const record of records) (write as InternalWriter).set(record);
-        write.record(entry);
+        write.audit(entry);
       }, key),
 
     async putKnownLogin(userId, hash, time, { max, before }) {
@@ -287,25 +290,17 @@ export async function openPostgresIdentity(
     masterKey: () => storedMasterKey(database),
 
     async matchesMasterKey(fingerprint) {
-      await database.run('UPDATE identity_state SET master_key_mark = $1 WHERE master_key_mark IS NULL', [
-        fingerprint,
-      ]);
-      const matches = (await store.masterKey())?.mark === fingerprint;
-      if (matches) ownMark = fingerprint;
+      const matches = (await store.masterKey())?.fingerprint === fingerprint;
+      if (matches) ownFingerprint = fingerprint;
       return matches;
     },
 
     async checkWrites() {
       await store.refresh();
-      const [row] = await database
-        .run<{ readOnly: boolean }>(
-          `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS "readOnly"`,
-        )
-        .catch((error) => {
-          throw unavailable(error);
-        });
-      if (row?.readOnly)
-        throw new IdentityNotWritable('PostgreSQL accepts no writes', 'the database is read-only');
+      await database.checkWritable().catch((error) => {
+        if (!(error instanceof StoreNotWritable)) throw unavailable(error);
+        throw new IdentityNotWritable(error.message, error.trouble, { cause: error });
+      });
     },
 
     async close() {
@@ -330,11 +325,11 @@ export async function openPostgresIdentity(
 }
 
 /** Null if there is no installation yet. */
-export async function storedMasterKey(database: Database): Promise<CreatedKey | null> {
-  const [state] = await database.run<{ mark: string | null; key: string | null }>(
-    'SELECT master_key_mark AS mark, master_key AS key FROM identity_state',
+export async function storedMasterKey(database: Database): Promise<StoredMasterKey | null> {
+  const [state] = await database.run<{ fingerprint: string | null; key: string | null }>(
+    'SELECT master_key_mark AS fingerprint, master_key AS key FROM identity_state',
   );
-  return state?.mark ? { mark: state.mark, key: state.key } : null;
+  return state?.fingerprint ? { fingerprint: state.fingerprint, key: state.key } : null;
 }
 
 interface InternalWriter extends IdentityWriter {
@@ -345,7 +340,7 @@ interface InternalWriter extends IdentityWriter {
  * Runs the action on the copy, and undoes it: others must not see what is not committed. `databaseTime`: a revocation has
  * expired if this and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
  */
-function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, databaseTime: number) {
+function runAndUndo<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, databaseTime: number) {
   const changes = new Map<string, RecordChange>();
   const undo: RecordChange[] = [];
   const entries: AuditEntry[] = [];
@@ -370,7 +365,7 @@ function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, d
         if (expires < Math.min(now, databaseTime)) set({ kind: 'revoked', id, value: null });
       set({ kind: 'revoked', id: token.id, value: token.expires_at });
     },
-    record: (entry) => entries.push(entry),
+    audit: (entry) => entries.push(entry),
   };
   try {
     const result = action(write);
@@ -413,8 +408,8 @@ async function writeChanges(
   ]);
 }
 
-async function writeMasterKey(run: Run, { mark, key }: CreatedKey): Promise<void> {
-  await run('UPDATE identity_state SET master_key_mark = $1, master_key = $2', [mark, key]);
+async function writeMasterKey(run: Run, { fingerprint, key }: StoredMasterKey): Promise<void> {
+  await run('UPDATE identity_state SET master_key_mark = $1, master_key = $2', [fingerprint, key]);
 }
 
 /** Rejects with IdentityUnavailable if the database takes too long. The work continues. */

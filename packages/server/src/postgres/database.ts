@@ -157,6 +157,16 @@ export class Database {
     });
   }
 
+  /** Rejects with StoreNotWritable on a standby. */
+  async checkWritable(): Promise<void> {
+    const [row] = await this.run<{ readOnly: boolean }>(`SELECT ${IS_READ_ONLY} AS "readOnly"`);
+    if (!row?.readOnly) return;
+    throw new StoreNotWritable(
+      `${this.#name} accepts no writes: it is a standby`,
+      'the database is read-only',
+    );
+  }
+
   async close(): Promise<void> {
     await this.#pool.end();
   }
@@ -255,6 +265,7 @@ function hasSqlState(error: unknown): boolean {
   return typeof code === 'string' && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code);
 }
 
+const IS_READ_ONLY = "(pg_is_in_recovery() OR current_setting('transaction_read_only')::bool)";
 const UNDEFINED_TABLE = '42P01';
 /** Wrong user, password or database, and missing privileges. */
 const DENIED = /^(?:28...|3D000|42501)$/;
@@ -294,7 +305,7 @@ async function prepareSession(
   };
   const [row] = (
     await client.query({
-      text: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS "readOnly",
+      text: `SELECT ${IS_READ_ONLY} AS "readOnly",
                pg_backend_pid() AS pid, (SELECT count(set_config(name, setting, false)) FROM unnest($1::text[], $2::text[]) AS s(name, setting))`,
       values: [Object.keys(settings), Object.values(settings)],
     })

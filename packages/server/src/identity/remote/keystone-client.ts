@@ -16,7 +16,7 @@ const RENEW_MS = 60_000;
 /** After a failure, other calls fail for this long without waiting for the service. */
 const FAILURE_TTL_MS = 1_000;
 /** No credential has this ID. A user who may look it up may look up all others. */
-const NO_KEY_HASH = '0'.repeat(64);
+const NO_CREDENTIAL_ID = '0'.repeat(64);
 
 export interface ServiceUser {
   name: string;
@@ -121,7 +121,7 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
   /** Rejects if the service does not respond, or rejects the service user. */
   async function check(): Promise<void> {
     if (!lastCheck || !isRecent(lastCheck))
-      lastCheck = { result: get(`/v3/credentials/${NO_KEY_HASH}`, () => null), at: now() };
+      lastCheck = { result: get(`/v3/credentials/${NO_CREDENTIAL_ID}`, () => null), at: now() };
     await lastCheck.result;
   }
 
