@@ -2,7 +2,7 @@
  * What top lists cost on the embedded store: disk and processor time per attack, and the time of a list over 30 days.
  * The same attacks are appended once with and once without details, in batches of an hour.
  *
- *   npm run build && node bench/top-lists.mjs [quiet|usual|busy|flood]
+ *   npm run build && node bench/top-lists.mjs [SCENARIO]
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,12 +16,16 @@ const DAYS = 30;
 const END = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
 const ROUNDS = 20;
 
-/** Attacks an hour; values in use, by frequency (Zipf). `isFlood`: most sources and URLs appear once. */
+/**
+ * Attacks an hour, of attackers that send `session` of them on average (exponential) to one host, one after another.
+ * Sources and URLs are chosen by frequency (Zipf) among as many as there are. `isFlood`: 19 of 20 appear only once.
+ */
 const SCENARIOS = {
-  quiet: { hosts: 6, perHour: 100, sources: 20_000, urls: 1_000 },
-  usual: { hosts: 10, perHour: 1_000, sources: 50_000, urls: 2_000 },
-  busy: { hosts: 10, perHour: 5_000, sources: 100_000, urls: 5_000 },
-  flood: { hosts: 10, perHour: 5_000, sources: 100_000, urls: 5_000, isFlood: true },
+  quiet: { hosts: 6, perHour: 100, session: 20, sources: 20_000, urls: 1_000 },
+  usual: { hosts: 10, perHour: 1_000, session: 50, sources: 50_000, urls: 1_000 },
+  busy: { hosts: 10, perHour: 5_000, session: 50, sources: 50_000, urls: 1_000 },
+  scattered: { hosts: 10, perHour: 1_000, session: 1, sources: 50_000, urls: 2_000 },
+  flood: { hosts: 10, perHour: 5_000, session: 1, sources: 100_000, urls: 5_000, isFlood: true },
 };
 const WORDS =
   'admin,login,wp-content,plugins,api,v1,users,search,static,upload,index.php,config,cgi-bin,shop,cart'.split(
@@ -54,13 +58,22 @@ async function measure(name, scenario, directory) {
       const { user, system } = process.cpuUsage(before);
       cpuMs += (user + system) / 1_000;
     }
-    results[kind] = { bytes: statSync(path).size / attacks, us: (cpuMs * 1_000) / attacks };
+    const bytes = statSync(path).size / attacks;
+    // As live traffic arrives: a few attacks at a time, into the records of a whole hour.
+    const before = process.cpuUsage();
+    for (let i = 0; i < ROUNDS; i++) {
+      const events = attacksOf(scenario, hosts, DAYS * 24 - 1, kind === 'with').slice(0, 5);
+      await store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+    }
+    const { user, system } = process.cpuUsage(before);
+    results[kind] = { bytes, us: (cpuMs * 1_000) / attacks, liveMs: (user + system) / 1_000 / ROUNDS };
     await store.close();
   }
   const { without, with: lists } = results;
   console.log(`${name}: ${scenario.perHour} attacks an hour on ${scenario.hosts} hosts, ${DAYS} days`);
   print('bytes per attack', without.bytes, lists.bytes);
   print('processor time per attack, us', without.us, lists.us);
+  print('an append of 5 attacks, ms', without.liveMs, lists.liveMs);
   await measureQueries(join(directory, 'with.mdb'), scenario);
 }
 
@@ -117,28 +130,33 @@ async function addHosts(store, count) {
   return store.resolveHosts({ project: 'p', hostnames, limit: count });
 }
 
-function attacksOf({ perHour, sources, urls, isFlood = false }, hosts, hour, hasDetails) {
+function attacksOf({ perHour, session, sources, urls, isFlood = false }, hosts, hour, hasDetails) {
   const start = END - (DAYS * 24 - hour) * HOUR_MS;
+  let [left, source, hostId] = [0, 0, null];
   return Array.from({ length: perHour }, (_, i) => {
-    const time = start + Math.floor((i / perHour) * HOUR_MS);
-    const source = isFlood && i % 20 > 0 ? 1e6 + hour * perHour + i : zipf(sources);
-    const url = isFlood && i % 20 > 0 ? 1e6 + hour * perHour + i : zipf(urls);
+    if (left-- <= 0) {
+      left = session === 1 ? 0 : Math.floor(-Math.log(1 - Math.random()) * session);
+      source = zipf(sources);
+      hostId = hosts[zipf(hosts.length)];
+    }
+    const isNew = isFlood && i % 20 > 0;
+    const unique = 1e6 + hour * perHour + i;
+    const from = isNew ? unique : source;
     const rule = zipf(60);
+    const details = {
+      blocked: false,
+      source: addressOf(from),
+      url: urlOf(isNew ? unique : zipf(urls)),
+      rule: String(941_100 + rule * 10),
+      country: countryOf(from),
+    };
     return {
-      time,
-      hostId: hosts[zipf(hosts.length)],
+      time: start + Math.floor((i / perHour) * HOUR_MS),
+      hostId,
       request: true,
       attack: CATEGORIES[Math.floor((rule / 60) * CATEGORIES.length)],
       count: 1,
-      details: hasDetails
-        ? {
-            blocked: false,
-            source: addressOf(source),
-            url: urlOf(url),
-            rule: String(941_100 + rule * 10),
-            country: countryOf(source),
-          }
-        : { blocked: false },
+      details: hasDetails ? details : { blocked: false },
     };
   });
 }

@@ -63,7 +63,7 @@ describeDemo('numbers', (demo) => {
         attacks: number;
         items: { key: string; host?: string; num: number }[];
       }>(`waf/overviews/attack/${path}?${FIXED}&top=10&attacks=sqli`);
-      expect(list.items.length).toBeGreaterThan(1);
+      expect(list.items.length).toBeGreaterThan(0);
       const shown = await rows(panel).evaluateAll((all) =>
         all.map((row) => [
           row.querySelector('.cut')?.getAttribute('title'),

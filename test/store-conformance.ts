@@ -17,6 +17,7 @@ import {
   StoreUnavailable,
   TOP_LISTS,
   type TopQuery,
+  wholeHours,
 } from '../packages/server/src/store/store.ts';
 
 /** `topKeys`: how many values a top list may keep per hour. */
@@ -863,6 +864,36 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       },
     );
 
+    topTest('while the version of the hours of a range is equal, so are its top lists', async () => {
+      const { store } = await fresh();
+      let run = 0;
+      let horizon = NOW - 900 * HOUR_MS;
+      const step = fc.oneof(
+        { weight: 2, arbitrary: fc.array(attackWithDetails, { minLength: 10, maxLength: 30 }) },
+        fc.constantFrom('prune', 'delete'),
+      );
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { maxLength: 8 }), randomTopQuery, async (steps, query) => {
+          const project = `p${run++}`;
+          const ids = await addHosts(store, project);
+          const known = new Map<string, unknown>();
+          for (const next of steps) {
+            if (next === 'delete') await store.deleteTopLists(project);
+            else if (next === 'prune') {
+              horizon += 5 * HOUR_MS;
+              await store.prune(0, { topListsBefore: horizon });
+            } else await store.append(batch(project, ids, next));
+            const version = await store.version(wholeHours(query));
+            if (version === null) continue;
+            const list = await store.top({ ...query, project, hosts: pick(ids, query.hosts) });
+            expect(list).toEqual(known.get(version) ?? list);
+            known.set(version, list);
+          }
+        }),
+        { numRuns: Math.ceil(60 * share) },
+      );
+    });
+
     topTest('top lists are copied to another store and back', async () => {
       const { store, destroy } = await fresh();
       const ids = await addHosts(store, 'p');
@@ -976,6 +1007,24 @@ export function durableStoreConformance(
         null,
         id,
       ]);
+      await other.close();
+      await destroy();
+    });
+
+    topTest('other processes see the top lists of what one process counts', async () => {
+      const { store, another, destroy } = await create(() => NOW);
+      const other = another();
+      const oracle = memoryStore(() => NOW);
+      const ids = await addHosts(store, 'p');
+      await addHosts(oracle, 'p');
+      const queries = fc.sample(randomTopQuery, { numRuns: 10, seed: 9 });
+      for (let i = 0; i < 6; i++) {
+        const events = fc.sample(attackWithDetails, { numRuns: 20, seed: i });
+        await (i % 3 === 0 ? other : store).append(batch('p', ids, events));
+        await oracle.append(batch('p', ids, events));
+        await snapshotsEnd();
+        for (const each of [store, other]) await expectSameTopLists(each, oracle, 'p', ids, queries);
+      }
       await other.close();
       await destroy();
     });

@@ -2,8 +2,10 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
+import { attackDetails } from '../event.ts';
 import { memoryStore } from '../store/memory.ts';
 import { freeAddress, openSampleTraffic } from './demo.ts';
+import { sampleEvents } from './sample-traffic.ts';
 
 const HOUR_MS = 3_600_000;
 const T = Date.UTC(2026, 6, 1, 14);
@@ -34,6 +36,16 @@ test('live traffic has the same rate as the history', async () => {
   const live = await fillAt(Array.from({ length: 3_600 }, (_, i) => T + (i + 1) * 1_000));
   expect(live).toEqual(history);
   expect(live.reduce((sum, n) => sum + n, 0)).toBeGreaterThan(1_000);
+});
+
+test('attacks of the demo have sources, URLs, rules and countries', async () => {
+  const attacks = sampleEvents(T / 1_000, T / 1_000 + 12 * 3_600, ['a', 'b']).filter(
+    ({ attack }) => attack !== null,
+  );
+  expect(attacks.length).toBeGreaterThan(100);
+  const normal = attacks.map(({ details = {} }) => attackDetails({ ...details }));
+  expect(attacks.map(({ details }) => details)).toEqual(normal);
+  expect(new Set(attacks.map(({ details }) => details?.source)).size).toBeGreaterThan(50);
 });
 
 test('the demo uses the next port if its default port is in use', async () => {

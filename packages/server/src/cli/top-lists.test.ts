@@ -1,10 +1,12 @@
 /** The options of top lists, from the command line to the store. */
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { setTimeout } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import type { Store, TopList } from '../store/store.ts';
 import { runProgram } from './program.ts';
@@ -13,20 +15,18 @@ const NOW = Date.now();
 
 let directory: string;
 let data: string[];
+let installation: { project_id: string; password: string };
+
+function memoryIo(stdin: string, stop: AbortSignal) {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const input = Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY: false });
+  return { stdin: input, stdout, stderr, env: { HOME: directory }, now: () => NOW, stop };
+}
 
 async function run(argv: string[], stdin = ''): Promise<string> {
-  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
-  const stop = new AbortController().signal;
-  const env = { HOME: directory };
-  const input = Readable.from([Buffer.from(stdin)]);
-  const status = await runProgram([...argv, ...data], {
-    stdin: Object.assign(input, { isTTY: false }),
-    stdout,
-    stderr,
-    env,
-    now: () => NOW,
-    stop,
-  });
+  const io = memoryIo(stdin, new AbortController().signal);
+  const status = await runProgram([...argv, ...data], io);
+  const { stdout, stderr } = io;
   stdout.end();
   stderr.end();
   const out = await text(stdout);
@@ -50,7 +50,7 @@ function sourcesOf(project: string): Promise<TopList> {
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'wafstat-top-'));
   data = ['--data', join(directory, 'data')];
-  await run(['init', '--json']);
+  installation = JSON.parse(await run(['init', '--json']));
 });
 
 afterAll(() => rm(directory, { recursive: true }));
@@ -85,4 +85,36 @@ test('ingest keeps as much of the sources as its options say, and a deleted proj
   expect(await inStore((store) => store.series({ project: id, edges: [0, NOW] }))).toMatchObject({
     attacks: Float64Array.of(120),
   });
+});
+
+test('serve applies its options to pushes', async () => {
+  const stopping = new AbortController();
+  onTestFinished(() => stopping.abort());
+  const io = memoryIo('', stopping.signal);
+  const options = ['--listen', '127.0.0.1:0', '--attack-sources', 'prefix', '--details-retention', '2h'];
+  const served = runProgram(['serve', ...options, ...data], io);
+  let printed = '';
+  while (!/http:\S+/.test(printed)) printed += await once(io.stdout, 'data');
+  const url = /http:\S+/.exec(printed)?.[0] ?? '';
+  const { project_id: project, password } = installation;
+  const user = { name: 'admin', password, domain: { name: 'default' } };
+  const identity = { methods: ['password'], password: { user } };
+  const auth = { identity, scope: { project: { id: project } } };
+  const login = await fetch(`${url}/v3/auth/tokens`, { method: 'POST', body: JSON.stringify({ auth }) });
+  // The retention of top lists has passed the second attack before it arrives.
+  while ((await inStore((store) => store.retention())).note === null) await setTimeout(10);
+  const attacks = [
+    { time: NOW - 1, attack: 'sqli', source: '2001:db8:1:2::3' },
+    { time: NOW - 4 * 3_600_000, attack: 'sqli', source: '203.0.113.7' },
+  ];
+  const push = await fetch(`${url}/ingest/v1/${project}?format=events`, {
+    method: 'POST',
+    headers: { 'X-Auth-Token': login.headers.get('X-Subject-Token') ?? '' },
+    body: attacks.map((attack) => JSON.stringify(attack)).join('\n'),
+  });
+  expect(await push.json()).toMatchObject({ accepted: 2 });
+  stopping.abort();
+  expect(await served).toBe(0);
+  const { total, items } = await sourcesOf(project);
+  expect({ total, items }).toEqual({ total: 1, items: [{ key: '2001:db8:1::/48', count: 1, error: 0 }] });
 });

@@ -62,10 +62,11 @@ export interface Store {
    * and at most `count + error`. Values are kept by the hour, so the result covers all hours that the range touches;
    * hours that begin before the horizon, or before that of top lists (see `prune`), are left out.
    *
-   * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as no more are there,
-   * all numbers are exact. With N attacks that have a value, no error is larger than N / (k + 1), so every value with
-   * more attacks than that is kept. Nor does it matter in how many hours and hosts they are. For a query with more than
-   * 131,072 values, up to N / 65,537 is added to the errors. `total` is always exact.
+   * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as there are no more, all
+   * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N is the `total` of all categories: every
+   * value with more attacks is kept, however many hours and hosts the query has. If the query has more than 131,072
+   * values, errors can be larger by N / 65,537. `total` is always exact. Rejects with QueryTooLarge if there
+   * is too much to read.
    */
   top(query: TopQuery): Promise<TopList>;
 
@@ -503,8 +504,8 @@ export class StoreNotWritable extends StoreUnavailable {
 export class QueryTooLarge extends Error {
   override name = 'QueryTooLarge';
 
-  constructor() {
-    super('the range has too much data to find the busiest seconds: select fewer hosts or a shorter range');
+  constructor(purpose = 'find the busiest seconds') {
+    super(`the range has too much data to ${purpose}: select fewer hosts or a shorter range`);
   }
 }
 

@@ -201,7 +201,10 @@ export class TopMerge {
   readonly #hash: KeyHash;
   readonly #keysMax: number;
   #ranked: { keys: readonly string[]; limit: number } = UNRANKED;
+  /** Of values that are not kept, and maybe of others. */
   #sketch: Uint8Array | null = null;
+  /** Of all values. */
+  #fullSketch: Uint8Array | null = null;
   /** Whether a slice cannot tell how many values with the selected categories it has lost. */
   #hasUnknown = false;
   #error = 0;
@@ -219,6 +222,7 @@ export class TopMerge {
   /** `prefix`: what distinguishes equal keys of different slices. */
   add(summary: Uint8Array, prefix = ''): void {
     this.#ranked = UNRANKED;
+    this.#fullSketch = null;
     let lost = 0;
     let errorMax = 0;
     readSummary(
@@ -263,7 +267,7 @@ export class TopMerge {
 
   /** As in Misra and Gries: all items lose as much as the first one that goes, and those without any rest go. */
   #evict(): void {
-    this.#sketch = this.#sketchWithItems();
+    this.#sketch = this.#sketchWithItems().slice();
     const rests = Float64Array.from(this.#items.values(), ({ count, slack }) => count - slack).sort();
     const loss = Math.max(0, rests[rests.length - 1 - this.#keysMax] ?? 0);
     for (const [key, item] of this.#items) {
@@ -277,9 +281,11 @@ export class TopMerge {
   }
 
   #sketchWithItems(): Uint8Array {
-    const sketch = this.#hash.sketchOf(this.#items.keys());
-    if (this.#sketch) addSketch(sketch, this.#sketch);
-    return sketch;
+    if (this.#fullSketch === null) {
+      this.#fullSketch = this.#hash.sketchOf(this.#items.keys());
+      if (this.#sketch) addSketch(this.#fullSketch, this.#sketch);
+    }
+    return this.#fullSketch;
   }
 
   /** The first keys in the order of compareTopItems. */
@@ -327,7 +333,7 @@ export class TopMerge {
     for (const key of tail.#items.keys()) if (!this.#items.has(key)) kept++;
     if (this.#hasUnknown || tail.#hasUnknown) return { distinct: kept, distinctIs: 'minimum' };
     if (!this.#sketch && !tail.#sketch) return { distinct: kept, distinctIs: 'exact' };
-    const sketch = this.#sketchWithItems();
+    const sketch = this.#sketchWithItems().slice();
     addSketch(sketch, tail.#sketchWithItems());
     return { distinct: Math.max(kept, estimate(sketch)), distinctIs: 'estimate' };
   }

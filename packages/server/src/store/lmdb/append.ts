@@ -87,19 +87,23 @@ export function appendGroup(
 
 /** The cost of writing a record, relative to adding an event to it. */
 const RECORD_WEIGHT = 24;
+/** That of adding an attack to top lists. */
+const DETAILS_WEIGHT = 5;
 
 /** The cost of a batch, roughly in microseconds. Exact if the events of each host are sorted by time. */
 export function weighBatch({ events }: Batch): number {
   const minutes = new Map<string | null, number>();
   let records = 0;
+  let details = 0;
   for (let start = 0; start < events.length; start = endOfRun(events, start)) {
-    const { time, hostId } = events[start] as Event;
+    const { time, hostId, details: known } = events[start] as Event;
+    if (known !== undefined) details++;
     const minute = Math.floor(time / EXACT.cellsPerChunk);
     if (minutes.get(hostId) === minute) continue;
     minutes.set(hostId, minute);
     records++;
   }
-  return events.length + RECORD_WEIGHT * records;
+  return events.length + RECORD_WEIGHT * records + DETAILS_WEIGHT * details;
 }
 
 /** Writes everything but the cells of a batch, which the whole group writes at once. */

@@ -22,6 +22,7 @@ import { lmdbStore } from './lmdb.ts';
 import { createPeakFinder } from './peaks.ts';
 import { repairStatistics } from './repair.ts';
 import { addChecksum, CHECKSUM_BYTES, cellsSeed, hasAllPeaks, openSchema, reopenSchema } from './schema.ts';
+import { createTopFinder } from './top-lists.ts';
 import { verifyStatistics } from './verify.ts';
 
 durableStoreConformance('the embedded store', open, { hasTopLists: true });
@@ -291,6 +292,65 @@ describe('the embedded store', () => {
     expect(turns).toBeGreaterThan(20);
     isDone = true;
     await schema.root.close();
+    await destroy();
+  });
+
+  test('a record of top lists has the bytes in docs/storage.md', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const [hostId = null] = await store.resolveHosts({ project: 'p', hostnames: ['a.example'], limit: 1 });
+    const details = { source: '203.0.113.7', url: '/a' };
+    const time = Date.UTC(2026, 6, 1, 12, 34);
+    const attack: Event = { time, hostId, request: true, attack: 'sqli', count: 1, details };
+    await store.append({ ...batch, events: [attack] });
+    await store.close();
+    const { root, topLists } = openSchema(join(directory, 'statistics.mdb'));
+    const records = [...topLists.getRange()].map(({ key, value }) => [
+      key.toString('hex'),
+      value.subarray(4).toString('hex'),
+    ]);
+    await root.close();
+    const page = readFileSync(new URL('../../../../../docs/storage.md', import.meta.url), 'utf8');
+    const [, key = '', bytes = ''] = /has the key `([^`]+)` and the value\n+```\n([^`]+)```/.exec(page) ?? [];
+    expect(records[1]).toEqual([key, bytes].map((text) => text.replace(/\s/g, '')));
+    const prefix = Buffer.from(`${hostId} `).toString('hex');
+    expect(records[0]?.[1]).toContain(`${prefix}2f6142`);
+    await destroy();
+  });
+
+  test('a list of more summaries than a query may read is refused', async () => {
+    const { directory, store, destroy } = await open(() => NOW);
+    const events = Array.from({ length: 100 }, (_, i): Event => {
+      const details = { source: `10.0.0.${i}` };
+      return { time: NOW - i * 3_600_000, hostId: null, request: true, attack: 'xss', count: 1, details };
+    });
+    await store.append({ ...batch, events });
+    await store.close();
+    const schema = openSchema(join(directory, 'statistics.mdb'));
+    const query = { project: 'p', list: 'sources' as const, limit: 1, from: NOW - 30 * DAY_MS, to: NOW + 1 };
+    const find = createTopFinder(schema, createLookups(schema), 500);
+    await expect(find(query)).rejects.toThrow(QueryTooLarge);
+    expect(await find({ ...query, from: NOW - DAY_MS })).toMatchObject({ total: 25 });
+    await schema.root.close();
+    await destroy();
+  });
+
+  test('a file of a release without top lists gets them from its next attack on', async () => {
+    const { directory, store, another, destroy } = await open(() => NOW);
+    const attack: Event = { time: NOW, hostId: null, request: true, attack: 'xss', count: 1 };
+    await store.append({ ...batch, events: [attack] });
+    await store.close();
+    const path = join(directory, 'statistics.mdb');
+    const { root, topLists } = openSchema(path);
+    await topLists.drop();
+    await root.close();
+    expect(await verifyStatistics(path)).toMatchObject({ problems: 0 });
+    const again = another();
+    const query = { project: 'p', list: 'rules' as const, limit: 1, from: 0, to: NOW + 1 };
+    expect(await again.top(query)).toMatchObject({ total: 0, items: [], distinct: 0 });
+    const { id: _, link: __, ...more } = batch;
+    await again.append({ ...more, events: [{ ...attack, details: { rule: '941100' } }] });
+    expect((await again.top(query)).items).toEqual([{ key: '941100', count: 1, error: 0 }]);
+    await again.close();
     await destroy();
   });
 

@@ -12,6 +12,7 @@ import { NumberReader, RecordWriter } from '../cells.ts';
 import {
   coveredHours,
   HOUR_MS,
+  QueryTooLarge,
   StoreDamaged,
   storedCategory,
   TOP_LISTS,
@@ -42,6 +43,7 @@ import {
   countChange,
   countChunkChange,
   metaValue,
+  type ProjectRecord,
   type ReadOptions,
   SCOPES_MAX,
   type Schema,
@@ -89,8 +91,9 @@ function recordName(hour: number, scope: number): string {
 
 /** Larger than any: limits what a damaged record can allocate. */
 const RECORD_BYTES_MAX = 256 * 1_024 * 1_024;
-/** Shorter ones gain little. */
+/** Shorter records gain little. Longer ones, as in a flood of long URLs, would make appends slow. */
 const DEFLATED_BYTES_MIN = 256;
+const DEFLATED_BYTES_MAX = 65_536;
 
 function putSections({ topLists }: Schema, hour: number, scope: number, sections: Sections): void {
   const writer = new RecordWriter();
@@ -102,7 +105,8 @@ function putSections({ topLists }: Schema, hour: number, scope: number, sections
     writer.copy(summary, 0, summary.length);
   }
   const plain = writer.bytes();
-  const deflated = plain.length < DEFLATED_BYTES_MIN ? plain : deflateRawSync(plain, { level: 1 });
+  const isWorthwhile = plain.length >= DEFLATED_BYTES_MIN && plain.length <= DEFLATED_BYTES_MAX;
+  const deflated = isWorthwhile ? deflateRawSync(plain, { level: 1 }) : plain;
   const isSmaller = deflated.length < plain.length;
   const body = isSmaller ? deflated : plain;
   const value = Buffer.allocUnsafe(CHECKSUM_BYTES + 1 + body.length);
@@ -241,6 +245,9 @@ interface Base {
 const CHANGE_LEVEL: Level = LEVELS[2];
 const CHUNK_HOURS = (CHANGE_LEVEL.cellMs * CHANGE_LEVEL.cellsPerChunk) / HOUR_MS;
 
+/** Of summaries: some seconds of work, as for many hosts during a flood. A flood of a month in one project has 15 MB. */
+const QUERY_BYTES_MAX = 256 * 1_024 * 1_024;
+
 const BASES_MAX = 1_000;
 const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
 
@@ -256,7 +263,7 @@ interface SelectedScope {
 export function createTopFinder(
   schema: Schema,
   { hostSets, scopesOf, findProject }: Lookups,
-  sliceMs = SLICE_MS,
+  bytesMax = QUERY_BYTES_MAX,
 ): (query: TopQuery) => Promise<TopList> {
   const bases = new BoundedCache<string, Base>({
     entriesMax: BASES_MAX,
@@ -268,33 +275,23 @@ export function createTopFinder(
     const hash = new KeyHash(projectId);
     const selected = categories === undefined ? null : categories.map(storedCategory).sort((a, b) => a - b);
     const known = findProject(projectId, allChanges(schema)).project;
-    const scopes: SelectedScope[] =
-      known === undefined
-        ? []
-        : hosts === undefined
-          ? [{ scope: known.scope, prefix: '' }]
-          : hosts
-              .flatMap((id) =>
-                scopesOf(known, [id]).map((scope) => ({
-                  scope,
-                  prefix: list === 'urls' ? hostPrefix(id) : '',
-                })),
-              )
-              .filter(({ scope }, i, all) => all.findIndex((other) => other.scope === scope) === i)
-              .sort((a, b) => a.scope - b.scope);
-    return inSlices(schema, sliceMs, function* (read, slices) {
+    const scopes = known === undefined ? [] : selectedScopes(known, hosts, list);
+    return inSlices(schema, SLICE_MS, function* (read, slices) {
       const horizon = Math.max(metaValue(schema, 'horizon', read), topListsBefore(schema, read));
       const covered = coveredHours(range, horizon);
       const latest = schema.projects.get(projectId, read)?.latest ?? 0;
-      const first = covered.from / HOUR_MS;
+      const first = Math.max(covered.from / HOUR_MS, firstHour(schema, read));
       const end = Math.min(covered.to / HOUR_MS, Math.floor(latest / HOUR_MS) + 1);
       const split = Math.max(first, Math.floor((end - 1) / CHUNK_HOURS) * CHUNK_HOURS);
       const reader = new SectionReader(schema, read);
+      let bytes = 0;
       const merge = function* (from: number, to: number): Generator<void, TopMerge> {
         const merged = new TopMerge(hash, selected);
         for (let hour = from; hour < to; hour++) {
           for (const { scope, prefix } of scopes) {
             const summary = reader.read(hour, scope)[TOP_LISTS.indexOf(list)];
+            bytes += summary?.length ?? 0;
+            if (bytes > bytesMax) throw new QueryTooLarge('merge top lists');
             if (summary !== undefined) merged.add(summary, prefix);
             if (slices.isOver(summary)) yield;
           }
@@ -308,6 +305,20 @@ export function createTopFinder(
       return { ...covered, ...base.list(yield* merge(split, end), list, limit) };
     });
   };
+
+  function selectedScopes(
+    project: ProjectRecord,
+    hosts: readonly string[] | undefined,
+    list: TopListName,
+  ): SelectedScope[] {
+    if (hosts === undefined) return [{ scope: project.scope, prefix: '' }];
+    const prefixes = new Map<number, string>();
+    for (const id of hosts) {
+      for (const scope of scopesOf(project, [id])) prefixes.set(scope, list === 'urls' ? hostPrefix(id) : '');
+    }
+    // In key order, which is also the order in the file.
+    return Array.from(prefixes, ([scope, prefix]) => ({ scope, prefix })).sort((a, b) => a.scope - b.scope);
+  }
 
   function* findBase(
     name: string,
@@ -331,6 +342,18 @@ export function createTopFinder(
     bases.set(name, { merge: merged, changes, chunks });
     return merged;
   }
+}
+
+/** The end of the hours in keys. */
+const HOURS_END = 2 ** 32;
+
+/** The first hour of all lists, HOURS_END if there is none: a range may begin years before. */
+function firstHour({ topLists }: Schema, read: ReadOptions): number {
+  for (const { key, value } of topLists.getRange({ limit: 1, ...read })) {
+    checkedSections(key, value);
+    return parseListsKey(key).hour;
+  }
+  return HOURS_END;
 }
 
 const RECORDS_PER_STEP = 500;
