@@ -98,6 +98,21 @@ describeDemo('numbers', (demo) => {
       .toBe((await demo.api.hostIds()).get(name));
   });
 
+  test('the dashboard works without top lists', async () => {
+    const refuse = (status: number) =>
+      demo.page.route(/overviews\/attack\/url/, (route) =>
+        route.fulfill({ status, json: { error_code: 'WAF.1025', error_msg: 'the range has too much data' } }),
+      );
+    await refuse(400);
+    await demo.enter(`/console/?${FIXED}`);
+    expect(await demo.page.locator('.tops').innerText()).toBe('No top lists: the range has too much data');
+    await refuse(404);
+    await demo.page.reload();
+    await demo.loaded();
+    expect(await demo.page.locator('.tops').isVisible()).toBe(false);
+    expect(await demo.categories()).toEqual(await demo.api.distribution(FIXED));
+  });
+
   test('the timeline table adds up to the total of the API', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('button', { name: 'Table' }).click();
