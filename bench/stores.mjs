@@ -5,7 +5,7 @@
  *   node bench/stores.mjs --quick     2 million
  *   node bench/stores.mjs PostgreSQL  only this store; the others are embedded and ClickHouse
  */
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -54,9 +54,14 @@ const STORES = {
   ClickHouse: async () => {
     const clickhouse = await startClickHouse(directory);
     started.push(clickhouse);
+    // PostgreSQL runs as another user.
+    chmodSync(directory, 0o711);
+    mkdirSync(join(directory, 'coordination'));
+    const postgres = await startPostgres(join(directory, 'coordination'));
+    started.push(postgres);
     const options = {
-      ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
-      ...{ timeoutMs: 60_000, replicated: false },
+      ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '', timeoutMs: 60_000 },
+      postgres: storeOptions(postgres.url),
     };
     await migrate(options);
     const disk = () => sizeOf(join(directory, 'clickhouse/data/wafstat'));

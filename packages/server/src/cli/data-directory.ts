@@ -200,7 +200,7 @@ export async function openStore(values: StoreValues, file: string, { now, env }:
   }
   const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
   return clickhouseStore(
-    { ...clickhouseOptions(values), mayMigrate: values.clickhouseMigrate === 'auto' },
+    { ...clickhouseOptions(values, env), mayMigrate: values.clickhouseMigrate === 'auto' },
     now,
   );
 }
@@ -230,16 +230,18 @@ function firstLine(file: string): string {
   return readFileSync(file, 'utf8').split(/\r?\n/)[0] ?? '';
 }
 
-export function clickhouseOptions(values: Values<typeof CLICKHOUSE_OPTIONS>): ClickHouseOptions {
+export function clickhouseOptions(
+  values: Values<typeof CLICKHOUSE_OPTIONS> & Values<typeof POSTGRES_OPTIONS>,
+  env: Io['env'],
+): ClickHouseOptions {
   const { clickhousePasswordFile: file } = values;
   return {
     urls: values.clickhouseUrl ?? [],
     database: values.clickhouseDatabase,
     user: values.clickhouseUser,
     password: file === undefined ? '' : firstLine(file),
-    cluster: values.clickhouseCluster,
-    replicated: values.clickhouseReplicated ?? false,
     timeoutMs: values.clickhouseTimeout * 1_000,
+    postgres: postgresOptions(values, env),
   };
 }
 

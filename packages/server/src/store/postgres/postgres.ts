@@ -17,7 +17,7 @@ import { dumpEvents } from './dump.ts';
 import { findPeaks } from './peaks.ts';
 import { prune } from './prune.ts';
 import { recordMethods } from './records.ts';
-import { checkTables, dropPartitions, migrate as migrateTables } from './schema.ts';
+import { COUNT_TABLES, checkTables, dropPartitions, migrate as migrateTables } from './schema.ts';
 
 export interface PostgresOptions extends DatabaseOptions {
   /** Whether to create missing tables at the first use. */
@@ -34,7 +34,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   async function available<T>(action: () => Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
-    checked ??= checkTables(database, options.mayMigrate).catch((error) => {
+    checked ??= checkTables(database, options.mayMigrate, COUNT_TABLES).catch((error) => {
       checked = null;
       throw error;
     });
@@ -122,7 +122,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 export async function migrate(options: DatabaseOptions): Promise<void> {
   const database = new Database(options);
   try {
-    await migrateTables(database);
+    await migrateTables(database, COUNT_TABLES);
   } finally {
     await database.close();
   }

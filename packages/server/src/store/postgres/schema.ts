@@ -1,6 +1,7 @@
 /**
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
- * append, `rollups` the sums by minute, hour and day. Both are partitioned by time.
+ * append, `rollups` the sums by minute, hour and day. Both are partitioned by time. The ClickHouse store has the others,
+ * and tables of its own instead of these two.
  */
 import type { Level } from '../levels.ts';
 import { StoreMisconfigured } from '../store.ts';
@@ -57,7 +58,7 @@ export const PARTITIONED: readonly PartitionedTable[] = [
   },
 ];
 
-const TABLES = `
+const RECORD_TABLES = `
   CREATE TABLE schema_version (version int NOT NULL);
   CREATE TABLE retention (
     only_row bool PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -94,20 +95,35 @@ const TABLES = `
   CREATE TABLE changes (
     project text COLLATE "C", chunk int, changes bigint NOT NULL, PRIMARY KEY (project, chunk)
   ) WITH (fillfactor = 50);
-  CREATE TABLE segments (
-    project text COLLATE "C", minute int, append bigint, cells bytea NOT NULL,
-    PRIMARY KEY (project, minute, append)
-  ) PARTITION BY RANGE (minute);
-  CREATE TABLE rollups (
-    project text COLLATE "C", level smallint, host int, minute int, counts bytea NOT NULL,
-    PRIMARY KEY (project, level, host, minute)
-  ) PARTITION BY RANGE (minute);
-  -- Records do not compress.
-  ALTER TABLE segments ALTER cells SET STORAGE EXTERNAL;
-  ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
   INSERT INTO retention DEFAULT VALUES;
   INSERT INTO schema_version VALUES (${SCHEMA_VERSION});
 `;
+
+/** The tables for counts: they tell which store a schema belongs to. */
+export interface CountTables {
+  store: 'postgres' | 'clickhouse';
+  /** One that no other store has. */
+  name: string;
+  statements: string;
+}
+
+export const COUNT_TABLES: CountTables = {
+  store: 'postgres',
+  name: 'segments',
+  statements: `
+    CREATE TABLE segments (
+      project text COLLATE "C", minute int, append bigint, cells bytea NOT NULL,
+      PRIMARY KEY (project, minute, append)
+    ) PARTITION BY RANGE (minute);
+    CREATE TABLE rollups (
+      project text COLLATE "C", level smallint, host int, minute int, counts bytea NOT NULL,
+      PRIMARY KEY (project, level, host, minute)
+    ) PARTITION BY RANGE (minute);
+    -- Records do not compress.
+    ALTER TABLE segments ALTER cells SET STORAGE EXTERNAL;
+    ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
+  `,
+};
 
 /** Serializes changes of the tables, among all processes. */
 async function lockSchema(run: Run, schema: string): Promise<void> {
@@ -123,37 +139,53 @@ async function hasTable(run: Run, schema: string, table: string): Promise<boolea
 }
 
 /** Creates or upgrades the tables. Can be repeated. */
-export async function migrate(database: Database): Promise<void> {
+export async function migrate(database: Database, counts: CountTables): Promise<void> {
   const { schema } = database;
   await database.transaction(async (run) => {
     await lockSchema(run, schema);
-    const version = await readVersion(run, schema);
-    if (version !== null) return checkVersion(version, schema);
+    const found = await readVersion(run, schema, counts);
+    if (found !== null) return checkVersion(found, schema, counts);
     const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
     // An administrator may have created it: that takes more privileges than the tables.
     if (schemas.length === 0) await run(`CREATE SCHEMA ${schema}`);
-    for (const statement of TABLES.split(/;\n/)) if (statement.trim() !== '') await run(statement);
+    for (const statement of `${RECORD_TABLES}${counts.statements}`.split(/;\n/))
+      if (statement.trim() !== '') await run(statement);
   });
 }
 
 /** Rejects if the tables cannot be used. */
-export async function checkTables(database: Database, mayMigrate: boolean): Promise<void> {
+export async function checkTables(
+  database: Database,
+  mayMigrate: boolean,
+  counts: CountTables,
+): Promise<void> {
   const { schema } = database;
-  const read = () => database.transaction((run) => readVersion(run, schema));
-  let version = await read();
-  if (version === null && mayMigrate) {
-    await migrate(database);
-    version = await read();
+  const read = () => database.transaction((run) => readVersion(run, schema, counts));
+  let found = await read();
+  if (found === null && mayMigrate) {
+    await migrate(database, counts);
+    found = await read();
   }
-  if (version === null) {
+  if (found === null) {
     throw new StoreMisconfigured(
       `the schema ${schema} of PostgreSQL has no tables; create them with 'wafstat migrate'`,
     );
   }
-  checkVersion(version, schema);
+  checkVersion(found, schema, counts);
 }
 
-function checkVersion(version: number, schema: string): void {
+interface FoundTables {
+  version: number;
+  /** Whether they belong to the store that was asked for. */
+  isOwn: boolean;
+}
+
+function checkVersion({ version, isOwn }: FoundTables, schema: string, { store }: CountTables): void {
+  if (!isOwn) {
+    throw new StoreMisconfigured(
+      `the schema ${schema} of PostgreSQL belongs to another kind of store than --store ${store}: choose another --postgres-schema`,
+    );
+  }
   if (version === SCHEMA_VERSION) return;
   throw new StoreMisconfigured(
     `the tables in the schema ${schema} of PostgreSQL have version ${version}, but this release needs version ${SCHEMA_VERSION}`,
@@ -161,10 +193,11 @@ function checkVersion(version: number, schema: string): void {
 }
 
 /** Null if the tables do not exist. */
-async function readVersion(run: Run, schema: string): Promise<number | null> {
+async function readVersion(run: Run, schema: string, { name }: CountTables): Promise<FoundTables | null> {
   if (!(await hasTable(run, schema, 'schema_version'))) return null;
+  const isOwn = await hasTable(run, schema, name);
   const [row] = await run<{ version: number }>('SELECT version FROM schema_version');
-  return row?.version ?? null;
+  return row ? { version: row.version, isOwn } : null;
 }
 
 /** Creates the missing partitions for these times. Attaching does not block queries and appends. */
