@@ -22,10 +22,17 @@ import {
   readKnown,
   readProject,
 } from '../postgres/coordination.ts';
-import type { Database } from '../postgres/database.ts';
+import type { Database, Run } from '../postgres/database.ts';
 import { type Appended, type Batch, StoreUnavailable } from '../store.ts';
-import { type Attempt, abortAttempt, lockAttempt, openAttempt, removeAttempt } from './attempts.ts';
-import { LEVELS, MINUTE_MS, MINUTES_PER_DAY, NO_HOST, type Shards } from './schema.ts';
+import {
+  type Attempt,
+  abortAttempt,
+  lockAttempt,
+  type NewAttempt,
+  openAttempt,
+  removeAttempt,
+} from './attempts.ts';
+import { bucketOf, LEVELS, MINUTE_MS, MINUTES_PER_DAY, NO_HOST, type Shards } from './schema.ts';
 import { DiskFull, type Server, StatementFailed } from './server.ts';
 
 /** Each try begins again because another process was faster, or because the attempt took too long. */
@@ -35,6 +42,7 @@ const SECOND_MS = 1_000;
 export interface CellRow {
   project: string;
   level: number;
+  bucket: number;
   host: number;
   minute: number;
   attempt: number;
@@ -55,8 +63,12 @@ export async function appendGroup(
   const project = batches[0]?.project ?? '';
   const hostIds = hostsOf(batches);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
-    const [state, known] = await database.transaction(async (run) => {
-      const read = Promise.all([readProject(run, project), readKnown(run, project, batches, hostIds)]);
+    const [state, known, shard] = await database.transaction(async (run) => {
+      const read = Promise.all([
+        readProject(run, project),
+        readKnown(run, project, batches, hostIds),
+        readShard(run, project),
+      ]);
       const [found] = await Promise.all([read, run('COMMIT')]);
       return found;
     }, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
@@ -65,7 +77,13 @@ export async function appendGroup(
     if (plan.isEmpty()) return results;
     const rows = rowsOf(project, plan.events(), known.hosts);
     const days = rowsByDay(rows);
-    const attempt = await insert(database, shards, project, rows, [...days.keys()], lifetimeMs);
+    const wanted = {
+      project,
+      shard: shard ?? shards.choose(project),
+      days: [...days.keys()],
+      lifetimeMs,
+    };
+    const attempt = rows.length === 0 ? null : await insert(database, shards, wanted, rows);
     const isClosed = await close(database, attempt, batches, {
       state,
       hosts: known.hosts,
@@ -83,24 +101,30 @@ function copyOf(known: Known): Known {
   return { ...known, batches: new Set(known.batches), after: new Map(known.after) };
 }
 
-/** Inserts the rows under the number of a new attempt, which stays open. Null if there are none. */
+async function readShard(run: Run, project: string): Promise<number | null> {
+  const [row] = await run<{ shard: number | null }>('SELECT shard FROM projects WHERE project = $1', [
+    project,
+  ]);
+  return row?.shard ?? null;
+}
+
+/** Inserts the rows under the number of a new attempt, which stays open. */
 async function insert(
   database: Database,
   shards: Shards,
-  project: string,
+  wanted: NewAttempt,
   rows: CellRow[],
-  days: readonly number[],
-  lifetimeMs: number,
 ): Promise<Attempt | null> {
-  if (rows.length === 0) return null;
-  const attempt = await openAttempt(database, { project, shard: shards.choose(project), days, lifetimeMs });
+  // While the shard is down, no attempt is opened that would have to be aborted.
+  await shards.ready(wanted.shard);
+  const attempt = await openAttempt(database, wanted);
   if (attempt === null) return null;
+  const server = await shards.get(attempt.shard);
   for (const row of rows) row.attempt = attempt.number;
-  let server: Server | undefined;
   try {
-    server = await shards.get(attempt.shard);
     await server.insert('cells', rows);
   } catch (error) {
+    shards.failed(attempt.shard);
     await abandon(database, server, attempt, rows, error);
     throw error;
   }
@@ -110,20 +134,19 @@ async function insert(
 /** If this fails, too, the attempt expires. */
 async function abandon(
   database: Database,
-  server: Server | undefined,
+  server: Server,
   attempt: Attempt,
   rows: readonly CellRow[],
   error: unknown,
 ): Promise<void> {
   try {
-    // Nothing was sent; or the server has ended the insert, and kept nothing of it.
-    const isUnused =
-      server === undefined ||
-      ((error instanceof StatementFailed || error instanceof DiskFull) &&
-        !(await hasRows(server, attempt, rows)));
-    if (isUnused) await removeAttempt(database, attempt);
+    const hasEnded = error instanceof StatementFailed || error instanceof DiskFull;
+    // The server has ended the insert and kept nothing of it, so no row can appear later.
+    if (hasEnded && !(await hasRows(server, attempt, rows))) await removeAttempt(database, attempt);
     else await abortAttempt(database, attempt);
-  } catch {}
+  } catch (failure) {
+    if (!(failure instanceof StoreUnavailable)) throw failure;
+  }
 }
 
 async function hasRows(
@@ -223,7 +246,8 @@ function rowsByDay(rows: readonly CellRow[]): Map<number, number> {
 function rowsOf(project: string, events: readonly Event[], hosts: ReadonlyMap<string, number>): CellRow[] {
   const rows: CellRow[] = [];
   const add = (level: number, host: number, minute: number, { codes, counts }: Additions) => {
-    const row = { project, level, host, minute, attempt: 0, requests: 0, attacks: 0, codes, counts };
+    const bucket = bucketOf(level, minute);
+    const row = { project, level, bucket, host, minute, attempt: 0, requests: 0, attacks: 0, codes, counts };
     for (const [series, total] of seriesTotals({ codes, counts })) {
       if (series === REQUESTS) row.requests += total;
       else if (series >= FIRST_CATEGORY && series < FIRST_BLOCKED) row.attacks += total;

@@ -98,13 +98,16 @@ export async function lockAttempt(run: Run, { project, number }: Attempt): Promi
 }
 
 /** From now on its rows count. */
-export function removeAttempt({ run }: { run: Run }, { project, number }: Attempt): Promise<unknown> {
-  return run('DELETE FROM attempts WHERE project = $1 AND number = $2', [project, number]);
+export function removeAttempt(target: { run: Run }, { project, number }: Attempt): Promise<unknown> {
+  return target.run('DELETE FROM attempts WHERE project = $1 AND number = $2', [project, number]);
 }
 
 /** Its rows never count, even those that arrive later. */
-export function abortAttempt({ run }: { run: Run }, { project, number }: Attempt): Promise<unknown> {
-  return run('UPDATE attempts SET aborted = true WHERE project = $1 AND number = $2', [project, number]);
+export function abortAttempt(target: { run: Run }, { project, number }: Attempt): Promise<unknown> {
+  return target.run('UPDATE attempts SET aborted = true WHERE project = $1 AND number = $2', [
+    project,
+    number,
+  ]);
 }
 
 /** Aborts attempts whose process was killed or hangs. */

@@ -14,7 +14,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lockProject } from '../postgres/coordination.ts';
 import type { Database } from '../postgres/database.ts';
-import { dayOf } from '../store.ts';
+import { dayOf, StoreUnavailable } from '../store.ts';
 import {
   type Attempt,
   abortAttempt,
@@ -29,11 +29,10 @@ import { MINUTES_PER_DAY, type Shards } from './schema.ts';
 import type { Server } from './server.ts';
 
 export interface CompactionSettings {
-  /** A day is compacted when it has this many new attempts, and at least as many new rows as rows from before ... */
+  /** A day is compacted when it has this many new attempts, and as many new rows as it had before, but at least `rowsMin`. */
   attemptsMin: number;
-  /** ... and as this. */
   rowsMin: number;
-  /** Also when it has two new attempts, and none for this long. */
+  /** Also when it has a quarter of the attempts, and no new one for this long. */
   idleMs: number;
   /** How long to keep rows that were replaced. */
   replacedMs: number;
@@ -102,7 +101,9 @@ export async function compactProject(
   } catch (error) {
     // If this fails, too, the attempt expires.
     const end = hasInserted ? abortAttempt : removeAttempt;
-    await end(database, attempt).catch(() => {});
+    await end(database, attempt).catch((failure) => {
+      if (!(failure instanceof StoreUnavailable)) throw failure;
+    });
     throw error;
   }
 }
@@ -114,7 +115,7 @@ async function dueDays(database: Database, project: string, settings: Compaction
      FROM (
        SELECT day FROM days WHERE project = $1 AND (
          (attempts >= $2 AND cells >= greatest($3, compacted))
-         OR (attempts >= 2 AND changed < clock_timestamp() - $4 * interval '1 millisecond')
+         OR (attempts * 4 >= $2 AND attempts > 0 AND changed < clock_timestamp() - $4 * interval '1 millisecond')
        )
        UNION
        SELECT unnest(a.days) FROM attempts a WHERE a.project = $1 AND a.aborted
@@ -170,17 +171,17 @@ async function insertSums(
     end: (Math.max(...numbers) + 1) * MINUTES_PER_DAY,
   };
   const onDays = `minute >= {first:UInt32} AND minute < {end:UInt32}
-    AND intDiv(minute, ${MINUTES_PER_DAY}) IN (SELECT arrayJoin({compactedDays:Array(UInt32)}))`;
+    AND intDiv(minute, ${MINUTES_PER_DAY}) IN {compactedDays:Array(UInt32)}`;
   const rows = days.reduce((sum, { cells, compacted }) => sum + cells + compacted, 0);
   const hostsEnd = (hosts?.hosts ?? 0) + 1;
   const parts = Math.min(hostsEnd, Math.ceil((rows + 1) / ROWS_PER_STATEMENT));
   for (let i = 0; i < parts; i++) {
     await server.run(
-      `INSERT INTO cells (project, level, host, minute, attempt, requests, attacks, codes, counts)
-       SELECT project, level, host, minute, {number:UInt64}, sum(requests), sum(attacks),
+      `INSERT INTO cells (project, level, bucket, host, minute, attempt, requests, attacks, codes, counts)
+       SELECT project, level, bucket, host, minute, {number:UInt64}, sum(requests), sum(attacks),
          (sumMap(codes, counts) AS sums).1, sums.2
        FROM cells WHERE ${where} AND ${onDays} AND host >= {firstHost:UInt32} AND host < {endHost:UInt32}
-       GROUP BY project, level, host, minute`,
+       GROUP BY project, level, bucket, host, minute`,
       {
         ...values,
         ...range,
@@ -350,22 +351,22 @@ export class Compactor {
   /** Looks at all projects, also for those that other processes have left behind. */
   async addAll(): Promise<void> {
     const rows = await this.#database.run<{ project: string }>(
-      `SELECT DISTINCT project FROM days WHERE attempts >= 2 UNION SELECT DISTINCT project FROM attempts`,
+      `SELECT project FROM days WHERE attempts * 4 >= $1 UNION SELECT project FROM attempts`,
+      [this.#settings.attemptsMin],
     );
     for (const { project } of rows) this.add(project);
   }
 
   async #pass(): Promise<void> {
     const { signal } = this.#stop;
-    // A failure is not reported: it concerns nothing but time, and appends report the same.
+    // Failures concern only space and time, and must not end the process. The next pass tries again.
     await deleteReplaced(this.#database, this.#shards, this.#settings).catch(() => {});
     for (const project of [...this.#projects]) {
       this.#projects.delete(project);
       let hasMore = true;
       while (hasMore && !signal.aborted) {
-        hasMore = await compactProject(this.#database, this.#shards, project, this.#settings, signal).catch(
-          () => false,
-        );
+        const more = compactProject(this.#database, this.#shards, project, this.#settings, signal);
+        hasMore = await more.catch(() => false);
       }
       if (signal.aborted) return;
     }

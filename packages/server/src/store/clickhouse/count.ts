@@ -11,7 +11,7 @@ import {
 } from '../store.ts';
 import { clocks, readSnapshot, type Snapshot } from './attempts.ts';
 import { planCells, type Slots } from './plan.ts';
-import { LEVELS, MINUTE_MS, MINUTES_PER_DAY, NO_HOST, type Shards } from './schema.ts';
+import { bucketOf, LEVELS, MINUTE_MS, MINUTES_PER_DAY, NO_HOST, type Shards } from './schema.ts';
 import type { Server, Values } from './server.ts';
 
 const HOUR_MS = 60 * MINUTE_MS;
@@ -38,7 +38,7 @@ export function counted(
   const ranges = excluded.filter(({ first, last }) => first < last);
   const floors = snapshot.floors.filter(({ day }) => !days || (days.first <= day && day <= days.last));
   const conditions = ['project = {project:String}', 'attempt <= {attempt:UInt64}'];
-  if (single.length > 0) conditions.push('attempt NOT IN (SELECT arrayJoin({excluded:Array(UInt64)}))');
+  if (single.length > 0) conditions.push('attempt NOT IN {excluded:Array(UInt64)}');
   for (const [i] of ranges.entries())
     conditions.push(`NOT (attempt >= {gap${i}:UInt64} AND attempt <= {gapEnd${i}:UInt64})`);
   conditions.push(
@@ -68,53 +68,48 @@ export function counted(
 /** `allHosts`: each host of the project, without the events that have no host. */
 type Scope = 'project' | 'hosts' | 'allHosts';
 
-const IN_HOSTS = 'host IN (SELECT arrayJoin({hosts:Array(UInt32)}))';
-const ON_HOUR: Readonly<Record<Scope, string>> = {
-  project: `level = ${LEVELS.hour} AND host = ${NO_HOST}`,
-  hosts: `level = ${LEVELS.hour} AND ${IN_HOSTS}`,
-  allHosts: `level = ${LEVELS.hour} AND host > ${NO_HOST}`,
+const IN_HOSTS = 'host IN {hosts:Array(UInt32)}';
+/** {firstBucket} and {lastBucket} cover all minutes that a query may read. */
+export const ON_HOST_MINUTES = `level = ${LEVELS.hostMinute} AND bucket >= {firstBucket:UInt32} AND bucket <= {lastBucket:UInt32}`;
+const ON_PROJECT_MINUTES = `level = ${LEVELS.projectMinute} AND bucket = 0 AND host = ${NO_HOST}`;
+const ON_HOURS = `level = ${LEVELS.hour} AND bucket = 0`;
+const HOURS: Readonly<Record<Scope, string>> = {
+  project: `${ON_HOURS} AND host = ${NO_HOST}`,
+  hosts: `${ON_HOURS} AND ${IN_HOSTS}`,
+  allHosts: `${ON_HOURS} AND host > ${NO_HOST}`,
 };
-const ON_MINUTE: Readonly<Record<Scope, string>> = {
-  project: `level = ${LEVELS.projectMinute} AND host = ${NO_HOST}`,
-  hosts: `level = ${LEVELS.hostMinute} AND ${IN_HOSTS}`,
-  allHosts: `level = ${LEVELS.hostMinute} AND host > ${NO_HOST}`,
+const MINUTES: Readonly<Record<Scope, string>> = {
+  project: ON_PROJECT_MINUTES,
+  hosts: `${ON_HOST_MINUTES} AND ${IN_HOSTS}`,
+  allHosts: `${ON_HOST_MINUTES} AND host > ${NO_HOST}`,
 };
-/** Exact milliseconds. */
-const ON_MILLISECOND: Readonly<Record<Scope, string>> = {
-  ...ON_MINUTE,
-  project: `level = ${LEVELS.hostMinute}`,
-};
+const MILLISECONDS: Readonly<Record<Scope, string>> = { ...MINUTES, project: ON_HOST_MINUTES };
 
-/** What to sum in each slot. */
+/** What to sum in each slot: from whole hours and minutes, and from single CELLS. */
 interface Sums {
-  /** From whole hours and minutes. */
-  whole: { select: string; from: string; where?: string };
-  /** From CELLS. */
-  exact: { select: string; where?: string };
+  whole: string;
+  wholeWhere?: string;
+  exact: string;
+  exactWhere?: string;
   groupBy?: string;
 }
 
 const TIMELINE: Sums = {
-  whole: { select: 'sum(requests) AS r, sum(attacks) AS a', from: 'cells' },
-  exact: { select: `sumIf(n, ${SERIES} = ${REQUESTS}) AS r, sumIf(n, ${IS_ATTACK}) AS a` },
+  whole: 'sum(requests) AS r, sum(attacks) AS a',
+  exact: `sumIf(n, ${SERIES} = ${REQUESTS}) AS r, sumIf(n, ${IS_ATTACK}) AS a`,
 };
+/** Without ARRAY JOIN, which copies all columns. */
 const BY_SERIES: Sums = {
-  whole: { select: `${SERIES} AS series, sum(n) AS total`, from: CELLS },
-  exact: { select: `${SERIES} AS series, sum(n) AS total` },
-  groupBy: 'series',
+  whole:
+    '(sumMap(arrayMap(c -> toUInt32(intDiv(c, 65536)), codes), counts) AS sums).1 AS series, sums.2 AS totals',
+  exact: `(sumMap([toUInt32(${SERIES})], [n]) AS sums).1 AS series, sums.2 AS totals`,
 };
-const DISTRIBUTION: Sums = {
-  whole: {
-    select: `${SERIES} AS series, sum(n) AS total`,
-    from: CELLS,
-    where: `attacks > 0 AND ${IS_ATTACK}`,
-  },
-  exact: { select: `${SERIES} AS series, sum(n) AS total`, where: IS_ATTACK },
-  groupBy: 'series',
-};
+const DISTRIBUTION: Sums = { ...BY_SERIES, wholeWhere: 'attacks > 0', exactWhere: IS_ATTACK };
 const BY_HOST: Sums = {
-  whole: { select: 'host AS h, sum(attacks) AS total', from: 'cells', where: 'attacks > 0' },
-  exact: { select: 'host AS h, sum(n) AS total', where: IS_ATTACK },
+  whole: 'host AS h, sum(attacks) AS total',
+  wholeWhere: 'attacks > 0',
+  exact: 'host AS h, sum(n) AS total',
+  exactWhere: IS_ATTACK,
   groupBy: 'h',
 };
 
@@ -139,9 +134,12 @@ export class Counter {
 
   async distribution(selection: Selection, { from, to }: TimeRange): Promise<Float64Array> {
     const totals = new Float64Array(CATEGORIES.length);
-    await this.#sum<SeriesRow>(selection, [from, to], DISTRIBUTION, (_, { series, total }) =>
-      add(totals, Number(series) - FIRST_CATEGORY, total),
-    );
+    await this.#sum<SeriesRow>(selection, [from, to], DISTRIBUTION, (_, row) => {
+      for (const [i, series] of row.series.entries()) {
+        if (series >= FIRST_CATEGORY && series < FIRST_BLOCKED)
+          add(totals, series - FIRST_CATEGORY, row.totals[i]);
+      }
+    });
     return totals;
   }
 
@@ -150,10 +148,12 @@ export class Counter {
     const rows = () => CATEGORIES.map(() => new Float64Array(points));
     const counts: CategorySeries = { requests: new Float64Array(points), attacks: rows(), blocked: rows() };
     await this.#sum<SeriesRow>(selection, edges, BY_SERIES, (point, row) => {
-      const series = Number(row.series);
-      if (series === REQUESTS) add(counts.requests, point, row.total);
-      else if (series < FIRST_BLOCKED) add(counts.attacks[series - FIRST_CATEGORY], point, row.total);
-      else add(counts.blocked[series - FIRST_BLOCKED], point, row.total);
+      for (const [i, series] of row.series.entries()) {
+        const total = row.totals[i];
+        if (series === REQUESTS) add(counts.requests, point, total);
+        else if (series < FIRST_BLOCKED) add(counts.attacks[series - FIRST_CATEGORY], point, total);
+        else add(counts.blocked[series - FIRST_BLOCKED], point, total);
+      }
     });
     return counts;
   }
@@ -215,11 +215,11 @@ interface PartRow {
 }
 
 interface SeriesRow {
-  series: string;
-  total: string;
+  series: number[];
+  totals: string[];
 }
 
-function add(row: Float64Array | undefined, point: number, n: string): void {
+function add(row: Float64Array | undefined, point: number, n: string | undefined): void {
   if (row !== undefined) row[point] = (row[point] ?? 0) + Number(n);
 }
 
@@ -239,68 +239,71 @@ function planParts(
   snapshot: Snapshot,
   scope: Scope,
   edges: readonly number[],
-  { whole, exact, groupBy }: Sums,
+  { whole, wholeWhere, exact, exactWhere, groupBy }: Sums,
 ): { parts: Part[]; values: Values } {
   const clipped = clip(edges, snapshot);
   const hours = planCells(clipped, HOUR_MS);
   const minutes = planCells(clipped, MINUTE_MS);
   const { where, values } = counted(snapshot, daysOf(clipped));
-  const all: Record<string, Values[string]> = { ...values, hosts: snapshot.hosts };
+  const cutMinutes = new Set(minutes.cutCells);
+  const all: Record<string, Values[string]> = {
+    ...values,
+    ...bucketsOf(clipped),
+    hosts: snapshot.hosts,
+    cutHours: hours.cutCells,
+    cutMinutes: minutes.cutCells,
+  };
   const parts: Part[] = [];
-  const addPart = (slots: Slots, cell: string, columns: string, from: string, ...conditions: string[]) => {
+  const addPart = (
+    slots: Slots,
+    cell: string,
+    columns: string,
+    from: string,
+    conditions: (string | undefined)[],
+  ) => {
     const i = parts.length;
     for (const name of ['shift', 'width', 'from', 'to'] as const) all[`${name}${i}`] = slots[name];
-    const range = `{from${i}:UInt64} <= ${cell} AND ${cell} < {to${i}:UInt64}`;
+    const terms = [where, ...conditions, `${cell} >= {from${i}:UInt64} AND ${cell} < {to${i}:UInt64}`];
     parts.push({
       slots,
       statement: `SELECT toUInt8(${i}) AS part, intDiv(${cell} + {shift${i}:UInt64}, {width${i}:UInt64}) AS slot, ${columns}
-        FROM ${from} WHERE ${[where, ...conditions, range].join(' AND ')} GROUP BY slot${groupBy ? `, ${groupBy}` : ''}`,
+        FROM ${from} WHERE ${terms.filter(Boolean).join(' AND ')} GROUP BY slot${groupBy ? `, ${groupBy}` : ''}`,
     });
   };
-  const filter = whole.where === undefined ? [] : [whole.where];
+  const cutsHours = hours.cutCells.length > 0;
   if (hours.whole) {
-    // Both ends, because the index is by minute.
+    // The index is by minute.
     all.firstMinute = hours.whole.from * 60;
     all.endMinute = hours.whole.to * 60;
-    const cut = hours.cutCells.length > 0;
-    all.cutHours = hours.cutCells;
-    addPart(
-      hours.whole,
-      'intDiv(minute, 60)',
-      whole.select,
-      whole.from,
-      ON_HOUR[scope],
+    addPart(hours.whole, 'intDiv(minute, 60)', whole, 'cells', [
+      HOURS[scope],
       'minute >= {firstMinute:UInt32} AND minute < {endMinute:UInt32}',
-      ...(cut ? ['intDiv(minute, 60) NOT IN (SELECT arrayJoin({cutHours:Array(UInt32)}))'] : []),
-      ...filter,
-    );
+      cutsHours ? 'intDiv(minute, 60) NOT IN {cutHours:Array(UInt32)}' : undefined,
+      wholeWhere,
+    ]);
   }
-  if (minutes.whole && (hours.cutCells.length > 0 || hours.whole === null)) {
-    const conditions = [];
-    if (hours.whole && hours.cutCells.length <= HOURS_LISTED_MAX) {
-      const cut = new Set(minutes.cutCells);
+  if (minutes.whole && (cutsHours || !hours.whole)) {
+    const isListed = hours.whole !== null && hours.cutCells.length <= HOURS_LISTED_MAX;
+    if (isListed) {
       all.minutes = hours.cutCells
         .flatMap((hour) => Array.from({ length: 60 }, (_, i) => hour * 60 + i))
-        .filter((minute) => !cut.has(minute));
-      conditions.push('minute IN (SELECT arrayJoin({minutes:Array(UInt32)}))');
-    } else {
-      if (hours.whole) conditions.push('intDiv(minute, 60) IN (SELECT arrayJoin({cutHours:Array(UInt32)}))');
-      if (minutes.cutCells.length > 0)
-        conditions.push('minute NOT IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))');
+        .filter((minute) => !cutMinutes.has(minute));
     }
-    addPart(minutes.whole, 'minute', whole.select, whole.from, ON_MINUTE[scope], ...conditions, ...filter);
+    addPart(minutes.whole, 'minute', whole, 'cells', [
+      MINUTES[scope],
+      isListed ? 'minute IN {minutes:Array(UInt32)}' : undefined,
+      isListed && scope !== 'project' ? 'bucket IN {cutHours:Array(UInt32)}' : undefined,
+      !isListed && hours.whole ? 'intDiv(minute, 60) IN {cutHours:Array(UInt32)}' : undefined,
+      !isListed && cutMinutes.size > 0 ? 'minute NOT IN {cutMinutes:Array(UInt32)}' : undefined,
+      wholeWhere,
+    ]);
   }
-  all.cutMinutes = minutes.cutCells;
   if (minutes.cut) {
-    addPart(
-      minutes.cut,
-      TIME,
-      exact.select,
-      CELLS,
-      ON_MILLISECOND[scope],
-      'minute IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))',
-      ...(exact.where === undefined ? [] : [exact.where]),
-    );
+    addPart(minutes.cut, TIME, exact, CELLS, [
+      MILLISECONDS[scope],
+      `bucket IN {cutHours:Array(UInt32)} AND minute IN {cutMinutes:Array(UInt32)}`,
+      exactWhere,
+    ]);
   }
   return { parts, values: all };
 }
@@ -314,4 +317,10 @@ export function clip(edges: readonly number[], { horizon, latest }: Snapshot): r
 export function daysOf(edges: readonly number[]): { first: number; last: number } {
   const day = (time: number) => Math.floor(time / MINUTE_MS / MINUTES_PER_DAY);
   return { first: day(edges[0] ?? 0), last: day(edges.at(-1) ?? 0) };
+}
+
+/** For ON_HOST_MINUTES. */
+export function bucketsOf(edges: readonly number[]): { firstBucket: number; lastBucket: number } {
+  const bucket = (time: number) => bucketOf(LEVELS.hostMinute, Math.floor(time / MINUTE_MS));
+  return { firstBucket: bucket(edges[0] ?? 0), lastBucket: bucket(edges.at(-1) ?? 0) };
 }

@@ -4,7 +4,7 @@ import { eventsOfCells } from '../cells.ts';
 import type { Database } from '../postgres/database.ts';
 import type { Snapshot } from './attempts.ts';
 import { CELLS, type Counter, counted, TIME } from './count.ts';
-import { LEVELS, MINUTE_MS, NO_HOST } from './schema.ts';
+import { bucketOf, LEVELS, MINUTE_MS, NO_HOST } from './schema.ts';
 import type { Server } from './server.ts';
 
 /** Hours with more are divided into minutes. */
@@ -40,7 +40,7 @@ function readHours(server: Server, snapshot: Snapshot) {
   const { where, values } = counted(snapshot);
   return server.select<{ hour: number; n: string }>(
     `SELECT intDiv(minute, 60) AS hour, sum(requests) + sum(attacks) AS n FROM cells
-     WHERE ${where} AND level = ${LEVELS.hour} AND host = ${NO_HOST} AND minute >= {first:UInt32}
+     WHERE ${where} AND level = ${LEVELS.hour} AND bucket = 0 AND host = ${NO_HOST} AND minute >= {first:UInt32}
      GROUP BY hour ORDER BY hour`,
     { ...values, first: Math.floor(snapshot.horizon / 60 / MINUTE_MS) * 60 },
   );
@@ -56,10 +56,11 @@ async function readEvents(
   const { where, values } = counted(snapshot);
   const rows = await server.select<{ host: number; minute: number; code: number; total: string }>(
     `SELECT host, minute, code, sum(n) AS total FROM ${CELLS}
-     WHERE ${where} AND level = ${LEVELS.hostMinute} AND minute >= {first:UInt32} AND minute < {end:UInt32}
+     WHERE ${where} AND level = ${LEVELS.hostMinute}
+       AND bucket = {bucket:UInt32} AND minute >= {first:UInt32} AND minute < {end:UInt32}
        AND ${TIME} >= {horizon:UInt64}
      GROUP BY host, minute, code ORDER BY host, minute, code`,
-    { ...values, first, end, horizon: snapshot.horizon },
+    { ...values, first, end, horizon: snapshot.horizon, bucket: bucketOf(LEVELS.hostMinute, first) },
   );
   const events: Event[] = [];
   let cells = new Map<number, number>();

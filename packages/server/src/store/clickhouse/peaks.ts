@@ -6,7 +6,7 @@ import { OVERVIEW_GROUPS } from '../../event.ts';
 import { FIRST_CATEGORY, REQUESTS } from '../cells.ts';
 import { QueryTooLarge, type Selection, storedCategory } from '../store.ts';
 import type { Snapshot } from './attempts.ts';
-import { CELLS, clip, counted, daysOf, SERIES, TIME } from './count.ts';
+import { bucketsOf, CELLS, clip, counted, daysOf, ON_HOST_MINUTES, SERIES, TIME } from './count.ts';
 import { planCells } from './plan.ts';
 import { LEVELS, MINUTE_MS } from './schema.ts';
 import type { Server } from './server.ts';
@@ -42,6 +42,7 @@ export async function readPeaks(
   const rows = counted(snapshot, daysOf(clipped));
   const values = {
     ...rows.values,
+    ...bucketsOf(clipped),
     hosts: snapshot.hosts,
     firstMinute: Math.floor((clipped[0] ?? 0) / MINUTE_MS),
     endMinute: Math.ceil((clipped.at(-1) ?? 0) / MINUTE_MS),
@@ -51,8 +52,8 @@ export async function readPeaks(
   const inRange = `${rows.where} AND minute >= {firstMinute:UInt32} AND minute < {endMinute:UInt32}`;
   const exact =
     hosts === undefined
-      ? `${inRange} AND level = ${LEVELS.hostMinute}`
-      : `${inRange} AND level = ${LEVELS.hostMinute} AND host IN (SELECT arrayJoin({hosts:Array(UInt32)}))`;
+      ? `${inRange} AND ${ON_HOST_MINUTES}`
+      : `${inRange} AND ${ON_HOST_MINUTES} AND host IN {hosts:Array(UInt32)}`;
   const seconds = hosts === undefined ? `${inRange} AND level = ${LEVELS.projectMinute}` : exact;
   const [size] = await server.select<{ n: string }>(
     `SELECT sum(length(codes)) AS n FROM cells WHERE ${seconds}`,
@@ -66,7 +67,7 @@ export async function readPeaks(
           `SELECT intDiv(second + {shift:UInt64}, {width:UInt64}) AS slot, ${GROUP_PEAKS} FROM (
              SELECT ${SECOND} AS second, ${GROUP_SUMS} FROM ${CELLS}
              WHERE ${seconds} AND ${SECOND} >= {from:UInt64} AND ${SECOND} < {to:UInt64}
-               AND ${SECOND} NOT IN (SELECT arrayJoin({cutSeconds:Array(UInt64)}))
+               ${cut === null ? '' : `AND ${SECOND} NOT IN {cutSeconds:Array(UInt64)}`}
              GROUP BY second
            ) GROUP BY slot`,
           { ...values, from: whole.from, to: whole.to, shift: whole.shift, width: whole.width },
@@ -76,8 +77,8 @@ export async function readPeaks(
       : server.select<Record<string, string>>(
           `SELECT ${SECOND} AS second, intDiv(${TIME} + {shift:UInt64}, {width:UInt64}) AS slot, ${GROUP_SUMS}
            FROM ${CELLS}
-           WHERE ${exact} AND minute IN (SELECT arrayJoin({cutMinutes:Array(UInt32)}))
-             AND ${SECOND} IN (SELECT arrayJoin({cutSeconds:Array(UInt64)}))
+           WHERE ${exact} AND minute IN {cutMinutes:Array(UInt32)}
+             AND ${SECOND} IN {cutSeconds:Array(UInt64)}
              AND ${TIME} >= {from:UInt64} AND ${TIME} < {to:UInt64}
            GROUP BY second, slot`,
           { ...values, from: cut.from, to: cut.to, shift: cut.shift, width: cut.width },

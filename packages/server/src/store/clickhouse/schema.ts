@@ -35,12 +35,20 @@ export const LEVELS = {
 } as const;
 export const NO_HOST = 0;
 
+/**
+ * Part of the key before the host, on the level of hosts and minutes: the hour. A query of one host reads a few rows of each
+ * hour, and one of a single minute the rows of all hosts in that hour. On other levels it is 0.
+ */
+export function bucketOf(level: number, minute: number): number {
+  return level === LEVELS.hostMinute ? Math.floor(minute / 60) : 0;
+}
+
 const CELLS = (settings: string) => `
   CREATE TABLE IF NOT EXISTS cells (
-    project String, level UInt8, host UInt32, minute UInt32, attempt UInt64,
+    project String, level UInt8, bucket UInt32, host UInt32, minute UInt32, attempt UInt64,
     requests UInt64, attacks UInt64, codes Array(UInt32), counts Array(UInt64)
   ) ENGINE = MergeTree PARTITION BY intDiv(minute, ${MINUTES_PER_PARTITION})
-  ORDER BY (project, level, host, minute, attempt) SETTINGS index_granularity = 2048${settings}`;
+  ORDER BY (project, level, bucket, host, minute, attempt) SETTINGS index_granularity = 1024${settings}`;
 
 /** Tells which shard of which installation a database is. */
 const SHARD = `
@@ -87,6 +95,8 @@ export class Shards {
   readonly #connect: Connect | undefined;
   readonly #servers: readonly Server[];
   readonly #checked = new Map<number, Promise<void>>();
+  /** Shards whose last insert has failed. */
+  readonly #suspects = new Set<number>();
   #installation = '';
 
   constructor(options: ShardOptions, connect?: Connect) {
@@ -139,6 +149,18 @@ export class Shards {
     }
     await checked;
     return server;
+  }
+
+  failed(number: number): void {
+    this.#suspects.add(number);
+  }
+
+  /** Rejects if an insert has failed and the server still does not respond. */
+  async ready(number: number): Promise<void> {
+    const server = await this.get(number);
+    if (!this.#suspects.has(number)) return;
+    await server.ping();
+    this.#suspects.delete(number);
   }
 
   async close(): Promise<void> {

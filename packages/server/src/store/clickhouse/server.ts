@@ -45,10 +45,15 @@ const INSERT_SETTINGS: ClickHouseSettings = {
   async_insert: 0,
 };
 
+/** Longer responses are buffered on the disk of the server. */
+const RESPONSE_BYTES_MAX = 16 * 1_048_576;
+
 /** Override the profile of the user. */
 const FIXED_SETTINGS: ClickHouseSettings = {
   // An error within a response must not look like its end.
   wait_end_of_query: 1,
+  // In memory: by default every response is written to a file first.
+  buffer_size: String(RESPONSE_BYTES_MAX),
   // No partial results.
   timeout_overflow_mode: 'throw',
 };
@@ -214,13 +219,17 @@ const RENDERERS: Readonly<Record<string, (value: Value) => string>> = {
 
 /** Replaces every `{name:Type}` with a literal. A value of the wrong type is a bug. */
 export function renderLiterals(sql: string, values: Values): string {
-  return sql.replace(/\{(\w+):(\w+)(?:\((\w+)\))?\}/g, (_, name: string, type: string, inner?: string) => {
+  const pattern = /(\bIN )?\{(\w+):(\w+)(?:\((\w+)\))?\}/g;
+  return sql.replace(pattern, (_, before = '', name: string, type: string, inner?: string) => {
     const value = values[name];
     if (value === undefined) throw new TypeError(`missing value for ${name}`);
-    if (inner === undefined) return `CAST(${rendererOf(type)(value)} AS ${type})`;
+    if (inner === undefined) return `${before}CAST(${rendererOf(type)(value)} AS ${type})`;
     if (type !== 'Array' || !Array.isArray(value)) throw new TypeError(`${name} is not of type ${type}`);
-    const items = (value as Value[]).map(rendererOf(inner));
-    return `CAST([${items.join(',')}] AS Array(${inner}))`;
+    const items = (value as Value[]).map(rendererOf(inner)).join(',');
+    if (before === '') return `CAST([${items}] AS Array(${inner}))`;
+    // An empty list is not SQL.
+    if (items === '') throw new TypeError(`${name} is empty`);
+    return `IN (${items})`;
   });
 }
 
