@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
+import setupPostgres from './postgres-server.ts';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
 
@@ -40,11 +41,13 @@ declare module 'vitest' {
   }
 }
 
-/** Global setup: one server for all files of a run. Each sandbox uses a separate database. */
+/** Global setup: one server of each kind for all files of a run. Each sandbox uses a separate database and schema. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const clickhouse = await startClickHouse();
+  const [clickhouse, stopPostgres] = await Promise.all([startClickHouse(), setupPostgres(project)]);
   project.provide('clickhouseUrl', clickhouse.urls[0]);
-  return clickhouse.stop;
+  return async () => {
+    await Promise.all([clickhouse.stop(), stopPostgres()]);
+  };
 }
 
 export class ClickHouseServer {

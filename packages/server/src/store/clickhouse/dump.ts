@@ -4,13 +4,13 @@ import { eventsOfCells } from '../cells.ts';
 import type { Database } from '../postgres/database.ts';
 import type { Snapshot } from './attempts.ts';
 import { CELLS, type Counter, counted, TIME } from './count.ts';
-import { bucketOf, LEVELS, MINUTE_MS, NO_HOST } from './schema.ts';
+import { bucketOf, LEVELS, MINUTE_MS } from './schema.ts';
 import type { Server } from './server.ts';
 
-/** Hours with more are divided into minutes. */
-const COUNTS_PER_PART = 100_000;
+/** Bounds the memory for a part to some megabytes. */
+const CELLS_PER_PART = 50_000;
 
-/** One part per hour or minute. Each is read with its own snapshot, so that a large dump can take its time. */
+/** A part consists of whole minutes. Each is read with its own snapshot, so that a large dump can take its time. */
 export async function* dumpEvents(
   database: Database,
   counter: Counter,
@@ -21,28 +21,41 @@ export async function* dumpEvents(
     [project],
   );
   const hosts = new Map(rows.map(({ number, id }) => [number, id]));
-  const hours = await counter.read({ project }, readHours);
-  for (const { hour, n } of hours ?? []) {
-    const first = Number(hour) * 60;
-    const step = Number(n) > COUNTS_PER_PART ? 1 : 60;
-    for (let minute = first; minute < first + 60; minute += step) {
-      const events = await counter.read({ project }, (server, snapshot) =>
-        readEvents(server, snapshot, hosts, minute, minute + step),
-      );
-      if (events !== null && events.length > 0) {
-        yield { id: step === 1 ? `minute ${minute}` : `hour ${hour}`, events };
-      }
-    }
+  const minutes = (await counter.read({ project }, readMinutes)) ?? [];
+  for (const { first, end } of partsOf(minutes)) {
+    const events = await counter.read({ project }, (server, snapshot) =>
+      readEvents(server, snapshot, hosts, first, end),
+    );
+    if (events !== null && events.length > 0) yield { id: `minute ${first}`, events };
   }
 }
 
-function readHours(server: Server, snapshot: Snapshot) {
+function* partsOf(minutes: readonly MinuteRow[]): Generator<{ first: number; end: number }> {
+  let cells = 0;
+  let first: number | null = null;
+  for (const [i, { minute, n }] of minutes.entries()) {
+    first ??= minute;
+    cells += Number(n);
+    const next = minutes[i + 1];
+    if (next !== undefined && cells + Number(next.n) <= CELLS_PER_PART) continue;
+    yield { first, end: minute + 1 };
+    first = null;
+    cells = 0;
+  }
+}
+
+interface MinuteRow {
+  minute: number;
+  /** At least the number of its cells. */
+  n: string;
+}
+
+function readMinutes(server: Server, snapshot: Snapshot): Promise<MinuteRow[]> {
   const { where, values } = counted(snapshot);
-  return server.select<{ hour: number; n: string }>(
-    `SELECT intDiv(minute, 60) AS hour, sum(requests) + sum(attacks) AS n FROM cells
-     WHERE ${where} AND level = ${LEVELS.hour} AND bucket = 0 AND host = ${NO_HOST} AND minute >= {first:UInt32}
-     GROUP BY hour ORDER BY hour`,
-    { ...values, first: Math.floor(snapshot.horizon / 60 / MINUTE_MS) * 60 },
+  return server.select<MinuteRow>(
+    `SELECT minute, sum(length(codes)) AS n FROM cells
+     WHERE ${where} AND level = ${LEVELS.hostMinute} AND minute >= {first:UInt32} GROUP BY minute ORDER BY minute`,
+    { ...values, first: Math.floor(snapshot.horizon / MINUTE_MS) },
   );
 }
 
@@ -57,10 +70,17 @@ async function readEvents(
   const rows = await server.select<{ host: number; minute: number; code: number; total: string }>(
     `SELECT host, minute, code, sum(n) AS total FROM ${CELLS}
      WHERE ${where} AND level = ${LEVELS.hostMinute}
-       AND bucket = {bucket:UInt32} AND minute >= {first:UInt32} AND minute < {end:UInt32}
+       AND bucket >= {bucket:UInt32} AND bucket <= {lastBucket:UInt32} AND minute >= {first:UInt32} AND minute < {end:UInt32}
        AND ${TIME} >= {horizon:UInt64}
      GROUP BY host, minute, code ORDER BY host, minute, code`,
-    { ...values, first, end, horizon: snapshot.horizon, bucket: bucketOf(LEVELS.hostMinute, first) },
+    {
+      ...values,
+      first,
+      end,
+      horizon: snapshot.horizon,
+      bucket: bucketOf(LEVELS.hostMinute, first),
+      lastBucket: bucketOf(LEVELS.hostMinute, end - 1),
+    },
   );
   const events: Event[] = [];
   let cells = new Map<number, number>();

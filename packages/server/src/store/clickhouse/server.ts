@@ -48,12 +48,13 @@ const INSERT_SETTINGS: ClickHouseSettings = {
 /** Longer responses are buffered on the disk of the server. */
 const RESPONSE_BYTES_MAX = 16 * 1_048_576;
 
+/** Parameters of the HTTP interface. By default, every response is written to a file first. */
+const HTTP_SETTINGS = { buffer_size: String(RESPONSE_BYTES_MAX) } as ClickHouseSettings;
+
 /** Override the profile of the user. */
 const FIXED_SETTINGS: ClickHouseSettings = {
   // An error within a response must not look like its end.
   wait_end_of_query: 1,
-  // In memory: by default every response is written to a file first.
-  buffer_size: String(RESPONSE_BYTES_MAX),
   // No partial results.
   timeout_overflow_mode: 'throw',
 };
@@ -67,11 +68,13 @@ export class Server {
   readonly #url: string;
   readonly #client: ClickHouseClient;
   readonly #timeoutMs: number;
+  readonly #fixedSettings: ClickHouseSettings;
   #dialect: Promise<Dialect> | null = null;
 
   constructor({ url, database, user, password, timeoutMs }: ServerOptions, client?: ClickHouseClient) {
     this.#url = url;
     this.#timeoutMs = timeoutMs;
+    this.#fixedSettings = client === undefined ? { ...FIXED_SETTINGS, ...HTTP_SETTINGS } : FIXED_SETTINGS;
     this.#client =
       client ??
       createClient({
@@ -121,7 +124,7 @@ export class Server {
         abort_signal,
         values: rows,
         format: 'JSONEachRow',
-        clickhouse_settings: { ...insertSettings, ...FIXED_SETTINGS },
+        clickhouse_settings: { ...insertSettings, ...this.#fixedSettings },
       }),
     );
   }
@@ -171,7 +174,7 @@ export class Server {
   #settings(bindsValues: boolean, timeoutMs = this.#timeoutMs): ClickHouseSettings {
     return {
       max_execution_time: Math.ceil(timeoutMs / 1_000),
-      ...FIXED_SETTINGS,
+      ...this.#fixedSettings,
       ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
     };
   }
