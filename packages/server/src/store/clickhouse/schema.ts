@@ -43,12 +43,15 @@ export function bucketOf(level: number, minute: number): number {
   return level === LEVELS.hostMinute ? Math.floor(minute / 60) : 0;
 }
 
+/** As in current releases. With the 150 of older ones, they delay inserts as soon as there are a hundred a second. */
+const PARTS_MAX = 1_000;
+
 const CELLS = (settings: string) => `
   CREATE TABLE IF NOT EXISTS cells (
     project String, level UInt8, bucket UInt32, host UInt32, minute UInt32, attempt UInt64,
     requests UInt64, attacks UInt64, codes Array(UInt32), counts Array(UInt64)
   ) ENGINE = MergeTree PARTITION BY intDiv(minute, ${MINUTES_PER_PARTITION})
-  ORDER BY (project, level, bucket, host, minute, attempt) SETTINGS index_granularity = 1024${settings}`;
+  ORDER BY (project, level, bucket, host, minute, attempt) SETTINGS index_granularity = 1024, parts_to_delay_insert = ${PARTS_MAX}, parts_to_throw_insert = ${3 * PARTS_MAX}${settings}`;
 
 /** Tells which shard of which installation a database is. */
 const SHARD = `
