@@ -4,8 +4,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { type ClickHouseClient, createClient } from '@clickhouse/client';
 import { afterAll, beforeAll, describe } from 'vitest';
-import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
-import { clickhouseOptions } from './clickhouse-options.ts';
+import { clickhouseOptions, compactingStore } from './clickhouse-options.ts';
 import { CHDB, MEMORY } from './clickhouse-server.ts';
 import { POSTGRES, PostgresServer } from './postgres-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
@@ -32,18 +31,11 @@ describe.skipIf((!CHDB.isInstalled() || !POSTGRES.isInstalled()) && process.env.
         const connect = (): ClickHouseClient => createClient({ connection: createChdbConnection({ path }) });
         // The engine has one directory, and a connection only sees the existing database.
         const options = { ...clickhouseOptions(['chdb:'], postgres.url), database: 'default' };
-        await migrate(options, connect);
-        let store = clickhouseStore(options, now, connect);
+        const target = await compactingStore(options, now, connect);
         return {
-          store,
-          another: () => clickhouseStore(options, now, connect),
-          async reopen() {
-            await store.close();
-            store = clickhouseStore(options, now, connect);
-            return store;
-          },
+          ...target,
           async destroy() {
-            await store.close();
+            await target.destroy();
             await drainPending();
             rmSync(path, { recursive: true });
           },

@@ -10,11 +10,7 @@ import {
   clickhouseStore,
   migrate,
 } from '../packages/server/src/store/clickhouse/clickhouse.ts';
-import {
-  COMPACTION,
-  compactProject,
-  deleteReplaced,
-} from '../packages/server/src/store/clickhouse/compact.ts';
+import { compactProject, deleteReplaced } from '../packages/server/src/store/clickhouse/compact.ts';
 import { counted } from '../packages/server/src/store/clickhouse/count.ts';
 import { readPeaks } from '../packages/server/src/store/clickhouse/peaks.ts';
 import { Shards } from '../packages/server/src/store/clickhouse/schema.ts';
@@ -30,7 +26,7 @@ import {
   StoreNotWritable,
   StoreUnavailable,
 } from '../packages/server/src/store/store.ts';
-import { clickhouseOptions } from './clickhouse-options.ts';
+import { ALWAYS, clickhouseOptions, NEVER } from './clickhouse-options.ts';
 import { CLICKHOUSE, type ClickHouse, startClickHouse, startSmallClickHouse } from './clickhouse-server.ts';
 import { type FlakyProxy, flakyProxy } from './flaky-proxy.ts';
 import { POSTGRES, PostgresServer } from './postgres-server.ts';
@@ -40,9 +36,6 @@ import { Random } from './random.ts';
 const NOW = Date.UTC(2026, 6, 1, 12);
 const DAY_MS = 86_400_000;
 const ALL = { project: 'p', edges: [0, NOW + DAY_MS] };
-/** Compacts everything, and deletes what it replaced at once. */
-const ALWAYS = { ...COMPACTION, attemptsMin: 1, rowsMin: 0, replacedMs: 0 };
-const NEVER = new AbortController().signal;
 
 describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && process.env.CI !== 'true')(
   `with clickhouse-server and postgresql (${CLICKHOUSE.needs} ${POSTGRES.needs})`,
@@ -428,6 +421,28 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       } finally {
         await Promise.all([old.stop(), standby.stop()]);
       }
+    });
+
+    test('after PostgreSQL was restored from an older dump and migrated, batches that are sent again count once', async () => {
+      const { options, database, open, close } = await createTables();
+      let store = open();
+      await store.append(batch('first', 1));
+      const [before] = await database.run<{ attempt: number }>('SELECT attempt FROM projects');
+      for (let i = 0; i < 3; i++) await store.append(batch(`lost ${i}`, 2));
+      await store.append({ ...batch('lost', 4), project: 'lost' });
+      await store.close();
+      await database.run(`DELETE FROM batches WHERE id <> 'first'`);
+      await database.run(`DELETE FROM projects WHERE project = 'lost'`);
+      await database.run('UPDATE projects SET attempt = $1', [before?.attempt ?? 0]);
+      for (let i = 0; i < 2; i++) await migrate(options);
+      store = open();
+      expect((await store.series(ALL)).requests[0]).toBe(1);
+      for (let i = 0; i < 3; i++) await store.append(batch(`lost ${i}`, 2));
+      await store.append({ ...batch('lost', 4), project: 'lost' });
+      expect((await store.series(ALL)).requests[0]).toBe(7);
+      expect((await store.series({ ...ALL, project: 'lost' })).requests[0]).toBe(4);
+      await store.close();
+      await close();
     });
 
     test('shards must keep their order, can be added at the end, and belong to one installation', async () => {

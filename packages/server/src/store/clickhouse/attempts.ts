@@ -110,6 +110,20 @@ export function abortAttempt(target: { run: Run }, { project, number }: Attempt)
   ]);
 }
 
+/** Gives it more time. Rejects if it was aborted. */
+export async function extendAttempt(
+  database: Database,
+  { project, number }: Pick<Attempt, 'project' | 'number'>,
+  lifetimeMs: number,
+): Promise<void> {
+  const rows = await database.run<{ number: number }>(
+    `UPDATE attempts SET expires = clock_timestamp() + $3 * interval '1 millisecond'
+     WHERE project = $1 AND number = $2 AND NOT aborted RETURNING number`,
+    [project, number, lifetimeMs],
+  );
+  if (rows.length === 0) throw new StoreUnavailable('the attempt was aborted, because it took too long');
+}
+
 /** Aborts attempts whose process was killed or hangs. */
 export async function abortExpired(database: Database, project: string): Promise<void> {
   await database.run(

@@ -9,7 +9,7 @@ import { recordMethods } from '../postgres/records.ts';
 import { type Appended, type Batch, groupSeries, type Store, StoreUnavailable } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { COMPACTION, type CompactionSettings, Compactor, forgetBefore } from './compact.ts';
-import { Counter } from './count.ts';
+import { Counter, REPLACED_MS } from './count.ts';
 import { dumpEvents } from './dump.ts';
 import { emptyPeaks, readPeaks } from './peaks.ts';
 import {
@@ -113,7 +113,7 @@ export function clickhouseStore(
         await compactor.addAll();
         await prune(database, before, freeBefore, stop, async (freed) => {
           for (let shard = 0; shard < shards.count && !stop?.aborted; shard++) {
-            await dropCellsBefore(await shards.get(shard), options.database, freed);
+            await dropCellsBefore(await shards.get(shard), options.database, freed - REPLACED_MS);
           }
           await forgetBefore(database, freed);
         });

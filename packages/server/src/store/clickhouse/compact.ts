@@ -19,6 +19,7 @@ import {
   type Attempt,
   abortAttempt,
   abortExpired,
+  extendAttempt,
   lockAttempt,
   openAttempt,
   readSnapshot,
@@ -54,7 +55,7 @@ const ROWS_PER_STATEMENT = 500_000;
 const ROWS_PER_COMPACTION = 4_000_000;
 const DAYS_PER_COMPACTION = 64;
 const STATEMENT_MS_MAX = 5 * 60_000;
-const LIFETIME_MS = 20 * 60_000;
+const LIFETIME_MS = 2 * STATEMENT_MS_MAX;
 /** How long to wait for lower attempts. */
 const WAIT_MS = 250;
 const WAITS_MAX = 40;
@@ -154,7 +155,7 @@ async function lowerAreDone(
 async function insertSums(
   database: Database,
   server: Server,
-  { project, number }: Attempt,
+  { project, number }: Pick<Attempt, 'project' | 'number'>,
   days: readonly DueDay[],
 ): Promise<Map<number, number>> {
   const snapshot = await readSnapshot(database, project);
@@ -176,6 +177,7 @@ async function insertSums(
   const hostsEnd = (hosts?.hosts ?? 0) + 1;
   const parts = Math.min(hostsEnd, Math.ceil((rows + 1) / ROWS_PER_STATEMENT));
   for (let i = 0; i < parts; i++) {
+    await extendAttempt(database, { project, number }, LIFETIME_MS);
     await server.run(
       `INSERT INTO cells (project, level, bucket, host, minute, attempt, requests, attacks, codes, counts)
        SELECT project, level, bucket, host, minute, {number:UInt64}, sum(requests), sum(attacks),

@@ -17,7 +17,7 @@ import type { Server, Values } from './server.ts';
 const HOUR_MS = 60 * MINUTE_MS;
 /** For more hours than this, the minutes in them are not listed one by one. */
 const HOURS_LISTED_MAX = 48;
-/** Rows that a compaction has replaced are deleted after this time: queries must be done by then. */
+/** Rows that no new query needs are deleted after this time: running queries must be done by then. */
 export const REPLACED_MS = 15 * 60_000;
 /** Half of it, because the time before the snapshot was taken counts, too. */
 const SNAPSHOT_MS_MAX = REPLACED_MS / 2;

@@ -286,8 +286,39 @@ export async function migrate(database: Database, options: ShardOptions, connect
       }
     });
   }
+  for (const [number, url] of urls.entries()) {
+    await withServer(openServer(options, url, name, connect), (server) =>
+      excludeUnknown(database, server, number),
+    );
+  }
   // Last: the number means that all tables exist.
   await database.run('UPDATE installation SET shards = greatest(shards, $1)', [urls.length]);
+}
+
+/**
+ * Excludes attempts that PostgreSQL does not know, because it was restored from a backup that is older than the rows. Their
+ * numbers are not given out again.
+ */
+async function excludeUnknown(database: Database, server: Server, shard: number): Promise<void> {
+  const rows = await server.select<{ project: string; latest: string }>(
+    'SELECT project, max(attempt) AS latest FROM cells GROUP BY project',
+  );
+  for (const { project, latest } of rows) {
+    const values = [project, Number(latest)];
+    await database.transaction(async (run) => {
+      await run('INSERT INTO projects (project) VALUES ($1) ON CONFLICT DO NOTHING', [project]);
+      await run('SELECT FROM projects WHERE project = $1 FOR UPDATE', [project]);
+      await run(
+        `INSERT INTO attempts (project, number, first, aborted, expires)
+         SELECT project, $2, attempt + 1, true, clock_timestamp() FROM projects WHERE project = $1 AND attempt < $2`,
+        values,
+      );
+      await run(
+        'UPDATE projects SET attempt = $2, shard = coalesce(shard, $3) WHERE project = $1 AND attempt < $2',
+        [...values, shard],
+      );
+    });
+  }
 }
 
 /** Makes inserts survive a power failure, if the server supports it (20.10 and later). */
