@@ -87,6 +87,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
         'killed before the insert',
         'insert without a response',
         'close without a response',
+        'waits before it closes',
       );
       const event = fc.record({
         time: fc.oneof(
@@ -109,11 +110,19 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
           }),
         },
         {
+          weight: 1,
+          arbitrary: fc.record({
+            kind: fc.constant('append during compaction' as const),
+            id: fc.integer({ min: 0, max: 5 }),
+          }),
+        },
+        {
           weight: 4,
           arbitrary: fc.record({
             kind: fc.constantFrom(
               'expire' as const,
               'compact' as const,
+              'continue' as const,
               'arrive' as const,
               'delete' as const,
               'old snapshot' as const,
@@ -150,37 +159,62 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
               const [source] = await oracle.sources(project);
               expect((await store.sources(project))[0]?.events).toBe(source?.events);
             };
+            const batchOf = (id: number): Batch => ({
+              project,
+              source: { name: 's', format: 'events' },
+              id: `${id}`,
+              events: (drawn[id] ?? []).map(({ host, ...rest }) => ({
+                ...rest,
+                hostId: hosts[host] ?? null,
+              })),
+              dropped: {},
+            });
+            const waiting: (() => Promise<void>)[] = [];
+            // An append that waits would make a compaction wait, too.
+            const limit = () => (waiting.length === 0 ? NEVER : AbortSignal.timeout(50));
             for (const one of steps) {
               if (one.kind === 'append') {
-                const batch: Batch = {
-                  project,
-                  source: { name: 's', format: 'events' },
-                  id: `${one.id}`,
-                  events: (drawn[one.id] ?? []).map(({ host, ...rest }) => ({
-                    ...rest,
-                    hostId: hosts[host] ?? null,
-                  })),
-                  dropped: {},
-                };
+                const batch = batchOf(one.id);
                 const world = new FaultyWorld(database, shards, one.fault, late);
-                const append = () =>
-                  appendGroup(world.database, world.shards, [batch], NOW + one.skewMs, 60_000);
-                const outcome = await append().catch((error: unknown) => {
-                  if (!(error instanceof StoreUnavailable)) throw error;
-                  return null;
-                });
-                if (outcome !== null || world.hasClosed) {
+                const appending = appendGroup(
+                  world.database,
+                  world.shards,
+                  [batch],
+                  NOW + one.skewMs,
+                  60_000,
+                );
+                const finish = async () => {
+                  const outcome = await appending.catch((error: unknown) => {
+                    if (!(error instanceof StoreUnavailable)) throw error;
+                    return null;
+                  });
+                  if (outcome === null && !world.hasClosed) return;
                   const expected = await oracle.append(batch);
                   if (outcome !== null) expect(outcome).toEqual([expected]);
-                }
+                };
+                if (await world.waits(appending)) {
+                  waiting.push(async () => {
+                    world.resume();
+                    await finish();
+                  });
+                } else await finish();
+              } else if (one.kind === 'append during compaction') {
+                const get = async (number: number) => {
+                  const batch = batchOf(one.id);
+                  expect(await store.append(batch)).toEqual(await oracle.append(batch));
+                  return shards.get(number);
+                };
+                const during = { choose: () => 0, get } as unknown as Shards;
+                await compactProject(database, during, project, ALWAYS, limit());
+              } else if (one.kind === 'continue') {
+                for (const next of waiting.splice(0)) await next();
               } else if (one.kind === 'expire') {
                 await database.run(
                   `UPDATE attempts SET expires = now() - interval '1 second' WHERE project = $1`,
                   [project],
                 );
               } else if (one.kind === 'compact') {
-                const limit = AbortSignal.timeout(100);
-                await compactProject(database, shards, project, ALWAYS, limit);
+                await compactProject(database, shards, project, ALWAYS, limit());
               } else if (one.kind === 'arrive') {
                 for (const { server, rows } of late.splice(0)) await server.insert('cells', rows);
               } else if (one.kind === 'delete') await deleteReplaced(database, shards, ALWAYS);
@@ -195,10 +229,12 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
                   return row?.n;
                 };
                 const before = await sum();
-                await compactProject(database, shards, project, ALWAYS, AbortSignal.timeout(100));
+                await compactProject(database, shards, project, ALWAYS, limit());
                 expect(await sum()).toBe(before);
               }
             }
+            await check();
+            for (const next of waiting.splice(0)) await next();
             await check();
             // In the end, nothing is left over.
             await database.run(
@@ -212,7 +248,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
             await check();
           },
         ),
-        { numRuns: 25 },
+        { numRuns: 20 },
       );
       await store.close();
       await tables.close();
@@ -368,6 +404,22 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       expect(await unfinished()).toBe(0);
       await store.append(batch('x', 2));
       expect((await store.series(ALL)).requests[0]).toBe(3);
+      await store.close();
+      await close();
+    });
+
+    test('an aborted append that wrote to many days is forgotten only when all of them are compacted', async () => {
+      const { database, open, unfinished, compact, close } = await createTables();
+      const store = open();
+      await store.append(batch('first', 1));
+      await database.run(
+        `INSERT INTO attempts (project, number, first, aborted, expires, days)
+         SELECT 'p', attempt + 1, attempt + 1, true, now(), ARRAY(SELECT generate_series(20000, 20099)) FROM projects`,
+      );
+      await database.run('UPDATE projects SET attempt = attempt + 1');
+      expect([await compact(), await unfinished()]).toEqual([true, 1]);
+      expect([await compact(), await unfinished()]).toEqual([false, 0]);
+      expect((await store.series(ALL)).requests[0]).toBe(1);
       await store.close();
       await close();
     });
@@ -566,7 +618,8 @@ type Fault =
   | 'killed after the insert'
   | 'killed before the insert'
   | 'insert without a response'
-  | 'close without a response';
+  | 'close without a response'
+  | 'waits before it closes';
 
 /** The databases as a process sees them that is killed or cut off at some point of an append. */
 class FaultyWorld {
@@ -575,6 +628,24 @@ class FaultyWorld {
   /** Whether the attempt was closed although its process did not see that. */
   hasClosed = false;
   #isDead = false;
+  #resume: (() => void) | null = null;
+  /** Resolves when the append waits. */
+  readonly #waiting: Promise<void>;
+
+  resume(): void {
+    this.#resume?.();
+  }
+
+  /** False if it ends first. */
+  waits(appending: Promise<unknown>): Promise<boolean> {
+    return Promise.race([
+      this.#waiting.then(() => true),
+      appending.then(
+        () => false,
+        () => false,
+      ),
+    ]);
+  }
 
   constructor(
     database: Database,
@@ -587,6 +658,10 @@ class FaultyWorld {
       throw new StoreUnavailable('killed');
     };
     let transactions = 0;
+    let startWaiting = () => {};
+    this.#waiting = new Promise((resolve) => {
+      startWaiting = resolve;
+    });
     this.database = {
       run: (...args: Parameters<Database['run']>) => (this.#isDead ? die() : database.run(...args)),
       transaction: async (action: Parameters<Database['transaction']>[0], begin?: string) => {
@@ -594,6 +669,13 @@ class FaultyWorld {
         transactions++;
         // The first one reads, the second one opens, the third one closes.
         if (fault === 'not opened' && transactions === 2) die();
+        if (fault === 'waits before it closes' && transactions === 3) {
+          const resumed = new Promise<void>((resolve) => {
+            this.#resume = resolve;
+          });
+          startWaiting();
+          await resumed;
+        }
         const result = await database.transaction(action, begin);
         if (fault === 'close without a response' && result === true) {
           this.hasClosed = true;
@@ -607,7 +689,8 @@ class FaultyWorld {
       if (fault === 'rows arrive later') late.push({ server, rows: structuredClone(rows) as object[] });
       else await server.insert(table, rows);
       if (fault === 'killed after the insert') die();
-      if (fault !== 'none' && fault !== 'close without a response') throw new StoreUnavailable('no response');
+      if (fault === 'rows arrive later' || fault === 'insert without a response')
+        throw new StoreUnavailable('no response');
     };
     this.shards = {
       choose: (project: string) => shards.choose(project),

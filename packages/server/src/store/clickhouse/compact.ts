@@ -119,7 +119,9 @@ async function dueDays(database: Database, project: string, settings: Compaction
          OR (attempts * 4 >= $2 AND attempts > 0 AND changed < clock_timestamp() - $4 * interval '1 millisecond')
        )
        UNION
-       SELECT unnest(a.days) FROM attempts a WHERE a.project = $1 AND a.aborted
+       SELECT t.day FROM attempts a CROSS JOIN unnest(a.days) AS t(day)
+       LEFT JOIN days f ON f.project = $1 AND f.day = t.day
+       WHERE a.project = $1 AND a.aborted AND coalesce(f.floor, 0) <= a.number
      ) AS due LEFT JOIN days d ON d.project = $1 AND d.day = due.day ORDER BY due.day`,
     [project, settings.attemptsMin, settings.rowsMin, settings.idleMs],
   );
