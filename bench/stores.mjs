@@ -65,7 +65,12 @@ const STORES = {
     };
     await migrate(options);
     const disk = () => sizeOf(join(directory, 'clickhouse/data/wafstat'));
-    return { store: clickhouseStore(options), disk };
+    // Queries are measured as they are between loads, without merges in the background.
+    const settle = async () => {
+      const merges = 'SELECT toUInt32(count()) FROM system.merges FORMAT RowBinary';
+      while ((await clickhouse.run(merges))[0] > 0) await new Promise((resolve) => setTimeout(resolve, 500));
+    };
+    return { store: clickhouseStore(options), disk, settle };
   },
 };
 try {
@@ -74,8 +79,9 @@ try {
     if (chosen.length === 0 || chosen.includes(name)) stores[name] = await open();
   }
   const rows = { 'events per second': {}, 'bytes per event': {} };
-  for (const [name, { store, disk }] of Object.entries(stores)) {
+  for (const [name, { store, disk, settle }] of Object.entries(stores)) {
     const { events, seconds } = await fill(store);
+    await settle?.();
     console.error(`${name}: ${events} events in ${seconds.toFixed(0)} s`);
     rows['events per second'][name] = Math.round(events / seconds);
     rows['bytes per event'][name] = Number((disk() / events).toFixed(2));

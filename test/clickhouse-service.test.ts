@@ -133,6 +133,29 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       );
     });
 
+    test('a process that is paused while another one aborts its append counts it once, although its rows arrive', async () => {
+      const server = await sandbox.serve(store);
+      const api = await login(server.address, installation);
+      await pushUntilCounted(server, api, 'first');
+      const attempts = `service_${databases}.attempts`;
+      for (let i = 0; i < 3; i++) {
+        clickhouse.servers[0]?.pause();
+        const pushing = pushUntilCounted(server, api, `paused ${i}`);
+        await eventually(
+          () => postgres.sql(`SELECT count(*) FROM ${attempts} WHERE NOT aborted`) === '1' || undefined,
+          'an open attempt',
+        );
+        server.process.signal('SIGSTOP');
+        // As another process does after the time limit of the append.
+        postgres.sql(`UPDATE ${attempts} SET aborted = true`);
+        clickhouse.servers[0]?.resume();
+        await sleep(100);
+        server.process.signal('SIGCONT');
+        await pushing;
+        await expectRequests(api, (i + 2) * 100);
+      }
+    });
+
     test('while ClickHouse is down, also at startup, the service returns 503, and it recovers', async () => {
       const [first] = clickhouse.servers;
       await first?.kill();

@@ -31,7 +31,7 @@ import { CLICKHOUSE, type ClickHouse, startClickHouse, startSmallClickHouse } fr
 import { type FlakyProxy, flakyProxy } from './flaky-proxy.ts';
 import { POSTGRES, PostgresServer } from './postgres-server.ts';
 import { eventually } from './process.ts';
-import { Random } from './random.ts';
+import { Random, scaled } from './random.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
 const DAY_MS = 86_400_000;
@@ -248,7 +248,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
             await check();
           },
         ),
-        { numRuns: 20 },
+        { numRuns: scaled(12) },
       );
       await store.close();
       await tables.close();
