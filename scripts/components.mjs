@@ -12,7 +12,6 @@ export const COMPONENTS = [
   { package: 'python3-openstackclient', probe: ['/usr/bin/python3', '-c', 'import openstackclient'] },
   { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
   { package: 'postgresql', probe: ['sh', '-c', 'test -x /usr/lib/postgresql/*/bin/initdb'] },
-  { package: 'zookeeper', probe: ['test', '-e', '/usr/share/java/zookeeper.jar'] },
   { package: 'nginx', probe: ['/usr/sbin/nginx', '-v'] },
   {
     package: 'libnginx-mod-http-modsecurity',

@@ -137,7 +137,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       const server = await sandbox.serve(store);
       const api = await login(server.address, installation);
       await pushUntilCounted(server, api, 'first');
-      const attempts = `service_${databases}.attempts`;
+      const attempts = `service_${databases}_clickhouse.attempts`;
       for (let i = 0; i < 3; i++) {
         clickhouse.servers[0]?.pause();
         const pushing = pushUntilCounted(server, api, `paused ${i}`);
@@ -205,6 +205,22 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       expect((await ingest(...store)).stdout).toMatch(/^read before +2000$/m);
       appendFileSync(file, ndjson(events(10)));
       expect((await ingest(...store)).stdout).toMatch(/^accepted +10$/m);
+
+      const elsewhere = await sandbox.run([
+        ...[
+          'copy',
+          '--data',
+          sandbox.data,
+          '--project',
+          'default',
+          '--from',
+          'clickhouse',
+          '--to',
+          'postgres',
+        ],
+        ...store.slice(2),
+      ]);
+      expect([elsewhere.status, elsewhere.stdout]).toEqual([0, expect.stringMatching(/copied and verified/)]);
 
       // Both stores have counts of their own now: adding one to the other would count twice.
       for (const to of ['lmdb', 'clickhouse']) {

@@ -183,9 +183,12 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
     'allow unencrypted connections to PostgreSQL on non-loopback addresses (only in a private network)',
     flag,
   ),
-  postgresSchema: setting('--postgres-schema <name>', 'schema of the tables', sqlName, {
-    default: 'wafstat',
-  }),
+  postgresSchema: setting(
+    '--postgres-schema <name>',
+    'schema of the tables; the ClickHouse store appends _clickhouse to it',
+    schemaName,
+    { default: 'wafstat' },
+  ),
   postgresConnections: setting(
     '--postgres-connections <n>',
     'maximum number of connections per process',
@@ -364,6 +367,12 @@ function sqlName(value: string): string {
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(value)) {
     throw new Error('must be 1 to 63 letters, digits and _, not beginning with a digit');
   }
+  return value;
+}
+
+/** Leaves room for what is appended: names have up to 63 bytes. */
+function schemaName(value: string): string {
+  if (sqlName(value).length > 50) throw new Error('must have at most 50 characters');
   return value;
 }
 

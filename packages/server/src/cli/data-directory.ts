@@ -241,7 +241,8 @@ export function clickhouseOptions(
     user: values.clickhouseUser,
     password: file === undefined ? '' : firstLine(file),
     timeoutMs: values.clickhouseTimeout * 1_000,
-    postgres: postgresOptions(values, env),
+    // Another schema than that of the PostgreSQL store, so that `copy` can use both.
+    postgres: { ...postgresOptions(values, env), schema: `${values.postgresSchema}_clickhouse` },
   };
 }
 

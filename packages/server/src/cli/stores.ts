@@ -19,10 +19,13 @@ export const migrateCommand = command({
   check: (_values, source) =>
     source('postgresUrl') === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
   async run(values, _operands, io) {
-    const { postgresUrl, postgresSchema, clickhouseUrl, clickhouseDatabase } = values;
+    const { postgresUrl, clickhouseUrl, clickhouseDatabase } = values;
+    let { schema } = postgresOptions(values, io.env);
     if (clickhouseUrl) {
       const { migrate } = await import('../store/clickhouse/clickhouse.ts');
-      await migrate(clickhouseOptions(values, io.env));
+      const options = clickhouseOptions(values, io.env);
+      await migrate(options);
+      schema = options.postgres.schema;
       const servers = clickhouseUrl.join(', ');
       printLine(io.stdout, `the tables in the database ${clickhouseDatabase} are ready on ${servers}`);
     } else {
@@ -30,7 +33,7 @@ export const migrateCommand = command({
       await migrate(postgresOptions(values, io.env));
     }
     const server = postgresUrl && describeUrl(postgresUrl);
-    printLine(io.stdout, `the tables in the schema ${postgresSchema} are ready on ${server}`);
+    printLine(io.stdout, `the tables in the schema ${schema} are ready on ${server}`);
     return 0;
   },
 });
