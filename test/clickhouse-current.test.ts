@@ -10,7 +10,7 @@ import { POSTGRES, PostgresServer } from './postgres-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
 /** clickhouse.test.ts runs more: this is about what another release might read or write differently. */
-const SHARE = 0.05;
+const SHARE = 0.02;
 
 describe.skipIf((!CHDB.isInstalled() || !POSTGRES.isInstalled()) && process.env.CI !== 'true')(
   `with chdb and postgresql (${CHDB.needs} ${POSTGRES.needs})`,

@@ -4,8 +4,8 @@ import { CLICKHOUSE, type ClickHouse, startClickHouse } from './clickhouse-serve
 import { POSTGRES, PostgresServer } from './postgres-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
-/** A batch takes some 20 ms. */
-const SHARE = 0.1;
+/** A batch takes some 20 ms, and a compaction as much. */
+const SHARE = 0.05;
 
 describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && process.env.CI !== 'true')(
   `with clickhouse-server and postgresql (${CLICKHOUSE.needs} ${POSTGRES.needs})`,

@@ -72,7 +72,7 @@ export async function appendGroup(
       const [found] = await Promise.all([read, run('COMMIT')]);
       return found;
     }, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
-    const plan = new GroupPlan(state, copyOf(known), now);
+    const plan = new GroupPlan(state, known, now);
     const results = batches.map((batch) => plan.add(batch));
     if (plan.isEmpty()) return results;
     const rows = rowsOf(project, plan.events(), known.hosts);
@@ -96,11 +96,6 @@ export async function appendGroup(
   throw new StoreUnavailable('other processes count the same batches all the time');
 }
 
-/** A plan changes what is known. */
-function copyOf(known: Known): Known {
-  return { ...known, batches: new Set(known.batches), after: new Map(known.after) };
-}
-
 async function readShard(run: Run, project: string): Promise<number | null> {
   const [row] = await run<{ shard: number | null }>('SELECT shard FROM projects WHERE project = $1', [
     project,
@@ -114,11 +109,11 @@ async function insert(
   shards: Shards,
   wanted: NewAttempt,
   rows: CellRow[],
-): Promise<Attempt | null> {
+): Promise<Attempt> {
   // While the shard is down, no attempt is opened that would have to be aborted.
   await shards.ready(wanted.shard);
   const attempt = await openAttempt(database, wanted);
-  if (attempt === null) return null;
+  if (attempt === null) throw new Error('only a compaction can find no attempt to open');
   const server = await shards.get(attempt.shard);
   for (const row of rows) row.attempt = attempt.number;
   try {
