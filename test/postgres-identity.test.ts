@@ -8,7 +8,7 @@ import { RECORDS_MS_MAX } from '../packages/server/src/identity/identity-store.t
 import { openPostgresIdentity } from '../packages/server/src/identity/postgres-identity.ts';
 import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
-import { checkTables } from '../packages/server/src/store/postgres/schema.ts';
+import { checkTables, POSTGRES_TABLES } from '../packages/server/src/store/postgres/schema.ts';
 import { flakyProxy } from './flaky-proxy.ts';
 import { identityConformance } from './identity-conformance.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
@@ -36,7 +36,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       usesTls: () => false,
       timeoutMs: 10_000,
       connectionsMax: 4,
-      checkTables: (database: Database) => checkTables(database, true),
+      checkTables: (database: Database) => checkTables(database, true, POSTGRES_TABLES),
     });
     const newSchema = () => `identity_${++schemas}`;
     const open = (schema: string, now = Date.now) => openPostgresIdentity(optionsOf(schema), now);

@@ -268,10 +268,13 @@ async function withPostgresIdentity<T>(
   if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
   // Loaded on demand: most installations do not use it.
   const { openPostgresIdentity } = await import('../identity/postgres-identity.ts');
-  const { checkTables } = await import('../store/postgres/schema.ts');
+  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
   const mayMigrate = place.postgresMigrate === 'auto';
   const store = await openPostgresIdentity(
-    { ...postgresOptions(place, env), checkTables: (database) => checkTables(database, mayMigrate) },
+    {
+      ...postgresOptions(place, env),
+      checkTables: (database) => checkTables(database, mayMigrate, POSTGRES_TABLES),
+    },
     now,
   );
   try {
@@ -387,7 +390,7 @@ export async function openStore(values: StoreValues, file: string, { now, env }:
   }
   const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
   return clickhouseStore(
-    { ...clickhouseOptions(values), mayMigrate: values.clickhouseMigrate === 'auto' },
+    { ...clickhouseOptions(values, env), mayMigrate: values.clickhouseMigrate === 'auto' },
     now,
   );
 }
@@ -417,16 +420,19 @@ function firstLine(file: string): string {
   return readFileSync(file, 'utf8').split(/\r?\n/)[0] ?? '';
 }
 
-export function clickhouseOptions(values: Values<typeof CLICKHOUSE_OPTIONS>): ClickHouseOptions {
+export function clickhouseOptions(
+  values: Values<typeof CLICKHOUSE_OPTIONS> & Values<typeof POSTGRES_OPTIONS>,
+  env: Io['env'],
+): ClickHouseOptions {
   const { clickhousePasswordFile: file } = values;
   return {
     urls: values.clickhouseUrl ?? [],
     database: values.clickhouseDatabase,
     user: values.clickhouseUser,
     password: file === undefined ? '' : firstLine(file),
-    cluster: values.clickhouseCluster,
-    replicated: values.clickhouseReplicated ?? false,
     timeoutMs: values.clickhouseTimeout * 1_000,
+    // Another schema than that of the PostgreSQL store, so that `copy` can use both.
+    postgres: { ...postgresOptions(values, env), schema: `${values.postgresSchema}_clickhouse` },
   };
 }
 
