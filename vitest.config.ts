@@ -44,6 +44,7 @@ const LONG_FILES = [
   ...[
     'clickhouse-current',
     'clickhouse',
+    'clickhouse-trouble',
     'clickhouse-service',
     'postgres',
     'postgres-service',

@@ -5,7 +5,7 @@
  *   node bench/stores.mjs --quick     2 million
  *   node bench/stores.mjs PostgreSQL  only this store; the others are embedded and ClickHouse
  */
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -54,13 +54,23 @@ const STORES = {
   ClickHouse: async () => {
     const clickhouse = await startClickHouse(directory);
     started.push(clickhouse);
+    // PostgreSQL runs as another user.
+    chmodSync(directory, 0o711);
+    mkdirSync(join(directory, 'coordination'));
+    const postgres = await startPostgres(join(directory, 'coordination'));
+    started.push(postgres);
     const options = {
-      ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '' },
-      ...{ timeoutMs: 60_000, replicated: false },
+      ...{ urls: [clickhouse.url], database: 'wafstat', user: 'default', password: '', timeoutMs: 60_000 },
+      postgres: storeOptions(postgres.url),
     };
     await migrate(options);
     const disk = () => sizeOf(join(directory, 'clickhouse/data/wafstat'));
-    return { store: clickhouseStore(options), disk };
+    // Queries are measured as they are between loads, without merges in the background.
+    const settle = async () => {
+      const merges = 'SELECT toUInt32(count()) FROM system.merges FORMAT RowBinary';
+      while ((await clickhouse.run(merges))[0] > 0) await new Promise((resolve) => setTimeout(resolve, 500));
+    };
+    return { store: clickhouseStore(options), disk, settle };
   },
 };
 try {
@@ -69,8 +79,9 @@ try {
     if (chosen.length === 0 || chosen.includes(name)) stores[name] = await open();
   }
   const rows = { 'events per second': {}, 'bytes per event': {} };
-  for (const [name, { store, disk }] of Object.entries(stores)) {
+  for (const [name, { store, disk, settle }] of Object.entries(stores)) {
     const { events, seconds } = await fill(store);
+    await settle?.();
     console.error(`${name}: ${events} events in ${seconds.toFixed(0)} s`);
     rows['events per second'][name] = Math.round(events / seconds);
     rows['bytes per event'][name] = Number((disk() / events).toFixed(2));

@@ -1,29 +1,48 @@
 /**
- * Many writers on one PostgreSQL: commits per second and how long one takes, in live mode.
+ * Many writers on one PostgreSQL, or on one ClickHouse with a PostgreSQL: commits per second and how long one takes, in live
+ * mode.
  *
- *   node bench/writers.mjs [seconds]
+ *   node bench/writers.mjs [seconds] [PostgreSQL|ClickHouse]
  */
 import { fork } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { server } from './paths.mjs';
+import { start as startClickHouse } from './peers/clickhouse.mjs';
 import { start as startPostgres, storeOptions } from './postgres-server.mjs';
 
 const { postgresStore } = await import(join(server, 'dist/store/postgres/postgres.js'));
+const { clickhouseStore } = await import(join(server, 'dist/store/clickhouse/clickhouse.js'));
 const EVENTS = 100;
 const HOSTS = 10;
 /** Processes start at the same time, and their code is slow at first. */
 const WARM_UP_MS = 4_000;
 
 if (process.send) process.on('message', (job) => write(job).then((result) => process.send(result)));
-else await measure(Number(process.argv[2] ?? 10));
+else await measure(Number(process.argv[2] ?? 10), process.argv[3] ?? 'PostgreSQL');
 
-async function measure(seconds) {
+function openStore({ url, clickhouseUrl }) {
+  if (clickhouseUrl === undefined) return postgresStore(storeOptions(url));
+  const database = { database: 'wafstat', user: 'default', password: '', timeoutMs: 60_000 };
+  return clickhouseStore({
+    ...database,
+    urls: [clickhouseUrl],
+    postgres: storeOptions(url),
+    mayMigrate: true,
+  });
+}
+
+async function measure(seconds, store) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-writers-'));
   const postgres = await startPostgres(directory);
+  const clickhouse = store === 'ClickHouse' ? await startClickHouse(directory) : undefined;
   const rows = {};
   try {
+    // Creates the tables.
+    const first = openStore({ url: postgres.url, clickhouseUrl: clickhouse?.url });
+    await first.ping();
+    await first.close();
     for (const [name, processes, projects] of [
       ['16 writers, one project', 16, 1],
       ['1 process, one project', 1, 1],
@@ -32,6 +51,7 @@ async function measure(seconds) {
     ]) {
       const jobs = Array.from({ length: processes }, (_, i) => ({
         url: postgres.url,
+        clickhouseUrl: clickhouse?.url,
         project: `${name} ${i % projects}`,
         writer: i,
         seconds,
@@ -45,6 +65,7 @@ async function measure(seconds) {
     console.table(rows);
   } finally {
     await postgres.stop();
+    await clickhouse?.stop();
     rmSync(directory, { recursive: true });
   }
 }
@@ -62,8 +83,8 @@ function runJob(job) {
 }
 
 /** One append after the other, each with events of the current second, as a log shipper sends them. */
-async function write({ url, project, writer, seconds }) {
-  const store = postgresStore(storeOptions(url));
+async function write({ project, writer, seconds, ...servers }) {
+  const store = openStore(servers);
   const hostnames = Array.from({ length: HOSTS }, (_, i) => `www${i}.example.com`);
   const hostIds = await store.resolveHosts({ project, hostnames, limit: HOSTS });
   const append = (i) => {

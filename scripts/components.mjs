@@ -14,7 +14,6 @@ export const COMPONENTS = [
   { package: 'postgresql', probe: ['sh', '-c', 'test -x /usr/lib/postgresql/*/bin/initdb'] },
   { package: 'pgbouncer', probe: ['test', '-x', '/usr/sbin/pgbouncer'] },
   { package: 'libfaketime', probe: ['sh', '-c', 'test -e /usr/lib/*/faketime/libfaketime.so.1'] },
-  { package: 'zookeeper', probe: ['test', '-e', '/usr/share/java/zookeeper.jar'] },
   { package: 'nginx', probe: ['/usr/sbin/nginx', '-v'] },
   {
     package: 'libnginx-mod-http-modsecurity',

@@ -3,49 +3,45 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { type ClickHouseClient, createClient } from '@clickhouse/client';
-import { describe } from 'vitest';
-import { clickhouseStore, migrate } from '../packages/server/src/store/clickhouse/clickhouse.ts';
+import { afterAll, beforeAll, describe } from 'vitest';
+import { clickhouseOptions, compactingStore } from './clickhouse-options.ts';
 import { CHDB, MEMORY } from './clickhouse-server.ts';
+import { POSTGRES, PostgresServer } from './postgres-server.ts';
 import { durableStoreConformance } from './store-conformance.ts';
 
 /** clickhouse.test.ts runs more: this is about what another release might read or write differently. */
-const SHARE = 0.05;
+const SHARE = 0.02;
 
-describe.skipIf(!CHDB.isInstalled() && process.env.CI !== 'true')(`with chdb (${CHDB.needs})`, () => {
-  durableStoreConformance(
-    'the current engine',
-    async (now) => {
-      const require = createRequire(CHDB.home);
-      const { createChdbConnection } = require('chdb/connection');
-      const { drainPending } = require('chdb');
-      const path = mkdtempSync(join(MEMORY, 'wafstat-chdb-'));
-      const connect = (): ClickHouseClient => createClient({ connection: createChdbConnection({ path }) });
-      // The engine has one directory, and a connection only sees the existing database.
-      const options = {
-        urls: ['chdb:'],
-        database: 'default',
-        user: 'default',
-        password: '',
-        timeoutMs: 30_000,
-        replicated: false,
-      };
-      await migrate(options, connect);
-      let store = clickhouseStore(options, now, connect);
-      return {
-        store,
-        another: () => clickhouseStore(options, now, connect),
-        async reopen() {
-          await store.close();
-          store = clickhouseStore(options, now, connect);
-          return store;
-        },
-        async destroy() {
-          await store.close();
-          await drainPending();
-          rmSync(path, { recursive: true });
-        },
-      };
-    },
-    { share: SHARE, isOtherRelease: true },
-  );
-});
+describe.skipIf((!CHDB.isInstalled() || !POSTGRES.isInstalled()) && process.env.CI !== 'true')(
+  `with chdb and postgresql (${CHDB.needs} ${POSTGRES.needs})`,
+  () => {
+    let postgres: PostgresServer;
+    beforeAll(async () => {
+      postgres = await PostgresServer.start();
+    });
+    afterAll(() => postgres?.stop());
+
+    durableStoreConformance(
+      'the current engine',
+      async (now) => {
+        const require = createRequire(CHDB.home);
+        const { createChdbConnection } = require('chdb/connection');
+        const { drainPending } = require('chdb');
+        const path = mkdtempSync(join(MEMORY, 'wafstat-chdb-'));
+        const connect = (): ClickHouseClient => createClient({ connection: createChdbConnection({ path }) });
+        // The engine has one directory, and a connection only sees the existing database.
+        const options = { ...clickhouseOptions(['chdb:'], postgres.url), database: 'default' };
+        const target = await compactingStore(options, now, connect);
+        return {
+          ...target,
+          async destroy() {
+            await target.destroy();
+            await drainPending();
+            rmSync(path, { recursive: true });
+          },
+        };
+      },
+      { share: SHARE, isOtherRelease: true },
+    );
+  },
+);

@@ -1,10 +1,10 @@
-/** Real ClickHouse servers and ZooKeeper from Debian on loopback. Several servers form a cluster of shards and replicas. */
-import { type ChildProcess, spawn } from 'node:child_process';
+/** Real ClickHouse servers from Debian on loopback. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
+import setupPostgres from './postgres-server.ts';
 import { eventually } from './process.ts';
 import { freePort } from './web-server.ts';
 
@@ -41,27 +41,13 @@ declare module 'vitest' {
   }
 }
 
-/** Global setup: one server for all files of a run. Each sandbox uses a separate database. */
+/** Global setup: one server of each kind for all files of a run. Each sandbox uses a separate database and schema. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const clickhouse = await startClickHouse();
+  const [clickhouse, stopPostgres] = await Promise.all([startClickHouse(), setupPostgres(project)]);
   project.provide('clickhouseUrl', clickhouse.urls[0]);
-  return clickhouse.stop;
-}
-
-/** The name of the cluster in the configuration of its servers. */
-export const CLUSTER = 'wafstat';
-
-interface Ports {
-  http: number;
-  tcp: number;
-  /** For replication. */
-  interserver: number;
-}
-
-/** The servers of each shard, and the ZooKeeper that they need for replication. */
-interface Layout {
-  shards: readonly (readonly Ports[])[];
-  zookeeperPort: number | undefined;
+  return async () => {
+    await Promise.all([clickhouse.stop(), stopPostgres()]);
+  };
 }
 
 export class ClickHouseServer {
@@ -70,11 +56,11 @@ export class ClickHouseServer {
   #child: ChildProcess | null = null;
   #output = '';
 
-  constructor(directory: string, ports: Ports, layout: Layout) {
+  constructor(directory: string, httpPort: number, tcpPort: number) {
     this.#directory = directory;
-    this.url = `http://127.0.0.1:${ports.http}`;
-    mkdirSync(directory);
-    writeFileSync(join(directory, 'config.xml'), configuration(directory, ports, layout));
+    this.url = `http://127.0.0.1:${httpPort}`;
+    mkdirSync(directory, { recursive: true });
+    writeFileSync(join(directory, 'config.xml'), configuration(directory, httpPort, tcpPort));
     writeFileSync(join(directory, 'users.xml'), USERS);
   }
 
@@ -116,27 +102,37 @@ export class ClickHouseServer {
 }
 
 export interface ClickHouse {
+  /** Has the files of all servers. */
+  directory: string;
   servers: ClickHouseServer[];
   urls: string[];
   stop(): Promise<void>;
 }
 
-/** With a ZooKeeper, every shard has two replicas. The first replicas of all shards come first. */
-export async function startClickHouse(shards = 1, zookeeperPort?: number): Promise<ClickHouse> {
-  const root = mkdtempSync(join(MEMORY, 'wafstat-clickhouse-'));
-  const replicas = zookeeperPort === undefined ? 1 : 2;
-  const ports: Ports[] = [];
-  for (let i = 0; i < shards * replicas; i++) {
-    ports.push({ http: await freePort(), tcp: await freePort(), interserver: await freePort() });
+/** Independent servers. */
+export async function startClickHouse(count = 1): Promise<ClickHouse> {
+  return start(mkdtempSync(join(MEMORY, 'wafstat-clickhouse-')), count);
+}
+
+/** A server with little disk space. Null without the right to mount a file system. */
+export async function startSmallClickHouse(bytes: number): Promise<ClickHouse | null> {
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-clickhouse-'));
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'tmpfs', directory]).status !== 0) {
+    rmSync(directory, { recursive: true });
+    return null;
   }
-  const shardPorts = Array.from({ length: shards }, (_, shard) =>
-    ports.filter((_, i) => i % shards === shard),
-  );
-  const layout = { shards: shardPorts, zookeeperPort };
-  const servers = ports.map((own, i) => new ClickHouseServer(join(root, `server-${i}`), own, layout));
+  return start(directory, 1, () => spawnSync('umount', [directory]));
+}
+
+async function start(directory: string, count: number, cleanUp = () => {}): Promise<ClickHouse> {
+  const servers: ClickHouseServer[] = [];
+  for (let i = 0; i < count; i++) {
+    servers.push(new ClickHouseServer(join(directory, `server-${i}`), await freePort(), await freePort()));
+  }
   const stop = async () => {
     await Promise.all(servers.map((server) => server.kill()));
-    rmSync(root, { recursive: true });
+    cleanUp();
+    rmSync(directory, { recursive: true });
   };
   try {
     await Promise.all(servers.map((server) => server.start()));
@@ -145,86 +141,21 @@ export async function startClickHouse(shards = 1, zookeeperPort?: number): Promi
     await stop();
     throw error;
   }
-  return { servers, urls: servers.map(({ url }) => url), stop };
+  return { directory, servers, urls: servers.map(({ url }) => url), stop };
 }
 
-function configuration(directory: string, own: Ports, { shards, zookeeperPort }: Layout): string {
-  const replica = ({ tcp }: Ports) => `<replica><host>127.0.0.1</host><port>${tcp}</port></replica>`;
-  const shard = (ports: readonly Ports[]) =>
-    `<shard><internal_replication>true</internal_replication>${ports.map(replica).join('')}</shard>`;
+function configuration(directory: string, httpPort: number, tcpPort: number): string {
   return `<yandex>
   <logger><level>warning</level><console>1</console></logger>
-  <http_port>${own.http}</http_port><tcp_port>${own.tcp}</tcp_port><listen_host>127.0.0.1</listen_host>
+  <http_port>${httpPort}</http_port><tcp_port>${tcpPort}</tcp_port><listen_host>127.0.0.1</listen_host>
   <path>${directory}/data/</path><tmp_path>${directory}/tmp/</tmp_path>
   <users_config>users.xml</users_config><default_profile>default</default_profile>
   <default_database>default</default_database><mark_cache_size>67108864</mark_cache_size>
-  <remote_servers><${CLUSTER}>${shards.map(shard).join('')}</${CLUSTER}></remote_servers>
-  ${zookeeperPort === undefined ? '' : replication(own, shards, zookeeperPort)}
 </yandex>`;
-}
-
-function replication(own: Ports, shards: Layout['shards'], zookeeperPort: number): string {
-  const shard = shards.findIndex((ports) => ports.includes(own));
-  return `<zookeeper><node><host>127.0.0.1</host><port>${zookeeperPort}</port></node></zookeeper>
-  <interserver_http_host>127.0.0.1</interserver_http_host><interserver_http_port>${own.interserver}</interserver_http_port>
-  <macros><shard>${shard}</shard><replica>${shards[shard]?.indexOf(own)}</replica></macros>`;
 }
 
 const USERS = `<yandex>
   <profiles><default/></profiles><quotas><default/></quotas>
-  <users>${['default', 'second']
-    .map(
-      (name) =>
-        `<${name}><password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></${name}>`,
-    )
-    .join('')}</users>
+  <users><default><password/><networks><ip>127.0.0.1</ip></networks>
+    <profile>default</profile><quota>default</quota></default></users>
 </yandex>`;
-
-const JARS = '/usr/share/java';
-const NEEDED = ['zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-simple', 'netty-all', 'metrics-core'];
-
-export const ZOOKEEPER = {
-  needs: 'apt-get install zookeeper',
-  isInstalled: () => existsSync(join(JARS, 'zookeeper.jar')),
-};
-
-/** Replicas of ClickHouse need it. */
-export async function startZooKeeper(): Promise<{ port: number; stop(): Promise<void> }> {
-  const directory = mkdtempSync(join(MEMORY, 'wafstat-zookeeper-'));
-  const port = await freePort();
-  const file = join(directory, 'zoo.cfg');
-  writeFileSync(
-    file,
-    `tickTime=2000\ndataDir=${directory}/data\nclientPort=${port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n`,
-  );
-  const jars = NEEDED.map((name) => join(JARS, `${name}.jar`)).join(':');
-  const main = 'org.apache.zookeeper.server.quorum.QuorumPeerMain';
-  const child = spawn('java', ['-Xmx128m', '-cp', jars, main, file], { stdio: 'ignore' });
-  const ended = new Promise((resolve) => child.once('exit', resolve));
-  await eventually(async () => {
-    if (child.exitCode !== null) throw new Error('ZooKeeper ended');
-    return (await serves(port)) || undefined;
-  }, 'ZooKeeper');
-  return {
-    port,
-    async stop() {
-      child.kill('SIGKILL');
-      await ended;
-      rmSync(directory, { recursive: true });
-    },
-  };
-}
-
-/** The port is open before ZooKeeper serves requests, so its state must be read. */
-function serves(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    let received = '';
-    const socket = connect(port, '127.0.0.1', () => socket.write('srvr'));
-    // A request that comes too early never gets a response.
-    socket.setTimeout(500, () => socket.destroy());
-    socket.on('data', (text) => {
-      received += text;
-    });
-    socket.on('error', () => {}).on('close', () => resolve(received.includes('Mode: standalone')));
-  });
-}

@@ -65,7 +65,7 @@ describeDemo('the timeline by category', (demo) => {
   test('layers, legend, table and list add up to the attacks; the call is made only while it is needed', async () => {
     const called: string[] = [];
     demo.page.on('request', (request) => {
-      if (request.url().includes('/attack/'))
+      if (/attack\/(type|timeline)/.test(request.url()))
         called.push(new URL(request.url()).pathname.split('/waf/')[1] ?? '');
     });
     await demo.enter(`/console/?${FIXED}`);

@@ -1,12 +1,12 @@
 /** `wafstat ingest`: every line counts once or is reported as dropped. */
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Api, login, sum } from './api.ts';
 import type { Ended } from './process.ts';
-import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
+import { describeEmbedded, type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -45,6 +45,47 @@ test('the summary has the accepted and dropped lines and the speed', async () =>
   expect(stdout).toMatch(/^dropped +1$/m);
   expect(stdout).toMatch(/^lines per second +\d+$/m);
   expect(await requests()).toBe(5);
+});
+
+describeEmbedded('top lists', () => {
+  interface TopList {
+    total: number;
+    attacks: number;
+    items: { key: string; num: number; host?: string }[];
+  }
+
+  test('the audit log of ModSecurity has sources, URLs and rules', async () => {
+    const fixture = new URL('../packages/server/fixtures/modsecurity2-json.log', import.meta.url);
+    const [, day, month, year, clock] =
+      /(\d\d) (\w{3}) (\d{4}) ([\d:]+)/.exec(new Date(NOW - HOUR_MS).toUTCString()) ?? [];
+    const recent = readFileSync(fixture, 'utf8').replaceAll(
+      /\d\d\/\w{3}\/\d{4}:\d\d:\d\d:\d\d(\.\d+ )/g,
+      `${day}/${month}/${year}:${clock}$1`,
+    );
+    const file = sandbox.write('audit.log', recent);
+    const { status } = await sandbox.run(['ingest', '--data', sandbox.data, '--project', api.project, file]);
+    expect(status).toBe(0);
+    const { sqli = 0, ...others } = await api.distribution(WINDOW);
+    const attacks = sqli + sum(others);
+    const list = (name: string) => api.getJson<TopList>(`waf/overviews/attack/${name}${WINDOW}`);
+    expect(sqli).toBeGreaterThan(0);
+    const addresses = new Map<string, number>();
+    for (const { transaction } of recent
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line)))
+      addresses.set(transaction.remote_address, (addresses.get(transaction.remote_address) ?? 0) + 1);
+    const sources = await list('ip?');
+    expect(sources).toMatchObject({ total: addresses.size, attacks });
+    expect(sources.items.map(({ key }) => key)).toEqual([...addresses.keys()]);
+    const urls = await list('url?top=1000&');
+    expect(urls.items.reduce((total, { num }) => total + num, 0)).toBe(attacks);
+    expect(urls.items.every(({ key }) => /^\/[^?]*$/.test(key))).toBe(true);
+    expect(urls.items[0]?.host).toBe('shop.example.com');
+    const rules = await list('rule?attacks=sqli&');
+    expect(rules.items).toEqual([{ key: '942100', num: sqli, error: 0 }]);
+    expect((await list('country?')).attacks).toBe(0);
+  });
 });
 
 test('a pipe with alternating new and known hosts is counted to its end', async () => {

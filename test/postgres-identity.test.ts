@@ -15,7 +15,7 @@ import { openPostgresIdentity } from '../packages/server/src/identity/postgres-i
 import { masterKeyFingerprint } from '../packages/server/src/identity/secrets.ts';
 import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
-import { checkTables } from '../packages/server/src/store/postgres/schema.ts';
+import { checkTables, POSTGRES_TABLES } from '../packages/server/src/store/postgres/schema.ts';
 import { flakyProxy } from './flaky-proxy.ts';
 import { identityConformance } from './identity-conformance.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
@@ -51,7 +51,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       usesTls: () => false,
       timeoutMs: 10_000,
       connectionsMax: 4,
-      checkTables: (database: Database) => checkTables(database, true),
+      checkTables: (database: Database) => checkTables(database, true, POSTGRES_TABLES),
     });
     const newSchema = () => `identity_${++schemas}`;
     const open = (schema: string, now = Date.now) => openPostgresIdentity(optionsOf(schema), now);

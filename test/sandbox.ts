@@ -32,7 +32,7 @@ export const KEEP_ALL = ['--retention', '3653d'] as const;
 
 /** For tests that do not depend on the store: the projects `clickhouse` and `postgres` do not repeat them. */
 export const describeEmbedded: (name: string, define: () => void) => void =
-  inject('clickhouseUrl') === undefined && inject('postgresUrl') === undefined ? describe : () => {};
+  inject('postgresUrl') === undefined ? describe : () => {};
 
 export class Sandbox {
   readonly directory = mkdtempSync(join(tmpdir(), 'wafstat-test-'));
@@ -122,22 +122,18 @@ export class Sandbox {
   }
 }
 
-/** In the projects `clickhouse` and `postgres`, new tables on their server; otherwise the embedded store. */
+/** In the projects `clickhouse` and `postgres`, new tables on their servers; otherwise the embedded store. */
 function storeOfRun(): Readonly<Record<string, string>> {
-  const postgresUrl = inject('postgresUrl');
-  if (postgresUrl !== undefined) {
-    return {
-      WAFSTAT_STORE: 'postgres',
-      WAFSTAT_POSTGRES_URL: postgresUrl,
-      WAFSTAT_POSTGRES_SCHEMA: `test_${randomBytes(8).toString('hex')}`,
-    };
-  }
-  const url = inject('clickhouseUrl');
-  if (url === undefined) return {};
+  const [postgresUrl, clickhouseUrl] = [inject('postgresUrl'), inject('clickhouseUrl')];
+  if (postgresUrl === undefined) return {};
+  const name = `test_${randomBytes(8).toString('hex')}`;
+  const postgres = { WAFSTAT_POSTGRES_URL: postgresUrl, WAFSTAT_POSTGRES_SCHEMA: name };
+  if (clickhouseUrl === undefined) return { WAFSTAT_STORE: 'postgres', ...postgres };
   return {
     WAFSTAT_STORE: 'clickhouse',
-    WAFSTAT_CLICKHOUSE_URL: url,
-    WAFSTAT_CLICKHOUSE_DATABASE: `test_${randomBytes(8).toString('hex')}`,
+    WAFSTAT_CLICKHOUSE_URL: clickhouseUrl,
+    WAFSTAT_CLICKHOUSE_DATABASE: name,
+    ...postgres,
   };
 }
 

@@ -39,18 +39,30 @@ describe('service options', () => {
   });
 
   test('of ClickHouse must be consistent, use TLS beyond loopback, and contain no password', () => {
-    const [data, store] = ['x', 'clickhouse'];
-    expect(problems({ data, store, clickhouseUrl: 'http://127.0.0.1:8123,http://[::1]:8124' })).toEqual([]);
-    expect(problems({ data, store })).toEqual([expect.stringMatching(/requires --clickhouse-url/)]);
-    expect(problems({ data, clickhouseUrl: 'http://127.0.0.1:8123' })).toEqual([
+    const postgresUrl = 'postgres://waf@127.0.0.1/statistics';
+    const near = { data: 'x', store: 'clickhouse', postgresUrl, clickhouseUrl: 'http://127.0.0.1:8123' };
+    const { clickhouseUrl, ...withoutClickHouse } = near;
+    const { postgresUrl: _, ...withoutPostgres } = near;
+    expect(problems({ ...near, clickhouseUrl: `${clickhouseUrl},http://[::1]:8124` })).toEqual([]);
+    expect(problems(withoutClickHouse)).toEqual([expect.stringMatching(/requires --clickhouse-url/)]);
+    expect(problems(withoutPostgres)).toEqual([
+      expect.stringMatching(/--store clickhouse requires --postgres-url/),
+    ]);
+    expect(problems({ data: 'x', clickhouseUrl })).toEqual([
       '--clickhouse-url requires --store clickhouse, but the store is lmdb',
     ]);
-    const far = { data, store, clickhouseUrl: 'https://a:8443,http://b:8123' };
+    expect(problems({ ...near, store: 'postgres' })).toEqual([
+      '--clickhouse-url requires --store clickhouse, but the store is postgres',
+    ]);
+    expect(problems({ ...near, clickhouseReplicated: 'true' })).toEqual([
+      expect.stringMatching(/--clickhouse-replicated is not supported: .*--store postgres with a standby/),
+    ]);
+    const far = { ...near, clickhouseUrl: 'https://a:8443,http://b:8123' };
     expect(problems(far)).toEqual([
       expect.stringMatching(/http:\/\/b:8123 would send the password and all counts unencrypted/),
     ]);
     expect(problems({ ...far, clickhouseInsecureHttp: 'true' })).toEqual([]);
-    const [problem = ''] = problems({ data, store, clickhouseUrl: 'http://waf:sesame@127.0.0.1:8123' });
+    const [problem = ''] = problems({ ...near, clickhouseUrl: 'http://waf:sesame@127.0.0.1:8123' });
     expect(problem).toMatch(/must not contain a user or password/);
     expect(problem).not.toContain('sesame');
   });
@@ -64,7 +76,7 @@ describe('service options', () => {
     );
     expect(problems({ data, store })).toEqual([expect.stringMatching(/requires --postgres-url/)]);
     expect(problems({ data, postgresUrl: near })).toEqual([
-      '--postgres-url requires --store postgres, but the store is lmdb',
+      '--postgres-url requires --store postgres or clickhouse, but the store is lmdb',
     ]);
     const secret = 'postgres://waf:sesame@127.0.0.1/statistics';
     const [problem = ''] = problems({ data, store, postgresUrl: secret });

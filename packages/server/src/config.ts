@@ -160,10 +160,10 @@ export const IDENTITY_OPTIONS = grouped('Keystone options:', {
   ),
 });
 
-export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options:', {
+export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options (with those of PostgreSQL):', {
   clickhouseUrl: setting(
     '--clickhouse-url <urls>',
-    'URLs of all ClickHouse servers, separated by commas; the first one holds the ledger',
+    'URLs of all shards, separated by commas; keep their order, and add new ones at the end',
     clickhouseUrls,
   ),
   clickhouseInsecureHttp: setting(
@@ -180,14 +180,9 @@ export const CLICKHOUSE_OPTIONS = grouped('ClickHouse options:', {
     'file with the password of the user in its first line',
     file,
   ),
-  clickhouseCluster: setting(
-    '--clickhouse-cluster <name>',
-    "cluster from the servers' configuration whose shards hold the counters",
-    sqlName,
-  ),
   clickhouseReplicated: setting(
     '--clickhouse-replicated',
-    "create replicated tables, using the servers' macros {shard} and {replica}",
+    'not supported: replicas are not used, and tables of older releases cannot be read',
     flag,
   ),
   clickhouseTimeout: setting(
@@ -214,9 +209,12 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
     'allow unencrypted connections to PostgreSQL on non-loopback addresses (only in a private network)',
     flag,
   ),
-  postgresSchema: setting('--postgres-schema <name>', 'schema of the tables', sqlName, {
-    default: 'wafstat',
-  }),
+  postgresSchema: setting(
+    '--postgres-schema <name>',
+    'schema of the tables; the ClickHouse store appends _clickhouse to it',
+    schemaName,
+    { default: 'wafstat' },
+  ),
   postgresConnections: setting(
     '--postgres-connections <n>',
     'maximum number of connections per process for the statistics; users and projects need two more',
@@ -237,7 +235,7 @@ export const STORE_OPTIONS = {
     { default: 'lmdb' },
   ),
   ...CLICKHOUSE_OPTIONS,
-  ...grouped('ClickHouse options:', {
+  ...grouped('ClickHouse options (with those of PostgreSQL):', {
     clickhouseMigrate: setting(
       '--clickhouse-migrate <auto|never>',
       "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
@@ -283,8 +281,14 @@ export function serviceConflicts(
   const problems: string[] = [];
   if (store === 'clickhouse' && clickhouseUrl === undefined)
     problems.push(`--store clickhouse requires ${nameOf(CLICKHOUSE_OPTIONS.clickhouseUrl)}`);
-  if (store === 'lmdb' && clickhouseUrl !== undefined)
-    problems.push('--clickhouse-url requires --store clickhouse, but the store is lmdb');
+  if (store !== undefined && store !== 'clickhouse' && clickhouseUrl !== undefined)
+    problems.push(`--clickhouse-url requires --store clickhouse, but the store is ${store}`);
+  if (values.clickhouseReplicated) {
+    problems.push(
+      '--clickhouse-replicated is not supported: a replica may lose acknowledged counts or return old ones. ' +
+        'Use a server without replicas for each shard, with backups, or --store postgres with a standby',
+    );
+  }
   const plain = clickhouseUrl?.find(
     (each) => each.startsWith('http:') && !isLoopback(new URL(each).hostname),
   );
@@ -311,11 +315,12 @@ function postgresConflicts(
   urlSource: 'cli' | 'env' | undefined,
 ): string[] {
   if (postgresUrl === undefined) {
-    const isMissing = store === 'postgres' && urlSource === undefined;
-    return isMissing ? [`--store postgres requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
+    const isMissing = (store === 'postgres' || store === 'clickhouse') && urlSource === undefined;
+    return isMissing ? [`--store ${store} requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
   }
   const problems: string[] = [];
-  if (store === 'lmdb') problems.push('--postgres-url requires --store postgres, but the store is lmdb');
+  if (store === 'lmdb')
+    problems.push('--postgres-url requires --store postgres or clickhouse, but the store is lmdb');
   if (urlSource === 'cli' && postgresUrl.password !== null) {
     problems.push(
       '--postgres-url must not contain a password, because `ps` shows it: ' +
@@ -394,6 +399,12 @@ function sqlName(value: string): string {
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(value)) {
     throw new Error('must be 1 to 63 letters, digits and _, not beginning with a digit');
   }
+  return value;
+}
+
+/** Leaves room for what is appended: names have up to 63 bytes. */
+function schemaName(value: string): string {
+  if (sqlName(value).length > 50) throw new Error('must have at most 50 characters');
   return value;
 }
 

@@ -50,14 +50,16 @@ export function dashboardPage(app: App): Page {
     const before = previousRange(selectedRange, range);
     const filter = hosts.length === 0 ? {} : { hosts };
     const query = { ...range, ...filter, timezone: app.timezone(), signal };
-    const [series, { types, categories }, lists, now, past] = await Promise.all([
+    // Shown last: a flood makes them slower than all others.
+    const topLists = readTopLists(client, {
+      ...query,
+      timezone: undefined,
+      attacks: category === null ? undefined : [category],
+    });
+    topLists.catch(() => {});
+    const [series, { types, categories }, now, past] = await Promise.all([
       client.timeline(query),
       attacksByCategory(query),
-      readTopLists(client, {
-        ...query,
-        timezone: undefined,
-        attacks: category === null ? undefined : [category],
-      }),
       app.api.figures(app.project.id, { ...range, ...filter, signal }),
       app.api.figures(app.project.id, { ...before, ...filter, signal }),
     ]);
@@ -82,10 +84,10 @@ export function dashboardPage(app: App): Page {
     timeline.show({ ...series, categories }, range);
     distribution.show(types, range);
     topHosts.show(now.items);
-    tops.show(lists, range);
     fill(notice, nothing && message('No data in this range', 'Try a longer range or other hosts.'));
-    content.setAttribute('aria-busy', 'false');
     everShown = true;
+    tops.show(await topLists, range);
+    content.setAttribute('aria-busy', 'false');
   }
 
   /** Over time only if the timeline shows it. */

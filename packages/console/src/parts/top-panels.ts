@@ -35,8 +35,10 @@ const NAMES = Object.keys(KINDS) as Name[];
 
 export type TopLists = Readonly<Record<Name, List>>;
 
-/** Null: the store of the service does not keep them. */
-export async function readTopLists(client: Client, query: TopAttacksQuery): Promise<TopLists | null> {
+/** Why there are none: the store does not keep them (404), or there is too much data (400). */
+type Refusal = WafstatError & { status: 400 | 404 };
+
+export async function readTopLists(client: Client, query: TopAttacksQuery): Promise<TopLists | Refusal> {
   const top = { ...query, top: ROWS_MAX };
   try {
     const [sources, urls, rules, countries] = await Promise.all([
@@ -47,27 +49,35 @@ export async function readTopLists(client: Client, query: TopAttacksQuery): Prom
     ]);
     return { sources, urls, rules, countries };
   } catch (failure) {
-    if (failure instanceof WafstatError && failure.status === 404) return null;
+    if (isRefusal(failure)) return failure;
     throw failure;
   }
 }
 
+function isRefusal(failure: unknown): failure is Refusal {
+  return failure instanceof WafstatError && (failure.status === 400 || failure.status === 404);
+}
+
 export interface TopPanels {
   element: HTMLElement;
-  show(lists: TopLists | null, range: TimeRange): void;
+  show(lists: TopLists | Refusal, range: TimeRange): void;
 }
 
 export function topPanels(app: App): TopPanels {
   const panels = NAMES.map((name) => ({ name, ...topPanel(app, name) }));
-  const element = h('div', { class: 'tops' }, ...panels.map((one) => one.element));
+  const problem = h('p', { class: 'hint' });
+  const element = h('div', { class: 'tops' }, ...panels.map((one) => one.element), problem);
   return {
     element,
     show(lists, range) {
-      element.hidden = lists === null;
+      const refusal = isRefusal(lists) ? lists : null;
+      element.hidden = refusal?.status === 404;
+      problem.hidden = refusal === null;
+      fill(problem, refusal && `No top lists: ${refusal.message}`);
       for (const { name, element: one, show } of panels) {
         // Few logs name countries.
-        one.hidden = name === 'countries' && lists?.countries.attacks === 0;
-        if (lists) show(lists[name], range);
+        one.hidden = isRefusal(lists) || (name === 'countries' && lists.countries.attacks === 0);
+        if (!isRefusal(lists)) show(lists[name], range);
       }
     },
   };

@@ -11,10 +11,9 @@ import { hasAuditFile, openAuditFile } from '../audit/audit-file.ts';
 import { type Actor, type AuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import {
   type CLICKHOUSE_OPTIONS,
-  DATA,
   DATA_REQUIRED,
   isLocal,
-  POSTGRES_OPTIONS,
+  type POSTGRES_OPTIONS,
   STORE_OPTIONS,
 } from '../config.ts';
 import { createIdentity, type EmbeddedIdentity, type Identity, openIdentity } from '../identity/identity.ts';
@@ -34,7 +33,7 @@ import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { type Io, printLine, UserError } from './command.ts';
-import { nameOf, UsageError, type Values } from './options.ts';
+import { UsageError, type Values } from './options.ts';
 
 export interface Installation {
   identity: Identity;
@@ -71,14 +70,11 @@ export function requireDirectory(data: string | undefined, { env }: Pick<Io, 'en
 
 /** What is missing in the options of a command that needs an identity. */
 export function placeProblems(
-  { store, postgresUrl }: { store?: string | undefined; postgresUrl?: unknown },
+  { store }: { store?: string | undefined },
   source: (name: 'data') => string | undefined,
 ): string[] {
-  if (source('data') !== undefined) return [];
-  if (store === 'lmdb') return [DATA_REQUIRED];
-  // serviceConflicts reports --store postgres without a URL.
-  if (store !== 'clickhouse' || postgresUrl !== undefined) return [];
-  return [`users and projects need ${nameOf(DATA)}, or ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`];
+  // For the other stores, serviceConflicts reports a missing URL.
+  return store === 'lmdb' && source('data') === undefined ? [DATA_REQUIRED] : [];
 }
 
 export function statisticsFile(directory: string): string {
@@ -278,12 +274,12 @@ async function withDatabase<T>(
 ): Promise<T> {
   const values = postgresValues(place);
   const { Database } = await import('../postgres/database.ts');
-  const { checkTables } = await import('../store/postgres/schema.ts');
+  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
   const options = postgresOptions(values, env);
   // A standby may lag behind.
   const database = new Database({ ...options, url: { ...options.url, needsPrimary: true } });
   try {
-    await checkTables(database, values.postgresMigrate === 'auto');
+    await checkTables(database, values.postgresMigrate === 'auto', POSTGRES_TABLES);
     return await action(database);
   } finally {
     await database.close();
@@ -298,10 +294,13 @@ async function withPostgresIdentity<T>(
 ): Promise<T> {
   // Loaded on demand: most installations do not use it.
   const { openPostgresIdentity } = await import('../identity/postgres-identity.ts');
-  const { checkTables } = await import('../store/postgres/schema.ts');
+  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
   const mayMigrate = values.postgresMigrate === 'auto';
   const store = await openPostgresIdentity(
-    { ...postgresOptions(values, env), checkTables: (database) => checkTables(database, mayMigrate) },
+    {
+      ...postgresOptions(values, env),
+      checkTables: (database) => checkTables(database, mayMigrate, POSTGRES_TABLES),
+    },
     now,
   );
   try {
@@ -401,14 +400,8 @@ async function findProject(
   world: World & Pick<Io, 'stderr' | 'stop'>,
   waits: boolean,
 ): Promise<string> {
-  const { project } = place;
-  if (isEmbedded(place) || place.postgresUrl === undefined) {
-    throw new UserError(
-      `--project is '${project}': use the ID of the project, or ${nameOf(DATA)} or ${nameOf(POSTGRES_OPTIONS.postgresUrl)} to look up its name`,
-    );
-  }
   const find = () =>
-    withIdentity(place, world, async ({ administration }) => administration.project(project).id);
+    withIdentity(place, world, async ({ administration }) => administration.project(place.project).id);
   return waits ? whenAvailable(find, world) : find();
 }
 
@@ -422,7 +415,7 @@ export async function openStore(values: StoreValues, file: string, { now, env }:
   }
   const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
   return clickhouseStore(
-    { ...clickhouseOptions(values), mayMigrate: values.clickhouseMigrate === 'auto' },
+    { ...clickhouseOptions(values, env), mayMigrate: values.clickhouseMigrate === 'auto' },
     now,
   );
 }
@@ -452,16 +445,19 @@ function firstLine(file: string): string {
   return readFileSync(file, 'utf8').split(/\r?\n/)[0] ?? '';
 }
 
-export function clickhouseOptions(values: Values<typeof CLICKHOUSE_OPTIONS>): ClickHouseOptions {
+export function clickhouseOptions(
+  values: Values<typeof CLICKHOUSE_OPTIONS> & Values<typeof POSTGRES_OPTIONS>,
+  env: Io['env'],
+): ClickHouseOptions {
   const { clickhousePasswordFile: file } = values;
   return {
     urls: values.clickhouseUrl ?? [],
     database: values.clickhouseDatabase,
     user: values.clickhouseUser,
     password: file === undefined ? '' : firstLine(file),
-    cluster: values.clickhouseCluster,
-    replicated: values.clickhouseReplicated ?? false,
     timeoutMs: values.clickhouseTimeout * 1_000,
+    // Another schema than that of the PostgreSQL store, so that `copy` can use both.
+    postgres: { ...postgresOptions(values, env), schema: `${values.postgresSchema}_clickhouse` },
   };
 }
 

@@ -34,30 +34,35 @@ const TRICKLE_SHARE = 0.03;
 /** An ordinary event counts this many requests, which keeps the number of events of a month small. */
 const REQUESTS_PER_EVENT = 4;
 
+/** The rule of the core rule set that finds such attacks, and where they go. */
+const TARGETS: Readonly<Record<Category, { rule: string; urls: readonly string[] }>> = {
+  xss: { rule: '941100', urls: ['/search', '/comments', '/profile'] },
+  sqli: { rule: '942100', urls: ['/products', '/search', '/api/v1/orders', '/login'] },
+  cmdi: { rule: '932160', urls: ['/cgi-bin/status', '/api/v1/ping'] },
+  cc: { rule: '912120', urls: ['/login', '/api/v1/token'] },
+  custom: { rule: '100010', urls: ['/admin'] },
+  illegal: { rule: '920350', urls: ['/', '/api/v1/upload'] },
+  lfi: { rule: '930120', urls: ['/download', '/static/..%2f..%2fetc/passwd'] },
+  robot: { rule: '913100', urls: ['/', '/robots.txt', '/wp-login.php', '/.env', '/.git/config'] },
+  antitamper: { rule: '100020', urls: ['/index.html'] },
+  rfi: { rule: '931130', urls: ['/include.php'] },
+  vuln: { rule: '944150', urls: ['/actuator/env', '/xmlrpc.php', '/vendor/phpunit/eval-stdin.php'] },
+  whiteblackip: { rule: '910100', urls: ['/', '/login'] },
+  webshell: { rule: '955100', urls: ['/uploads/shell.php', '/images/up.php'] },
+};
+/** Addresses and networks that are reserved for examples. Attackers outside of bursts, each with its country. */
+const ATTACKERS = Array.from({ length: 240 }, (_, i) => ({
+  source:
+    i % 12 === 5
+      ? `2001:db8:${i.toString(16)}::1`
+      : `${['192.0.2', '198.51.100', '203.0.113'][i % 3]}.${i + 1}`,
+  country: ['US', 'CN', 'DE', 'NL', 'RU', 'BR', 'IN', 'FR', 'VN', 'SG'][(i * 7) % 10] ?? 'US',
+}));
+
 /** A burst is mostly one kind of attack, as of a scanner or a flood. */
 const BURST_CATEGORIES: readonly Category[] = ['sqli', 'robot', 'cc', 'xss', 'lfi', 'cmdi'];
 const BURST_WINDOW_S = 6 * 3_600;
 const BURST_PER_SECOND = 0.7;
-
-/** Where attacks of a category go, and the rule that reports them: mostly of the OWASP core rule set. */
-const TARGETS: Readonly<Record<Category, { rules: readonly string[]; urls: readonly string[] }>> = {
-  xss: { rules: ['941100', '941110', '941160'], urls: ['/search', '/comments', '/'] },
-  sqli: { rules: ['942100', '942190', '942270'], urls: ['/login', '/products', '/api/v1/orders'] },
-  cmdi: { rules: ['932100', '932160'], urls: ['/cgi-bin/status', '/api/v1/ping'] },
-  cc: { rules: ['rate-limit'], urls: ['/', '/login'] },
-  custom: { rules: ['10001', '10002'], urls: ['/admin', '/export'] },
-  illegal: { rules: ['920350', '920280'], urls: ['/', '/upload'] },
-  lfi: { rules: ['930100', '930120'], urls: ['/download', '/index.php', '/.env'] },
-  robot: { rules: ['913100', '913110'], urls: ['/', '/robots.txt', '/sitemap.xml', '/products'] },
-  antitamper: { rules: ['page-hash'], urls: ['/', '/about'] },
-  rfi: { rules: ['931100', '931130'], urls: ['/index.php', '/proxy'] },
-  vuln: { rules: ['944150', '934100'], urls: ['/api/v1/users', '/actuator/env'] },
-  whiteblackip: { rules: ['blocklist'], urls: ['/'] },
-  webshell: { rules: ['933110'], urls: ['/uploads/shell.php', '/wp-content/up.php'] },
-};
-const COUNTRIES = ['NL', 'US', 'CN', 'BR', 'IN', 'DE', 'VN'];
-/** Networks that are reserved for documentation. */
-const NETWORKS = ['192.0.2', '198.51.100', '203.0.113'];
 
 /** Events from one second (since the epoch) until just before another. `hostIds` are in the order of SAMPLE_HOSTS. */
 export function sampleEvents(from: number, endExclusive: number, hostIds: readonly string[]): Event[] {
@@ -74,11 +79,10 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   const random = randomNumbers(second);
   const factor = rhythm(second);
   const events: Event[] = [];
-  const add = (host: number, attack: Category | null, count: number, scanner?: number) => {
+  const add = (host: number, attack: Category | null, count: number, attacker?: number) => {
     const time = second * 1_000 + Math.floor(random() * 1_000);
     const event = { time, hostId: hostIds[host] ?? null, request: true, attack, count };
-    const details = () => ({ blocked: time % 8 !== 0, ...detailsOf(attack ?? 'vuln', time, scanner) });
-    events.push(attack === null ? event : { ...event, details: details() });
+    events.push(attack === null ? event : { ...event, details: detailsOf(attack, time, attacker) });
   };
   for (const [host, { perSecond }] of SAMPLE_HOSTS.entries()) {
     for (let n = occurrences(perSecond * factor, random); n > 0; n--) {
@@ -88,24 +92,20 @@ function eventsOf(second: number, burst: Burst | null, hostIds: readonly string[
   }
   if (burst && second >= burst.start && second < burst.end) {
     for (let n = occurrences(BURST_PER_SECOND, random); n > 0; n--) {
-      add(burst.host, random() < 0.85 ? burst.category : pickCategory(random), 1, burst.scanner);
+      add(burst.host, random() < 0.85 ? burst.category : pickCategory(random), 1, burst.start);
     }
   }
   return events.sort((a, b) => a.time - b.time);
 }
 
-/** A few addresses attack most often. Nearly all attacks of a burst have the address of its scanner. */
-function detailsOf(attack: Category, time: number, scanner?: number): AttackDetails {
+/** A burst has one attacker. Numbers of their own, so that details do not change what is counted. */
+function detailsOf(attack: Category, time: number, attacker?: number): AttackDetails {
   const random = randomNumbers(time);
-  const pick = <T>(values: readonly T[]): T => values[Math.floor(random() ** 2 * values.length)] as T;
-  const client = scanner !== undefined && random() < 0.9 ? scanner : Math.floor(random() ** 3 * 700);
-  const network = NETWORKS[client % NETWORKS.length];
-  return {
-    source: client % 9 === 8 ? `2001:db8:${client.toString(16)}:1::1` : `${network}.${1 + (client % 250)}`,
-    url: pick(TARGETS[attack].urls),
-    rule: pick(TARGETS[attack].rules),
-    country: COUNTRIES[client % COUNTRIES.length] ?? 'US',
-  };
+  const { rule, urls } = TARGETS[attack];
+  // Squared, so that some are frequent and others rare.
+  const number = Math.floor(attacker ?? random() ** 2 * ATTACKERS.length) % ATTACKERS.length;
+  const url = urls[Math.floor(random() ** 2 * urls.length)] ?? '/';
+  return { blocked: time % 8 !== 0, ...ATTACKERS[number], url, rule };
 }
 
 /** Busy afternoons, quiet nights, slow weekends: a factor around 1. */
@@ -121,8 +121,6 @@ interface Burst {
   end: number;
   host: number;
   category: Category;
-  /** The number of its address. */
-  scanner: number;
 }
 
 /** About two of three windows of six hours have a burst of 10 to 40 minutes. */
@@ -134,7 +132,7 @@ function burstOf(second: number): Burst | null {
   const end = start + 600 + random() * 1_800;
   const host = Math.floor(random() * SAMPLE_HOSTS.length);
   const category = BURST_CATEGORIES[Math.floor(random() * BURST_CATEGORIES.length)] ?? 'sqli';
-  return { start, end, host, category, scanner: Math.floor(random() * 700) };
+  return { start, end, host, category };
 }
 
 function pickCategory(random: () => number): Category {

@@ -26,28 +26,29 @@ const DAY_MS = 86_400_000;
 export const migrateCommand = command({
   name: 'migrate',
   description: 'create or upgrade the tables of the PostgreSQL or ClickHouse store; can be repeated',
-  examples: ['wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat'],
+  examples: [
+    'wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat',
+    'wafstat migrate --postgres-url postgres://wafstat@127.0.0.1/wafstat --clickhouse-url http://127.0.0.1:8123',
+  ],
   options: { ...POSTGRES_OPTIONS, ...CLICKHOUSE_OPTIONS },
   check: (_values, source) =>
-    source('postgresUrl') === undefined && source('clickhouseUrl') === undefined
-      ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(CLICKHOUSE_OPTIONS.clickhouseUrl)} is required`]
-      : [],
+    source('postgresUrl') === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
   async run(values, _operands, io) {
-    const { postgresUrl, postgresSchema, clickhouseUrl, clickhouseDatabase } = values;
-    if (postgresUrl) {
-      const { migrate } = await import('../store/postgres/postgres.ts');
-      await migrate(postgresOptions(values, io.env));
-      printLine(
-        io.stdout,
-        `the tables in the schema ${postgresSchema} are ready on ${describeUrl(postgresUrl)}`,
-      );
-    }
+    const { postgresUrl, clickhouseUrl, clickhouseDatabase } = values;
+    let { schema } = postgresOptions(values, io.env);
     if (clickhouseUrl) {
       const { migrate } = await import('../store/clickhouse/clickhouse.ts');
-      await migrate(clickhouseOptions(values));
+      const options = clickhouseOptions(values, io.env);
+      await migrate(options);
+      schema = options.postgres.schema;
       const servers = clickhouseUrl.join(', ');
       printLine(io.stdout, `the tables in the database ${clickhouseDatabase} are ready on ${servers}`);
+    } else {
+      const { migrate } = await import('../store/postgres/postgres.ts');
+      await migrate(postgresOptions(values, io.env));
     }
+    const server = postgresUrl && describeUrl(postgresUrl);
+    printLine(io.stdout, `the tables in the schema ${schema} are ready on ${server}`);
     return 0;
   },
 });
@@ -62,7 +63,7 @@ export const copyCommand = command({
     'verifies the copy; stop ingest first',
   examples: [
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
-    'wafstat copy --data ./data --project shop --from clickhouse --to lmdb --clickhouse-url http://127.0.0.1:8123',
+    'wafstat copy --data ./data --project shop --from postgres --to lmdb --postgres-url postgres://wafstat@127.0.0.1/wafstat',
   ],
   options: {
     data: DATA,
@@ -79,11 +80,12 @@ export const copyCommand = command({
     const [from, to] = [sourceStore(values), values.to];
     const problems = from === to ? [`--from and --to are the same store: ${from}`] : [];
     if (values.data === undefined && [from, to].includes('lmdb')) problems.push(DATA_REQUIRED);
-    for (const [name, url] of [
-      ['postgres', 'postgresUrl'],
-      ['clickhouse', 'clickhouseUrl'],
+    const usesClickHouse = from === 'clickhouse' || to === 'clickhouse';
+    const usesPostgres = usesClickHouse || from === 'postgres' || to === 'postgres';
+    for (const [isUsed, url] of [
+      [usesPostgres, 'postgresUrl'],
+      [usesClickHouse, 'clickhouseUrl'],
     ] as const) {
-      const isUsed = from === name || to === name;
       if (isUsed && values[url] === undefined) problems.push(`${nameOf(STORE_OPTIONS[url])} is required`);
     }
     return problems;

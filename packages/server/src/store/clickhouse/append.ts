@@ -1,259 +1,282 @@
-/**
- * The write side. An attempt is opened in the ledger, its cells are inserted under its number, and it is closed together
- * with the changes of its batches. Cells do not count before that. An attempt that is never closed never counts: its
- * number is not reused, and a retry opens another one.
- */
-import { randomBytes } from 'node:crypto';
+/** The write side: rows of a group of batches in ClickHouse, everything else in PostgreSQL. */
+import { isDeepStrictEqual } from 'node:util';
 import type { Event } from '../../event.ts';
+import type { Database, Run } from '../../postgres/database.ts';
 import {
-  type Appended,
-  type Batch,
-  dayOf,
-  derivedId,
-  isLinkCurrent,
-  newSource,
-  type StoredBatch,
-  storedCategory,
-  toLinkRecord,
-  updateSource,
-} from '../store.ts';
-import { type CellRow, CellRows } from './cells.ts';
+  type Additions,
+  additionsOf,
+  cellCode,
+  cellOf,
+  FIRST_BLOCKED,
+  FIRST_CATEGORY,
+  REQUESTS,
+  seriesOf,
+  seriesTotals,
+} from '../cells.ts';
+import { countByMinute } from '../minutes.ts';
 import {
-  batchKey,
-  followedKey,
-  hostKey,
-  type Ledger,
-  type LedgerState,
-  type LinksValue,
-  linksKey,
-  parse,
-  type Snapshot,
-  type SourceValue,
-  sourceHostKey,
-  sourceKey,
-  type Writes,
-} from './ledger.ts';
-import { type Server, StatementFailed } from './server.ts';
+  addChanges,
+  GroupPlan,
+  type Known,
+  lockProject,
+  type ProjectState,
+  readKnown,
+  readProject,
+} from '../postgres/coordination.ts';
+import { type Appended, type Batch, StoreUnavailable } from '../store.ts';
+import {
+  type Attempt,
+  abortAttempt,
+  lockAttempt,
+  type NewAttempt,
+  openAttempt,
+  removeAttempt,
+} from './attempts.ts';
+import { bucketOf, LEVELS, MINUTE_MS, MINUTES_PER_DAY, NO_HOST, type Shards } from './schema.ts';
+import { DiskFull, type Server, StatementFailed } from './server.ts';
 
-/** Counts groups of batches, each in an attempt. */
-export class Attempts {
-  readonly #ledger: Ledger;
-  readonly #server: Server;
-  /** A single server without replicas has ended a statement that failed. Otherwise an insert may still be running. */
-  readonly #isOneServer: boolean;
-  readonly #now: () => number;
-  #lastInsertFailed = false;
+/** Each try begins again because another process was faster, or because the attempt took too long. */
+const TRIES_MAX = 10;
+const SECOND_MS = 1_000;
 
-  constructor(ledger: Ledger, server: Server, isOneServer: boolean, now: () => number) {
-    this.#ledger = ledger;
-    this.#server = server;
-    this.#isOneServer = isOneServer;
-    this.#now = now;
-  }
-
-  async append(batches: readonly Batch[]): Promise<Appended[]> {
-    const keys = keysOf(batches);
-    let snapshot = await this.#ledger.read(keys);
-    for (;;) {
-      const { writes, results } = planGroup(snapshot, batches, this.#now());
-      if (writes.size === 0) return results;
-      if (this.#lastInsertFailed) await this.#checkShards();
-      const { attempt, opened } = await this.#open(snapshot, keys);
-      snapshot = opened;
-      const plan = planGroup(snapshot, batches, this.#now());
-      if (plan.writes.size === 0) {
-        await this.#remove(attempt);
-        return plan.results;
-      }
-      await this.#writeCells(attempt, plan);
-      const checkDeadline = this.#ledger.startDeadline();
-      for (;;) {
-        const again = planGroup(snapshot, batches, this.#now());
-        // Another process has counted one of the batches, or continued the same file: start again.
-        if (JSON.stringify(again.results) !== JSON.stringify(plan.results)) break;
-        snapshot = await this.#close(snapshot, attempt, again.writes, keys);
-        if (!isOpen(snapshot, attempt)) return again.results;
-        checkDeadline();
-      }
-    }
-  }
-
-  /** Rejects while a shard is down. Failed attempts stay in the state of the ledger, so retries must not open more. */
-  async #checkShards(): Promise<void> {
-    await this.#server.select(`SELECT count() AS n FROM cells WHERE project = '' AND minute = 0`);
-  }
-
-  async #open(found: Snapshot, keys: Iterable<string>): Promise<{ attempt: number; opened: Snapshot }> {
-    const token = randomBytes(8).toString('hex');
-    const checkDeadline = this.#ledger.startDeadline();
-    let snapshot = found;
-    for (;;) {
-      const { state, version } = snapshot;
-      const open = [...state.open, { attempt: version + 1, token, opened: this.#now() }];
-      await this.#ledger.write(snapshot, { ...state, open }, new Map());
-      snapshot = await this.#ledger.read(keys);
-      const own = snapshot.state.open.find((one) => one.token === token);
-      if (own) return { attempt: own.attempt, opened: snapshot };
-      checkDeadline();
-    }
-  }
-
-  async #writeCells(attempt: number, { counted }: GroupPlan): Promise<void> {
-    const cells = new CellRows(attempt);
-    for (const { project, events } of counted) for (const event of events) cells.add(project, event);
-    const rows = cells.rows();
-    if (rows.length === 0) return;
-    try {
-      await this.#server.insert('cells', rows);
-      this.#lastInsertFailed = false;
-    } catch (error) {
-      this.#lastInsertFailed = true;
-      if (error instanceof StatementFailed && this.#isOneServer && !(await this.#hasCells(attempt, rows))) {
-        await this.#remove(attempt);
-      }
-      throw error;
-    }
-  }
-
-  async #hasCells(attempt: number, rows: readonly CellRow[]): Promise<boolean> {
-    const minutes = rows.map(({ minute }) => minute);
-    const [row] = await this.#server.select<{ n: string }>(
-      `SELECT count() AS n FROM cells WHERE project IN (SELECT arrayJoin({projects:Array(String)}))
-         AND minute >= {first:UInt32} AND minute <= {last:UInt32} AND attempt = {attempt:UInt64}`,
-      {
-        projects: [...new Set(rows.map(({ project }) => project))],
-        first: minutes.reduce((a, b) => Math.min(a, b)),
-        last: minutes.reduce((a, b) => Math.max(a, b)),
-        attempt,
-      },
-    );
-    return Number(row?.n) > 0;
-  }
-
-  /** For an attempt that has no cells and never will. */
-  async #remove(attempt: number): Promise<void> {
-    await this.#ledger.change([], (snapshot) => ({
-      result: undefined,
-      ...(isOpen(snapshot, attempt) ? { state: stateWithout(snapshot, attempt) } : {}),
-    }));
-  }
-
-  /** Returns a later snapshot, which tells whether the attempt is closed. */
-  async #close(
-    snapshot: Snapshot,
-    attempt: number,
-    writes: Writes,
-    keys: Iterable<string>,
-  ): Promise<Snapshot> {
-    try {
-      await this.#ledger.write(snapshot, stateWithout(snapshot, attempt), writes);
-    } catch (error) {
-      // The write may have succeeded although its response was lost: the next snapshot tells.
-      if (error instanceof StatementFailed) throw error;
-    }
-    return this.#ledger.read(keys);
-  }
+export interface CellRow {
+  project: string;
+  level: number;
+  bucket: number;
+  host: number;
+  minute: number;
+  attempt: number;
+  requests: number;
+  attacks: number;
+  codes: number[];
+  counts: number[];
 }
 
-function isOpen({ state }: Snapshot, attempt: number): boolean {
-  return state.open.some((one) => one.attempt === attempt);
-}
-
-function stateWithout({ state }: Snapshot, attempt: number): LedgerState {
-  return { ...state, open: state.open.filter((one) => one.attempt !== attempt) };
-}
-
-interface GroupPlan {
-  results: Appended[];
-  /** The events of each counted batch, with registered hosts only. */
-  counted: { project: string; events: Event[] }[];
-  writes: Map<string, string>;
-}
-
-/** Every key that `planGroup` reads. */
-function keysOf(batches: readonly Batch[]): Set<string> {
-  const keys = new Set<string>();
-  for (const { project, source, id, link, events } of batches) {
-    keys.add(sourceKey(project, source.name));
-    for (const host of hostsOf(events)) {
-      keys.add(hostKey(project, host)).add(sourceHostKey(project, source.name, host));
-    }
-    if (id !== undefined) keys.add(batchKey(project, source.name, id));
-    if (link) {
-      keys.add(linksKey(project, source.name, link.after));
-      for (const other of [link.after, link.replaces]) {
-        if (other !== undefined) {
-          keys.add(batchKey(project, source.name, other)).add(linksKey(project, source.name, other));
-        }
-      }
-    }
-  }
-  return keys;
-}
-
-/** Pure: the same snapshot and batches always give the same plan. */
-function planGroup(snapshot: Snapshot, batches: readonly Batch[], now: number): GroupPlan {
-  const plan: GroupPlan = { results: [], counted: [], writes: new Map() };
-  // A batch sees the changes of those before it in the group.
-  const get = (key: string) => plan.writes.get(key) ?? snapshot.get(key);
-  for (const batch of batches) plan.results.push(planBatch(snapshot.state.horizon, get, plan, batch, now));
-  return plan;
-}
-
-function planBatch(
-  horizon: number,
-  get: (key: string) => string,
-  { counted, writes }: GroupPlan,
-  batch: Batch,
+/** All batches are of the same project. `lifetimeMs`: how long an attempt may take. */
+export async function appendGroup(
+  database: Database,
+  shards: Shards,
+  batches: readonly Batch[],
   now: number,
-): Appended {
-  const { project, source, id, link } = batch;
-  const isKnown = (other: string) => get(batchKey(project, source.name, other)) !== '';
-  const storedLinks = (other: string) => parse<LinksValue>(get(linksKey(project, source.name, other))) ?? [];
-  const idsAfter = (other: string) => storedLinks(other).map((stored) => stored.id);
-  if (id !== undefined && isKnown(id)) return { kind: 'duplicate' };
-  if (link && !isLinkCurrent(link, isKnown, idsAfter)) return { kind: 'conflict' };
-  for (const { attack } of batch.events) if (attack !== null) storedCategory(attack);
-
-  const inTime = batch.events.filter(({ time }) => time >= horizon);
-  const unknown = new Set(hostsOf(inTime).filter((host) => get(hostKey(project, host)) === ''));
-  const events = inTime.map((event) =>
-    event.hostId !== null && unknown.has(event.hostId) ? { ...event, hostId: null } : event,
-  );
-  counted.push({ project, events });
-
-  for (const host of hostsOf(events)) {
-    const key = sourceHostKey(project, source.name, host);
-    if (get(key) === '') writes.set(key, '1');
+  lifetimeMs: number,
+): Promise<Appended[]> {
+  const project = batches[0]?.project ?? '';
+  const hostIds = hostsOf(batches);
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    const [state, known, shard] = await database.transaction(async (run) => {
+      const read = Promise.all([
+        readProject(run, project),
+        readKnown(run, project, batches, hostIds),
+        readShard(run, project),
+      ]);
+      const [found] = await Promise.all([read, run('COMMIT')]);
+      return found;
+    }, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
+    const plan = new GroupPlan(state, known, now);
+    const results = batches.map((batch) => plan.add(batch));
+    if (plan.isEmpty()) return results;
+    const rows = rowsOf(project, plan.events(), known.hosts);
+    const days = rowsByDay(rows);
+    const wanted = {
+      project,
+      shard: shard ?? shards.choose(project),
+      days: [...days.keys()],
+      lifetimeMs,
+    };
+    const attempt = rows.length === 0 ? null : await insert(database, shards, wanted, rows);
+    const isClosed = await close(database, attempt, batches, {
+      state,
+      hosts: known.hosts,
+      results,
+      days,
+      now,
+    });
+    if (isClosed) return results;
   }
-  const key = sourceKey(project, source.name);
-  const fresh = newSource(derivedId('source', project, source.name), source);
-  const known: SourceValue = { ...fresh, ...parse<SourceValue>(get(key)) };
-  const withoutHost = events.filter(({ hostId }) => hostId === null).length;
-  writes.set(key, JSON.stringify(updateSource(known, batch, inTime, withoutHost)));
-  if (batch.followed) {
-    const { source: name, path } = batch.followed;
-    writes.set(followedKey(project, name, path), JSON.stringify(batch.followed));
-  }
-  if (id !== undefined) {
-    const latest = inTime.reduce((last, { time }) => Math.max(last, time), now);
-    const value: StoredBatch = { day: dayOf(latest), ...(link ? { after: link.after } : {}) };
-    writes.set(batchKey(project, source.name, id), JSON.stringify(value));
-    if (link) {
-      const { after, replaces } = link;
-      const others = storedLinks(after).filter((other) => other.id !== replaces);
-      const links: LinksValue = [...others, { id, ...toLinkRecord(link) }];
-      writes.set(linksKey(project, source.name, after), JSON.stringify(links));
-      if (replaces !== undefined) writes.set(batchKey(project, source.name, replaces), '');
-    }
-  }
-  const unknownHosts = inTime.filter(({ hostId }) => hostId !== null && unknown.has(hostId)).length;
-  const beforeHorizon = batch.events.length - inTime.length;
-  return { kind: 'appended', beforeHorizon, withoutHost, unknownHosts };
+  throw new StoreUnavailable('other processes count the same batches all the time');
 }
 
-function hostsOf(events: readonly Event[]): string[] {
+async function readShard(run: Run, project: string): Promise<number | null> {
+  const [row] = await run<{ shard: number | null }>('SELECT shard FROM projects WHERE project = $1', [
+    project,
+  ]);
+  return row?.shard ?? null;
+}
+
+/** Inserts the rows under the number of a new attempt, which stays open. */
+async function insert(
+  database: Database,
+  shards: Shards,
+  wanted: NewAttempt,
+  rows: CellRow[],
+): Promise<Attempt> {
+  // While the shard is down, no attempt is opened that would have to be aborted.
+  await shards.ready(wanted.shard);
+  const attempt = await openAttempt(database, wanted);
+  if (attempt === null) throw new Error('only a compaction can find no attempt to open');
+  const server = await shards.get(attempt.shard);
+  for (const row of rows) row.attempt = attempt.number;
+  try {
+    await server.insert('cells', rows);
+  } catch (error) {
+    shards.failed(attempt.shard);
+    await abandon(database, server, attempt, rows, error);
+    throw error;
+  }
+  return attempt;
+}
+
+/** If this fails, too, the attempt expires. */
+async function abandon(
+  database: Database,
+  server: Server,
+  attempt: Attempt,
+  rows: readonly CellRow[],
+  error: unknown,
+): Promise<void> {
+  try {
+    const hasEnded = error instanceof StatementFailed || error instanceof DiskFull;
+    // The server has ended the insert and kept nothing of it, so no row can appear later.
+    if (hasEnded && !(await hasRows(server, attempt, rows))) await removeAttempt(database, attempt);
+    else await abortAttempt(database, attempt);
+  } catch (failure) {
+    if (!(failure instanceof StoreUnavailable)) throw failure;
+  }
+}
+
+async function hasRows(
+  server: Server,
+  { project, number }: Attempt,
+  rows: readonly CellRow[],
+): Promise<boolean> {
+  const minutes = rows.map(({ minute }) => minute);
+  const [found] = await server.select<{ n: string }>(
+    `SELECT count() AS n FROM cells WHERE project = {project:String} AND attempt = {number:UInt64}
+       AND minute >= {first:UInt32} AND minute <= {last:UInt32}`,
+    {
+      project,
+      number,
+      first: minutes.reduce((a, b) => Math.min(a, b)),
+      last: minutes.reduce((a, b) => Math.max(a, b)),
+    },
+  );
+  return Number(found?.n) > 0;
+}
+
+interface Inserted {
+  /** As they were when the rows were made. */
+  state: ProjectState;
+  hosts: Known['hosts'];
+  results: readonly Appended[];
+  /** The number of rows on each day. */
+  days: ReadonlyMap<number, number>;
+  now: number;
+}
+
+/** False if the attempt was aborted, or if the rows are not those of the batches that count now. */
+async function close(
+  database: Database,
+  attempt: Attempt | null,
+  batches: readonly Batch[],
+  { state: { horizon }, hosts, results, days, now }: Inserted,
+): Promise<boolean> {
+  const project = batches[0]?.project ?? '';
+  return database.transaction(async (run) => {
+    const [state, isOpen, known] = await Promise.all([
+      lockProject(run, project),
+      attempt === null || lockAttempt(run, attempt),
+      readKnown(run, project, batches, []),
+    ]);
+    if (!isOpen) return false;
+    const plan = new GroupPlan({ ...state, horizon }, { ...known, hosts }, now);
+    const again = batches.map((batch) => plan.add(batch));
+    if (!isDeepStrictEqual(again, results)) {
+      if (attempt !== null) await abortAttempt({ run }, attempt);
+      return false;
+    }
+    const writes = plan.writes(run, project);
+    if (attempt !== null) {
+      const times = Array.from(days.keys(), (day) => day * MINUTES_PER_DAY * MINUTE_MS);
+      writes.push(
+        removeAttempt({ run }, attempt),
+        addChanges(run, project, times),
+        addToDays(run, project, days),
+      );
+    }
+    await Promise.all([...writes, run('COMMIT')]);
+    return true;
+  });
+}
+
+function addToDays(
+  run: Database['run'],
+  project: string,
+  days: ReadonlyMap<number, number>,
+): Promise<unknown> {
+  return run(
+    `INSERT INTO days (project, day, attempts, cells)
+     SELECT $1, day, 1, cells FROM unnest($2::int[], $3::int[]) AS d(day, cells)
+     ON CONFLICT (project, day) DO UPDATE SET
+       attempts = days.attempts + 1, cells = days.cells + excluded.cells, changed = now()`,
+    [project, [...days.keys()], [...days.values()]],
+  );
+}
+
+function hostsOf(batches: readonly Batch[]): Set<string> {
   const ids = new Set<string>();
-  for (const { hostId } of events) if (hostId !== null) ids.add(hostId);
-  return [...ids];
+  for (const { events } of batches) for (const { hostId } of events) if (hostId !== null) ids.add(hostId);
+  return ids;
+}
+
+function rowsByDay(rows: readonly CellRow[]): Map<number, number> {
+  const days = new Map<number, number>();
+  for (const { minute } of rows) {
+    const day = Math.floor(minute / MINUTES_PER_DAY);
+    days.set(day, (days.get(day) ?? 0) + 1);
+  }
+  return days;
+}
+
+/** The rows of all levels, without the number of their attempt. */
+function rowsOf(project: string, events: readonly Event[], hosts: ReadonlyMap<string, number>): CellRow[] {
+  const rows: CellRow[] = [];
+  const add = (level: number, host: number, minute: number, { codes, counts }: Additions) => {
+    const bucket = bucketOf(level, minute);
+    const row = { project, level, bucket, host, minute, attempt: 0, requests: 0, attacks: 0, codes, counts };
+    for (const [series, total] of seriesTotals({ codes, counts })) {
+      if (series === REQUESTS) row.requests += total;
+      else if (series >= FIRST_CATEGORY && series < FIRST_BLOCKED) row.attacks += total;
+    }
+    rows.push(row);
+  };
+  const hours = new Map<string, { host: number; hour: number; cells: Map<number, number> }>();
+  const addToHour = (host: number, hour: number, totals: readonly [series: number, total: number][]) => {
+    const key = `${hour} ${host}`;
+    const sum = hours.get(key) ?? { host, hour, cells: new Map<number, number>() };
+    hours.set(key, sum);
+    for (const [series, total] of totals) addTo(sum.cells, cellCode(series, 0), total);
+  };
+  for (const [minute, counts] of countByMinute(events)) {
+    const seconds = new Map<number, number>();
+    const hour = Math.floor(minute / 60);
+    for (const [id, additions] of counts) {
+      // An event with an unregistered host counts as one without a host.
+      const host = hosts.get(id) ?? NO_HOST;
+      add(LEVELS.hostMinute, host, minute, additions);
+      const totals = seriesTotals(additions);
+      if (host !== NO_HOST) addToHour(host, hour, totals);
+      addToHour(NO_HOST, hour, totals);
+      for (const [i, code] of additions.codes.entries()) {
+        const second = cellOf(code) - (cellOf(code) % SECOND_MS);
+        addTo(seconds, cellCode(seriesOf(code), second), additions.counts[i] ?? 0);
+      }
+    }
+    add(LEVELS.projectMinute, NO_HOST, minute, additionsOf(seconds));
+  }
+  for (const { host, hour, cells } of hours.values()) add(LEVELS.hour, host, hour * 60, additionsOf(cells));
+  return rows;
+}
+
+function addTo(cells: Map<number, number>, code: number, n: number): void {
+  cells.set(code, (cells.get(code) ?? 0) + n);
 }

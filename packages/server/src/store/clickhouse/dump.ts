@@ -1,109 +1,95 @@
-/** Export of events and batches to another store, and import of a source from one. */
-import { CATEGORIES, type Event } from '../../event.ts';
-import {
-  type BatchRecord,
-  fromLinkRecord,
-  type Source,
-  type StoredBatch,
-  splitCount,
-  toLinkRecord,
-} from '../store.ts';
-import { BLOCKED, COUNTED, NO_ATTACK, REQUEST, TIME } from './cells.ts';
-import {
-  batchKey,
-  type Ledger,
-  type LinksValue,
-  linksKey,
-  parse,
-  partsOf,
-  type Snapshot,
-  sourceHostKey,
-  sourceKey,
-} from './ledger.ts';
+/** Export of events to another store. */
+import type { Event } from '../../event.ts';
+import type { Database } from '../../postgres/database.ts';
+import { eventsOfCells } from '../cells.ts';
+import type { Snapshot } from './attempts.ts';
+import { CELLS, type Counter, counted, TIME } from './count.ts';
+import { bucketOf, LEVELS, MINUTE_MS } from './schema.ts';
 import type { Server } from './server.ts';
 
-/** One part per hour, as of the snapshot. */
+/** Bounds the memory for a part to some megabytes. */
+const CELLS_PER_PART = 50_000;
+
+/** A part consists of whole minutes. Each is read with its own snapshot, so that a large dump can take its time. */
 export async function* dumpEvents(
-  server: Server,
-  { version, state }: Snapshot,
+  database: Database,
+  counter: Counter,
   project: string,
 ): AsyncGenerator<{ id: string; events: Event[] }> {
-  const values = { project, version, open: state.open.map(({ attempt }) => attempt), from: state.horizon };
-  const hours = await server.select<{ hour: number }>(
-    `SELECT DISTINCT intDiv(minute, 60) AS hour FROM cells
-     WHERE project = {project:String} AND ${COUNTED} AND minute >= intDiv({from:UInt64}, 60000) ORDER BY hour`,
-    values,
+  const rows = await database.run<{ number: number; id: string }>(
+    'SELECT number, id FROM hosts WHERE project = $1',
+    [project],
   );
-  for (const { hour } of hours) {
-    const rows = await server.select<{ host: string; time: string; sort: number; n: string }>(
-      `SELECT host, ${TIME} AS time, kind AS sort, sum(count) AS n
-       FROM cells ARRAY JOIN at, kind, count
-       WHERE project = {project:String} AND ${COUNTED}
-         AND minute >= {first:UInt32} AND minute < {end:UInt32} AND ${TIME} >= {from:UInt64}
-       GROUP BY host, time, sort ORDER BY host, time, sort`,
-      { ...values, first: Number(hour) * 60, end: (Number(hour) + 1) * 60 },
+  const hosts = new Map(rows.map(({ number, id }) => [number, id]));
+  const minutes = (await counter.read({ project }, readMinutes)) ?? [];
+  for (const { first, end } of partsOf(minutes)) {
+    const events = await counter.read({ project }, (server, snapshot) =>
+      readEvents(server, snapshot, hosts, first, end),
     );
-    yield { id: `hour ${hour}`, events: rows.flatMap(eventsOf) };
+    if (events !== null && events.length > 0) yield { id: `minute ${first}`, events };
   }
 }
 
-function eventsOf(row: { host: string; time: string; sort: number; n: string }): Event[] {
-  const event = {
-    time: Number(row.time),
-    hostId: row.host === '' ? null : row.host,
-    request: (row.sort & REQUEST) !== 0,
-    attack: CATEGORIES[row.sort & NO_ATTACK] ?? null,
-    ...((row.sort & BLOCKED) !== 0 && { details: { blocked: true } }),
-  };
-  return [...splitCount(event, Number(row.n))];
-}
-
-export async function* dumpBatches(
-  ledger: Ledger,
-  project: string,
-  source: string,
-): AsyncGenerator<BatchRecord[]> {
-  for await (const batches of ledger.scanParts(batchKey(project, source, ''))) {
-    const known = batches.map(({ key, value }) => ({
-      id: partsOf(key)[2] ?? '',
-      ...(JSON.parse(value) as StoredBatch),
-    }));
-    const linksOf = (after: string) => linksKey(project, source, after);
-    const snapshot = await ledger.read(
-      known.flatMap(({ after }) => (after === undefined ? [] : [linksOf(after)])),
-    );
-    yield known.map(({ id, day, after }) => {
-      const siblings = after === undefined ? [] : (parse<LinksValue>(snapshot.get(linksOf(after))) ?? []);
-      const found = siblings.find((link) => link.id === id);
-      if (after === undefined || found === undefined) return { id, day };
-      return { id, day, link: { after, ...fromLinkRecord(found) } };
-    });
+function* partsOf(minutes: readonly MinuteRow[]): Generator<{ first: number; end: number }> {
+  let cells = 0;
+  let first: number | null = null;
+  for (const [i, { minute, n }] of minutes.entries()) {
+    first ??= minute;
+    cells += Number(n);
+    const next = minutes[i + 1];
+    if (next !== undefined && cells + Number(next.n) <= CELLS_PER_PART) continue;
+    yield { first, end: minute + 1 };
+    first = null;
+    cells = 0;
   }
 }
 
-export async function putSource(
-  ledger: Ledger,
-  project: string,
-  { hosts, ...source }: Source,
-  batches: readonly BatchRecord[],
-): Promise<void> {
-  const predecessors = new Set(batches.flatMap(({ link }) => (link ? [link.after] : [])));
-  const keys = [...predecessors].map((after) => linksKey(project, source.name, after));
-  await ledger.change(keys, (snapshot) => {
-    const writes = new Map([[sourceKey(project, source.name), JSON.stringify(source)]]);
-    for (const host of hosts) writes.set(sourceHostKey(project, source.name, host), '1');
-    for (const { id, day, link } of batches) {
-      const value: StoredBatch = link ? { day, after: link.after } : { day };
-      writes.set(batchKey(project, source.name, id), JSON.stringify(value));
-      if (link) {
-        const { after } = link;
-        const key = linksKey(project, source.name, after);
-        const others = (parse<LinksValue>(writes.get(key) ?? snapshot.get(key)) ?? []).filter(
-          (one) => one.id !== id,
-        );
-        writes.set(key, JSON.stringify([...others, { id, ...toLinkRecord(link) }]));
-      }
-    }
-    return { result: undefined, writes };
-  });
+interface MinuteRow {
+  minute: number;
+  /** At least the number of its cells. */
+  n: string;
+}
+
+function readMinutes(server: Server, snapshot: Snapshot): Promise<MinuteRow[]> {
+  const { where, values } = counted(snapshot);
+  return server.select<MinuteRow>(
+    `SELECT minute, sum(length(codes)) AS n FROM cells
+     WHERE ${where} AND level = ${LEVELS.hostMinute} AND minute >= {first:UInt32} GROUP BY minute ORDER BY minute`,
+    { ...values, first: Math.floor(snapshot.horizon / MINUTE_MS) },
+  );
+}
+
+async function readEvents(
+  server: Server,
+  snapshot: Snapshot,
+  hosts: ReadonlyMap<number, string>,
+  first: number,
+  end: number,
+): Promise<Event[]> {
+  const { where, values } = counted(snapshot);
+  const rows = await server.select<{ host: number; minute: number; code: number; total: string }>(
+    `SELECT host, minute, code, sum(n) AS total FROM ${CELLS}
+     WHERE ${where} AND level = ${LEVELS.hostMinute}
+       AND bucket >= {bucket:UInt32} AND bucket <= {lastBucket:UInt32} AND minute >= {first:UInt32} AND minute < {end:UInt32}
+       AND ${TIME} >= {horizon:UInt64}
+     GROUP BY host, minute, code ORDER BY host, minute, code`,
+    {
+      ...values,
+      first,
+      end,
+      horizon: snapshot.horizon,
+      bucket: bucketOf(LEVELS.hostMinute, first),
+      lastBucket: bucketOf(LEVELS.hostMinute, end - 1),
+    },
+  );
+  const events: Event[] = [];
+  let cells = new Map<number, number>();
+  for (const [i, { host, minute, code, total }] of rows.entries()) {
+    cells.set(code, Number(total));
+    const next = rows[i + 1];
+    if (next?.host === host && next.minute === minute) continue;
+    events.push(...eventsOfCells(minute * MINUTE_MS, cells, hosts.get(host) ?? null));
+    cells = new Map();
+  }
+  return events;
 }

@@ -5,7 +5,7 @@ import {
   type ClickHouseSettings,
   createClient,
 } from '@clickhouse/client';
-import { StoreMisconfigured, StoreUnavailable } from '../store.ts';
+import { StoreMisconfigured, StoreNotWritable, StoreUnavailable } from '../store.ts';
 
 export interface ServerOptions {
   url: string;
@@ -16,42 +16,47 @@ export interface ServerOptions {
   timeoutMs: number;
 }
 
-/** Another statement with the same query ID is running on the server: this one was not started. */
-export class AlreadyRunning extends Error {}
-
 /** The server responded with an error: the statement has ended, and has failed. */
 export class StatementFailed extends StoreUnavailable {}
 
-/** An exception code of ClickHouse. */
-const QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING = 216;
+/** Like StatementFailed, because the disk is full. */
+export class DiskFull extends StoreNotWritable {
+  constructor(message: string, options: ErrorOptions) {
+    super(message, 'the disk of ClickHouse is full', options);
+  }
+}
+
 /** Unknown user, wrong or missing password, missing privileges: exception codes of old and new releases. */
 const ACCESS_DENIED = new Set([192, 193, 194, 195, 497, 516]);
 /** Since this release, values can be bound over HTTP. Older ones get literals. */
 const BINDS_VALUES_SINCE = 21;
-/** A query is two statements. With the default of ten connections, five slow queries would block commits and health checks. */
+/** With the default of ten connections, slow queries would block appends and health checks. */
 const CONNECTIONS_MAX = 64;
+const PING_MS_MAX = 2_000;
 /** A batch can add a megabyte of literals to a statement. */
 const STATEMENT_BYTES_MAX = 64 * 1_048_576;
-/** Sent if the server knows them. Rows must be on disk, or on all shards, when an insert returns. */
+/** No space left: exception codes of old and new releases, and the text of system errors. */
+const NO_SPACE = new Set([75, 76, 243]);
+/** Sent if the server knows them. */
 const INSERT_SETTINGS: ClickHouseSettings = {
-  insert_distributed_sync: 1,
   // A batch of old logs can span more weeks than the default allows.
   max_partitions_per_insert_block: '0',
   // No buffering: `append` promises that rows are visible.
   async_insert: 0,
 };
 
+/** Longer responses are buffered on the disk of the server. */
+const RESPONSE_BYTES_MAX = 16 * 1_048_576;
+
+/** Parameters of the HTTP interface. By default, every response is written to a file first. */
+const HTTP_SETTINGS = { buffer_size: String(RESPONSE_BYTES_MAX) } as ClickHouseSettings;
+
 /** Override the profile of the user. */
 const FIXED_SETTINGS: ClickHouseSettings = {
   // An error within a response must not look like its end.
   wait_end_of_query: 1,
-  // Query the replica that inserts go to, and another only if that is down: replication is asynchronous.
-  load_balancing: 'in_order',
   // No partial results.
   timeout_overflow_mode: 'throw',
-  skip_unavailable_shards: 0,
-  // A statement must not stop another one with the same query ID.
-  replace_running_query: 0,
 };
 
 interface Dialect {
@@ -63,11 +68,13 @@ export class Server {
   readonly #url: string;
   readonly #client: ClickHouseClient;
   readonly #timeoutMs: number;
+  readonly #fixedSettings: ClickHouseSettings;
   #dialect: Promise<Dialect> | null = null;
 
   constructor({ url, database, user, password, timeoutMs }: ServerOptions, client?: ClickHouseClient) {
     this.#url = url;
     this.#timeoutMs = timeoutMs;
+    this.#fixedSettings = client === undefined ? { ...FIXED_SETTINGS, ...HTTP_SETTINGS } : FIXED_SETTINGS;
     this.#client =
       client ??
       createClient({
@@ -94,12 +101,11 @@ export class Server {
     }, timeoutMs);
   }
 
-  /** Runs a statement that changes something. While it runs, no other one with the same `queryId` starts. */
-  async run(sql: string, values: Values = {}, queryId?: string): Promise<void> {
-    const { bindsValues } = await this.#readDialectOnce();
+  /** Runs a statement that changes something. */
+  async run(sql: string, values: Values = {}, timeoutMs = this.#timeoutMs): Promise<void> {
+    const { bindsValues, insertSettings } = await this.#readDialectOnce();
     const request = {
-      clickhouse_settings: this.#settings(bindsValues),
-      ...(queryId === undefined ? {} : { query_id: queryId }),
+      clickhouse_settings: { ...insertSettings, ...this.#settings(bindsValues, timeoutMs) },
       ...this.#statement(sql, values, bindsValues),
     };
     await this.#execute(async (abort_signal) => {
@@ -107,7 +113,7 @@ export class Server {
       if (Object.keys(values).length > 0 && bindsValues) {
         await (await this.#client.query({ ...request, abort_signal, format: 'JSONEachRow' })).text();
       } else await this.#client.command({ ...request, abort_signal });
-    });
+    }, timeoutMs);
   }
 
   async insert(table: string, rows: readonly object[]): Promise<void> {
@@ -118,9 +124,13 @@ export class Server {
         abort_signal,
         values: rows,
         format: 'JSONEachRow',
-        clickhouse_settings: { ...insertSettings, ...FIXED_SETTINGS },
+        clickhouse_settings: { ...insertSettings, ...this.#fixedSettings },
       }),
     );
+  }
+
+  async ping(): Promise<void> {
+    await this.select('SELECT 1 AS one', {}, Math.min(this.#timeoutMs, PING_MS_MAX));
   }
 
   async close(): Promise<void> {
@@ -164,7 +174,7 @@ export class Server {
   #settings(bindsValues: boolean, timeoutMs = this.#timeoutMs): ClickHouseSettings {
     return {
       max_execution_time: Math.ceil(timeoutMs / 1_000),
-      ...FIXED_SETTINGS,
+      ...this.#fixedSettings,
       ...(bindsValues ? {} : { max_query_size: String(STATEMENT_BYTES_MAX) }),
     };
   }
@@ -185,8 +195,9 @@ export class Server {
       const options = { cause: error };
       const at = `ClickHouse at ${this.#url}`;
       if (code === null) throw new StoreUnavailable(`${at} does not respond: ${message}`, options);
-      if (code === QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING) throw new AlreadyRunning(message);
       if (ACCESS_DENIED.has(code)) throw new StoreMisconfigured(`${at} denied access: ${message}`, options);
+      if (NO_SPACE.has(code) && /space/i.test(message))
+        throw new DiskFull(`${at} has no space left: ${message}`, options);
       throw new StatementFailed(`a statement failed on ${at}: ${message}`, options);
     }
   }
@@ -211,13 +222,17 @@ const RENDERERS: Readonly<Record<string, (value: Value) => string>> = {
 
 /** Replaces every `{name:Type}` with a literal. A value of the wrong type is a bug. */
 export function renderLiterals(sql: string, values: Values): string {
-  return sql.replace(/\{(\w+):(\w+)(?:\((\w+)\))?\}/g, (_, name: string, type: string, inner?: string) => {
+  const pattern = /(\bIN )?\{(\w+):(\w+)(?:\((\w+)\))?\}/g;
+  return sql.replace(pattern, (_, before = '', name: string, type: string, inner?: string) => {
     const value = values[name];
     if (value === undefined) throw new TypeError(`missing value for ${name}`);
-    if (inner === undefined) return `CAST(${rendererOf(type)(value)} AS ${type})`;
+    if (inner === undefined) return `${before}CAST(${rendererOf(type)(value)} AS ${type})`;
     if (type !== 'Array' || !Array.isArray(value)) throw new TypeError(`${name} is not of type ${type}`);
-    const items = (value as Value[]).map(rendererOf(inner));
-    return `CAST([${items.join(',')}] AS Array(${inner}))`;
+    const items = (value as Value[]).map(rendererOf(inner)).join(',');
+    if (before === '') return `CAST([${items}] AS Array(${inner}))`;
+    // An empty list is not SQL.
+    if (items === '') throw new TypeError(`${name} is empty`);
+    return `IN (${items})`;
   });
 }
 

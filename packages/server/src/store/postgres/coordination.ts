@@ -38,6 +38,16 @@ export async function lockProject(run: Run, project: string): Promise<ProjectSta
   return rows[0] as ProjectState;
 }
 
+/** Without a lock. */
+export async function readProject(run: Run, project: string): Promise<ProjectState> {
+  const rows = await run<Row<ProjectState>>(
+    `SELECT coalesce(p.hosts, 0) AS hosts, coalesce(p.sources, 0) AS sources, coalesce(p.appends, 0) AS appends,
+       p.latest, r.horizon FROM retention r LEFT JOIN projects p ON p.project = $1`,
+    [project],
+  );
+  return rows[0] as ProjectState;
+}
+
 type Row<T> = T & Readonly<Record<string, unknown>>;
 
 type SourceRecord = Omit<Source, 'hosts'>;

@@ -21,7 +21,7 @@ import { dumpEvents } from './dump.ts';
 import { findPeaks } from './peaks.ts';
 import { prune } from './prune.ts';
 import { recordMethods } from './records.ts';
-import { checkTables, dropPartitions, migrate as migrateTables } from './schema.ts';
+import { checkTables, dropPartitions, migrate as migrateTables, POSTGRES_TABLES } from './schema.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
 
@@ -42,7 +42,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   async function available<T>(action: () => Promise<T>): Promise<T> {
     if (closed) throw new StoreUnavailable('the store is closed');
-    checked ??= checkTables(database, options.mayMigrate).catch((error) => {
+    checked ??= checkTables(database, options.mayMigrate, POSTGRES_TABLES).catch((error) => {
       checked = null;
       throw error;
     });
@@ -150,7 +150,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 export async function migrate(options: DatabaseOptions): Promise<void> {
   const database = new Database(options);
   try {
-    await migrateTables(database);
+    await migrateTables(database, POSTGRES_TABLES);
   } finally {
     await database.close();
   }

@@ -1,6 +1,7 @@
 /**
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
- * append, `rollups` the sums by minute, hour and day. Both are partitioned by time.
+ * append, `rollups` the sums by minute, hour and day. Both are partitioned by time. The ClickHouse store has the others,
+ * and tables of its own instead of these two.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Database, LockTimeout, type Run } from '../../postgres/database.ts';
@@ -9,9 +10,6 @@ import { StoreMisconfigured } from '../store.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
-
-/** Increased when this release needs tables that older ones do not have. `migrate` upgrades them. */
-const SCHEMA_VERSION = 2;
 
 /**
  * From coarse to fine. A chunk of cells is one row, short enough to be updated in place. The last level is that of the
@@ -62,7 +60,8 @@ const DROP_LOCK_MS = 100;
 const DROP_PAUSE_MS = 1_000;
 const DROP_TRIES = 30;
 
-const TABLES = `
+/** Everything but counts, and the first version of all tables. */
+export const RECORD_TABLES = `
   CREATE TABLE schema_version (version int NOT NULL);
   CREATE TABLE retention (
     only_row bool PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -99,17 +98,6 @@ const TABLES = `
   CREATE TABLE changes (
     project text COLLATE "C", chunk int, changes bigint NOT NULL, PRIMARY KEY (project, chunk)
   ) WITH (fillfactor = 50);
-  CREATE TABLE segments (
-    project text COLLATE "C", minute int, append bigint, cells bytea NOT NULL,
-    PRIMARY KEY (project, minute, append)
-  ) PARTITION BY RANGE (minute);
-  CREATE TABLE rollups (
-    project text COLLATE "C", level smallint, host int, minute int, counts bytea NOT NULL,
-    PRIMARY KEY (project, level, host, minute)
-  ) PARTITION BY RANGE (minute);
-  -- Records do not compress.
-  ALTER TABLE segments ALTER cells SET STORAGE EXTERNAL;
-  ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
   INSERT INTO retention DEFAULT VALUES;
   INSERT INTO schema_version VALUES (1);
 `;
@@ -135,8 +123,35 @@ const IDENTITY_TABLES = `
   INSERT INTO identity_state DEFAULT VALUES;
 `;
 
-/** The statements that lead to version 1, from 1 to 2, and so on. */
-const UPGRADES = [TABLES, IDENTITY_TABLES];
+const COUNT_TABLES = `
+  CREATE TABLE segments (
+    project text COLLATE "C", minute int, append bigint, cells bytea NOT NULL,
+    PRIMARY KEY (project, minute, append)
+  ) PARTITION BY RANGE (minute);
+  CREATE TABLE rollups (
+    project text COLLATE "C", level smallint, host int, minute int, counts bytea NOT NULL,
+    PRIMARY KEY (project, level, host, minute)
+  ) PARTITION BY RANGE (minute);
+  -- Records do not compress.
+  ALTER TABLE segments ALTER cells SET STORAGE EXTERNAL;
+  ALTER TABLE rollups ALTER counts SET STORAGE EXTERNAL;
+`;
+
+/** The tables in one schema. */
+export interface Tables {
+  store: 'postgres' | 'clickhouse';
+  /** A table that tells which store the schema belongs to. */
+  name: string;
+  /** The statements that lead to version 1, from 1 to 2, and so on. */
+  upgrades: readonly string[];
+}
+
+/** With those of identity, which the ClickHouse store uses too. */
+export const POSTGRES_TABLES: Tables = {
+  store: 'postgres',
+  name: 'segments',
+  upgrades: [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES],
+};
 
 /** Serializes changes of the tables, among all processes. */
 async function lockSchema(run: Run, schema: string): Promise<void> {
@@ -152,56 +167,71 @@ async function hasTable(run: Run, schema: string, table: string): Promise<boolea
 }
 
 /** Creates or upgrades the tables. Can be repeated. */
-export async function migrate(database: Database): Promise<void> {
+export async function migrate(database: Database, tables: Tables): Promise<void> {
   const { schema } = database;
   await database.checkSessions();
   await database.transaction(async (run) => {
     await lockSchema(run, schema);
-    const version = (await readVersion(run, schema)) ?? 0;
-    if (version > SCHEMA_VERSION) checkVersion(version, schema);
+    const found = await readVersion(run, schema, tables);
+    const version = found?.version ?? 0;
+    if (found !== null && (!found.isOwn || version > tables.upgrades.length))
+      checkVersion(found, schema, tables);
     const schemas = await run('SELECT FROM pg_namespace WHERE nspname = $1', [schema]);
     // An administrator may have created it: that takes more privileges than the tables.
     if (schemas.length === 0) await run(`CREATE SCHEMA "${schema}"`);
-    for (const statements of UPGRADES.slice(version)) {
+    for (const statements of tables.upgrades.slice(version)) {
       for (const statement of statements.split(/;\n/)) if (statement.trim() !== '') await run(statement);
     }
-    if (version < SCHEMA_VERSION) await run('UPDATE schema_version SET version = $1', [SCHEMA_VERSION]);
+    if (version < tables.upgrades.length)
+      await run('UPDATE schema_version SET version = $1', [tables.upgrades.length]);
   });
 }
 
 /** Rejects if the tables cannot be used. */
-export async function checkTables(database: Database, mayMigrate: boolean): Promise<void> {
+export async function checkTables(database: Database, mayMigrate: boolean, tables: Tables): Promise<void> {
   const { schema } = database;
   await database.checkSessions();
-  const read = () => database.transaction((run) => readVersion(run, schema));
-  let version = await read();
-  if (mayMigrate && (version ?? 0) < SCHEMA_VERSION) {
-    await migrate(database);
-    version = await read();
+  const read = () => database.transaction((run) => readVersion(run, schema, tables));
+  let found = await read();
+  if (mayMigrate && (found?.version ?? 0) < tables.upgrades.length) {
+    await migrate(database, tables);
+    found = await read();
   }
-  if (version === null) {
+  if (found === null) {
     throw new StoreMisconfigured(
       `the schema ${schema} of PostgreSQL has no tables; create them with 'wafstat migrate'`,
     );
   }
-  checkVersion(version, schema);
+  checkVersion(found, schema, tables);
 }
 
-function checkVersion(version: number, schema: string): void {
-  if (version === SCHEMA_VERSION) return;
-  const advice = version < SCHEMA_VERSION ? "upgrade them with 'wafstat migrate'" : 'use a newer release';
+interface FoundTables {
+  version: number;
+  /** Whether they belong to the store that was asked for. */
+  isOwn: boolean;
+}
+
+function checkVersion({ version, isOwn }: FoundTables, schema: string, { store, upgrades }: Tables): void {
+  if (!isOwn) {
+    throw new StoreMisconfigured(
+      `the schema ${schema} of PostgreSQL belongs to another kind of store than --store ${store}: choose another --postgres-schema`,
+    );
+  }
+  if (version === upgrades.length) return;
+  const advice = version < upgrades.length ? "upgrade them with 'wafstat migrate'" : 'use a newer release';
   throw new StoreMisconfigured(
     `the tables in the schema ${schema} of PostgreSQL have version ${version}, ` +
-      `but this release needs version ${SCHEMA_VERSION}; ${advice}`,
+      `but this release needs version ${upgrades.length}; ${advice}`,
   );
 }
 
 /** Null if the tables do not exist. */
-async function readVersion(run: Run, schema: string): Promise<number | null> {
+async function readVersion(run: Run, schema: string, { name }: Tables): Promise<FoundTables | null> {
   if (!(await hasTable(run, schema, 'schema_version'))) return null;
+  const isOwn = await hasTable(run, schema, name);
   // With the schema: PostgreSQL would say that the table does not exist if the user has no access to it.
   const [row] = await run<{ version: number }>(`SELECT version FROM "${schema}".schema_version`);
-  return row?.version ?? null;
+  return row ? { version: row.version, isOwn } : null;
 }
 
 /** Creates the missing partitions for these times. Attaching does not block queries and appends. */

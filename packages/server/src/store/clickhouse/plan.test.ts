@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { gridEdges } from '../../statistics/timeline.ts';
-import { type CellPlan, planCells, type Slots } from './cells.ts';
+import { type CellPlan, planCells, type Slots } from './plan.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -12,7 +12,7 @@ const moment = fc.oneof(
   fc.integer({ min: 0, max: 3 * DAY_MS }),
   fc.integer({ min: 0, max: 3 * 1_440 }).map((minute) => minute * MINUTE_MS),
 );
-const cellMs = fc.constantFrom(1_000, MINUTE_MS);
+const cellMs = fc.constantFrom(1_000, MINUTE_MS, 60 * MINUTE_MS);
 const anyEdges = fc.oneof(
   // Like clipped edges: neighbours may be equal.
   fc.array(moment, { minLength: 2, maxLength: 8 }).map((times) => times.sort((a, b) => a - b)),
