@@ -156,7 +156,7 @@ export function identityConformance(
       const { store, audit } = await start();
       await store.change((write) => {
         write.put('user', user('1'));
-        write.record(entry('one'));
+        write.audit(entry('one'));
       });
       await audit.append(entry('two'));
       await store.change((write) => write.put('user', user('2')));
@@ -197,15 +197,6 @@ export function identityConformance(
       await store.change((write) => write.revoke({ id: 'old', expires_at: NOW - 1 }, NOW - 2));
       await store.change((write) => write.revoke({ id: 'new', expires_at: NOW + 1 }, NOW));
       expect([...store.records()]).toEqual([{ kind: 'revoked', id: 'new', value: NOW + 1 }]);
-    });
-
-    test('the first master key is the only one', async () => {
-      const { store, another } = await start();
-      expect(await store.matchesMasterKey('a')).toBe(true);
-      expect(await store.matchesMasterKey('b')).toBe(false);
-      const other = await another();
-      expect(await other.matchesMasterKey('a')).toBe(true);
-      await other.close();
     });
 
     test('any changes of two stores lead to the same records as in a plain map', async () => {

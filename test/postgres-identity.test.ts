@@ -2,10 +2,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openAuditTable } from '../packages/server/src/audit/audit-table.ts';
-import { newAuditEntry } from '../packages/server/src/audit/audit-trail.ts';
+import {
+  type AuditTrail,
+  AuditUnavailable,
+  newAuditEntry,
+} from '../packages/server/src/audit/audit-trail.ts';
 import { AlreadyInitialised, IdentityUnavailable } from '../packages/server/src/identity/errors.ts';
-import { RECORDS_MS_MAX } from '../packages/server/src/identity/identity-store.ts';
+import { createIdentity } from '../packages/server/src/identity/identity.ts';
+import { type IdentityStore, STALENESS_MS_MAX } from '../packages/server/src/identity/identity-store.ts';
+import type { NewToken } from '../packages/server/src/identity/local-authenticator.ts';
 import { openPostgresIdentity } from '../packages/server/src/identity/postgres-identity.ts';
+import { masterKeyFingerprint } from '../packages/server/src/identity/secrets.ts';
 import { Database } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { checkTables, POSTGRES_TABLES } from '../packages/server/src/store/postgres/schema.ts';
@@ -17,7 +24,15 @@ import { eventually } from './process.ts';
 const DOMAIN = { id: 'd1', name: 'default', enabled: true };
 const DAY_MS = 86_400_000;
 /** Timers may fire slightly early. */
-const BOUND_MS = RECORDS_MS_MAX + 10;
+const BOUND_MS = STALENESS_MS_MAX + 10;
+const HERE = { address: '127.0.0.1', via: 'api' } as const;
+
+/** For `eventually`. */
+const succeeds = (work: Promise<unknown> | undefined) =>
+  Promise.resolve(work).then(
+    () => true,
+    () => undefined,
+  );
 
 describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
   `with postgresql (${POSTGRES.needs})`,
@@ -40,6 +55,23 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
     });
     const newSchema = () => `identity_${++schemas}`;
     const open = (schema: string, now = Date.now) => openPostgresIdentity(optionsOf(schema), now);
+
+    const masterKey = Buffer.alloc(32, 1);
+    const identityOf = (store: IdentityStore, audit: AuditTrail) =>
+      createIdentity({ store, audit, masterKey, now: Date.now, name: 'test' });
+    async function openIdentity(schema: string) {
+      const store = await open(schema);
+      return identityOf(store, store.audit);
+    }
+    async function bootstrap(schema: string) {
+      const store = await open(schema);
+      const key = { fingerprint: masterKeyFingerprint(masterKey), key: null };
+      const { administration } = await identityOf(store.forBootstrap(key), store.audit);
+      const names = { domain: 'default', project: 'default', user: 'admin' };
+      const created = await administration.bootstrap(names, 'password');
+      await store.close();
+      return created;
+    }
 
     identityConformance('PostgreSQL', async (now) => {
       const schema = newSchema();
@@ -69,14 +101,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await sleep(BOUND_MS);
       proxy.release();
       // As soon as that response has arrived.
-      await eventually(
-        () =>
-          two.confirm()?.then(
-            () => true,
-            () => undefined,
-          ) ?? true,
-        'the store to recover',
-      );
+      await eventually(() => succeeds(two.confirm()), 'the store to recover');
       expect(two.isRevoked('t')).toBe(true);
       await Promise.all([one.close(), two.close()]);
       await proxy.stop();
@@ -96,17 +121,35 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       } finally {
         server.resume();
       }
-      await eventually(async () => {
-        try {
-          await store.confirm();
-          return true;
-        } catch {
-          return undefined;
-        }
-      }, 'the store to recover');
+      await eventually(() => succeeds(store.confirm()), 'the store to recover');
       await store.change((write) => write.remove('domain', DOMAIN));
       expect(store.domains()).toEqual([]);
       await store.close();
+    });
+
+    test('tokens are exchanged for those of new projects at once, and not at all while the database stalls', async () => {
+      const schema = newSchema();
+      const { domain, project, user } = await bootstrap(schema);
+      const [one, two] = [await openIdentity(schema), await openIdentity(schema)];
+      const scope = { project: { id: project.id } };
+      const login = { user: { id: user.id }, password: 'password', scope };
+      const { text: token } = (await two.authenticator.login(login, HERE)) as NewToken;
+      const exchange = (id: string) =>
+        two.authenticator.exchange({ token, scope: { project: { id } } }, HERE);
+      for (const name of ['second', 'third']) {
+        const { id } = await one.administration.addProject(domain.id, name);
+        expect(await exchange(id)).toMatchObject({ description: { scope: { project: { id } } } });
+      }
+      server.pause();
+      try {
+        await sleep(BOUND_MS);
+        await expect(two.authenticator.checkToken(token)).rejects.toThrow(IdentityUnavailable);
+        await expect(exchange(project.id)).rejects.toThrow(IdentityUnavailable);
+      } finally {
+        server.resume();
+      }
+      await eventually(() => succeeds(exchange(project.id)), 'the store to recover');
+      await Promise.all([one.close(), two.close()]);
     });
 
     test('changes that the database has lost are lost in every process', async () => {
@@ -154,23 +197,9 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           IdentityUnavailable,
         );
         standby.promote();
-        await eventually(
-          () =>
-            one.refresh().then(
-              () => true,
-              () => undefined,
-            ),
-          'the new primary',
-        );
+        await eventually(() => succeeds(one.refresh()), 'the new primary');
         await one.change((write) => write.put('domain', { ...DOMAIN, enabled: false }));
-        await eventually(
-          () =>
-            two.refresh().then(
-              () => true,
-              () => undefined,
-            ),
-          'the new primary',
-        );
+        await eventually(() => succeeds(two.refresh()), 'the new primary');
         expect(two.domains()).toEqual([{ ...DOMAIN, enabled: false }]);
         await Promise.all([one.close(), two.close()]);
       } finally {
@@ -195,13 +224,40 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await Promise.all([one.close(), two.close()]);
     });
 
+    test('a process whose clock is days behind does not hide deletions from others', async () => {
+      const schema = newSchema();
+      const [late, one, two] = [
+        await open(schema, () => Date.now() - 2 * DAY_MS),
+        await open(schema),
+        await open(schema),
+      ];
+      await one.change((write) => write.put('domain', DOMAIN));
+      await two.refresh();
+      await late.change((write) => write.remove('domain', DOMAIN));
+      await one.change((write) => write.put('domain', { ...DOMAIN, id: 'd2', name: 'other' }));
+      await two.refresh();
+      expect(two.domains().map(({ id }) => id)).toEqual(['d2']);
+      await Promise.all([late.close(), one.close(), two.close()]);
+    });
+
+    test('a process whose clock is days ahead does not forget revocations', async () => {
+      const schema = newSchema();
+      const ahead = () => Date.now() + 2 * DAY_MS;
+      const [early, one] = [await open(schema, ahead), await open(schema)];
+      await one.change((write) => write.revoke({ id: 't', expires_at: Date.now() + DAY_MS }, Date.now()));
+      await early.change((write) => write.revoke({ id: 'u', expires_at: ahead() + DAY_MS }, ahead()));
+      await one.refresh();
+      expect([one.isRevoked('t'), one.isRevoked('u')]).toEqual([true, true]);
+      await Promise.all([early.close(), one.close()]);
+    });
+
     test('exactly one of several processes creates the installation', async () => {
       const schema = newSchema();
       const stores = await Promise.all(Array.from({ length: 4 }, () => open(schema)));
       const created = await Promise.allSettled(
         stores.map((store, i) =>
           store
-            .creating({ mark: `mark ${i}`, key: `key ${i}` })
+            .forBootstrap({ fingerprint: `fingerprint ${i}`, key: `key ${i}` })
             .change((write) => write.put('domain', { ...DOMAIN, id: `d${i}` })),
         ),
       );
@@ -212,9 +268,46 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       for (const store of stores) {
         await store.refresh();
         expect(store.domains().map(({ id }) => id)).toEqual([`d${winner}`]);
-        expect(await store.masterKey()).toEqual({ mark: `mark ${winner}`, key: `key ${winner}` });
+        expect(await store.masterKey()).toEqual({
+          fingerprint: `fingerprint ${winner}`,
+          key: `key ${winner}`,
+        });
         await store.close();
       }
+    });
+
+    test('a process does not use the installation of another master key that replaces its own', async () => {
+      const schema = newSchema();
+      const store = await open(schema);
+      const setFingerprint = (fingerprint: string) =>
+        server.sql(`UPDATE ${schema}.identity_state SET master_key_mark = '${fingerprint}'`);
+      setFingerprint('own');
+      expect(await store.matchesMasterKey('own')).toBe(true);
+      setFingerprint('other');
+      await expect(store.refresh()).rejects.toThrow(/another installation/);
+      await expect(store.change((write) => write.put('domain', DOMAIN))).rejects.toThrow(
+        /another installation/,
+      );
+      setFingerprint('own');
+      await eventually(() => succeeds(store.refresh()), 'the store to recover');
+      expect(store.domains()).toEqual([]);
+      await store.close();
+    });
+
+    test('the audit trail reports a database that refuses its records, and does not hide other errors', async () => {
+      const schema = newSchema();
+      const store = await open(schema);
+      const entry = newAuditEntry({ user: 'a', via: 'api' }, 'user.add', { type: 'user' });
+      store.audit.mirror(() => {
+        throw new RangeError('a defect');
+      });
+      await expect(store.audit.append(entry)).rejects.toThrow(RangeError);
+      await expect(store.audit.note(entry)).rejects.toThrow(RangeError);
+      server.sql(`ALTER TABLE ${schema}.audit_trail ADD CHECK (bytes < 0) NOT VALID`);
+      await expect(store.audit.append(entry)).rejects.toThrow(AuditUnavailable);
+      await store.audit.note(entry);
+      expect(server.sql(`SELECT count(*) FROM ${schema}.audit_trail`)).toBe('2');
+      await store.close();
     });
 
     test('the audit trail has a limited size: the oldest records are deleted', async () => {
@@ -239,6 +332,18 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       expect(size).toBe(counted);
       expect(size).toBeLessThanOrEqual(10_000);
       expect(size).toBeGreaterThan(5_000);
+      // Many at once take several changes: one that takes too long would fail, and so would all after it.
+      server.sql(
+        `INSERT INTO ${schema}.audit_trail (bytes, record) SELECT 2, '{}' FROM generate_series(1, 25000);
+         UPDATE ${schema}.identity_state SET audit_bytes = audit_bytes + 50000`,
+      );
+      const left: number[] = [];
+      for (let i = 0; i < 3; i++) {
+        await trail.append(newAuditEntry({ user: 'a', via: 'api' }, 'user.add', { type: 'user' }));
+        left.push(Number(server.sql(`SELECT count(*) FROM ${schema}.audit_trail`)));
+      }
+      expect(left).toEqual([names.length + 15_001, names.length + 5_002, expect.any(Number)]);
+      expect(Number(server.sql(`SELECT sum(bytes) FROM ${schema}.audit_trail`))).toBeLessThanOrEqual(10_000);
       await database.close();
       await store.close();
     });

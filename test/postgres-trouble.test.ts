@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Database } from '../packages/server/src/postgres/database.ts';
+import { Database, type Run } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
 import { type Batch, type Store, StoreUnavailable } from '../packages/server/src/store/store.ts';
@@ -136,6 +136,16 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const down = open([1], schema);
       await expect(down.append(batch('third', 1))).rejects.toMatchObject({ outcomeUnknown: false });
       await down.close();
+    });
+
+    test('an error after COMMIT is not hidden', async () => {
+      const database = new Database(optionsOf([primary.port], 'public'));
+      const failing = database.transaction(async (run) => {
+        await run('COMMIT');
+        throw new StoreUnavailable('too late');
+      });
+      await expect(failing).rejects.toThrow('too late');
+      await database.close();
     });
 
     test('a failover to a synchronous standby loses nothing and counts nothing twice', async () => {
@@ -284,6 +294,43 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       primary.sql(`ALTER TABLE ${schema}.segments DETACH PARTITION ${schema}.${name}`);
       await expect(store.append(batch('second', 1))).rejects.toThrow(/no partition of relation/);
       expect(await store.append(batch('old', 1, NOW - 30 * DAY_MS))).toMatchObject({ kind: 'appended' });
+      await store.close();
+    });
+
+    test('after a statement without response, no connection from before is used', async () => {
+      const database = new Database(optionsOf([primary.port], 'public', 100));
+      const pidOf = async (run: Run) =>
+        (await run<{ pid: number }>('SELECT pg_backend_pid() AS pid'))[0]?.pid ?? 0;
+      // Two connections. As if their server had lost power.
+      const pids = await database.transaction(async (first) => [
+        await pidOf(first),
+        await database.transaction(pidOf),
+      ]);
+      for (const pid of pids) process.kill(pid, 'SIGSTOP');
+      try {
+        await expect(database.run('SELECT 1')).rejects.toThrow(/does not respond/);
+        expect(pids).not.toContain(await database.transaction(pidOf));
+      } finally {
+        for (const pid of pids) process.kill(pid, 'SIGCONT');
+        await database.close();
+      }
+    });
+
+    test('a statement can have a shorter time limit than others', async () => {
+      const database = new Database(optionsOf([primary.port], 'public'));
+      await expect(database.run('SELECT pg_sleep(2)', [], 100)).rejects.toThrow(/does not respond/);
+      await database.close();
+    });
+
+    test('a user without access to the schema is told so', async () => {
+      const schema = `trouble_${++schemas}`;
+      const owner = open([primary.port], schema);
+      await owner.append(batch('first', 1));
+      await owner.close();
+      primary.sql(`CREATE ROLE stranger LOGIN PASSWORD '${PASSWORD}'`);
+      const options = optionsOf([primary.port], schema);
+      const store = postgresStore({ ...options, url: { ...options.url, user: 'stranger' } }, () => NOW);
+      await expect(store.ping()).rejects.toThrow(`permission denied for schema ${schema}`);
       await store.close();
     });
 

@@ -99,7 +99,7 @@ describe('a token', () => {
   });
 
   test('that is wrong, missing or malformed is a 401', async () => {
-    const error_msg = 'the identity service rejects the token in X-Auth-Token';
+    const error_msg = 'Keystone rejects the token in X-Auth-Token';
     for (const token of ['forged', '', ' ', 'x'.repeat(100_000), 'ÿ', 'a,b;c=d', '../../v3']) {
       const { status, text } = await new Api(server.address, shop.id, token).get('connections');
       expect([status, JSON.parse(text)]).toEqual([401, { error_code: 'WAF.9001', error_msg }]);
@@ -175,7 +175,7 @@ describe('after a revocation, within the cache time', () => {
         revoke(api, user);
         expect(await refused(() => api.get('connections'))).toEqual([
           401,
-          'the identity service rejects the token in X-Auth-Token',
+          'Keystone rejects the token in X-Auth-Token',
         ]);
       }),
     );
@@ -297,7 +297,7 @@ test('the log has no secret', async () => {
 });
 
 /** Concurrent, because they wait most of the time. */
-describe.concurrent('without the identity service', () => {
+describe.concurrent('without Keystone', () => {
   test('cached credentials work for the cache time, then requests get 503 until it is back', async () => {
     const unsteady = new FakeKeystone();
     const project = unsteady.addProject('shop');
@@ -322,7 +322,7 @@ describe.concurrent('without the identity service', () => {
     }, 'a 503 of /readyz');
     expect([notReady.status, JSON.parse(notReady.text)]).toEqual([
       503,
-      { error_code: 'WAF.5001', error_msg: 'the identity service is unavailable; retry later' },
+      { error_code: 'WAF.5001', error_msg: 'users and permissions cannot be looked up now; retry later' },
     ]);
     await eventually(
       async () => ((await both()).join() === '503,503' ? true : undefined),
@@ -376,20 +376,20 @@ describe('the service does not start', () => {
       expect([status, stdout, stderr]).toEqual([
         1,
         '',
-        `wafstat: the identity service rejects user '${user}' of domain 'default': ` +
+        `wafstat: Keystone rejects user '${user}' of domain 'default': ` +
           'the password is wrong, or the user has no role on the system\n',
       ]);
     }
   });
 
-  test('with a wafstat as identity service', async () => {
+  test('with a wafstat as Keystone', async () => {
     const wafstat = new Sandbox();
     try {
       const { server } = await wafstat.service();
       const { status, stderr } = await start(options(server.address));
       expect([status, stderr]).toEqual([
         1,
-        'wafstat: the identity service issues no tokens for the system: ' +
+        'wafstat: Keystone issues no tokens for the system: ' +
           '--identity-url must be the address of a Keystone v3\n',
       ]);
     } finally {

@@ -1082,7 +1082,7 @@ export function durableStoreConformance(
     const chunk = {
       ...batch('p', [], [drawnAt(MIDNIGHT)]),
       id: 'x',
-      link: { after: '', bytes: 1, firstLineHash: '', readerState: '', siblings: [] },
+      link: { after: '', bytes: 1, firstLineHash: '', readerState: '', siblings: [] as string[] },
     };
 
     test('a batch is deleted when all its events are before the horizon', async () => {
@@ -1111,8 +1111,34 @@ export function durableStoreConformance(
       await store.prune(MIDNIGHT + 5 * DAY_MS);
       expect((await store.batchesAfter('p', 'test', '')).map(({ id }) => id)).toEqual(['x']);
       expect((await store.batchesAfter('p', 'test', 'x')).map(({ id }) => id)).toEqual(['y']);
-      for (const days of [20, 21, 22]) await store.prune(MIDNIGHT + days * DAY_MS);
+      await store.prune(MIDNIGHT + 20 * DAY_MS);
       expect(await store.batchesAfter('p', 'test', '')).toEqual([]);
+      await destroy();
+    });
+
+    test('all chunks of an old file are deleted at once, and none of a file that still grows', async () => {
+      let now = MIDNIGHT;
+      const { store, destroy } = await create(() => now);
+      for (let i = 0; i < 5; i++, now += DAY_MS) {
+        for (const file of ['old', 'growing']) {
+          const events = chunk.events.map((event) => ({ ...event, time: now }));
+          const link = { ...chunk.link, after: i === 0 ? '' : `${file} ${i - 1}`, bytes: i + 1 };
+          if (i === 0 && file === 'growing') link.siblings = ['old 0'];
+          await store.append({ ...chunk, id: `${file} ${i}`, link, events });
+        }
+      }
+      now += 10 * DAY_MS;
+      const events = chunk.events.map((event) => ({ ...event, time: now }));
+      await store.append({ ...chunk, id: 'growing 5', link: { ...chunk.link, after: 'growing 4' }, events });
+      await store.prune(MIDNIGHT + 10 * DAY_MS);
+      const ids = async (after: string) => (await store.batchesAfter('p', 'test', after)).map(({ id }) => id);
+      expect(await ids('')).toEqual(['growing 0']);
+      for (let i = 0; i < 5; i++) {
+        expect(await ids(`growing ${i}`)).toEqual([`growing ${i + 1}`]);
+        expect(await ids(`old ${i}`)).toEqual([]);
+      }
+      await store.prune(MIDNIGHT + 30 * DAY_MS);
+      expect(await ids('')).toEqual([]);
       await destroy();
     });
   });

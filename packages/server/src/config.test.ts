@@ -86,7 +86,9 @@ describe('service options', () => {
     const far = 'postgres://waf@db1.example,db2.example:6432/statistics';
     expect(problems({ data, store, postgresUrl: far })).toEqual([]);
     const plain = { data, store, postgresUrl: `${far}?sslmode=disable` };
-    expect(problems(plain)).toEqual([expect.stringMatching(/all counts to db1.example unencrypted/)]);
+    expect(problems(plain)).toEqual([
+      expect.stringMatching(/send counts, password hashes and keys to db1.example unencrypted/),
+    ]);
     expect(problems({ ...plain, postgresInsecure: 'true' })).toEqual([]);
     for (const [url, reason] of [
       ['http://127.0.0.1/x', /must be a URL like postgres:/],
@@ -98,7 +100,19 @@ describe('service options', () => {
       [`${near}?ssl=true`, /unknown parameter ssl/],
       ['postgres://waf@db:99999/x', /has the server 'db:99999'/],
     ] as const) {
-      expect(problems({ data, store, postgresUrl: url })[0]).toMatch(reason);
+      expect(problems({ data, store, postgresUrl: url })).toEqual([expect.stringMatching(reason)]);
+    }
+    for (const malformed of [
+      'postgres:waf:sesame@db/x',
+      'waf:sesame@db/x',
+      'postgres://waf@db/x?password=sesame',
+      'postgres://waf:open\nsesame@db/x/y',
+      'host=db user=waf password=sesame dbname=x',
+      "host=db user=waf password='open sesame' dbname=x",
+    ]) {
+      expect(problems({ data, store, postgresUrl: malformed })).toEqual([
+        expect.not.stringContaining('sesame'),
+      ]);
     }
   });
 

@@ -137,10 +137,10 @@ export const SERVER_OPTIONS = {
   }),
 };
 
-export const IDENTITY_OPTIONS = grouped('Options for an external Keystone:', {
+export const IDENTITY_OPTIONS = grouped('Keystone options:', {
   identityUrl: setting(
     '--identity-url <url>',
-    'authenticate against this Keystone v3 instead of the local identity store',
+    "authenticate against this Keystone v3 instead of wafstat's own users",
     identityUrl,
   ),
   identityUser: setting('--identity-user <name>', 'user to authenticate as', text),
@@ -217,7 +217,7 @@ export const POSTGRES_OPTIONS = grouped('PostgreSQL options:', {
   ),
   postgresConnections: setting(
     '--postgres-connections <n>',
-    'maximum number of connections per process',
+    'maximum number of connections per process for the statistics; users and projects need two more',
     integer(2, 1_000),
     { default: '10' },
   ),
@@ -247,14 +247,20 @@ export const STORE_OPTIONS = {
   ...grouped('PostgreSQL options:', {
     postgresMigrate: setting(
       '--postgres-migrate <auto|never>',
-      "auto: create missing tables at start; never: 'wafstat migrate' must have created them",
+      "auto: create or upgrade tables at start; never: 'wafstat migrate' must have done so",
       oneOf('auto', 'never'),
       { default: 'auto' },
     ),
   }),
 };
 
-export const DATA = setting('--data <dir>', 'data directory', text);
+export const DATA = setting(
+  '--data <dir>',
+  'data directory; without it, users and projects are in PostgreSQL',
+  text,
+);
+/** For commands on the files of a data directory. */
+export const DIRECTORY = setting('--data <dir>', 'data directory', text);
 
 export const SERVICE_OPTIONS = {
   data: DATA,
@@ -292,7 +298,7 @@ export function serviceConflicts(
         'or --clickhouse-insecure-http in a private network',
     );
   }
-  problems.push(...postgresConflicts(values, source('postgresUrl') === 'cli'));
+  problems.push(...postgresConflicts(values, source('postgresUrl')));
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key require each other');
   if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
@@ -306,16 +312,16 @@ export function serviceConflicts(
 
 function postgresConflicts(
   { store, postgresUrl, postgresInsecure = false }: Partial<Values<typeof STORE_OPTIONS>>,
-  isOnCommandLine: boolean,
+  urlSource: 'cli' | 'env' | undefined,
 ): string[] {
   if (postgresUrl === undefined) {
-    const isMissing = store === 'postgres' || store === 'clickhouse';
+    const isMissing = (store === 'postgres' || store === 'clickhouse') && urlSource === undefined;
     return isMissing ? [`--store ${store} requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
   }
   const problems: string[] = [];
   if (store === 'lmdb')
     problems.push('--postgres-url requires --store postgres or clickhouse, but the store is lmdb');
-  if (isOnCommandLine && postgresUrl.password !== null) {
+  if (urlSource === 'cli' && postgresUrl.password !== null) {
     problems.push(
       '--postgres-url must not contain a password, because `ps` shows it: ' +
         'use --postgres-password-file, WAFSTAT_POSTGRES_PASSWORD or WAFSTAT_POSTGRES_URL',
@@ -324,7 +330,7 @@ function postgresConflicts(
   const far = postgresUrl.servers.find(({ host }) => !isLocal(host));
   if (far && postgresUrl.tls === 'off' && !postgresInsecure) {
     problems.push(
-      `--postgres-url would send all counts to ${far.host} unencrypted: remove sslmode=disable, ` +
+      `--postgres-url would send counts, password hashes and keys to ${far.host} unencrypted: remove sslmode=disable, ` +
         'or use --postgres-insecure in a private network',
     );
   }

@@ -16,7 +16,7 @@ export const ERRORS = {
   'WAF.5000': { status: 500, when: 'the service failed; its log has the cause under the request ID' },
   'WAF.5001': {
     status: 503,
-    when: 'the store or the identity service does not respond, or the service is overloaded or cannot write; `Retry-After` says when to retry',
+    when: 'the store, PostgreSQL or Keystone does not respond, or the service is overloaded or cannot write; `Retry-After` says when to retry',
   },
   'WAF.7001': { status: 413, when: 'the request body is too large' },
   'WAF.9001': { status: 401, when: 'credentials are missing, wrong or expired' },

@@ -1,5 +1,6 @@
 /** The audit trail in a table of PostgreSQL. A change and its record are in the same transaction. */
-import type { Database, Run } from '../postgres/database.ts';
+import { type Database, type Run, StatementFailed } from '../postgres/database.ts';
+import { StoreUnavailable } from '../store/store.ts';
 import {
   AUDIT_BYTES_MAX,
   type AuditEntry,
@@ -10,8 +11,10 @@ import {
   limitChanges,
 } from './audit-trail.ts';
 
-/** What remains after a deletion of the oldest records. */
-const BYTES_KEPT = (AUDIT_BYTES_MAX / 4) * 3;
+/** What remains after a deletion of the oldest records, unless there are too many for one deletion. */
+const KEPT_SHARE = 3 / 4;
+/** All changes wait for a deletion, and fail if it takes too long. */
+const DELETED_ROWS_MAX = 10_000;
 const PAGE_ROWS = 1_000;
 
 export interface AuditTable extends AuditTrail {
@@ -44,7 +47,7 @@ export function openAuditTable(
       [bytes],
     );
     if (state !== undefined && state.bytes > bytesMax) {
-      await run(DELETE_OLDEST, [state.bytes - (BYTES_KEPT / AUDIT_BYTES_MAX) * bytesMax]);
+      await run(DELETE_OLDEST, [state.bytes - KEPT_SHARE * bytesMax]);
     }
     return records;
   }
@@ -57,6 +60,7 @@ export function openAuditTable(
     try {
       committed(await enqueue(() => database.transaction((run) => insert(run, [entry]))));
     } catch (error) {
+      if (!(error instanceof StoreUnavailable || error instanceof StatementFailed)) throw error;
       throw new AuditUnavailable(
         `nothing was changed, because the audit trail cannot be written: ${(error as Error).message}`,
         { cause: error },
@@ -69,7 +73,13 @@ export function openAuditTable(
     insert,
     committed,
     append,
-    note: (entry) => append(entry).catch(() => {}),
+    async note(entry) {
+      try {
+        await append(entry);
+      } catch (error) {
+        if (!(error instanceof AuditUnavailable)) throw error;
+      }
+    },
     mirror(to) {
       mirror = to;
     },
@@ -90,7 +100,8 @@ export function openAuditTable(
 
 /** The oldest records, of this many bytes or slightly more. */
 const DELETE_OLDEST = `
-  WITH ordered AS (SELECT number, bytes, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM audit_trail),
+  WITH oldest AS (SELECT number, bytes FROM audit_trail ORDER BY number LIMIT ${DELETED_ROWS_MAX}),
+  ordered AS (SELECT number, bytes, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM oldest),
   deleted AS (
     DELETE FROM audit_trail WHERE number IN (SELECT number FROM ordered WHERE before < $1) RETURNING bytes
   )

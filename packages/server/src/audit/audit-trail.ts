@@ -92,7 +92,7 @@ export interface AuditTrail {
   note(entry: AuditEntry): Promise<void>;
   /** Sends a copy of every record. */
   mirror(to: (record: AuditRecord) => void): void;
-  /** Oldest first; 'damaged' for each line that is none, for example one that a full disk cut off. */
+  /** Oldest first. Yields 'damaged' for a line that is not a record, for example one that a full disk cut off. */
   records(): AsyncIterable<AuditRecord | 'damaged'>;
 }
 

@@ -17,19 +17,19 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { DATA } from '../config.ts';
+import { DIRECTORY } from '../config.ts';
 import { openReadOnly } from '../lmdb/files.ts';
 import { lastTransaction } from '../lmdb/pages.ts';
 import { walkPages } from '../store/lmdb/verify.ts';
 import { command, printLine, printResult, UserError } from './command.ts';
 import {
-  directoryProblems,
   fileBeforeCompact,
   fileExists,
   identityFile,
   isInitialised,
   MASTER_KEY_VARIABLE,
   masterKeyFile,
+  requireDirectory,
   statisticsFile,
 } from './data-directory.ts';
 import { describeFinding, verifyDirectory } from './maintenance.ts';
@@ -41,12 +41,12 @@ export const backupCommand = command({
     'back up the data directory; copies it while the server runs, and verifies the copy; to restore, start the server on the copy',
   examples: ['wafstat backup --data ./data --to /backup/wafstat-2026-07-01'],
   options: {
-    data: DATA,
+    data: DIRECTORY,
     to: required(option('--to <dir>', 'directory for the backup; must be empty or not exist', text)),
     json: JSON_OUTPUT,
   },
-  check: (_values, source, io) => directoryProblems(source, io),
-  async run({ data = '', to, json }, _operands, io) {
+  async run({ to, json, ...given }, _operands, io) {
+    const data = requireDirectory(given.data, io);
     if (!isInitialised(data)) throw new UserError(`${data} is not a wafstat data directory`);
     const target = resolve(to);
     if (`${target}/`.startsWith(`${resolve(data)}/`))
@@ -98,9 +98,9 @@ export const compactCommand = command({
   name: 'compact',
   description:
     'return free space in the statistics file to the file system; stop the server and all other commands first',
-  options: { data: DATA, json: JSON_OUTPUT },
-  check: (_values, source, io) => directoryProblems(source, io),
-  async run({ data = '', json }, _operands, io) {
+  options: { data: DIRECTORY, json: JSON_OUTPUT },
+  async run({ json, ...given }, _operands, io) {
+    const data = requireDirectory(given.data, io);
     const file = statisticsFile(data);
     if (!fileExists(file)) throw new UserError(`${file} does not exist`);
     const before = statSync(file);

@@ -11,25 +11,29 @@ import { hasAuditFile, openAuditFile } from '../audit/audit-file.ts';
 import { type Actor, type AuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import {
   type CLICKHOUSE_OPTIONS,
-  DATA,
   DATA_REQUIRED,
   isLocal,
-  POSTGRES_OPTIONS,
+  type POSTGRES_OPTIONS,
   STORE_OPTIONS,
 } from '../config.ts';
 import { createIdentity, type EmbeddedIdentity, type Identity, openIdentity } from '../identity/identity.ts';
 import type { IdentityRecord } from '../identity/identity-store.ts';
 import type { PostgresIdentity } from '../identity/postgres-identity.ts';
-import { createMasterKey, generateMasterKey, masterKeyMark, parseMasterKey } from '../identity/secrets.ts';
+import {
+  createMasterKey,
+  generateMasterKey,
+  masterKeyFingerprint,
+  parseMasterKey,
+} from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import { checkDataFile, DamagedFile } from '../lmdb/pages.ts';
-import type { DatabaseOptions } from '../postgres/database.ts';
+import type { Database, DatabaseOptions } from '../postgres/database.ts';
 import { describeUrl } from '../postgres/url.ts';
 import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
 import { lmdbStore } from '../store/lmdb/lmdb.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { type Io, printLine, UserError } from './command.ts';
-import { nameOf, UsageError, type Values } from './options.ts';
+import { UsageError, type Values } from './options.ts';
 
 export interface Installation {
   identity: Identity;
@@ -46,34 +50,31 @@ const IDENTITY_FILE = 'identity.mdb';
 const STATISTICS_FILE = 'statistics.mdb';
 
 export type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
+type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
 /** Without `data`, the identity is in PostgreSQL. */
 export type Place = StoreValues & { data?: string | undefined };
 
 type World = Pick<Io, 'env' | 'now'>;
 
 /** For commands on the files of a data directory. */
-export function directoryProblems(
-  source: (name: 'data') => string | undefined,
-  { env }: Pick<Io, 'env'>,
-): string[] {
-  if (source('data') !== undefined) return [];
+export function requireDirectory(data: string | undefined, { env }: Pick<Io, 'env'>): string {
+  if (data !== undefined) return data;
   const store = env[STORE_OPTIONS.store.env];
-  if (store === undefined || store === 'lmdb') return [DATA_REQUIRED];
+  if (store === undefined || store === 'lmdb') throw new UsageError([DATA_REQUIRED]);
   const tools =
     store === 'postgres' ? 'PostgreSQL, such as pg_dump and pg_basebackup' : 'PostgreSQL and ClickHouse';
-  return [`this command is for data directories, but the store is ${store}: use the tools of ${tools}`];
+  throw new UsageError([
+    `this command is for data directories, but the store is ${store}: use the tools of ${tools}`,
+  ]);
 }
 
 /** What is missing in the options of a command that needs an identity. */
 export function placeProblems(
-  { store, postgresUrl }: { store?: string | undefined; postgresUrl?: unknown },
+  { store }: { store?: string | undefined },
   source: (name: 'data') => string | undefined,
 ): string[] {
-  if (source('data') !== undefined) return [];
-  if (store === 'lmdb') return [DATA_REQUIRED];
-  // Another problem has been reported if it is missing with --store postgres.
-  if (store !== 'clickhouse' || postgresUrl !== undefined) return [];
-  return [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(DATA)} is required, for users and projects`];
+  // For the other stores, serviceConflicts reports a missing URL.
+  return store === 'lmdb' && source('data') === undefined ? [DATA_REQUIRED] : [];
 }
 
 export function statisticsFile(directory: string): string {
@@ -115,13 +116,13 @@ export async function createInstallation<T>(
   bootstrap: (identity: Identity) => Promise<T>,
 ): Promise<T> {
   if (place.data !== undefined) return createDataDirectory(place.data, world, bootstrap);
-  return withPostgresIdentity(place, world, async (store) => {
+  return withPostgresIdentity(postgresValues(place), world, async (store) => {
     const given = world.env[MASTER_KEY_VARIABLE];
     const masterKey = given === undefined ? generateMasterKey() : readMasterKey(given, MASTER_KEY_VARIABLE);
     const key = given === undefined ? masterKey.toString('base64') : null;
     const identity = await createIdentity(
       {
-        store: store.creating({ mark: masterKeyMark(masterKey), key }),
+        store: store.forBootstrap({ fingerprint: masterKeyFingerprint(masterKey), key }),
         audit: store.audit,
         masterKey,
         now: world.now,
@@ -136,7 +137,8 @@ export async function createInstallation<T>(
 /** Whether there is an installation. */
 export async function hasInstallation(place: Place, world: World): Promise<boolean> {
   if (place.data !== undefined) return isInitialised(place.data);
-  return withPostgresIdentity(place, world, async (store) => (await store.masterKey()) !== null);
+  const { storedMasterKey } = await import('../identity/postgres-identity.ts');
+  return withDatabase(place, world, async (database) => (await storedMasterKey(database)) !== null);
 }
 
 /** The directory counts as initialised only after `bootstrap`. */
@@ -202,7 +204,7 @@ export async function withIdentity<T>(
   action: (identity: Identity) => Promise<T>,
 ): Promise<T> {
   if (place.data !== undefined) return withEmbeddedIdentity(place.data, world, action);
-  return withPostgresIdentity(place, world, async (store) => {
+  return withPostgresIdentity(postgresValues(place), world, async (store) => {
     const masterKey = masterKeyIn(await store.masterKey(), place, world);
     const name = `the installation in ${describePostgres(place)}`;
     const parts = { store, audit: store.audit, masterKey, now: world.now, name };
@@ -234,7 +236,7 @@ async function withEmbeddedIdentity<T>(
 /** Copies the identity of a data directory into PostgreSQL, and verifies the copy. Resolves to the number of records by kind. */
 export async function copyIdentity(
   directory: string,
-  place: Place,
+  target: PostgresValues,
   world: World,
 ): Promise<Record<IdentityRecord['kind'], number>> {
   const [records, key] = await withEmbeddedIdentity(directory, world, async (identity) => {
@@ -242,15 +244,15 @@ export async function copyIdentity(
     const used = masterKey(directory, world);
     return [
       [...identity.records()],
-      { mark: masterKeyMark(used), key: ownKey ? null : used.toString('base64') },
+      { fingerprint: masterKeyFingerprint(used), key: ownKey ? null : used.toString('base64') },
     ] as const;
   });
   const counts = { domain: 0, project: 0, user: 0, key: 0, revoked: 0, login: 0 };
   for (const { kind } of records) counts[kind]++;
   const after = { copied_from: directory, records: counts };
   const entry = newAuditEntry(localActor(), 'installation.create', { type: 'installation' }, { after });
-  await withPostgresIdentity(place, world, (store) => store.copyFrom(records, key, entry));
-  await withPostgresIdentity(place, world, async (store) => {
+  await withPostgresIdentity(target, world, (store) => store.copyFrom(records, key, entry));
+  await withPostgresIdentity(target, world, async (store) => {
     const text = (all: Iterable<IdentityRecord>) =>
       [...all].map(({ kind, id, value }) => JSON.stringify([kind, id, value])).sort();
     if (isDeepStrictEqual(text(records), text(store.records()))) return;
@@ -259,20 +261,44 @@ export async function copyIdentity(
   return counts;
 }
 
-/** The records, without the master key. */
-async function withPostgresIdentity<T>(
+function postgresValues(place: Place): PostgresValues {
+  if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
+  return place;
+}
+
+/** For commands that do not need all records of the identity. */
+async function withDatabase<T>(
   place: Place,
+  { env }: World,
+  action: (database: Database) => Promise<T>,
+): Promise<T> {
+  const values = postgresValues(place);
+  const { Database } = await import('../postgres/database.ts');
+  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
+  const options = postgresOptions(values, env);
+  // A standby may lag behind.
+  const database = new Database({ ...options, url: { ...options.url, needsPrimary: true } });
+  try {
+    await checkTables(database, values.postgresMigrate === 'auto', POSTGRES_TABLES);
+    return await action(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Opens the identity store; needs no master key. */
+async function withPostgresIdentity<T>(
+  values: PostgresValues,
   { env, now }: World,
   action: (store: PostgresIdentity) => Promise<T>,
 ): Promise<T> {
-  if (isEmbedded(place)) throw new UsageError([DATA_REQUIRED]);
   // Loaded on demand: most installations do not use it.
   const { openPostgresIdentity } = await import('../identity/postgres-identity.ts');
   const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
-  const mayMigrate = place.postgresMigrate === 'auto';
+  const mayMigrate = values.postgresMigrate === 'auto';
   const store = await openPostgresIdentity(
     {
-      ...postgresOptions(place, env),
+      ...postgresOptions(values, env),
       checkTables: (database) => checkTables(database, mayMigrate, POSTGRES_TABLES),
     },
     now,
@@ -284,22 +310,27 @@ async function withPostgresIdentity<T>(
   }
 }
 
-/** Of an installation that may not have a master key, or none that works. */
+/** Needs no master key: the trail must be readable if the key is lost. */
 export async function withAuditTrail<T>(
   place: Place,
   world: World,
   action: (trail: AuditTrail) => Promise<T>,
 ): Promise<T> {
   const { data } = place;
-  if (data === undefined) return withPostgresIdentity(place, world, ({ audit }) => action(audit));
-  // A process with an external identity service records its starts in a directory without identity.mdb.
+  if (data === undefined) {
+    const { openAuditTable } = await import('../audit/audit-table.ts');
+    return withDatabase(place, world, (database) =>
+      action(openAuditTable(database, (work) => work(), world.now)),
+    );
+  }
+  // A process with Keystone records its starts in a directory without identity.mdb.
   if (!isInitialised(data) && !hasAuditFile(data)) {
     throw new UserError(`${data} is not a wafstat data directory: it has neither identity.mdb nor audit.log`);
   }
   return action(openAuditFile(data, world.now));
 }
 
-/** For processes with an external identity service; without a directory if the store is external, too. */
+/** For processes with Keystone; without a directory if the store is external, too. */
 export async function withStore<T>(
   directory: string | null,
   world: World,
@@ -369,14 +400,8 @@ async function findProject(
   world: World & Pick<Io, 'stderr' | 'stop'>,
   waits: boolean,
 ): Promise<string> {
-  const { project } = place;
-  if (isEmbedded(place) || place.postgresUrl === undefined) {
-    throw new UserError(
-      `--project is '${project}', but without ${nameOf(POSTGRES_OPTIONS.postgresUrl)} or ${nameOf(DATA)} it must be an ID`,
-    );
-  }
   const find = () =>
-    withIdentity(place, world, async ({ administration }) => administration.project(project).id);
+    withIdentity(place, world, async ({ administration }) => administration.project(place.project).id);
   return waits ? whenAvailable(find, world) : find();
 }
 
@@ -541,7 +566,7 @@ function readMasterKey(text: string, origin: string): Buffer {
 }
 
 /** The servers, the database and the schema. */
-export function describePostgres(place: Place): string {
-  if (isEmbedded(place) || place.postgresUrl === undefined) return 'PostgreSQL';
+export function describePostgres(place: Place | PostgresValues): string {
+  if (!('postgresUrl' in place) || place.postgresUrl === undefined) return 'PostgreSQL';
   return `the schema ${place.postgresSchema} of ${describeUrl(place.postgresUrl)}`;
 }

@@ -1,5 +1,5 @@
 /** `demo`: a server with generated traffic. */
-import { DATA, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
+import { DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import type { Store } from '../store/store.ts';
 import { isInUse } from './backup.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
@@ -30,7 +30,7 @@ export const demoCommand = command({
   name: 'demo',
   description: `run a server with sample data: ${HISTORY_DAYS} days of generated traffic for six hosts; new events keep arriving`,
   examples: ['wafstat demo --data ./demo-data'],
-  options: { data: required(DATA), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
+  options: { data: required(DIRECTORY), listen, tlsCert, tlsKey, insecureHttp, publicUrl, region },
   async run({ data, ...values }, _operands, io, source) {
     // Before filling, which takes a while.
     if (source('listen') === undefined) values.listen = await freeAddress(values.listen, io);

@@ -45,14 +45,14 @@ export const initCommand = command({
   },
   check: placeProblems,
   async run({ domain, project, user, passwordStdin, json, ...place }, _operands, io) {
-    const isInitialised =
+    const alreadyExists =
       place.data === undefined
         ? `${describePostgres(place)} already has a wafstat installation`
         : `${place.data} is already a wafstat data directory`;
-    if (await hasInstallation(place, io)) throw new UserError(isInitialised);
+    if (await hasInstallation(place, io)) throw new UserError(alreadyExists);
     const password = passwordStdin ? await readPassword(io) : undefined;
     const created = await initialise(place, { domain, project, user }, password, io);
-    if (created === null) throw new UserError(isInitialised);
+    if (created === null) throw new UserError(alreadyExists);
     if (json) printLine(io.stdout, JSON.stringify(created));
     else printInitialised(io, created);
     return 0;

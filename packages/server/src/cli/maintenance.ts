@@ -1,18 +1,18 @@
 /** Checks and repairs of the statistics: `verify`, `repair` and `horizon`. */
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
-import { DATA, STORE_OPTIONS } from '../config.ts';
+import { DATA, DIRECTORY, STORE_OPTIONS } from '../config.ts';
 import { repairStatistics } from '../store/lmdb/repair.ts';
 import { type Finding, type VerifyReport, verifyStatistics, walkPages } from '../store/lmdb/verify.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import {
   acceptStatistics,
-  directoryProblems,
   fileExists,
   identityFile,
   isInitialised,
   localActor,
   placeProblems,
+  requireDirectory,
   statisticsFile,
   withAuditTrail,
   withStore,
@@ -24,9 +24,9 @@ export const verifyCommand = command({
   description:
     'check the data directory: checksums, counters, references between tables; works while the server runs; ' +
     'exits with status 1 if there are problems',
-  options: { data: DATA, json: JSON_OUTPUT },
-  check: (_values, source, io) => directoryProblems(source, io),
-  async run({ data = '', json }, _operands, io) {
+  options: { data: DIRECTORY, json: JSON_OUTPUT },
+  async run({ json, ...given }, _operands, io) {
+    const data = requireDirectory(given.data, io);
     const report = await verifyDirectory(data, io);
     if (json) printLine(io.stdout, JSON.stringify(report));
     else printReport(io, report);
@@ -40,7 +40,7 @@ export const repairCommand = command({
     'repair the statistics: recompute damaged counters, remove orphaned references, add missing checksums, ' +
     'and list what is lost; back up the data directory first',
   options: {
-    data: DATA,
+    data: DIRECTORY,
     acceptStatistics: option(
       '--accept-statistics',
       'accept the current statistics file (or start a new one) as that of this data directory',
@@ -48,8 +48,8 @@ export const repairCommand = command({
     ),
     json: JSON_OUTPUT,
   },
-  check: (_values, source, io) => directoryProblems(source, io),
-  async run({ data = '', acceptStatistics: accept = false, json }, _operands, io) {
+  async run({ acceptStatistics: accept = false, json, ...given }, _operands, io) {
+    const data = requireDirectory(given.data, io);
     const file = statisticsFile(data);
     if (!fileExists(file) && !accept) {
       throw new UserError(
@@ -96,8 +96,7 @@ export const horizonCommand = command({
         const { horizon } = await store.retention();
         const values = { before: { horizon }, after: { horizon: set } };
         const entry = newAuditEntry(localActor(), 'horizon.set', { type: 'statistics' }, values);
-        if (data === undefined) await withAuditTrail(place, io, (trail) => trail.append(entry));
-        else await openAuditFile(data, io.now).append(entry);
+        await withAuditTrail(place, io, (trail) => trail.append(entry));
         await store.restoreHorizon(set);
       }
       const { horizon, freedBefore } = await store.retention();

@@ -104,7 +104,9 @@ export function nameOf(named: { flags: string; env?: string }): string {
 
 /** For terminals and logs. */
 export function withoutPassword(value: string): string {
-  return value.replace(/\/\/.*@/g, '//***@');
+  return value
+    .replace(/^([a-z]+:\/\/)?.*@/is, '$1***@')
+    .replace(/\bpassword\s*=('[^']*'|[^&\s]*)/gi, 'password=***');
 }
 
 export function text(value: string): string {

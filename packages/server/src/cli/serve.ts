@@ -42,7 +42,7 @@ export type ServerValues = Values<typeof SERVER_OPTIONS>;
 interface Served {
   identity: Identity | RemoteIdentity;
   store: Store;
-  /** Of the audit trail, with an external identity service. */
+  /** Of the audit trail, with Keystone. */
   directory?: string | null;
 }
 
@@ -56,7 +56,7 @@ export const serveCommand = command({
     'wafstat serve --data ./data --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem',
   ],
   options: SERVICE_OPTIONS,
-  check: (values, source, io) => [...dataProblems(values, source), ...identityProblems(source, io)],
+  check: (values, source, io) => [...placeProblems(values, source), ...identityProblems(source, io)],
   async run({ workers, ...values }, _operands, io) {
     const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
@@ -77,12 +77,6 @@ export const serveCommand = command({
     );
   },
 });
-
-/** An external identity service needs a data directory only for the statistics. */
-function dataProblems(values: { store?: string; postgresUrl?: unknown }, source: ServiceSource): string[] {
-  const isExternal = source('identityUrl') !== undefined && values.store !== 'lmdb';
-  return isExternal ? [] : placeProblems(values, source);
-}
 
 function identityProblems(source: ServiceSource, { env }: Pick<Io, 'env'>): string[] {
   if (source('identityUrl') === undefined) {

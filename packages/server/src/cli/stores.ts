@@ -1,5 +1,12 @@
 /** Commands for stores outside of the data directory: PostgreSQL and ClickHouse. */
-import { CLICKHOUSE_OPTIONS, DATA, DATA_REQUIRED, POSTGRES_OPTIONS, STORE_OPTIONS } from '../config.ts';
+import {
+  CLICKHOUSE_OPTIONS,
+  DATA,
+  DATA_REQUIRED,
+  DIRECTORY,
+  POSTGRES_OPTIONS,
+  STORE_OPTIONS,
+} from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
 import { describeUrl } from '../postgres/url.ts';
 import { CopyConflict, copyProject, differences } from '../store/copy.ts';
@@ -132,11 +139,10 @@ export const copyIdentityCommand = command({
     'wafstat copy-identity --data ./data --postgres-url postgres://wafstat@127.0.0.1/wafstat',
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
   ],
-  options: { data: required(DATA), ...SERVER_STORE_OPTIONS },
+  options: { data: required(DIRECTORY), ...POSTGRES_OPTIONS, postgresMigrate: STORE_OPTIONS.postgresMigrate },
   check: ({ postgresUrl }) =>
     postgresUrl === undefined ? [`${nameOf(POSTGRES_OPTIONS.postgresUrl)} is required`] : [],
-  async run({ data, ...values }, _operands, io) {
-    const target = { ...values, store: 'postgres' } as const;
+  async run({ data, ...target }, _operands, io) {
     const counts = await copyIdentity(data, target, io).catch((error) => {
       if (!(error instanceof AlreadyInitialised)) throw error;
       throw new UserError(

@@ -33,7 +33,7 @@ function toApiError(error: unknown, bodyBytesMax: number): ApiError {
     return retryLater('WAF.5001', `the store is unavailable${outcome}; retry later`, 5);
   }
   if (error instanceof IdentityUnavailable)
-    return retryLater('WAF.5001', 'the identity service is unavailable; retry later', 5);
+    return retryLater('WAF.5001', 'users and permissions cannot be looked up now; retry later', 5);
   if (error instanceof AuditUnavailable) {
     if (error.cause instanceof StoreUnavailable) return toApiError(error.cause, bodyBytesMax);
     const advice = 'free space in the data directory';

@@ -88,7 +88,7 @@ export function noPath({ url }: FastifyRequest, reason = ''): ApiError {
  */
 export function routeRefusals(
   app: FastifyInstance,
-  identity: 'local' | 'remote',
+  identityKind: 'local' | 'remote',
 ): (request: FastifyRequest) => ApiError {
   const paths = new Map<string, { pattern: RegExp; methods: string[] }>();
   app.addHook('onRoute', ({ url, method }) => {
@@ -109,7 +109,7 @@ export function routeRefusals(
     if (allowed.length === 0) {
       if (CONFIGURATION.test(decoded))
         return noPath(request, ': wafstat does not keep the configuration of a WAF');
-      return noPath(request, identity === 'remote' && IDENTITY.test(decoded) ? IDENTITY_ELSEWHERE : '');
+      return noPath(request, identityKind === 'remote' && IDENTITY.test(decoded) ? IDENTITY_ELSEWHERE : '');
     }
     const allow = [...new Set(allowed)].sort().join(', ');
     return new ApiError('WAF.4001', `${method} is not a method of this path: use ${allow}`, { Allow: allow });

@@ -41,7 +41,7 @@ export function serviceRoutes(
           200: { description: 'The service is ready.', ...STATUS },
           503: {
             description:
-              'The service is shutting down, the store or the identity service does not respond, or writes fail (for example, because the disk is full) while queries still work.',
+              'The service is shutting down, the store, PostgreSQL or Keystone does not respond, or writes fail (for example, because the disk is full) while queries still work.',
           },
         },
       },

@@ -264,7 +264,7 @@ export class Administration {
       const change = await prepare();
       return await this.#store.change((write) => {
         const result = change(write, entry);
-        write.record(entry);
+        write.audit(entry);
         isWritten = true;
         return result;
       });

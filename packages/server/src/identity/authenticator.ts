@@ -42,7 +42,7 @@ export type TokenRefusal =
   | 'superseded'
   | 'scope_gone'
   | 'role_lost'
-  /** The identity service gives no details. */
+  /** Keystone gives no details. */
   | 'not_valid';
 
 /** A user who is signed in to the console. */

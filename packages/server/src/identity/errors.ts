@@ -11,19 +11,19 @@ export class WrongMasterKey extends Error {}
 /** The database has an installation already. */
 export class AlreadyInitialised extends Error {}
 
-/** The identity service fails to respond as expected. The message is for the log. */
+/** Keystone or PostgreSQL does not respond as expected. The message is for the log. */
 export class IdentityUnavailable extends Error {}
 
-/** The identity service rejects the service user of this process: the operator must fix that. */
+/** Keystone rejects the service user of this process: the operator must fix that. */
 export class ServiceUserRejected extends IdentityUnavailable {}
 
-/** Too many calls to the identity service are in progress; later ones may succeed. */
+/** Too many calls to Keystone are in progress; later ones may succeed. */
 export class TooManyIdentityCalls extends IdentityUnavailable {}
 
 /** A response that makes no sense, perhaps because of what the caller sent: says nothing about other calls. */
 export class UnexpectedIdentityResponse extends IdentityUnavailable {}
 
-/** The local identity store cannot be changed now. Logins and queries still work. */
+/** The identity store cannot be changed now. Logins and queries still work. */
 export class IdentityNotWritable extends IdentityUnavailable {
   override name = 'IdentityNotWritable';
   /** A short form of the message, without paths. */

@@ -3,14 +3,14 @@ import type { AuditEntry } from '../audit/audit-trail.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
 /** Named records, by kind. Names of domains are unique; names of projects and users are unique in their domain. */
-export interface Records {
+export interface NamedRecords {
   domain: Domain;
   project: Project;
   user: User;
 }
-export type RecordKind = keyof Records;
+export type NamedKind = keyof NamedRecords;
 
-export interface AllRecords extends Records {
+export interface Records extends NamedRecords {
   /** By the access key ID. */
   key: AccessKey;
   /** The time when a revoked token expires. */
@@ -20,12 +20,12 @@ export interface AllRecords extends Records {
 }
 
 export type IdentityRecord = {
-  [K in keyof AllRecords]: { kind: K; id: string; value: AllRecords[K] };
-}[keyof AllRecords];
+  [K in keyof Records]: { kind: K; id: string; value: Records[K] };
+}[keyof Records];
 
 /**
  * Any number of processes use a store at once. Reads are synchronous, from the same state until the event loop turns. This
- * state is at most RECORDS_MS_MAX old, provided that `confirm` was awaited when the request arrived: whatever another
+ * state is at most STALENESS_MS_MAX old, provided that `confirm` was awaited when the request arrived: whatever another
  * process has revoked is then refused.
  */
 export interface IdentityStore {
@@ -40,7 +40,7 @@ export interface IdentityStore {
   users(): User[];
   key(access: string): AccessKey | undefined;
   keysOf(userId: string): AccessKey[];
-  /** Until the token expires; then either. */
+  /** Whether the token is revoked. Unspecified for expired tokens, whose entries may be deleted. */
   isRevoked(tokenId: string): boolean;
   /** When the user last logged in from a network, which is given as a hash. */
   knownLogin(userId: string, hash: string): number | undefined;
@@ -74,7 +74,7 @@ export interface IdentityStore {
     time: number,
     limits: { max: number; before: number },
   ): Promise<void>;
-  /** Stores the fingerprint on the first call; later resolves to whether it is the same. */
+  /** Whether the records are encrypted with this master key. */
   matchesMasterKey(fingerprint: string): Promise<boolean>;
   /** Rejects with IdentityUnavailable while changes fail. */
   checkWrites(): Promise<void>;
@@ -83,9 +83,9 @@ export interface IdentityStore {
 
 /** For use in a transaction. */
 export interface IdentityWriter {
-  put<K extends RecordKind>(kind: K, record: Records[K]): void;
+  put<K extends NamedKind>(kind: K, record: NamedRecords[K]): void;
   /** Also deletes the known logins of a user. */
-  remove<K extends RecordKind>(kind: K, record: Records[K]): void;
+  remove<K extends NamedKind>(kind: K, record: NamedRecords[K]): void;
   putKey(key: AccessKey): void;
   removeKey(key: AccessKey): void;
   /** Stores the token as revoked until it expires, and deletes expired entries. */
@@ -94,8 +94,8 @@ export interface IdentityWriter {
    * Writes to the audit trail, in the same transaction or before it: no change lacks its entry. Throws AuditUnavailable, or
    * the transaction fails, if that is not possible.
    */
-  record(entry: AuditEntry): void;
+  audit(entry: AuditEntry): void;
 }
 
 /** Revoked credentials stop working within this time, in all processes. */
-export const RECORDS_MS_MAX = 1_000;
+export const STALENESS_MS_MAX = 1_000;

@@ -10,7 +10,7 @@ import { createKnownNetworks } from './known-networks.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 import { LocalAuthenticator } from './local-authenticator.ts';
 import { createLoginThrottle } from './login-throttle.ts';
-import { createPasswords, createSecretCipher, deriveKey, masterKeyMark } from './secrets.ts';
+import { createPasswords, createSecretCipher, deriveKey, masterKeyFingerprint } from './secrets.ts';
 import { createDeviceCookies, createSessions, createTokens } from './tokens.ts';
 
 export interface Identity {
@@ -82,7 +82,7 @@ export async function createIdentity(
     actor = { user: 'local:unknown', via: 'command line' },
   }: IdentityOptions = {},
 ): Promise<Identity> {
-  if (!(await store.matchesMasterKey(masterKeyMark(masterKey)))) {
+  if (!(await store.matchesMasterKey(masterKeyFingerprint(masterKey)))) {
     await store.close();
     throw new WrongMasterKey(`${name} was created with another master key: provide that key`);
   }

@@ -1,11 +1,12 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { expect, test } from 'vitest';
 import { identityConformance } from '../../../../test/identity-conformance.ts';
 import { openAuditFile } from '../audit/audit-file.ts';
 import { openLmdbIdentity } from './lmdb-identity.ts';
 
-identityConformance('LMDB', async (now) => {
+async function create(now: () => number) {
   const directory = mkdtempSync(join(tmpdir(), 'wafstat-identity-'));
   const audit = openAuditFile(directory, now);
   const another = async () => openLmdbIdentity(join(directory, 'identity.mdb'), audit);
@@ -19,4 +20,16 @@ identityConformance('LMDB', async (now) => {
       rmSync(directory, { recursive: true });
     },
   };
+}
+
+identityConformance('LMDB', create);
+
+test('the first master key is the only one', async () => {
+  const { store, another, destroy } = await create(Date.now);
+  expect(await store.matchesMasterKey('a')).toBe(true);
+  expect(await store.matchesMasterKey('b')).toBe(false);
+  const other = await another();
+  expect(await other.matchesMasterKey('a')).toBe(true);
+  await other.close();
+  await destroy();
 });

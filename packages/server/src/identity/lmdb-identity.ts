@@ -6,7 +6,13 @@ import { PerTurnMemo } from '../cache.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
 import { commitSync, createPrivateFiles, openLmdb } from '../lmdb/files.ts';
 import { IdentityNotWritable } from './errors.ts';
-import type { IdentityRecord, IdentityStore, IdentityWriter, RecordKind, Records } from './identity-store.ts';
+import type {
+  IdentityRecord,
+  IdentityStore,
+  IdentityWriter,
+  NamedKind,
+  NamedRecords,
+} from './identity-store.ts';
 import type { AccessKey, Domain, Project, User } from './records.ts';
 
 /** No name or ID is longer; LMDB rejects keys over its limit, so longer ones are not looked up. */
@@ -36,7 +42,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   if (!db.meta.doesExist('version'))
     commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
 
-  const idByName = (kind: RecordKind, domain: string, name: string) =>
+  const idByName = (kind: NamedKind, domain: string, name: string) =>
     name.length > KEY_LENGTH_MAX || domain.length > KEY_LENGTH_MAX
       ? undefined
       : db.names.get([kind, domain, name]);
@@ -79,7 +85,7 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
     *records(): Generator<IdentityRecord> {
       for (const kind of ['domain', 'project', 'user'] as const) {
         // TypeScript cannot tell which table belongs to the kind.
-        for (const value of list<Records[RecordKind]>(db[`${kind}s`]))
+        for (const value of list<NamedRecords[NamedKind]>(db[`${kind}s`]))
           yield { kind, id: value.id, value } as IdentityRecord;
       }
       for (const value of list(db.keys)) yield { kind: 'key', id: value.access, value };
@@ -130,9 +136,9 @@ export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
 /** For use in a transaction. */
 function createWriter(db: Tables, audit: AuditFile): IdentityWriter {
   // TypeScript cannot tell which table belongs to K.
-  const tableOf = <K extends RecordKind>(kind: K) => db[`${kind}s`] as Database<Records[K], string>;
-  const nameOf = (kind: RecordKind, record: { name: string; domain_id?: string }) =>
-    [kind, record.domain_id ?? '', record.name] as [RecordKind, string, string];
+  const tableOf = <K extends NamedKind>(kind: K) => db[`${kind}s`] as Database<NamedRecords[K], string>;
+  const nameOf = (kind: NamedKind, record: { name: string; domain_id?: string }) =>
+    [kind, record.domain_id ?? '', record.name] as [NamedKind, string, string];
 
   return {
     put(kind, record) {
@@ -161,7 +167,7 @@ function createWriter(db: Tables, audit: AuditFile): IdentityWriter {
       }
     },
     // The line is durable before the commit.
-    record: (entry) => audit.appendSync(entry),
+    audit: (entry) => audit.appendSync(entry),
   };
 }
 
@@ -181,7 +187,7 @@ function openTables(path: string) {
     projects: table<Project, string>('projects'),
     users: table<User, string>('users'),
     // Names of domains are unique; names of projects and users are unique in their domain.
-    names: table<string, [kind: RecordKind, domain: string, name: string]>('names'),
+    names: table<string, [kind: NamedKind, domain: string, name: string]>('names'),
     keys: table<AccessKey, string>('keys'),
     userKeys: table<true, [user: string, access: string]>('user-keys'),
     revoked: table<number, string>('revoked'),

@@ -117,7 +117,11 @@ export class LocalAuthenticator implements Authenticator {
   async exchange(login: TokenLogin, from: LoginSource): Promise<NewToken | ExchangeRefusal> {
     const { tokens } = this.#dependencies;
     const given = tokens.read(login.token);
-    const describe = async () => (given === null ? 'unknown' : this.#describeCurrent(given));
+    const describe = async () => {
+      if (given === null) return 'unknown';
+      await this.#store.refresh();
+      return this.#describe(given);
+    };
     // Only refused tokens are recorded: with a valid one, anybody could fill the quota of records with refused scopes.
     const old = await this.#recordRefusals(given && { id: given.user_id }, from, describe);
     if (typeof old === 'string') return old;
@@ -258,6 +262,8 @@ export class LocalAuthenticator implements Authenticator {
    * invents credentials causes a read of the database, but all requests of a moment share one.
    */
   async #current<T>(check: () => T, isRefusal: (result: T) => boolean): Promise<T> {
+    const pending = this.#store.confirm();
+    if (pending !== undefined) await pending;
     const result = check();
     return isRefusal(result) && (await this.#store.refresh()) ? check() : result;
   }
@@ -301,8 +307,6 @@ export class LocalAuthenticator implements Authenticator {
   }
 
   async #key(access: string): Promise<UsableKey | SignatureRefusal> {
-    const pending = this.#store.confirm();
-    if (pending !== undefined) await pending;
     return this.#current(
       () => this.#findKey(access),
       (result) => 'reason' in result,
@@ -350,8 +354,6 @@ export class LocalAuthenticator implements Authenticator {
     if (scope !== 'unscoped') {
       return 'project' in scope && scope.project.id === projectId ? rolesIn(user, scope) : [];
     }
-    const pending = this.#store.confirm();
-    if (pending !== undefined) await pending;
     return this.#current(
       () => this.#rolesOf(user.id, projectId),
       (roles) => roles.length === 0,

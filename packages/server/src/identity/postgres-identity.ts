@@ -13,7 +13,7 @@ import {
   type IdentityRecord,
   type IdentityStore,
   type IdentityWriter,
-  RECORDS_MS_MAX,
+  STALENESS_MS_MAX,
 } from './identity-store.ts';
 import { type RecordChange, RecordsCopy } from './records-copy.ts';
 
@@ -21,6 +21,8 @@ import { type RecordChange, RecordsCopy } from './records-copy.ts';
 const POLL_MS = 400;
 /** How long a request waits for a poll. */
 const WAIT_MS_MAX = 1_000;
+/** Nobody waits longer for a poll: if the server has lost power, another connection finds the new primary. */
+const POLL_MS_MAX = 2_000;
 /** A database that is down is tried this often at most, however many requests arrive. */
 const RETRY_MS = 100;
 /** How long a change waits for those before it. */
@@ -35,24 +37,24 @@ const CONNECTIONS = 2;
 const STEP_MAX = 16_777_216;
 /** Older copies are loaded as a whole: deleted records leave no trace for longer than this. */
 const HISTORY_MS = 86_400_000;
-/** The oldest revocations, which a change checks for being expired. */
+/** A revocation deletes expired ones among this many of the oldest. */
 const EXPIRY_CHECKS_MAX = 2_000;
 
 export interface PostgresIdentity extends IdentityStore {
   audit: AuditTable;
   /** Null if there is no installation yet. */
-  masterKey(): Promise<CreatedKey | null>;
+  masterKey(): Promise<StoredMasterKey | null>;
   /**
-   * The store before its first change, which also stores the master key, or only its mark. This change rejects with
+   * The store before its first change, which also stores the master key, or only its fingerprint. This change rejects with
    * AlreadyInitialised if another process was faster.
    */
-  creating(key: CreatedKey): IdentityStore;
+  forBootstrap(key: StoredMasterKey): IdentityStore;
   /** The first change: all records of another store. Rejects with AlreadyInitialised. */
-  copyFrom(records: Iterable<IdentityRecord>, key: CreatedKey, entry: AuditEntry): Promise<void>;
+  copyFrom(records: Iterable<IdentityRecord>, key: StoredMasterKey, entry: AuditEntry): Promise<void>;
 }
 
-interface CreatedKey {
-  mark: string;
+export interface StoredMasterKey {
+  fingerprint: string;
   /** Null if the installation does not keep it. */
   key: string | null;
 }
@@ -74,11 +76,13 @@ export async function openPostgresIdentity(
     connectionsMax: CONNECTIONS,
   });
   const copy = new RecordsCopy();
-  /** Of the last change in the copy. */
+  /** The number of the last change in the copy. */
   let number = -1;
   let version = 0;
   /** The copy had all changes that were committed before this time. */
   let confirmedAt = Number.NEGATIVE_INFINITY;
+  /** Of the master key that this process uses. Null: none yet. */
+  let ownFingerprint: string | null = null;
   let failure: { error: Error; at: number } | null = null;
   let closed = false;
 
@@ -91,6 +95,12 @@ export async function openPostgresIdentity(
     if (isWhole || changes.some(({ kind }) => kind !== 'login')) version++;
   }
 
+  /** With another master key, all keys and tokens would be useless to other processes, and theirs to this one. */
+  function checkFingerprint(found: string | null | undefined): void {
+    if (ownFingerprint === null || found === undefined || found === ownFingerprint) return;
+    throw new StoreUnavailable('the database has another installation than before: restart this process');
+  }
+
   /** Brings the copy up to date, in a transaction that sees one state of the database. */
   async function load(run: Run): Promise<void> {
     const from = number;
@@ -101,18 +111,26 @@ export async function openPostgresIdentity(
     if (state === undefined) throw new StoreMisconfigured('the table identity_state is empty');
     if (state.changes === from) return;
     const isWhole = !state.known;
-    const condition = isWhole ? 'value IS NOT NULL AND change > $1' : 'change > $1';
-    const rows = await run<RecordChange & Row>(
-      `SELECT kind, id, value FROM identity_records WHERE ${condition} ORDER BY change`,
-      [isWhole ? -1 : from],
-    );
+    const rows = await (isWhole
+      ? run<RecordChange & Row>(
+          'SELECT kind, id, value FROM identity_records WHERE value IS NOT NULL ORDER BY change',
+        )
+      : run<RecordChange & Row>(
+          'SELECT kind, id, value FROM identity_records WHERE change > $1 ORDER BY change',
+          [from],
+        ));
     apply(from, state.changes, rows, isWhole);
   }
 
   async function poll(): Promise<void> {
     for (;;) {
       const sentAt = performance.now();
-      const [state] = await database.run<{ changes: number }>('SELECT changes FROM identity_state');
+      const [state] = await database.run<{ changes: number; fingerprint: string | null }>(
+        'SELECT changes, master_key_mark AS fingerprint FROM identity_state',
+        [],
+        POLL_MS_MAX,
+      );
+      checkFingerprint(state?.fingerprint);
       if (state?.changes === number) {
         confirmedAt = Math.max(confirmedAt, sentAt);
         return;
@@ -171,7 +189,7 @@ export async function openPostgresIdentity(
     const queuedAt = performance.now();
     const result = tail.then(() => {
       if (performance.now() - queuedAt > QUEUE_MS_MAX) {
-        throw new StoreUnavailable('the changes before this one take too long; nothing was changed');
+        throw new StoreUnavailable('the changes before this one take too long');
       }
       return work();
     });
@@ -181,19 +199,21 @@ export async function openPostgresIdentity(
 
   const audit = openAuditTable(database, enqueue, now);
 
-  async function change<T>(action: (write: IdentityWriter) => T, created?: CreatedKey): Promise<T> {
+  async function change<T>(action: (write: IdentityWriter) => T, created?: StoredMasterKey): Promise<T> {
     try {
       return await enqueue(async () => {
         const next = await database.transaction(async (run) => {
-          const [state] = await run<{ changes: number; mark: string | null }>(
-            'SELECT changes, master_key_mark AS mark FROM identity_state FOR UPDATE',
+          const [state] = await run<{ changes: number; fingerprint: string | null; time: number }>(
+            `SELECT changes, master_key_mark AS fingerprint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time
+             FROM identity_state FOR UPDATE`,
           );
-          if (created && state?.mark)
+          if (created && state?.fingerprint)
             throw new AlreadyInitialised('the database already has a wafstat installation');
+          checkFingerprint(state?.fingerprint);
           // More than once if a poll updates the copy meanwhile, to a state before the lock.
           while (number !== state?.changes) await load(run);
           const base = number;
-          const { result, changes, entries } = tryAction(copy, action);
+          const { result, changes, entries } = runAndUndo(copy, action, state.time);
           const to = changes.length > 0 ? base + 1 + randomInt(STEP_MAX) : base;
           if (changes.length > 0) await writeChanges(run, to, changes, now());
           if (created) await writeMasterKey(run, created);
@@ -229,9 +249,9 @@ export async function openPostgresIdentity(
 
     confirm() {
       const arrivedAt = performance.now();
-      if (arrivedAt - confirmedAt <= RECORDS_MS_MAX) return undefined;
+      if (arrivedAt - confirmedAt <= STALENESS_MS_MAX) return undefined;
       return withinTime(async () => {
-        while (arrivedAt - confirmedAt > RECORDS_MS_MAX) await (running ?? nextPoll());
+        while (arrivedAt - confirmedAt > STALENESS_MS_MAX) await (running ?? nextPoll());
       });
     },
     async refresh() {
@@ -241,7 +261,7 @@ export async function openPostgresIdentity(
     },
     changes: () => version,
     change: (action) => change(action),
-    creating: (key) => ({
+    forBootstrap: (key) => ({
       ...store,
       change: (action) => change(action, key),
       matchesMasterKey: async () => true,
@@ -250,7 +270,7 @@ export async function openPostgresIdentity(
     copyFrom: (records, key, entry) =>
       change((write) => {
         for (const record of records) (write as InternalWriter).set(record);
-        write.record(entry);
+        write.audit(entry);
       }, key),
 
     async putKnownLogin(userId, hash, time, { max, before }) {
@@ -267,31 +287,20 @@ export async function openPostgresIdentity(
       });
     },
 
-    async masterKey() {
-      const [state] = await database.run<{ mark: string | null; key: string | null }>(
-        'SELECT master_key_mark AS mark, master_key AS key FROM identity_state',
-      );
-      return state?.mark ? { mark: state.mark, key: state.key } : null;
-    },
+    masterKey: () => storedMasterKey(database),
 
     async matchesMasterKey(fingerprint) {
-      await database.run('UPDATE identity_state SET master_key_mark = $1 WHERE master_key_mark IS NULL', [
-        fingerprint,
-      ]);
-      return (await store.masterKey())?.mark === fingerprint;
+      const matches = (await store.masterKey())?.fingerprint === fingerprint;
+      if (matches) ownFingerprint = fingerprint;
+      return matches;
     },
 
     async checkWrites() {
       await store.refresh();
-      const [row] = await database
-        .run<{ readOnly: boolean }>(
-          `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS "readOnly"`,
-        )
-        .catch((error) => {
-          throw unavailable(error);
-        });
-      if (row?.readOnly)
-        throw new IdentityNotWritable('PostgreSQL accepts no writes', 'the database is read-only');
+      await database.checkWritable().catch((error) => {
+        if (!(error instanceof StoreNotWritable)) throw unavailable(error);
+        throw new IdentityNotWritable(error.message, error.trouble, { cause: error });
+      });
     },
 
     async close() {
@@ -315,12 +324,23 @@ export async function openPostgresIdentity(
   return store;
 }
 
+/** Null if there is no installation yet. */
+export async function storedMasterKey(database: Database): Promise<StoredMasterKey | null> {
+  const [state] = await database.run<{ fingerprint: string | null; key: string | null }>(
+    'SELECT master_key_mark AS fingerprint, master_key AS key FROM identity_state',
+  );
+  return state?.fingerprint ? { fingerprint: state.fingerprint, key: state.key } : null;
+}
+
 interface InternalWriter extends IdentityWriter {
   set(change: RecordChange): void;
 }
 
-/** Runs the action on the copy, and undoes it: others must not see what is not committed. */
-function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T) {
+/**
+ * Runs the action on the copy, and undoes it: others must not see what is not committed. `databaseTime`: a revocation has
+ * expired if this and the clock of the process agree, because a wrong clock must not make revoked tokens valid again.
+ */
+function runAndUndo<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T, databaseTime: number) {
   const changes = new Map<string, RecordChange>();
   const undo: RecordChange[] = [];
   const entries: AuditEntry[] = [];
@@ -342,10 +362,10 @@ function tryAction<T>(copy: RecordsCopy, action: (write: IdentityWriter) => T) {
     removeKey: ({ access }) => set({ kind: 'key', id: access, value: null }),
     revoke(token, now) {
       for (const [id, expires] of copy.oldestRevoked(EXPIRY_CHECKS_MAX))
-        if (expires < now) set({ kind: 'revoked', id, value: null });
+        if (expires < Math.min(now, databaseTime)) set({ kind: 'revoked', id, value: null });
       set({ kind: 'revoked', id: token.id, value: token.expires_at });
     },
-    record: (entry) => entries.push(entry),
+    audit: (entry) => entries.push(entry),
   };
   try {
     const result = action(write);
@@ -376,15 +396,20 @@ async function writeChanges(
       ],
     ),
     run(
-      `WITH forgotten AS (DELETE FROM identity_changes WHERE time < $1 RETURNING change)
+      // By number: copies must not be older than what is forgotten, also if a clock was wrong. `+ 0` keeps
+      // PostgreSQL from searching the highest number first, among all changes of the day.
+      `WITH forgotten AS (
+         DELETE FROM identity_changes WHERE change <= (SELECT max(change + 0) FROM identity_changes WHERE time < $1)
+         RETURNING change
+       )
        DELETE FROM identity_records WHERE value IS NULL AND change <= (SELECT max(change) FROM forgotten)`,
       [now - HISTORY_MS],
     ),
   ]);
 }
 
-async function writeMasterKey(run: Run, { mark, key }: CreatedKey): Promise<void> {
-  await run('UPDATE identity_state SET master_key_mark = $1, master_key = $2', [mark, key]);
+async function writeMasterKey(run: Run, { fingerprint, key }: StoredMasterKey): Promise<void> {
+  await run('UPDATE identity_state SET master_key_mark = $1, master_key = $2', [fingerprint, key]);
 }
 
 /** Rejects with IdentityUnavailable if the database takes too long. The work continues. */

@@ -1,14 +1,14 @@
 /** All records of an identity store in memory, with their indexes. */
-import type { AllRecords, IdentityRecord, RecordKind, Records } from './identity-store.ts';
+import type { IdentityRecord, NamedKind, NamedRecords, Records } from './identity-store.ts';
 import type { AccessKey } from './records.ts';
 
-type Tables = { readonly [K in keyof AllRecords]: Map<string, AllRecords[K]> };
+type Tables = { readonly [K in keyof Records]: Map<string, Records[K]> };
 
 /** A record, or null in place of the value of a deleted one. */
 export interface RecordChange {
-  kind: keyof AllRecords;
+  kind: keyof Records;
   id: string;
-  value: AllRecords[keyof AllRecords] | null;
+  value: Records[keyof Records] | null;
 }
 
 export class RecordsCopy {
@@ -24,16 +24,16 @@ export class RecordsCopy {
   readonly #accessByUser = new Map<string, Set<string>>();
   readonly #loginsByUser = new Map<string, Set<string>>();
 
-  get<K extends keyof AllRecords>(kind: K, id: string): AllRecords[K] | undefined {
+  get<K extends keyof Records>(kind: K, id: string): Records[K] | undefined {
     return this.#tables[kind].get(id);
   }
 
-  byName<K extends RecordKind>(kind: K, domain: string, name: string): Records[K] | undefined {
+  byName<K extends NamedKind>(kind: K, domain: string, name: string): NamedRecords[K] | undefined {
     return this.#tables[kind].get(this.#names.get(nameKey(kind, domain, name)) ?? '');
   }
 
-  /** By ID. */
-  list<K extends RecordKind>(kind: K): Records[K][] {
+  /** Sorted by ID. */
+  list<K extends NamedKind>(kind: K): NamedRecords[K][] {
     return [...this.#tables[kind].values()].sort((a, b) => (a.id < b.id ? -1 : 1));
   }
 
@@ -93,7 +93,7 @@ export class RecordsCopy {
   }
 }
 
-function nameKey(kind: RecordKind, domain: string, name: string): string {
+function nameKey(kind: NamedKind, domain: string, name: string): string {
   return JSON.stringify([kind, domain, name]);
 }
 

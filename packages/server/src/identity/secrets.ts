@@ -36,7 +36,7 @@ export function deriveKey(
 }
 
 /** Stored with the records, to recognise the key. */
-export function masterKeyMark(masterKey: Buffer): string {
+export function masterKeyFingerprint(masterKey: Buffer): string {
   return deriveKey(masterKey, 'mark').toString('base64');
 }
 

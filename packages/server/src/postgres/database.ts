@@ -38,6 +38,8 @@ const GRACE_MS = 2_000;
 const CONNECT_MS_MAX = 5_000;
 const LOCK_MS_MAX = 5_000;
 const IDLE_MS_MAX = 60_000;
+/** The message of `pg` if a statement gets no response in time. */
+const READ_TIMEOUT = 'Query read timeout';
 /** Numbers in counters are exact up to 2^53. */
 const INT8 = 20;
 
@@ -53,6 +55,10 @@ export class Database {
   #server = 0;
   /** Another program handles the connections. */
   #isPooled = false;
+  /** How often a statement got no response. */
+  #silences = 0;
+  /** The number of silences when each connection was made. */
+  readonly #silencesBefore = new WeakMap<pg.PoolClient, number>();
 
   constructor(options: DatabaseOptions) {
     this.#options = options;
@@ -90,12 +96,15 @@ export class Database {
     // Connections that break are replaced, and the next statement reports the failure. Without these, one that breaks
     // between two statements would end the process.
     this.#pool.on('error', () => {});
-    this.#pool.on('connect', (client) => client.on('error', () => {}));
+    this.#pool.on('connect', (client) => {
+      client.on('error', () => {});
+      this.#silencesBefore.set(client, this.#silences);
+    });
   }
 
-  /** Runs one statement. */
-  async run<R extends Row>(sql: string, values: readonly Value[] = []): Promise<R[]> {
-    return this.#with((run) => run<R>(sql, values));
+  /** Runs one statement. `responseMs`: how long to wait for the response, if less than for others. */
+  async run<R extends Row>(sql: string, values: readonly Value[] = [], responseMs?: number): Promise<R[]> {
+    return this.#with((run) => run<R>(sql, values), responseMs);
   }
 
   /**
@@ -148,20 +157,32 @@ export class Database {
     });
   }
 
+  /** Rejects with StoreNotWritable on a standby. */
+  async checkWritable(): Promise<void> {
+    const [row] = await this.run<{ readOnly: boolean }>(`SELECT ${IS_READ_ONLY} AS "readOnly"`);
+    if (!row?.readOnly) return;
+    throw new StoreNotWritable(
+      `${this.#name} accepts no writes: it is a standby`,
+      'the database is read-only',
+    );
+  }
+
   async close(): Promise<void> {
     await this.#pool.end();
   }
 
-  async #with<T>(action: (run: Run) => Promise<T>): Promise<T> {
+  async #with<T>(action: (run: Run) => Promise<T>, responseMs?: number): Promise<T> {
     const client = await this.#connect();
     let failure: Error | undefined;
     const run: Run = async <R extends Row>(text: string, values: readonly Value[] = []) => {
       try {
         // Statements without values are few, or change the schema: they are not worth preparing.
         const name = values.length === 0 ? {} : { name: nameOf(text) };
-        const result = await client.query({ ...name, text, values: [...values] });
+        const limit = responseMs === undefined ? {} : { query_timeout: responseMs };
+        const result = await client.query({ ...name, ...limit, text, values: [...values] });
         return result.rows as R[];
       } catch (error) {
+        if ((error as Error).message === READ_TIMEOUT) this.#silences++;
         // The first one is the cause of the others.
         failure ??= this.#failureOf(error);
         throw failure;
@@ -185,7 +206,7 @@ export class Database {
     for (let i = 0; i < servers.length; i++) {
       const server = this.#server;
       try {
-        return await this.#pool.connect();
+        return await this.#checkOut();
       } catch (error) {
         failures.push(this.#failureOf(error));
         // Unless another caller has moved on already.
@@ -194,6 +215,18 @@ export class Database {
     }
     // A wrong password on one server says more than that another one is down.
     throw failures.find((failure) => failure instanceof StoreMisconfigured) ?? failures[0];
+  }
+
+  /**
+   * A connection that was made after the last silence. If the server has lost power, the older ones get no response either,
+   * and each would cost the time of a statement.
+   */
+  async #checkOut(): Promise<pg.PoolClient> {
+    for (;;) {
+      const client = await this.#pool.connect();
+      if (this.#silencesBefore.get(client) === this.#silences) return client;
+      client.release(true);
+    }
   }
 
   #failureOf(error: unknown): Error {
@@ -228,10 +261,11 @@ export class Database {
 
 /** Whether the server has sent the error. Codes of Node.js like EPIPE look similar. */
 function hasSqlState(error: unknown): boolean {
-  const { code } = error as { code?: unknown };
+  const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code === 'string' && /^(?!E[A-Z]{4})[0-9A-Z]{5}$/.test(code);
 }
 
+const IS_READ_ONLY = "(pg_is_in_recovery() OR current_setting('transaction_read_only')::bool)";
 const UNDEFINED_TABLE = '42P01';
 /** Wrong user, password or database, and missing privileges. */
 const DENIED = /^(?:28...|3D000|42501)$/;
@@ -271,7 +305,7 @@ async function prepareSession(
   };
   const [row] = (
     await client.query({
-      text: `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS "readOnly",
+      text: `SELECT ${IS_READ_ONLY} AS "readOnly",
                pg_backend_pid() AS pid, (SELECT count(set_config(name, setting, false)) FROM unnest($1::text[], $2::text[]) AS s(name, setting))`,
       values: [Object.keys(settings), Object.values(settings)],
     })

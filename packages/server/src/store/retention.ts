@@ -55,7 +55,8 @@ export class RetentionPolicy {
     const now = Math.min(this.#clocks.now(), state.databaseNow ?? Number.POSITIVE_INFINITY);
     if (state.horizon > now) {
       this.#log.warn(
-        `all events are refused: the horizon is at ${iso(state.horizon)}, but the clock says ${iso(now)}. ` +
+        `all events are refused: the horizon is at ${iso(state.horizon)}, but it is ${iso(now)} ` +
+          `by the clock${state.databaseNow === now ? ' of the database' : ''}. ` +
           `If the clock is right, move the horizon back: wafstat horizon --set ${iso(now - this.#times.eventsMs)}`,
       );
       return;

@@ -241,7 +241,7 @@ const TOKEN_REFUSALS: Readonly<Record<TokenRefusal, string>> = {
     'the token in X-Auth-Token was issued before the password was changed or the user was disabled: request a new one',
   scope_gone: 'the project of the token in X-Auth-Token is disabled or deleted',
   role_lost: 'the user of the token in X-Auth-Token no longer has a role in its project',
-  not_valid: 'the identity service rejects the token in X-Auth-Token',
+  not_valid: 'Keystone rejects the token in X-Auth-Token',
 };
 
 export const CONSOLE_ONLY = 'This user only supports console access, not programmatic access.';

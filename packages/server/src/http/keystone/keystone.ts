@@ -148,11 +148,11 @@ export function credentialBody({ access, user_id, description, status, created }
  * The versions at the base address, where both APIs are. openstacksdk looks for the statistics API there too and, unless
  * the caller names a version, takes the highest one: it must not be that of identity, or calls go to `/identity/v3/v1/...`.
  */
-export function versionsBody(base: string, identity: 'local' | 'remote') {
+export function versionsBody(base: string, identityKind: 'local' | 'remote') {
   const statistics = { status: 'stable', links: [{ rel: 'self', href: `${base}/` }] };
   const values = [
     { id: 'v1.0', ...statistics },
-    ...(identity === 'local' ? [versionBody(`${base}/identity/v3/`)] : []),
+    ...(identityKind === 'local' ? [versionBody(`${base}/identity/v3/`)] : []),
     { id: 'v99.0', ...statistics },
   ];
   return { versions: { values } };

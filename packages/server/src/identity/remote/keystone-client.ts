@@ -16,7 +16,7 @@ const RENEW_MS = 60_000;
 /** After a failure, other calls fail for this long without waiting for the service. */
 const FAILURE_TTL_MS = 1_000;
 /** No credential has this ID. A user who may look it up may look up all others. */
-const NO_KEY_HASH = '0'.repeat(64);
+const NO_CREDENTIAL_ID = '0'.repeat(64);
 
 export interface ServiceUser {
   name: string;
@@ -42,14 +42,14 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
     const json = await readJson(response);
     if (response.statusCode === 401 || response.statusCode === 403) {
       throw new ServiceUserRejected(
-        `the identity service rejects user '${user.name}' of domain '${user.domain}': ` +
+        `Keystone rejects user '${user.name}' of domain '${user.domain}': ` +
           'the password is wrong, or the user has no role on the system',
       );
     }
     // A wafstat, for example: earlier releases accepted one here.
     if (response.statusCode === 400) {
       throw new ServiceUserRejected(
-        'the identity service issues no tokens for the system: --identity-url must be the address of a Keystone v3',
+        'Keystone issues no tokens for the system: --identity-url must be the address of a Keystone v3',
       );
     }
     const text = response.headers['x-subject-token'];
@@ -91,7 +91,7 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
       case 401:
       case 403:
         throw new ServiceUserRejected(
-          `the identity service does not allow user '${user.name}' to look up callers: grant the required role`,
+          `Keystone does not allow user '${user.name}' to look up callers: grant the required role`,
         );
       default:
         throw unexpectedStatus(status, `GET ${path}`);
@@ -121,7 +121,7 @@ export function createKeystoneClient(transport: Transport, user: ServiceUser, no
   /** Rejects if the service does not respond, or rejects the service user. */
   async function check(): Promise<void> {
     if (!lastCheck || !isRecent(lastCheck))
-      lastCheck = { result: get(`/v3/credentials/${NO_KEY_HASH}`, () => null), at: now() };
+      lastCheck = { result: get(`/v3/credentials/${NO_CREDENTIAL_ID}`, () => null), at: now() };
     await lastCheck.result;
   }
 
@@ -138,9 +138,7 @@ async function readJson(response: http.IncomingMessage): Promise<unknown> {
       chunks.push(chunk);
     }
   } catch (error) {
-    throw new IdentityUnavailable(
-      `the response of the identity service was cut off: ${(error as Error).message}`,
-    );
+    throw new IdentityUnavailable(`the response of Keystone was cut off: ${(error as Error).message}`);
   }
   try {
     return JSON.parse(Buffer.concat(chunks).toString('utf8'));
@@ -152,7 +150,7 @@ async function readJson(response: http.IncomingMessage): Promise<unknown> {
 
 /** The path contains no secret: tokens are in headers, and access keys are hashed. */
 function unexpectedStatus(status: number | undefined, call: string): UnexpectedIdentityResponse {
-  return new UnexpectedIdentityResponse(`the identity service responded ${status} to ${call}`);
+  return new UnexpectedIdentityResponse(`Keystone responded ${status} to ${call}`);
 }
 
 /** With system scope, because callers come from all domains. */

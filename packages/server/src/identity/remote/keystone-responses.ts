@@ -93,19 +93,18 @@ function rolesNamed(names: readonly unknown[]): Role[] {
 function textAt(body: unknown, path: string): string {
   const value = valueAt(body, path);
   if (typeof value === 'string' && value.length > 0) return value;
-  throw new IdentityUnavailable(`the response of the identity service has no ${path}`);
+  throw new IdentityUnavailable(`the response of Keystone has no ${path}`);
 }
 
 function listAt(body: unknown, path: string): unknown[] {
   const value = valueAt(body, path);
   if (Array.isArray(value)) return value;
-  throw new IdentityUnavailable(`the response of the identity service has no list ${path}`);
+  throw new IdentityUnavailable(`the response of Keystone has no list ${path}`);
 }
 
 function timeAt(body: unknown, path: string): number {
   const time = Date.parse(textAt(body, path));
-  if (Number.isNaN(time))
-    throw new IdentityUnavailable(`${path} in the response of the identity service is not a time`);
+  if (Number.isNaN(time)) throw new IdentityUnavailable(`${path} in the response of Keystone is not a time`);
   return time;
 }
 

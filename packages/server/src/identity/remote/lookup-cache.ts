@@ -1,4 +1,4 @@
-/** Caches lookups at the identity service for a limited time. */
+/** Caches lookups at Keystone for a limited time. */
 import { BoundedCache } from '../../cache.ts';
 
 /** About 1 KB each, 10 MB per cache. */

@@ -29,7 +29,7 @@ const TOKEN_LENGTH_MAX = 8_000;
 export interface RemoteIdentity {
   kind: 'remote';
   authenticator: Authenticator;
-  /** Rejects if the identity service does not respond, or rejects the service user. */
+  /** Rejects if Keystone does not respond, or rejects the service user. */
   check(): Promise<void>;
   close(): void;
 }
@@ -78,7 +78,7 @@ function createRemoteAuthenticator(
     return keys.get(id, () => client.get(`/v3/credentials/${id}`, (body) => readKey(body, access)));
   }
 
-  /** Checks that the project is enabled; for tokens, the identity service does that itself. */
+  /** Checks that the project is enabled; for tokens, Keystone does that itself. */
   async function rolesIn(userId: string, projectId: string): Promise<Role[]> {
     const project = await findProject(projectId);
     if (!project?.enabled || !(await findDomain(project.domain_id))?.enabled) return [];

@@ -39,16 +39,44 @@ export function* pruneSteps(
     );
   }
   yield* pruneTopListsSteps(schema, topListsBefore, freed);
-  const day = dayOf(freed);
-  yield* removeSteps(
-    () => schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }),
-    ([, source, id]) => {
-      // Links are read from the start of a file: a batch is kept as long as another one follows it.
-      const isLast = idsAfter(schema, source, id).length === 0;
-      if (isLast) deleteBatch(schema, source, id);
-      else keepBatchUntil(schema, source, id, day);
-    },
-  );
+  yield* deleteBatchSteps(schema, dayOf(freed));
+}
+
+/**
+ * Links are read from the start of a file: a batch is kept as long as those after it, so it gets the day of the newest of
+ * them. These come first, so that one prune deletes all batches of an old file.
+ */
+function* deleteBatchSteps(schema: Schema, day: number): Generator<() => void> {
+  const stack: [day: number, source: number, id: string][] = [];
+  for (let isDone = false; !isDone; ) {
+    yield () => {
+      for (let i = 0; i < RECORDS_PER_STEP; i++) {
+        if (stack.length === 0)
+          stack.push(...schema.batchDays.getKeys({ start: [0], end: [day], limit: RECORDS_PER_STEP }));
+        const top = stack.at(-1);
+        if (top === undefined) {
+          isDone = true;
+          return;
+        }
+        const [, source, id] = top;
+        const dayOfBatch = (each: string) => schema.batches.get([source, each])?.day;
+        const next = idsAfter(schema, source, id).flatMap((each) => {
+          const nextDay = dayOfBatch(each);
+          return nextDay === undefined ? [] : [{ id: each, day: nextDay }];
+        });
+        const old = next.find((each) => each.day < day);
+        if (old) {
+          stack.push([old.day, source, old.id]);
+          continue;
+        }
+        stack.pop();
+        // It was on the stack twice, and may have been appended again between two steps.
+        if (dayOfBatch(id) !== top[0]) schema.batchDays.removeSync(top);
+        else if (next.length === 0) deleteBatch(schema, source, id);
+        else keepBatchUntil(schema, source, id, Math.max(...next.map((each) => each.day)));
+      }
+    };
+  }
 }
 
 /** Files of releases that did not store this have freed everything before the horizon. */

@@ -9,7 +9,6 @@ import {
   newSource,
   type Source,
   type Store,
-  StoreNotWritable,
   type TimeRange,
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';
@@ -104,18 +103,7 @@ export function recordMethods(
 
     restoreHorizon: (to) => available(() => restoreHorizon(database, to)),
 
-    checkWrites: () =>
-      available(async () => {
-        const [row] = await database.run<{ readonly: boolean }>(
-          `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS readonly`,
-        );
-        if (row?.readonly) {
-          throw new StoreNotWritable(
-            'PostgreSQL accepts no writes: it is a standby',
-            'the database is read-only',
-          );
-        }
-      }),
+    checkWrites: () => available(() => database.checkWritable()),
   };
 }
 

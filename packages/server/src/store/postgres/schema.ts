@@ -229,7 +229,8 @@ function checkVersion({ version, isOwn }: FoundTables, schema: string, { store, 
 async function readVersion(run: Run, schema: string, { name }: Tables): Promise<FoundTables | null> {
   if (!(await hasTable(run, schema, 'schema_version'))) return null;
   const isOwn = await hasTable(run, schema, name);
-  const [row] = await run<{ version: number }>('SELECT version FROM schema_version');
+  // With the schema: PostgreSQL would say that the table does not exist if the user has no access to it.
+  const [row] = await run<{ version: number }>(`SELECT version FROM "${schema}".schema_version`);
   return row ? { version: row.version, isOwn } : null;
 }
 
