@@ -241,8 +241,9 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
       const ingest = (project: string, ...more: string[]) =>
         sandbox.run(['ingest', '--project', project, ...more, file]);
       expect((await ingest(installation.project_id, ...store)).stdout).toMatch(/^accepted +30$/m);
+      // The users and projects of this installation are in its data directory, not in PostgreSQL.
       const named = await ingest('default', ...store);
-      expect([named.status, named.stderr]).toEqual([1, expect.stringMatching(/must be the ID of a project/)]);
+      expect([named.status, named.stderr]).toEqual([1, expect.stringMatching(/has no wafstat installation/)]);
       const embedded = await ingest(installation.project_id);
       expect([embedded.status, embedded.stderr]).toEqual([2, expect.stringMatching(/--data .* is required/)]);
       const api = await login((await sandbox.serve(store)).address, installation);

@@ -170,8 +170,14 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
               dropped: {},
             });
             const waiting: (() => Promise<void>)[] = [];
-            // An append that waits would make a compaction wait, too.
-            const limit = () => (waiting.length === 0 ? NEVER : AbortSignal.timeout(50));
+            /** A compaction waits for open attempts, here in vain. */
+            const limit = async () => {
+              const open = await database.run(
+                'SELECT FROM attempts WHERE project = $1 AND NOT aborted AND expires > now()',
+                [project],
+              );
+              return open.length === 0 ? NEVER : AbortSignal.timeout(20);
+            };
             for (const one of steps) {
               if (one.kind === 'append') {
                 const batch = batchOf(one.id);
@@ -205,7 +211,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
                   return shards.get(number);
                 };
                 const during = { choose: () => 0, get } as unknown as Shards;
-                await compactProject(database, during, project, ALWAYS, limit());
+                await compactProject(database, during, project, ALWAYS, await limit());
               } else if (one.kind === 'continue') {
                 for (const next of waiting.splice(0)) await next();
               } else if (one.kind === 'expire') {
@@ -214,7 +220,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
                   [project],
                 );
               } else if (one.kind === 'compact') {
-                await compactProject(database, shards, project, ALWAYS, limit());
+                await compactProject(database, shards, project, ALWAYS, await limit());
               } else if (one.kind === 'arrive') {
                 for (const { server, rows } of late.splice(0)) await server.insert('cells', rows);
               } else if (one.kind === 'delete') await deleteReplaced(database, shards, ALWAYS);
@@ -229,7 +235,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
                   return row?.n;
                 };
                 const before = await sum();
-                await compactProject(database, shards, project, ALWAYS, limit());
+                await compactProject(database, shards, project, ALWAYS, await limit());
                 expect(await sum()).toBe(before);
               }
             }

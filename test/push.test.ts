@@ -1,6 +1,7 @@
 /** Log lines pushed over HTTP. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { sign } from '@wafstat/signer';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -326,6 +327,23 @@ describeEmbedded('requests that push lines', () => {
     // Announced bytes reserve no memory, so the project itself can push too.
     expect((await push(body)).json.accepted).toBe(50_000);
     for (const socket of slow) socket.destroy();
+  });
+
+  test('end with 401 if the credentials are revoked while they arrive', async () => {
+    const [first, rest] = [ndjson(events(1)), ndjson(events(1, 1))];
+    const socket = await beginPush(first.length + rest.length, 'Connection: close\r\n');
+    socket.write(first);
+    const { token } = api;
+    const headers = { 'X-Auth-Token': token, 'X-Subject-Token': token };
+    await call(server.address, '/v3/auth/tokens', { method: 'DELETE', headers });
+    await sleep(1_010);
+    socket.write(rest);
+    let response = '';
+    for await (const chunk of socket) response += chunk;
+    expect(response).toMatch(/^HTTP\/1.1 401 /);
+    expect(response).toContain('the token in X-Auth-Token has been revoked');
+    api = await login(server.address, { ...installation, project_id: project.id });
+    expect(await requests()).toBe(0);
   });
 
   test('may have 12 MiB with a signature, and not a byte more', async () => {

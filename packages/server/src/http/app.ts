@@ -193,6 +193,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
       overrides: options.overrides,
       bodyBytesMax: options.bodyBytesMax,
       verifySignature: guard.verifySignature,
+      checkAgain: guard.checkAgain,
     });
     mount(scope, routes);
   });

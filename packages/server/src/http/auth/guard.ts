@@ -40,6 +40,7 @@ export function createGuard(
   const requests = rateLimit === 0 ? null : new RateLimit(rateLimit, 1_000 / rateLimit, now);
   return {
     verifySignature,
+    checkAgain,
     /** Runs when the headers have arrived. The signature of a signed request is checked later. */
     async onHeaders(request: FastifyRequest): Promise<void> {
       const { allow, streamsBody = false } = request.routeOptions.config;
@@ -88,6 +89,13 @@ export function createGuard(
     const refusal = await authenticator.checkSignature(signedParts(request), pendingSignature, body);
     if (refusal !== null) throw signatureError(refusal);
     await authorize(request);
+  }
+
+  /** While a body arrives that takes long: the credentials may have been revoked. Not for signed requests. */
+  async function checkAgain(request: FastifyRequest): Promise<void> {
+    const isBasic = credentialKind(request) === 'basic';
+    const caller = await (isBasic ? basicCaller : tokenCaller)(authenticator, request);
+    await checkRole(authenticator, caller, request);
   }
 
   /** Only after authentication: otherwise anyone could use up a user's rate. */

@@ -38,6 +38,8 @@ const SIGNED_BUDGET = { bytesMax: 64 * 1_048_576, exceptionsMax: 4 } as const;
 const DECOMPRESSED_RATIO_MAX = 100;
 const DECOMPRESSED_BYTES_MIN = 64 * 1_048_576;
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255;
+/** Uploads may take hours, but revoked credentials must not work for longer than this. */
+const CHECK_EVERY_MS = 1_000;
 
 interface IngestServices {
   /** `auto` registers unknown hosts, `registered` does not. */
@@ -48,6 +50,8 @@ interface IngestServices {
   bodyBytesMax: number;
   /** Verifies the signature of a request whose body the route has received. */
   verifySignature(request: FastifyRequest, body: BodyHash): Promise<void>;
+  /** Throws ApiError if the credentials of an unsigned request have been revoked. */
+  checkAgain(request: FastifyRequest): Promise<void>;
 }
 
 export function ingestRoutes({
@@ -55,6 +59,7 @@ export function ingestRoutes({
   overrides,
   bodyBytesMax,
   verifySignature,
+  checkAgain,
 }: IngestServices): Route[] {
   const budget = new UploadBudget(BUDGET);
   const signedBudget = new UploadBudget(SIGNED_BUDGET);
@@ -116,7 +121,7 @@ export function ingestRoutes({
             const body = await verifiedBody(request, upload);
             return await pushes.count(isCompressed ? decompress(body) : body, push, () => {});
           }
-          const body = receive(request.raw, bodyBytesMax);
+          const body = whileAllowed(receive(request.raw, bodyBytesMax), () => checkAgain(request));
           const lines = withRoom(isCompressed ? decompress(body) : body, upload);
           return await pushes.count(lines, push, (bytes) => upload.counted(bytes));
         } finally {
@@ -126,6 +131,25 @@ export function ingestRoutes({
       },
     },
   ];
+}
+
+/** Checks the credentials once a second, and at the end. */
+async function* whileAllowed(
+  body: AsyncIterable<Buffer>,
+  check: () => Promise<void>,
+): AsyncGenerator<Buffer> {
+  let checkedAt = performance.now();
+  const checkInTime = async () => {
+    const now = performance.now();
+    if (now - checkedAt < CHECK_EVERY_MS) return;
+    await check();
+    checkedAt = now;
+  };
+  for await (const chunk of body) {
+    await checkInTime();
+    yield chunk;
+  }
+  await checkInTime();
 }
 
 /** Reads no faster than the budget has room. */

@@ -59,7 +59,8 @@ const LIFETIME_MS = 2 * STATEMENT_MS_MAX;
 /** How long to wait for lower attempts. */
 const WAIT_MS = 250;
 const WAITS_MAX = 40;
-/** Deleting rewrites parts of the table: it is done for many days at once, or when rows have waited long enough. */
+/** Deleting rewrites parts of the table: it is done for many days at once, or when some have waited four times as long. */
+const DELETED_DAYS_MIN = 50;
 const DELETED_DAYS_MAX = 500;
 
 interface DueDay {
@@ -94,7 +95,7 @@ export async function compactProject(
     const server = await shards.get(attempt.shard);
     if (await lowerAreDone(database, attempt, stop)) {
       hasInserted = true;
-      const rows = await insertSums(database, server, attempt, days);
+      const rows = await insertSums(database, server, attempt, days, stop);
       return (await replace(database, attempt, days, rows)) && due.length > days.length;
     }
     await removeAttempt(database, attempt);
@@ -159,6 +160,7 @@ async function insertSums(
   server: Server,
   { project, number }: Pick<Attempt, 'project' | 'number'>,
   days: readonly DueDay[],
+  stop: AbortSignal,
 ): Promise<Map<number, number>> {
   const snapshot = await readSnapshot(database, project);
   const [hosts] = await database.run<{ hosts: number }>('SELECT hosts FROM projects WHERE project = $1', [
@@ -179,6 +181,7 @@ async function insertSums(
   const hostsEnd = (hosts?.hosts ?? 0) + 1;
   const parts = Math.min(hostsEnd, Math.ceil((rows + 1) / ROWS_PER_STATEMENT));
   for (let i = 0; i < parts; i++) {
+    if (stop.aborted) throw new StoreUnavailable('the store is being closed');
     await extendAttempt(database, { project, number }, LIFETIME_MS);
     await server.run(
       `INSERT INTO cells (project, level, bucket, host, minute, attempt, requests, attacks, codes, counts)
@@ -277,14 +280,15 @@ export async function deleteReplaced(
         [database.schema, shard],
       );
       if (!lock?.isMine) return;
-      const old = await run<{ project: string; day: number; below: number }>(
-        `SELECT d.project, d.day, d.replaced_below AS below FROM days d JOIN projects p USING (project)
+      const old = await run<{ project: string; day: number; below: number; isOverdue: boolean }>(
+        `SELECT d.project, d.day, d.replaced_below AS below,
+           d.replaced_at < clock_timestamp() - 4 * $2 * interval '1 millisecond' AS "isOverdue" FROM days d JOIN projects p USING (project)
          WHERE d.replaced_below IS NOT NULL AND p.shard = $1
            AND d.replaced_at < clock_timestamp() - $2 * interval '1 millisecond'
          ORDER BY d.replaced_at LIMIT ${DELETED_DAYS_MAX}`,
         [shard, replacedMs],
       );
-      if (old.length === 0) return;
+      if (old.length < DELETED_DAYS_MIN && !old.some(({ isOverdue }) => isOverdue)) return;
       const server = await shards.get(shard);
       const [running] = await server.select<{ n: string }>(
         `SELECT count() AS n FROM system.mutations WHERE database = currentDatabase() AND table = 'cells' AND NOT is_done`,

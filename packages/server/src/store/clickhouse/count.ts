@@ -1,7 +1,7 @@
 /** The read side: a snapshot from PostgreSQL, then one statement on the shard of the project. */
 import { CATEGORIES } from '../../event.ts';
 import type { Database } from '../../postgres/database.ts';
-import { FIRST_BLOCKED, FIRST_CATEGORY, REQUESTS } from '../cells.ts';
+import { FIRST_BLOCKED, FIRST_CATEGORY, REQUESTS, seriesOf } from '../cells.ts';
 import {
   type CategorySeries,
   type Selection,
@@ -87,6 +87,8 @@ const MILLISECONDS: Readonly<Record<Scope, string>> = { ...MINUTES, project: ON_
 
 /** What to sum in each slot: from whole hours and minutes, and from single CELLS. */
 interface Sums {
+  /** Default: like minutes. */
+  hours?: string;
   whole: string;
   wholeWhere?: string;
   exact: string;
@@ -98,11 +100,13 @@ const TIMELINE: Sums = {
   whole: 'sum(requests) AS r, sum(attacks) AS a',
   exact: `sumIf(n, ${SERIES} = ${REQUESTS}) AS r, sumIf(n, ${IS_ATTACK}) AS a`,
 };
-/** Without ARRAY JOIN, which copies all columns. */
+/** By the code of each series. Without ARRAY JOIN, which copies all columns. */
+const SERIES_CODE = 'toUInt32(bitAnd(c, 4294901760))';
 const BY_SERIES: Sums = {
-  whole:
-    '(sumMap(arrayMap(c -> toUInt32(intDiv(c, 65536)), codes), counts) AS sums).1 AS series, sums.2 AS totals',
-  exact: `(sumMap([toUInt32(${SERIES})], [n]) AS sums).1 AS series, sums.2 AS totals`,
+  // Hours have no other codes.
+  hours: '(sumMap(codes, counts) AS sums).1 AS series, sums.2 AS totals',
+  whole: `(sumMap(arrayMap(c -> ${SERIES_CODE}, codes), counts) AS sums).1 AS series, sums.2 AS totals`,
+  exact: `(sumMap(arrayMap(c -> ${SERIES_CODE}, [code]), [n]) AS sums).1 AS series, sums.2 AS totals`,
 };
 const DISTRIBUTION: Sums = { ...BY_SERIES, wholeWhere: 'attacks > 0', exactWhere: IS_ATTACK };
 const BY_HOST: Sums = {
@@ -135,7 +139,8 @@ export class Counter {
   async distribution(selection: Selection, { from, to }: TimeRange): Promise<Float64Array> {
     const totals = new Float64Array(CATEGORIES.length);
     await this.#sum<SeriesRow>(selection, [from, to], DISTRIBUTION, (_, row) => {
-      for (const [i, series] of row.series.entries()) {
+      for (const [i, code] of row.series.entries()) {
+        const series = seriesOf(code);
         if (series >= FIRST_CATEGORY && series < FIRST_BLOCKED)
           add(totals, series - FIRST_CATEGORY, row.totals[i]);
       }
@@ -148,7 +153,8 @@ export class Counter {
     const rows = () => CATEGORIES.map(() => new Float64Array(points));
     const counts: CategorySeries = { requests: new Float64Array(points), attacks: rows(), blocked: rows() };
     await this.#sum<SeriesRow>(selection, edges, BY_SERIES, (point, row) => {
-      for (const [i, series] of row.series.entries()) {
+      for (const [i, code] of row.series.entries()) {
+        const series = seriesOf(code);
         const total = row.totals[i];
         if (series === REQUESTS) add(counts.requests, point, total);
         else if (series < FIRST_BLOCKED) add(counts.attacks[series - FIRST_CATEGORY], point, total);
@@ -215,6 +221,7 @@ interface PartRow {
 }
 
 interface SeriesRow {
+  /** Codes. */
   series: number[];
   totals: string[];
 }
@@ -239,7 +246,7 @@ function planParts(
   snapshot: Snapshot,
   scope: Scope,
   edges: readonly number[],
-  { whole, wholeWhere, exact, exactWhere, groupBy }: Sums,
+  { whole, hours: wholeHours = whole, wholeWhere, exact, exactWhere, groupBy }: Sums,
 ): { parts: Part[]; values: Values } {
   const clipped = clip(edges, snapshot);
   const hours = planCells(clipped, HOUR_MS);
@@ -275,7 +282,7 @@ function planParts(
     // The index is by minute.
     all.firstMinute = hours.whole.from * 60;
     all.endMinute = hours.whole.to * 60;
-    addPart(hours.whole, 'intDiv(minute, 60)', whole, 'cells', [
+    addPart(hours.whole, 'intDiv(minute, 60)', wholeHours, 'cells', [
       HOURS[scope],
       'minute >= {firstMinute:UInt32} AND minute < {endMinute:UInt32}',
       cutsHours ? 'intDiv(minute, 60) NOT IN {cutHours:Array(UInt32)}' : undefined,
