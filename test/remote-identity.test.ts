@@ -350,7 +350,7 @@ describe.concurrent('without Keystone', () => {
   });
 
   test('the service starts, logs that it waits, and needs no data directory with an external store', async () => {
-    const store = ['--store', 'clickhouse', '--clickhouse-url', 'http://127.0.0.1:9'];
+    const store = ['--store', 'postgres', '--postgres-url', 'postgres://wafstat@127.0.0.1:9/wafstat'];
     const args = ['serve', '--listen', '127.0.0.1:0', ...options('http://127.0.0.1:9'), ...store];
     const process = sandbox.start(args, { env: ENV });
     const line = await process.line('wafstat listens on ');
