@@ -85,13 +85,14 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       const proxy = await flakyProxy(`http://127.0.0.1:${primary.port}`, 0.05, () => random.next());
       const port = Number(new URL(proxy.url).port);
       const stores = [open([port], schema), open([port], schema), open([port], schema)];
-      const batches = Array.from({ length: 60 }, (_, i) => batch(`batch-${i}`, 1 + (i % 5)));
+      const batches: Batch[] = [];
       const outcomes = [];
-      for (let i = 0; i < batches.length; i += 6) {
-        const part = batches.slice(i, i + 6);
+      // Appends of several batches share round trips, so the number of cuts differs from run to run.
+      while (batches.length < 60 || proxy.cuts() < 20) {
+        const part = Array.from({ length: 6 }, (_, i) => batch(`batch-${batches.length + i}`, 1 + i));
+        batches.push(...part);
         outcomes.push(...(await Promise.all(stores.map((store) => appendAll(store, part)))));
       }
-      expect(proxy.cuts()).toBeGreaterThan(20);
       proxy.behave();
       const events = batches.reduce((sum, one) => sum + one.events.length, 0);
       for (const store of [...stores, open([primary.port], schema)]) {

@@ -19,7 +19,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
 
     durableStoreConformance(
       'PostgreSQL',
-      async (now) => {
+      async (now, topKeys) => {
         const options = {
           url: parseDatabaseUrl(server.url),
           password: PASSWORD,
@@ -28,6 +28,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           timeoutMs: 30_000,
           connectionsMax: 10,
           mayMigrate: false,
+          topKeys,
         };
         await migrate(options);
         let store = postgresStore(options, now);
@@ -42,7 +43,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           destroy: () => store.close(),
         };
       },
-      { share: SHARE },
+      { share: SHARE, hasTopLists: true },
     );
   },
 );

@@ -311,7 +311,7 @@ export async function openStore(values: StoreValues, file: string, { now, env }:
   if (values.store === 'postgres') {
     const { postgresStore } = await import('../store/postgres/postgres.ts');
     const mayMigrate = values.postgresMigrate === 'auto';
-    return postgresStore({ ...postgresOptions(values, env), mayMigrate }, now);
+    return postgresStore({ ...postgresOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
   }
   const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
   return clickhouseStore(

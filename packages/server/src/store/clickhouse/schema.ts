@@ -4,7 +4,13 @@
  */
 import type { ClickHouseClient } from '@clickhouse/client';
 import type { Database } from '../../postgres/database.ts';
-import { checkTables, migrate as migrateTables, RECORD_TABLES, type Tables } from '../postgres/schema.ts';
+import {
+  checkTables,
+  migrate as migrateTables,
+  RECORD_TABLES,
+  type Tables,
+  TOP_LIST_TABLES,
+} from '../postgres/schema.ts';
 import { StoreMisconfigured } from '../store.ts';
 import { Server, type ServerOptions } from './server.ts';
 
@@ -92,7 +98,7 @@ const COORDINATION_TABLES = `
 const COORDINATION: Tables = {
   store: 'clickhouse',
   name: 'attempts',
-  upgrades: [`${RECORD_TABLES}${COORDINATION_TABLES}`],
+  upgrades: [`${RECORD_TABLES}${TOP_LIST_TABLES}${COORDINATION_TABLES}`],
 };
 
 export class Shards {

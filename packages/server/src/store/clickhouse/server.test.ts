@@ -12,6 +12,11 @@ describe('literals', () => {
     );
   });
 
+  test('are a list after IN, which must not be empty', () => {
+    expect(renderLiterals('x NOT IN {a:Array(UInt32)}', { a: [1, 2] })).toBe('x NOT IN (1,2)');
+    expect(() => renderLiterals('x IN {a:Array(UInt32)}', { a: [] })).toThrow(/a is empty/);
+  });
+
   test('no string breaks out of its quotes', () => {
     fc.assert(
       fc.property(hostileText, (text) => {

@@ -44,7 +44,7 @@ import {
   type Schema,
   type SourceRecord,
 } from './schema.ts';
-import { TopAdditions } from './top-lists.ts';
+import { GroupTopLists } from './top-lists.ts';
 
 /** Runs inside a write transaction. If this throws, the caller must roll back. */
 export function appendGroup(
@@ -54,7 +54,7 @@ export function appendGroup(
   topKeys: number,
 ): Appended[] {
   const group = new GroupCounts();
-  const lists = new TopAdditions(schema);
+  const lists = new GroupTopLists(schema);
   const horizon = metaValue(schema, 'horizon');
   const results = batches.map((batch) => appendBatch(schema, batch, group, lists, horizon, now));
   const writer = new RecordWriter();
@@ -111,7 +111,7 @@ function appendBatch(
   schema: Schema,
   batch: Batch,
   group: GroupCounts,
-  lists: TopAdditions,
+  lists: GroupTopLists,
   horizon: number,
   now: number,
 ): Appended {

@@ -1,14 +1,6 @@
-/**
- * Top lists in the file: one record for each hour and scope, with a section for each list that has values. The summaries
- * in the sections are those of ../top-lists.ts.
- *
- *   record  = 0 section* | 1 deflated section*
- *   section = list length summary
- */
-import { deflateRawSync, inflateRawSync } from 'node:zlib';
+/** Top lists in the file: one record of ../top-records.ts for each hour and scope. */
 import { BoundedCache } from '../../cache.ts';
 import type { AttackDetails } from '../../event.ts';
-import { NumberReader, RecordWriter } from '../cells.ts';
 import {
   coveredHours,
   HOUR_MS,
@@ -20,17 +12,15 @@ import {
   type TopListName,
   type TopQuery,
   type TopSlice,
-  topKey,
 } from '../store.ts';
+import { checkSummary, hostPrefix, KeyHash, TopMerge } from '../top-lists.ts';
 import {
-  addCount,
-  type CategoryCounts,
-  checkSummary,
-  hostPrefix,
-  KeyHash,
-  TopMerge,
-  TopSummary,
-} from '../top-lists.ts';
+  addToSections,
+  decodeSections,
+  encodeSections,
+  type Sections,
+  TopAdditions,
+} from '../top-records.ts';
 import { inSlices, type Lookups, SLICE_MS, type Slices } from './count.ts';
 import { COUNTERS, LEVELS, type Level } from './levels.ts';
 import { type Neighbours, neighboursOf } from './records.ts';
@@ -45,7 +35,6 @@ import {
   metaValue,
   type ProjectRecord,
   type ReadOptions,
-  SCOPES_MAX,
   type Schema,
   withoutChecksum,
 } from './schema.ts';
@@ -67,51 +56,15 @@ export function checkedSections(key: Buffer, stored: Uint8Array): Sections {
   const { hour, scope } = parseListsKey(key);
   const body = withoutChecksum(stored, cellsSeed(0, hour, scope));
   if (body === undefined) throw new StoreDamaged(recordName(hour, scope));
-  const isDeflated = body[0] === 1;
-  const bytes = isDeflated
-    ? inflateRawSync(body.subarray(1), { maxOutputLength: RECORD_BYTES_MAX })
-    : body.subarray(1);
-  const sections: Sections = [];
-  const reader = new NumberReader(bytes);
-  while (reader.at < bytes.length) {
-    const list = reader.number();
-    const end = reader.number() + reader.at;
-    sections[list] = bytes.subarray(reader.at, end);
-    reader.at = end;
-  }
-  return sections;
+  return decodeSections(body);
 }
-
-/** By the position in TOP_LISTS. */
-type Sections = (Uint8Array | undefined)[];
 
 function recordName(hour: number, scope: number): string {
   return `the record of the hour ${hour}, scope ${scope} of the table top-lists`;
 }
 
-/** Larger than any: limits what a damaged record can allocate. */
-const RECORD_BYTES_MAX = 256 * 1_024 * 1_024;
-/** Shorter records gain little. Longer ones, as in a flood of long URLs, would make appends slow. */
-const DEFLATED_BYTES_MIN = 256;
-const DEFLATED_BYTES_MAX = 65_536;
-
 function putSections({ topLists }: Schema, hour: number, scope: number, sections: Sections): void {
-  const writer = new RecordWriter();
-  writer.clear();
-  for (const [list, summary] of sections.entries()) {
-    if (summary === undefined) continue;
-    writer.number(list);
-    writer.number(summary.length);
-    writer.copy(summary, 0, summary.length);
-  }
-  const plain = writer.bytes();
-  const isWorthwhile = plain.length >= DEFLATED_BYTES_MIN && plain.length <= DEFLATED_BYTES_MAX;
-  const deflated = isWorthwhile ? deflateRawSync(plain, { level: 1 }) : plain;
-  const isSmaller = deflated.length < plain.length;
-  const body = isSmaller ? deflated : plain;
-  const value = Buffer.allocUnsafe(CHECKSUM_BYTES + 1 + body.length);
-  value[CHECKSUM_BYTES] = isSmaller ? 1 : 0;
-  value.set(body, CHECKSUM_BYTES + 1);
+  const value = encodeSections(sections, CHECKSUM_BYTES);
   topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
 }
 
@@ -120,86 +73,44 @@ export function topListsBefore({ meta }: Schema, read?: ReadOptions): number {
   return meta.get('topLists', read) ?? 0;
 }
 
-/** Attacks of a group of batches, by hour, scope and list. */
-export class TopAdditions {
+/** Attacks of a group of batches, of any project. */
+export class GroupTopLists {
   readonly #before: number;
-  readonly #records = new Map<number, RecordAdditions>();
+  readonly #projects = new Map<string, TopAdditions<number>>();
 
   constructor(schema: Schema) {
     this.#before = topListsBefore(schema);
   }
 
   add(
-    { time, attack, details }: { time: number; attack: string; details: AttackDetails },
+    attack: { time: number; attack: string; details: AttackDetails },
     count: number,
     project: { id: string; scope: number },
     host: { id: string; scope: number } | null,
   ): void {
-    const hour = Math.floor(time / HOUR_MS);
-    if (hour * HOUR_MS < this.#before) return;
-    const category = storedCategory(attack);
-    const prefix = hostPrefix(host?.id ?? null);
-    const ofProject = this.#record(hour, project.scope, project.id, '');
-    const ofHost = host && this.#record(hour, host.scope, project.id, prefix);
-    for (let list = 0; list < TOP_LISTS.length; list++) {
-      const key = topKey(TOP_LISTS[list] as TopListName, details);
-      if (key === undefined) continue;
-      addTo(ofProject, list, list === URLS ? prefix + key : key, category, count);
-      if (ofHost) addTo(ofHost, list, key, category, count);
+    if (Math.floor(attack.time / HOUR_MS) * HOUR_MS < this.#before) return;
+    let additions = this.#projects.get(project.id);
+    if (additions === undefined) {
+      additions = new TopAdditions();
+      this.#projects.set(project.id, additions);
     }
-  }
-
-  #record(hour: number, scope: number, project: string, prefix: string): RecordAdditions {
-    const number = hour * SCOPES_MAX + scope;
-    let record = this.#records.get(number);
-    if (record === undefined) {
-      record = { project, prefix, lists: [] };
-      this.#records.set(number, record);
-    }
-    return record;
+    additions.add(attack, count, project.scope, host);
   }
 
   /** In key order. Runs inside the write transaction of the counters, which also counts the change. */
   write(schema: Schema, keysMax: number): void {
-    const writer = new RecordWriter();
     const reader = new SectionReader(schema);
-    for (const number of [...this.#records.keys()].sort((a, b) => a - b)) {
-      const { project, prefix, lists } = this.#records.get(number) as RecordAdditions;
-      if (lists.length === 0) continue;
-      const scope = number % SCOPES_MAX;
-      const hour = (number - scope) / SCOPES_MAX;
+    const records = [...this.#projects].flatMap(([project, additions]) =>
+      additions.records().map((record) => ({ project, record })),
+    );
+    records.sort(({ record: a }, { record: b }) => a.hour - b.hour || a.scope - b.scope);
+    for (const { project, record } of records) {
+      const { hour, scope } = record;
       const sections = reader.read(hour, scope);
-      for (const [list, additions] of lists.entries()) {
-        if (additions === undefined) continue;
-        const stored = sections[list];
-        const summary = stored === undefined ? new TopSummary() : TopSummary.decode(stored);
-        summary.add(additions, keysMax, new KeyHash(project, list === URLS ? prefix : ''));
-        summary.encode(writer);
-        sections[list] = Uint8Array.from(writer.bytes());
-      }
+      addToSections(sections, record, project, keysMax);
       putSections(schema, hour, scope, sections);
     }
   }
-}
-
-const URLS = TOP_LISTS.indexOf('urls');
-
-interface RecordAdditions {
-  project: string;
-  /** Of its URLs in merges. */
-  prefix: string;
-  lists: (Map<string, CategoryCounts> | undefined)[];
-}
-
-function addTo({ lists }: RecordAdditions, list: number, key: string, category: number, count: number): void {
-  let additions = lists[list];
-  if (additions === undefined) {
-    additions = new Map();
-    lists[list] = additions;
-  }
-  const counts = additions.get(key);
-  if (counts) addCount(counts, category, count);
-  else additions.set(key, [category, count]);
 }
 
 /** Checked reads: a record that is damaged, or not found because a key is damaged, is an error. */

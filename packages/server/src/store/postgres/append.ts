@@ -1,6 +1,6 @@
 /** The write side: one group of batches of one project in one transaction of two round trips. */
 import type { Event } from '../../event.ts';
-import { type Database, type Run, StatementFailed } from '../../postgres/database.ts';
+import type { Database, Run } from '../../postgres/database.ts';
 import {
   type Additions,
   additionsOf,
@@ -13,39 +13,29 @@ import {
 } from '../cells.ts';
 import { countByMinute, WITHOUT_HOST } from '../minutes.ts';
 import type { Appended, Batch } from '../store.ts';
+import type { TopAdditions } from '../top-records.ts';
 import { addChanges, GroupPlan, lockProject, readKnown } from './coordination.ts';
-import { createPartitions, EXACT, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
+import { JoinedRecords } from './joined-records.ts';
+import { EXACT, inPartitions, NO_HOST, ROLLUPS, SECONDS } from './schema.ts';
 import { SegmentWriter } from './segments.ts';
+import { readTopLists, topAdditionsOf, writeTopLists } from './top-lists.ts';
 
-/** No partition for a row. */
-const CHECK_VIOLATION = '23514';
 const MINUTE_MS = EXACT.cellsPerChunk;
-/** Retention may drop a partition again before it is used, but not often. */
-const PARTITION_TRIES = 5;
 
 /** All batches are of the same project. */
 export async function appendGroup(
   database: Database,
   batches: readonly Batch[],
   now: number,
+  topKeys: number,
 ): Promise<Appended[]> {
   // The work of counting is done before the project is locked. It is repeated only if some events do not count.
   const counted = new GroupCounts(batches.flatMap(({ events }) => events));
-  for (let tries = 1; ; tries++) {
-    try {
-      return await database.transaction((run) => appendLocked(run, batches, counted, now));
-    } catch (error) {
-      // Also if the horizon has moved and the partition was dropped: the next try reads the new horizon.
-      const isMissing = error instanceof StatementFailed && error.code === CHECK_VIOLATION;
-      if (!isMissing || tries === PARTITION_TRIES) throw error;
-      const [row] = await database.run<{ horizon: number }>('SELECT horizon FROM retention');
-      const horizon = row?.horizon ?? 0;
-      await createPartitions(
-        database,
-        [...counted.times()].filter((time) => time + MINUTE_MS > horizon),
-      );
-    }
-  }
+  return inPartitions(
+    database,
+    () => counted.times(),
+    (run) => appendLocked(run, batches, counted, now, topKeys),
+  );
 }
 
 async function appendLocked(
@@ -53,19 +43,23 @@ async function appendLocked(
   batches: readonly Batch[],
   expected: GroupCounts,
   now: number,
+  topKeys: number,
 ): Promise<Appended[]> {
   const project = batches[0]?.project ?? '';
-  const [state, known, rollups] = await Promise.all([
+  const [state, known, rollups, topLists] = await Promise.all([
     lockProject(run, project),
     readKnown(run, project, batches, expected.hosts),
     readRollups(run, project, expected),
+    readTopLists(run, project, expected.topLists),
   ]);
   const plan = new GroupPlan(state, known, now);
   const results = batches.map((batch) => plan.add(batch));
   if (plan.isEmpty()) return results;
-  const counted = plan.isWhole ? expected : new GroupCounts(plan.events());
+  const areHostsKnown = known.hosts.size === expected.hosts.size;
+  const counted = plan.isWhole && areHostsKnown ? expected : new GroupCounts(plan.events(), known.hosts);
   await Promise.all([
     ...writeCounts(run, project, counted, known.hosts, rollups, plan),
+    writeTopLists(run, project, counted.topLists, known.hosts, topLists, topKeys),
     ...plan.writes(run, project),
     run('COMMIT'),
   ]);
@@ -82,14 +76,18 @@ interface RollupKey {
   minute: number;
 }
 
-/** Sums the events of a group: exact cells by minute and host, and additions to rollups. */
+/** Sums the events of a group: exact cells by minute and host, and additions to rollups and top lists. */
 class GroupCounts {
   /** The IDs of all hosts in the events. */
   readonly hosts = new Set<string>();
   readonly minutes: Map<number, Map<string, Additions>>;
   readonly rollups = new Map<string, RollupKey & Additions>();
 
-  constructor(events: readonly Event[]) {
+  readonly topLists: TopAdditions<string>;
+
+  /** `known`: the hosts that are registered, if some may not be. */
+  constructor(events: readonly Event[], known?: ReadonlyMap<string, number>) {
+    this.topLists = topAdditionsOf(events, known);
     this.minutes = countByMinute(events);
     const rollups = new Map<string, RollupKey & { cells: Map<number, number> }>();
     for (const [minute, hosts] of this.minutes) {
@@ -181,7 +179,7 @@ function writeCounts(
 ): Promise<unknown>[] {
   if (counted.minutes.size === 0) return [];
   const numberOf = (host: string) => (host === WHOLE_PROJECT ? NO_HOST : hosts.get(host));
-  const segments = new Records();
+  const segments = new JoinedRecords();
   const segmentWriter = new SegmentWriter();
   const minutes = [...counted.minutes.keys()].sort((a, b) => a - b);
   for (const minute of minutes) {
@@ -192,7 +190,7 @@ function writeCounts(
     segments.add(segmentWriter.take());
   }
   const writer = new RecordWriter();
-  const records = new Records();
+  const records = new JoinedRecords();
   const keys: { level: number; host: number; minute: number }[] = [];
   for (const [key, { level, host, minute, ...additions }] of counted.rollups) {
     const number = numberOf(host);
@@ -224,24 +222,4 @@ function writeCounts(
     ),
     addChanges(run, project, counted.times()),
   ];
-}
-
-/** Many records as one value: it is sent in binary, which an array of them is not. */
-class Records {
-  readonly #parts: Uint8Array[] = [];
-  /** Positions in SQL begin with 1. */
-  readonly firsts: number[] = [];
-  readonly lengths: number[] = [];
-  #next = 1;
-
-  add(record: Uint8Array): void {
-    this.#parts.push(Uint8Array.from(record));
-    this.firsts.push(this.#next);
-    this.lengths.push(record.length);
-    this.#next += record.length;
-  }
-
-  bytes(): Buffer {
-    return Buffer.concat(this.#parts);
-  }
 }

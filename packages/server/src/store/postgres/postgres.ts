@@ -12,7 +12,7 @@ import {
   type Store,
   StoreNotWritable,
   StoreUnavailable,
-  withoutTopLists,
+  TOP_KEYS_DEFAULT,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
@@ -22,15 +22,19 @@ import { findPeaks } from './peaks.ts';
 import { prune } from './prune.ts';
 import { recordMethods } from './records.ts';
 import { checkTables, dropPartitions, migrate as migrateTables, POSTGRES_TABLES } from './schema.ts';
+import { pruneTopLists, topListMethods } from './top-lists.ts';
 
 const WRITE_CHECK_BYTES = 65_536;
 
 export interface PostgresOptions extends DatabaseOptions {
   /** Whether to create missing tables at the first use. */
   mayMigrate: boolean;
+  /** How many values a top list keeps per hour, and project or host. */
+  topKeys?: number | undefined;
 }
 
 export function postgresStore(options: PostgresOptions, now: () => number = Date.now): Store {
+  const { topKeys = TOP_KEYS_DEFAULT } = options;
   const database = new Database(options);
   const counter = new Counter(database, now);
   /** Projects do not wait for each other. */
@@ -67,7 +71,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     if (group === undefined) {
       group = new GroupCommit<Batch, Appended>(
         ({ events }) => events.length,
-        (batches) => noteWrites(() => appendGroup(database, batches, now())),
+        (batches) => noteWrites(() => appendGroup(database, batches, now(), topKeys)),
         (error) => error instanceof StoreUnavailable,
       );
       appends.set(project, group);
@@ -90,7 +94,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
   return {
     ...records,
-    ...withoutTopLists('PostgreSQL'),
+    ...topListMethods(database, available),
 
     append: (batch) => available(() => append(batch)),
 
@@ -124,10 +128,13 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
       yield* await available(async () => dumpEvents(database, project));
     },
 
-    prune: (before, { freeBefore = before, stop } = {}) =>
-      available(() =>
-        prune(database, before, freeBefore, stop, (freed) => dropPartitions(database, freed, stop)),
-      ),
+    prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
+      available(async () => {
+        await prune(database, before, freeBefore, stop, (freed) =>
+          dropPartitions(database, ['segments', 'rollups'], freed, stop),
+        );
+        await pruneTopLists(database, topListsBefore, stop);
+      }),
 
     ping: () => available(async () => void (await database.run('SELECT 1'))),
 

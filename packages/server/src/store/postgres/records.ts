@@ -112,13 +112,13 @@ async function versionOf(
   database: Database,
   { project, from, to }: { project: string } & TimeRange,
 ): Promise<string> {
-  const [row] = await database.run<{ changes: string; horizon: number }>(
+  const [row] = await database.run<{ changes: string; horizon: number; lists: number }>(
     `SELECT (SELECT sum(changes)::text FROM changes WHERE project = $1 AND chunk >= $2 AND chunk <= $3) AS changes,
-       horizon FROM retention`,
+       horizon, top_lists_before AS lists FROM retention`,
     [project, Math.floor(from / CHANGES_MS), Math.floor(to / CHANGES_MS)],
   );
-  const horizon = row?.horizon ?? 0;
-  const text = `${row?.changes} ${horizon > from ? horizon : ''}`;
+  const limits = [row?.horizon ?? 0, row?.lists ?? 0].map((limit) => (limit > from ? limit : ''));
+  const text = `${row?.changes} ${limits}`;
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);
 }
 

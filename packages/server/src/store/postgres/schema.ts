@@ -1,12 +1,12 @@
 /**
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
- * append, `rollups` the sums by minute, hour and day. Both are partitioned by time. The ClickHouse store has the others,
- * and tables of its own instead of these two.
+ * append, `rollups` the sums by minute, hour and day. Both are partitioned by time, like `top_lists`. The ClickHouse store has
+ * the others, and tables of its own instead of these three.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Database, LockTimeout, type Run } from '../../postgres/database.ts';
+import { type Database, LockTimeout, type Run, StatementFailed } from '../../postgres/database.ts';
 import type { Level } from '../levels.ts';
-import { StoreMisconfigured } from '../store.ts';
+import { HOUR_MS, StoreMisconfigured } from '../store.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -17,7 +17,7 @@ const DAY_MS = 86_400_000;
  */
 export const LEVELS = [
   { id: 0, cellMs: DAY_MS, cellsPerChunk: 32 },
-  { id: 1, cellMs: 60 * MINUTE_MS, cellsPerChunk: 24 },
+  { id: 1, cellMs: HOUR_MS, cellsPerChunk: 24 },
   { id: 2, cellMs: MINUTE_MS, cellsPerChunk: 60 },
   { id: 3, cellMs: 1, cellsPerChunk: MINUTE_MS },
 ] as const satisfies readonly Level[];
@@ -34,27 +34,42 @@ export const NO_HOST = 0;
 export const CHANGES_MS = LEVELS[0].cellMs * LEVELS[0].cellsPerChunk;
 
 interface PartitionedTable {
-  name: 'segments' | 'rollups';
+  name: 'segments' | 'rollups' | 'top_lists';
   /** Time in one partition. Chunks of all levels fit. */
   partitionMs: number;
+  /** The unit of the column that partitions depend on. */
+  unitMs: number;
   settings: string;
 }
 
 /** Segments are most of the data, so they are freed in smaller steps. */
-export const PARTITIONED: readonly PartitionedTable[] = [
+const PARTITIONED: readonly PartitionedTable[] = [
   {
     name: 'segments',
     partitionMs: 8 * DAY_MS,
+    unitMs: MINUTE_MS,
     // Keeps records of up to 8 KB in the row.
     settings: 'toast_tuple_target = 8160',
   },
   {
     name: 'rollups',
     partitionMs: CHANGES_MS,
+    unitMs: MINUTE_MS,
     // Rows are updated all the time: free space on the page makes that cheap.
     settings: 'fillfactor = 60, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.05',
   },
+  {
+    name: 'top_lists',
+    partitionMs: 8 * DAY_MS,
+    unitMs: HOUR_MS,
+    settings: 'fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05',
+  },
 ];
+
+/** No partition for a row. */
+const CHECK_VIOLATION = '23514';
+/** Retention may drop a partition again before it is used, but not often. */
+const PARTITION_TRIES = 5;
 
 const DROP_LOCK_MS = 100;
 const DROP_PAUSE_MS = 1_000;
@@ -123,6 +138,19 @@ const IDENTITY_TABLES = `
   INSERT INTO identity_state DEFAULT VALUES;
 `;
 
+export const TOP_LIST_TABLES = `
+  -- No list has hours that begin before this.
+  ALTER TABLE retention ADD top_lists_before bigint NOT NULL DEFAULT 0;
+  -- The version is a random number that changes with the record.
+  CREATE TABLE top_lists (
+    project text COLLATE "C", host int, hour int, version bigint NOT NULL, record bytea NOT NULL,
+    PRIMARY KEY (project, host, hour)
+  ) PARTITION BY RANGE (hour);
+  CREATE INDEX top_lists_hour ON top_lists (project, hour);
+  -- Records are deflated already.
+  ALTER TABLE top_lists ALTER record SET STORAGE EXTERNAL;
+`;
+
 const COUNT_TABLES = `
   CREATE TABLE segments (
     project text COLLATE "C", minute int, append bigint, cells bytea NOT NULL,
@@ -150,7 +178,7 @@ export interface Tables {
 export const POSTGRES_TABLES: Tables = {
   store: 'postgres',
   name: 'segments',
-  upgrades: [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES],
+  upgrades: [`${RECORD_TABLES}${COUNT_TABLES}`, IDENTITY_TABLES, TOP_LIST_TABLES],
 };
 
 /** Serializes changes of the tables, among all processes. */
@@ -234,8 +262,34 @@ async function readVersion(run: Run, schema: string, { name }: Tables): Promise<
   return row ? { version: row.version, isOwn } : null;
 }
 
+/**
+ * Runs a transaction that adds rows of these minutes, and creates the partitions that it lacks. It should add nothing
+ * before the horizon: then there may be no partition.
+ */
+export async function inPartitions<T>(
+  database: Database,
+  times: () => Iterable<number>,
+  action: (run: Run) => Promise<T>,
+): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await database.transaction(action);
+    } catch (error) {
+      // Also if the horizon has moved and the partition was dropped: the next try reads the new horizon.
+      const isMissing = error instanceof StatementFailed && error.code === CHECK_VIOLATION;
+      if (!isMissing || tries === PARTITION_TRIES) throw error;
+      const [row] = await database.run<{ horizon: number }>('SELECT horizon FROM retention');
+      const horizon = row?.horizon ?? 0;
+      await createPartitions(
+        database,
+        [...times()].filter((time) => time + MINUTE_MS > horizon),
+      );
+    }
+  }
+}
+
 /** Creates the missing partitions for these times. Attaching does not block queries and appends. */
-export async function createPartitions(database: Database, times: Iterable<number>): Promise<void> {
+async function createPartitions(database: Database, times: Iterable<number>): Promise<void> {
   const wanted = new Map<string, { table: PartitionedTable; number: number }>();
   for (const time of times) {
     for (const table of PARTITIONED) {
@@ -247,7 +301,7 @@ export async function createPartitions(database: Database, times: Iterable<numbe
     await lockSchema(run, database.schema);
     for (const [name, { table, number }] of wanted) {
       if (await hasTable(run, database.schema, name)) continue;
-      const [first, end] = [number, number + 1].map((each) => (each * table.partitionMs) / MINUTE_MS);
+      const [first, end] = [number, number + 1].map((each) => (each * table.partitionMs) / table.unitMs);
       await run(`CREATE TABLE ${name} (LIKE ${table.name} INCLUDING ALL) WITH (${table.settings})`);
       await run(`ALTER TABLE ${table.name} ATTACH PARTITION ${name} FOR VALUES FROM (${first}) TO (${end})`);
     }
@@ -258,8 +312,14 @@ export async function createPartitions(database: Database, times: Iterable<numbe
  * Drops the partitions that end before a time. All queries wait while this waits for one that reads the table, so it waits
  * only for a moment, and tries again: a backup may read for hours.
  */
-export async function dropPartitions(database: Database, before: number, stop?: AbortSignal): Promise<void> {
+export async function dropPartitions(
+  database: Database,
+  names: readonly PartitionedTable['name'][],
+  before: number,
+  stop?: AbortSignal,
+): Promise<void> {
   for (const table of PARTITIONED) {
+    if (!names.includes(table.name)) continue;
     const rows = await database.run<{ name: string }>(
       `SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
        JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
