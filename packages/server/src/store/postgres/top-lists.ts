@@ -376,24 +376,23 @@ async function countChanges(run: Run, project: string, hours: readonly number[])
 }
 
 export async function* dumpTopSlices(database: Database, project: string): AsyncGenerator<TopSlice[]> {
+  const [state] = await database.run<{ before: number }>('SELECT top_lists_before AS before FROM retention');
   const hosts = await database.run<{ number: number; id: string }>(
     'SELECT number, id FROM hosts WHERE project = $1',
     [project],
   );
-  const ids = new Map<number, string | null>(hosts.map(({ number, id }) => [number, id]));
-  ids.set(NO_HOST, null);
-  let [host, hour] = [-1, 0];
-  for (;;) {
-    const rows: { host: number; hour: number; record: Buffer }[] = await database.run(
-      `SELECT t.host, t.hour, t.record FROM top_lists t
-       WHERE t.project = $1 AND (t.host, t.hour) > ($2, $3)
-         AND t.hour >= (SELECT ceil(top_lists_before / ${HOUR_MS}.0) FROM retention)
-       ORDER BY t.host, t.hour LIMIT ${RECORDS_PER_PART}`,
-      [project, host, hour],
-    );
-    if (rows.length === 0) return;
-    yield rows.flatMap((row) => slicesOf(row, ids.get(row.host) ?? null));
-    ({ host, hour } = rows.at(-1) ?? { host, hour });
+  for (const { number, id } of [{ number: NO_HOST, id: null }, ...hosts]) {
+    let next = Math.ceil((state?.before ?? 0) / HOUR_MS);
+    for (;;) {
+      const rows: { hour: number; record: Buffer }[] = await database.run(
+        `SELECT hour, record FROM top_lists WHERE project = $1 AND host = $2 AND hour >= $3
+         ORDER BY hour LIMIT ${RECORDS_PER_PART}`,
+        [project, number, next],
+      );
+      if (rows.length === 0) break;
+      yield rows.flatMap((row) => slicesOf(row, id));
+      next = (rows.at(-1)?.hour ?? 0) + 1;
+    }
   }
 }
 
