@@ -98,19 +98,15 @@ async function measure(name, scenario, places) {
     const bytes = (await places.bytes(kind)) / attacks;
     // As live traffic arrives: a few attacks at a time, into the records of a whole hour.
     const before = process.cpuUsage();
-    const start = performance.now();
+    let waitMs = Number.POSITIVE_INFINITY;
     for (let i = 0; i < ROUNDS; i++) {
       const events = attacksOf(scenario, hosts, DAYS * 24 - 1, kind === 'with').slice(0, 5);
-      await store.append({ project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} });
+      const batch = { project: 'p', source: { name: 's', format: 'events' }, events, dropped: {} };
+      waitMs = Math.min(waitMs, await timed(() => store.append(batch)));
     }
     const { user, system } = process.cpuUsage(before);
     const liveMs = (user + system) / 1_000 / ROUNDS;
-    results[kind] = {
-      bytes,
-      us: (cpuMs * 1_000) / attacks,
-      liveMs,
-      waitMs: (performance.now() - start) / ROUNDS,
-    };
+    results[kind] = { bytes, us: (cpuMs * 1_000) / attacks, liveMs, waitMs };
     await store.close();
   }
   const { without, with: lists } = results;
@@ -118,7 +114,7 @@ async function measure(name, scenario, places) {
   print('bytes per attack', without.bytes, lists.bytes);
   print('processor time per attack, us', without.us, lists.us);
   print('5 attacks, processor time, ms', without.liveMs, lists.liveMs);
-  print('5 attacks, time, ms', without.waitMs, lists.waitMs);
+  print('5 attacks, best time, ms', without.waitMs, lists.waitMs);
   await measureQueries(() => places.open('with'), scenario);
 }
 
