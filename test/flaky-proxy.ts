@@ -8,11 +8,13 @@ export interface FlakyProxy {
   cuts(): number;
   /** Stops cutting connections. */
   behave(): void;
-  /** Keeps what the server sends, until `release`. */
-  hold(): void;
+  /** Keeps what the server sends, until `release`. Begins with the response to such a request, or at once. */
+  hold(isFirst?: (chunk: Buffer) => boolean): void;
   release(): void;
   /** How many times the server has sent something since `hold`. */
   held(): number;
+  /** Cuts a connection at the response to such a request. */
+  cutAfter(isRequest: (chunk: Buffer) => boolean): void;
   stop(): Promise<void>;
 }
 
@@ -23,6 +25,8 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
   let cuts = 0;
   let fails = true;
   let held: (() => void)[] | null = null;
+  let isFirstHeld: ((chunk: Buffer) => boolean) | undefined;
+  let isLast: (chunk: Buffer) => boolean = () => false;
   const server = createServer((near) => {
     const far = connect(Number(port), hostname);
     for (const socket of [near, far]) {
@@ -35,7 +39,10 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
       // The server may continue for a while with what it has received.
       setTimeout(() => far.destroy(), 20 * random());
     };
+    let isOver = false;
     near.on('data', (chunk) => {
+      isOver ||= isLast(chunk);
+      if (isFirstHeld?.(chunk)) held ??= [];
       if (fails && random() < cutRate / 2) {
         // Only a part of the request arrives.
         far.write(chunk.subarray(0, Math.floor(chunk.length * random())));
@@ -44,7 +51,7 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
     });
     far.on('data', (chunk) => {
       // The request was executed, but its response is lost.
-      if (fails && random() < cutRate) cut();
+      if (isOver || (fails && random() < cutRate)) cut();
       else if (held) held.push(() => near.write(chunk));
       else near.write(chunk);
     });
@@ -58,15 +65,20 @@ export async function flakyProxy(target: string, cutRate: number, random: () => 
     behave() {
       fails = false;
     },
-    hold() {
-      held = [];
+    hold(isFirst) {
+      isFirstHeld = isFirst;
+      held = isFirst ? null : [];
     },
     release() {
+      isFirstHeld = undefined;
       const waiting = held ?? [];
       held = null;
       for (const send of waiting) send();
     },
     held: () => held?.length ?? 0,
+    cutAfter(isRequest) {
+      isLast = isRequest;
+    },
     async stop() {
       for (const socket of sockets) socket.destroy();
       server.close();

@@ -1,7 +1,6 @@
 /** Failures of PostgreSQL: nothing may be lost or counted twice. */
 import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -112,28 +111,15 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
 
     test('an append whose COMMIT gets no response says that its outcome is unknown', async () => {
       const schema = `trouble_${++schemas}`;
-      const proxy = createServer((near) => {
-        const far = connect(primary.port, '127.0.0.1');
-        for (const socket of [near, far]) socket.on('error', () => {});
-        let isLost = false;
-        near.on('data', (chunk) => {
-          far.write(chunk);
-          isLost ||= chunk.includes('COMMIT') && chunk.includes('segments');
-        });
-        far.on('data', (chunk) => (isLost ? near.destroy() : near.write(chunk)));
-        near.on('close', () => far.end());
-      });
-      await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-      const [store, cut] = [
-        open([primary.port], schema),
-        open([(proxy.address() as AddressInfo).port], schema),
-      ];
+      const proxy = await flakyProxy(`http://127.0.0.1:${primary.port}`, 0, Math.random);
+      proxy.cutAfter((chunk) => chunk.includes('COMMIT') && chunk.includes('segments'));
+      const [store, cut] = [open([primary.port], schema), open([Number(new URL(proxy.url).port)], schema)];
       await store.append(batch('first', 1));
       await expect(cut.append(batch('second', 1))).rejects.toMatchObject({ outcomeUnknown: true });
       expect(await store.append(batch('second', 1))).toEqual({ kind: 'duplicate' });
       expect((await store.series(ALL)).requests[0]).toBe(2);
       await Promise.all([store.close(), cut.close()]);
-      proxy.close();
+      await proxy.stop();
       // Nothing is sent if there is no connection.
       const down = open([1], schema);
       await expect(down.append(batch('third', 1))).rejects.toMatchObject({ outcomeUnknown: false });

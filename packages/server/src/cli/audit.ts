@@ -1,7 +1,7 @@
 import type { AuditRecord } from '../audit/audit-trail.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { command, printLine, printList } from './command.ts';
-import { placeProblems, withAuditTrail } from './data-directory.ts';
+import { locationProblems, withAuditTrail } from './installation.ts';
 import { JSON_OUTPUT, option, text, timestamp } from './options.ts';
 
 export const auditCommand = command({
@@ -28,11 +28,11 @@ export const auditCommand = command({
     json: JSON_OUTPUT,
     ...STORE_OPTIONS,
   },
-  check: placeProblems,
-  async run({ since, user, action, json, ...place }, _operands, io) {
+  check: locationProblems,
+  async run({ since, user, action, json, ...location }, _operands, io) {
     const records: AuditRecord[] = [];
     let damaged = 0;
-    await withAuditTrail(place, io, async (trail) => {
+    await withAuditTrail(location, io, async (trail) => {
       for await (const record of trail.records()) {
         if (record === 'damaged') damaged++;
         else if (

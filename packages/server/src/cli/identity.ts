@@ -5,11 +5,11 @@ import { type Administration, KEYS_PER_USER_MAX } from '../identity/administrati
 import { KeyLimitError } from '../identity/errors.ts';
 import { ACCESS_TYPES, keyFileCsv, ROLES } from '../identity/records.ts';
 import { type Command, command, printLine, printList, printResult, UserError } from './command.ts';
-import { placeProblems, withIdentity, withInstallation } from './data-directory.ts';
 import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
+import { locationProblems, withIdentity, withInstallation } from './installation.ts';
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
 
-const PLACE = { data: DATA, ...STORE_OPTIONS };
+const LOCATION = { data: DATA, ...STORE_OPTIONS };
 const DOMAIN = option('--domain <domain>', 'domain, by ID or name; optional if there is only one', text);
 const USER = required(option('--user <user>', 'owner of the access keys, by ID or name', text));
 const ROLE_PROJECT = {
@@ -22,10 +22,10 @@ export const domainCommands = [
   command({
     name: 'domain add <name>',
     description: 'add a domain: a tenant with its own projects and users',
-    options: { ...PLACE, json: JSON_OUTPUT },
-    check: placeProblems,
-    run: ({ json, ...place }, [name = ''], io) =>
-      withIdentity(place, io, async ({ administration }) => {
+    options: { ...LOCATION, json: JSON_OUTPUT },
+    check: locationProblems,
+    run: ({ json, ...location }, [name = ''], io) =>
+      withIdentity(location, io, async ({ administration }) => {
         const domain = await administration.addDomain(name);
         return printResult(io, json, domain, `domain ${domain.name} has the ID ${domain.id}`);
       }),
@@ -43,10 +43,10 @@ export const projectCommands = [
   command({
     name: 'project add <name>',
     description: 'add a project to a domain',
-    options: { ...PLACE, domain: DOMAIN, json: JSON_OUTPUT },
-    check: placeProblems,
-    run: ({ domain, json, ...place }, [name = ''], io) =>
-      withIdentity(place, io, async ({ administration }) => {
+    options: { ...LOCATION, domain: DOMAIN, json: JSON_OUTPUT },
+    check: locationProblems,
+    run: ({ domain, json, ...location }, [name = ''], io) =>
+      withIdentity(location, io, async ({ administration }) => {
         const project = await administration.addProject(administration.onlyDomain(domain).id, name);
         return printResult(io, json, project, `project ${project.name} has the ID ${project.id}`);
       }),
@@ -60,10 +60,10 @@ export const projectCommands = [
     name: 'project delete <project>',
     description:
       'delete a project, all roles in it and its top lists; its statistics can no longer be queried',
-    options: PLACE,
-    check: placeProblems,
-    run: (place, [operand = ''], io) =>
-      withInstallation(place, io, async ({ identity: { administration }, store }) => {
+    options: LOCATION,
+    check: locationProblems,
+    run: (location, [operand = ''], io) =>
+      withInstallation(location, io, async ({ identity: { administration }, store }) => {
         const { id } = administration.project(operand);
         // First, so that the command can be repeated if the store fails.
         await store.deleteTopLists(id);
@@ -81,7 +81,7 @@ const addUser = command({
     'wafstat user add shipper --data ./data --project shop --role ingest --access programmatic',
   ],
   options: {
-    ...PLACE,
+    ...LOCATION,
     domain: DOMAIN,
     access: option(
       '--access <type>',
@@ -94,9 +94,9 @@ const addUser = command({
     passwordStdin: PASSWORD_STDIN,
     json: JSON_OUTPUT,
   },
-  check: placeProblems,
-  run: ({ domain, access, role, project, passwordStdin, json, ...place }, [name = ''], io) =>
-    withIdentity(place, io, async ({ administration }) => {
+  check: locationProblems,
+  run: ({ domain, access, role, project, passwordStdin, json, ...location }, [name = ''], io) =>
+    withIdentity(location, io, async ({ administration }) => {
       const domain_id = administration.onlyDomain(domain).id;
       const scope = project === undefined ? domain_id : administration.project(project).id;
       const given = passwordStdin ? await readPassword(io) : undefined;
@@ -126,10 +126,10 @@ const addUser = command({
 const listUsers = command({
   name: 'user list',
   description: 'list the users with their roles',
-  options: { ...PLACE, json: JSON_OUTPUT },
-  check: placeProblems,
-  run: ({ json, ...place }, _operands, io) =>
-    withIdentity(place, io, async ({ administration }) => {
+  options: { ...LOCATION, json: JSON_OUTPUT },
+  check: locationProblems,
+  run: ({ json, ...location }, _operands, io) =>
+    withIdentity(location, io, async ({ administration }) => {
       const users = administration.users().map(({ password_hash: _, token_epoch: __, ...user }) => user);
       const names = new Map([
         ...administration.domains().map(({ id, name }) => [id, `domain ${name}`] as const),
@@ -151,10 +151,10 @@ const listUsers = command({
 const changePassword = command({
   name: 'user password <user>',
   description: "change a user's password and revoke the user's tokens",
-  options: { ...PLACE, passwordStdin: PASSWORD_STDIN },
-  check: placeProblems,
-  run: ({ passwordStdin, ...place }, [user = ''], io) =>
-    withIdentity(place, io, async ({ administration }) => {
+  options: { ...LOCATION, passwordStdin: PASSWORD_STDIN },
+  check: locationProblems,
+  run: ({ passwordStdin, ...location }, [user = ''], io) =>
+    withIdentity(location, io, async ({ administration }) => {
       const { id } = administration.user(user);
       const given = passwordStdin ? await readPassword(io) : undefined;
       const password = given ?? generatePassword();
@@ -168,10 +168,10 @@ function changeRole(verb: 'grant' | 'revoke'): Command {
   return command({
     name: `user ${verb} <user>`,
     description: `${verb} a role; applies to one project (--project) or to the whole domain`,
-    options: { ...PLACE, role: ROLE, project: ROLE_PROJECT },
-    check: placeProblems,
-    run: ({ role, project, ...place }, [name = ''], io) =>
-      withIdentity(place, io, async ({ administration }) => {
+    options: { ...LOCATION, role: ROLE, project: ROLE_PROJECT },
+    check: locationProblems,
+    run: ({ role, project, ...location }, [name = ''], io) =>
+      withIdentity(location, io, async ({ administration }) => {
         const user = administration.user(name);
         const scope = project === undefined ? user.domain_id : administration.project(project).id;
         await administration.changeRole(verb, user.id, scope, role);
@@ -198,15 +198,15 @@ const addKey = command({
   name: 'key add',
   description: `create an access key for a user; a user has at most ${KEYS_PER_USER_MAX}; the secret is shown only once`,
   options: {
-    ...PLACE,
+    ...LOCATION,
     user: USER,
     description: option('--description <text>', 'description of the key', (value) => value, { default: '' }),
     csv: option('--csv <file>', 'write the key to this new CSV file, readable only by its owner', text),
     json: JSON_OUTPUT,
   },
-  check: placeProblems,
-  run: ({ user: name, description, csv, json, ...place }, _operands, io) =>
-    withIdentity(place, io, async ({ administration }) => {
+  check: locationProblems,
+  run: ({ user: name, description, csv, json, ...location }, _operands, io) =>
+    withIdentity(location, io, async ({ administration }) => {
       const user = administration.user(name);
       // Opened first: if the file cannot be written, the secret of the new key would be lost.
       const file = csv === undefined ? null : createFile(csv);
@@ -242,10 +242,10 @@ export const keyCommands = [
   command({
     name: 'key list',
     description: 'list the access keys of a user, without secrets',
-    options: { ...PLACE, user: USER, json: JSON_OUTPUT },
-    check: placeProblems,
-    run: ({ user, json, ...place }, _operands, io) =>
-      withIdentity(place, io, async ({ administration }) =>
+    options: { ...LOCATION, user: USER, json: JSON_OUTPUT },
+    check: locationProblems,
+    run: ({ user, json, ...location }, _operands, io) =>
+      withIdentity(location, io, async ({ administration }) =>
         printList(
           io,
           json,
@@ -271,10 +271,10 @@ function listCommand(type: 'domain' | 'project'): Command {
   return command({
     name: `${type} list`,
     description: `list the ${type}s`,
-    options: { ...PLACE, json: JSON_OUTPUT },
-    check: placeProblems,
-    run: ({ json, ...place }, _operands, io) =>
-      withIdentity(place, io, async ({ administration }) =>
+    options: { ...LOCATION, json: JSON_OUTPUT },
+    check: locationProblems,
+    run: ({ json, ...location }, _operands, io) =>
+      withIdentity(location, io, async ({ administration }) =>
         printList(io, json, administration[`${type}s`](), ({ id, name, enabled }) => [
           id,
           name,
@@ -317,10 +317,10 @@ function change(
   return command({
     name,
     description,
-    options: PLACE,
-    check: placeProblems,
-    run: (place, [operand = ''], io) =>
-      withIdentity(place, io, async ({ administration }) => {
+    options: LOCATION,
+    check: locationProblems,
+    run: (location, [operand = ''], io) =>
+      withIdentity(location, io, async ({ administration }) => {
         await apply(administration, operand);
         return 0;
       }),

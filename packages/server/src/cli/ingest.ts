@@ -10,8 +10,8 @@ import { Follower } from '../ingest/follow.ts';
 import { type Outcome, Pipeline } from '../ingest/pipeline.ts';
 import { type Store, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
-import { withProject } from './data-directory.ts';
 import { hostWarnings, IngestSummary } from './ingest-summary.ts';
+import { withProject } from './installation.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
 

@@ -7,9 +7,9 @@ import {
   createInstallation,
   describePostgres,
   hasInstallation,
-  type Place,
-  placeProblems,
-} from './data-directory.ts';
+  type Location,
+  locationProblems,
+} from './installation.ts';
 import { flag, JSON_OUTPUT, option, text } from './options.ts';
 
 /** Of `init`, and of the first `serve` or `demo`. */
@@ -43,15 +43,15 @@ export const initCommand = command({
     json: JSON_OUTPUT,
     ...STORE_OPTIONS,
   },
-  check: placeProblems,
-  async run({ domain, project, user, passwordStdin, json, ...place }, _operands, io) {
+  check: locationProblems,
+  async run({ domain, project, user, passwordStdin, json, ...location }, _operands, io) {
     const alreadyExists =
-      place.data === undefined
-        ? `${describePostgres(place)} already has a wafstat installation`
-        : `${place.data} is already a wafstat data directory`;
-    if (await hasInstallation(place, io)) throw new UserError(alreadyExists);
+      location.data === undefined
+        ? `${describePostgres(location)} already has a wafstat installation`
+        : `${location.data} is already a wafstat data directory`;
+    if (await hasInstallation(location, io)) throw new UserError(alreadyExists);
     const password = passwordStdin ? await readPassword(io) : undefined;
-    const created = await initialise(place, { domain, project, user }, password, io);
+    const created = await initialise(location, { domain, project, user }, password, io);
     if (created === null) throw new UserError(alreadyExists);
     if (json) printLine(io.stdout, JSON.stringify(created));
     else printInitialised(io, created);
@@ -63,13 +63,13 @@ type Initialised = NonNullable<Awaited<ReturnType<typeof initialise>>>;
 
 /** Resolves to the names and IDs, and to the password if it was generated; to null if another process was faster. */
 export async function initialise(
-  place: Place,
+  location: Location,
   names: typeof DEFAULT_NAMES,
   givenPassword: string | undefined,
   io: Io,
 ) {
   const password = givenPassword ?? generatePassword();
-  const bootstrapped = await createInstallation(place, io, ({ administration }) =>
+  const bootstrapped = await createInstallation(location, io, ({ administration }) =>
     administration.bootstrap(names, password),
   ).catch((error) => {
     if (error instanceof AlreadyInitialised) return null;

@@ -3,8 +3,8 @@ import { hostAdministration } from '../audit/host-administration.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { normalHostname } from '../event.ts';
 import { command, printLine, printList, printResult, UserError } from './command.ts';
-import { placeProblems, withInstallation, withProject } from './data-directory.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
+import { locationProblems, withInstallation, withProject } from './installation.ts';
 import { identifier, JSON_OUTPUT, option, PROJECT, required } from './options.ts';
 
 /** Only keeps a faulty script from filling the store: people who add hosts are trusted. */
@@ -24,9 +24,9 @@ const addHost = command({
     ...OPTIONS,
     id: option('--id <id>', 'ID of the host [default: derived from the name]', identifier),
   },
-  check: placeProblems,
-  run: ({ project, id, json, ...place }, [given = ''], io) =>
-    withInstallation(place, io, async ({ identity, store }) => {
+  check: locationProblems,
+  run: ({ project, id, json, ...location }, [given = ''], io) =>
+    withInstallation(location, io, async ({ identity, store }) => {
       const hostname = normalHostname(given);
       if (given.includes('://')) throw new UserError(`'${given}' is a URL: use the host name only`);
       if (hostname === null) throw new UserError(`'${given}' is not a host name`);
@@ -47,9 +47,9 @@ const listHosts = command({
   name: 'host list',
   description: "list the hosts of a project; to query a running service instead, use 'wafstat hosts'",
   options: OPTIONS,
-  check: placeProblems,
-  run: ({ json, ...place }, _operands, io) =>
-    withProject(place, io, async (store, projectId) =>
+  check: locationProblems,
+  run: ({ json, ...location }, _operands, io) =>
+    withProject(location, io, async (store, projectId) =>
       printList(io, json, await store.hosts(projectId), ({ id, hostname }) => [id, hostname]),
     ),
 });
@@ -60,9 +60,9 @@ const listSources = command({
     'list the log sources of a project: events, events without a host, first and last event, dropped lines by reason; ' +
     "to query a running service instead, use 'wafstat sources'",
   options: OPTIONS,
-  check: placeProblems,
-  run: ({ json, ...place }, _operands, io) =>
-    withProject(place, io, async (store, projectId) => {
+  check: locationProblems,
+  run: ({ json, ...location }, _operands, io) =>
+    withProject(location, io, async (store, projectId) => {
       const sources = await store.sources(projectId);
       const time = (ms: number | null) => (ms === null ? '-' : new Date(ms).toISOString());
       const status = printList(io, json, sources, (source) => [

@@ -11,12 +11,10 @@ import {
   identityFile,
   isInitialised,
   localActor,
-  placeProblems,
   requireDirectory,
   statisticsFile,
-  withAuditTrail,
-  withStore,
 } from './data-directory.ts';
+import { locationProblems, withAuditTrail, withStore } from './installation.ts';
 import { flag, JSON_OUTPUT, option, timestamp } from './options.ts';
 
 export const verifyCommand = command({
@@ -85,18 +83,18 @@ export const horizonCommand = command({
     json: JSON_OUTPUT,
     ...STORE_OPTIONS,
   },
-  check: placeProblems,
-  async run({ set, json, ...place }, _operands, io) {
-    const { data } = place;
-    if (place.store === 'lmdb' && data !== undefined && !fileExists(statisticsFile(data))) {
+  check: locationProblems,
+  async run({ set, json, ...location }, _operands, io) {
+    const { data } = location;
+    if (location.store === 'lmdb' && data !== undefined && !fileExists(statisticsFile(data))) {
       throw new UserError(`${data} has no statistics: check --data`);
     }
-    return withStore(data ?? null, io, place, async (store) => {
+    return withStore(data ?? null, io, location, async (store) => {
       if (set !== undefined) {
         const { horizon } = await store.retention();
         const values = { before: { horizon }, after: { horizon: set } };
         const entry = newAuditEntry(localActor(), 'horizon.set', { type: 'statistics' }, values);
-        await withAuditTrail(place, io, (trail) => trail.append(entry));
+        await withAuditTrail(location, io, (trail) => trail.append(entry));
         await store.restoreHorizon(set);
       }
       const { horizon, freedBefore } = await store.retention();

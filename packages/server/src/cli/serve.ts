@@ -16,16 +16,16 @@ import { printable } from '../printable.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
 import { command, type Io, UserError } from './command.ts';
+import { localActor } from './data-directory.ts';
+import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
 import {
   hasInstallation,
-  localActor,
-  type Place,
-  placeProblems,
+  type Location,
+  locationProblems,
   whenAvailable,
   withInstallation,
   withStore,
-} from './data-directory.ts';
-import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
+} from './installation.ts';
 import { nameOf, type Source, type Values, withoutPassword } from './options.ts';
 import { othersHaveClosed, printListening, reportReady, runWorkers } from './workers.ts';
 
@@ -56,7 +56,7 @@ export const serveCommand = command({
     'wafstat serve --data ./data --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem',
   ],
   options: SERVICE_OPTIONS,
-  check: (values, source, io) => [...placeProblems(values, source), ...identityProblems(source, io)],
+  check: (values, source, io) => [...locationProblems(values, source), ...identityProblems(source, io)],
   async run({ workers, ...values }, _operands, io) {
     const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
@@ -123,7 +123,7 @@ async function checkIdentityService(identity: RemoteIdentity): Promise<string | 
 }
 
 /** Checks what could keep the server from starting before it prints a password that is shown only once. */
-async function firstStart(values: ServerValues & Place, io: Io): Promise<void> {
+async function firstStart(values: ServerValues & Location, io: Io): Promise<void> {
   certificateOf(values);
   await checkCanListen('--listen', values.listen);
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);

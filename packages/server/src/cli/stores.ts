@@ -18,7 +18,7 @@ import {
   openStore,
   postgresOptions,
   withInstallation,
-} from './data-directory.ts';
+} from './installation.ts';
 import { nameOf, oneOf, option, PROJECT, required } from './options.ts';
 
 const DAY_MS = 86_400_000;
@@ -91,11 +91,12 @@ export const copyCommand = command({
     return problems;
   },
   run: ({ data, project: name, ...values }, _operands, io) => {
-    const place = data === undefined ? { ...values, store: values.to } : ({ store: 'lmdb', data } as const);
-    return withInstallation(place, io, async ({ identity, store: opened }) => {
+    const location =
+      data === undefined ? { ...values, store: values.to } : ({ store: 'lmdb', data } as const);
+    return withInstallation(location, io, async ({ identity, store: opened }) => {
       const { id: project } = identity.administration.project(name);
       const open = async (store: (typeof STORES)[number]) =>
-        store === place.store ? opened : openStore({ ...values, store }, '', io);
+        store === location.store ? opened : openStore({ ...values, store }, '', io);
       const from = await open(sourceStore(values));
       const to = await open(values.to);
       try {

@@ -1,0 +1,385 @@
+/**
+ * Where an installation is. With a data directory, identity is there; the statistics may be in another store. Without
+ * one, everything is in PostgreSQL, except for the counts if ClickHouse is the store.
+ */
+import { mkdirSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { hasAuditFile, openAuditFile } from '../audit/audit-file.ts';
+import { type AuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
+import {
+  type CLICKHOUSE_OPTIONS,
+  DATA_REQUIRED,
+  isLocal,
+  type POSTGRES_OPTIONS,
+  type STORE_OPTIONS,
+} from '../config.ts';
+import { createIdentity, type Identity } from '../identity/identity.ts';
+import type { IdentityRecord } from '../identity/identity-store.ts';
+import type { PostgresIdentity } from '../identity/postgres-identity.ts';
+import { generateMasterKey, masterKeyFingerprint } from '../identity/secrets.ts';
+import { tightenModes } from '../lmdb/files.ts';
+import type { Database, DatabaseOptions } from '../postgres/database.ts';
+import { describeUrl } from '../postgres/url.ts';
+import type { ClickHouseOptions } from '../store/clickhouse/clickhouse.ts';
+import { lmdbStore } from '../store/lmdb/lmdb.ts';
+import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
+import { type Io, printLine, UserError } from './command.ts';
+import {
+  checkFileId,
+  checkStatisticsFile,
+  createDataDirectory,
+  isInitialised,
+  localActor,
+  MASTER_KEY_VARIABLE,
+  masterKey,
+  readMasterKey,
+  statisticsFile,
+  type World,
+  withEmbeddedIdentity,
+} from './data-directory.ts';
+import { UsageError, type Values } from './options.ts';
+
+export interface Installation {
+  identity: Identity;
+  store: Store;
+  /** Messages for the log. */
+  notices: readonly string[];
+}
+
+const RETRY_MS = 1_000;
+
+export type StoreValues = ({ store: 'lmdb' } | Values<typeof STORE_OPTIONS>) & { topKeys?: number };
+type PostgresValues = Values<typeof POSTGRES_OPTIONS & Pick<typeof STORE_OPTIONS, 'postgresMigrate'>>;
+/** Without `data`, the identity is in PostgreSQL. */
+export type Location = StoreValues & { data?: string | undefined };
+
+/** What is missing in the options of a command that needs an identity. */
+export function locationProblems(
+  { store }: { store?: string | undefined },
+  source: (name: 'data') => string | undefined,
+): string[] {
+  // For the other stores, serviceConflicts reports a missing URL.
+  return store === 'lmdb' && source('data') === undefined ? [DATA_REQUIRED] : [];
+}
+
+/** `bootstrap` adds the first domain and user. Rejects with AlreadyInitialised if PostgreSQL has an installation. */
+export async function createInstallation<T>(
+  location: Location,
+  world: World,
+  bootstrap: (identity: Identity) => Promise<T>,
+): Promise<T> {
+  if (location.data !== undefined) return createDataDirectory(location.data, world, bootstrap);
+  return withPostgresIdentity(postgresValues(location), world, async (store) => {
+    const given = world.env[MASTER_KEY_VARIABLE];
+    const masterKey = given === undefined ? generateMasterKey() : readMasterKey(given, MASTER_KEY_VARIABLE);
+    const key = given === undefined ? masterKey.toString('base64') : null;
+    const identity = await createIdentity(
+      {
+        store: store.forBootstrap({ fingerprint: masterKeyFingerprint(masterKey), key }),
+        audit: store.audit,
+        masterKey,
+        now: world.now,
+        name: '',
+      },
+      { actor: localActor() },
+    );
+    return bootstrap(identity);
+  });
+}
+
+/** Whether there is an installation. */
+export async function hasInstallation(location: Location, world: World): Promise<boolean> {
+  if (location.data !== undefined) return isInitialised(location.data);
+  const { storedMasterKey } = await import('../identity/postgres-identity.ts');
+  return withDatabase(location, world, async (database) => (await storedMasterKey(database)) !== null);
+}
+
+/** Opens identity and statistics for an action, and closes them after it. */
+export async function withInstallation<T>(
+  location: Location,
+  world: World,
+  action: (installation: Installation) => Promise<T>,
+): Promise<T> {
+  const { data } = location;
+  if (data === undefined) {
+    return withIdentity(location, world, (identity) =>
+      withOpenStore(location, '', world, (store) => action({ identity, store, notices: [] })),
+    );
+  }
+  return withEmbeddedIdentity(data, world, async (identity) => {
+    const file = statisticsFile(data);
+    const notices = tightenModes(data);
+    if (isEmbedded(location)) checkStatisticsFile(file, identity.statisticsFile.id());
+    return withOpenStore(location, file, world, (store) => {
+      if (store.fileId !== undefined) checkFileId(data, identity, store.fileId);
+      return action({ identity, store, notices });
+    });
+  });
+}
+
+/** For commands that need no statistics. */
+export async function withIdentity<T>(
+  location: Location,
+  world: World,
+  action: (identity: Identity) => Promise<T>,
+): Promise<T> {
+  if (location.data !== undefined) return withEmbeddedIdentity(location.data, world, action);
+  return withPostgresIdentity(postgresValues(location), world, async (store) => {
+    const masterKey = masterKeyIn(await store.masterKey(), location, world);
+    const name = `the installation in ${describePostgres(location)}`;
+    const parts = { store, audit: store.audit, masterKey, now: world.now, name };
+    return action(await createIdentity(parts, { actor: localActor() }));
+  });
+}
+
+/** Copies the identity of a data directory into PostgreSQL, and verifies the copy. Resolves to the number of records by kind. */
+export async function copyIdentity(
+  directory: string,
+  target: PostgresValues,
+  world: World,
+): Promise<Record<IdentityRecord['kind'], number>> {
+  const [records, key] = await withEmbeddedIdentity(directory, world, async (identity) => {
+    const ownKey = world.env[MASTER_KEY_VARIABLE] !== undefined;
+    const used = masterKey(directory, world);
+    return [
+      [...identity.records()],
+      { fingerprint: masterKeyFingerprint(used), key: ownKey ? null : used.toString('base64') },
+    ] as const;
+  });
+  const counts = { domain: 0, project: 0, user: 0, key: 0, revoked: 0, login: 0 };
+  for (const { kind } of records) counts[kind]++;
+  const after = { copied_from: directory, records: counts };
+  const entry = newAuditEntry(localActor(), 'installation.create', { type: 'installation' }, { after });
+  await withPostgresIdentity(target, world, (store) => store.copyFrom(records, key, entry));
+  await withPostgresIdentity(target, world, async (store) => {
+    const text = (all: Iterable<IdentityRecord>) =>
+      [...all].map(({ kind, id, value }) => JSON.stringify([kind, id, value])).sort();
+    if (isDeepStrictEqual(text(records), text(store.records()))) return;
+    throw new UserError('verification failed: the records differ. Was something changed during the copy?');
+  });
+  return counts;
+}
+
+function postgresValues(location: Location): PostgresValues {
+  if (isEmbedded(location)) throw new UsageError([DATA_REQUIRED]);
+  return location;
+}
+
+/** For commands that do not need all records of the identity. */
+async function withDatabase<T>(
+  location: Location,
+  { env }: World,
+  action: (database: Database) => Promise<T>,
+): Promise<T> {
+  const values = postgresValues(location);
+  const { Database } = await import('../postgres/database.ts');
+  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
+  const options = postgresOptions(values, env);
+  // A standby may lag behind.
+  const database = new Database({ ...options, url: { ...options.url, needsPrimary: true } });
+  try {
+    await checkTables(database, values.postgresMigrate === 'auto', POSTGRES_TABLES);
+    return await action(database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Opens the identity store; needs no master key. */
+async function withPostgresIdentity<T>(
+  values: PostgresValues,
+  { env, now }: World,
+  action: (store: PostgresIdentity) => Promise<T>,
+): Promise<T> {
+  // Loaded on demand: most installations do not use it.
+  const { openPostgresIdentity } = await import('../identity/postgres-identity.ts');
+  const { checkTables, POSTGRES_TABLES } = await import('../store/postgres/schema.ts');
+  const mayMigrate = values.postgresMigrate === 'auto';
+  const store = await openPostgresIdentity(
+    {
+      ...postgresOptions(values, env),
+      checkTables: (database) => checkTables(database, mayMigrate, POSTGRES_TABLES),
+    },
+    now,
+  );
+  try {
+    return await action(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** Needs no master key: the trail must be readable if the key is lost. */
+export async function withAuditTrail<T>(
+  location: Location,
+  world: World,
+  action: (trail: AuditTrail) => Promise<T>,
+): Promise<T> {
+  const { data } = location;
+  if (data === undefined) {
+    const { openAuditTable } = await import('../audit/audit-table.ts');
+    return withDatabase(location, world, (database) =>
+      action(openAuditTable(database, (work) => work(), world.now)),
+    );
+  }
+  // A process with Keystone records its starts in a directory without identity.mdb.
+  if (!isInitialised(data) && !hasAuditFile(data)) {
+    throw new UserError(`${data} is not a wafstat data directory: it has neither identity.mdb nor audit.log`);
+  }
+  return action(openAuditFile(data, world.now));
+}
+
+/** For processes with Keystone; without a directory if the store is external, too. */
+export async function withStore<T>(
+  directory: string | null,
+  world: World,
+  values: StoreValues,
+  action: (store: Store) => Promise<T>,
+): Promise<T> {
+  const file = statisticsFile(directory ?? '');
+  if (directory !== null) mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (isEmbedded(values)) checkStatisticsFile(file, undefined);
+  return withOpenStore(values, file, world, action);
+}
+
+async function withOpenStore<T>(
+  values: StoreValues,
+  file: string,
+  world: World,
+  action: (store: Store) => T | Promise<T>,
+): Promise<T> {
+  const store = await openStore(values, file, world);
+  try {
+    return await action(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** Waits for a database that is down. A misconfigured one must be fixed first. */
+export async function whenAvailable<T>(
+  work: () => Promise<T>,
+  { stderr, stop }: Pick<Io, 'stderr' | 'stop'>,
+): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) || error instanceof StoreMisconfigured || stop.aborted)
+        throw error;
+      printLine(stderr, `wafstat: ${error.message}; retrying`);
+      await sleep(RETRY_MS, undefined, { signal: stop }).catch(() => {});
+    }
+  }
+}
+
+/**
+ * Opens the store and looks up the project. Without a data directory, the ID of a project needs no look-up: the identity
+ * may be in Keystone. `waits`: for a database that is down.
+ */
+export async function withProject<T>(
+  location: Location & { project: string },
+  world: World & Pick<Io, 'stderr' | 'stop'>,
+  action: (store: Store, projectId: string) => Promise<T>,
+  { waits = false }: { waits?: boolean } = {},
+): Promise<T> {
+  const { project, data } = location;
+  if (data !== undefined) {
+    return withInstallation(location, world, ({ identity, store }) =>
+      action(store, identity.administration.project(project).id),
+    );
+  }
+  if (isEmbedded(location)) throw new UsageError([DATA_REQUIRED]);
+  const id = /^[0-9a-f]{32}$/.test(project) ? project : await findProject(location, world, waits);
+  return withStore(null, world, location, (store) => action(store, id));
+}
+
+async function findProject(
+  location: Location & { project: string },
+  world: World & Pick<Io, 'stderr' | 'stop'>,
+  waits: boolean,
+): Promise<string> {
+  const find = () =>
+    withIdentity(location, world, async ({ administration }) => administration.project(location.project).id);
+  return waits ? whenAvailable(find, world) : find();
+}
+
+export async function openStore(values: StoreValues, file: string, { now, env }: World): Promise<Store> {
+  if (isEmbedded(values)) return lmdbStore(file, now, { topKeys: values.topKeys });
+  // Loaded on demand: most installations use neither.
+  if (values.store === 'postgres') {
+    const { postgresStore } = await import('../store/postgres/postgres.ts');
+    const mayMigrate = values.postgresMigrate === 'auto';
+    return postgresStore({ ...postgresOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
+  }
+  const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
+  return clickhouseStore(
+    { ...clickhouseOptions(values, env), mayMigrate: values.clickhouseMigrate === 'auto' },
+    now,
+  );
+}
+
+function isEmbedded(values: StoreValues): values is { store: 'lmdb'; topKeys?: number } {
+  return values.store === 'lmdb';
+}
+
+/** Not an option, because `ps` shows options to everyone. */
+const POSTGRES_PASSWORD_VARIABLE = 'WAFSTAT_POSTGRES_PASSWORD';
+export function postgresOptions(values: Values<typeof POSTGRES_OPTIONS>, env: Io['env']): DatabaseOptions {
+  const { postgresUrl: url, postgresPasswordFile: file, postgresInsecure = false } = values;
+  if (url === undefined) throw new TypeError('the URL of PostgreSQL is missing');
+  const password = file === undefined ? (env[POSTGRES_PASSWORD_VARIABLE] ?? url.password) : firstLine(file);
+  return {
+    url,
+    password: password ?? '',
+    schema: values.postgresSchema,
+    usesTls: (host) => url.tls === 'verify' || (url.tls === 'default' && !isLocal(host) && !postgresInsecure),
+    timeoutMs: values.postgresTimeout * 1_000,
+    connectionsMax: values.postgresConnections,
+  };
+}
+
+function firstLine(file: string): string {
+  return readFileSync(file, 'utf8').split(/\r?\n/)[0] ?? '';
+}
+
+export function clickhouseOptions(
+  values: Values<typeof CLICKHOUSE_OPTIONS> & Values<typeof POSTGRES_OPTIONS>,
+  env: Io['env'],
+): ClickHouseOptions {
+  const { clickhousePasswordFile: file } = values;
+  return {
+    urls: values.clickhouseUrl ?? [],
+    database: values.clickhouseDatabase,
+    user: values.clickhouseUser,
+    password: file === undefined ? '' : firstLine(file),
+    timeoutMs: values.clickhouseTimeout * 1_000,
+    // Another schema than that of the PostgreSQL store, so that `copy` can use both.
+    postgres: { ...postgresOptions(values, env), schema: `${values.postgresSchema}_clickhouse` },
+  };
+}
+
+function masterKeyIn(
+  stored: Awaited<ReturnType<PostgresIdentity['masterKey']>>,
+  location: Location,
+  { env }: World,
+): Buffer {
+  if (stored === null) {
+    throw new UserError(
+      `${describePostgres(location)} has no wafstat installation: create one with 'wafstat init' or 'wafstat serve'`,
+    );
+  }
+  const given = env[MASTER_KEY_VARIABLE];
+  if (given !== undefined) return readMasterKey(given, MASTER_KEY_VARIABLE);
+  if (stored.key !== null) return readMasterKey(stored.key, 'the table identity_state');
+  throw new UserError(
+    `${describePostgres(location)} does not contain the master key: set ${MASTER_KEY_VARIABLE}, as when it was created`,
+  );
+}
+
+/** The servers, the database and the schema. */
+export function describePostgres(location: Location | PostgresValues): string {
+  if (!('postgresUrl' in location) || location.postgresUrl === undefined) return 'PostgreSQL';
+  return `the schema ${location.postgresSchema} of ${describeUrl(location.postgresUrl)}`;
+}
