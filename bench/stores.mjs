@@ -1,8 +1,10 @@
 /**
- * Compares the stores without HTTP: ingest speed, disk space, query time.
+ * Compares the stores without HTTP, and with their goals: ingest speed, disk space and query time in bulk; then live, with
+ * one batch a second and a query after it. `bench/writers.mjs` measures many writers.
  *
  *   node bench/stores.mjs             100 million events on 100 hosts in 90 days; takes half an hour
- *   node bench/stores.mjs --quick     2 million
+ *   node bench/stores.mjs --medium    20 million on 20 hosts; takes some minutes
+ *   node bench/stores.mjs --quick     2 million in 9 days
  *   node bench/stores.mjs PostgreSQL  only this store; the others are embedded and ClickHouse
  */
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -15,13 +17,14 @@ import { start as startClickHouse } from './peers/clickhouse.mjs';
 import { start as startPostgres, storeOptions } from './postgres-server.mjs';
 
 const quick = process.argv.includes('--quick');
+const isSmall = quick || process.argv.includes('--medium');
 const chosen = process.argv.slice(2).filter((name) => !name.startsWith('--'));
 /** 7.72 requests per host and minute. */
 const TRAFFIC = {
   slot_ms: MINUTE_MS,
   mean: 7.72,
   attack_share: 0.03,
-  hosts: quick ? 20 : 100,
+  hosts: isSmall ? 20 : 100,
   days: quick ? 9 : 90,
   end: Math.floor(Date.now() / DAY_MS) * DAY_MS,
 };
@@ -30,7 +33,17 @@ const BATCH_EVENTS = 10_000;
 /** Appends in progress at the same time, as with several senders. */
 const AT_ONCE = 8;
 const ROUNDS = 20;
+/** One batch a second, of this many events. */
+const LIVE_EVENTS = 1_000;
 const PROJECT = 'bench';
+
+/** For 100 million events. */
+const GOALS = {
+  'events per second': { PostgreSQL: 150_000, ClickHouse: 200_000 },
+  '24 h by minute, one host, ms': { PostgreSQL: 5, ClickHouse: 15 },
+  '30 days by hour, all hosts, ms': { PostgreSQL: 5, ClickHouse: 20 },
+  '30 days by category, 10 hosts, ms': { PostgreSQL: 20, ClickHouse: 40 },
+};
 
 const directory = mkdtempSync(join(tmpdir(), 'wafstat-bench-stores-'));
 const load = async (path) => import(join(server, 'dist/store', path));
@@ -106,15 +119,61 @@ try {
     if (results.some((result) => !isDeepStrictEqual(result, results[0])))
       throw new Error(`${query}: the stores differ`);
   }
+  await measureLive(stores, rows);
   for (const row of Object.values(rows)) {
     for (const name of Object.keys(row))
       if (Array.isArray(row[name])) row[name] = Number(median(row[name]).toFixed(3));
   }
   console.table(rows);
+  console.table(goalTable(rows));
   for (const { store } of Object.values(stores)) await store.close();
 } finally {
   for (const server of started) await server.stop();
   rmSync(directory, { recursive: true });
+}
+
+/** Medians of appends, and of a query right after each. */
+async function measureLive(stores, rows) {
+  const names = Object.keys(stores);
+  const appends = Object.fromEntries(names.map((name) => [name, []]));
+  const reads = Object.fromEntries(names.map((name) => [name, []]));
+  for (let round = 0; round < ROUNDS; round++) {
+    const began = performance.now();
+    const second = TRAFFIC.end + round * 1_000;
+    for (const [name, { store }] of Object.entries(stores)) {
+      const hostIds = (await store.hosts(PROJECT)).map(({ id }) => id);
+      const events = Array.from({ length: LIVE_EVENTS }, (_, i) => ({
+        time: second + (i % 1_000),
+        hostId: hostIds[i % hostIds.length],
+        request: true,
+        attack: i % 33 === 0 ? 'xss' : null,
+        count: 1,
+      }));
+      const source = { name: 'live', format: 'events' };
+      const start = performance.now();
+      await store.append({ project: PROJECT, source, id: `live ${round}`, events, dropped: {} });
+      const appended = performance.now();
+      const edges = Array.from({ length: 1_441 }, (_, i) => second + 1_000 - (1_440 - i) * MINUTE_MS);
+      await store.series({ project: PROJECT, hosts: [hostIds[0]], edges });
+      appends[name].push(appended - start);
+      reads[name].push(performance.now() - appended);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1_000 - (performance.now() - began)));
+  }
+  rows[`live: append of ${LIVE_EVENTS} events, ms`] = appends;
+  rows['live: 24 h by minute to now, one host, ms'] = reads;
+}
+
+function goalTable(rows) {
+  return Object.entries(GOALS).flatMap(([what, goals]) =>
+    Object.entries(goals)
+      .filter(([store]) => rows[what]?.[store] !== undefined)
+      .map(([store, goal]) => {
+        const measured = rows[what][store];
+        const isReached = what.endsWith('ms') ? measured <= goal : measured >= goal;
+        return { what, store, goal, measured, reached: isReached ? 'yes' : 'no' };
+      }),
+  );
 }
 
 async function fill(store) {

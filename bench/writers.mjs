@@ -18,6 +18,7 @@ const EVENTS = 100;
 const HOSTS = 10;
 /** Processes start at the same time, and their code is slow at first. */
 const WARM_UP_MS = 4_000;
+const GOALS = { PostgreSQL: { commits: 100, p99: 1_000 }, ClickHouse: { commits: 50, p99: 2_000 } };
 
 if (process.send) process.on('message', (job) => write(job).then((result) => process.send(result)));
 else await measure(Number(process.argv[2] ?? 10), process.argv[3] ?? 'PostgreSQL');
@@ -63,6 +64,18 @@ async function measure(seconds, store) {
       console.error(name, rows[name]);
     }
     console.table(rows);
+    const speed = (name) => rows[name]['commits/s'];
+    const { commits, p99 } = GOALS[store];
+    const crowd = rows['16 writers, one project'];
+    console.table([
+      { what: '16 writers, commits/s', goal: commits, measured: crowd['commits/s'] },
+      { what: '16 writers, p99 ms', goal: p99, measured: crowd['p99 ms'] },
+      ...['8 processes, one project', '8 processes, 8 projects'].map((name) => ({
+        what: `${name} / 1 process`,
+        goal: 2,
+        measured: Number((speed(name) / speed('1 process, one project')).toFixed(2)),
+      })),
+    ]);
   } finally {
     await postgres.stop();
     await clickhouse?.stop();

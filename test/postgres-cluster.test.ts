@@ -342,21 +342,60 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
         );
     });
 
-    test('tables of the first version are upgraded, by migrate or at the first use', async () => {
-      const schema = { WAFSTAT_POSTGRES_SCHEMA: 'old' };
+    test.each([
+      [2, ''],
+      [
+        1,
+        'DROP TABLE old_1.identity_state, old_1.identity_records, old_1.identity_changes, old_1.audit_trail;',
+      ],
+    ])('tables of version %i are upgraded, by migrate or at the first use', async (version, revert) => {
+      const name = `old_${version}`;
+      const schema = { WAFSTAT_POSTGRES_SCHEMA: name };
       expect((await run(['migrate'], schema)).status).toBe(0);
       postgres.sql(
-        'DROP TABLE old.identity_state, old.identity_records, old.identity_changes, old.audit_trail; UPDATE old.schema_version SET version = 1',
+        `DROP TABLE ${name}.top_lists; ALTER TABLE ${name}.retention DROP top_lists_before;
+         ${revert} UPDATE ${name}.schema_version SET version = ${version}`,
       );
       const never = await run(['init', '--postgres-migrate', 'never'], schema);
       expect([never.status, never.stderr]).toEqual([
         1,
         expect.stringMatching(
-          /have version 1, but this release needs version 2; upgrade them with 'wafstat migrate'/,
+          `have version ${version}, but this release needs version 3; upgrade them with 'wafstat migrate'`,
         ),
       ]);
       expect((await run(['init'], schema)).status).toBe(0);
-      expect(postgres.sql('SELECT version FROM old.schema_version')).toBe('2');
+      expect(postgres.sql(`SELECT version FROM ${name}.schema_version`)).toBe('3');
+      expect(postgres.sql(`SELECT top_lists_before FROM ${name}.retention`)).toBe('0');
+    });
+
+    test('top lists of several processes are one, bounded by --top-keys, and go with their project', async () => {
+      const { id } = await runJson<{ id: string }>('project', 'add', 'tops', '--domain', 'default');
+      const account = await newAccount('tina', '--project', 'tops', '--role', 'reader');
+      const { token } = await login(servers[0].address, { ...account, project_id: id });
+      const log = sandbox.write(
+        'tops.ndjson',
+        ndjson(events(40).map((one, i) => ({ ...one, time: START, source: `198.51.${i}.7` }))),
+      );
+      const ingest = (source: string, ...options: string[]) =>
+        run(['ingest', log, '--project', id, '--format', 'events', '--source', source, ...options]);
+      const counted = await Promise.all(['one', 'other'].map((source) => ingest(source)));
+      expect(counted.map(({ status }) => status)).toEqual([0, 0]);
+      const path = `/v1/${id}/waf/overviews/attack/ip?${RANGE}&top=100`;
+      const top = async (server: Server) => JSON.parse((await get(server, token, path)).text);
+      for (const server of servers) {
+        const { attacks, total, distinct_is, items } = await top(server);
+        expect([attacks, total, distinct_is, items.length]).toEqual([80, 40, 'exact', 40]);
+        expect(items[0]).toMatchObject({ num: 2, error: 0 });
+      }
+      expect((await ingest('third', '--top-keys', '16')).status).toBe(0);
+      for (const server of servers) {
+        const { attacks, distinct_is, items } = await top(server);
+        expect([attacks, distinct_is, items.length]).toEqual([120, 'estimate', 16]);
+      }
+      const rows = () => postgres.sql(`SELECT count(*) FROM wafstat.top_lists WHERE project = '${id}'`);
+      expect(rows()).toBe('8');
+      expect((await run(['project', 'delete', 'tops'])).status).toBe(0);
+      expect(rows()).toBe('0');
     });
 
     test('a data directory is copied with all IDs, passwords, keys and tokens', async () => {

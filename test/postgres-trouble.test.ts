@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Database, type Run } from '../packages/server/src/postgres/database.ts';
 import { parseDatabaseUrl } from '../packages/server/src/postgres/url.ts';
 import { postgresStore } from '../packages/server/src/store/postgres/postgres.ts';
+import { topListMethods } from '../packages/server/src/store/postgres/top-lists.ts';
 import { type Batch, type Store, StoreUnavailable } from '../packages/server/src/store/store.ts';
 import { flakyProxy } from './flaky-proxy.ts';
 import { PASSWORD, POSTGRES, PostgresServer } from './postgres-server.ts';
@@ -191,6 +192,71 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       );
       expect(Number(partitions)).toBeLessThanOrEqual(1);
       await Promise.all([store.close(), other.close()]);
+    });
+
+    const attacks = (
+      id: string,
+      time: number,
+      urls: readonly string[],
+      hostIds: (string | null)[] = [null],
+    ) => ({
+      ...batch(id, 0),
+      events: hostIds.flatMap((hostId) =>
+        urls.map((url) => ({
+          time,
+          hostId,
+          request: true,
+          attack: 'xss' as const,
+          count: 1,
+          details: { url },
+        })),
+      ),
+    });
+
+    test('retention deletes the rows of top lists to the hour, also while late attacks arrive', async () => {
+      const schema = `trouble_${++schemas}`;
+      const [store, other] = [open([primary.port], schema), open([primary.port], schema)];
+      const limit = NOW - 30 * DAY_MS;
+      const times = [NOW - 60 * DAY_MS, limit - 1, limit, NOW];
+      for (const time of times) await store.append(attacks(`first ${time}`, time, ['/a', '/b']));
+      await Promise.all([
+        ...times.flatMap((time) =>
+          Array.from({ length: 5 }, (_, i) => store.append(attacks(`${time} ${i}`, time, ['/c']))),
+        ),
+        other.prune(0, { topListsBefore: limit }),
+      ]);
+      const { total, from } = await store.top({ project: 'p', list: 'urls', limit: 9, from: 0, to: NOW + 1 });
+      expect([total, from]).toEqual([14, limit]);
+      expect((await store.series(ALL)).attacks[0]).toBe(28);
+      // A pass deletes what an append that began before the one before it has added.
+      await other.prune(0, { topListsBefore: limit });
+      expect(primary.sql(`SELECT count(*), min(hour) FROM ${schema}.top_lists`)).toBe(
+        `2|${limit / 3_600_000}`,
+      );
+      await Promise.all([store.close(), other.close()]);
+    });
+
+    test('top lists of many hosts with long URLs are read in parts, up to a limit', async () => {
+      const schema = `trouble_${++schemas}`;
+      const store = open([primary.port], schema);
+      const names = { project: 'p', hostnames: ['a', 'b', 'c', 'd', 'e'], limit: 5 };
+      const hosts = (await store.resolveHosts(names)) as string[];
+      const urls = Array.from({ length: 500 }, (_, i) => `/${i}/${'x'.repeat(240)}`);
+      for (const time of [NOW - 3 * DAY_MS, NOW - DAY_MS, NOW]) {
+        await store.append(attacks(`${time}`, time, urls, hosts));
+      }
+      const query = { project: 'p', list: 'urls' as const, limit: 2, from: 0, to: NOW + 1 };
+      for (const selected of [hosts, undefined]) {
+        const list = await store.top({ ...query, hosts: selected });
+        expect(list).toMatchObject({ total: 7_500, distinct: selected ? 2_500 : expect.any(Number) });
+        expect(list.items[0]).toMatchObject({ count: 3 });
+      }
+      const database = new Database(optionsOf([primary.port], schema));
+      // An hour of the project has about 260,000 bytes: it keeps 1,024 URLs.
+      const limited = topListMethods(database, (action) => action(), 500_000);
+      expect((await limited.top({ ...query, from: NOW })).total).toBe(2_500);
+      await expect(limited.top(query)).rejects.toThrow('the range has too much data to merge top lists');
+      await Promise.all([database.close(), store.close()]);
     });
 
     test('change counters that reach their limit begin again, and each append changes the version', async () => {

@@ -146,7 +146,6 @@ export const TOP_LIST_TABLES = `
     project text COLLATE "C", host int, hour int, version bigint NOT NULL, record bytea NOT NULL,
     PRIMARY KEY (project, host, hour)
   ) PARTITION BY RANGE (hour);
-  CREATE INDEX top_lists_hour ON top_lists (project, hour);
   -- Records are deflated already.
   ALTER TABLE top_lists ALTER record SET STORAGE EXTERNAL;
 `;

@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { BoundedCache } from '../../cache.ts';
 import type { Event } from '../../event.ts';
-import type { Database, Run } from '../../postgres/database.ts';
+import type { Database, Row, Run } from '../../postgres/database.ts';
 import {
   coveredHours,
   HOUR_MS,
@@ -33,8 +33,9 @@ const WHOLE_PROJECT = '';
 export function topListMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
+  queryBytesMax = QUERY_BYTES_MAX,
 ): Pick<Store, 'top' | 'topSlices' | 'putTopSlices' | 'deleteTopLists'> {
-  const finder = new TopFinder(database);
+  const finder = new TopFinder(database, queryBytesMax);
   return {
     top: (query) => available(() => finder.find(query)),
 
@@ -179,14 +180,16 @@ const BYTES_PER_PART = 256 * 1_024;
 /** All hours but the last ones are merged once, into a base; a query merges the rest with it. */
 class TopFinder {
   readonly #database: Database;
+  readonly #bytesMax: number;
   readonly #bases = new BoundedCache<string, Base>({
     entriesMax: BASES_MAX,
     weightMax: BASE_BYTES_MAX,
     weight: ({ merge }, name) => merge.bytes + name.length,
   });
 
-  constructor(database: Database) {
+  constructor(database: Database, bytesMax: number) {
     this.#database = database;
+    this.#bytesMax = bytesMax;
   }
 
   find(query: TopQuery): Promise<TopList> {
@@ -218,7 +221,10 @@ class TopFinder {
     const prefixes = new Map(known.map(({ id, number }) => [number, list === 'urls' ? hostPrefix(id) : '']));
     if (hosts === undefined) prefixes.set(NO_HOST, '');
     const numbers = [...prefixes.keys()];
+    let bytes = 0;
     const merge = async (hours: readonly HourSize[]) => {
+      for (const hour of hours) bytes += hour.bytes;
+      if (bytes > this.#bytesMax) throw new QueryTooLarge('merge top lists');
       const merged = new TopMerge(new KeyHash(project), selected);
       for await (const { host, record } of readParts(run, project, numbers, hours)) {
         const summary = decodeSections(record)[TOP_LISTS.indexOf(list)];
@@ -263,21 +269,18 @@ interface HourSize {
   bytes: number;
 }
 
-async function readSizes(
+function readSizes(
   run: Run,
   project: string,
   hosts: readonly number[],
   from: number,
   to: number,
 ): Promise<HourSize[]> {
-  const hours = await run<{ hour: number; bytes: number }>(
+  return run<HourSize & Row>(
     `SELECT hour, sum(octet_length(record))::bigint AS bytes FROM top_lists WHERE ${SELECTED}
      GROUP BY hour ORDER BY hour`,
     [project, hosts, from, to],
   );
-  const bytes = hours.reduce((sum, hour) => sum + hour.bytes, 0);
-  if (bytes > QUERY_BYTES_MAX) throw new QueryTooLarge('merge top lists');
-  return hours;
 }
 
 /** All records of these hours, read in parts of bounded size, between which other work can run. */
@@ -376,24 +379,23 @@ async function countChanges(run: Run, project: string, hours: readonly number[])
 }
 
 export async function* dumpTopSlices(database: Database, project: string): AsyncGenerator<TopSlice[]> {
+  const [state] = await database.run<{ before: number }>('SELECT top_lists_before AS before FROM retention');
   const hosts = await database.run<{ number: number; id: string }>(
     'SELECT number, id FROM hosts WHERE project = $1',
     [project],
   );
-  const ids = new Map<number, string | null>(hosts.map(({ number, id }) => [number, id]));
-  ids.set(NO_HOST, null);
-  let [host, hour] = [-1, 0];
-  for (;;) {
-    const rows: { host: number; hour: number; record: Buffer }[] = await database.run(
-      `SELECT t.host, t.hour, t.record FROM top_lists t
-       WHERE t.project = $1 AND (t.host, t.hour) > ($2, $3)
-         AND t.hour >= (SELECT ceil(top_lists_before / ${HOUR_MS}.0) FROM retention)
-       ORDER BY t.host, t.hour LIMIT ${RECORDS_PER_PART}`,
-      [project, host, hour],
-    );
-    if (rows.length === 0) return;
-    yield rows.flatMap((row) => slicesOf(row, ids.get(row.host) ?? null));
-    ({ host, hour } = rows.at(-1) ?? { host, hour });
+  for (const { number, id } of [{ number: NO_HOST, id: null }, ...hosts]) {
+    let next = Math.ceil((state?.before ?? 0) / HOUR_MS);
+    for (;;) {
+      const rows: { hour: number; record: Buffer }[] = await database.run(
+        `SELECT hour, record FROM top_lists WHERE project = $1 AND host = $2 AND hour >= $3
+         ORDER BY hour LIMIT ${RECORDS_PER_PART}`,
+        [project, number, next],
+      );
+      if (rows.length === 0) break;
+      yield rows.flatMap((row) => slicesOf(row, id));
+      next = (rows.at(-1)?.hour ?? 0) + 1;
+    }
   }
 }
 
