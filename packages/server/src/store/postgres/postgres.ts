@@ -130,10 +130,12 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
 
     prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
       available(async () => {
+        // Rows first: a backup delays the dropping of partitions, maybe for hours.
+        const listsBefore = await pruneTopLists(database, topListsBefore, stop);
         await prune(database, before, freeBefore, stop, (freed) =>
           dropPartitions(database, ['segments', 'rollups'], freed, stop),
         );
-        await pruneTopLists(database, topListsBefore, stop);
+        await dropPartitions(database, ['top_lists'], listsBefore, stop);
       }),
 
     ping: () => available(async () => void (await database.run('SELECT 1'))),

@@ -24,7 +24,7 @@ import {
 } from '../top-records.ts';
 import { addChanges, lockProject } from './coordination.ts';
 import { JoinedRecords } from './joined-records.ts';
-import { dropPartitions, inPartitions, NO_HOST } from './schema.ts';
+import { inPartitions, NO_HOST } from './schema.ts';
 
 /** The scope of the whole project, among hosts by ID. No ID is empty. */
 const WHOLE_PROJECT = '';
@@ -314,12 +314,12 @@ function sizeAt(hours: readonly HourSize[], i: number): number {
 const RECORDS_PER_STEP = 500;
 const RECORDS_PER_PART = 100;
 
-/** Moves the horizon of top lists forward, and deletes those of earlier hours. */
+/** Moves the horizon of top lists forward, and deletes those of earlier hours. Resolves to their end, for partitions. */
 export async function pruneTopLists(
   database: Database,
   before: number,
   stop: AbortSignal | undefined,
-): Promise<void> {
+): Promise<number> {
   const [row] = await database.run<{ before: number; freed: number }>(
     `UPDATE retention SET top_lists_before = greatest(top_lists_before, $1)
      RETURNING top_lists_before AS before, freed_before AS freed`,
@@ -327,7 +327,6 @@ export async function pruneTopLists(
     [Math.ceil(before / HOUR_MS) * HOUR_MS],
   );
   const limit = Math.max(row?.before ?? 0, row?.freed ?? 0);
-  await dropPartitions(database, ['top_lists'], limit, stop);
   const end = Math.ceil(limit / HOUR_MS);
   const old = await database.run<{ project: string }>(
     `SELECT p.project FROM projects p
@@ -337,6 +336,7 @@ export async function pruneTopLists(
   for (const { project } of old) {
     for (let isDone = false; !isDone && !stop?.aborted; ) isDone = await deleteSome(database, project, end);
   }
+  return limit;
 }
 
 async function deleteTopLists(database: Database, project: string): Promise<void> {
@@ -379,7 +379,9 @@ async function countChanges(run: Run, project: string, hours: readonly number[])
 }
 
 export async function* dumpTopSlices(database: Database, project: string): AsyncGenerator<TopSlice[]> {
-  const [state] = await database.run<{ before: number }>('SELECT top_lists_before AS before FROM retention');
+  const [state] = await database.run<{ before: number }>(
+    'SELECT greatest(top_lists_before, freed_before) AS before FROM retention',
+  );
   const hosts = await database.run<{ number: number; id: string }>(
     'SELECT number, id FROM hosts WHERE project = $1',
     [project],
