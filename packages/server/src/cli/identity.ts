@@ -68,6 +68,10 @@ export const projectCommands = [
         // First, so that the command can be repeated if the store fails.
         await store.deleteTopLists(id);
         await administration.removeProject(id);
+        printLine(
+          io.stdout,
+          `deleted the project ${operand}, all roles in it and its top lists; its counts stay in the store until retention ends`,
+        );
         return 0;
       }),
   }),

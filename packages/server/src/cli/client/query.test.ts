@@ -335,7 +335,9 @@ describe('queries', () => {
       ['countries', '2 countries', 'country', 'DE', 'FR'],
     ])('%s as a table, with the hours that it covers', async (list, distinct, header, first, second) => {
       const [heading, ...rows] = await lines(list);
-      expect(heading).toBe(`${minute(from)} to ${minute(to)} (+00:00): 31 attacks, ${distinct}`);
+      expect(heading).toBe(
+        `${minute(from)} to ${minute(to)} (+00:00): 31 attacks with a ${header}, ${distinct}`,
+      );
       expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
         [header, 'attacks', 'share'],
         [first, '30', '96.8%'],
@@ -349,11 +351,11 @@ describe('queries', () => {
         '2001:db8::/64        1  100.0%',
       ]);
       expect(await lines('rules', '--host', 'quiet.example.com')).toEqual([
-        expect.stringContaining(': 0 attacks, 0 rules'),
+        expect.stringContaining(': 0 attacks with a rule, 0 rules'),
         'rule  attacks  share',
       ]);
       const [heading, ...rows] = await lines('urls', '--top', '1');
-      expect(heading).toContain('31 attacks, 2 URLs');
+      expect(heading).toContain('31 attacks with a URL, 2 URLs');
       expect(rows).toHaveLength(2);
     });
 
@@ -381,7 +383,7 @@ describe('queries', () => {
       const query = ['top', 'sources', '--url', address, '--token', 't', '--project', 'p'];
       const plot = await run(query, { columns: 60, env: { NO_COLOR: '1' } });
       expect(plot.out.split('\n').slice(0, -1)).toEqual([
-        `${minute(from)} to ${minute(to)} (+00:00): 100 attacks, about 7,000 sources`,
+        `${minute(from)} to ${minute(to)} (+00:00): 100 attacks with a source, about 7,000 sources`,
         `10.0.0.1           50          50.0%  ${'█'.repeat(21)}`,
         `\\u001b[31m\\u202e1  25  +1,500  25.0%  ${'█'.repeat(10)}▌`,
       ]);

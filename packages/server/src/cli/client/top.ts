@@ -111,11 +111,14 @@ function nameOf({ key, host = '' }: Item): string {
 
 const ABOUT = { exact: '', estimate: 'about ', minimum: 'at least ' } as const;
 
-/** `2026-07-01 12:00 to 2026-07-02 12:00 (+00:00): 31 attacks, 2 sources`, with the hours that the list covers. */
+/**
+ * `2026-07-01 12:00 to 2026-07-02 12:00 (+00:00): 31 attacks with a source, 2 sources`, with the hours that the list covers.
+ * Logs do not name everything, so there may be more attacks.
+ */
 function heading(list: List, { one, many }: Kind, timezone: Timezone): string {
   const { attacks, total, distinct_is } = list;
   const parts = [
-    `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'}`,
+    `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} with a ${one}`,
     `${ABOUT[distinct_is] ?? ''}${count(total)} ${total === 1 ? one : many}`,
   ];
   return `${titleOf(list, timezone)}: ${parts.join(', ')}`;
