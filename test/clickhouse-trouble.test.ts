@@ -25,6 +25,7 @@ import {
   type Store,
   StoreNotWritable,
   StoreUnavailable,
+  TOP_KEYS_DEFAULT,
 } from '../packages/server/src/store/store.ts';
 import { ALWAYS, clickhouseOptions, NEVER } from './clickhouse-options.ts';
 import { CLICKHOUSE, type ClickHouse, startClickHouse, startSmallClickHouse } from './clickhouse-server.ts';
@@ -35,6 +36,8 @@ import { Random, scaled } from './random.ts';
 
 const NOW = Date.UTC(2026, 6, 1, 12);
 const DAY_MS = 86_400_000;
+/** Of an attempt. */
+const LIFETIME_MS = 60_000;
 const ALL = { project: 'p', edges: [0, NOW + DAY_MS] };
 
 describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && process.env.CI !== 'true')(
@@ -98,6 +101,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
         request: fc.boolean(),
         attack: fc.constantFrom(null, 'xss' as const, 'cc' as const),
         count: fc.integer({ min: 1, max: 1_000 }),
+        details: fc.record({ url: fc.constantFrom('/', '/login') }),
       });
       const step = fc.oneof(
         {
@@ -151,6 +155,10 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
                 expect(await store.peaks({ ...selection, edges })).toEqual(
                   await oracle.peaks({ ...selection, edges }),
                 );
+                const urls = { list: 'urls' as const, from: 0, to: NOW + DAY_MS, limit: 10 };
+                expect(await store.top({ ...selection, ...urls })).toEqual(
+                  await oracle.top({ ...selection, ...urls }),
+                );
               }
               const range = { from: NOW - DAY_MS - 1, to: NOW };
               expect(await store.attacksByHost({ project, ...range })).toEqual(
@@ -187,7 +195,8 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
                   world.shards,
                   [batch],
                   NOW + one.skewMs,
-                  60_000,
+                  LIFETIME_MS,
+                  TOP_KEYS_DEFAULT,
                 );
                 const finish = async () => {
                   const outcome = await appending.catch((error: unknown) => {
@@ -256,6 +265,40 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
         ),
         { numRuns: scaled(12) },
       );
+      await store.close();
+      await tables.close();
+    });
+
+    test('an append during which time is freed is in the top lists of all hours that are kept', async () => {
+      const tables = await createTables();
+      const store = tables.open();
+      const attack = { hostId: null, request: true, attack: 'xss', count: 1 } as const;
+      const events = [40, 20, 0].map((days) => ({
+        ...attack,
+        time: NOW - days * DAY_MS,
+        details: { url: `/${days}` },
+      }));
+      const world = new FaultyWorld(tables.database, tables.shards, 'waits before it closes', []);
+      const batches = [{ ...batch('x', 1), events }];
+      const appending = appendGroup(
+        world.database,
+        world.shards,
+        batches,
+        NOW,
+        LIFETIME_MS,
+        TOP_KEYS_DEFAULT,
+      );
+      expect(await world.waits(appending)).toBe(true);
+      await store.prune(NOW - 10 * DAY_MS, { freeBefore: NOW - 30 * DAY_MS, topListsBefore: 0 });
+      world.resume();
+      expect(await appending).toMatchObject([{ kind: 'appended' }]);
+      await store.restoreHorizon(0);
+      const { items } = await store.top({ project: 'p', list: 'urls', from: 0, to: NOW + 1, limit: 10 });
+      expect(items.map(({ key, count }) => [key, count])).toEqual([
+        ['/0', 1],
+        ['/20', 1],
+      ]);
+      expect((await store.series(ALL)).attacks[0]).toBe(2);
       await store.close();
       await tables.close();
     });
@@ -669,6 +712,7 @@ class FaultyWorld {
       startWaiting = resolve;
     });
     this.database = {
+      schema: database.schema,
       run: (...args: Parameters<Database['run']>) => (this.#isDead ? die() : database.run(...args)),
       transaction: async (action: Parameters<Database['transaction']>[0], begin?: string) => {
         if (this.#isDead) die();

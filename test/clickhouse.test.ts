@@ -19,7 +19,8 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
 
     durableStoreConformance(
       'ClickHouse 18.16',
-      (now) => compactingStore(clickhouseOptions(clickhouse.urls, postgres.url), now),
+      (now, topKeys) =>
+        compactingStore({ ...clickhouseOptions(clickhouse.urls, postgres.url), topKeys }, now),
       { share: SHARE },
     );
   },

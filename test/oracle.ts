@@ -43,7 +43,7 @@ export interface Query {
 type Compute = (events: readonly KnownEvent[], query: Query, inHours: readonly KnownEvent[]) => unknown;
 
 /** The calls about values of attacks. They count the events in the hours that the range touches. */
-export const TOP_CALLS: Readonly<Record<string, Compute>> = {
+const TOP_CALLS: Readonly<Record<string, Compute>> = {
   'event/attack/source?top=3': (_, query, events) => {
     const { items, ...list } = topValues(events, query, sourceOf, 3);
     return { ...list, items: items.map(({ key, num, error }) => ({ ip: key, num, error })) };

@@ -314,10 +314,8 @@ export async function openStore(values: StoreValues, file: string, { now, env }:
     return postgresStore({ ...postgresOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
   }
   const { clickhouseStore } = await import('../store/clickhouse/clickhouse.ts');
-  return clickhouseStore(
-    { ...clickhouseOptions(values, env), mayMigrate: values.clickhouseMigrate === 'auto' },
-    now,
-  );
+  const mayMigrate = values.clickhouseMigrate === 'auto';
+  return clickhouseStore({ ...clickhouseOptions(values, env), mayMigrate, topKeys: values.topKeys }, now);
 }
 
 function isEmbedded(values: StoreValues): values is { store: 'lmdb'; topKeys?: number } {

@@ -1,5 +1,4 @@
 /** The overview calls of the API family: totals, timelines and top lists, computed from the counts of the store. */
-import { ApiError } from '../errors.ts';
 import { CATEGORIES, OVERVIEW_GROUPS } from '../event.ts';
 import type { Selection, Store, TimeRange, TopQuery } from '../store/store.ts';
 import { DAY_MS, gridEdges, type TimelineQuery } from './timeline.ts';
@@ -165,8 +164,6 @@ export async function topUrls(store: Store, query: Omit<TopQuery, 'list'>): Prom
 }
 
 async function topOf(store: Store, query: TopQuery) {
-  if (store.hasTopLists === false)
-    throw new ApiError('WAF.4000', 'the store keeps no sources, URLs, rules and countries of attacks');
   const { distinct, total, distinctIs, error, from, to, items } = await store.top(query);
   return { total: distinct, attacks: total, distinct_is: distinctIs, error, from, to, items };
 }

@@ -86,7 +86,6 @@ export async function differences(
     await compare(`requests and attacks ${of}`, (store) => store.series({ project, hosts, edges }));
     await compare(`categories ${of}`, (store) => store.totals({ project, hosts, ...range }));
     await compare(`blocked attacks ${of}`, (store) => store.seriesByCategory({ project, hosts, edges }));
-    if (one.hasTopLists === false || other.hasTopLists === false) continue;
     for (const list of TOP_LISTS) {
       await compare(`top ${list} ${of}`, async (store) => {
         // The horizon is not copied.

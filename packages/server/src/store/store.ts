@@ -18,9 +18,6 @@ export interface Store {
   /** For a store in a file: tells the file from another one at the same path. */
   readonly fileId?: number;
 
-  /** False: `top` is not implemented. */
-  readonly hasTopLists?: boolean;
-
   /**
    * Counts a batch, all of it or nothing. When the promise resolves, the batch is durable (it survives `kill -9` and
    * power loss) and visible to every later query of any process. A batch whose `id` the source already has changes
@@ -260,19 +257,6 @@ export function compareTopItems(a: TopItem, b: TopItem): number {
   const [host, otherHost] = [a.hostId ?? '', b.hostId ?? ''];
   const [one, other] = host === otherHost ? [a.key, b.key] : [host, otherHost];
   return one < other ? -1 : one > other ? 1 : 0;
-}
-
-/** For stores without top lists. Copies to them leave the lists out. */
-export function withoutTopLists(store: string) {
-  return {
-    hasTopLists: false,
-    async top(): Promise<TopList> {
-      throw new Error(`top lists are not implemented in the ${store} store`);
-    },
-    async *topSlices(): AsyncIterable<TopSlice[]> {},
-    async putTopSlices() {},
-    async deleteTopLists() {},
-  };
 }
 
 export interface Retention {

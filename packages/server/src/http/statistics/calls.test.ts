@@ -473,20 +473,6 @@ describe('top lists', () => {
       ...bounds,
     });
   });
-
-  test('a store without them: 404, and empty lists in the classification', async () => {
-    await append('p', [{ ...attack, attack: 'sqli' }]);
-    Object.assign(store, { hasTopLists: false });
-    for (const path of ['event/attack/source', 'overviews/attack/url']) {
-      const [status, code, message] = await failureOf(withParameters(path, RANGE));
-      expect([status, code]).toEqual([404, 'WAF.4000']);
-      expect(message).toMatch(/^the store keeps no sources, URLs, rules and countries/);
-    }
-    expect((await get(withParameters('overviews/classification', RANGE))).json()).toMatchObject({
-      attack_type: { items: [{ key: 'sqli', num: 1 }] },
-      ip: { total: 0, items: [] },
-    });
-  });
 });
 
 test('instances filters like hosts, and parameters of SDKs that filter nothing are ignored', async () => {

@@ -44,8 +44,6 @@ const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
     ),
   });
 
-const NONE = { total: 0, attacks: 0, distinct_is: 'exact', error: 0, from: 0, to: 0, items: [] };
-
 type ProjectQuery = TopAttacksQuery & { project: string };
 
 export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
@@ -129,7 +127,6 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
           topCategories(store, query, limit),
         ]);
         const hours = { ...query, ...hoursOf(query), limit };
-        if (store.hasTopLists === false) return { domain, attack_type, ip: NONE, url: NONE, geo: NONE };
         const [ip, url, geo] = await Promise.all([
           topAttacks(store, { ...hours, list: 'sources' }),
           topUrls(store, hours),

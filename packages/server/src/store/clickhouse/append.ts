@@ -23,7 +23,10 @@ import {
   readKnown,
   readProject,
 } from '../postgres/coordination.ts';
-import { type Appended, type Batch, StoreUnavailable } from '../store.ts';
+import { inPartitions } from '../postgres/schema.ts';
+import { readTopLists, topAdditionsOf, writeTopLists } from '../postgres/top-lists.ts';
+import { type Appended, type Batch, HOUR_MS, StoreUnavailable } from '../store.ts';
+import type { TopAdditions } from '../top-records.ts';
 import {
   type Attempt,
   abortAttempt,
@@ -59,6 +62,7 @@ export async function appendGroup(
   batches: readonly Batch[],
   now: number,
   lifetimeMs: number,
+  topKeys: number,
 ): Promise<Appended[]> {
   const project = batches[0]?.project ?? '';
   const hostIds = hostsOf(batches);
@@ -75,7 +79,9 @@ export async function appendGroup(
     const plan = new GroupPlan(state, known, now);
     const results = batches.map((batch) => plan.add(batch));
     if (plan.isEmpty()) return results;
-    const rows = rowsOf(project, plan.events(), known.hosts);
+    const events = plan.events();
+    const rows = rowsOf(project, events, known.hosts);
+    const topLists = topAdditionsOf(events, known.hosts);
     const days = rowsByDay(rows);
     const wanted = {
       project,
@@ -84,13 +90,13 @@ export async function appendGroup(
       lifetimeMs,
     };
     const attempt = rows.length === 0 ? null : await insert(database, shards, wanted, rows);
-    const isClosed = await close(database, attempt, batches, {
-      state,
-      hosts: known.hosts,
-      results,
-      days,
-      now,
-    });
+    const isClosed = await close(
+      database,
+      attempt,
+      batches,
+      { state, hosts: known.hosts, results, days, topLists, now },
+      topKeys,
+    );
     if (isClosed) return results;
   }
   throw new StoreUnavailable('other processes count the same batches all the time');
@@ -170,6 +176,7 @@ interface Inserted {
   results: readonly Appended[];
   /** The number of rows on each day. */
   days: ReadonlyMap<number, number>;
+  topLists: TopAdditions<string>;
   now: number;
 }
 
@@ -178,14 +185,17 @@ async function close(
   database: Database,
   attempt: Attempt | null,
   batches: readonly Batch[],
-  { state: { horizon }, hosts, results, days, now }: Inserted,
+  { state: { horizon }, hosts, results, days, topLists, now }: Inserted,
+  topKeys: number,
 ): Promise<boolean> {
   const project = batches[0]?.project ?? '';
-  return database.transaction(async (run) => {
-    const [state, isOpen, known] = await Promise.all([
+  const hours = () => topLists.records().map(({ hour }) => hour * HOUR_MS);
+  return inPartitions(database, ['top_lists'], hours, async (run) => {
+    const [state, isOpen, known, stored] = await Promise.all([
       lockProject(run, project),
       attempt === null || lockAttempt(run, attempt),
       readKnown(run, project, batches, []),
+      readTopLists(run, project, topLists),
     ]);
     if (!isOpen) return false;
     const plan = new GroupPlan({ ...state, horizon }, { ...known, hosts }, now);
@@ -194,7 +204,10 @@ async function close(
       if (attempt !== null) await abortAttempt({ run }, attempt);
       return false;
     }
-    const writes = plan.writes(run, project);
+    const writes = [
+      ...plan.writes(run, project),
+      writeTopLists(run, project, topLists, hosts, stored, topKeys),
+    ];
     if (attempt !== null) {
       const times = Array.from(days.keys(), (day) => day * MINUTES_PER_DAY * MINUTE_MS);
       writes.push(

@@ -7,13 +7,14 @@ import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { prune } from '../postgres/prune.ts';
 import { recordMethods } from '../postgres/records.ts';
+import { pruneTopLists, topListMethods } from '../postgres/top-lists.ts';
 import {
   type Appended,
   type Batch,
   groupSeries,
   type Store,
   StoreUnavailable,
-  withoutTopLists,
+  TOP_KEYS_DEFAULT,
 } from '../store.ts';
 import { appendGroup } from './append.ts';
 import { COMPACTION, type CompactionSettings, Compactor, forgetBefore } from './compact.ts';
@@ -33,6 +34,8 @@ export interface ClickHouseOptions extends ShardOptions {
   /** Whether to create missing tables at the first use. */
   mayMigrate?: boolean | undefined;
   compaction?: Partial<CompactionSettings> | undefined;
+  /** How many values a top list keeps per hour, and project or host. */
+  topKeys?: number | undefined;
 }
 
 /** Time for an attempt besides its statements. */
@@ -43,6 +46,7 @@ export function clickhouseStore(
   now: () => number = Date.now,
   connect?: Connect,
 ): Store {
+  const { topKeys = TOP_KEYS_DEFAULT } = options;
   const database = new Database(options.postgres);
   const shards = new Shards(options, connect);
   const counter = new Counter(database, shards);
@@ -71,7 +75,9 @@ export function clickhouseStore(
         ({ events }) => events.length,
         (batches) =>
           available(() =>
-            appendGroup(database, shards, batches, now(), lifetimeMs).finally(() => compactor.add(project)),
+            appendGroup(database, shards, batches, now(), lifetimeMs, topKeys).finally(() =>
+              compactor.add(project),
+            ),
           ),
         (error) => error instanceof StoreUnavailable,
       );
@@ -82,7 +88,7 @@ export function clickhouseStore(
 
   return {
     ...recordMethods(database, available, now),
-    ...withoutTopLists('ClickHouse'),
+    ...topListMethods(database, available),
 
     append: (batch) => available(() => append(batch)),
 
@@ -117,7 +123,7 @@ export function clickhouseStore(
       yield* await available(async () => dumpEvents(database, counter, project));
     },
 
-    prune: (before, { freeBefore = before, stop } = {}) =>
+    prune: (before, { freeBefore = before, topListsBefore = before, stop } = {}) =>
       available(async () => {
         await compactor.addAll();
         await prune(database, before, freeBefore, stop, async (freed) => {
@@ -126,6 +132,7 @@ export function clickhouseStore(
           }
           await forgetBefore(database, freed);
         });
+        await pruneTopLists(database, topListsBefore, stop);
       }),
 
     ping: () =>

@@ -33,6 +33,7 @@ export async function appendGroup(
   const counted = new GroupCounts(batches.flatMap(({ events }) => events));
   return inPartitions(
     database,
+    ['segments', 'rollups', 'top_lists'],
     () => counted.times(),
     (run) => appendLocked(run, batches, counted, now, topKeys),
   );

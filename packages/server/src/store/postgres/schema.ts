@@ -1,7 +1,7 @@
 /**
  * The tables. Every key begins with the project. Counts are in two of them: `segments` has the exact milliseconds of each
  * append, `rollups` the sums by minute, hour and day. Both are partitioned by time, like `top_lists`. The ClickHouse store has
- * the others, and tables of its own instead of these three.
+ * tables of its own instead of these two, and all others.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Database, LockTimeout, type Run, StatementFailed } from '../../postgres/database.ts';
@@ -262,11 +262,12 @@ async function readVersion(run: Run, schema: string, { name }: Tables): Promise<
 }
 
 /**
- * Runs a transaction that adds rows of these minutes, and creates the partitions that it lacks. It should add nothing
- * before the horizon: then there may be no partition.
+ * Runs a transaction that adds rows of these minutes to these tables, and creates the partitions that it lacks. It should
+ * add nothing to freed time: then there may be no partition.
  */
 export async function inPartitions<T>(
   database: Database,
+  names: readonly PartitionedTable['name'][],
   times: () => Iterable<number>,
   action: (run: Run) => Promise<T>,
 ): Promise<T> {
@@ -274,24 +275,30 @@ export async function inPartitions<T>(
     try {
       return await database.transaction(action);
     } catch (error) {
-      // Also if the horizon has moved and the partition was dropped: the next try reads the new horizon.
+      // Also if time was freed and the partition was dropped: the next try reads up to when.
       const isMissing = error instanceof StatementFailed && error.code === CHECK_VIOLATION;
       if (!isMissing || tries === PARTITION_TRIES) throw error;
-      const [row] = await database.run<{ horizon: number }>('SELECT horizon FROM retention');
-      const horizon = row?.horizon ?? 0;
+      const [row] = await database.run<{ freed: number }>('SELECT freed_before AS freed FROM retention');
+      const freed = row?.freed ?? 0;
       await createPartitions(
         database,
-        [...times()].filter((time) => time + MINUTE_MS > horizon),
+        names,
+        [...times()].filter((time) => time + MINUTE_MS > freed),
       );
     }
   }
 }
 
 /** Creates the missing partitions for these times. Attaching does not block queries and appends. */
-async function createPartitions(database: Database, times: Iterable<number>): Promise<void> {
+async function createPartitions(
+  database: Database,
+  names: readonly PartitionedTable['name'][],
+  times: Iterable<number>,
+): Promise<void> {
   const wanted = new Map<string, { table: PartitionedTable; number: number }>();
   for (const time of times) {
     for (const table of PARTITIONED) {
+      if (!names.includes(table.name)) continue;
       const number = Math.floor(time / table.partitionMs);
       wanted.set(partitionName(table, number), { table, number });
     }

@@ -68,7 +68,7 @@ export function topAdditionsOf(
 }
 
 interface StoredTopLists {
-  /** No list has hours that begin before this. */
+  /** Lists of hours that begin before this are deleted. */
   before: number;
   /** By `nameOf`. */
   records: Map<string, Buffer>;
@@ -95,7 +95,7 @@ export function readTopLists(
 async function readRecords(run: Run, project: string, keys: readonly RecordKey[]): Promise<StoredTopLists> {
   if (keys.length === 0) return { before: 0, records: new Map() };
   const [[state], rows] = await Promise.all([
-    run<{ before: number }>('SELECT top_lists_before AS before FROM retention'),
+    run<{ before: number }>('SELECT greatest(top_lists_before, freed_before) AS before FROM retention'),
     run<{ i: number; record: Buffer }>(
       `SELECT k.i::int AS i, t.record
        FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS k(scope, hour, i)
@@ -424,6 +424,7 @@ export async function putTopSlices(
   }
   await inPartitions(
     database,
+    ['top_lists'],
     () => slices.map(({ hour }) => (hour + 1) * HOUR_MS - 1),
     async (run) => {
       const keys = Array.from(slicesOfRecords.values(), ({ key }) => key);
