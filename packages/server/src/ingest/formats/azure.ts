@@ -120,7 +120,8 @@ function customRule(name: string): Rule {
 function detailsOf(properties: JsonObject, blocked: boolean): AttackDetails | undefined {
   return attackDetails({
     blocked,
-    source: firstText(properties, ['clientIp', 'clientIP', 'socketIP']),
+    // Front Door takes clientIP from X-Forwarded-For if the client sends one. Application Gateway has no socketIP.
+    source: firstText(properties, ['socketIP', 'socketIp', 'clientIp', 'clientIP']),
     url: asText(properties.requestUri),
     country: firstText(properties, ['clientCountry', 'country']),
   });

@@ -165,6 +165,15 @@ describe('Cloudflare', () => {
 });
 
 describe('Azure', () => {
+  test('the source is the address of the connection, not one that a client wrote into a header', () => {
+    const forged = fixtureLines('azure-waf.log')
+      .filter((line) => line.includes('"socketIP"'))
+      .map((line) => line.replace(/"clientI[Pp]":"[^"]*"/, '"clientIP":"192.0.2.99"'));
+    const sources = recordsOf(readLines(forged)).flatMap(({ details }) => details?.source ?? []);
+    expect(sources.length).toBeGreaterThan(0);
+    expect(sources).not.toContain('192.0.2.99');
+  });
+
   test('the rules of a request are one attack; access logs are requests', () => {
     const parsed = readFixture('azure-waf.log');
     expect(outcomes(parsed)).toEqual([
