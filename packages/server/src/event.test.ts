@@ -20,6 +20,8 @@ test.each([
   ['https://www.example.com/a#b', '/a'],
   ['http://www.example.com', '/'],
   ['/a\u202eb\n', '/a%E2%80%AEb%0A'],
+  ['@evil.example/a', '/@evil.example/a'],
+  ['*', '*'],
   ['-', undefined],
 ])('URL %s is stored as %s', (url, expected) => {
   expect(attackDetails({ url })?.url).toBe(expected);

@@ -190,8 +190,10 @@ function urlPath(text: string | undefined): string | undefined {
   if (!text || text === '-') return undefined;
   // Enough for URL_BYTES_MAX, after the longest scheme and host name.
   const start = text.slice(0, 4 * URL_BYTES_MAX);
-  const path = start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '') || '/';
-  return cutBytes(percentEncoded(path), URL_BYTES_MAX);
+  const path = start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '');
+  // Lists show it after the host name, which it must not seem to continue.
+  const rooted = path.startsWith('/') || path === '*' ? path : `/${path}`;
+  return cutBytes(percentEncoded(rooted), URL_BYTES_MAX);
 }
 
 /** Encodes control characters, characters that change the direction of text, and lone surrogates. */
