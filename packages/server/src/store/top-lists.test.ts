@@ -4,6 +4,7 @@ import { CATEGORIES } from '../event.ts';
 import { RecordWriter } from './cells.ts';
 import { compareTopItems, type TopItem, type TopList } from './store.ts';
 import { addCount, type CategoryCounts, checkSummary, KeyHash, TopMerge, TopSummary } from './top-lists.ts';
+import { decodeSections } from './top-records.ts';
 
 const HASH = new KeyHash('project');
 
@@ -286,5 +287,11 @@ describe('a summary', () => {
     expect(() => checkSummary(bytes.subarray(0, 100))).toThrow('ends inside');
     expect(() => checkSummary(Uint8Array.of(2))).toThrow('unknown kind 2');
     expect(() => checkSummary(Uint8Array.of(0, 0, 255, 127))).toThrow('too long');
+  });
+
+  test('a record with an impossible list or length is an error', () => {
+    expect(decodeSections(Uint8Array.of(0, 1, 2, 7, 7))[1]).toEqual(Uint8Array.of(7, 7));
+    expect(() => decodeSections(Uint8Array.of(0, 32, 1, 7))).toThrow('damaged');
+    expect(() => decodeSections(Uint8Array.of(0, 1, 3, 7))).toThrow('damaged');
   });
 });

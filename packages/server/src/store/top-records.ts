@@ -20,7 +20,9 @@ const RECORD_BYTES_MAX = 256 * 1_024 * 1_024;
 const DEFLATED_BYTES_MIN = 256;
 const DEFLATED_BYTES_MAX = 65_536;
 
-/** Throws if the record cannot be inflated. */
+const LISTS_MAX = 32;
+
+/** Throws if the record is damaged. */
 export function decodeSections(record: Uint8Array): Sections {
   const bytes =
     record[0] === 1
@@ -31,6 +33,8 @@ export function decodeSections(record: Uint8Array): Sections {
   while (reader.at < bytes.length) {
     const list = reader.number();
     const end = reader.number() + reader.at;
+    // Room for lists of newer releases.
+    if (list >= LISTS_MAX || end > bytes.length) throw new Error('a record of top lists is damaged');
     sections[list] = bytes.subarray(reader.at, end);
     reader.at = end;
   }
