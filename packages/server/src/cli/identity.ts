@@ -68,6 +68,8 @@ export const projectCommands = [
         // First, so that the command can be repeated if the store fails.
         await store.deleteTopLists(id);
         await administration.removeProject(id);
+        // Those of events that were counted in the meantime.
+        await store.deleteTopLists(id);
         printLine(
           io.stdout,
           `deleted the project ${operand}, all roles in it and its top lists; its counts stay in the store until retention ends`,
