@@ -33,51 +33,47 @@ const KINDS = {
 type Name = keyof typeof KINDS;
 const NAMES = Object.keys(KINDS) as Name[];
 
-export type TopLists = Readonly<Record<Name, List>>;
+export type TopLists = Readonly<Record<Name, List | Refusal>>;
 
-/** Why there are none: the store does not keep them (404), or there is too much data (400). */
-type Refusal = WafstatError & { status: 400 | 404 };
+/** There is too much data. During a flood of URLs, the other lists are still there. */
+type Refusal = WafstatError & { status: 400 };
 
-export async function readTopLists(client: Client, query: TopAttacksQuery): Promise<TopLists | Refusal> {
+export async function readTopLists(client: Client, query: TopAttacksQuery): Promise<TopLists> {
   const top = { ...query, top: ROWS_MAX };
-  try {
-    const [sources, urls, rules, countries] = await Promise.all([
-      client.topIps(top),
-      client.topUrls(top),
-      client.topRules(top),
-      client.topCountries(top),
-    ]);
-    return { sources, urls, rules, countries };
-  } catch (failure) {
-    if (isRefusal(failure)) return failure;
-    throw failure;
-  }
+  const [sources, urls, rules, countries] = await Promise.all([
+    client.topIps(top).catch(refusal),
+    client.topUrls(top).catch(refusal),
+    client.topRules(top).catch(refusal),
+    client.topCountries(top).catch(refusal),
+  ]);
+  return { sources, urls, rules, countries };
+}
+
+function refusal(failure: unknown): Refusal {
+  if (isRefusal(failure)) return failure;
+  throw failure;
 }
 
 function isRefusal(failure: unknown): failure is Refusal {
-  return failure instanceof WafstatError && (failure.status === 400 || failure.status === 404);
+  return failure instanceof WafstatError && failure.status === 400;
 }
 
 export interface TopPanels {
   element: HTMLElement;
-  show(lists: TopLists | Refusal, range: TimeRange): void;
+  show(lists: TopLists, range: TimeRange): void;
 }
 
 export function topPanels(app: App): TopPanels {
   const panels = NAMES.map((name) => ({ name, ...topPanel(app, name) }));
-  const problem = h('p', { class: 'hint' });
-  const element = h('div', { class: 'tops' }, ...panels.map((one) => one.element), problem);
+  const element = h('div', { class: 'tops' }, ...panels.map((one) => one.element));
   return {
     element,
     show(lists, range) {
-      const refusal = isRefusal(lists) ? lists : null;
-      element.hidden = refusal?.status === 404;
-      problem.hidden = refusal === null;
-      fill(problem, refusal && `No top lists: ${refusal.message}`);
       for (const { name, element: one, show } of panels) {
+        const list = lists[name];
         // Few logs name countries.
-        one.hidden = isRefusal(lists) || (name === 'countries' && lists.countries.attacks === 0);
-        if (!isRefusal(lists)) show(lists[name], range);
+        one.hidden = name === 'countries' && !isRefusal(list) && list.attacks === 0;
+        show(list, range);
       }
     },
   };
@@ -98,14 +94,19 @@ function topPanel(app: App, name: Name) {
   addDrawer('code', 'curl', curl.element);
   return { element, show };
 
-  function show(list: List, range: TimeRange): void {
-    shown = list;
+  function show(list: List | Refusal, range: TimeRange): void {
     const { hosts, category } = app.view();
+    const query = { ...range, origin: location.origin, project: app.project.id, hosts };
+    curl.set(topCurl(query, path, ROWS_MAX, category));
+    shown = isRefusal(list) ? null : list;
+    if (isRefusal(list)) {
+      refill(rows);
+      fill(coverage, `No list: ${list.message}`);
+      return;
+    }
     const most = Math.max(1, ...list.items.map(({ num }) => num));
     refill(rows, ...list.items.map((item) => row(item, most)));
     fill(coverage, coverageOf(list));
-    const query = { ...range, origin: location.origin, project: app.project.id, hosts };
-    curl.set(topCurl(query, path, ROWS_MAX, category));
   }
 
   /** `2,631 attacks (SQL injection), about 7,000 sources, 14 Nov, 20:00 – 22:00`. */
