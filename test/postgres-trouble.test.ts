@@ -375,7 +375,7 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
       await database.close();
     });
 
-    test('a user without access to the schema is told so', async () => {
+    test('without access to the schema, the error says so', async () => {
       const schema = `trouble_${++schemas}`;
       const owner = open([primary.port], schema);
       await owner.append(batch('first', 1));

@@ -15,7 +15,7 @@ const RESPONSE_BYTES_MAX = 1_048_576;
 const RENEW_MS = 60_000;
 /** After a failure, other calls fail for this long without waiting for the service. */
 const FAILURE_TTL_MS = 1_000;
-/** No credential has this ID. A user who may look it up may look up all others. */
+/** No credential has this ID. If the service user can look it up, it can look up all others. */
 const NO_CREDENTIAL_ID = '0'.repeat(64);
 
 export interface ServiceUser {
