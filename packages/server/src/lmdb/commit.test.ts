@@ -99,6 +99,15 @@ test('a change that was rejected because it waited too long for the lock is neve
   await committer.close();
 });
 
+test('a process that was itself stopped does not blame another', async () => {
+  const { count, committer } = openCounter({ lockWaitMsMax: 500 });
+  const change = committer.run(() => count('a'));
+  // Longer than the wait: to the timers, this is what a stopped process looks like.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);
+  expect(await change).toBe(1);
+  await committer.close();
+});
+
 test('after MDB_PANIC the file is reopened, and the outcome is reported as unknown', async () => {
   const lmdbError = (message: string, code: number) => Object.assign(new Error(message), { code });
   // How lmdb-js behaves if it cannot write the header of the file.

@@ -3,6 +3,8 @@ import type { RootDatabase } from 'lmdb';
 
 /** How long a change waits for the write lock. A stopped process may hold it forever. */
 const LOCK_WAIT_MS_MAX = 5_000;
+/** The wait is counted in steps: a process that was itself stopped for longer than the wait must not give up at once. */
+const LOCK_WAIT_STEPS = 10;
 /** After a failure, changes are refused for this long: a full disk gets one attempt per second. */
 const RETRY_MS = 1_000;
 /** How long closing waits for the write lock. */
@@ -75,7 +77,11 @@ export class Committer {
     const refusal = this.#refusal();
     if (refusal !== null) return Promise.reject(refusal);
     return new Promise<unknown>((resolve, reject) => {
-      const timer = setTimeout(() => this.#expire(job), this.#options.lockWaitMsMax ?? LOCK_WAIT_MS_MAX);
+      let steps = 0;
+      const timer = setInterval(
+        () => ++steps === LOCK_WAIT_STEPS && this.#expire(job),
+        (this.#options.lockWaitMsMax ?? LOCK_WAIT_MS_MAX) / LOCK_WAIT_STEPS,
+      );
       const job: Job = { action, resolve, reject, timer, state: 'waiting' };
       this.#waiting.push(job);
       if (this.#running.length === 0) this.#idle = this.#runWaiting();
@@ -128,20 +134,21 @@ export class Committer {
       const result = await commit(this.#options.root(), () => {
         // LMDB got the lock, perhaps long after this change was rejected.
         if (job.state === 'expired') throw new Error('the change has expired');
-        clearTimeout(job.timer);
+        clearInterval(job.timer);
         job.state = 'begun';
         return job.action();
       });
       this.#failure = null;
       job.resolve(result);
     } catch (error) {
-      clearTimeout(job.timer);
+      clearInterval(job.timer);
       if (job.state === 'expired') this.#failure = null;
       if (job.state !== 'expired' || isLmdbError(error)) job.reject(await this.#failed(error));
     }
   }
 
   #expire(job: Job): void {
+    clearInterval(job.timer);
     job.state = 'expired';
     this.#waiting = this.#waiting.filter((other) => other !== job);
     const { path, lockWaitMsMax = LOCK_WAIT_MS_MAX } = this.#options;
