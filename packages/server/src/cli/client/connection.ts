@@ -6,7 +6,18 @@ import { type Client, type ClientOptions, createClient, WafstatError } from '@wa
 import { sign } from '@wafstat/signer';
 import { printable } from '../../printable.ts';
 import { type Io, printLine, UserError } from '../command.ts';
-import { flag, flagOf, identifier, nameOf, option, type Source, text, url, type Values } from '../options.ts';
+import {
+  flag,
+  flagOf,
+  givenName,
+  identifier,
+  nameOf,
+  option,
+  type Source,
+  text,
+  url,
+  type Values,
+} from '../options.ts';
 import { withProjectId } from './names.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
 
@@ -87,10 +98,7 @@ export function credentialProblems(source: ConnectionSource, io: Io): string[] {
   const methods = methodsOf(source);
   const problems: string[] = [];
   if (methods.length > 1) {
-    const names = methods.map((method) => {
-      const { env = '' }: { env?: string } = CONNECTION_OPTIONS[method];
-      return source(method) === 'env' ? env : flagOf(CONNECTION_OPTIONS[method]);
-    });
+    const names = methods.map((method) => givenName(CONNECTION_OPTIONS[method], source(method)));
     problems.push(`${names.join(' and ')} are different ways to authenticate: use one of them`);
   }
   for (const method of methods) {
