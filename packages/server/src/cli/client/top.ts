@@ -38,8 +38,8 @@ function categories(value: string): AttackType[] {
 }
 
 export const topCommand = command({
-  name: 'top <list>',
-  description: 'show the sources, urls, rules or countries of the most attacks; counts cover whole hours',
+  name: `top <${Object.keys(LISTS).join('|')}>`,
+  description: 'show the sources, URLs, rules or countries of the most attacks; counts cover whole hours',
   examples: [
     'wafstat top sources --profile shop --last 7d',
     'wafstat top rules --category sqli --category xss --top 20',
@@ -109,17 +109,21 @@ function nameOf({ key, host = '' }: Item): string {
   return `${host}${key}`;
 }
 
-const ABOUT = { exact: '', estimate: 'about ', minimum: 'at least ' } as const;
-
 /**
  * `2026-07-01 12:00 to 2026-07-02 12:00 (+00:00): 31 attacks with a source, 2 sources`, with the hours that the list covers.
  * Logs do not name everything, so there may be more attacks.
  */
 function heading(list: List, { one, many }: Kind, timezone: Timezone): string {
   const { attacks, total, distinct_is } = list;
+  const names = `${count(total)} ${total === 1 ? one : many}`;
+  const distinct = {
+    exact: names,
+    estimate: `about ${names}`,
+    minimum: `${count(total)} or more ${many} (too many to count by category)`,
+  };
   const parts = [
     `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} with a ${one}`,
-    `${ABOUT[distinct_is] ?? ''}${count(total)} ${total === 1 ? one : many}`,
+    distinct[distinct_is] ?? names,
   ];
   return `${titleOf(list, timezone)}: ${parts.join(', ')}`;
 }
