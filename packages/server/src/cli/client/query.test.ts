@@ -706,6 +706,31 @@ describe('profiles', () => {
     expect(await profileOf('asked')).toEqual({ url, project, credentials });
   });
 
+  test.each(['\r', '\n', '\r\n'])(
+    'are created from lines pasted at once that end with %j',
+    async (lineEnd) => {
+      const { io, printed } = memoryIo();
+      const terminal = Object.assign(new PassThrough(), { isTTY: true });
+      const configured = runProgram(['configure', '--profile', 'pasted', '--no-check'], {
+        ...io,
+        stdin: terminal,
+      });
+      const lines = ['http://127.0.0.1:1', 'shop', 'password', 'Jörg', '', 'geheim', 'wafstat types', ''];
+      const bytes = Buffer.from(lines.join(lineEnd));
+      // Cut inside a character.
+      terminal.write(bytes.subarray(0, bytes.indexOf('ö') + 1));
+      terminal.write(bytes.subarray(bytes.indexOf('ö') + 1));
+      expect(await configured).toBe(0);
+      expect(printed.err).toContain('Jörg');
+      expect(printed.err).not.toMatch(/geheim|wafstat types/);
+      expect(await profileOf('pasted')).toEqual({
+        url: 'http://127.0.0.1:1',
+        project: 'shop',
+        credentials: { kind: 'password', user: 'Jörg', domain: 'default', password: 'geheim' },
+      });
+    },
+  );
+
   test('are called default unless they have another name', async () => {
     const options = ['--url', url, '--project', project, '--token', 'saved'];
     expect((await run(['configure', '--no-check', ...options])).status).toBe(0);
