@@ -380,7 +380,7 @@ describe('queries', () => {
         ...{ total: 7_000, attacks: 100, distinct_is: 'estimate', error: 1_500, from, to },
         items,
       });
-      const query = ['top', 'sources', '--url', address, '--token', 't', '--project', 'p'];
+      const query = ['top', 'sources', '--url', address, '--token', 't', '--project', 'p', ...RANGE];
       const plot = await run(query, { columns: 60, env: { NO_COLOR: '1' } });
       expect(plot.out.split('\n').slice(0, -1)).toEqual([
         `${minute(from)} to ${minute(to)} (+00:00): 100 attacks with a source, about 7,000 sources`,
@@ -391,6 +391,15 @@ describe('queries', () => {
       expect(table.out.split('\n')[1]).toMatch(/^source +attacks +error +share$/);
       expect(table.out).toContain('+1,500');
       expect(table.out).not.toContain('\u001b');
+    });
+
+    test('says that earlier hours are not kept', async () => {
+      const list = { total: 0, attacks: 0, distinct_is: 'exact', error: 0, from, to, items: [] };
+      const { address } = await listen(list);
+      const query = ['top', 'urls', '--url', address, '--token', 't', '--project', 'p', '--to', String(to)];
+      const notKept = 'earlier hours are not kept';
+      expect((await run([...query, '--last', '90d'])).out).toContain(notKept);
+      expect((await run([...query, '--from', String(from + 1)])).out).not.toContain(notKept);
     });
 
     test('says why a number of values is only a minimum', async () => {
