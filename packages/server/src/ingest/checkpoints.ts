@@ -67,13 +67,13 @@ export class Checkpoints {
     const candidates = this.#links.filter((link) => link.bytes === 0 || hashes.has(link.firstLineHash));
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
+      if (bytes.length < link.bytes) continue;
       const hash = chunkHash(this.#after).update(bytes);
-      if (bytes.length === link.bytes && hasHash(link, hash)) {
-        const key = stateKey(this.#keyBefore, hash);
-        this.#begin(link.id, key);
-        this.insideLine = endsInsideLine(bytes, this.insideLine);
-        return { bytes, readerState: decryptState(link.readerState, key) };
-      }
+      if (!hasHash(link, hash)) continue;
+      const key = stateKey(this.#keyBefore, hash);
+      this.#begin(link.id, key);
+      this.insideLine = endsInsideLine(bytes, this.insideLine);
+      return { bytes, readerState: decryptState(link.readerState, key) };
     }
     return null;
   }
