@@ -5,6 +5,7 @@ import {
   duration,
   file,
   flag,
+  givenName,
   integer,
   nameOf,
   type Option,
@@ -275,14 +276,17 @@ export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 /** Service options that contradict each other, for whatever part of them a command has. */
 export function serviceConflicts(
   values: Partial<Values<typeof SERVICE_OPTIONS>>,
-  source: (name: 'postgresUrl') => 'cli' | 'env' | undefined,
+  source: (name: 'postgresUrl' | 'clickhouseUrl') => 'cli' | 'env' | undefined,
 ): string[] {
   const { tlsCert, tlsKey, insecureHttp, listen, store, clickhouseUrl, clickhouseInsecureHttp } = values;
   const problems: string[] = [];
   if (store === 'clickhouse' && clickhouseUrl === undefined)
     problems.push(`--store clickhouse requires ${nameOf(CLICKHOUSE_OPTIONS.clickhouseUrl)}`);
   if (store !== undefined && store !== 'clickhouse' && clickhouseUrl !== undefined)
-    problems.push(`--clickhouse-url requires --store clickhouse, but the store is ${store}`);
+    problems.push(
+      `${givenName(CLICKHOUSE_OPTIONS.clickhouseUrl, source('clickhouseUrl'))} requires --store clickhouse, ` +
+        `but the store is ${store}`,
+    );
   if (values.clickhouseReplicated) {
     problems.push(
       '--clickhouse-replicated is not supported: a replica may lose acknowledged counts or return old ones. ' +
@@ -294,7 +298,7 @@ export function serviceConflicts(
   );
   if (plain !== undefined && !clickhouseInsecureHttp) {
     problems.push(
-      `--clickhouse-url ${plain} would send the password and all counts unencrypted: use https, ` +
+      `${givenName(CLICKHOUSE_OPTIONS.clickhouseUrl, source('clickhouseUrl'))} ${plain} would send the password and all counts unencrypted: use https, ` +
         'or --clickhouse-insecure-http in a private network',
     );
   }
@@ -319,8 +323,9 @@ function postgresConflicts(
     return isMissing ? [`--store ${store} requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
   }
   const problems: string[] = [];
+  const name = givenName(POSTGRES_OPTIONS.postgresUrl, urlSource);
   if (store === 'lmdb')
-    problems.push('--postgres-url requires --store postgres or clickhouse, but the store is lmdb');
+    problems.push(`${name} requires --store postgres or clickhouse, but the store is lmdb`);
   if (urlSource === 'cli' && postgresUrl.password !== null) {
     problems.push(
       '--postgres-url must not contain a password, because `ps` shows it: ' +
@@ -330,7 +335,7 @@ function postgresConflicts(
   const far = postgresUrl.servers.find(({ host }) => !isLocal(host));
   if (far && postgresUrl.tls === 'off' && !postgresInsecure) {
     problems.push(
-      `--postgres-url would send counts, password hashes and keys to ${far.host} unencrypted: remove sslmode=disable, ` +
+      `${name} would send counts, password hashes and keys to ${far.host} unencrypted: remove sslmode=disable, ` +
         'or use --postgres-insecure in a private network',
     );
   }
