@@ -450,7 +450,7 @@ describe('top lists', () => {
     store.top = async ({ from, to, limit }) => ({
       from: from + 3_600_000,
       to,
-      total: 900,
+      attacks: 900,
       distinct: 70,
       distinctIs: 'estimate',
       error: 9,

@@ -51,6 +51,7 @@ async function open(now: () => number, topKeys?: number) {
 describe('the embedded store', () => {
   const NOW = Date.UTC(2026, 6, 1);
   const DAY_MS = 86_400_000;
+  const HOUR_MS = 3_600_000;
   const batch = {
     project: 'p',
     source: { name: 'test', format: 'events' },
@@ -311,25 +312,42 @@ describe('the embedded store', () => {
     await root.close();
     const page = readFileSync(new URL('../../../../../docs/storage.md', import.meta.url), 'utf8');
     const [, key = '', bytes = ''] = /has the key `([^`]+)` and the value\n+```\n([^`]+)```/.exec(page) ?? [];
-    expect(records[1]).toEqual([key, bytes].map((text) => text.replace(/\s/g, '')));
-    const prefix = Buffer.from(`${hostId} `).toString('hex');
-    expect(records[0]?.[1]).toContain(`${prefix}2f6142`);
+    expect(records).toEqual([[key, bytes].map((text) => text.replace(/\s/g, ''))]);
     await destroy();
   });
 
-  test('a list of more summaries than a query may read is refused', async () => {
+  test('a list of more summaries than a query may read covers the last hours only', async () => {
     const { directory, store, destroy } = await open(() => NOW);
-    const events = Array.from({ length: 100 }, (_, i): Event => {
-      const details = { source: `10.0.0.${i}` };
-      return { time: NOW - i * 3_600_000, hostId: null, request: true, attack: 'xss', count: 1, details };
+    const hosts = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b', 'c'], limit: 3 });
+    const events = Array.from({ length: 300 }, (_, i): Event => {
+      const details = { source: `10.0.0.${i}`, url: `/${'x'.repeat(250)}` };
+      const [time, hostId = null] = [NOW - Math.floor(i / 3) * HOUR_MS, hosts[i % 3]];
+      return { time, hostId, request: true, attack: 'xss', count: 1, details };
     });
     await store.append({ ...batch, events });
     await store.close();
     const schema = openSchema(join(directory, 'statistics.mdb'));
-    const query = { project: 'p', list: 'sources' as const, limit: 1, from: NOW - 30 * DAY_MS, to: NOW + 1 };
-    const find = createTopFinder(schema, createLookups(schema), 500);
-    await expect(find(query)).rejects.toThrow(QueryTooLarge);
-    expect(await find({ ...query, from: NOW - DAY_MS })).toMatchObject({ total: 25 });
+    const list = 'sources' as const;
+    const query = { project: 'p', list, limit: 1, from: NOW - 30 * DAY_MS, to: NOW + 1 };
+    const finder = (bytesMax?: number) => createTopFinder(schema, createLookups(schema), bytesMax);
+    expect(await finder()(query)).toMatchObject({
+      attacks: 300,
+      from: Math.floor(query.from / HOUR_MS) * HOUR_MS,
+    });
+    const find = finder(5_000);
+    for (const selected of [undefined, hosts as string[], hosts.slice(1) as string[]]) {
+      const { attacks, from, shortened } = await find({ ...query, hosts: selected });
+      expect(shortened).toBe(true);
+      const hours = Math.floor(NOW / HOUR_MS) + 1 - from / HOUR_MS;
+      expect(hours).toBeGreaterThan(20);
+      expect(hours).toBeLessThan(90);
+      expect(attacks).toBe(hours * (selected?.length ?? 3));
+      // The part that it covers is a result of its own.
+      expect(await find({ ...query, hosts: selected, from })).toEqual(
+        expect.not.objectContaining({ shortened: true }),
+      );
+    }
+    await expect(finder(40)(query)).rejects.toThrow(QueryTooLarge);
     await schema.root.close();
     await destroy();
   });
@@ -346,7 +364,7 @@ describe('the embedded store', () => {
     expect(await verifyStatistics(path)).toMatchObject({ problems: 0 });
     const again = another();
     const query = { project: 'p', list: 'rules' as const, limit: 1, from: 0, to: NOW + 1 };
-    expect(await again.top(query)).toMatchObject({ total: 0, items: [], distinct: 0 });
+    expect(await again.top(query)).toMatchObject({ attacks: 0, items: [], distinct: 0 });
     const { id: _, link: __, ...more } = batch;
     await again.append({ ...more, events: [{ ...attack, details: { rule: '941100' } }] });
     expect((await again.top(query)).items).toEqual([{ key: '941100', count: 1, error: 0 }]);
