@@ -289,6 +289,33 @@ describe('a summary', () => {
     expect(listOf(encoded)).toMatchObject({ distinct: 9_000, distinctIs: 'exact', error: 0 });
   });
 
+  test('a merge of many values does its work in short steps', () => {
+    const merge = new TopMerge(HASH, null);
+    const other = new TopMerge(HASH, null);
+    const part = (first: number) =>
+      Array.from({ length: 4_096 }, (_, i) => ({ ...single(`${first + i}`), count: 1 + (i % 5) }));
+    let steps = 0;
+    for (let first = 0; first <= 131_072; first += 4_096) {
+      for (const _ of merge.add(summarize({ keysMax: 4_096, batches: [part(first)] }))) steps++;
+    }
+    // 135,168 values are read and evicted, 2,048 in a step.
+    expect(steps).toBeGreaterThan(2 * 66);
+    finish(other.add(summarize({ keysMax: 9, batches: [[single('0'), single('other')]] })));
+    steps = 0;
+    for (const work = merge.list(other, 'sources', 10); ; steps++) {
+      const { done, value: list } = work.next();
+      if (!done) continue;
+      expect(list).toMatchObject({
+        distinctIs: 'estimate',
+        attacks: 33 * totalOf(truth([{ keysMax: 0, batches: [part(0)] }], null)) + 2,
+      });
+      expect(list.items[0]).toMatchObject({ count: 5 });
+      expect(Math.abs(list.distinct / 135_169 - 1)).toBeLessThan(0.07);
+      break;
+    }
+    expect(steps).toBeGreaterThan(2 * 20);
+  });
+
   test('that is cut short or of another kind is an error', () => {
     const bytes = summarize({ keysMax: 2, batches: [['/a', '/b', '/c'].map(single)] });
     expect(() => checkSummary(bytes)).not.toThrow();

@@ -208,6 +208,12 @@ export function addToRecords(
   keysMax: number,
 ): ChangedRecord[] {
   const stored = read(null);
+  const divide = (all: HourAdditions) => {
+    const empty = { sections: [], hosts: null };
+    return addToOwnRecords(all, empty, () => undefined, project, keysMax);
+  };
+  // Saves the work for a joint record.
+  if (stored === undefined && longest(additions) > keysMax) return divide(additions);
   const record = stored === undefined ? { sections: [], hosts: new Map() } : decodeRecord(stored);
   const { hosts } = record;
   if (hosts === null) return addToOwnRecords(additions, record, read, project, keysMax);
@@ -222,8 +228,13 @@ export function addToRecords(
     return [{ hostId: null, record: encodeRecord(record) }];
   }
   // Everything in it is exact, so it can be added to empty records.
-  const all = new Map(Array.from(hosts, ([host, sections]) => [host, additionsOf(sections)]));
-  return addToOwnRecords(all, { sections: [], hosts: null }, () => undefined, project, keysMax);
+  return divide(new Map(Array.from(hosts, ([host, sections]) => [host, additionsOf(sections)])));
+}
+
+/** How many values the longest list of a host gets. */
+function longest(additions: HourAdditions): number {
+  const sizes = [...additions.values()].flatMap((lists) => lists.map((values) => values?.size ?? 0));
+  return sizes.reduce((a, b) => Math.max(a, b), 0);
 }
 
 function additionsOf(sections: Sections): ListAdditions {

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import {
@@ -349,6 +349,62 @@ describe('the embedded store', () => {
     }
     await expect(finder(40)(query)).rejects.toThrow(QueryTooLarge);
     await schema.root.close();
+    await destroy();
+  });
+
+  test('late attacks of other projects leave the merged top lists of a project as they are', async () => {
+    const { directory, store, another, destroy } = await open(() => NOW);
+    const at = (project: string, hoursAgo: number, source: string) => ({
+      ...{ project, source: batch.source, dropped: {} },
+      events: Array.from({ length: 100 }, (_, i): Event => {
+        const time = NOW - (i + hoursAgo) * HOUR_MS;
+        return { time, hostId: null, request: true, attack: 'xss', count: 1, details: { source } };
+      }).slice(0, hoursAgo === 0 ? 100 : 1),
+    });
+    await store.append(at('p', 0, '10.0.0.1'));
+    await store.close();
+    const writer = another();
+    const schema = openSchema(join(directory, 'statistics.mdb'));
+    const reads = vi.spyOn(schema.topLists, 'getBinaryFast');
+    const find = createTopFinder(schema, createLookups(schema));
+    const query = { project: 'p', list: 'sources' as const, limit: 1, from: NOW - 5 * DAY_MS, to: NOW + 1 };
+    const readsOf = async (attacks: number) => {
+      schema.root.resetReadTxn();
+      reads.mockClear();
+      expect(await find(query)).toMatchObject({ attacks });
+      return reads.mock.calls.length;
+    };
+    expect(await readsOf(100)).toBeGreaterThan(100);
+    await writer.append(at('q', 50, '10.0.0.2'));
+    expect(await readsOf(100)).toBeLessThan(10);
+    await writer.append(at('p', 50, '10.0.0.2'));
+    expect(await readsOf(101)).toBeGreaterThan(90);
+    await writer.deleteTopLists('q');
+    expect(await readsOf(101)).toBeLessThan(10);
+    await schema.root.close();
+    await writer.close();
+    await destroy();
+  });
+
+  test('top lists are copied in parts of bounded size, the project of an hour after its hosts', async () => {
+    const { store, destroy } = await open(() => NOW);
+    const hosts = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b', 'c'], limit: 3 });
+    const details = Array.from({ length: 400 }, (_, i) => ({ url: `/${i}/${'x'.repeat(250)}` }));
+    for (let hour = 0; hour < 20; hour++) {
+      const events = details.map((each, i): Event => {
+        const time = NOW - hour * HOUR_MS;
+        return { time, hostId: hosts[i % 3] ?? null, request: true, attack: 'xss', count: 1, details: each };
+      });
+      await store.append({ project: 'p', source: batch.source, dropped: {}, events });
+    }
+    const parts = [];
+    for await (const part of store.topSlices('p')) parts.push(part);
+    const bytes = parts.map((part) => part.reduce((sum, { record }) => sum + record.length, 0));
+    expect(Math.max(...bytes)).toBeLessThan(4.3 * 1_024 * 1_024);
+    expect(bytes.length).toBeGreaterThan(Math.floor(bytes.reduce((a, b) => a + b) / (4.3 * 1_024 * 1_024)));
+    const slices = parts.flat();
+    expect(slices).toHaveLength(20 * 4);
+    expect(slices.map(({ hostId }) => hostId === null)).toEqual(slices.map((_, i) => i % 4 === 3));
     await destroy();
   });
 
