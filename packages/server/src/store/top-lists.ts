@@ -140,10 +140,15 @@ class SummaryReader {
   error = 0;
   readonly counts: CategoryCounts = [];
   readonly #reader: NumberReader;
-  readonly #key = Buffer.allocUnsafe(KEY_BYTES_MAX);
-  #keyLength = 0;
+  readonly #key: Buffer;
+  /** Of the prefix, and of it with the key. */
+  readonly #start: number;
+  #end = 0;
 
-  constructor(bytes: Uint8Array) {
+  /** `prefix`: of all keys. */
+  constructor(bytes: Uint8Array, prefix = '') {
+    this.#key = Buffer.allocUnsafe(KEY_BYTES_MAX + 3 * prefix.length);
+    this.#start = this.#key.write(prefix);
     this.#reader = new NumberReader(bytes);
     const kind = this.#reader.number();
     if (kind > 1) throw new Error(`a top list has the unknown kind ${kind}`);
@@ -157,8 +162,9 @@ class SummaryReader {
     const shared = this.#reader.number();
     const suffix = this.#reader.number();
     if (shared + suffix > KEY_BYTES_MAX) throw new Error('a key of a top list is too long');
-    for (let i = 0; i < suffix; i++) this.#key[shared + i] = bytes[this.#reader.at + i] ?? 0;
-    this.#keyLength = shared + suffix;
+    const start = this.#start + shared;
+    for (let i = 0; i < suffix; i++) this.#key[start + i] = bytes[this.#reader.at + i] ?? 0;
+    this.#end = start + suffix;
     this.#reader.at += suffix;
     this.error = this.evictions ? this.#reader.number() : 0;
     this.counts.length = 0;
@@ -172,7 +178,7 @@ class SummaryReader {
   }
 
   key(): string {
-    return this.#key.toString('utf8', 0, this.#keyLength);
+    return this.#key.toString('utf8', 0, this.#end);
   }
 }
 
@@ -265,7 +271,7 @@ export class TopMerge {
   *add(summary: Uint8Array, prefix = ''): Generator<void, void> {
     this.#ranked = UNRANKED;
     this.#fullSketch = null;
-    const reader = new SummaryReader(summary);
+    const reader = new SummaryReader(summary, prefix);
     const lost = this.#addEvictions(reader.evictions);
     // What the selected categories have lost altogether is a bound, too.
     const error = Math.min(reader.evictions?.error ?? 0, lost);
@@ -275,7 +281,7 @@ export class TopMerge {
       for (let i = 0; i < counts.length; i += 2) {
         if (this.#isSelected[counts[i] ?? 0]) count += counts[i + 1] ?? 0;
       }
-      if (count > 0) this.#addItem(prefix + reader.key(), count, error - Math.min(reader.error, lost));
+      if (count > 0) this.#addItem(reader.key(), count, error - Math.min(reader.error, lost));
     }
     this.#error += error;
     if (this.#items.size > 2 * this.#keysMax) yield* this.#evict();
