@@ -91,13 +91,12 @@ export function checkRecord(record: Uint8Array): void {
   }
 }
 
-function encodeRecord({ sections, hosts }: TopRecord): Buffer {
-  const plain = hosts ? jointBytes(hosts) : sectionBytes(sections);
+/** `kind`: 0 or JOINT. */
+function encodeRecord(plain: Uint8Array, kind: number): Buffer {
   const isWorthwhile = plain.length >= DEFLATED_BYTES_MIN && plain.length <= DEFLATED_BYTES_MAX;
   const deflated = isWorthwhile ? deflateRawSync(plain, { level: 1 }) : plain;
   const isSmaller = deflated.length < plain.length;
-  const kind = (isSmaller ? DEFLATED : 0) | (hosts ? JOINT : 0);
-  return Buffer.concat([Uint8Array.of(kind), isSmaller ? deflated : plain]);
+  return Buffer.concat([Uint8Array.of(isSmaller ? kind | DEFLATED : kind), isSmaller ? deflated : plain]);
 }
 
 function sectionBytes(sections: Sections): Uint8Array {
@@ -224,9 +223,9 @@ export function addToRecords(
     const most = addToSections(sections, lists, Number.POSITIVE_INFINITY, () => new KeyHash(project));
     if (most > keysMax) isSmall = false;
   }
-  if (isSmall && jointBytes(hosts).length <= JOINT_BYTES_MAX) {
-    return [{ hostId: null, record: encodeRecord(record) }];
-  }
+  const plain = jointBytes(hosts);
+  if (isSmall && plain.length <= JOINT_BYTES_MAX)
+    return [{ hostId: null, record: encodeRecord(plain, JOINT) }];
   // Everything in it is exact, so it can be added to empty records.
   return divide(new Map(Array.from(hosts, ([host, sections]) => [host, additionsOf(sections)])));
 }
@@ -264,10 +263,10 @@ function addToOwnRecords(
       keysMax,
       (list) => new KeyHash(project, list === URLS ? prefix : ''),
     );
-    changed.push({ hostId, record: encodeRecord(record) });
+    changed.push({ hostId, record: encodeRecord(sectionBytes(record.sections), 0) });
   }
   addToSections(ofProject.sections, sumOf(additions), keysMax, () => new KeyHash(project));
-  changed.push({ hostId: null, record: encodeRecord(ofProject) });
+  changed.push({ hostId: null, record: encodeRecord(sectionBytes(ofProject.sections), 0) });
   return changed;
 }
 
