@@ -347,7 +347,7 @@ export async function* dumpTopSlices(database: Database, project: string): Async
            SELECT hour, record, sum(octet_length(record)) OVER (ORDER BY hour) - octet_length(record) AS before FROM (
              SELECT hour, record FROM top_lists WHERE project = $1 AND host = $2 AND hour >= $3
              ORDER BY hour LIMIT ${RECORDS_PER_STEP}
-           ) AS some
+           ) AS listed
          ) AS sized WHERE before < ${BYTES_PER_PART} ORDER BY hour`,
         [project, number, next],
       );
