@@ -39,7 +39,7 @@ export class TopSummary {
     const summary = new TopSummary();
     const reader = new SummaryReader(bytes);
     const { evictions } = reader;
-    if (evictions) summary.#evictions = { ...evictions, sketch: Uint8Array.from(evictions.sketch) };
+    if (evictions) summary.#evictions = { ...evictions, sketch: new Uint8Array(evictions.sketch) };
     while (reader.next()) {
       summary.entries.set(reader.key(), { counts: reader.counts.slice(), error: reader.error });
     }
@@ -60,14 +60,19 @@ export class TopSummary {
   #evict(keysMax: number, hash: KeyHash): void {
     this.#evictions ??= { error: 0, lost: CATEGORIES.map(() => 0), sketch: new Uint8Array(REGISTERS) };
     const { lost, sketch } = this.#evictions;
-    const ranked = [...this.entries].map(([key, { counts, error }]) => ({
-      key,
-      most: sumOf(counts) + error,
-    }));
-    ranked.sort((a, b) => b.most - a.most || (a.key < b.key ? -1 : 1));
-    this.#evictions.error = ranked[keysMax]?.most ?? 0;
-    for (const { key } of ranked.slice(keysMax)) {
-      const { counts = [] } = this.entries.get(key) ?? {};
+    const ranked = new Float64Array(this.entries.size);
+    let n = 0;
+    for (const entry of this.entries.values()) ranked[n++] = mostOf(entry);
+    ranked.sort();
+    const count = ranked.length - keysMax;
+    const error = ranked[count - 1] ?? 0;
+    this.#evictions.error = error;
+    // Of equal values, the last ones go: sorting them by key would take longer than all the rest.
+    let staying = ranked.lastIndexOf(error) + 1 - count;
+    for (const [key, entry] of this.entries) {
+      const most = mostOf(entry);
+      if (most > error || (most === error && staying-- > 0)) continue;
+      const { counts } = entry;
       for (let i = 0; i < counts.length; i += 2) {
         const category = counts[i] ?? 0;
         lost[category] = (lost[category] ?? 0) + (counts[i + 1] ?? 0);
@@ -119,8 +124,9 @@ export function addCounts(counts: CategoryCounts, others: CategoryCounts): void 
   for (let i = 0; i < others.length; i += 2) addCount(counts, others[i], others[i + 1]);
 }
 
-function sumOf(counts: CategoryCounts): number {
-  let sum = 0;
+/** The value has at most this many attacks. */
+function mostOf({ counts, error }: Entry): number {
+  let sum = error;
   for (let i = 1; i < counts.length; i += 2) sum += counts[i] ?? 0;
   return sum;
 }

@@ -52,7 +52,7 @@ export function decodeRecord(record: Uint8Array): TopRecord {
   const bytes =
     kind & DEFLATED
       ? inflateRawSync(record.subarray(1), { maxOutputLength: RECORD_BYTES_MAX })
-      : Uint8Array.from(record.subarray(1));
+      : new Uint8Array(record.subarray(1));
   if (!(kind & JOINT)) return { sections: decodeSections(bytes), hosts: null };
   const hosts = new Map<string, Sections>();
   const reader = new NumberReader(bytes);
@@ -303,7 +303,7 @@ function addToSections(
     const summary = stored === undefined ? new TopSummary() : TopSummary.decode(stored);
     summary.add(additions, keysMax, hashOf(list));
     summary.encode(writer);
-    sections[list] = Uint8Array.from(writer.bytes());
+    sections[list] = new Uint8Array(writer.bytes());
     most = Math.max(most, summary.entries.size);
   }
   return most;

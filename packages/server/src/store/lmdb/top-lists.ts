@@ -342,7 +342,7 @@ export function* dumpTopSlices(schema: Schema, projectId: string): Generator<Top
     const hostId = hostIds.get(scope);
     const stored = hostId === undefined ? undefined : schema.topLists.getBinary(key);
     if (hostId === undefined || stored === undefined) continue;
-    const record = Uint8Array.from(withoutListsChecksum(key, stored));
+    const record = new Uint8Array(withoutListsChecksum(key, stored));
     part.push({ hostId, hour, record });
     bytes += record.length;
     if (bytes < BYTES_PER_PART && part.length < RECORDS_PER_STEP) continue;
