@@ -13,7 +13,9 @@ class Hours {
   snapshotsMax = 0;
   readonly reads: number[] = [];
   /** Of each record. */
-  bytes = 0;
+  bytes = 1;
+  /** Hours before this have no record. */
+  firstHour = 0;
 
   readonly inSnapshot = async <T>(
     { list, hosts, from, to }: TopQuery,
@@ -25,7 +27,8 @@ class Hours {
     additions.add({ time: 0, attack: 'xss', details: { source: '10.0.0.1' } }, version, null);
     const [changed] = addToRecords(additions.hours.get(0) ?? new Map(), () => undefined, 'p', 9);
     const summaries = selectSummaries(decodeRecord(changed?.record ?? Buffer.alloc(1)), list, hosts) ?? [];
-    const bytesOf = () => this.bytes;
+    const recordOf = (hour: number) =>
+      hour < this.firstHour ? { hour, bytes: 0, summaries: [] } : { hour, bytes: this.bytes, summaries };
     const snapshot: TopSnapshot<number> = {
       covered: { from, to },
       first: from / HOUR_MS,
@@ -35,7 +38,7 @@ class Hours {
         for (let hour = end - 1; hour >= first; hour--) {
           reads.push(hour);
           await setImmediate();
-          yield { hour, bytes: bytesOf(), summaries };
+          yield recordOf(hour);
         }
       },
     };
@@ -81,6 +84,8 @@ describe('a query of top lists', () => {
     expect(list).toMatchObject({ attacks: 22, from: (HOURS - 22) * HOUR_MS, to: QUERY.to, shortened: true });
     const short = { ...QUERY, from: (HOURS - 22) * HOUR_MS };
     expect(await new TopFinder(hours.inSnapshot, 10_000).find(short)).not.toHaveProperty('shortened');
+    hours.firstHour = HOURS - 22;
+    expect(await new TopFinder(hours.inSnapshot, 10_000).find(QUERY)).not.toHaveProperty('shortened');
     hours.bytes = 30_000;
     await expect(new TopFinder(hours.inSnapshot, 10_000).find(QUERY)).rejects.toThrow(QueryTooLarge);
   });

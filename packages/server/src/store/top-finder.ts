@@ -33,7 +33,7 @@ export interface TopSnapshot<State> {
 
 export interface MergedRecord {
   hour: number;
-  /** Of the whole record. */
+  /** Of the whole record. 0: there is none, or none that the query needs. */
   bytes: number;
   summaries: readonly SelectedSummary[];
 }
@@ -86,12 +86,12 @@ export class TopFinder<State extends {}> {
       // Waits without a snapshot, then looks again.
       const running = this.#running.get(key);
       if (running !== undefined) await running;
-      else return (await this.#merge(query, name, key)) as TopList;
+      else return (await this.#mergeBase(query, name, key)) as TopList;
     }
   }
 
-  /** The only merge of this base at a time, and one of few altogether. */
-  async #merge(query: TopQuery, name: string, key: string): Promise<TopList | null> {
+  /** With a new base: the only merge of it at a time, and one of few altogether. */
+  async #mergeBase(query: TopQuery, name: string, key: string): Promise<TopList | null> {
     const merge = this.#merges.acquire(query.project, 1).then(async (release) => {
       try {
         return await this.#inSnapshot(query, (snapshot) => this.#list(snapshot, query, name, true));
@@ -162,6 +162,7 @@ export class TopFinder<State extends {}> {
     if (from >= to) return { merge, from };
     for await (const record of snapshot.records(from, to)) {
       if (slices.isOver()) await slices.next();
+      if (record.bytes === 0) continue;
       if (record.hour !== hour) {
         if (bytes >= this.#bytesMax) return { merge, from: hour };
         ({ hour } = record);

@@ -190,6 +190,7 @@ export function createTopFinder(
     // Each once, in key order, which is also the order in the file.
     const selected = known && [...new Map(known.map((host) => [host.of, host])).values()];
     selected?.sort((a, b) => a.of - b.of);
+    const ids = selected?.map(({ id }) => id);
     const reader = new ListsReader(schema, read);
     return {
       covered,
@@ -199,10 +200,8 @@ export function createTopFinder(
       *records(from, to) {
         for (let hour = to - 1; hour >= from; hour--) {
           const stored = reader.read(hour, scope);
-          const { length: bytes = 0 } = stored ?? [];
-          const ids = selected?.map(({ id }) => id);
           const summaries = stored === undefined ? [] : selectSummaries(decodeRecord(stored), list, ids);
-          yield { hour, bytes, summaries: summaries ?? [] };
+          yield { hour, bytes: stored?.length ?? 0, summaries: summaries ?? [] };
           if (summaries !== null) continue;
           for (const { id, of } of selected ?? []) {
             const own = reader.read(hour, of);
@@ -227,23 +226,17 @@ export function createTopFinder(
     if (known?.changes === changes) return known;
     const first = Math.floor(from / CHUNK_HOURS);
     const chunks = new Float64Array(Math.ceil(to / CHUNK_HOURS) - first);
-    const checksums = new Float64Array(to - from);
-    let isCurrent = known !== undefined;
     for (let i = 0; i < chunks.length; i++) {
       chunks[i] = changesOf(schema.cells, CHANGE_LEVEL.id, first + i, read) ?? 0;
-      const isSame = known?.chunks[i] === chunks[i];
-      for (
-        let hour = Math.max(from, (first + i) * CHUNK_HOURS);
-        hour < Math.min(to, (first + i + 1) * CHUNK_HOURS);
-        hour++
-      ) {
-        const at = hour - from;
-        checksums[at] = isSame ? (known?.checksums[at] ?? 0) : reader.checksum(hour, scope);
-        if (checksums[at] !== known?.checksums[at]) isCurrent = false;
-      }
     }
-    if (known === undefined || !isCurrent) return { changes, chunks, checksums };
-    return Object.assign(known, { changes, chunks });
+    const checksums = new Float64Array(to - from);
+    for (let i = 0; i < checksums.length; i++) {
+      const chunk = Math.floor((from + i) / CHUNK_HOURS) - first;
+      const isSame = known?.chunks[chunk] === chunks[chunk];
+      checksums[i] = isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
+    }
+    const isCurrent = known?.checksums.every((checksum, i) => checksum === checksums[i]);
+    return known && isCurrent ? Object.assign(known, { changes, chunks }) : { changes, chunks, checksums };
   }
 }
 
