@@ -141,6 +141,33 @@ test('the record of an hour is divided when it has too many bytes, or a host too
   }
 });
 
+test.each([1, 3, 50])('a flood on %i hosts neither hides the top attacker nor grows the records', (hosts) => {
+  const keysMax = 64;
+  const batches = Array.from({ length: 20 }, (_, batch) =>
+    Array.from({ length: 500 }, (_, i): Attack => {
+      const n = batch * 500 + i;
+      const source = n % 10 === 3 ? '203.0.113.7' : `10.0.${n >> 8}.${n & 255}`;
+      return {
+        hostId: `host-${Math.floor(n / 10) % hosts}`,
+        category: n % 3,
+        source,
+        url: `/${n}`.padEnd(200, 'x'),
+      };
+    }),
+  );
+  const records = recordsOf(batches, keysMax);
+  expect(records.size).toBe(1 + hosts);
+  for (const record of records.values()) expect(record.length).toBeLessThan(5_000 + keysMax * 260);
+  for (const selected of [undefined, ['host-0']]) {
+    const { items, error, attacks } = listOf(records, 'sources', selected);
+    const count = attacks / 10;
+    expect(items[0]?.key).toBe('203.0.113.7');
+    expect(items[0]?.count).toBeLessThanOrEqual(count);
+    expect((items[0]?.count ?? 0) + (items[0]?.error ?? 0)).toBeGreaterThanOrEqual(count);
+    expect(error).toBeLessThanOrEqual(attacks / (keysMax + 1));
+  }
+});
+
 test('the weight of a batch counts the records of hosts and hours, which a flood makes large', () => {
   const at = (hostId: string, time: number): Event => {
     const details = { source: '10.0.0.1' };
