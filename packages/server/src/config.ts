@@ -19,7 +19,7 @@ import {
 import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
 import { parseDatabaseUrl } from './postgres/url.ts';
-import { TOP_KEYS_DEFAULT } from './store/store.ts';
+import { TOP_KEYS_DEFAULT, TOP_KEYS_MAX } from './store/store.ts';
 
 /** What top lists keep of attacks. */
 export const TOP_LIST_OPTIONS = grouped('Top lists:', {
@@ -32,7 +32,7 @@ export const TOP_LIST_OPTIONS = grouped('Top lists:', {
   topKeys: setting(
     '--top-keys <n>',
     'how many different values a top list keeps per hour, and project or host; counts are exact up to this number',
-    integer(16, 65_536),
+    integer(16, TOP_KEYS_MAX),
     { default: String(TOP_KEYS_DEFAULT) },
   ),
 });

@@ -19,7 +19,7 @@ import {
   keyedTimelines,
   TIMEZONE_PARAMETER,
   TOP_PARAMETER,
-  topListOf,
+  topCountsOf,
 } from './call.ts';
 import type { QueryHandlers } from './query-handler.ts';
 import { keyedTimelineJson } from './timeline-json.ts';
@@ -92,14 +92,14 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
       operationId: 'topDomains',
       summary: 'List the hosts with the most attacks, in the form of the overviews',
       parameters: { top: TOP_PARAMETER },
-      returns: ['Hosts with attacks, the most attacked first.', topListOf(HOST_FIELDS)],
+      returns: ['Hosts with attacks, the most attacked first.', topCountsOf(HOST_FIELDS)],
       handler: uncached(parseTopQuery, ({ top, ...query }) => topDomains(store, query, top)),
     },
     {
       path: 'overviews/attack/distribution',
       operationId: 'attackDistribution',
       summary: 'List the categories that have attacks',
-      returns: ['Categories with attacks, the most frequent first.', topListOf({ key: CATEGORY })],
+      returns: ['Categories with attacks, the most frequent first.', topCountsOf({ key: CATEGORY })],
       handler: cached(parseTotalsQuery, (query) => topCategories(store, query)),
     },
     {
@@ -109,7 +109,7 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
       description: '`log` counts all attacks that the log does not report as blocked.',
       returns: [
         'Both actions.',
-        topListOf({ key: string('Action.', { enum: ['block', 'log'] }) }, 'Always 2.'),
+        topCountsOf({ key: string('Action.', { enum: ['block', 'log'] }) }, 'Always 2.'),
       ],
       handler: cached(parseTotalsQuery, (query) => attackActions(store, query)),
     },

@@ -5,7 +5,7 @@ import { timeline } from '../../statistics/timeline.ts';
 import type { Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
-import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topListOf, toRoute } from './call.ts';
+import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoute } from './call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
 import { timelineJson } from './timeline-json.ts';
@@ -48,7 +48,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       operationId: 'attackedHosts',
       summary: 'List the hosts with the most attacks',
       parameters: { top: TOP_PARAMETER },
-      returns: ['Hosts with attacks, the most attacked first.', topListOf({ host: string('Host name.') })],
+      returns: ['Hosts with attacks, the most attacked first.', topCountsOf({ host: string('Host name.') })],
       handler: uncached(parseTopQuery, async ({ top, ...query }) => {
         const { total, items } = await topHosts(store, query, top);
         return { total, items: items.map(({ key, num }) => ({ host: key, num })) };

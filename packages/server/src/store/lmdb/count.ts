@@ -1,6 +1,5 @@
 /** The read side: counts by row and point, and the version of a time range. */
 import { createHash } from 'node:crypto';
-import { setImmediate } from 'node:timers/promises';
 import type { RangeOptions } from 'lmdb';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
@@ -15,6 +14,7 @@ import {
   sumOfTotals,
   toRunningTotals,
 } from '../cells.ts';
+import { SLICE_MS, Slices } from '../slices.ts';
 import { StoreDamaged, type TimeRange } from '../store.ts';
 import { ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
@@ -51,12 +51,6 @@ const EMPTY = new Float64Array(0);
  */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
-
-/** How long a sliced query holds the event loop at a time. */
-export const SLICE_MS = 3;
-/** Reading the clock takes as long as a small record. About 0.2 ms of work in between. */
-const BYTES_PER_CLOCK_READ = 16_384;
-const RECORD_BYTES_MIN = 1_024;
 
 /** Bounds the memory to some 10 MB. */
 const HOSTS_MAX = 100_000;
@@ -343,35 +337,6 @@ export async function inSlices<T>(
     }
   } finally {
     read.transaction.done();
-  }
-}
-
-/**
- * Yields to the event loop after each slice of work. All queries of the process share the turns, one slice in each: with
- * two slices per turn, admission would reject the queries of everyone else.
- */
-export class Slices {
-  static #turns: Promise<unknown> = Promise.resolve();
-  readonly #lengthMs: number;
-  #recordBytes = 0;
-  #start = performance.now();
-
-  constructor(lengthMs: number) {
-    this.#lengthMs = lengthMs;
-  }
-
-  /** Call after each record, with its size: the record of a busy minute takes as long as a hundred others. */
-  isOver(record?: Uint8Array): boolean {
-    this.#recordBytes += RECORD_BYTES_MIN + (record?.length ?? 0);
-    if (this.#recordBytes < BYTES_PER_CLOCK_READ) return false;
-    this.#recordBytes = 0;
-    return performance.now() - this.#start > this.#lengthMs;
-  }
-
-  async next(): Promise<void> {
-    Slices.#turns = Slices.#turns.then(() => setImmediate());
-    await Slices.#turns;
-    this.#start = performance.now();
   }
 }
 
