@@ -1,7 +1,20 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Timeline } from '../../statistics/timeline.ts';
-import { keyedTimelineJson, timelineJson } from './timeline-json.ts';
+import { keyedTimelineJson, pointsText, seriesJson } from './timeline-json.ts';
+
+interface Timeline {
+  ends: number[];
+  requests: Float64Array;
+  attacks: Float64Array;
+}
+
+function timelineJson({ ends, requests, attacks }: Timeline): Buffer {
+  const parts = [
+    { head: '{"requests":[', counts: requests },
+    { head: '],"attacks":[', counts: attacks },
+  ];
+  return seriesJson(ends, parts, ']}');
+}
 
 const whole = fc.oneof(
   fc.integer({ min: 0, max: 1_000 }),
@@ -51,6 +64,21 @@ test('the bytes equal those of JSON.stringify for times of 13 digits and counts 
         expect(timelineJson(timeline).toString()).toBe(stringified(timeline));
       },
     ),
+  );
+});
+
+test('the text of points has a comma after each, and where each of them starts', () => {
+  const points = fc.array(fc.tuple(fc.integer({ min: 1e12, max: 1e13 - 1 }), whole), { minLength: 1 });
+  fc.assert(
+    fc.property(points, (all) => {
+      const { bytes, starts } = pointsText(
+        all.map(([end]) => end),
+        Float64Array.from(all, ([, n]) => n),
+      );
+      const texts = all.map((_, i) => bytes.subarray(starts[i], starts[i + 1]).toString());
+      expect(texts).toEqual(all.map(([time, num]) => `${JSON.stringify({ time, num })},`));
+      expect(starts.at(-1)).toBe(bytes.length);
+    }),
   );
 });
 
