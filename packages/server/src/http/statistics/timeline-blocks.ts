@@ -32,9 +32,8 @@ export interface TimelineSeries {
 
 type GridQuery = TimelineQuery & { byDay?: boolean };
 
-interface Block {
+interface Block extends PointsText {
   version: string;
-  series: readonly PointsText[];
 }
 
 export class TimelineBlocks {
@@ -48,8 +47,7 @@ export class TimelineBlocks {
   readonly #blocks = new BoundedCache<number, Block>({
     entriesMax: BLOCK_BYTES_MAX / BLOCK_OVERHEAD_BYTES,
     weightMax: BLOCK_BYTES_MAX,
-    weight: ({ series }) =>
-      series.reduce((sum, { bytes, starts }) => sum + bytes.length + starts.byteLength, BLOCK_OVERHEAD_BYTES),
+    weight: ({ bytes, starts }) => BLOCK_OVERHEAD_BYTES + bytes.length + starts.byteLength,
   });
   #lastView = 0;
 
@@ -93,21 +91,17 @@ export class TimelineBlocks {
 
     const blocks = cached.map((block, i) => {
       if (block !== undefined) return block;
-      const ends = Array.from(
-        { length: BLOCK_POINTS },
-        (_, point) => (edges[i] ?? 0) + (point + 1) * intervalMs,
-      );
-      const series = counts.map((finerCounts) =>
-        pointsText(ends, sumPoints(finer, finerCounts, edges[i] ?? 0, intervalMs, BLOCK_POINTS)),
-      );
-      const added = { version: versions[i] ?? '', series };
+      const start = edges[i] ?? 0;
+      const ends = gridEdges(start, start + blockMs, offsetMs, intervalMs).slice(1);
+      const series = counts.map((finerCounts) => sumPoints(finer, finerCounts, start, ends));
+      const added = { version: versions[i] ?? '', ...pointsText(ends, series) };
       this.#blocks.set(keyOf(i), added);
       return added;
     });
-    const cut = (start: number, stop: number) =>
+    const cut = (start: number, end: number) =>
       counts.map((finerCounts) => {
-        const [num = 0] = sumPoints(finer, finerCounts, start, stop - start, 1);
-        return start === stop ? '' : `{"time":${stop},"num":${num}},`;
+        const [num = 0] = sumPoints(finer, finerCounts, start, [end]);
+        return start === end ? '' : `{"time":${end},"num":${num}},`;
       });
     const firstPoint = first - firstBlock * BLOCK_POINTS;
     const endPoint = end - (endBlock - 1) * BLOCK_POINTS;
@@ -136,39 +130,41 @@ export async function plainJson(
 /** The edges of all points of the stale blocks, and the cuts in between. */
 function mergeEdges(cuts: readonly number[], staleStarts: readonly number[], intervalMs: number): number[] {
   const edges: number[] = [];
-  const add = (edge: number) => {
-    if (edges.at(-1) !== edge) edges.push(edge);
-  };
   let nextCut = 0;
-  const addCutsUpTo = (time: number) => {
-    while (nextCut < cuts.length && (cuts[nextCut] ?? 0) <= time) add(cuts[nextCut++] ?? 0);
+  const addCutsBefore = (time: number) => {
+    for (; nextCut < cuts.length && (cuts[nextCut] ?? 0) <= time; nextCut++) add(cuts[nextCut] ?? 0);
+  };
+  const add = (edge: number) => {
+    if (edges[edges.length - 1] !== edge) edges.push(edge);
   };
   for (const start of staleStarts) {
     for (let point = 0; point <= BLOCK_POINTS; point++) {
-      addCutsUpTo(start + point * intervalMs);
-      add(start + point * intervalMs);
+      const edge = start + point * intervalMs;
+      if ((cuts[nextCut] ?? Number.POSITIVE_INFINITY) <= edge) addCutsBefore(edge);
+      add(edge);
     }
   }
-  addCutsUpTo(Number.POSITIVE_INFINITY);
+  addCutsBefore(Number.POSITIVE_INFINITY);
   return edges;
 }
 
-/** Sums the counts between finer edges for points of equal length from `start` on. */
+/** Sums the counts between finer edges for points from `start` to each of `ends`. */
 function sumPoints(
   edges: readonly number[],
   counts: Float64Array,
   start: number,
-  lengthMs: number,
-  points: number,
+  ends: readonly number[],
 ): Float64Array {
-  const sums = new Float64Array(points);
-  let i = edges.indexOf(start);
-  for (let point = 0; point < points; point++) {
-    const end = start + (point + 1) * lengthMs;
-    for (let sum = 0; (edges[i + 1] ?? Number.POSITIVE_INFINITY) <= end; i++) {
-      sum += counts[i] ?? 0;
-      sums[point] = sum;
-    }
+  const first = edges.indexOf(start);
+  // No edge but those of the points.
+  if (edges[first + ends.length] === ends[ends.length - 1])
+    return counts.subarray(first, first + ends.length);
+  const sums = new Float64Array(ends.length);
+  let i = first;
+  for (const [point, end] of ends.entries()) {
+    let sum = 0;
+    for (; (edges[i] ?? end) < end; i++) sum += counts[i] ?? 0;
+    sums[point] = sum;
   }
   return sums;
 }
@@ -185,16 +181,16 @@ function join(
   let bytesMax = tail.length;
   for (const [i, head] of heads.entries()) {
     bytesMax += head.length + (cutsBefore[i]?.length ?? 0) + (cutsAfter[i]?.length ?? 0);
-    for (const { series } of blocks) bytesMax += series[i]?.bytes.length ?? 0;
   }
+  for (const { bytes } of blocks) bytesMax += bytes.length;
   const target = Buffer.allocUnsafe(bytesMax);
   let at = 0;
   for (const [i, head] of heads.entries()) {
     at += target.write(head + (cutsBefore[i] ?? ''), at, 'latin1');
-    for (const [n, { series }] of blocks.entries()) {
-      const { bytes, starts } = series[i] as PointsText;
-      const from = n === 0 ? starts[firstPoint] : 0;
-      const to = n === blocks.length - 1 ? starts[endPoint] : bytes.length;
+    const series = i * (BLOCK_POINTS + 1);
+    for (const [n, { bytes, starts }] of blocks.entries()) {
+      const from = starts[series + (n === 0 ? firstPoint : 0)];
+      const to = starts[series + (n === blocks.length - 1 ? endPoint : BLOCK_POINTS)];
       at += bytes.copy(target, at, from, to);
     }
     // Without the comma after the last point.

@@ -67,17 +67,22 @@ test('the bytes equal those of JSON.stringify for times of 13 digits and counts 
   );
 });
 
-test('the text of points has a comma after each, and where each of them starts', () => {
-  const points = fc.array(fc.tuple(fc.integer({ min: 1e12, max: 1e13 - 1 }), whole), { minLength: 1 });
+test('the text of points has a comma after each, and the start of each is known', () => {
+  const points = fc.array(fc.tuple(fc.integer({ min: 1e12, max: 1e13 - 1 }), whole, whole), { minLength: 1 });
   fc.assert(
     fc.property(points, (all) => {
+      const ends = all.map(([end]) => end);
+      const series = [all.map(([, num]) => num), all.map(([, , num]) => num)];
       const { bytes, starts } = pointsText(
-        all.map(([end]) => end),
-        Float64Array.from(all, ([, n]) => n),
+        ends,
+        series.map((counts) => Float64Array.from(counts)),
       );
-      const texts = all.map((_, i) => bytes.subarray(starts[i], starts[i + 1]).toString());
-      expect(texts).toEqual(all.map(([time, num]) => `${JSON.stringify({ time, num })},`));
-      expect(starts.at(-1)).toBe(bytes.length);
+      for (const [s, counts] of series.entries()) {
+        const first = s * (ends.length + 1);
+        const text = (i: number) => bytes.subarray(starts[first + i], starts[first + i + 1]).toString();
+        const expected = ends.map((time, i) => `${JSON.stringify({ time, num: counts[i] })},`);
+        expect(ends.map((_, i) => text(i))).toEqual(expected);
+      }
     }),
   );
 });

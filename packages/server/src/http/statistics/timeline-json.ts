@@ -34,29 +34,30 @@ export function keyedTexts(keys: readonly string[]): { heads: string[]; tail: st
   return { heads, tail: ']}]' };
 }
 
-/** Points with a comma after each. Point i is from `starts[i]` to `starts[i + 1]`. */
+/**
+ * The points of several series, with a comma after each. With n points, point i of series s is from
+ * `starts[s * (n + 1) + i]` to `starts[s * (n + 1) + i + 1]`.
+ */
 export interface PointsText {
   bytes: Buffer;
   starts: Uint32Array;
 }
 
 /** Only for times from TIME_MIN to TIME_MAX. */
-export function pointsText(ends: readonly number[], counts: Float64Array): PointsText {
-  const pointBytesMax = POINT_HEAD_BYTES + String(largest(counts)).length + POINT_END_BYTES;
-  // The last count may be written with three bytes more.
-  const bytes = Buffer.allocUnsafe(ends.length * pointBytesMax + 4);
-  const starts = new Uint32Array(ends.length + 1);
-  const length = writeSeries(
-    new DataView(bytes.buffer, bytes.byteOffset, bytes.length),
-    0,
-    ends,
-    counts,
-    starts,
-  );
-  starts[ends.length] = length;
-  const text = Buffer.allocUnsafeSlow(length);
-  bytes.copy(text);
-  return { bytes: text, starts };
+export function pointsText(ends: readonly number[], series: readonly Float64Array[]): PointsText {
+  const digitsMax = series.reduce((sum, counts) => sum + String(largest(counts)).length, 0);
+  const fixedBytes = series.length * (POINT_HEAD_BYTES + POINT_END_BYTES);
+  // The last count is written with up to three bytes more.
+  const bytes = Buffer.allocUnsafeSlow(ends.length * (fixedBytes + digitsMax) + 4);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const starts = new Uint32Array(series.length * (ends.length + 1));
+  let at = 0;
+  for (const [i, counts] of series.entries()) {
+    const first = i * (ends.length + 1);
+    at = writeSeries(view, at, ends, counts, starts.subarray(first));
+    starts[first + ends.length] = at;
+  }
+  return { bytes, starts };
 }
 
 interface Part {
