@@ -374,12 +374,14 @@ export class Slices {
   }
 }
 
-/** Limits edges to the time from the horizon to the latest event: there is nothing to count outside. */
+/**
+ * Limits edges to the time from the horizon to the latest event: there is nothing to count outside. Edges after the latest
+ * event move to the end of its hour: for an edge within the newest minute, all its milliseconds would have to be read.
+ */
 export function clip(edges: readonly number[], horizon: number, latest: number): readonly number[] {
-  // To the hour: exact milliseconds would have to be read for a cut minute.
+  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= latest) return edges;
   const end = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
-  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= end) return edges;
-  return edges.map((edge) => Math.min(Math.max(edge, horizon), end));
+  return edges.map((edge) => (edge > latest ? end : Math.min(Math.max(edge, horizon), end)));
 }
 
 /** Scopes are cached without a version: a host is never removed, and its scope never changes. */
