@@ -253,6 +253,10 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
               } else await store.append(batch(project, ids, next));
               const version = await store.version({ project, ...range });
               if (version === null) continue;
+              const parts = edges.slice(1).map((to, i) => ({ project, from: edges[i] ?? 0, to }));
+              const versions = await store.versions?.({ project, edges });
+              if (versions)
+                expect(versions).toEqual(await Promise.all(parts.map((part) => store.version(part))));
               const query = { project, hosts: pick(ids, set) };
               const results = [
                 await store.series({ ...query, edges }),

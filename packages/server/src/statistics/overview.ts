@@ -62,18 +62,10 @@ export async function overviewTotals(store: Store, query: RangeQuery): Promise<C
 }
 
 /** Like `overviewTotals`, for each point. */
-export async function overviewTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
+async function overviewTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
   return keyedTimeline(edgesOf(query), GROUPS, (edges) =>
     store.seriesByGroup({ ...selectionOf(query), edges }),
   );
-}
-
-/** Attacks by category, in the order of CATEGORIES. */
-export async function attackTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  return keyedTimeline(edgesOf(query), CATEGORIES, async (edges) => {
-    const { attacks } = await store.seriesByCategory({ ...selectionOf(query), edges });
-    return attacks;
-  });
 }
 
 /** The average of a point is the count divided by the seconds of the point, rounded to the nearest integer. */

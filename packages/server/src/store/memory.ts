@@ -203,6 +203,11 @@ export function memoryStore(now: () => number = Date.now): Store {
       return String(changes);
     },
 
+    async versions({ edges }) {
+      if (closed) throw new StoreUnavailable('the store is closed');
+      return edges.slice(1).map(() => String(changes));
+    },
+
     async batchesAfter(project, source, after) {
       return linksAfter(open(project).batches.get(source) ?? [], after);
     },

@@ -75,6 +75,9 @@ export interface Store {
    */
   version(query: { project: string } & TimeRange): Promise<string | null>;
 
+  /** The version of each range between neighbouring edges. Only in stores for which that is cheaper than counting. */
+  versions?(query: { project: string; edges: readonly number[] }): Promise<string[]>;
+
   /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
 

@@ -126,6 +126,6 @@ function heading(list: List, { one, many }: Kind, timezone: Timezone, range: Que
     `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} with a ${one}`,
     distinct[distinct_is] ?? names,
   ];
-  const isCut = list.from > range.from;
-  return `${titleOf(list, timezone)}: ${parts.join(', ')}${isCut ? '; earlier hours are not kept' : ''}`;
+  const cut = list.shortened ? '; earlier hours are too large for one list' : '; earlier hours are not kept';
+  return `${titleOf(list, timezone)}: ${parts.join(', ')}${list.from > range.from ? cut : ''}`;
 }

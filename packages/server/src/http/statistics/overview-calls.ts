@@ -2,9 +2,7 @@
 import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   attackActions,
-  attackTimeline,
   averageQpsTimeline,
-  overviewTimeline,
   overviewTotals,
   peakQpsTimeline,
   topCategories,
@@ -22,14 +20,29 @@ import {
   topCountsOf,
 } from './call.ts';
 import type { QueryHandlers } from './query-handler.ts';
-import { keyedTimelineJson } from './timeline-json.ts';
+import type { TimelineBlocks, TimelineSeries } from './timeline-blocks.ts';
+import { keyedTexts, keyedTimelineJson } from './timeline-json.ts';
 
 const GROUPS = Object.keys(OVERVIEW_GROUPS);
 export const CATEGORY = string('Category.', { enum: CATEGORIES });
 export const HOST_FIELDS = { key: string('Host name.'), web_tag: string('Always empty.') };
 const TIMELINE_PARAMETERS = { timezone: TIMEZONE_PARAMETER, group_by: GROUP_BY_PARAMETER };
 
-export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
+export function overviewCalls(
+  store: Store,
+  { cached, uncached }: QueryHandlers,
+  blocks: TimelineBlocks,
+): Call[] {
+  const groups: TimelineSeries = {
+    name: 'groups',
+    ...keyedTexts(GROUPS),
+    count: (query) => store.seriesByGroup(query),
+  };
+  const categories: TimelineSeries = {
+    name: 'categories',
+    ...keyedTexts(CATEGORIES),
+    count: async (query) => (await store.seriesByCategory(query)).attacks,
+  };
   return [
     {
       path: 'overviews/statistics',
@@ -51,9 +64,7 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
         'Six series with the same points.',
         keyedTimelines(GROUPS, 'Number of requests or attacks in the point.'),
       ],
-      handler: cached(parseOverviewTimelineQuery, async (query) =>
-        keyedTimelineJson(await overviewTimeline(store, query)),
-      ),
+      handler: cached(parseOverviewTimelineQuery, (query) => blocks.json(groups, query)),
     },
     {
       path: 'overviews/qps/timeline',
@@ -83,9 +94,7 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
         'One series per category, all with the same points.',
         keyedTimelines(CATEGORIES, 'Number of attacks in the point.'),
       ],
-      handler: cached(parseOverviewTimelineQuery, async (query) =>
-        keyedTimelineJson(await attackTimeline(store, query)),
-      ),
+      handler: cached(parseOverviewTimelineQuery, (query) => blocks.json(categories, query)),
     },
     {
       path: 'overviews/attack/top-domains',
