@@ -42,6 +42,13 @@ async function scrape(): Promise<string> {
   return response.text();
 }
 
+/** The first scrape with this line. */
+const scrapeUntil = (line: string) =>
+  eventually(async () => {
+    const text = await scrape();
+    return text.split('\n').includes(line) ? text : undefined;
+  }, `a scrape with ${line}`);
+
 /** The sum of the series whose line begins with this. */
 function sum(text: string, series: string): number {
   const values = text.split('\n').filter((line) => line.startsWith(series));
@@ -60,21 +67,14 @@ const PROJECT = 'domain="default",project="default"';
 describe('metrics of a service with two workers', () => {
   test('include what all workers and other processes count, exactly', async () => {
     await push([{ time: Date.now() }], 'first');
-    await eventually(
-      async () => (await scrape()).includes('wafstat_requests_total{') || undefined,
-      'a project',
-    );
-    const before = await scrape();
+    // A new series is zero in its first scrape.
+    const before = await scrapeUntil(`wafstat_requests_total{${PROJECT}} 1`);
     const attack = { time: Date.now(), host: 'a.example', attack: 'xss', blocked: true };
     for (let i = 0; i < 10; i++) {
       expect((await push([attack, { time: Date.now() }], `push-${i}`)).status).toBe(200);
     }
     await sandbox.ingest(api.project, [attack, { ...attack, request: false }, attack], '--source', 'file');
-    const wanted = `wafstat_attacks_total{${PROJECT},category="xss"} 13`;
-    const after = await eventually(async () => {
-      const text = await scrape();
-      return text.includes(wanted) ? text : undefined;
-    }, wanted);
+    const after = await scrapeUntil(`wafstat_attacks_total{${PROJECT},category="xss"} 13`);
     const increase = (series: string) => sum(after, series) - sum(before, series);
     expect(increase('wafstat_requests_total')).toBe(22);
     expect(increase('wafstat_blocked_attacks_total')).toBe(13);

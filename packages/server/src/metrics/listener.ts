@@ -64,6 +64,7 @@ export class WorkerMetrics {
   readonly #latest = new Map<number, MetricsJson>();
   readonly #ended: MetricsJson[] = [];
   readonly #primary = new Registry();
+  #reader: number | null = null;
   #scrape: Promise<MetricsJson[]> | null = null;
   readonly #missing = new Set<number>();
   #onComplete: () => void = () => {};
@@ -106,8 +107,10 @@ export class WorkerMetrics {
         resolve();
       };
       for (const { id } of workers) this.#missing.add(id);
-      // The oldest worker reads the store: if all did, the sums would be too large.
-      for (const [i, worker] of workers.entries()) worker.request(i === 0);
+      // One worker reads the store, the same one as long as it runs: if others did too, the sums would be too large.
+      if (!workers.some(({ id }) => id === this.#reader))
+        this.#reader = Math.min(...workers.map(({ id }) => id));
+      for (const worker of workers) worker.request(worker.id === this.#reader);
       if (workers.length === 0) this.#onComplete();
     });
     this.#missing.clear();
