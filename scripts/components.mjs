@@ -21,6 +21,8 @@ export const COMPONENTS = [
   },
   { package: 'apache2', probe: ['/usr/sbin/apache2', '-v'] },
   { package: 'libapache2-mod-security2', probe: ['test', '-e', '/usr/lib/apache2/modules/mod_security2.so'] },
+  { package: 'prometheus', probe: ['prometheus', '--version'] },
+  { package: 'prometheus-alertmanager', probe: ['prometheus-alertmanager', '--version'] },
   { package: 'modsecurity-crs', probe: ['test', '-e', '/usr/share/modsecurity-crs/rules'] },
 ];
 

@@ -60,6 +60,7 @@ export class TopFinder<State extends {}> {
   ) => Promise<T>;
   readonly #bytesMax: number;
   readonly #bases = new BoundedCache<string, Merged & { state: State }>({
+    name: 'top_lists',
     entriesMax: BASES_MAX,
     weightMax: BASE_BYTES_MAX,
     weight: ({ merge }, name) => merge.bytes + name.length,

@@ -40,11 +40,13 @@ export class TimelineBlocks {
   readonly #store: Store;
   /** Numbers of views: which call, hosts and grid. Never reused, because blocks of an evicted view may still be cached. */
   readonly #views = new BoundedCache<string, number>({
+    name: 'timeline_views',
     entriesMax: VIEW_CHARACTERS_MAX / 64,
     weightMax: VIEW_CHARACTERS_MAX,
     weight: (_, name) => name.length,
   });
   readonly #blocks = new BoundedCache<number, Block>({
+    name: 'timeline_blocks',
     entriesMax: BLOCK_BYTES_MAX / BLOCK_OVERHEAD_BYTES,
     weightMax: BLOCK_BYTES_MAX,
     weight: ({ bytes, starts }) => BLOCK_OVERHEAD_BYTES + bytes.length + starts.byteLength,

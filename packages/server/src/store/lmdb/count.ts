@@ -99,7 +99,7 @@ export type Lookups = ReturnType<typeof createLookups>;
 export function createLookups(schema: Schema) {
   return {
     hostSets: new HostSets(),
-    absences: new BoundedCache<number, number>({ entriesMax: ABSENCES_MAX }),
+    absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
     scopesOf: createScopeLookup(schema),
     findProject: createProjectLookup(schema),
   };
@@ -351,7 +351,7 @@ export function clip(edges: readonly number[], horizon: number, latest: number):
 
 /** Scopes are cached without a version: a host is never removed, and its scope never changes. */
 function createScopeLookup(schema: Schema) {
-  const known = new BoundedCache<string, number>({ entriesMax: HOSTS_MAX });
+  const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
   return (project: ProjectRecord, ids: readonly string[]): number[] => {
     const scopes = new Set<number>();
     for (const id of ids) {
@@ -378,6 +378,7 @@ function createScopeLookup(schema: Schema) {
 function createProjectLookup(schema: Schema) {
   let changes = -1;
   const known = new VersionedCache<string, { project: ProjectRecord; horizon: number; hasPeaks: boolean }>(
+    'projects',
     () => changes,
   );
   return (id: string, changesNow: number) => {
@@ -400,10 +401,8 @@ const VERSION_CHUNKS_MAX = 16;
 
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
-  const counters = new VersionedCache<number, number>(() => changes.get());
-  const marks = new VersionedCache<'marks', { born: number; horizon: number; listsBefore: number }>(() =>
-    changes.get(),
-  );
+  const counters = new VersionedCache<number, number>('versions', () => changes.get());
+  let marks = { changes: -1, born: 0, horizon: 0, listsBefore: 0 };
   const changesIn = (level: Level, chunk: number): number => {
     const key = level.id * CHUNKS_PER_LEVEL + chunk;
     const known = counters.get(key);
@@ -412,14 +411,16 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
     counters.set(key, found);
     return found;
   };
-  const readMarks = () => {
-    const found = {
-      born: metaValue(schema, 'born'),
-      horizon: metaValue(schema, 'horizon'),
-      listsBefore: schema.meta.get('topLists') ?? 0,
-    };
-    marks.set('marks', found);
-    return found;
+  const currentMarks = () => {
+    if (marks.changes !== changes.get()) {
+      marks = {
+        changes: changes.get(),
+        born: metaValue(schema, 'born'),
+        horizon: metaValue(schema, 'horizon'),
+        listsBefore: schema.meta.get('topLists') ?? 0,
+      };
+    }
+    return marks;
   };
 
   /**
@@ -428,7 +429,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
    * whenever one of them does. A hash would take ten times as long.
    */
   return ({ from, to }) => {
-    const { born, horizon, listsBefore } = marks.get('marks') ?? readMarks();
+    const { born, horizon, listsBefore } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
     const end = Math.ceil(to / chunkMs(level));
     let sum = 0;
