@@ -12,6 +12,7 @@ import {
   type FollowedPath,
   HOUR_MS,
   type NewLink,
+  NO_SOURCE,
   type Series,
   type Store,
   StoreUnavailable,
@@ -683,6 +684,15 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
         last_seen: NOW - 5,
       });
       expect(await store.sources('q')).toEqual([]);
+      const withoutHosts = [empty, test].map((source) => {
+        const { hosts: _, ...rest } = source ?? {};
+        return rest;
+      });
+      await store.append({ ...batch('a', [], [drawnAt(NOW - 5)]), source: NO_SOURCE });
+      expect(await store.projects()).toEqual([
+        { project: 'a', sources: [] },
+        { project: 'p', sources: withoutHosts },
+      ]);
     });
 
     test('after a prune nothing before the horizon counts, to the millisecond, and late events are dropped', async () => {

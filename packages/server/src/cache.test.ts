@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { BoundedCache, VersionedCache } from './cache.ts';
 
 test('beyond the number of entries, the least recently used one is evicted', () => {
-  const cache = new BoundedCache<string, number>({ entriesMax: 2 });
+  const cache = new BoundedCache<string, number>({ name: null, entriesMax: 2 });
   cache.set('a', 1);
   cache.set('b', 2);
   cache.get('a');
@@ -12,7 +12,13 @@ test('beyond the number of entries, the least recently used one is evicted', () 
 });
 
 test('beyond the weight, entries are evicted; a replaced entry has its new weight; one over the limit is not kept', () => {
-  const cache = new BoundedCache<string, string>({ entriesMax: 9, weightMax: 10, weight: (v) => v.length });
+  const cache = new BoundedCache<string, string>({
+    name: 'chunks',
+    unitBytes: 8,
+    entriesMax: 9,
+    weightMax: 10,
+    weight: (v) => v.length,
+  });
   cache.set('a', '12345');
   cache.set('b', '12345');
   cache.set('empty', '');
@@ -26,7 +32,7 @@ test('beyond the weight, entries are evicted; a replaced entry has its new weigh
 
 test('a versioned cache drops all entries if the version differs', () => {
   let version = 1;
-  const cache = new VersionedCache<string, number>(() => version);
+  const cache = new VersionedCache<string, number>('tokens', () => version);
   expect(cache.get('a')).toBeUndefined();
   cache.set('a', 1);
   expect(cache.get('a')).toBe(1);

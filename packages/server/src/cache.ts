@@ -1,11 +1,44 @@
 /** Caches: bounded, invalidated by a change counter, and for one turn of the event loop. */
 import { LRUCache } from 'lru-cache';
+import { cacheCreated } from './diagnostics.ts';
+
+/** The caches that live as long as the process, and what is in them. */
+export const CACHES = {
+  access_keys: 'access keys with their users',
+  absences: 'chunks without counts (embedded store)',
+  chunks: 'decoded counts (embedded store)',
+  content_codings: 'parsed `Accept-Encoding` headers',
+  host_sets: 'selections of hosts (embedded store)',
+  hosts: 'numbers of hosts (embedded store)',
+  keystone: 'tokens, access keys and roles that Keystone has confirmed',
+  keystone_refusals: 'credentials that Keystone has refused',
+  login_failures: 'users and addresses with failed logins',
+  login_networks: 'networks of logins that are not stored yet',
+  parameters: 'parsed log patterns and time zones of pushes',
+  projects: 'records of projects (embedded store)',
+  rate_limits: 'users with their rate of requests and changes',
+  reader_states: 'parts of records from earlier pushes',
+  recent_requests: 'the latest requests of pushed sources',
+  requested_urls: 'URLs of queries that were requested once',
+  responses: 'responses to queries that were requested again',
+  roles: 'roles of users in projects',
+  source_names: 'names of sources',
+  tokens: 'valid tokens',
+  top_lists: 'merged hours of top lists',
+  versions: 'versions of ranges (embedded store)',
+} as const;
+
+export type CacheName = keyof typeof CACHES;
 
 interface CacheLimits<K, V> {
+  /** For metrics. Null for caches that do not live as long as the process. */
+  name: CacheName | null;
   entriesMax: number;
   /** The sum of `weight` over all entries, for example in bytes. */
   weightMax?: number;
   weight?: (value: V, key: K) => number;
+  /** How much memory a unit of weight takes, or an entry without weight, for metrics. Default: 1. */
+  unitBytes?: number;
   /** Entries older than this are not returned. */
   ttlMs?: number;
 }
@@ -13,6 +46,7 @@ interface CacheLimits<K, V> {
 /** Evicts the least recently used entries beyond its limits. */
 export class BoundedCache<K extends {}, V extends {}> {
   readonly #limits: CacheLimits<K, V>;
+  readonly name: string;
   /** Allocates space for all entries, so that a large cache is created when it is used: 20 ms for 100,000 entries. */
   #entries: LRUCache<K, V> | null = null;
   hits = 0;
@@ -20,10 +54,18 @@ export class BoundedCache<K extends {}, V extends {}> {
 
   constructor(limits: CacheLimits<K, V>) {
     this.#limits = limits;
+    this.name = limits.name ?? '';
+    if (limits.name !== null) cacheCreated.publish(this);
   }
 
   get size(): number {
     return this.#entries?.size ?? 0;
+  }
+
+  /** An estimate. */
+  get bytes(): number {
+    const { weight, unitBytes = 1 } = this.#limits;
+    return unitBytes * (weight ? (this.#entries?.calculatedSize ?? 0) : this.size);
   }
 
   get(key: K): V | undefined {
@@ -67,10 +109,11 @@ const VERSIONED_ENTRIES_MAX = 1_000;
  */
 export class VersionedCache<K extends {}, V extends {}> {
   readonly #changes: () => number;
-  readonly #values = new BoundedCache<K, V>({ entriesMax: VERSIONED_ENTRIES_MAX });
+  readonly #values: BoundedCache<K, V>;
   #version = -1;
 
-  constructor(changes: () => number) {
+  constructor(name: CacheName, changes: () => number) {
+    this.#values = new BoundedCache({ name, entriesMax: VERSIONED_ENTRIES_MAX, unitBytes: 2_048 });
     this.#changes = changes;
   }
 

@@ -46,6 +46,17 @@ export const SERVER_OPTIONS = {
     'also serve /healthz and /readyz on this address (plain HTTP), where probes do not compete with clients',
     address,
   ),
+  metricsListen: setting(
+    '--metrics-listen <[host:]port>',
+    'serve Prometheus metrics at /metrics on this address (plain HTTP, no authentication); a port alone is on loopback',
+    metricsAddress,
+  ),
+  metricsHosts: setting(
+    '--metrics-hosts <n>',
+    'how many hosts have metrics of their own, in all projects together; each is read from the store in every scrape',
+    integer(0, 1_000),
+    { default: '0' },
+  ),
   tlsCert: setting('--tls-cert <file>', 'TLS certificate with its chain (PEM); enables HTTPS', file),
   tlsKey: setting('--tls-key <file>', 'private key of the TLS certificate (PEM)', file),
   insecureHttp: setting(
@@ -299,6 +310,13 @@ export function serviceConflicts(
     );
   }
   problems.push(...postgresConflicts(values, source('postgresUrl')));
+  if (values.metricsHosts && values.metricsListen === undefined)
+    problems.push('--metrics-hosts requires --metrics-listen');
+  for (const other of [listen, values.healthListen]) {
+    const { metricsListen } = values;
+    if (metricsListen && other && metricsListen.port !== 0 && isSameAddress(metricsListen, other))
+      problems.push('--metrics-listen must be another address than --listen and --health-listen');
+  }
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key require each other');
   if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
@@ -308,6 +326,10 @@ export function serviceConflicts(
     );
   }
   return problems;
+}
+
+function isSameAddress(a: ListenAddress, b: ListenAddress): boolean {
+  return a.host === b.host && a.port === b.port;
 }
 
 function postgresConflicts(
@@ -368,6 +390,15 @@ function address(value: string): ListenAddress {
   const port = Number(match?.[3] ?? Number.NaN);
   if (!match || !(port <= 65_535)) throw new Error('must be HOST:PORT, like 127.0.0.1:8080 or [::1]:8080');
   return { host: match[1] ?? match[2] ?? '', port };
+}
+
+/** Not `:9464`, which in other programs means all addresses: names of projects and sources are not public. */
+function metricsAddress(value: string): ListenAddress {
+  try {
+    return address(/^\d+$/.test(value) ? `127.0.0.1:${value}` : value);
+  } catch {
+    throw new Error('must be a port on loopback, like 9464, or HOST:PORT, like 10.0.0.5:9464 or [::1]:9464');
+  }
 }
 
 function proxies(value: string): string {

@@ -7,7 +7,11 @@ export class RateLimit {
   readonly #burst: number;
   readonly #refillMs: number;
   readonly #now: () => number;
-  readonly #buckets = new BoundedCache<string, { left: number; at: number }>({ entriesMax: KEYS_MAX });
+  readonly #buckets = new BoundedCache<string, { left: number; at: number }>({
+    name: 'rate_limits',
+    entriesMax: KEYS_MAX,
+    unitBytes: 200,
+  });
 
   constructor(burst: number, refillMs: number, now: () => number) {
     this.#burst = burst;

@@ -3,6 +3,7 @@
  * PostgreSQL. Decision 0020 explains the order of a change and its record.
  */
 import { randomBytes } from 'node:crypto';
+import { loginRefused } from '../diagnostics.ts';
 import { printable } from '../printable.ts';
 import { RateLimit } from '../rate-limit.ts';
 
@@ -131,6 +132,7 @@ export function recordLoginRefusals(trail: AuditTrail, now: () => number): (refu
   const limit = new RateLimit(REFUSALS_BURST, REFUSALS_REFILL_MS, now);
   const suppressedCounts = { known: 0, unknown: 0 };
   return ({ user, from: { via, address, request_id }, reason }) => {
+    loginRefused.publish(reason);
     // Separate limits, so that guesses at invented names do not hide those at real users.
     const kind = user ? 'known' : 'unknown';
     if (!limit.take(kind)) {

@@ -1,8 +1,13 @@
 /** What a command is, and how commands print. */
+import { createRequire } from 'node:module';
 import type { Readable, Writable } from 'node:stream';
 import type { LogStream } from '../log-stream.ts';
 import { printable } from '../printable.ts';
 import type { Environment, Options, Source, Values } from './options.ts';
+
+export const { version: VERSION } = createRequire(import.meta.url)('../../package.json') as {
+  version: string;
+};
 
 /** The process as a command sees it, so that tests can replace it. */
 export interface Io {

@@ -1,8 +1,7 @@
 /** The command line: every command by name, in one list. */
-import { createRequire } from 'node:module';
 import { Command as Commander, CommanderError, Option as CommanderOption } from 'commander';
 import { serviceConflicts } from '../config.ts';
-import { type Command, type Io, printLine, UserError } from './command.ts';
+import { type Command, type Io, printLine, UserError, VERSION } from './command.ts';
 import { type Option, readOptions, sourceOf, UsageError } from './options.ts';
 
 type Load = () => Promise<readonly Command[]>;
@@ -61,7 +60,6 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
 };
 
 const HELP = 'print the help of a command';
-const { version: VERSION } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
 /** Runs one command and resolves to the exit status. */
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {

@@ -12,10 +12,14 @@ import { IDENTITY_OPTIONS, type ListenAddress, type SERVER_OPTIONS, SERVICE_OPTI
 import { IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
 import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote-identity.ts';
+import { FORMAT_NAMES } from '../ingest/reader.ts';
+import { isLoopback } from '../loopback.ts';
+import type { Metrics, MetricsJson } from '../metrics/metrics.ts';
+import type { ProjectLabels } from '../metrics/store-metrics.ts';
 import { printable } from '../printable.ts';
 import { retainFor } from '../store/retention.ts';
 import { type Store, StoreMisconfigured, StoreUnavailable } from '../store/store.ts';
-import { command, type Io, UserError } from './command.ts';
+import { command, type Io, printLine, UserError, VERSION } from './command.ts';
 import { localActor } from './data-directory.ts';
 import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
 import {
@@ -27,7 +31,7 @@ import {
   withStore,
 } from './installation.ts';
 import { nameOf, type Source, type Values, withoutPassword } from './options.ts';
-import { othersHaveClosed, printListening, reportReady, runWorkers } from './workers.ts';
+import { othersHaveClosed, printListening, reportReady, respondToScrapes, runWorkers } from './workers.ts';
 
 /** Replaces --identity-password-file. Not an option, because `ps` shows options to everyone. */
 const IDENTITY_PASSWORD_VARIABLE = 'WAFSTAT_IDENTITY_PASSWORD';
@@ -42,8 +46,9 @@ export type ServerValues = Values<typeof SERVER_OPTIONS>;
 interface Served {
   identity: Identity | RemoteIdentity;
   store: Store;
-  /** Of the audit trail, with Keystone. */
+  /** The data directory, if it has the statistics. */
   directory?: string | null;
+  metrics?: Metrics | null;
 }
 
 export const serveCommand = command({
@@ -62,18 +67,19 @@ export const serveCommand = command({
     if (cluster.isPrimary) {
       if (!remote && !(await whenAvailable(() => hasInstallation(values, io), io)))
         await firstStart(values, io);
-      if (workers > 1) return runWorkers(workers, values.drainDelay * 1_000, io);
+      if (workers > 1) return serveWithWorkers(workers, values, io);
     }
     const { data, ...server } = values;
+    const directory = values.store === 'lmdb' && data !== undefined ? data : null;
+    const metrics = values.metricsListen ? await openMetrics(values.store) : null;
     if (!remote) {
-      return withInstallation(values, io, (installation) =>
-        serve(installation, server, io, installation.notices),
+      return withInstallation(values, io, ({ identity, store, notices }) =>
+        serve({ identity, store, directory, metrics }, server, io, notices),
       );
     }
     const warning = await checkIdentityService(remote);
-    const directory = values.store === 'lmdb' && data !== undefined ? data : null;
     return withStore(directory, io, values, (store) =>
-      serve({ identity: remote, store, directory }, server, io, warning === null ? [] : [warning]),
+      serve({ identity: remote, store, directory, metrics }, server, io, warning === null ? [] : [warning]),
     );
   },
 });
@@ -127,6 +133,7 @@ async function firstStart(values: ServerValues & Location, io: Io): Promise<void
   certificateOf(values);
   await checkCanListen('--listen', values.listen);
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
+  if (values.metricsListen) await checkCanListen('--metrics-listen', values.metricsListen);
   const created = await initialise(values, DEFAULT_NAMES, undefined, io);
   // Null if another process was faster: that one prints the password.
   if (created !== null) printInitialised(io, created);
@@ -142,8 +149,9 @@ export async function checkCanListen(option: string, address: ListenAddress): Pr
 }
 
 /** Resolves to the exit status after a stop. */
-async function serve(served: Served, values: ServerValues, io: Io, warnings: readonly string[]) {
-  const trouble = await storeWarning(served.store);
+async function serve(opened: Served, values: ServerValues, io: Io, warnings: readonly string[]) {
+  const trouble = await storeWarning(opened.store);
+  const served = opened.metrics ? { ...opened, store: opened.metrics.measured(opened.store) } : opened;
   const server = await startServer(served, values, io);
   for (const warning of trouble === null ? warnings : [...warnings, trouble]) server.log.warn(warning);
   if (cluster.worker === undefined || cluster.worker.id === 1)
@@ -179,11 +187,12 @@ async function recordStart(
 ): Promise<void> {
   const trail = identity.kind === 'local' ? identity.audit : openAuditFile(directory, io.now);
   if (identity.kind === 'remote') trail.mirror((record) => log.info({ audit: record }, 'audit'));
-  const { listen, healthListen, categories } = values;
+  const { listen, healthListen, metricsListen, categories } = values;
   const shown = Object.entries({
     ...values,
     listen: `${listen.host}:${listen.port}`,
     healthListen: healthListen && `${healthListen.host}:${healthListen.port}`,
+    metricsListen: metricsListen && `${metricsListen.host}:${metricsListen.port}`,
     categories: categories && [...categories].map(([rule, category]) => `${rule}=${category ?? 'none'}`),
   })
     .filter(([, value]) => typeof value !== 'object' || Array.isArray(value))
@@ -193,7 +202,8 @@ async function recordStart(
 }
 
 /** Resolves when the server accepts connections. */
-export async function startServer({ identity, store }: Served, values: ServerValues, io: Io) {
+export async function startServer(served: Served, values: ServerValues, io: Io) {
+  const { identity, store, metrics } = served;
   const { listen, healthListen } = values;
   const certificate = certificateOf(values);
   // Loaded here: loading takes longer than most other commands run.
@@ -222,6 +232,7 @@ export async function startServer({ identity, store }: Served, values: ServerVal
       // Names in log lines come from requests.
       hooks: { streamWrite: (line) => `${printable(line.trimEnd())}\n` },
     },
+    onResponse: metrics?.onResponse,
     tls: certificate?.read(),
   });
   await app.listen(listen).catch((error) => cannotListen('--listen', listen, error));
@@ -232,6 +243,11 @@ export async function startServer({ identity, store }: Served, values: ServerVal
       cannotListen('--health-listen', healthListen, error);
     });
   }
+  const metricsServer = await serveMetrics(served, values, app.log, io).catch(async (error) => {
+    await app.close();
+    health?.close();
+    throw error;
+  });
   const stopReloading = certificate ? reloadCertificate(app.server, certificate, app.log) : () => {};
   return {
     address: addressOf(app.server, listen.host, certificate !== null),
@@ -244,10 +260,99 @@ export async function startServer({ identity, store }: Served, values: ServerVal
       await app.close();
       clearTimeout(deadline);
       // Last, so that probes see a service that is shutting down, not a missing one.
-      health?.close();
-      health?.closeAllConnections();
+      for (const other of [health, metricsServer]) {
+        other?.close();
+        other?.closeAllConnections();
+      }
     },
   };
+}
+
+/** To be called before the store is opened: metrics learn of caches when they are created. */
+async function openMetrics(store: string): Promise<Metrics> {
+  const { createMetrics } = await import('../metrics/metrics.ts');
+  return createMetrics({ version: VERSION, store });
+}
+
+/** Serves the metrics of this process. In a worker, the primary does. */
+async function serveMetrics(
+  { identity, store, directory = null, metrics = null }: Served,
+  { metricsListen, metricsHosts, retention }: ServerValues,
+  log: MetricsLog,
+  { now }: Io,
+): Promise<Server | null> {
+  if (metrics === null || metricsListen === undefined) return null;
+  const { createStoreMetrics } = await import('../metrics/store-metrics.ts');
+  const { collectMetrics } = await import('../metrics/listener.ts');
+  const readStore = createStoreMetrics({
+    store,
+    metrics,
+    labelsOf: (project) => labelsOf(identity, project),
+    formats: FORMAT_NAMES,
+    hostsMax: metricsHosts,
+    retentionMs: retention,
+    directory,
+    now,
+  });
+  const collect = (includesStore: boolean) => collectMetrics(metrics, includesStore ? readStore : null);
+  if (cluster.worker) {
+    respondToScrapes(collect);
+    return null;
+  }
+  // Before the first scrape, which otherwise would not see what was counted since the start.
+  await readStore();
+  return listenForMetrics(metricsListen, async () => [await collect(true)], log);
+}
+
+function labelsOf(identity: Identity | RemoteIdentity, id: string): ProjectLabels | null {
+  if (identity.kind === 'remote') return { domain: '', project: id };
+  const project = identity.lookup.project(id);
+  if (project === undefined) return null;
+  return { domain: identity.lookup.domain(project.domain_id)?.name ?? '', project: project.name };
+}
+
+async function serveWithWorkers(
+  count: number,
+  { drainDelay, metricsListen }: ServerValues,
+  io: Io,
+): Promise<number> {
+  const drainDelayMs = drainDelay * 1_000;
+  if (metricsListen === undefined) return runWorkers({ count, drainDelayMs, metrics: null }, io);
+  const { WorkerMetrics } = await import('../metrics/listener.ts');
+  const metrics = new WorkerMetrics();
+  // In the format of the log of the workers.
+  const print = (level: number) => (msg: string) =>
+    printLine(io.stderr, JSON.stringify({ level, time: io.now(), msg }));
+  const log = { info: print(30), warn: print(40) };
+  const server = await listenForMetrics(metricsListen, () => metrics.collect(), log);
+  const status = await runWorkers({ count, drainDelayMs, metrics }, io);
+  server.close();
+  server.closeAllConnections();
+  return status;
+}
+
+interface MetricsLog {
+  info(message: string): void;
+  warn(message: string): void;
+}
+
+async function listenForMetrics(
+  address: ListenAddress,
+  collect: () => Promise<readonly MetricsJson[]>,
+  log: MetricsLog,
+): Promise<Server> {
+  const { createMetricsServer } = await import('../metrics/listener.ts');
+  const server = createMetricsServer(collect);
+  await once(server.listen({ ...address, exclusive: true }), 'listening').catch((error) =>
+    cannotListen('--metrics-listen', address, error),
+  );
+  log.info(`metrics are at ${addressOf(server, address.host, false)}/metrics`);
+  if (!isLoopback(address.host)) {
+    log.warn(
+      `everyone who can reach ${address.host}:${address.port} can read the metrics, with the names of projects and sources`,
+    );
+  }
+  return server;
 }
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {

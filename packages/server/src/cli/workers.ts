@@ -1,5 +1,7 @@
 /** Worker processes that share a port: the primary starts them, replaces those that exit or hang, and stops them. */
 import cluster, { type Worker } from 'node:cluster';
+import type { WorkerMetrics } from '../metrics/listener.ts';
+import type { MetricsJson } from '../metrics/metrics.ts';
 import { type Io, printLine } from './command.ts';
 
 /** Delay before a worker is replaced, so that one that cannot start does not restart in a busy loop. */
@@ -17,13 +19,17 @@ const OTHERS_MS_MAX = 1_000;
 type MessageFromWorker =
   | { kind: 'ready'; address: string }
   | { kind: 'heartbeat' }
-  | { kind: 'listener closed' };
-/** From the primary to its workers. */
-interface AllListenersClosed {
-  kind: 'all listeners closed';
+  | { kind: 'listener closed' }
+  | { kind: 'metrics'; metrics: MetricsJson };
+type MessageToWorker = { kind: 'all listeners closed' } | { kind: 'metrics wanted'; includesStore: boolean };
+
+interface WorkersOptions {
+  count: number;
+  drainDelayMs: number;
+  metrics: WorkerMetrics | null;
 }
 
-export async function runWorkers(count: number, drainDelayMs: number, io: Io): Promise<number> {
+export async function runWorkers({ count, drainDelayMs, metrics }: WorkersOptions, io: Io): Promise<number> {
   const ready = new Set<number>();
   const closed = new Set<number>();
   const heartbeats = new Map<number, number>();
@@ -35,10 +41,8 @@ export async function runWorkers(count: number, drainDelayMs: number, io: Io): P
   const start = () => heartbeats.set(cluster.fork().id, performance.now());
   /** Workers close connections after that: a client that reconnects must not reach a listener that is about to close. */
   const notifyWhenAllClosed = () => {
-    const message: AllListenersClosed = { kind: 'all listeners closed' };
     if (!running().every(({ id }) => closed.has(id))) return;
-    // The callback ignores errors: a worker may have exited in the meantime.
-    for (const worker of running()) if (worker.isConnected()) worker.send(message, () => {});
+    for (const worker of running()) sendTo(worker, { kind: 'all listeners closed' });
   };
 
   const stopWatching = watchHeartbeats(running, heartbeats, ready, warn);
@@ -59,14 +63,21 @@ export async function runWorkers(count: number, drainDelayMs: number, io: Io): P
         closed.add(worker.id);
         notifyWhenAllClosed();
       }
+      if (message.kind === 'metrics') metrics?.receive(worker.id, message.metrics);
       if (message.kind !== 'ready') return;
       ready.add(worker.id);
+      metrics?.add({
+        id: worker.id,
+        isConnected: () => worker.isConnected(),
+        request: (includesStore) => sendTo(worker, { kind: 'metrics wanted', includesStore }),
+      });
       if (announced || ready.size < count) return;
       announced = true;
       printListening(io, message.address);
     });
     cluster.on('exit', (worker: Worker, code: number | null, signal: string | null) => {
       heartbeats.delete(worker.id);
+      void metrics?.remove(worker.id);
       if (io.stop.aborted || !announced) {
         // A worker that cannot start prints why; the others would fail, too.
         // A worker that waits for the write lock of another process exits by SIGTERM.
@@ -123,13 +134,26 @@ export function reportReady(address: string): void {
 export function othersHaveClosed(): Promise<void> {
   return new Promise((resolve) => {
     const deadline = setTimeout(resolve, OTHERS_MS_MAX);
-    cluster.worker?.on('message', ({ kind }: AllListenersClosed) => {
+    cluster.worker?.on('message', ({ kind }: MessageToWorker) => {
       if (kind !== 'all listeners closed') return;
       clearTimeout(deadline);
       resolve();
     });
     send({ kind: 'listener closed' });
   });
+}
+
+/** In a worker: sends the metrics of this process when the primary wants them. */
+export function respondToScrapes(collect: (includesStore: boolean) => Promise<MetricsJson>): void {
+  cluster.worker?.on('message', (message: MessageToWorker) => {
+    if (message.kind !== 'metrics wanted') return;
+    void collect(message.includesStore).then((metrics) => send({ kind: 'metrics', metrics }));
+  });
+}
+
+function sendTo(worker: Worker, message: MessageToWorker): void {
+  // The callback ignores errors: a worker may have exited in the meantime.
+  if (worker.isConnected()) worker.send(message, () => {});
 }
 
 function send(message: MessageFromWorker): void {

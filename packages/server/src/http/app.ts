@@ -72,6 +72,8 @@ interface AppOptions {
   logger:
     | false
     | { level: string; stream: LogStream | Writable; hooks?: { streamWrite(line: string): string } };
+  /** Called after each response, for metrics. */
+  onResponse?: ((request: FastifyRequest, reply: FastifyReply) => void) | undefined;
   tls?: { cert: Buffer; key: Buffer } | undefined;
 }
 
@@ -170,6 +172,13 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     const { stream } = options.logger;
     const write = 'writeAccess' in stream ? stream.writeAccess.bind(stream) : stream.write.bind(stream);
     app.addHook('onResponse', accessLog(write, now));
+  }
+  const { onResponse } = options;
+  if (onResponse) {
+    app.addHook('onResponse', (request, reply, done) => {
+      onResponse(request, reply);
+      done();
+    });
   }
   app.setErrorHandler(sendFailure);
   // Hooks run for unknown paths only if there is a handler.

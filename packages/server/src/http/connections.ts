@@ -4,6 +4,7 @@ import { Server, type Socket } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { requestShed } from '../diagnostics.ts';
 import { malformed } from '../errors.ts';
 import { failureBody } from './failures.ts';
 
@@ -48,6 +49,7 @@ export function limitConnections({ server, log }: FastifyInstance, max: number):
   server.on('secureConnection', (socket: Socket) => void socket.remoteAddress);
   server.on('drop', () => {
     refused++;
+    requestShed.publish('connections');
     if (performance.now() - loggedAt < REFUSED_LOG_MS) return;
     log.warn(`refused ${refused} connections: ${max} are open (--max-connections)`);
     refused = 0;

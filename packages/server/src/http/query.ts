@@ -174,7 +174,7 @@ export function ingestQueryParser() {
 }
 
 function cached<T extends {}>(name: string, parse: (text: string) => T): (text: string) => T {
-  const cache = new BoundedCache<string, T>({ entriesMax: CACHED_MAX });
+  const cache = new BoundedCache<string, T>({ name: 'parameters', entriesMax: CACHED_MAX, unitBytes: 1_024 });
   return (text) => {
     try {
       const value = cache.get(text) ?? parse(text);

@@ -41,6 +41,7 @@ export const COMPRESS = {
  */
 export function createNegotiation(): (acceptEncoding: string | undefined) => ContentCoding | undefined {
   const cache = new BoundedCache<string, ContentCoding | 'identity'>({
+    name: 'content_codings',
     // Clients send a handful of different headers.
     entriesMax: 100,
     weightMax: 20_000,

@@ -20,7 +20,11 @@ export interface KnownNetworks {
 }
 
 export function createKnownNetworks(store: IdentityStore, key: Buffer, now: () => number): KnownNetworks {
-  const unwritten = new BoundedCache<string, true>({ entriesMax: UNWRITTEN_MAX });
+  const unwritten = new BoundedCache<string, true>({
+    name: 'login_networks',
+    entriesMax: UNWRITTEN_MAX,
+    unitBytes: 200,
+  });
   const hashOf = (userId: string, network: string) =>
     createHmac('sha256', key).update(`${userId} ${network}`).digest('base64url');
 

@@ -91,10 +91,10 @@ export class LocalAuthenticator implements Authenticator {
   readonly #dependencies: Dependencies;
   readonly #store: IdentityStore;
   readonly #now: () => number;
-  readonly #validTokens = new VersionedCache<string, TokenDescription>(() => this.#store.changes());
-  readonly #usableKeys = new VersionedCache<string, UsableKey>(() => this.#store.changes());
+  readonly #validTokens = new VersionedCache<string, TokenDescription>('tokens', () => this.#store.changes());
+  readonly #usableKeys = new VersionedCache<string, UsableKey>('access_keys', () => this.#store.changes());
   readonly #exchanges: RateLimit;
-  readonly #projectRoles = new VersionedCache<string, readonly Role[]>(() => this.#store.changes());
+  readonly #projectRoles = new VersionedCache<string, readonly Role[]>('roles', () => this.#store.changes());
 
   constructor(dependencies: Dependencies) {
     this.#dependencies = dependencies;

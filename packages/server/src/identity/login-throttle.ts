@@ -66,7 +66,11 @@ export function createLoginThrottle(
   now: () => number,
   sleep: (ms: number) => Promise<void>,
 ) {
-  const failures = new BoundedCache<string, { count: number; at: number }>({ entriesMax: FAILURES_MAX });
+  const failures = new BoundedCache<string, { count: number; at: number }>({
+    name: 'login_failures',
+    entriesMax: FAILURES_MAX,
+    unitBytes: 200,
+  });
   /** Attempts that run one after the other, by account or known pair, with the networks they come from. */
   const lanes = new Map<string, { turns: Semaphore; networks: (string | null)[] }>();
   const delayedAttempts = new Counters();

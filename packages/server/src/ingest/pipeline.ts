@@ -77,7 +77,11 @@ export class Pipeline {
   readonly #store: Store;
   readonly #limits: Limits;
   readonly #now: () => number;
-  readonly #sources = new BoundedCache<string, ProjectSources>({ entriesMax: PROJECTS_MAX });
+  readonly #sources = new BoundedCache<string, ProjectSources>({
+    name: 'source_names',
+    entriesMax: PROJECTS_MAX,
+    unitBytes: 4_096,
+  });
 
   constructor(store: Store, limits: Limits, now: () => number) {
     this.#store = store;

@@ -11,6 +11,7 @@ import {
   derivedId,
   type FollowedPath,
   freeHostId,
+  groupSources,
   HOUR_MS,
   type Host,
   isLinkCurrent,
@@ -249,6 +250,13 @@ export function memoryStore(now: () => number = Date.now): Store {
 
     async hosts(project) {
       return open(project).hosts.toSorted((a, b) => (a.hostname < b.hostname ? -1 : 1));
+    },
+
+    async projects() {
+      const records = [...projects].flatMap(([id, { sources }]) =>
+        sources.map(({ hosts: _, ...source }) => [id, source] as const),
+      );
+      return groupSources(records);
     },
 
     async sources(project) {

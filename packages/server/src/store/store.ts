@@ -106,6 +106,9 @@ export interface Store {
   /** The log sources of a project, sorted by name. */
   sources(project: string): Promise<Source[]>;
 
+  /** The projects that have batches, sorted by ID, with their sources. One scan: cheaper than `sources` for each. */
+  projects(): Promise<ProjectSources[]>;
+
   /**
    * Every counted event, in parts of bounded size, for import into another store under the source NO_SOURCE. Until
    * something is counted, each call yields the same parts with the same ids.
@@ -465,6 +468,12 @@ export interface Source {
   last_seen: number | null;
 }
 
+/** The sources of a project, sorted by name, without their hosts, which may be many. */
+export interface ProjectSources {
+  project: string;
+  sources: Omit<Source, 'hosts'>[];
+}
+
 /** The source of events that were imported from another store. `sources` does not list it. */
 export const NO_SOURCE = { name: '', format: '' } as const;
 
@@ -516,6 +525,20 @@ export class StoreDamaged extends StoreUnavailable {
   constructor(where: string, options?: ErrorOptions) {
     super(`the statistics are damaged: ${where}. Run 'wafstat verify' on the data directory`, options);
   }
+}
+
+/** The result of `projects`, from all sources of all projects in any order. */
+export function groupSources(
+  records: Iterable<readonly [project: string, source: Omit<Source, 'hosts'>]>,
+): ProjectSources[] {
+  const projects = new Map<string, ProjectSources>();
+  for (const [project, record] of records) {
+    const known = projects.get(project) ?? { project, sources: [] };
+    projects.set(project, known);
+    if (record.name !== NO_SOURCE.name) known.sources.push({ ...newSource(record.id, record), ...record });
+  }
+  for (const { sources } of projects.values()) sources.sort((a, b) => (a.name < b.name ? -1 : 1));
+  return [...projects.values()].sort((a, b) => (a.project < b.project ? -1 : 1));
 }
 
 /** The source after a batch was counted. All stores share this, so that they report the same. */

@@ -1,5 +1,6 @@
 /** The guard authenticates and authorizes every request before its handler runs. */
 import type { FastifyRequest } from 'fastify';
+import { requestShed } from '../../diagnostics.ts';
 import { ApiError, type ErrorCode, retryLater } from '../../errors.ts';
 import type { Authenticator, Caller, SignatureRefusal, TokenRefusal } from '../../identity/authenticator.ts';
 import { type BodyHash, type PendingSignature, parseSignature } from '../../identity/signature.ts';
@@ -102,6 +103,7 @@ export function createGuard(
   async function authorize(request: FastifyRequest): Promise<void> {
     const caller = callerOf(request);
     if (requests && !requests.take(caller.user.id)) {
+      requestShed.publish('rate_limit');
       throw retryLater('WAF.3004', `more than ${rateLimit} requests per second: retry in 1 s`, 1);
     }
     await checkRole(authenticator, caller, request);

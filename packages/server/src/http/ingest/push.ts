@@ -51,11 +51,16 @@ export class PushCounter {
   readonly #slicer = new TimeSlicer();
   readonly #counting = new Semaphore(COUNTING_MAX);
   readonly #readerStates = new BoundedCache<string, string>({
+    name: 'reader_states',
     entriesMax: CACHED_SOURCES_MAX,
     weightMax: READER_STATE_CHARACTERS_MAX,
     weight: (state) => state.length,
   });
-  readonly #requests = new BoundedCache<string, RecentRequests>({ entriesMax: CACHED_SOURCES_MAX });
+  readonly #requests = new BoundedCache<string, RecentRequests>({
+    name: 'recent_requests',
+    entriesMax: CACHED_SOURCES_MAX,
+    unitBytes: 4_096,
+  });
 
   /** Resolves when everything is durable. `onCounted` gets the length of each durable chunk. */
   async count(

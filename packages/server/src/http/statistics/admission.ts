@@ -3,6 +3,7 @@
  * loop free for other work. A query that waited too long is shed: its client has likely given up, and computing the
  * response would only delay the others.
  */
+import { queryAdmitted, requestShed } from '../../diagnostics.ts';
 import { retryLater } from '../../errors.ts';
 import { FairQueue } from '../../fair-queue.ts';
 
@@ -49,11 +50,12 @@ export class Admission {
   run<T>(project: string, user: string, query: () => Promise<T>): Promise<T> {
     const count = this.#countByUser.get(user) ?? 0;
     if (count >= PER_USER_MAX) {
+      requestShed.publish('user_queries');
       throw retryLater('WAF.3004', `this user has ${PER_USER_MAX} queries in progress: wait for them`, 1);
     }
     this.#countByUser.set(user, count + 1);
     const result =
-      this.#mayStart() && this.#waiting.isEmpty ? this.#start(query) : this.#enqueue(project, query);
+      this.#mayStart() && this.#waiting.isEmpty ? this.#start(query, 0) : this.#enqueue(project, query);
     return result.finally(() => this.#leave(user));
   }
 
@@ -75,7 +77,8 @@ export class Admission {
     return this.#restTurns === 0 && now - this.#turnStartedAt < TURN_MS_MAX;
   }
 
-  async #start<T>(query: () => Promise<T>): Promise<T> {
+  async #start<T>(query: () => Promise<T>, waitedMs: number): Promise<T> {
+    queryAdmitted.publish(waitedMs);
     this.#running++;
     this.#startedInTurn = true;
     try {
@@ -89,10 +92,14 @@ export class Admission {
 
   #enqueue<T>(project: string, query: () => Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
+      const since = this.#now();
       this.#waiting.add(project, {
-        since: this.#now(),
-        start: () => resolve(this.#start(query)),
-        shed: () => reject(retryLater('WAF.5001', OVERLOADED, 1)),
+        since,
+        start: () => resolve(this.#start(query, this.#now() - since)),
+        shed: () => {
+          requestShed.publish('queue');
+          reject(retryLater('WAF.5001', OVERLOADED, 1));
+        },
       });
     });
   }

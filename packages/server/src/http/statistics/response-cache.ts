@@ -38,6 +38,7 @@ export function toBytes(content: Buffer | object): Buffer {
 export class ResponseCache {
   readonly #store: Store;
   readonly #responses = new BoundedCache<string, CachedResponse>({
+    name: 'responses',
     entriesMax: CACHED_BYTES_MAX / RESPONSE_BYTES,
     weightMax: CACHED_BYTES_MAX,
     // Both compressed forms are far smaller than the bytes.
@@ -46,6 +47,7 @@ export class ResponseCache {
 
   /** Most ranges end now and are never requested again: keeping every response would double its processor time. */
   readonly #requestedOnce = new BoundedCache<string, true>({
+    name: 'requested_urls',
     entriesMax: Math.ceil(REQUESTED_CHARACTERS_MAX / 200),
     weightMax: REQUESTED_CHARACTERS_MAX,
     weight: (_value, url) => url.length,

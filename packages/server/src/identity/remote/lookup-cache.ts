@@ -14,8 +14,16 @@ interface Entry<T> {
 }
 
 export class LookupCache<T extends {}> {
-  readonly #found = new BoundedCache<string, Entry<T>>({ entriesMax: FOUND_MAX });
-  readonly #notFound = new BoundedCache<string, Entry<null>>({ entriesMax: NOT_FOUND_MAX });
+  readonly #found = new BoundedCache<string, Entry<T>>({
+    name: 'keystone',
+    entriesMax: FOUND_MAX,
+    unitBytes: 1_024,
+  });
+  readonly #notFound = new BoundedCache<string, Entry<null>>({
+    name: 'keystone_refusals',
+    entriesMax: NOT_FOUND_MAX,
+    unitBytes: 256,
+  });
   readonly #pending = new Map<string, Promise<T | null>>();
   readonly #cacheTtlMs: number;
   readonly #now: () => number;

@@ -108,7 +108,7 @@ const DAY_MS = 86_400_000;
 /** Looks up offsets once per day: the formatter takes microseconds, too long for every line. */
 class OffsetChanges {
   readonly #format: Intl.DateTimeFormat;
-  readonly #days = new BoundedCache<number, OffsetChange>({ entriesMax: 400 });
+  readonly #days = new BoundedCache<number, OffsetChange>({ name: null, entriesMax: 400 });
 
   constructor(name: string) {
     this.#format = new Intl.DateTimeFormat('en-US', { timeZone: name, timeZoneName: 'longOffset' });

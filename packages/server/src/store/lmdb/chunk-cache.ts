@@ -28,9 +28,11 @@ export class ChunkCache {
 
   constructor(numbersMax = NUMBERS_MAX) {
     this.#chunks = new BoundedCache({
+      name: 'chunks',
       entriesMax: CHUNKS_MAX,
       weightMax: Math.max(1, numbersMax),
       weight: ({ numbers }) => numbers,
+      unitBytes: 8,
     });
   }
 
@@ -72,6 +74,7 @@ const HOST_SETS_MAX = 10_000;
  */
 export class HostSets {
   readonly #ids = new BoundedCache<string, number>({
+    name: 'host_sets',
     entriesMax: HOST_SETS_MAX,
     weightMax: HOST_SET_CHARACTERS_MAX,
     weight: (_, name) => name.length,

@@ -106,7 +106,7 @@ export type Lookups = ReturnType<typeof createLookups>;
 export function createLookups(schema: Schema) {
   return {
     hostSets: new HostSets(),
-    absences: new BoundedCache<number, number>({ entriesMax: ABSENCES_MAX }),
+    absences: new BoundedCache<number, number>({ name: 'absences', entriesMax: ABSENCES_MAX, unitBytes: 40 }),
     scopesOf: createScopeLookup(schema),
     findProject: createProjectLookup(schema),
   };
@@ -385,7 +385,7 @@ export function clip(edges: readonly number[], horizon: number, latest: number):
 
 /** Scopes are cached without a version: a host is never removed, and its scope never changes. */
 function createScopeLookup(schema: Schema) {
-  const known = new BoundedCache<string, number>({ entriesMax: HOSTS_MAX });
+  const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
   return (project: ProjectRecord, ids: readonly string[]): number[] => {
     const scopes = new Set<number>();
     for (const id of ids) {
@@ -412,6 +412,7 @@ function createScopeLookup(schema: Schema) {
 function createProjectLookup(schema: Schema) {
   let changes = -1;
   const known = new VersionedCache<string, { project: ProjectRecord; horizon: number; hasPeaks: boolean }>(
+    'projects',
     () => changes,
   );
   return (id: string, changesNow: number) => {
@@ -434,7 +435,7 @@ const VERSION_CHUNKS_MAX = 16;
 
 /** `changes`: the global change counter. While it is the same, so are all versions. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
-  const known = new VersionedCache<string, string>(() => changes.get());
+  const known = new VersionedCache<string, string>('versions', () => changes.get());
   return ({ from, to }) => {
     const key = `${from} ${to}`;
     let version = known.get(key);

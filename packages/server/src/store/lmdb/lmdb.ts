@@ -10,8 +10,10 @@ import {
   type Appended,
   type Batch,
   compareFollowed,
+  groupSources,
   NO_SOURCE,
   newSource,
+  type ProjectSources,
   type Source,
   type Store,
   StoreDamaged,
@@ -184,6 +186,7 @@ export function lmdbStore(
       }),
 
     sources: (project) => available(() => listSources(schema, project)),
+    projects: () => available(() => listProjects(schema)),
 
     async *events(project) {
       yield* await available(() => dumpEvents(schema, project));
@@ -259,6 +262,16 @@ function sourceNumber(schema: Schema, project: string, source: string): number |
 function keysOfProject(schema: Schema, project: string): { start: [number]; end: [number] } {
   const scope = schema.projects.get(project)?.scope ?? 0;
   return { start: [scope], end: [scope === 0 ? 0 : scope + 1] };
+}
+
+function listProjects(schema: Schema): ProjectSources[] {
+  const ids = new Map([...schema.projects.getRange()].map(({ key, value: { scope } }) => [scope, key]));
+  const records = schema.sources.getRange().map(({ key: [scope], value: { number: _, ...source } }) => {
+    const project = ids.get(scope);
+    if (project === undefined) throw new StoreDamaged(`the project of the source ${source.id}`);
+    return [project, source] as const;
+  });
+  return groupSources(records);
 }
 
 function listSources(schema: Schema, project: string): Source[] {

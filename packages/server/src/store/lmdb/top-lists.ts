@@ -177,6 +177,7 @@ export function createTopFinder(
   bytesMax = QUERY_BYTES_MAX,
 ): (query: TopQuery) => Promise<TopList> {
   const bases = new BoundedCache<string, Base>({
+    name: 'top_lists',
     entriesMax: BASES_MAX,
     weightMax: BASE_BYTES_MAX,
     weight: ({ merge, chunks }) => merge.bytes + chunks.byteLength,

@@ -5,6 +5,7 @@ import {
   compareFollowed,
   derivedId,
   type FollowedPath,
+  groupSources,
   NO_SOURCE,
   newSource,
   type Source,
@@ -28,6 +29,7 @@ type RecordMethods = Pick<
   | 'renameHost'
   | 'hosts'
   | 'sources'
+  | 'projects'
   | 'batches'
   | 'putSource'
   | 'retention'
@@ -87,6 +89,12 @@ export function recordMethods(
     renameHost: (host) => available(() => renameHost(database, host)),
     hosts: (project) => available(() => hostsOfProject(database, project)),
     sources: (project) => available(() => listSources(database, project)),
+    projects: () =>
+      available(async () => {
+        type Columns = Row & { project: string; record: Omit<Source, 'hosts'> };
+        const rows = await database.run<Columns>('SELECT project, record FROM sources');
+        return groupSources(rows.map(({ project, record }) => [project, record]));
+      }),
 
     async *batches(project, source) {
       yield* await available(async () => dumpBatches(database, project, source));

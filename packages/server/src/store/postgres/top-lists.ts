@@ -182,6 +182,7 @@ class TopFinder {
   readonly #database: Database;
   readonly #bytesMax: number;
   readonly #bases = new BoundedCache<string, Base>({
+    name: 'top_lists',
     entriesMax: BASES_MAX,
     weightMax: BASE_BYTES_MAX,
     weight: ({ merge }, name) => merge.bytes + name.length,

@@ -1,0 +1,49 @@
+/** What parts of the service report to metrics, on diagnostics channels of Node.js: free while nobody subscribes. */
+import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel';
+
+export class Signal<T> {
+  readonly #channel: Channel;
+
+  constructor(name: string) {
+    this.#channel = channel(name);
+  }
+
+  publish(message: T): void {
+    if (this.#channel.hasSubscribers) this.#channel.publish(message);
+  }
+
+  /** Returns a function that ends the subscription. */
+  subscribe(receive: (message: T) => void): () => void {
+    // Only `publish` sends on this channel, so the type is right.
+    const onMessage = (message: unknown) => receive(message as T);
+    subscribe(this.#channel.name, onMessage);
+    return () => void unsubscribe(this.#channel.name, onMessage);
+  }
+}
+
+/** A cache that lives as long as the process. Several may have the same name. */
+export interface NamedCache {
+  readonly name: string;
+  readonly hits: number;
+  readonly misses: number;
+  readonly size: number;
+  /** An estimate. */
+  readonly bytes: number;
+}
+
+/** Why a request was refused before any work was done for it. */
+export const SHED_REASONS = {
+  queue: 'a query waited too long for its turn',
+  user_queries: 'the user had too many queries in progress',
+  rate_limit: 'the user sent more requests per second than `--rate-limit`',
+  connections: 'a connection over `--max-connections` was closed',
+} as const;
+
+export type ShedReason = keyof typeof SHED_REASONS;
+
+export const cacheCreated = new Signal<NamedCache>('wafstat:cache.created');
+/** How long a statistics query waited for its turn, in milliseconds. */
+export const queryAdmitted = new Signal<number>('wafstat:query.admitted');
+export const requestShed = new Signal<ShedReason>('wafstat:request.shed');
+/** The reason, as in the audit trail. */
+export const loginRefused = new Signal<string>('wafstat:login.refused');

@@ -1,0 +1,127 @@
+/** `GET /metrics`, for one process or for several workers. */
+import { createServer, type Server } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AggregatorRegistry, Registry } from 'prom-client';
+import { collectProcessMetrics, type Metrics, type MetricsJson } from './metrics.ts';
+
+const TIMEOUT_MS = 5_000;
+/** Less than the timeout of a scrape, which is 10 s by default; more than `STORE_MS_MAX`. */
+const WORKER_MS_MAX = 8_000;
+/** A scrape does not wait longer for the store; the next one has the result. */
+const STORE_MS_MAX = 5_000;
+const CONNECTIONS_MAX = 100;
+
+/** `collect` resolves to the metrics of each process. */
+export function createMetricsServer(collect: () => Promise<readonly MetricsJson[]>): Server {
+  const server = createServer(
+    { requestTimeout: TIMEOUT_MS, headersTimeout: TIMEOUT_MS },
+    async ({ method, url }, response) => {
+      if (url?.split('?', 1)[0] !== '/metrics') {
+        response.writeHead(404, { Connection: 'close' }).end('metrics are at /metrics\n');
+      } else if (method !== 'GET') {
+        response.writeHead(405, { Allow: 'GET', Connection: 'close' }).end();
+      } else {
+        try {
+          const text = await AggregatorRegistry.aggregate([...(await collect())]).metrics();
+          response.writeHead(200, { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE }).end(text);
+        } catch (error) {
+          response.writeHead(500, { Connection: 'close' }).end(`${(error as Error).message}\n`);
+        }
+      }
+    },
+  );
+  server.maxConnections = CONNECTIONS_MAX;
+  return server;
+}
+
+/** The metrics of this process. `readStore` updates those that come from the store. */
+export async function collectMetrics(
+  metrics: Metrics,
+  readStore: (() => Promise<void>) | null,
+): Promise<MetricsJson> {
+  if (readStore !== null) {
+    const late = new AbortController();
+    await Promise.race([readStore(), sleep(STORE_MS_MAX, undefined, { ref: false, signal: late.signal })]);
+    late.abort();
+  }
+  return metrics.json();
+}
+
+/** What the primary needs of a worker process. */
+interface ScrapedWorker {
+  id: number;
+  isConnected(): boolean;
+  /** Asks for its metrics, with those of the store or without. */
+  request(includesStore: boolean): void;
+}
+
+/**
+ * Keeps the latest metrics of each worker. The counts of workers that have ended stay in the sums: if a counter
+ * decreased, Prometheus would take its whole value as an increase.
+ */
+export class WorkerMetrics {
+  readonly #workers = new Map<number, ScrapedWorker>();
+  readonly #latest = new Map<number, MetricsJson>();
+  #ended: MetricsJson = [];
+  readonly #primary = new Registry();
+  #scrape: Promise<MetricsJson[]> | null = null;
+  readonly #missing = new Set<number>();
+  #onComplete: () => void = () => {};
+
+  constructor() {
+    collectProcessMetrics(this.#primary);
+  }
+
+  add(worker: ScrapedWorker): void {
+    this.#workers.set(worker.id, worker);
+  }
+
+  receive(worker: number, metrics: MetricsJson): void {
+    this.#latest.set(worker, metrics);
+    this.#complete(worker);
+  }
+
+  async remove(worker: number): Promise<void> {
+    const latest = this.#latest.get(worker);
+    this.#workers.delete(worker);
+    this.#latest.delete(worker);
+    this.#complete(worker);
+    if (latest === undefined) return;
+    const counts = [this.#ended, latest].map((metrics) => metrics.filter(({ type }) => isCount(type)));
+    this.#ended = await AggregatorRegistry.aggregate(counts).getMetricsAsJSON();
+  }
+
+  /** Concurrent scrapes share one. Of a worker that does not respond in time, the latest metrics are used. */
+  collect(): Promise<MetricsJson[]> {
+    this.#scrape ??= this.#request().finally(() => {
+      this.#scrape = null;
+    });
+    return this.#scrape;
+  }
+
+  async #request(): Promise<MetricsJson[]> {
+    const workers = [...this.#workers.values()].filter((worker) => worker.isConnected());
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, WORKER_MS_MAX);
+      this.#onComplete = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      for (const { id } of workers) this.#missing.add(id);
+      // The oldest worker reads the store: if all did, the sums would be too large.
+      for (const [i, worker] of workers.entries()) worker.request(i === 0);
+      if (workers.length === 0) this.#onComplete();
+    });
+    this.#missing.clear();
+    return [...this.#latest.values(), this.#ended, await this.#primary.getMetricsAsJSON()];
+  }
+
+  #complete(worker: number): void {
+    if (this.#missing.delete(worker) && this.#missing.size === 0) this.#onComplete();
+  }
+}
+
+/** Types are names in JSON, contrary to the published types. */
+function isCount(type: unknown): boolean {
+  return type === 'counter' || type === 'histogram';
+}

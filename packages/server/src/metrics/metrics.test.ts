@@ -1,0 +1,427 @@
+import fc from 'fast-check';
+import type { MetricValueWithName } from 'prom-client';
+import { afterEach, describe, expect, test } from 'vitest';
+import { scaled } from '../../../../test/random.ts';
+import { BoundedCache } from '../cache.ts';
+import { loginRefused, queryAdmitted, requestShed } from '../diagnostics.ts';
+import type { Event } from '../event.ts';
+import { memoryStore } from '../store/memory.ts';
+import { HOUR_MS, type Store, StoreUnavailable } from '../store/store.ts';
+import { collectMetrics, WorkerMetrics } from './listener.ts';
+import { createMetrics, METRICS, type MetricDescription, type Metrics, type MetricsJson } from './metrics.ts';
+import { createStoreMetrics } from './store-metrics.ts';
+
+const START = Date.UTC(2026, 6, 1, 0, 30);
+const DAY_MS = 24 * HOUR_MS;
+const PROJECT = { domain: 'default', project: 'shop' };
+
+let metrics: Metrics;
+afterEach(() => metrics.close());
+
+function open(): Metrics {
+  metrics = createMetrics({ version: '1.2.3', store: 'memory' });
+  return metrics;
+}
+
+/** The value of a series, or undefined. */
+function sample(json: MetricsJson, name: string, labels: object = {}): number | undefined {
+  const text = (some: object) =>
+    JSON.stringify(
+      Object.entries(some)
+        .map(([key, value]) => [key, String(value)])
+        .sort(),
+    );
+  const values: readonly MetricValueWithName<string>[] =
+    json.find((metric) => name.startsWith(metric.name))?.values ?? [];
+  return values.find((one) => (one.metricName ?? name) === name && text(one.labels) === text(labels))?.value;
+}
+
+function event(time: number, more: Partial<Event> = {}): Event {
+  return { time, hostId: null, request: true, attack: null, count: 1, ...more };
+}
+
+function append(store: Store, events: readonly Event[], more: object = {}) {
+  const source = { name: 'log', format: 'access' };
+  return store.append({ project: 'p', source, events, dropped: {}, ...more });
+}
+
+describe('the page of metrics', () => {
+  test('equals docs/metrics.md (npx vitest run metrics.test -u writes it)', async () => {
+    const described = new Map<string, MetricDescription>(Object.entries(METRICS));
+    const registered = open().registry.getMetricsAsArray() as unknown as {
+      name: string;
+      type: string;
+      help: string;
+    }[];
+    expect(registered.map(({ name }) => name)).toEqual(expect.arrayContaining(Object.keys(METRICS)));
+    const shown = new Set<string>();
+    /** With its values, the first time. */
+    const describeLabel = ([label, values]: [string, string]) => {
+      const text = `\`${label}\`: ${values}`;
+      if (shown.has(text)) return `\`${label}\``;
+      shown.add(text);
+      return text;
+    };
+    const rows = (isOwn: boolean) =>
+      registered
+        .filter(({ name }) => described.has(name) === isOwn)
+        .map(({ name, type, help }) => {
+          const labels = Object.entries(described.get(name)?.labels ?? {});
+          const cell = labels.map(describeLabel).join('<br>');
+          return `| \`${name}\` | ${type} | ${help.replaceAll(/--[\w-]+|wafstat_\w+|wafstat \w+/g, '`$&`')} | ${cell} |`;
+        })
+        .join('\n');
+    await expect(page(rows(true), rows(false))).toMatchFileSnapshot('../../../../docs/metrics.md');
+  });
+
+  test('has a sentence for each, and names with units', () => {
+    for (const { name, help } of open().registry.getMetricsAsArray()) {
+      expect(help, name).toMatch(/^[A-Z].*\.$/);
+      expect(name).toMatch(/^(wafstat|process|nodejs)_[a-z0-9_]+$/);
+    }
+    for (const [name, { type }] of Object.entries(METRICS)) {
+      expect([name, name.endsWith('_total')]).toEqual([name, type === 'counter']);
+      if (type === 'histogram') expect(name).toMatch(/_seconds$/);
+    }
+  });
+});
+
+describe('what the process reports', () => {
+  test('is counted by reason, and unknown reasons are one series', async () => {
+    open();
+    requestShed.publish('queue');
+    for (const reason of ['wrong_credentials', 'hostile"\n', '__proto__', 'other one'])
+      loginRefused.publish(reason);
+    queryAdmitted.publish(20);
+    const json = await metrics.json();
+    expect(sample(json, 'wafstat_shed_requests_total', { reason: 'queue' })).toBe(1);
+    expect(sample(json, 'wafstat_shed_requests_total', { reason: 'rate_limit' })).toBe(0);
+    expect(sample(json, 'wafstat_failed_logins_total', { reason: 'wrong_credentials' })).toBe(1);
+    expect(sample(json, 'wafstat_failed_logins_total', { reason: 'other' })).toBe(3);
+    expect(sample(json, 'wafstat_query_queue_duration_seconds_bucket', { le: 0.01 })).toBe(0);
+    expect(sample(json, 'wafstat_query_queue_duration_seconds_bucket', { le: 0.025 })).toBe(1);
+    expect(json.find(({ name }) => name === 'wafstat_failed_logins_total')?.values).toHaveLength(6);
+  });
+
+  test('includes the caches, added up by name, and not those without a name', async () => {
+    open();
+    const weighted = { name: 'chunks', entriesMax: 9, weightMax: 100, unitBytes: 8 } as const;
+    const caches = [1, 2].map(
+      () => new BoundedCache<string, number>({ ...weighted, weight: (value) => value }),
+    );
+    new BoundedCache<string, number>({ name: null, entriesMax: 9 }).get('x');
+    for (const cache of caches) {
+      cache.set('a', 3);
+      cache.get('a');
+      cache.get('b');
+    }
+    caches[0]?.get('b');
+    for (let scrape = 0; scrape < 2; scrape++) {
+      const json = await metrics.json();
+      const chunks = (name: string) => sample(json, `wafstat_cache_${name}`, { cache: 'chunks' });
+      expect(['hits_total', 'misses_total', 'entries', 'bytes'].map(chunks)).toEqual([2, 3, 2, 48]);
+      expect(json.find(({ name }) => name === 'wafstat_cache_bytes')?.values).toHaveLength(1);
+    }
+  });
+
+  test('includes the time of appends, and those that failed', async () => {
+    const store = open().measured(memoryStore(() => START));
+    await append(store, [event(START)]);
+    await expect(append(store, [event(START, { attack: 'none' as never })])).rejects.toThrow(/category/);
+    const json = await metrics.json();
+    expect(sample(json, 'wafstat_store_commit_duration_seconds_count')).toBe(1);
+    expect(sample(json, 'wafstat_store_commit_failures_total')).toBe(1);
+  });
+});
+
+describe('metrics of the store', () => {
+  function follow(
+    store: Store,
+    options: { now?: () => number; hostsMax?: number; retentionMs?: number } = {},
+  ) {
+    const readStore = createStoreMetrics({
+      store,
+      metrics: open(),
+      labelsOf: (project) => (project.startsWith('deleted') ? null : { domain: 'default', project: 'shop' }),
+      formats: ['access', 'events'],
+      hostsMax: 0,
+      retentionMs: 10 * DAY_MS,
+      directory: null,
+      now: () => START,
+      minAgeMs: 0,
+      ...options,
+    });
+    return () => collectMetrics(metrics, readStore);
+  }
+
+  test('count what was counted since the start, by project, category and format', async () => {
+    const store = memoryStore(() => START);
+    const before = [
+      event(START - HOUR_MS, { attack: 'sqli', details: { blocked: true } }),
+      event(START - HOUR_MS),
+    ];
+    await append(store, before, { dropped: { not_json: 5 } });
+    await append(store, before, { project: 'deleted' });
+    const scrape = follow(store);
+    const sqli = { ...PROJECT, category: 'sqli' };
+    const first = await scrape();
+    expect(sample(first, 'wafstat_requests_total', PROJECT)).toBe(0);
+    expect(sample(first, 'wafstat_attacks_total', sqli)).toBe(0);
+    await append(store, [event(START, { attack: 'sqli', details: { blocked: true }, count: 3 })], {
+      dropped: { not_json: 2 },
+    });
+    await append(store, [event(START, { attack: 'xss', request: false })]);
+    const json = await scrape();
+    expect(sample(json, 'wafstat_requests_total', PROJECT)).toBe(3);
+    expect(sample(json, 'wafstat_attacks_total', sqli)).toBe(3);
+    expect(sample(json, 'wafstat_attacks_total', { ...PROJECT, category: 'xss' })).toBe(1);
+    expect(sample(json, 'wafstat_blocked_attacks_total', sqli)).toBe(3);
+    const access = { ...PROJECT, format: 'access' };
+    expect(sample(json, 'wafstat_ingest_records_total', access)).toBe(2);
+    expect(sample(json, 'wafstat_ingest_dropped_records_total', { ...access, reason: 'not_json' })).toBe(2);
+    const newest = 'wafstat_source_last_event_timestamp_seconds';
+    expect(sample(json, newest, { ...PROJECT, source: 'log' })).toBe(START / 1_000);
+    expect(json.find(({ name }) => name === 'wafstat_requests_total')?.values).toHaveLength(1);
+  });
+
+  test('show a series that appears later with zero first, so that its increase includes its first events', async () => {
+    const store = memoryStore(() => START);
+    const scrape = follow(store);
+    await scrape();
+    const source = { name: 'other', format: 'one, two' };
+    await append(store, [event(START), event(START)], {
+      source,
+      dropped: { bad_time: 4, no_such_reason: 1 },
+    });
+    const names = ['wafstat_requests_total', 'wafstat_ingest_records_total'];
+    const labels = [PROJECT, { ...PROJECT, format: 'mixed' }];
+    for (const total of [0, 2, 2]) {
+      const json = await scrape();
+      expect(names.map((name, i) => sample(json, name, labels[i]))).toEqual([total, total]);
+      const dropped = json.find(({ name }) => name === 'wafstat_ingest_dropped_records_total')?.values;
+      expect(dropped?.map(({ value }) => value)).toEqual([2 * total]);
+    }
+    // Another format of the same source is another series, and nothing counts twice.
+    await append(store, [event(START)], { source: { name: 'other', format: 'events' } });
+    await scrape();
+    const json = await scrape();
+    expect(sample(json, 'wafstat_ingest_records_total', { ...PROJECT, format: 'events' })).toBe(1);
+    expect(sample(json, 'wafstat_ingest_records_total', { ...PROJECT, format: 'mixed' })).toBe(2);
+  });
+
+  test('never decrease while retention deletes events, and never miss or repeat any', async () => {
+    const step = fc.record({
+      hours: fc.double({ min: 0, max: 1, noNaN: true }),
+      ages: fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 5 }),
+      prunes: fc.boolean(),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(4 * HOUR_MS, 30 * HOUR_MS),
+        fc.array(step, { minLength: 5, maxLength: 40 }),
+        async (retentionMs, steps) => {
+          let now = START;
+          const store = memoryStore(() => now);
+          const scrape = follow(store, { retentionMs, now: () => now });
+          await append(store, [event(START)]);
+          await scrape();
+          // Late events may be missed in the last hours before the horizon.
+          const ageMax = retentionMs - Math.min(3 * HOUR_MS, retentionMs / 2);
+          let expected = 0;
+          for (const { hours, ages, prunes } of steps) {
+            now += Math.floor((hours * retentionMs) / 16);
+            await append(
+              store,
+              ages.map((age) => event(now - Math.floor(age * ageMax), { attack: 'xss' })),
+            );
+            expected += ages.length;
+            if (prunes) await store.prune(now - retentionMs);
+            const json = await scrape();
+            expect(sample(json, 'wafstat_requests_total', PROJECT)).toBe(expected);
+            expect(sample(json, 'wafstat_attacks_total', { ...PROJECT, category: 'xss' })).toBe(expected);
+          }
+          metrics.close();
+        },
+      ),
+      { numRuns: scaled(30) },
+    );
+  });
+
+  test('have hosts up to the limit, the oldest first, and say how many there are more', async () => {
+    let now = START;
+    const store = memoryStore(() => now++);
+    const ids: string[] = [];
+    for (const hostname of ['c.example', 'a.example', 'b.example']) {
+      const added = await store.addHost({ project: 'p', hostname, limit: 9 });
+      if (added.kind === 'added') ids.push(added.host.id);
+    }
+    await append(store, []);
+    const scrape = follow(store, { hostsMax: 2, now: () => now });
+    await scrape();
+    await append(
+      store,
+      ids.map((hostId, i) => event(START, { hostId, count: i + 1, attack: 'xss' })),
+    );
+    const json = await scrape();
+    for (const kind of ['requests', 'attacks']) {
+      const values = json.find(({ name }) => name === `wafstat_host_${kind}_total`)?.values;
+      expect(values?.map(({ labels: { host }, value }) => [host, value])).toEqual([
+        ['c.example', 1],
+        ['a.example', 2],
+      ]);
+    }
+    expect(sample(json, 'wafstat_metrics_omitted', { kind: 'host' })).toBe(1);
+  });
+
+  test('have a limit of sources', async () => {
+    const store = memoryStore(() => START);
+    for (let i = 0; i < 1_003; i++) {
+      await append(store, [event(START)], { source: { name: `s${i}`, format: 'access' } });
+    }
+    const json = await follow(store)();
+    const newest = json.find(({ name }) => name === 'wafstat_source_last_event_timestamp_seconds');
+    expect(newest?.values).toHaveLength(1_000);
+    expect(sample(json, 'wafstat_metrics_omitted', { kind: 'source' })).toBe(3);
+  });
+
+  test('keep their values while the store fails, and say so', async () => {
+    const store = memoryStore(() => START);
+    await append(store, [event(START)]);
+    const failing = { ...store };
+    const scrape = follow(failing);
+    await scrape();
+    await append(store, [event(START)]);
+    const unavailable = async () => {
+      throw new StoreUnavailable('the database does not respond');
+    };
+    Object.assign(failing, { projects: unavailable, checkWrites: unavailable });
+    const during = await scrape();
+    expect(sample(during, 'wafstat_requests_total', PROJECT)).toBe(0);
+    expect(sample(during, 'wafstat_store_read_failures_total')).toBe(1);
+    expect(sample(during, 'wafstat_store_writable')).toBe(0);
+    Object.assign(failing, store);
+    const after = await scrape();
+    expect(sample(after, 'wafstat_requests_total', PROJECT)).toBe(1);
+    expect(sample(after, 'wafstat_store_writable')).toBe(1);
+  });
+});
+
+describe('metrics of several workers', () => {
+  const json = (value: number): MetricsJson =>
+    [
+      { name: 'x_total', help: 'X.', type: 'counter', aggregator: 'sum', values: [{ value, labels: {} }] },
+      { name: 'g', help: 'G.', type: 'gauge', aggregator: 'sum', values: [{ value, labels: {} }] },
+    ] as unknown as MetricsJson;
+  const sum = (all: readonly MetricsJson[], name: string) =>
+    all.map((one) => sample(one, name) ?? 0).reduce((a, b) => a + b);
+
+  function workers() {
+    open();
+    const primary = new WorkerMetrics();
+    const requests: [number, boolean][] = [];
+    const values = new Map<number, number>();
+    const add = (id: number, respond = (receive: () => void) => receive()) =>
+      primary.add({
+        id,
+        isConnected: () => true,
+        request(includesStore) {
+          requests.push([id, includesStore]);
+          respond(() => primary.receive(id, json(values.get(id) ?? 0)));
+        },
+      });
+    return { primary, requests, values, add };
+  }
+
+  test('are those of all; one of them reads the store', async () => {
+    const { primary, requests, values, add } = workers();
+    for (const id of [1, 2, 3]) {
+      add(id);
+      values.set(id, 10 ** id);
+    }
+    const [all, same] = await Promise.all([primary.collect(), primary.collect()]);
+    expect([sum(all, 'x_total'), sum(all, 'g')]).toEqual([1_110, 1_110]);
+    expect(same).toBe(all);
+    expect(requests).toEqual([
+      [1, true],
+      [2, false],
+      [3, false],
+    ]);
+  });
+
+  test('keep the counts of those that have ended, but not their gauges', async () => {
+    const { primary, requests, values, add } = workers();
+    for (const id of [1, 2]) {
+      add(id);
+      values.set(id, 10 ** id);
+    }
+    await primary.collect();
+    await primary.remove(1);
+    add(3);
+    const all = await primary.collect();
+    expect([sum(all, 'x_total'), sum(all, 'g')]).toEqual([110, 100]);
+    expect(requests.slice(2)).toEqual([
+      [2, true],
+      [3, false],
+    ]);
+  });
+
+  test('do not wait for one that ends during a scrape', async () => {
+    const { primary, values, add } = workers();
+    values.set(2, 5);
+    let hangs = false;
+    add(1, (receive) => hangs || receive());
+    add(2);
+    await primary.collect();
+    hangs = true;
+    const scrape = primary.collect();
+    await primary.remove(1);
+    expect(sum(await scrape, 'x_total')).toBe(5);
+  });
+});
+
+function page(own: string, ofProcess: string): string {
+  return `# Metrics
+
+\`wafstat serve --metrics-listen 9464\` serves metrics for [Prometheus](https://prometheus.io/) at
+\`http://127.0.0.1:9464/metrics\`. It is off by default. A port alone is on loopback; for another machine, give its address:
+\`--metrics-listen 10.0.0.5:9464\`. The listener has neither TLS nor authentication, and shows names of projects and log
+sources: let only Prometheus reach it. The log says where it listens.
+
+[deploy/prometheus](../deploy/prometheus) has a scrape configuration and alert rules; [operations.md](operations.md#alerts)
+says what to do about each alert. This page is generated from the code.
+
+## What the numbers mean
+
+- **Counts of logs come from the store** when Prometheus scrapes. They include what \`wafstat ingest\`, \`wafstat follow\` and
+  other machines count, with every store. They start at zero with the service, so use \`increase()\` and \`rate()\`; exact
+  totals of any range are in the [API](api.md). An event counts when it is ingested, whatever its time is.
+- **Retention does not decrease them.** Scrape at least once an hour. Events that arrive less than two hours before their
+  retention time ends may be missed.
+- **Events that are counted while the service is down** are not in the metrics, but in the API.
+- **With \`--workers\`**, metrics are sums over all workers. A worker that is replaced keeps its counts in the sums.
+- **With several machines**, each service reports all counts of logs. Use one of them, or \`max by (domain, project)\`; do not
+  add them up.
+- **Labels have a limited number of values.** Requests cannot create series: an unknown path is \`route="none"\`. At most 1,000
+  projects and 1,000 sources have metrics; \`wafstat_metrics_omitted\` is the number of the others. Hosts have metrics only
+  with \`--metrics-hosts <n>\`: the \`n\` hosts that were registered first.
+- **Times are in seconds, sizes in bytes.** For the age of the newest event:
+  \`time() - wafstat_source_last_event_timestamp_seconds\`.
+- **Not every store has every metric.** Sizes of files and free space are those of the data directory of the embedded store.
+
+## Metrics of the service
+
+The values of a label are in the first row that has it.
+
+| name | type | meaning | labels |
+|---|---|---|---|
+${own}
+
+## Metrics of the processes
+
+With \`--workers\`, these are sums over all processes, except for the lag of the event loop, which is an average.
+
+| name | type | meaning | labels |
+|---|---|---|---|
+${ofProcess}
+`;
+}

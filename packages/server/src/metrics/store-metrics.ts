@@ -1,0 +1,250 @@
+/** Metrics that are read from the store when Prometheus scrapes, so that they include what other processes count. */
+import { stat, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Counter, Gauge } from 'prom-client';
+import { CATEGORIES, DROP_REASONS } from '../event.ts';
+import { HOUR_MS, type Host, type ProjectSources, type Source, type Store } from '../store/store.ts';
+import type { Metrics } from './metrics.ts';
+
+/** Attackers with the role `ingest` can create sources, and administrators projects. */
+const PROJECTS_MAX = 1_000;
+const SOURCES_MAX = 1_000;
+const MIN_AGE_MS = 1_000;
+/** Events are up to a day in the future (`in_future`). */
+const FUTURE_MS = 72 * HOUR_MS;
+const MINUTE_MS = 60_000;
+
+export interface ProjectLabels {
+  domain: string;
+  project: string;
+}
+
+interface StoreMetricsOptions {
+  store: Store;
+  metrics: Metrics;
+  /** Null: the project has been deleted. */
+  labelsOf(project: string): ProjectLabels | null;
+  /** The names of the log formats. */
+  formats: readonly string[];
+  /** How many hosts have metrics, in all projects together. */
+  hostsMax: number;
+  retentionMs: number;
+  /** Null if nothing is stored here. */
+  directory: string | null;
+  now: () => number;
+  /** Scrapes in quicker succession share a reading. */
+  minAgeMs?: number | undefined;
+}
+
+/** Returns a function that updates the metrics. It never rejects: while the store fails, the values stay. */
+export function createStoreMetrics(options: StoreMetricsOptions): () => Promise<void> {
+  const { store, metrics, directory, now, minAgeMs = MIN_AGE_MS } = options;
+  const counts = createCountMetrics(options);
+  const sources = createSourceMetrics(options);
+  const writable = metrics.gauge('wafstat_store_writable');
+  let reading: Promise<void> | null = null;
+  let readAt = Number.NEGATIVE_INFINITY;
+
+  async function read(): Promise<void> {
+    const [isWritable] = await Promise.all([
+      store.checkWrites().then(
+        () => 1,
+        () => 0,
+      ),
+      directory === null ? undefined : measureFiles(directory, metrics),
+    ]);
+    writable.set(isWritable);
+    try {
+      const known = (await store.projects()).flatMap((project) => {
+        const labels = options.labelsOf(project.project);
+        return labels === null ? [] : [{ ...project, labels }];
+      });
+      const projects = known.slice(0, PROJECTS_MAX);
+      metrics.gauge('wafstat_metrics_omitted').set({ kind: 'project' }, known.length - projects.length);
+      sources(projects);
+      await counts(projects, now());
+    } catch {
+      metrics.counter('wafstat_store_read_failures_total').inc();
+    }
+  }
+
+  return () => {
+    if (reading === null && performance.now() - readAt >= minAgeMs) {
+      reading = read().finally(() => {
+        reading = null;
+        readAt = performance.now();
+      });
+    }
+    return reading ?? Promise.resolve();
+  };
+}
+
+type LabelledProject = ProjectSources & { labels: ProjectLabels };
+
+/**
+ * A counter that follows totals of the store. It starts at zero: after a restart, Prometheus takes the whole value of a
+ * counter as its increase. A series that appears later is zero in its first scrape, so that rates see its first events.
+ */
+class Following {
+  readonly #counter: Counter;
+  readonly #totals = new Map<string, number>();
+  readonly #series = new Set<string>();
+
+  constructor(counter: Counter) {
+    this.#counter = counter;
+  }
+
+  /** `key` identifies the total. Its labels may change, for example when a source sends another format. */
+  follow(key: string, labels: Readonly<Record<string, string>>, total: number, isFirst: boolean): void {
+    const series = JSON.stringify(labels);
+    const isNew = !this.#series.has(series);
+    this.#series.add(series);
+    const before = this.#totals.get(key) ?? (isFirst ? total : 0);
+    // A total decreases only if someone repairs the store, or moves the horizon.
+    const increase = isNew ? 0 : Math.max(0, total - before);
+    this.#counter.inc(labels, increase);
+    if (!isNew || isFirst) this.#totals.set(key, total);
+  }
+}
+
+/** Requests and attacks by project, and by host if wanted. */
+function createCountMetrics({ store, metrics, hostsMax, retentionMs }: StoreMetricsOptions) {
+  const requests = new Following(metrics.counter('wafstat_requests_total'));
+  const attacks = new Following(metrics.counter('wafstat_attacks_total'));
+  const blocked = new Following(metrics.counter('wafstat_blocked_attacks_total'));
+  const hostRequests = new Following(metrics.counter('wafstat_host_requests_total'));
+  const hostAttacks = new Following(metrics.counter('wafstat_host_attacks_total'));
+  const ranges = new Map<string, CountedRange>();
+  let isFirst = true;
+
+  function rangeOf(key: string): CountedRange {
+    const range = ranges.get(key) ?? new CountedRange(retentionMs);
+    ranges.set(key, range);
+    return range;
+  }
+
+  async function countProject({ project, labels }: LabelledProject, horizon: number, now: number) {
+    const totals = await rangeOf(project).totals(horizon, now, async (edges) => {
+      const series = await store.seriesByCategory({ project, edges });
+      return [series.requests, ...series.attacks, ...series.blocked];
+    });
+    requests.follow(project, { ...labels }, totals[0] ?? 0, isFirst);
+    for (const [i, category] of CATEGORIES.entries()) {
+      const key = `${project} ${category}`;
+      attacks.follow(key, { ...labels, category }, totals[1 + i] ?? 0, isFirst);
+      blocked.follow(key, { ...labels, category }, totals[1 + CATEGORIES.length + i] ?? 0, isFirst);
+    }
+  }
+
+  async function countHost({ project, labels }: LabelledProject, host: Host, horizon: number, now: number) {
+    const key = `${project} ${host.id}`;
+    const [requestTotal = 0, attackTotal = 0] = await rangeOf(key).totals(horizon, now, async (edges) => {
+      const series = await store.series({ project, hosts: [host.id], edges });
+      return [series.requests, series.attacks];
+    });
+    const hostLabels = { ...labels, host: host.hostname };
+    hostRequests.follow(key, hostLabels, requestTotal, isFirst);
+    hostAttacks.follow(key, hostLabels, attackTotal, isFirst);
+  }
+
+  return async (projects: readonly LabelledProject[], now: number): Promise<void> => {
+    const { horizon } = await store.retention();
+    let hosts = 0;
+    let omitted = 0;
+    for (const project of projects) {
+      await countProject(project, horizon, now);
+      if (hostsMax === 0) continue;
+      const all = await store.hosts(project.project);
+      // The oldest first: which hosts have metrics must not change when one is added.
+      all.sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
+      const some = all.slice(0, hostsMax - hosts);
+      hosts += some.length;
+      omitted += all.length - some.length;
+      for (const host of some) await countHost(project, host, horizon, now);
+    }
+    metrics.gauge('wafstat_metrics_omitted').set({ kind: 'host' }, omitted);
+    isFirst = false;
+  };
+}
+
+/**
+ * Totals that never decrease, although retention deletes old events: what is about to be deleted is read once more, in
+ * the same snapshot as the rest, and then kept here. Late events of the last two hours before the horizon are missed.
+ */
+class CountedRange {
+  readonly #retentionMs: number;
+  readonly #leadMs: number;
+  readonly #alignMs: number;
+  #from: number | null = null;
+  #deleted: number[] = [];
+
+  constructor(retentionMs: number) {
+    this.#retentionMs = retentionMs;
+    this.#leadMs = Math.min(2 * HOUR_MS, retentionMs / 4);
+    // Whole hours are the fastest to read.
+    this.#alignMs = this.#leadMs < 2 * HOUR_MS ? MINUTE_MS : HOUR_MS;
+  }
+
+  /** `read` returns the points of each series between the edges, from one snapshot. */
+  async totals(
+    horizon: number,
+    now: number,
+    read: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
+  ): Promise<number[]> {
+    const startAfter = (time: number) => Math.ceil((time + this.#leadMs) / this.#alignMs) * this.#alignMs;
+    const next = startAfter(horizon);
+    // The horizon of a new store is at the epoch.
+    const from = this.#from ?? startAfter(Math.max(horizon, now - this.#retentionMs));
+    const to = Math.ceil((now + FUTURE_MS) / HOUR_MS) * HOUR_MS;
+    const isDue = from < horizon + this.#leadMs / 2;
+    const series = await read(isDue ? [from, next, to] : [from, to]);
+    if (isDue) this.#deleted = series.map((points, i) => (this.#deleted[i] ?? 0) + (points[0] ?? 0));
+    this.#from = isDue ? next : from;
+    return series.map((points, i) => (this.#deleted[i] ?? 0) + (points.at(-1) ?? 0));
+  }
+}
+
+/** Records by format and drop reason, and the newest event, of each source. */
+function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
+  const records = new Following(metrics.counter('wafstat_ingest_records_total'));
+  const dropped = new Following(metrics.counter('wafstat_ingest_dropped_records_total'));
+  const newest: Gauge = metrics.gauge('wafstat_source_last_event_timestamp_seconds');
+  let isFirst = true;
+
+  function followSource({ project, labels }: LabelledProject, source: Omit<Source, 'hosts'>): void {
+    const format = formatLabel(source.format, formats);
+    const key = `${project} ${source.id}`;
+    records.follow(key, { ...labels, format }, source.events, isFirst);
+    for (const [reason, total] of Object.entries(source.dropped)) {
+      if (!Object.hasOwn(DROP_REASONS, reason)) continue;
+      dropped.follow(`${key} ${reason}`, { ...labels, format, reason }, total, isFirst);
+    }
+    if (source.last_seen !== null) newest.set({ ...labels, source: source.name }, source.last_seen / 1_000);
+  }
+
+  return (projects: readonly LabelledProject[]): void => {
+    newest.reset();
+    const all = projects.flatMap((project) => project.sources.map((source) => ({ project, source })));
+    for (const { project, source } of all.slice(0, SOURCES_MAX)) followSource(project, source);
+    const omitted = Math.max(0, all.length - SOURCES_MAX);
+    metrics.gauge('wafstat_metrics_omitted').set({ kind: 'source' }, omitted);
+    isFirst = false;
+  };
+}
+
+/** The store has the formats that were found, separated by commas. */
+function formatLabel(format: string, formats: readonly string[]): string {
+  if (formats.includes(format)) return format;
+  return format.includes(',') ? 'mixed' : 'auto';
+}
+
+async function measureFiles(directory: string, metrics: Metrics): Promise<void> {
+  for (const file of ['statistics', 'identity']) {
+    const found = await stat(join(directory, `${file}.mdb`)).catch(() => null);
+    if (found !== null) metrics.gauge('wafstat_store_file_bytes').set({ file }, found.size);
+  }
+  const space = await statfs(directory).catch(() => null);
+  if (space === null) return;
+  metrics.gauge('wafstat_filesystem_free_bytes').set(space.bavail * space.bsize);
+  metrics.gauge('wafstat_filesystem_size_bytes').set(space.blocks * space.bsize);
+}
