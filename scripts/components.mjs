@@ -12,6 +12,7 @@ export const COMPONENTS = [
   { package: 'python3-openstacksdk', probe: ['/usr/bin/python3', '-c', 'import openstack'] },
   { package: 'python3-openstackclient', probe: ['/usr/bin/python3', '-c', 'import openstackclient'] },
   { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
+  { package: 'prometheus', probe: ['test', '-x', '/usr/bin/prometheus'] },
   { package: 'postgresql', probe: ['sh', '-c', 'test -x /usr/lib/postgresql/*/bin/initdb'] },
   { package: 'pgbouncer', probe: ['test', '-x', '/usr/sbin/pgbouncer'] },
   { package: 'libfaketime', probe: ['sh', '-c', 'test -e /usr/lib/*/faketime/libfaketime.so.1'] },

@@ -2,12 +2,15 @@
  * The dashboards in deploy/grafana, without Grafana: variables are replaced as Grafana does, queries are sent as the data
  * sources send them, and panels must find the fields that they show.
  */
-import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { call } from './api.ts';
+import { type Api, call, requestToken, tokenRequest } from './api.ts';
 import { type KnownEvent, Oracle, type Query } from './oracle.ts';
-import { KEEP_ALL, Sandbox } from './sandbox.ts';
+import { Page } from './pages.ts';
+import { eventually } from './process.ts';
+import { type Installation, KEEP_ALL, ndjson, Sandbox } from './sandbox.ts';
+import { freePort } from './web-server.ts';
 
 const HOME = new URL('../deploy/grafana/', import.meta.url);
 
@@ -28,6 +31,8 @@ interface Target {
   columns: Column[];
   /** Prometheus. */
   expr: string;
+  legendFormat: string;
+  instant: boolean;
 }
 
 interface Panel {
@@ -48,7 +53,7 @@ interface Panel {
 interface Variable {
   name: string;
   type: string;
-  query: string | { infinityQuery: Target };
+  query: string | { infinityQuery: Target } | { query: string };
   datasource?: { type: string; uid: string };
   allValue?: string;
 }
@@ -70,7 +75,7 @@ const UNITS = ['locale', 'percentunit', 'reqps', 'dateTimeFromNow', 'short', 's'
 
 /** `$name`, `${name}` and `${name:format}`; a variable without a value is an error. */
 function interpolate(text: string, values: Readonly<Record<string, string>>): string {
-  return text.replaceAll(/\$(?:\{(\w+)(?::(\w+))?\}|(__\w+))/g, (whole, braced, format, bare) => {
+  return text.replaceAll(/\$(?:\{(\w+)(?::(\w+))?\}|(\w+))/g, (whole, braced, format, bare) => {
     const value = values[braced ?? bare];
     if (value === undefined) throw new Error(`unknown variable in ${whole}: ${text}`);
     return format === 'percentencode' ? encodeURIComponent(value) : value;
@@ -188,7 +193,9 @@ describe.skipIf(!hasJq && process.env.CI !== 'true')('history (needs: apt-get in
   const { panels, templating } = read('wafstat-history');
   const oracle = new Oracle(EVENTS);
   const sandbox = new Sandbox();
+  let address: string;
   let base: string;
+  let credentials: string[];
   let authorization: string;
   let hostIds: ReadonlyMap<string, string>;
 
@@ -204,6 +211,7 @@ describe.skipIf(!hasJq && process.env.CI !== 'true')('history (needs: apt-get in
     const { access, secret } = await sandbox.runJson<{ access: string; secret: string }>(
       ...['key', 'add', '--user', 'grafana'],
     );
+    credentials = [access, secret];
     authorization = `Basic ${Buffer.from(`${access}:${secret}`).toString('base64')}`;
     // The URL of the data source.
     base = `/v1/${installation.project_id}`;
@@ -211,7 +219,6 @@ describe.skipIf(!hasJq && process.env.CI !== 'true')('history (needs: apt-get in
     hostIds = await api.hostIds();
   });
   afterAll(() => sandbox.clear());
-  let address: string;
 
   async function frame(target: Target, host: string, timezone = '+00:00'): Promise<Row[]> {
     const values = { __from: String(FROM), __to: String(TO), host, timezone };
@@ -231,7 +238,7 @@ describe.skipIf(!hasJq && process.env.CI !== 'true')('history (needs: apt-get in
 
   test('the variable `host` lists the hosts, with the filter for each as its value', async () => {
     const variable = templating.list.find(({ name }) => name === 'host')?.query;
-    if (typeof variable !== 'object') throw new Error('not a query');
+    if (typeof variable !== 'object' || !('infinityQuery' in variable)) throw new Error('not a query');
     const found = await frame(variable.infinityQuery, '');
     expect(found).toEqual(
       ['api.example.com', 'shop.example.com'].map((name) => ({
@@ -318,6 +325,30 @@ describe.skipIf(!hasJq && process.env.CI !== 'true')('history (needs: apt-get in
     );
   });
 
+  test('the example of the documentation prints what it shows', () => {
+    const page = new Page('docs/grafana.md');
+    const [example] = page.ofKind('run');
+    const [output] = page.ofKind('output');
+    expect(page.fences.map(({ kind }) => kind)).toEqual(['not-run', 'not-run', 'run', 'output']);
+    expect(page.fenceLines).toBe(2 * page.fences.length);
+    const [WAFSTAT_AK = '', WAFSTAT_SK = ''] = credentials;
+    const [FROM_MS, TO_MS] = [String(FROM), String(TO)];
+    const project = base.replace('/v1/', '');
+    const env = {
+      WAFSTAT_AK,
+      WAFSTAT_SK,
+      WAFSTAT_URL: address,
+      WAFSTAT_PROJECT: project,
+      FROM: FROM_MS,
+      TO: TO_MS,
+    };
+    const { stdout, status } = spawnSync('/bin/sh', ['-eu'], {
+      input: example?.code ?? '',
+      env: { PATH: process.env.PATH, ...env },
+    });
+    expect({ status, printed: stdout.toString() }).toEqual({ status: 0, printed: output?.code });
+  });
+
   test('the categories have the names that the API gives them', async () => {
     const { text } = await call(address, `${base}/waf/tag/threat/map`, {
       headers: { Authorization: authorization },
@@ -351,3 +382,135 @@ describe.skipIf(!hasJq && process.env.CI !== 'true')('history (needs: apt-get in
     }
   });
 });
+
+interface Series {
+  metric: Record<string, string>;
+  /** Of a range. */
+  values?: [time: number, value: string][];
+  /** Of an instant. */
+  value?: [time: number, value: string];
+}
+
+const PROMETHEUS = '/usr/bin/prometheus';
+
+describe.skipIf(!existsSync(PROMETHEUS) && process.env.CI !== 'true')(
+  'live (needs: apt-get install prometheus)',
+  () => {
+    const { panels, templating } = read('wafstat-live');
+    const sandbox = new Sandbox();
+    let prometheus: ChildProcess;
+    let address: string;
+    let api: Api;
+    let installation: Installation;
+    let traffic: NodeJS.Timeout;
+
+    beforeAll(async () => {
+      const [port, metrics] = [await freePort(), await freePort()];
+      const service = await sandbox.service('--metrics-listen', `127.0.0.1:${metrics}`);
+      ({ installation, api } = service);
+      const config = {
+        global: { scrape_interval: '500ms', scrape_timeout: '500ms' },
+        scrape_configs: [{ job_name: 'wafstat', static_configs: [{ targets: [`127.0.0.1:${metrics}`] }] }],
+      };
+      // JSON is YAML.
+      const file = sandbox.write('prometheus.yml', JSON.stringify(config));
+      const options = [`--storage.tsdb.path=${sandbox.path('tsdb')}`, '--log.level=error'];
+      address = `127.0.0.1:${port}`;
+      prometheus = spawn(
+        PROMETHEUS,
+        [`--config.file=${file}`, `--web.listen-address=${address}`, ...options],
+        { stdio: 'ignore' },
+      );
+      // Rates need something that changes between scrapes.
+      traffic = setInterval(() => sendTraffic().catch(() => {}), 250);
+    });
+
+    afterAll(async () => {
+      clearInterval(traffic);
+      const ended = new Promise((resolve) => prometheus.once('close', resolve));
+      prometheus.kill('SIGTERM');
+      await ended;
+      await sandbox.clear();
+    });
+
+    async function sendTraffic(): Promise<void> {
+      const time = Date.now();
+      const body = `${ndjson([{ time, host: 'shop.example.com', attack: 'sqli', blocked: true }, { time }])}dropped\n`;
+      const headers = { 'X-Auth-Token': api.token };
+      await call(api.address, `/ingest/v1/${api.project}?source=edge`, { method: 'POST', headers, body });
+      await api.get(`waf/event/timeline?from=${time - 60_000}&to=${time}`);
+      await requestToken(api.address, tokenRequest({ ...installation, user: 'nobody' }));
+    }
+
+    async function get<T>(path: string): Promise<T> {
+      const { status, text } = await call(`http://${address}`, `/api/v1/${path}`);
+      if (status !== 200) throw new Error(`${path} returned ${status}: ${text}`);
+      return JSON.parse(text).data;
+    }
+
+    const VALUES = { __rate_interval: '5s', __range: '1m' };
+
+    test('the variables list the services and projects', async () => {
+      const found = await eventually(async () => {
+        const lists: Record<string, string[]> = {};
+        for (const { name, query } of templating.list.filter(({ type }) => type === 'query')) {
+          if (typeof query !== 'object' || !('query' in query)) throw new Error('not a query');
+          const [, metric = '', label = ''] = /^label_values\((\w+), (\w+)\)$/.exec(query.query) ?? [];
+          lists[name] = await get<string[]>(`label/${label}/values?match[]=${metric}`).catch(() => []);
+        }
+        return Object.values(lists).every(({ length }) => length > 0) ? lists : undefined;
+      }, 'label values');
+      expect(found).toEqual({
+        instance: [expect.stringMatching(/^127\.0\.0\.1:\d+$/)],
+        project: ['default'],
+      });
+    });
+
+    test.each(panels)('$title: every query has series with the labels of its legend', async (panel) => {
+      const unit = panel.fieldConfig.defaults.unit;
+      for (const { expr, legendFormat, instant } of panel.targets) {
+        // Grafana joins the values of `All` to a regular expression.
+        const query = encodeURIComponent(
+          interpolate(expr, { ...VALUES, instance: '(127.0.0.1:.*)', project: '(default)' }),
+        );
+        const series = await eventually(async () => {
+          const now = Date.now() / 1_000;
+          const path = instant
+            ? `query?query=${query}`
+            : `query_range?query=${query}&start=${now - 30}&end=${now}&step=1`;
+          const { result } = await get<{ result: Series[] }>(path);
+          const hasNumber = result.some(({ value, values = value ? [value] : [] }) =>
+            values.some(([, number]) => Number.isFinite(Number(number))),
+          );
+          return hasNumber ? result : undefined;
+        }, `data of ${expr}`);
+        if (panel.type === 'stat') expect([series.length, instant]).toEqual([1, true]);
+        else expect(instant).toBe(false);
+        for (const { metric, value, values = value ? [value] : [] } of series) {
+          for (const [, label = ''] of legendFormat.matchAll(/\{\{(\w+)\}\}/g)) {
+            expect(Object.keys(metric)).toContain(label);
+          }
+          const numbers = values.map(([, number]) => Number(number)).filter(Number.isFinite);
+          if (unit === 'percentunit') for (const number of numbers) expect(number).toBeLessThanOrEqual(1);
+          for (const number of numbers) expect(number).toBeGreaterThanOrEqual(unit === 's' ? -1 : 0);
+        }
+        // Series that the legend cannot tell apart would look like one.
+        const names = series.map(({ metric }) =>
+          legendFormat.replaceAll(/\{\{(\w+)\}\}/g, (_, label) => metric[label] ?? ''),
+        );
+        expect(new Set(names).size).toBe(names.length);
+      }
+    });
+
+    test('every metric of the dashboard is documented', () => {
+      const page = readFileSync(new URL('../docs/metrics.md', import.meta.url), 'utf8');
+      const names = panels.flatMap(({ targets }) =>
+        targets.flatMap(({ expr }) =>
+          [...expr.matchAll(/\b(?:wafstat|process|nodejs)_\w+/g)].map(([name]) => name),
+        ),
+      );
+      const documented = names.map((name) => name.replace(/_(bucket|count)$/, ''));
+      expect(documented.filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
+    });
+  },
+);

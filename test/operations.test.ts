@@ -134,7 +134,7 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       );
       symlinkSync(PROGRAM, path('bin/wafstat'));
 
-      // Stands in for systemd.
+      // What systemd does.
       systemd = createServer(async ({ url = '' }, response) => {
         const [, command = '', unit] = url.split('/');
         try {
@@ -162,6 +162,7 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
         ['db1.example.com,db2.example.com/wafstat', postgres.url.replace(/.*@/, '')],
         ['127.0.0.1:8090', `127.0.0.1:${await freePort()}`],
         [':8443', `:${await freePort()}`],
+        [':9464', `:${await freePort()}`],
         [':8080', `:${listen}`],
         ['0.0.0.0', '127.0.0.1'],
         ['10.0.0.10', '127.0.0.1'],
