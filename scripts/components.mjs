@@ -12,7 +12,6 @@ export const COMPONENTS = [
   { package: 'python3-openstacksdk', probe: ['/usr/bin/python3', '-c', 'import openstack'] },
   { package: 'python3-openstackclient', probe: ['/usr/bin/python3', '-c', 'import openstackclient'] },
   { package: 'clickhouse-server', probe: ['test', '-x', '/usr/sbin/clickhouse-server'] },
-  { package: 'prometheus', probe: ['test', '-x', '/usr/bin/prometheus'] },
   { package: 'postgresql', probe: ['sh', '-c', 'test -x /usr/lib/postgresql/*/bin/initdb'] },
   { package: 'pgbouncer', probe: ['test', '-x', '/usr/sbin/pgbouncer'] },
   { package: 'libfaketime', probe: ['sh', '-c', 'test -e /usr/lib/*/faketime/libfaketime.so.1'] },
@@ -23,6 +22,8 @@ export const COMPONENTS = [
   },
   { package: 'apache2', probe: ['/usr/sbin/apache2', '-v'] },
   { package: 'libapache2-mod-security2', probe: ['test', '-e', '/usr/lib/apache2/modules/mod_security2.so'] },
+  { package: 'prometheus', probe: ['prometheus', '--version'] },
+  { package: 'prometheus-alertmanager', probe: ['prometheus-alertmanager', '--version'] },
   { package: 'modsecurity-crs', probe: ['test', '-e', '/usr/share/modsecurity-crs/rules'] },
 ];
 

@@ -1,6 +1,6 @@
 /** Runs the commands of docs/operations.md in their order, on one machine that is a temporary directory. */
 import { spawn } from 'node:child_process';
-import { appendFileSync, chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { appendFileSync, chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { createServer, type Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -70,8 +70,13 @@ function pattern(documented: string): RegExp {
   return new RegExp(`^${lines.replaceAll('\\.\\.\\.', '.*')}$`);
 }
 
-const IS_COMPLETE = [NGINX, APACHE, POSTGRES, CLICKHOUSE].every((component) => component.isInstalled());
-const NEEDS = [NGINX, APACHE, POSTGRES, CLICKHOUSE].map(({ needs }) => needs).join('; ');
+const PROMETHEUS = {
+  needs: 'apt-get install prometheus prometheus-alertmanager',
+  isInstalled: () => ['promtool', 'amtool'].every((name) => existsSync(`/usr/bin/${name}`)),
+};
+const COMPONENTS = [NGINX, APACHE, POSTGRES, CLICKHOUSE, PROMETHEUS];
+const IS_COMPLETE = COMPONENTS.every((component) => component.isInstalled());
+const NEEDS = COMPONENTS.map(({ needs }) => needs).join('; ');
 
 describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
   `commands in their order (needs: ${NEEDS})`,
@@ -133,6 +138,7 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
           .replaceAll(/^(?=.)/gm, '2026-07-01T12:00:00.123456789Z stdout F '),
       );
       symlinkSync(PROGRAM, path('bin/wafstat'));
+    cpSync(new URL('../deploy/prometheus', import.meta.url), path('etc/prometheus'), { recursive: true });
 
       // What systemd does.
       systemd = createServer(async ({ url = '' }, response) => {

@@ -295,12 +295,12 @@ async function serveMetrics(
     now,
   });
   const collect = (includesStore: boolean) => collectMetrics(metrics, includesStore ? readStore : null);
+  // Counts start here, not with the first scrape. Workers that read the store later start when they do.
+  if (cluster.worker === undefined || cluster.worker.id === 1) void readStore();
   if (cluster.worker) {
     respondToScrapes(collect);
     return null;
   }
-  // Before the first scrape, which otherwise would not see what was counted since the start.
-  await readStore();
   return listenForMetrics(metricsListen, async () => [await collect(true)], log);
 }
 

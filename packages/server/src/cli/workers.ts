@@ -77,7 +77,7 @@ export async function runWorkers({ count, drainDelayMs, metrics }: WorkersOption
     });
     cluster.on('exit', (worker: Worker, code: number | null, signal: string | null) => {
       heartbeats.delete(worker.id);
-      void metrics?.remove(worker.id);
+      metrics?.remove(worker.id);
       if (io.stop.aborted || !announced) {
         // A worker that cannot start prints why; the others would fail, too.
         // A worker that waits for the write lock of another process exits by SIGTERM.

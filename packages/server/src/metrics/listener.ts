@@ -62,7 +62,7 @@ interface ScrapedWorker {
 export class WorkerMetrics {
   readonly #workers = new Map<number, ScrapedWorker>();
   readonly #latest = new Map<number, MetricsJson>();
-  #ended: MetricsJson = [];
+  readonly #ended: MetricsJson[] = [];
   readonly #primary = new Registry();
   #scrape: Promise<MetricsJson[]> | null = null;
   readonly #missing = new Set<number>();
@@ -81,14 +81,12 @@ export class WorkerMetrics {
     this.#complete(worker);
   }
 
-  async remove(worker: number): Promise<void> {
+  remove(worker: number): void {
     const latest = this.#latest.get(worker);
     this.#workers.delete(worker);
     this.#latest.delete(worker);
+    if (latest !== undefined) this.#ended.push(latest.filter(({ type }) => isCount(type)));
     this.#complete(worker);
-    if (latest === undefined) return;
-    const counts = [this.#ended, latest].map((metrics) => metrics.filter(({ type }) => isCount(type)));
-    this.#ended = await AggregatorRegistry.aggregate(counts).getMetricsAsJSON();
   }
 
   /** Concurrent scrapes share one. Of a worker that does not respond in time, the latest metrics are used. */
@@ -113,7 +111,11 @@ export class WorkerMetrics {
       if (workers.length === 0) this.#onComplete();
     });
     this.#missing.clear();
-    return [...this.#latest.values(), this.#ended, await this.#primary.getMetricsAsJSON()];
+    const primary = await this.#primary.getMetricsAsJSON();
+    const ended = this.#ended.splice(0);
+    // A worker that crashes again and again must not fill the memory.
+    this.#ended.unshift(await AggregatorRegistry.aggregate(ended).getMetricsAsJSON());
+    return [...this.#latest.values(), ...this.#ended, primary];
   }
 
   #complete(worker: number): void {

@@ -355,10 +355,16 @@ describe('metrics of several workers', () => {
       values.set(id, 10 ** id);
     }
     await primary.collect();
-    await primary.remove(1);
+    primary.remove(1);
     add(3);
     const all = await primary.collect();
     expect([sum(all, 'x_total'), sum(all, 'g')]).toEqual([110, 100]);
+    for (const id of [2, 3]) primary.remove(id);
+    const scrapes = [await primary.collect(), await primary.collect()];
+    expect(scrapes.map((none) => [sum(none, 'x_total'), sum(none, 'g')])).toEqual([
+      [110, 0],
+      [110, 0],
+    ]);
     expect(requests.slice(2)).toEqual([
       [2, true],
       [3, false],
@@ -374,7 +380,7 @@ describe('metrics of several workers', () => {
     await primary.collect();
     hangs = true;
     const scrape = primary.collect();
-    await primary.remove(1);
+    primary.remove(1);
     expect(sum(await scrape, 'x_total')).toBe(5);
   });
 });
