@@ -1,6 +1,6 @@
 /** Runs the commands of docs/operations.md in their order, on one machine that is a temporary directory. */
-import { spawn } from 'node:child_process';
-import { appendFileSync, chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { createServer, type Server as HttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -33,35 +33,32 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   keystone: 'needs Keystone; test/keystone.test.ts has the same settings',
 };
 
-const RUN = ['run', 'wait', 'follow'];
+const RUN = ['run', 'wait'];
 const FENCES = PAGE.fences.filter(({ language }) => language === 'sh');
 
 test('every command of the operations pages is run, or has a reason in this test', () => {
   expect(PAGE.fenceLines).toBe(2 * PAGE.fences.length);
   const pages = [PAGE, new Page('docs/service.md'), new Page('docs/databases.md')];
   const commands = pages.flatMap(({ fences }) => fences.filter(({ language }) => language === 'sh'));
-  const [settings, ...others] = commands;
-  expect(settings?.kind).toBe('settings');
-  expect(others.filter(({ kind }) => ![...RUN, 'not-run'].includes(kind))).toEqual([]);
-  const notRun = others.filter(({ kind }) => kind === 'not-run').map(({ name }) => name);
+  expect(commands.filter(({ kind }) => ![...RUN, 'not-run'].includes(kind))).toEqual([]);
+  const notRun = commands.filter(({ kind }) => kind === 'not-run').map(({ name }) => name);
   expect([...new Set(notRun)].toSorted()).toEqual(Object.keys(NOT_RUN).toSorted());
   for (const page of pages.slice(1)) expect(page.ofKind(...RUN)).toEqual([]);
 });
 
 test('names of commands are unique, and every output belongs to one', () => {
-  const named = PAGE.ofKind(...RUN).map(({ kind, name }) => `${kind === 'follow' ? 'follow ' : ''}${name}`);
+  const named = PAGE.ofKind(...RUN).map(({ name }) => name);
   expect(named.filter((name, i) => named.indexOf(name) !== i)).toEqual([]);
   expect(PAGE.ofKind('output').filter(({ name }) => !named.includes(name))).toEqual([]);
 });
 
-test.each(readdirSync(new URL('../docs/', import.meta.url)).filter((name) => name.endsWith('.md')))(
-  'the links of docs/%s lead to files and headings that exist',
-  (name) => {
-    const page = new Page(`docs/${name}`);
-    expect(page.links.length).toBeGreaterThan(0);
-    expect(page.brokenLinks).toEqual([]);
-  },
-);
+test('links of all pages lead to files and headings that exist', () => {
+  const listed = spawnSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '*.md']);
+  const names = listed.stdout.toString().split('\n').filter(Boolean);
+  expect(names).toContain('docs/operations.md');
+  const broken = names.flatMap((name) => new Page(name).brokenLinks.map((link) => `${name}: ${link}`));
+  expect(broken).toEqual([]);
+});
 
 /** `...` stands for any text, or on a line of its own for any number of lines. */
 function pattern(documented: string): RegExp {
@@ -83,9 +80,8 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
   () => {
     const sandbox = new Sandbox();
     const webServers: WebServer[] = [];
-    const following: { pid: number; ended: Promise<unknown> }[] = [];
+    const units = new Map<string, Process>();
     let systemd: HttpServer;
-    let service: Process | null = null;
     let postgres: PostgresServer;
     let clickhouse: ClickHouse;
     /** What the page says, and what it is here. Longer texts first. */
@@ -96,7 +92,7 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
     const here = (code: string) =>
       replaced
         .reduce((result, [from, to]) => result.replaceAll(from, to), code)
-        .replaceAll(/(?<![\w.}])\/(etc|var|srv|backup)\//g, `${sandbox.directory}/$1/`);
+        .replaceAll(/(?<![\w.}])\/(etc|var|srv|backup|root|tmp)\//g, `${sandbox.directory}/$1/`);
     const config = (name: string) => {
       const fence = PAGE.ofKind('config').find((each) => each.name === name);
       if (fence === undefined) throw new Error(`no configuration ${name}`);
@@ -106,21 +102,57 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
     /** For events of the fixtures, however old they are. */
     const env = { WAFSTAT_RETENTION: '36525d' };
 
-    async function stopService(): Promise<void> {
-      service?.signal('SIGTERM');
-      await service?.end();
-      service = null;
+    /** As systemd reads it. */
+    function readEnvironment(name: string): Record<string, string> {
+      const lines = readFileSync(path(name), 'utf8').split('\n').filter(Boolean);
+      return Object.fromEntries(lines.map((line) => line.split(/=(.*)/s, 2)));
     }
 
-    async function startService(): Promise<void> {
-      const lines = readFileSync(path('etc/default/wafstat'), 'utf8').split('\n').filter(Boolean);
-      const settings = Object.fromEntries(lines.map((line) => line.split(/=(.*)/s, 2)));
-      service = sandbox.start(['serve'], { env: { ...env, ...settings } });
-      await service.line('wafstat listens on ');
+    async function startUnit(unit: string): Promise<void> {
+      const settings = { ...env, ...readEnvironment('etc/default/wafstat') };
+      const [, source] = /^wafstat-follow@(\w+)$/.exec(unit) ?? [];
+      if (source === undefined) {
+        expect(unit).toBe('wafstat');
+        const service = sandbox.start(['serve'], { env: settings });
+        units.set(unit, service);
+        await service.line('wafstat listens on ');
+      } else {
+        const { PROJECT = '', FILES = '' } = readEnvironment(`etc/wafstat/follow/${source}`);
+        const args = ['follow', '--project', PROJECT, '--source', source, ...FILES.split(' ')];
+        units.set(unit, sandbox.start(args, { env: settings }));
+      }
+    }
+
+    async function stopUnit(unit: string): Promise<void> {
+      const process = units.get(unit);
+      units.delete(unit);
+      process?.signal('SIGTERM');
+      expect((await process?.end())?.status).toBe(0);
+    }
+
+    /** What systemd does for `systemctl`. */
+    async function control(...[command = '', ...args]: string[]): Promise<void> {
+      const names = args.filter((arg) => arg !== '--now');
+      const selected = names.flatMap((name) =>
+        name.endsWith('@*') ? [...units.keys()].filter((unit) => unit.startsWith(name.slice(0, -1))) : [name],
+      );
+      expect(['start', 'stop', 'restart', 'enable']).toContain(command);
+      for (const unit of selected) {
+        if (units.has(unit) && command !== 'start') await stopUnit(unit);
+        if (command !== 'stop') await startUnit(unit);
+      }
     }
 
     beforeAll(async () => {
-      for (const name of ['bin', 'etc/default', 'etc/wafstat', 'backup', 'srv/aws-waf/AWSLogs/1/WAFLogs']) {
+      for (const name of [
+        'bin',
+        'etc/default',
+        'etc/wafstat/follow',
+        'backup',
+        'root',
+        'tmp',
+        'srv/aws-waf/AWSLogs/1/WAFLogs',
+      ]) {
         mkdirSync(path(name), { recursive: true });
       }
       for (const name of ['nginx', 'apache2', 'coraza', 'containers']) {
@@ -138,27 +170,21 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
           .replaceAll(/^(?=.)/gm, '2026-07-01T12:00:00.123456789Z stdout F '),
       );
       symlinkSync(PROGRAM, path('bin/wafstat'));
-    cpSync(new URL('../deploy/prometheus', import.meta.url), path('etc/prometheus'), { recursive: true });
+      cpSync(new URL('../deploy/prometheus', import.meta.url), path('etc/prometheus'), { recursive: true });
 
-      // What systemd does.
-      systemd = createServer(async ({ url = '' }, response) => {
-        const [, command = '', unit] = url.split('/');
-        try {
-          expect([unit, ['start', 'stop', 'restart'].includes(command)]).toEqual(['wafstat', true]);
-          if (command !== 'start') await stopService();
-          if (command !== 'stop') await startService();
-          response.end();
-        } catch (error) {
-          response.writeHead(500).end(String(error));
-        }
+      systemd = createServer((request, response) => {
+        text(request)
+          .then((line) => control(...line.split(' ')))
+          .then(
+            () => response.end(),
+            (error) => response.writeHead(500).end(String(error)),
+          );
       });
       await new Promise<void>((resolve) => systemd.listen(0, '127.0.0.1', resolve));
-      const { port: control } = systemd.address() as AddressInfo;
-      sandbox.write(
-        'bin/systemctl',
-        `#!/bin/sh\nexec curl -sS --fail-with-body http://127.0.0.1:${control}/$1/$2\n`,
-      );
-      chmodSync(path('bin/systemctl'), 0o755);
+      const { port } = systemd.address() as AddressInfo;
+      program('systemctl', `curl -sS --fail-with-body --data "$*" http://127.0.0.1:${port}/`);
+      // The one of the Debian package also changes the user.
+      program('wafstat-admin', `set -a; . ${path('etc/default/wafstat')}; set +a; exec wafstat "$@"`);
 
       [postgres, clickhouse] = await Promise.all([PostgresServer.start(), startClickHouse()]);
       sandbox.write('etc/wafstat/postgres.password', PASSWORD);
@@ -166,7 +192,6 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       replaced = [
         ['https://ch1.example.com:8443', clickhouse.urls[0] ?? ''],
         ['db1.example.com,db2.example.com/wafstat', postgres.url.replace(/.*@/, '')],
-        ['127.0.0.1:8090', `127.0.0.1:${await freePort()}`],
         [':8443', `:${await freePort()}`],
         [':9464', `:${await freePort()}`],
         [':8080', `:${listen}`],
@@ -179,32 +204,26 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
         'etc/default/wafstat',
         `WAFSTAT_DATA=${path('var/lib/wafstat')}\nWAFSTAT_LISTEN=127.0.0.1:${listen}\n`,
       );
+      await startUnit('wafstat');
     });
 
     afterAll(async () => {
-      for (const { pid, ended } of following) {
-        process.kill(-pid, 'SIGTERM');
-        await ended;
-      }
       await Promise.all(webServers.map((server) => server.stop()));
       systemd.close();
       await sandbox.clear();
       await Promise.all([postgres?.stop(), clickhouse?.stop()]);
     });
 
-    function spawnShell({ code }: Fence, detached = false) {
-      const [settings] = PAGE.ofKind('settings');
-      const child = spawn('/bin/sh', ['-eu'], {
-        cwd: sandbox.directory,
-        detached,
-        env: { ...env, PATH: `${path('bin')}:${process.env.PATH}`, HOME: sandbox.directory },
-      });
-      child.stdin.end(here(`${settings?.code}${code}`));
-      return child;
+    function program(name: string, code: string): void {
+      chmodSync(sandbox.write(`bin/${name}`, `#!/bin/sh\n${code}\n`), 0o755);
     }
 
-    async function run(fence: Fence): Promise<{ status: number | null; stdout: string; stderr: string }> {
-      const child = spawnShell(fence);
+    async function run({ code }: Fence): Promise<{ status: number | null; stdout: string; stderr: string }> {
+      const child = spawn('/bin/sh', ['-eu'], {
+        cwd: sandbox.directory,
+        env: { ...env, PATH: `${path('bin')}:${process.env.PATH}`, HOME: path('root') },
+      });
+      child.stdin.end(here(code));
       const ended = new Promise<number | null>((resolve, reject) =>
         child.on('error', reject).on('close', resolve),
       );
@@ -212,24 +231,15 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       return { status, stdout: stdout.trimEnd(), stderr };
     }
 
-    function follow(fence: Fence): void {
-      const child = spawnShell(fence, true);
-      const ended = new Promise((resolve) => child.on('close', resolve));
-      child.stderr.setEncoding('utf8').on('data', (line: string) => appendFileSync(path('follow.err'), line));
-      if (child.pid !== undefined) following.push({ pid: child.pid, ended });
-    }
-
     /** What the machine needs before the command, in addition to the earlier commands. */
     const PREPARE: Readonly<Record<string, () => Promise<void>>> = {
-      'follow nginx': () => listenAs(startNginxWith(config('nginx'), config('modsecurity'))),
-      'follow apache': () => listenAs(startApacheWith(config('apache'))),
+      'run nginx-follow': () => listenAs(startNginxWith(config('nginx'), config('modsecurity'))),
+      'run apache-follow': () => listenAs(startApacheWith(config('apache'))),
       'run proxy': async () => {
         const proxy = await startProxy(config('proxy'));
         webServers.push(proxy);
         replaced.unshift(['https://waf.example.com/', `https://localhost:${new URL(proxy.address).port}/`]);
       },
-      // The page compares the copy with the original, and stops followers before it restores one.
-      'run backup': stopFollowing,
     };
 
     /** The page uses port 80 for every web server. */
@@ -239,13 +249,6 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       replaced.unshift(['http://127.0.0.1/', `${server.address}/`]);
     }
 
-    async function stopFollowing(): Promise<void> {
-      for (const { pid, ended } of following.splice(0)) {
-        process.kill(-pid, 'SIGTERM');
-        await ended;
-      }
-    }
-
     test.each(
       FENCES.filter(({ kind }) => RUN.includes(kind)).map((fence) => ({
         title: `${fence.kind} ${fence.name}`,
@@ -253,7 +256,6 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       })),
     )('$title', async ({ title, fence }) => {
       await PREPARE[title]?.();
-      if (fence.kind === 'follow') return follow(fence);
       const documented = PAGE.ofKind('output').find(({ name }) => name === fence.name);
       const expected = pattern(documented?.code ?? '');
       if (fence.kind === 'wait') {
