@@ -1,7 +1,8 @@
 /** Hosts and log sources of a project. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Api, login, sum } from './api.ts';
-import { type Installation, KEEP_ALL, Sandbox, type Server } from './sandbox.ts';
+import { eventually } from './process.ts';
+import { type Installation, KEEP_ALL, metricsUrl, Sandbox, type Server } from './sandbox.ts';
 
 const T = Date.UTC(2025, 5, 1, 12, 0, 0, 1);
 const DAY = `from=${T}&to=${T + 86_400_000}`;
@@ -23,7 +24,7 @@ let api: Api;
 let projects = 0;
 
 beforeAll(async () => {
-  ({ installation, server } = await sandbox.service(...KEEP_ALL));
+  ({ installation, server } = await sandbox.service(...KEEP_ALL, '--metrics-listen', '0'));
 });
 afterAll(() => sandbox.clear());
 
@@ -219,4 +220,22 @@ test('counts far beyond 2^32 are exact', async () => {
   const exact = 5_001 * 1_000_000 - 2_500;
   expect(await requestsOf()).toBe(exact);
   expect((await api.distribution(DAY)).cc).toBe(exact);
+});
+
+test('metrics show the sources of a project, and what another process counts', async () => {
+  const url = await metricsUrl(server);
+  const labels = `domain="default",project="project-${projects}"`;
+  const scrape = async () => (await (await fetch(url)).text()).split('\n');
+  const lineWith = (text: string) =>
+    eventually(async () => (await scrape()).find((line) => line.includes(text)), `a line with ${text}`);
+  await ingest([{ time: T, attack: 'xss', count: 3 }], '--source', 'log');
+  const newest = `wafstat_source_last_event_timestamp_seconds{${labels},source="log"} `;
+  expect(await lineWith(newest)).toBe(`${newest}${T / 1_000}`);
+  await ingest([{ time: T, attack: 'xss', blocked: true, count: 4 }, { nonsense: 1 }], '--source', 'log');
+  await lineWith(`wafstat_requests_total{${labels}} 7`);
+  await lineWith(`wafstat_attacks_total{${labels},category="xss"} 7`);
+  await lineWith(`wafstat_blocked_attacks_total{${labels},category="xss"} 4`);
+  await lineWith(`wafstat_ingest_records_total{${labels},format="events"} 2`);
+  await lineWith(`wafstat_ingest_dropped_records_total{${labels},format="events",reason="bad_time"} 1`);
+  await lineWith('wafstat_store_writable 1');
 });

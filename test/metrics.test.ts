@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Api, call, login, requestToken, tokenRequest } from './api.ts';
 import { eventually, wholeLines } from './process.ts';
-import { type Installation, ndjson, Sandbox, type Server } from './sandbox.ts';
+import { type Installation, metricsUrl, ndjson, Sandbox, type Server } from './sandbox.ts';
 import { freePort } from './web-server.ts';
 
 /** Debian packages and their programs. */
@@ -21,7 +21,7 @@ const sandbox = new Sandbox();
 let installation: Installation;
 let server: Server;
 let api: Api;
-let metricsUrl: string;
+let url: string;
 
 beforeAll(async () => {
   installation = await sandbox.init();
@@ -29,19 +29,12 @@ beforeAll(async () => {
   // In a process group, so that no worker survives the test.
   server = await sandbox.serve(options, { group: true });
   api = await login(server.address, installation);
-  metricsUrl = metricsAddress(server.process.stderr);
+  url = await metricsUrl(server);
 });
 afterAll(() => sandbox.clear());
 
-function metricsAddress(log: string): string {
-  const line = wholeLines(log).find((text) => text.includes('metrics are at'));
-  const address = line && /http:\S+\/metrics/.exec(JSON.parse(line).msg)?.[0];
-  if (!address) throw new Error(`the log does not say where the metrics are: ${log}`);
-  return address;
-}
-
 async function scrape(): Promise<string> {
-  const response = await fetch(metricsUrl);
+  const response = await fetch(url);
   expect([response.status, response.headers.get('content-type')]).toEqual([
     200,
     'text/plain; version=0.0.4; charset=utf-8',
@@ -141,7 +134,7 @@ describe('metrics of a service with two workers', () => {
   });
 
   test('are the only page of the listener', async () => {
-    const address = new URL(metricsUrl).origin;
+    const address = new URL(url).origin;
     expect((await call(address, '/')).status).toBe(404);
     expect((await call(address, '/healthz')).status).toBe(404);
     expect((await call(address, '/metrics', { method: 'POST' })).status).toBe(405);
@@ -149,7 +142,7 @@ describe('metrics of a service with two workers', () => {
 });
 
 test('a wrong address is refused before anything starts', async () => {
-  const { port } = new URL(metricsUrl);
+  const { port } = new URL(url);
   const other = new Sandbox();
   const serve = async (...args: string[]) => {
     const { status, stderr } = await other.run(['serve', '--data', other.data, ...args]);
@@ -238,7 +231,7 @@ describe.skipIf(!hasPrometheus && process.env.CI !== 'true')(
           'prometheus.yml',
           [/scrape_interval: 15s/, 'scrape_interval: 1s'],
           [/evaluation_interval: 15s/, 'evaluation_interval: 1s'],
-          [/127\.0\.0\.1:9464/, new URL(metricsUrl).host],
+          [/127\.0\.0\.1:9464/, new URL(url).host],
           [/127\.0\.0\.1:9093/, alertmanager],
           [/ {2}- wafstat\.rules\.yml/, `  - ${DEPLOY}/wafstat.rules.yml`],
         );

@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers';
 import { describe, inject } from 'vitest';
 import { runProgram } from '../packages/server/dist/cli/program.js';
 import { type Api, login } from './api.ts';
-import { type Ended, Process, type StartOptions } from './process.ts';
+import { type Ended, eventually, Process, type StartOptions } from './process.ts';
 
 /** What `wafstat init --json` prints. */
 export interface Installation {
@@ -138,6 +138,14 @@ function storeOfRun(): Readonly<Record<string, string>> {
 }
 
 const LISTENS = 'wafstat listens on ';
+
+/** Where a service with `--metrics-listen` says that its metrics are. */
+export function metricsUrl({ process }: Server): Promise<string> {
+  return eventually(
+    () => /metrics are at (http:[^"]+)/.exec(process.stderr)?.[1],
+    'the address of the metrics in the log',
+  );
+}
 
 export function ndjson(events: readonly object[]): string {
   return events.map((event) => `${JSON.stringify(event)}\n`).join('');

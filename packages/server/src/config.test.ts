@@ -127,6 +127,27 @@ describe('service options', () => {
     ]);
   });
 
+  test('serve metrics on loopback unless they name a host, and on no address of another listener', () => {
+    const listen = (metricsListen: string) =>
+      readOptions(OPTIONS, (name) => ({ data: 'd', metricsListen })[name as 'data'], {}).metricsListen;
+    expect(listen('9464')).toEqual({ host: '127.0.0.1', port: 9464 });
+    expect(listen('0.0.0.0:9464')).toEqual({ host: '0.0.0.0', port: 9464 });
+    expect(listen('[::1]:0')).toEqual({ host: '::1', port: 0 });
+    for (const wrong of [':9464', '99999', '', 'localhost', '-1', '9464x']) {
+      expect(problems({ data: 'd', metricsListen: wrong })).toEqual([
+        expect.stringMatching(/must be a port on loopback, like 9464, or HOST:PORT/),
+      ]);
+    }
+    const same = [expect.stringMatching(/--metrics-listen must be another address/)];
+    expect(problems({ data: 'd', listen: '127.0.0.1:9464', metricsListen: '9464' })).toEqual(same);
+    expect(problems({ data: 'd', healthListen: '127.0.0.1:9464', metricsListen: '9464' })).toEqual(same);
+    expect(problems({ data: 'd', listen: '127.0.0.1:0', metricsListen: '0' })).toEqual([]);
+    expect(problems({ data: 'd', metricsHosts: '5' })).toEqual(['--metrics-hosts requires --metrics-listen']);
+    expect(problems({ data: 'd', metricsListen: '9464', metricsHosts: '1001' })).toEqual([
+      "--metrics-hosts is '1001', but must be a whole number from 0 to 1000",
+    ]);
+  });
+
   test('name a file that does not exist', () => {
     expect(problems({ data: 'd', tlsCert: '/nonexistent', tlsKey: '/nonexistent' })).toEqual([
       "--tls-cert is '/nonexistent', but cannot be read (ENOENT)",

@@ -394,7 +394,8 @@ function page(own: string, ofProcess: string): string {
 sources: let only Prometheus reach it. The log says where it listens.
 
 [deploy/prometheus](../deploy/prometheus) has a scrape configuration and alert rules; [operations.md](operations.md#alerts)
-says what to do about each alert. This page is generated from the code.
+says what to do about each alert. [Decision 0028](decisions/0028-metrics.md) says why the counts are as they are. This page
+is generated from the code.
 
 ## What the numbers mean
 
@@ -404,7 +405,8 @@ says what to do about each alert. This page is generated from the code.
 - **Retention does not decrease them.** Scrape at least once an hour. Events that arrive less than two hours before their
   retention time ends may be missed.
 - **Events that are counted while the service is down** are not in the metrics, but in the API.
-- **With \`--workers\`**, metrics are sums over all workers. A worker that is replaced keeps its counts in the sums.
+- **With \`--workers\`**, metrics are sums over all workers. The counts of a worker that is replaced stay in the sums; what is
+  counted between its last scrape and the next one can be missed.
 - **With several machines**, each service reports all counts of logs. Use one of them, or \`max by (domain, project)\`; do not
   add them up.
 - **Labels have a limited number of values.** Requests cannot create series: an unknown path is \`route="none"\`. At most 1,000
