@@ -127,7 +127,9 @@ describe.skipIf(!IS_COMPLETE && process.env.CI !== 'true')(
       const process = units.get(unit);
       units.delete(unit);
       process?.signal('SIGTERM');
-      expect((await process?.end())?.status).toBe(0);
+      const ended = await process?.end();
+      // A process that is stopped while it starts ends by the signal.
+      if (ended?.signal !== 'SIGTERM') expect(ended?.status).toBe(0);
     }
 
     /** What systemd does for `systemctl`. */
