@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 /** A component is installed if its probe succeeds. */
 export const COMPONENTS = [
   { package: 'curl', probe: ['curl', '--version'] },
+  { package: 'openssl', probe: ['openssl', 'version'] },
   { package: 'jq', probe: ['jq', '--version'] },
   { package: 'chromium', probe: ['test', '-x', '/usr/bin/chromium'] },
   { package: 'python3-keystoneauth1', probe: ['/usr/bin/python3', '-c', 'import keystoneauth1'] },

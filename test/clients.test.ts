@@ -5,6 +5,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type KnownEvent, Oracle } from './oracle.ts';
+import { Page } from './pages.ts';
 import { KEEP_ALL, Sandbox } from './sandbox.ts';
 
 const DAY_MS = 86_400_000;
@@ -36,24 +37,8 @@ const numbers = (call: string, range = RANGE) => JSON.stringify(oracle.expected(
 const pairs = (call: string, range = RANGE) =>
   (oracle.expected(call, range) as { key: string; num: number }[]).map(({ key, num }) => `${key} ${num}`);
 
-interface Fence {
-  language: string;
-  /** `run=NAME`, `output=NAME`, `settings` or `not-run`. */
-  marker: string;
-  code: string;
-}
-
-const DOCS_URL = new URL('../docs/clients.md', import.meta.url);
-const DOCS = readFileSync(DOCS_URL, 'utf8');
-const FENCES: readonly Fence[] = [...DOCS.matchAll(/^```([^\n]*)\n(.*?)^```$/gms)].map(
-  ([, info = '', code = '']) => {
-    const [language = '', marker = ''] = info.split(' ', 2);
-    return { language, marker, code };
-  },
-);
-const marked = (kind: string) => FENCES.filter(({ marker }) => marker.split('=', 1)[0] === kind);
-const nameOf = ({ marker }: Fence) => marker.slice(marker.indexOf('=') + 1);
-const SNIPPETS = [...new Set(marked('run').map(nameOf))];
+const PAGE = new Page('docs/clients.md');
+const SNIPPETS = [...new Set(PAGE.ofKind('run').map(({ name }) => name))];
 
 const YESTERDAY = { ...RANGE, from: TODAY - DAY_MS, to: TODAY };
 
@@ -85,44 +70,23 @@ function python(json: string): string {
 }
 
 test('every snippet is run by this test, or marked as not run', () => {
-  const unmarked = FENCES.filter(
-    ({ marker }) => !/^(run=[a-z-]+|output=[a-z-]+|settings|not-run)$/.test(marker),
+  const unmarked = PAGE.fences.filter(({ kind, name }) =>
+    ['run', 'output'].includes(kind) ? !/^[a-z-]+$/.test(name) : !['settings', 'not-run'].includes(kind),
   );
   expect(unmarked).toEqual([]);
-  // No other kind of fence, such as an indented one.
-  expect(DOCS.match(/^\s*(```|~~~)/gm)).toHaveLength(2 * FENCES.length);
-  expect(marked('output').map(nameOf)).toEqual(SNIPPETS.filter((name) => name !== 'user'));
+  expect(PAGE.fenceLines).toBe(2 * PAGE.fences.length);
+  const documented = PAGE.ofKind('output').map(({ name }) => name);
+  expect(documented).toEqual(SNIPPETS.filter((name) => name !== 'user'));
   expect(Object.keys(EXPECTED)).toEqual(SNIPPETS.filter((name) => name !== 'user'));
 });
 
 test('every section with a snippet that is not run says so in its text', () => {
-  const sections = DOCS.split(/^## /m).filter((section) => / not-run$/m.test(section));
+  const sections = PAGE.text.split(/^## /m).filter((section) => / not-run$/m.test(section));
   expect(sections.length).toBeGreaterThan(0);
   for (const section of sections) {
     expect(section.replaceAll(/^```.*?^```$/gms, '')).toMatch(/\bnot run\b/i);
   }
 });
-
-test('links lead to files and headings that exist', () => {
-  const links = [...DOCS.matchAll(/\]\(([^)]+)\)/g)].map(([, link = '']) => link);
-  expect(links.length).toBeGreaterThan(10);
-  const broken = links.filter((link) => {
-    const [file = '', anchor] = link.split('#');
-    const content = file === '' ? DOCS : readFileSync(new URL(file, DOCS_URL), 'utf8');
-    return anchor !== undefined && !anchorsOf(content).includes(anchor);
-  });
-  expect(broken).toEqual([]);
-});
-
-/** As GitHub makes them from headings. */
-function anchorsOf(markdown: string): string[] {
-  return [...markdown.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) =>
-    title
-      .toLowerCase()
-      .replaceAll(/[^\w\- ]/g, '')
-      .replaceAll(' ', '-'),
-  );
-}
 
 /** The command that runs the code on standard input. */
 const INTERPRETERS: Readonly<Record<string, readonly [string, ...string[]]>> = {
@@ -179,7 +143,7 @@ describe('a snippet prints what the documentation shows', () => {
   /** Runs the fences of a snippet one after the other in the same directory, and returns what the last one prints. */
   async function run(name: string): Promise<string> {
     let printed = '';
-    for (const { language, code } of marked('run').filter((fence) => nameOf(fence) === name)) {
+    for (const { language, code } of PAGE.ofKind('run').filter((fence) => fence.name === name)) {
       const [command, ...args] = INTERPRETERS[language] ?? ['false'];
       const child = spawn(command, args, {
         cwd: sandbox.directory,
@@ -203,7 +167,7 @@ describe('a snippet prints what the documentation shows', () => {
   }
 
   test('the settings are the variables that the snippets get', () => {
-    const [settings] = marked('settings');
+    const [settings] = PAGE.ofKind('settings');
     const names = [...(settings?.code ?? '').matchAll(/\b([A-Z_]+)=/g)].map(([, name]) => name);
     expect(names.toSorted()).toEqual(Object.keys(env).toSorted());
     expect(settings?.code).toContain(`export FROM=${env.FROM} TO=${env.TO} `);
@@ -215,7 +179,7 @@ describe('a snippet prints what the documentation shows', () => {
     const title = needed === undefined ? name : `${name} (needs: apt-get install ${needed})`;
     test.skipIf(isMissing && process.env.CI !== 'true')(title, async () => {
       const printed = await run(name);
-      const [documented] = marked('output').filter((fence) => nameOf(fence) === name);
+      const documented = PAGE.ofKind('output').find((fence) => fence.name === name);
       expect(printed).toBe(expected());
       expect(documented?.code.trimEnd()).toBe(printed);
     });

@@ -67,6 +67,26 @@ export async function startNginx(
   return runNginx(directory, port, http, errorLevel, `load_module ${NGINX.module};`);
 }
 
+/** nginx with ModSecurity: `http` is in the `http` block, `engine` among the settings of ModSecurity, logs included. */
+export async function startNginxWith(http: string, engine: string): Promise<WebServer> {
+  const { directory, port } = await prepare();
+  writeFileSync(join(directory, 'modsecurity.conf'), `${ENGINE}${engine}${RULES}`);
+  const server = `
+  server {
+    listen 127.0.0.1:${port}; root ${directory}/www;
+    modsecurity on; modsecurity_rules_file ${directory}/modsecurity.conf;
+    location / { try_files $uri /index.html; }
+  }`;
+  return runNginx(directory, port, http + server, 'error', `load_module ${NGINX.module};`);
+}
+
+/** nginx with this `server` block, in which `listen 443 ssl` becomes a free port on loopback. */
+export async function startProxy(server: string): Promise<WebServer> {
+  const { directory, port } = await prepare();
+  const http = server.replace('listen 443 ssl', `listen 127.0.0.1:${port} ssl`);
+  return runNginx(directory, port, `access_log ${directory}/access.log;\n${http}`);
+}
+
 /** A proxy to one URL that adds credentials, because ModSecurity cannot. */
 export async function startRelay(target: string, authorization: string): Promise<WebServer> {
   const { directory, port } = await prepare();
@@ -93,6 +113,18 @@ ${ENGINE}SecAuditLog ${directory}/audit.log
 SecAuditLogFormat ${auditFormat}
 ${RULES}`;
   return runApache(directory, port, settings, 'unique_id', 'security2');
+}
+
+/** Apache with ModSecurity and these settings, logs included. */
+export async function startApacheWith(settings: string): Promise<WebServer> {
+  const { directory, port } = await prepare();
+  const common = `DocumentRoot ${directory}/www
+DirectoryIndex index.html
+FallbackResource /index.html
+SecDataDir ${directory}
+SecTmpDir ${directory}
+`;
+  return runApache(directory, port, `${common}${ENGINE}${settings}${RULES}`, 'unique_id', 'security2');
 }
 
 /** A server that writes each request to several logs: `access-0.log` in the first of the formats, and so on. */
@@ -244,7 +276,7 @@ function canConnect(port: number): Promise<true | undefined> {
 export async function startBalancer(servers: readonly [string, string]): Promise<WebServer> {
   const { directory, port } = await prepare();
   const page = readFileSync(new URL('../docs/operations.md', import.meta.url), 'utf8');
-  const [, example = ''] = /```nginx\n(upstream wafstat [\s\S]*?)```/.exec(page) ?? [];
+  const [, example = ''] = /```nginx[^\n]*\n(upstream wafstat [\s\S]*?)```/.exec(page) ?? [];
   const http = example
     .replace('10.0.0.11:8080', servers[0])
     .replace('10.0.0.12:8080', servers[1])
