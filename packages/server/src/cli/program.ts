@@ -66,6 +66,23 @@ const { version: VERSION } = createRequire(import.meta.url)('../../package.json'
 /** Runs one command and resolves to the exit status. */
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
   let status = 0;
+  try {
+    const program = await createProgram(argv[0], io, (result) => {
+      status = result;
+    });
+    await program.parseAsync([...argv], { from: 'user' });
+    return status;
+  } catch (error) {
+    return reportError(error, io);
+  }
+}
+
+/** The command line with the command that is called, or with all of them for help and documentation. */
+export async function createProgram(
+  called: string | undefined,
+  io: Io,
+  finish: (status: number) => void,
+): Promise<Commander> {
   // Commands inherit the help settings, the output and exitOverride.
   const program = new Commander('wafstat')
     .usage('<command> [options]')
@@ -81,21 +98,12 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
     })
     .configureHelp({ subcommandTerm: (sub) => `${sub.name()} ${sub.usage()}`.replace(' [options]', '') })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
-  try {
-    for (const [heading, group] of Object.entries(COMMANDS)) {
-      program.commandsGroup(heading);
-      for (const command of await load(group, argv[0])) {
-        addCommand(program, command, io, (result) => {
-          status = result;
-        });
-      }
-    }
-    program.commandsGroup('Other commands:').helpCommand('help [command]', HELP);
-    await program.parseAsync([...argv], { from: 'user' });
-    return status;
-  } catch (error) {
-    return reportError(error, io);
+  for (const [heading, group] of Object.entries(COMMANDS)) {
+    program.commandsGroup(heading);
+    for (const command of await load(group, called)) addCommand(program, command, io, finish);
   }
+  program.commandsGroup('Other commands:').helpCommand('help [command]', HELP);
+  return program;
 }
 
 /** The command that is called; all of them for help and for unknown commands; none for the version. */
