@@ -1,6 +1,7 @@
 /** Worker processes that share a port: the primary starts them, replaces those that exit or hang, and stops them. */
 import cluster, { type Worker } from 'node:cluster';
 import { type Io, printLine } from './command.ts';
+import { notifyReady } from './systemd.ts';
 
 /** Delay before a worker is replaced, so that one that cannot start does not restart in a busy loop. */
 const RESTART_MS = 1_000;
@@ -140,4 +141,5 @@ function send(message: MessageFromWorker): void {
 /** Scripts wait for this line. */
 export function printListening(io: Io, address: string): void {
   printLine(io.stdout, `wafstat listens on ${address}`);
+  notifyReady(io);
 }
