@@ -229,6 +229,10 @@ async function checkDirectory(
     return;
   }
   if (!isRemote) {
+    let given: string | undefined;
+    await attempt(() => {
+      given = masterKeyFingerprint(masterKey(directory, io));
+    });
     await attempt(async () => {
       const file = identityFile(directory);
       checkOpenable(file);
@@ -236,8 +240,7 @@ async function checkDirectory(
       const { versionProblem, fingerprint, statisticsFileId } = await inspectLmdbIdentity(file);
       if (versionProblem !== null) throw new UserError(versionProblem);
       if (typeof statisticsFileId === 'number') knownId = statisticsFileId;
-      const given = masterKeyFingerprint(masterKey(directory, io));
-      if (fingerprint !== undefined && fingerprint !== given)
+      if (fingerprint !== undefined && given !== undefined && fingerprint !== given)
         throw new WrongMasterKey(`${file} was created with another master key: provide that key`);
     });
   }
