@@ -21,6 +21,11 @@ export const COMPONENTS = [
   },
   { package: 'apache2', probe: ['/usr/sbin/apache2', '-v'] },
   { package: 'libapache2-mod-security2', probe: ['test', '-e', '/usr/lib/apache2/modules/mod_security2.so'] },
+  { package: 'mmdebstrap', probe: ['mmdebstrap', '--version'] },
+  { package: 'systemd', probe: ['systemd-analyze', '--version'] },
+  { package: 'man-db', probe: ['man', '--version'] },
+  { package: 'fish', probe: ['fish', '--version'] },
+  { package: 'zsh', probe: ['zsh', '--version'] },
   { package: 'modsecurity-crs', probe: ['test', '-e', '/usr/share/modsecurity-crs/rules'] },
 ];
 

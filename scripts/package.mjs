@@ -29,6 +29,8 @@ const { values: options } = parseArgs({
     out: { type: 'string', default: join(root, 'dist') },
     // For tests: another version than that of package.json.
     version: { type: 'string' },
+    // Only one of them: npm or debian.
+    only: { type: 'string' },
     // For tests: neither compressed nor stripped, which takes most of the time, and no SBOM.
     quick: { type: 'boolean', default: false },
   },
@@ -61,7 +63,9 @@ try {
     'completions/_wafstat': zshCompletion(commands),
     'completions/wafstat.fish': fishCompletion(commands),
   };
-  const built = [npmTarball(packages, documents), debianPackage(packages, documents)];
+  const built = [];
+  if (options.only !== 'debian') built.push(npmTarball(packages, documents));
+  if (options.only !== 'npm') built.push(debianPackage(packages, documents));
   if (!options.quick) built.push(sbom());
   const sums = built.map((file) => `${sha256(readFileSync(file))}  ${basename(file)}\n`);
   writeFileSync(join(out, 'SHA256SUMS'), sums.join(''));
