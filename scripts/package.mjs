@@ -29,9 +29,9 @@ const { values: options } = parseArgs({
     out: { type: 'string', default: join(root, 'dist') },
     // For tests: another version than that of package.json.
     version: { type: 'string' },
-    // Only one of them: npm or debian.
+    // Only one of them: npm, debian or sbom.
     only: { type: 'string' },
-    // For tests: neither compressed nor stripped, which takes most of the time, and no SBOM.
+    // For tests: neither compressed nor stripped, which takes most of the time.
     quick: { type: 'boolean', default: false },
   },
 });
@@ -63,10 +63,11 @@ try {
     'completions/_wafstat': zshCompletion(commands),
     'completions/wafstat.fish': fishCompletion(commands),
   };
+  const isWanted = (kind) => options.only === undefined || options.only === kind;
   const built = [];
-  if (options.only !== 'debian') built.push(npmTarball(packages, documents));
-  if (options.only !== 'npm') built.push(debianPackage(packages, documents));
-  if (!options.quick) built.push(sbom());
+  if (isWanted('npm')) built.push(npmTarball(packages, documents));
+  if (isWanted('debian')) built.push(debianPackage(packages, documents));
+  if (isWanted('sbom')) built.push(sbom(packages));
   const sums = built.map((file) => `${sha256(readFileSync(file))}  ${basename(file)}\n`);
   writeFileSync(join(out, 'SHA256SUMS'), sums.join(''));
   for (const file of [...built, join(out, 'SHA256SUMS')])
@@ -307,15 +308,24 @@ function nodeLicense() {
 }
 
 /** CycloneDX, with Node.js, and without the random number and the time of npm. */
-function sbom() {
-  const printed = run(
-    'npm',
-    'sbom',
-    '--sbom-format=cyclonedx',
-    '--sbom-type=application',
-    '--omit=dev',
-    '--workspace=wafstat',
-  );
+function sbom(packages) {
+  // npm takes the name of the directory as that of the program.
+  const directory = join(stage, 'sbom/wafstat');
+  const { devDependencies, ...own } = manifest;
+  const lock = {
+    name: own.name,
+    version,
+    lockfileVersion: 3,
+    requires: true,
+    packages: { '': { ...own, version } },
+  };
+  for (const { target, source, entry } of productionPackages(packages, Object.keys(own.dependencies))) {
+    const { name, version: released, license } = packages[source];
+    lock.packages[target] = entry.link ? { name, version: released, license } : entry;
+  }
+  writeFiles(directory, { 'package.json': json({ ...own, version }), 'package-lock.json': json(lock) });
+  const settings = ['--sbom-format=cyclonedx', '--sbom-type=application', '--package-lock-only'];
+  const printed = run('npm', 'sbom', ...settings, '--prefix', directory);
   const { serialNumber, metadata, ...bom } = JSON.parse(printed);
   const node = {
     type: 'platform',

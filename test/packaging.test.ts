@@ -142,11 +142,14 @@ describe.runIf(isRoot && architecture && has('mmdebstrap') && has('systemd-analy
     });
 
     test('the units are valid and hardened', async () => {
-      const units = ['wafstat.service', 'wafstat-follow@test.service'];
+      const units = ['wafstat.service', 'wafstat-follow@test.service'].map((name) => {
+        const unit = readFileSync(join(root, 'usr/lib/systemd/system', name.replace('test', '')), 'utf8');
+        // This machine has systemd, but not the program.
+        return sandbox.write(name, unit.replaceAll('/usr/bin/wafstat', process.execPath));
+      });
       // Prints what it finds.
-      expect(await run('systemd-analyze', ['verify', '--man=no', `--root=${root}`, ...units])).toBe('');
-      const limits = ['--offline=true', '--threshold=20', `--root=${root}`];
-      await run('systemd-analyze', ['security', '--no-pager', ...limits, 'wafstat.service']);
+      expect(await run('systemd-analyze', ['verify', '--man=no', ...units])).toBe('');
+      await run('systemd-analyze', ['security', '--no-pager', '--offline=true', '--threshold=20', ...units]);
     });
 
     test('wafstat-admin runs commands as the user of the service, with its settings', async () => {
@@ -184,6 +187,19 @@ describe.runIf(isRoot && architecture && has('mmdebstrap') && has('systemd-analy
   },
 );
 
+test('the SBOM lists what is installed, and Node.js; the checksums are right', async () => {
+  await build('--only', 'sbom');
+  const file = `wafstat-${version}.cdx.json`;
+  const { bomFormat, components } = JSON.parse(readFileSync(join(out, file), 'utf8'));
+  expect(bomFormat).toBe('CycloneDX');
+  const names = components.map(({ group, name }: Record<string, string>) =>
+    group ? `${group}/${name}` : name,
+  );
+  expect(names).toEqual(expect.arrayContaining(['fastify', 'lmdb', '@wafstat/signer', 'node']));
+  expect(names).not.toContain('vitest');
+  expect(await run('sh', ['-c', `cd ${out} && sha256sum --check SHA256SUMS`])).toBe(`${file}: OK\n`);
+});
+
 /** A Debian of the release of this machine, with what every Debian has. Made once. */
 async function cleanDebian(): Promise<string> {
   const release = /^VERSION_CODENAME=(\w+)$/m.exec(readFileSync('/etc/os-release', 'utf8'))?.[1] ?? 'stable';
@@ -218,7 +234,7 @@ describe('manual page and completions', () => {
     ['wafstat host ', ['add', 'list']],
     ['wafstat serve --store ', ['clickhouse', 'lmdb', 'postgres']],
     ['wafstat user add --pass', ['--password-stdin']],
-    ['wafstat ingest prefix/bi', ['prefix/bin/']],
+    ['wafstat ingest prefix/bi', ['prefix/bin']],
   ];
 
   test('bash completes commands, options, values and files', async () => {
@@ -240,7 +256,7 @@ describe('manual page and completions', () => {
       const found = printed
         .trim()
         .split('\n')
-        .map((each) => each.split('\t')[0] ?? '');
+        .map((each) => each.split('\t')[0]?.replace(/\/$/, '') ?? '');
       expect({ line, found: found.toSorted() }).toEqual({ line, found: expected });
     }
   });
