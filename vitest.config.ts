@@ -53,6 +53,7 @@ const LONG_FILES = [
     'workers',
     'follow',
     'lifecycle',
+    'packaging',
   ],
   ...['push', 'crash', 'remote-identity', 'web-servers', 'data-directory', 'console', 'hostile', 'routes'],
 ].map((name) => `${name}.test.ts`);
