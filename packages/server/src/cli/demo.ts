@@ -1,5 +1,6 @@
 /** `demo`: a server with generated traffic. */
 import { DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
+import { retainFor } from '../store/retention.ts';
 import type { Store } from '../store/store.ts';
 import { isInUse } from './backup.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
@@ -41,12 +42,14 @@ export const demoCommand = command({
       await fill();
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
       const server = await startServer(installation, { ...defaults, logLevel: 'warn', ...values }, io);
+      const kept = { eventsMs: defaults.retention, topListsMs: defaults.detailsRetention };
+      const retention = retainFor(installation.store, kept, io.now, server.log);
       await printWelcome(installation, project, server.address, io);
       const timer = setInterval(() => void fill().catch((error) => server.log.error(error)), 1_000);
       await whenAborted(io.stop);
       clearInterval(timer);
       await fill();
-      await server.close();
+      await Promise.all([retention.stop(), server.close()]);
       return 0;
     });
   },

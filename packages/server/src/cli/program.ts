@@ -104,7 +104,7 @@ export async function createProgram(
       writeErr: (text) => io.stderr.write(text),
       outputError: (text, write) => write(text.replace(/^error:/, 'wafstat:')),
     })
-    .configureHelp({ subcommandTerm: (sub) => `${sub.name()} ${sub.usage()}`.replace(' [options]', '') })
+    .configureHelp({ subcommandTerm: termOf })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
   for (const [heading, group] of Object.entries(COMMANDS)) {
     program.commandsGroup(heading);
@@ -159,6 +159,11 @@ async function readAll(
     if (!(error instanceof UsageError) || !command.inspect) throw error;
     throw new UsageError([...error.problems, ...(await command.inspect(valid, source, io))]);
   }
+}
+
+/** In the list of commands, whose column must stay narrow: `top <list>` for `top <sources|urls|..>`. */
+function termOf(sub: Commander): string {
+  return `${sub.name()} ${sub.usage()}`.replace(' [options]', '').replace(/<[a-z]+\|[a-z|]+>/, '<list>');
 }
 
 /** Lists show the description up to its first `;` or `:`; the help of the command shows all of it, in sentences. */
