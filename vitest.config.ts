@@ -17,7 +17,7 @@ const BLACK_BOX = {
 };
 
 /** Tests that depend on the store, repeated on ClickHouse and PostgreSQL. */
-const ON_ANY_STORE = ['crash', 'exact-counts', 'inventory', 'push', 'retention'];
+const ON_ANY_STORE = ['check', 'crash', 'exact-counts', 'inventory', 'push', 'retention'];
 const ON_CLICKHOUSE = {
   test: {
     name: 'clickhouse',
@@ -54,6 +54,7 @@ const LONG_FILES = [
     'follow',
     'lifecycle',
     'operations',
+    'packaging',
   ],
   ...['push', 'crash', 'remote-identity', 'web-servers', 'data-directory', 'console', 'hostile', 'routes'],
 ].map((name) => `${name}.test.ts`);

@@ -24,6 +24,11 @@ export const COMPONENTS = [
   { package: 'libapache2-mod-security2', probe: ['test', '-e', '/usr/lib/apache2/modules/mod_security2.so'] },
   { package: 'prometheus', probe: ['prometheus', '--version'] },
   { package: 'prometheus-alertmanager', probe: ['prometheus-alertmanager', '--version'] },
+  { package: 'mmdebstrap', probe: ['mmdebstrap', '--version'] },
+  { package: 'systemd', probe: ['systemd-analyze', '--version'] },
+  { package: 'man-db', probe: ['man', '--version'] },
+  { package: 'fish', probe: ['fish', '--version'] },
+  { package: 'zsh', probe: ['zsh', '--version'] },
   { package: 'modsecurity-crs', probe: ['test', '-e', '/usr/share/modsecurity-crs/rules'] },
 ];
 

@@ -22,6 +22,8 @@ export interface Ended {
 export interface StartOptions {
   stdin?: string | Readable;
   env?: Readonly<Record<string, string>>;
+  /** Another way to run the program: a command and its first arguments. */
+  program?: readonly [command: string, ...args: string[]];
   /** Starts a process group, so that a signal reaches the workers too. */
   group?: boolean;
 }
@@ -35,12 +37,16 @@ export class Process {
   stderr = '';
   #hasEnded = false;
 
-  constructor(args: readonly string[], { stdin = '', env = {}, group = false }: StartOptions = {}) {
+  constructor(
+    args: readonly string[],
+    { stdin = '', env = {}, group = false, program = [process.execPath, PROGRAM] }: StartOptions = {},
+  ) {
     this.#command = ['wafstat', ...args].join(' ');
     this.#group = group;
     // WAFSTAT_ variables of the caller must not become settings.
     const PATH = process.env.PATH ?? '';
-    const child = spawn(process.execPath, [PROGRAM, ...args], { env: { PATH, ...env }, detached: group });
+    const [command, ...first] = program;
+    const child = spawn(command, [...first, ...args], { env: { PATH, ...env }, detached: group });
     this.#child = child;
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       this.stdout += text;

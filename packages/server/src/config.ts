@@ -277,6 +277,11 @@ export const DIRECTORY = setting('--data <dir>', 'data directory', text);
 export const SERVICE_OPTIONS = {
   data: DATA,
   workers: setting('--workers <n>', 'number of worker processes', integer(1, 256), { default: '1' }),
+  initialPasswordFile: setting(
+    '--initial-password-file <file>',
+    'at the first start, write the generated password into this new file instead of printing it',
+    text,
+  ),
   ...SERVER_OPTIONS,
   ...IDENTITY_OPTIONS,
   ...STORE_OPTIONS,

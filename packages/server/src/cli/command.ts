@@ -31,6 +31,12 @@ interface Definition<O extends Options> {
   options: O;
   /** Problems between options, one sentence each; `values` has the options that are valid. */
   check?(values: Partial<Values<NoInfer<O>>>, source: Source<NoInfer<O>>, io: Io): readonly string[];
+  /** If options are invalid: further problems of the valid ones, which take longer to find. */
+  inspect?(
+    values: Partial<Values<NoInfer<O>>>,
+    source: Source<NoInfer<O>>,
+    io: Io,
+  ): Promise<readonly string[]>;
   /** Resolves to the exit status. */
   run(values: Values<NoInfer<O>>, operands: string[], io: Io, source: Source<NoInfer<O>>): Promise<number>;
 }
@@ -44,6 +50,38 @@ export function command<O extends Options>(definition: Definition<O>): Command {
 
 /** An error that the user can fix; the message is one sentence. */
 export class UserError extends Error {}
+
+/** The message of an error that a person can fix; null for others, which are defects and get a stack trace. */
+export async function userMessage(error: unknown): Promise<string | null> {
+  return (await isUserError(error)) ? (systemErrorMessage(error) ?? (error as Error).message) : null;
+}
+
+function systemErrorMessage(error: unknown): string | null {
+  const { code, path } = error as NodeJS.ErrnoException;
+  if (code === undefined || path === undefined) return null;
+  if (code === 'EACCES' || code === 'EPERM')
+    return `permission denied for ${path}: run this command as the user that runs the server`;
+  if (code === 'ENOENT') return `${path} does not exist`;
+  if (code === 'EEXIST' || code === 'ENOTDIR') return `${path} is a file, or inside one: use a directory`;
+  return null;
+}
+
+async function isUserError(error: unknown): Promise<boolean> {
+  // Errors of the operating system have a syscall, for example those of a full disk.
+  if (error instanceof UserError || (error instanceof Error && 'syscall' in error)) return true;
+  // Loaded here, because they take most of the start-up time of commands that do not use them.
+  const identity = await import('../identity/errors.ts');
+  const kinds = [
+    (await import('../audit/audit-trail.ts')).AuditUnavailable,
+    identity.IdentityError,
+    identity.WrongMasterKey,
+    identity.IdentityUnavailable,
+    (await import('../ingest/pipeline.ts')).SourceLimitReached,
+    (await import('../lmdb/commit.ts')).CommitFailed,
+    (await import('../store/store.ts')).StoreUnavailable,
+  ];
+  return kinds.some((kind) => error instanceof kind);
+}
 
 /** Escapes control characters: names come from logs and requests. */
 export function printLine(stream: Writable, line: string): void {

@@ -69,12 +69,7 @@ export async function createDataDirectory<T>(
   world: World,
   bootstrap: (identity: Identity) => Promise<T>,
 ): Promise<T> {
-  if (existsSync(statisticsFile(directory))) {
-    throw new UserError(
-      `${directory} has ${STATISTICS_FILE} but no ${IDENTITY_FILE}, so nobody can query its projects. ` +
-        `Restore ${IDENTITY_FILE} and ${MASTER_KEY_FILE} from the backup; to start over, move ${STATISTICS_FILE} away`,
-    );
-  }
+  checkNoStatistics(directory);
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const keyFile = masterKeyFile(directory);
   if (world.env[MASTER_KEY_VARIABLE] === undefined && !existsSync(keyFile)) createMasterKey(keyFile);
@@ -94,6 +89,15 @@ export async function createDataDirectory<T>(
   } finally {
     discard();
   }
+}
+
+/** For a directory without identity. */
+export function checkNoStatistics(directory: string): void {
+  if (!existsSync(statisticsFile(directory))) return;
+  throw new UserError(
+    `${directory} has ${STATISTICS_FILE} but no ${IDENTITY_FILE}, so nobody can query its projects. ` +
+      `Restore ${IDENTITY_FILE} and ${MASTER_KEY_FILE} from the backup; to start over, move ${STATISTICS_FILE} away`,
+  );
 }
 
 export async function withEmbeddedIdentity<T>(
@@ -148,12 +152,14 @@ export function checkStatisticsFile(file: string, knownId: number | undefined): 
 export function checkFileId(directory: string, identity: EmbeddedIdentity, fileId: number): void {
   const known = identity.statisticsFile.id();
   if (known === undefined) identity.statisticsFile.set(fileId);
-  else if (known !== fileId) {
-    throw new UserError(
-      `${statisticsFile(directory)} does not belong to ${IDENTITY_FILE}: it is from another data directory ` +
-        `or was recreated. Restore the right one from a backup; to keep this one, run ${acceptCommand(directory)}`,
-    );
-  }
+  else if (known !== fileId) throw wrongStatisticsFile(directory);
+}
+
+export function wrongStatisticsFile(directory: string): UserError {
+  return new UserError(
+    `${statisticsFile(directory)} does not belong to ${IDENTITY_FILE}: it is from another data directory ` +
+      `or was recreated. Restore the right one from a backup; to keep this one, run ${acceptCommand(directory)}`,
+  );
 }
 
 function acceptCommand(directory: string): string {
@@ -161,7 +167,7 @@ function acceptCommand(directory: string): string {
 }
 
 /** Before LMDB maps the file: it crashes on a truncated one. */
-function checkFile(file: string): void {
+export function checkFile(file: string): void {
   try {
     checkDataFile(file);
   } catch (error) {

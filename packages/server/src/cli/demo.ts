@@ -7,9 +7,10 @@ import { command, type Io, printLine, progressBar, UserError } from './command.t
 import { fileExists, isInitialised, statisticsFile } from './data-directory.ts';
 import { DEFAULT_NAMES, generatePassword, initialise } from './init.ts';
 import { type Installation, withInstallation } from './installation.ts';
+import { checkCanListen } from './listeners.ts';
 import { readOptions, required } from './options.ts';
 import { SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';
-import { checkCanListen, startServer, whenAborted } from './serve.ts';
+import { startServer, whenAborted } from './serve.ts';
 import { printListening } from './workers.ts';
 
 const SOURCE = { name: 'sample traffic', format: 'events' };

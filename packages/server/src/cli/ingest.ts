@@ -14,6 +14,7 @@ import { hostWarnings, IngestSummary } from './ingest-summary.ts';
 import { withProject } from './installation.ts';
 import { oneOf, option, PROJECT, required, text, type Values } from './options.ts';
 import { patternProblems, READER_OPTIONS, readerOptions } from './reader-options.ts';
+import { notifyReady } from './systemd.ts';
 
 const OPTIONS = {
   data: DATA,
@@ -97,6 +98,7 @@ export const followCommand = command({
         const options = { path, ingest, store, pipeline, now: io.now, stop: io.stop, counted, warn };
         return followOne(new Follower(options), path, io);
       });
+      notifyReady(io);
       await Promise.all(followers);
       summary.print();
       return 0;

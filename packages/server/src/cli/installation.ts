@@ -10,6 +10,7 @@ import { type AuditTrail, newAuditEntry } from '../audit/audit-trail.ts';
 import {
   type CLICKHOUSE_OPTIONS,
   DATA_REQUIRED,
+  type IDENTITY_OPTIONS,
   isLocal,
   type POSTGRES_OPTIONS,
   type STORE_OPTIONS,
@@ -17,6 +18,7 @@ import {
 import { createIdentity, type Identity } from '../identity/identity.ts';
 import type { IdentityRecord } from '../identity/identity-store.ts';
 import type { PostgresIdentity } from '../identity/postgres-identity.ts';
+import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { generateMasterKey, masterKeyFingerprint } from '../identity/secrets.ts';
 import { tightenModes } from '../lmdb/files.ts';
 import type { Database, DatabaseOptions } from '../postgres/database.ts';
@@ -323,7 +325,7 @@ function isEmbedded(values: StoreValues): values is { store: 'lmdb'; topKeys?: n
 }
 
 /** Not an option, because `ps` shows options to everyone. */
-const POSTGRES_PASSWORD_VARIABLE = 'WAFSTAT_POSTGRES_PASSWORD';
+export const POSTGRES_PASSWORD_VARIABLE = 'WAFSTAT_POSTGRES_PASSWORD';
 export function postgresOptions(values: Values<typeof POSTGRES_OPTIONS>, env: Io['env']): DatabaseOptions {
   const { postgresUrl: url, postgresPasswordFile: file, postgresInsecure = false } = values;
   if (url === undefined) throw new TypeError('the URL of PostgreSQL is missing');
@@ -358,7 +360,7 @@ export function clickhouseOptions(
   };
 }
 
-function masterKeyIn(
+export function masterKeyIn(
   stored: Awaited<ReturnType<PostgresIdentity['masterKey']>>,
   location: Location,
   { env }: World,
@@ -380,4 +382,28 @@ function masterKeyIn(
 export function describePostgres(location: Location | PostgresValues): string {
   if (!('postgresUrl' in location) || location.postgresUrl === undefined) return 'PostgreSQL';
   return `the schema ${location.postgresSchema} of ${describeUrl(location.postgresUrl)}`;
+}
+
+/** Replaces --identity-password-file. Not an option, because `ps` shows options to everyone. */
+export const IDENTITY_PASSWORD_VARIABLE = 'WAFSTAT_IDENTITY_PASSWORD';
+
+/** Null without --identity-url. */
+export function remoteIdentity(
+  values: Values<typeof IDENTITY_OPTIONS>,
+  { env, now }: Io,
+): RemoteIdentity | null {
+  const { identityUrl, identityUser, identityDomain, identityPasswordFile, identityCache } = values;
+  if (identityUrl === undefined || identityUser === undefined) return null;
+  const password =
+    identityPasswordFile === undefined
+      ? env[IDENTITY_PASSWORD_VARIABLE]
+      : readFileSync(identityPasswordFile, 'utf8').replace(/\r?\n$/, '');
+  if (!password) throw new UserError('the password of --identity-user is empty');
+  return openRemoteIdentity({
+    // Keystone's own configuration often includes the version in the URL.
+    baseUrl: identityUrl.replace(/\/v3$/, ''),
+    user: { name: identityUser, domain: identityDomain, password },
+    cacheTtlMs: identityCache,
+    now,
+  });
 }

@@ -1,8 +1,16 @@
 /** The command line: every command by name, in one list. */
 import { Command as Commander, CommanderError, Option as CommanderOption } from 'commander';
 import { serviceConflicts } from '../config.ts';
-import { type Command, type Io, printLine, UserError, VERSION } from './command.ts';
-import { type Option, readOptions, sourceOf, UsageError } from './options.ts';
+import { type Command, type Io, printLine, userMessage, VERSION } from './command.ts';
+import {
+  type Option,
+  type Options,
+  readOptions,
+  type Source,
+  sourceOf,
+  UsageError,
+  type Values,
+} from './options.ts';
 
 type Load = () => Promise<readonly Command[]>;
 
@@ -64,6 +72,23 @@ const HELP = 'print the help of a command';
 /** Runs one command and resolves to the exit status. */
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
   let status = 0;
+  try {
+    const program = await createProgram(argv[0], io, (result) => {
+      status = result;
+    });
+    await program.parseAsync([...argv], { from: 'user' });
+    return status;
+  } catch (error) {
+    return reportError(error, io);
+  }
+}
+
+/** The command line with the command that is called, or with all of them for help and documentation. */
+export async function createProgram(
+  called: string | undefined,
+  io: Io,
+  finish: (status: number) => void,
+): Promise<Commander> {
   // Commands inherit the help settings, the output and exitOverride.
   const program = new Commander('wafstat')
     .usage('<command> [options]')
@@ -79,21 +104,12 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
     })
     .configureHelp({ subcommandTerm: termOf })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
-  try {
-    for (const [heading, group] of Object.entries(COMMANDS)) {
-      program.commandsGroup(heading);
-      for (const command of await load(group, argv[0])) {
-        addCommand(program, command, io, (result) => {
-          status = result;
-        });
-      }
-    }
-    program.commandsGroup('Other commands:').helpCommand('help [command]', HELP);
-    await program.parseAsync([...argv], { from: 'user' });
-    return status;
-  } catch (error) {
-    return reportError(error, io);
+  for (const [heading, group] of Object.entries(COMMANDS)) {
+    program.commandsGroup(heading);
+    for (const command of await load(group, called)) addCommand(program, command, io, finish);
   }
+  program.commandsGroup('Other commands:').helpCommand('help [command]', HELP);
+  return program;
 }
 
 /** The command that is called; all of them for help and for unknown commands; none for the version. */
@@ -119,12 +135,28 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   sub.action(async () => {
     const onCommandLine = (name: string) => sub.getOptionValue(attributes.get(name) ?? '')?.toString();
     const source = sourceOf(command.options, onCommandLine, io.env);
-    const values = readOptions(command.options, onCommandLine, io.env, (valid) => [
-      ...serviceConflicts(valid, source),
-      ...(command.check?.(valid, source, io) ?? []),
-    ]);
+    const values = await readAll(command, onCommandLine, source, io);
     finish(await command.run(values, sub.args, io, source));
   });
+}
+
+/** All problems at once: of the options, and what the command itself finds with those that are valid. */
+async function readAll(
+  command: Command,
+  onCommandLine: (name: string) => string | undefined,
+  source: Source<Options>,
+  io: Io,
+): Promise<Values<Options>> {
+  let valid: Partial<Values<Options>> = {};
+  try {
+    return readOptions(command.options, onCommandLine, io.env, (read) => {
+      valid = read;
+      return [...serviceConflicts(read, source), ...(command.check?.(read, source, io) ?? [])];
+    });
+  } catch (error) {
+    if (!(error instanceof UsageError) || !command.inspect) throw error;
+    throw new UsageError([...error.problems, ...(await command.inspect(valid, source, io))]);
+  }
 }
 
 /** In the list of commands, whose column must stay narrow: `top <list>` for `top <sources|urls|..>`. */
@@ -160,35 +192,8 @@ async function reportError(error: unknown, { stderr }: Io): Promise<number> {
     for (const problem of error.problems) printLine(stderr, `wafstat: ${problem}`);
     return 2;
   }
-  if (!(await isUserError(error))) throw error;
-  printLine(stderr, `wafstat: ${systemErrorMessage(error) ?? (error as Error).message}`);
+  const message = await userMessage(error);
+  if (message === null) throw error;
+  printLine(stderr, `wafstat: ${message}`);
   return 1;
-}
-
-function systemErrorMessage(error: unknown): string | null {
-  const { code, path } = error as NodeJS.ErrnoException;
-  if (code === undefined || path === undefined) return null;
-  if (code === 'EACCES' || code === 'EPERM')
-    return `permission denied for ${path}: run this command as the user that runs the server`;
-  if (code === 'ENOENT') return `${path} does not exist`;
-  if (code === 'EEXIST' || code === 'ENOTDIR') return `${path} is a file, or inside one: use a directory`;
-  return null;
-}
-
-/** Errors that a person can fix; all others are defects and get a stack trace. */
-async function isUserError(error: unknown): Promise<boolean> {
-  // Errors of the operating system have a syscall, for example those of a full disk.
-  if (error instanceof UserError || (error instanceof Error && 'syscall' in error)) return true;
-  // Loaded here, because they take most of the start-up time of commands that do not use them.
-  const identity = await import('../identity/errors.ts');
-  const kinds = [
-    (await import('../audit/audit-trail.ts')).AuditUnavailable,
-    identity.IdentityError,
-    identity.WrongMasterKey,
-    identity.IdentityUnavailable,
-    (await import('../ingest/pipeline.ts')).SourceLimitReached,
-    (await import('../lmdb/commit.ts')).CommitFailed,
-    (await import('../store/store.ts')).StoreUnavailable,
-  ];
-  return kinds.some((kind) => error instanceof kind);
 }

@@ -1,17 +1,15 @@
 /** `serve`: the service as a process, from its options to the listener and back. */
 import cluster from 'node:cluster';
 import { once } from 'node:events';
-import { readFileSync, type Stats, unwatchFile, watchFile } from 'node:fs';
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import type { Server } from 'node:http';
-import { createServer } from 'node:net';
-import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
 import { IDENTITY_OPTIONS, type ListenAddress, type SERVER_OPTIONS, SERVICE_OPTIONS } from '../config.ts';
 import { IdentityUnavailable, ServiceUserRejected } from '../identity/errors.ts';
 import type { Identity } from '../identity/identity.ts';
-import { openRemoteIdentity, type RemoteIdentity } from '../identity/remote/remote-identity.ts';
+import type { RemoteIdentity } from '../identity/remote/remote-identity.ts';
 import { FORMAT_NAMES } from '../ingest/reader.ts';
 import { isLoopback } from '../loopback.ts';
 import type { Metrics, MetricsJson } from '../metrics/metrics.ts';
@@ -24,21 +22,20 @@ import { localActor } from './data-directory.ts';
 import { DEFAULT_NAMES, initialise, printInitialised } from './init.ts';
 import {
   hasInstallation,
+  IDENTITY_PASSWORD_VARIABLE,
   type Location,
   locationProblems,
+  remoteIdentity,
   whenAvailable,
   withInstallation,
   withStore,
 } from './installation.ts';
-import { nameOf, type Source, type Values, withoutPassword } from './options.ts';
+import { addressOf, cannotListen, certificateOf, checkCanListen, reloadCertificate } from './listeners.ts';
+import { flag, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
 import { othersHaveClosed, printListening, reportReady, respondToScrapes, runWorkers } from './workers.ts';
 
-/** Replaces --identity-password-file. Not an option, because `ps` shows options to everyone. */
-const IDENTITY_PASSWORD_VARIABLE = 'WAFSTAT_IDENTITY_PASSWORD';
 /** Requests that take longer than this are cut off at shutdown. */
 const STOP_MS_MAX = 5_000;
-/** How often to look for a renewed certificate. */
-const CERTIFICATE_CHECK_MS = 1_000;
 
 type ServiceSource = Source<typeof SERVICE_OPTIONS>;
 export type ServerValues = Values<typeof SERVER_OPTIONS>;
@@ -60,9 +57,19 @@ export const serveCommand = command({
     'WAFSTAT_STORE=postgres WAFSTAT_POSTGRES_URL=postgres://wafstat@127.0.0.1/wafstat wafstat serve',
     'wafstat serve --data ./data --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem',
   ],
-  options: SERVICE_OPTIONS,
+  options: {
+    ...SERVICE_OPTIONS,
+    check: option(
+      '--check',
+      'only check settings, files, ports and stores: print all problems and change nothing',
+      flag,
+    ),
+  },
   check: (values, source, io) => [...locationProblems(values, source), ...identityProblems(source, io)],
-  async run({ workers, ...values }, _operands, io) {
+  inspect: async (values, source, io) =>
+    values.check ? (await (await import('./check.ts')).inspectService(values, source, io)).problems : [],
+  async run({ workers, check = false, ...values }, _operands, io, source) {
+    if (check) return (await import('./check.ts')).checkService({ ...values, workers }, source, io);
     const remote = remoteIdentity(values, io);
     if (cluster.isPrimary) {
       if (!remote && !(await whenAvailable(() => hasInstallation(values, io), io)))
@@ -98,24 +105,6 @@ function identityProblems(source: ServiceSource, { env }: Pick<Io, 'env'>): stri
   return problems;
 }
 
-/** Null without --identity-url. */
-function remoteIdentity(values: Values<typeof IDENTITY_OPTIONS>, { env, now }: Io): RemoteIdentity | null {
-  const { identityUrl, identityUser, identityDomain, identityPasswordFile, identityCache } = values;
-  if (identityUrl === undefined || identityUser === undefined) return null;
-  const password =
-    identityPasswordFile === undefined
-      ? env[IDENTITY_PASSWORD_VARIABLE]
-      : readFileSync(identityPasswordFile, 'utf8').replace(/\r?\n$/, '');
-  if (!password) throw new UserError('the password of --identity-user is empty');
-  return openRemoteIdentity({
-    // Keystone's own configuration often includes the version in the URL.
-    baseUrl: identityUrl.replace(/\/v3$/, ''),
-    user: { name: identityUser, domain: identityDomain, password },
-    cacheTtlMs: identityCache,
-    now,
-  });
-}
-
 /** Fails if the service rejects our credentials; resolves to a warning if it is unavailable, which may pass. */
 async function checkIdentityService(identity: RemoteIdentity): Promise<string | null> {
   try {
@@ -129,23 +118,39 @@ async function checkIdentityService(identity: RemoteIdentity): Promise<string | 
 }
 
 /** Checks what could keep the server from starting before it prints a password that is shown only once. */
-async function firstStart(values: ServerValues & Location, io: Io): Promise<void> {
+async function firstStart(
+  values: ServerValues & Location & { initialPasswordFile?: string | undefined },
+  io: Io,
+): Promise<void> {
   certificateOf(values);
   await checkCanListen('--listen', values.listen);
   if (values.healthListen) await checkCanListen('--health-listen', values.healthListen);
   if (values.metricsListen) await checkCanListen('--metrics-listen', values.metricsListen);
-  const created = await initialise(values, DEFAULT_NAMES, undefined, io);
+  const { initialPasswordFile: path } = values;
+  // Created first, so that the password cannot get lost.
+  const file = path === undefined ? null : createPasswordFile(path);
+  let created: Awaited<ReturnType<typeof initialise>> = null;
+  try {
+    created = await initialise(values, DEFAULT_NAMES, undefined, io);
+    if (file !== null && created !== null) writeSync(file, `${created.password}\n`);
+  } finally {
+    if (file !== null) closeSync(file);
+    if (path !== undefined && created === null) rmSync(path);
+  }
   // Null if another process was faster: that one prints the password.
-  if (created !== null) printInitialised(io, created);
+  if (created === null) return;
+  printInitialised(io, { ...created, password: path === undefined ? created.password : undefined });
+  if (path !== undefined) printLine(io.stdout, `password in ${path}: change it and delete the file`);
 }
 
-/** Binds the address and releases it. */
-export async function checkCanListen(option: string, address: ListenAddress): Promise<void> {
-  const probe = createServer();
-  await once(probe.listen({ ...address, exclusive: true }), 'listening').catch((error) =>
-    cannotListen(option, address, error),
-  );
-  await new Promise((resolve) => probe.close(resolve));
+/** A new file, because others could read an existing one, or have put a link there. */
+function createPasswordFile(path: string): number {
+  try {
+    return openSync(path, 'wx', 0o600);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    throw new UserError(`--initial-password-file ${path} already exists: delete it, or choose another name`);
+  }
 }
 
 /** Resolves to the exit status after a stop. */
@@ -353,65 +358,6 @@ async function listenForMetrics(
     );
   }
   return server;
-}
-
-const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there; choose another address',
-  EACCES: 'permission denied; use a port from 1024 on',
-  EADDRNOTAVAIL: 'this machine does not have that address',
-};
-
-function cannotListen(option: string, { host, port }: ListenAddress, error: NodeJS.ErrnoException): never {
-  const reason = LISTEN_ERRORS[error.code ?? ''] ?? error.message;
-  throw new UserError(`cannot listen on ${host}:${port} (${option}): ${reason}`);
-}
-
-interface CertificateFiles {
-  paths: readonly [cert: string, key: string];
-  read(): { cert: Buffer; key: Buffer };
-}
-
-/** Null without TLS. Fails if the files are not a certificate and its key. */
-function certificateOf({ tlsCert, tlsKey }: ServerValues): CertificateFiles | null {
-  if (tlsCert === undefined || tlsKey === undefined) return null;
-  const read = () => ({ cert: readFileSync(tlsCert), key: readFileSync(tlsKey) });
-  try {
-    createSecureContext(read());
-  } catch (error) {
-    throw new UserError(
-      `--tls-cert ${tlsCert} and --tls-key ${tlsKey} are not a certificate and its key: ${(error as Error).message}`,
-    );
-  }
-  return { paths: [tlsCert, tlsKey], read };
-}
-
-/** Uses a renewed certificate for new connections. Keeps the old one while only one of the two files is new. */
-function reloadCertificate(
-  server: Server,
-  { paths, read }: CertificateFiles,
-  log: Pick<FastifyBaseLogger, 'info' | 'error'>,
-): () => void {
-  function reload(now: Stats, before: Stats): void {
-    if (now.mtimeMs === before.mtimeMs && now.ino === before.ino) return;
-    if (!(server instanceof TlsServer)) throw new Error('a certificate for a server without TLS');
-    try {
-      server.setSecureContext({ ...read(), minVersion: 'TLSv1.2' });
-      log.info('the new certificate is in use');
-    } catch (error) {
-      log.error({ err: error }, 'the new certificate cannot be used; the old one stays in use');
-    }
-  }
-  for (const path of paths) watchFile(path, { interval: CERTIFICATE_CHECK_MS, persistent: false }, reload);
-  return () => {
-    for (const path of paths) unwatchFile(path, reload);
-  };
-}
-
-/** The configured host, with the actual port. */
-function addressOf(server: Server, host: string, secure: boolean): string {
-  const bound = server.address();
-  const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
-  return `${secure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 export async function whenAborted(signal: AbortSignal): Promise<void> {

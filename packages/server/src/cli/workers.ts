@@ -3,6 +3,7 @@ import cluster, { type Worker } from 'node:cluster';
 import type { WorkerMetrics } from '../metrics/listener.ts';
 import type { MetricsJson } from '../metrics/metrics.ts';
 import { type Io, printLine } from './command.ts';
+import { notifyReady } from './systemd.ts';
 
 /** Delay before a worker is replaced, so that one that cannot start does not restart in a busy loop. */
 const RESTART_MS = 1_000;
@@ -164,4 +165,5 @@ function send(message: MessageFromWorker): void {
 /** Scripts wait for this line. */
 export function printListening(io: Io, address: string): void {
   printLine(io.stdout, `wafstat listens on ${address}`);
+  notifyReady(io);
 }

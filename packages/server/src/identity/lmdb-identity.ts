@@ -4,7 +4,7 @@ import type { Database, Key, RootDatabase } from 'lmdb';
 import type { AuditFile } from '../audit/audit-file.ts';
 import { PerTurnMemo } from '../cache.ts';
 import { CommitFailed, Committer } from '../lmdb/commit.ts';
-import { commitSync, createPrivateFiles, openLmdb } from '../lmdb/files.ts';
+import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../lmdb/files.ts';
 import { IdentityNotWritable } from './errors.ts';
 import type {
   IdentityRecord,
@@ -23,6 +23,7 @@ const IDENTITY_VERSION = 1;
 const RESERVED_BYTES = 1_048_576;
 
 type Tables = ReturnType<typeof openTables>;
+type MetaKey = 'version' | 'mark' | 'changes' | 'statistics';
 
 export interface LmdbIdentity extends IdentityStore {
   /** The ID of the statistics file that belongs to this store, once there is one. */
@@ -30,14 +31,30 @@ export interface LmdbIdentity extends IdentityStore {
   setStatisticsFileId(id: number): void;
 }
 
+/** What a file says about itself. Changes nothing. */
+export async function inspectLmdbIdentity(path: string) {
+  return inspectLmdb(path, async (opened) => {
+    const { root, table } = openReadOnly(opened);
+    try {
+      const meta = table<number | string, MetaKey>('meta', { encoding: 'json' });
+      const [fingerprint, statisticsFileId] = [meta.get('mark'), meta.get('statistics')];
+      return { versionProblem: versionProblem(meta, path), fingerprint, statisticsFileId };
+    } finally {
+      await root.close();
+    }
+  });
+}
+
+function versionProblem(meta: Database<number | string, MetaKey>, path: string): string | null {
+  const version = meta.get('version') ?? IDENTITY_VERSION;
+  if (version === IDENTITY_VERSION) return null;
+  return `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`;
+}
+
 export function openLmdbIdentity(path: string, audit: AuditFile): LmdbIdentity {
   const db = openTables(path);
-  const version = db.meta.get('version') ?? IDENTITY_VERSION;
-  if (version !== IDENTITY_VERSION) {
-    throw new Error(
-      `${path} has format version ${version}, but this release reads version ${IDENTITY_VERSION}: use the release that wrote it`,
-    );
-  }
+  const problem = versionProblem(db.meta, path);
+  if (problem !== null) throw new Error(problem);
   // Otherwise opening needs no write lock, which may be taken.
   if (!db.meta.doesExist('version'))
     commitSync(path, db.root, () => void db.meta.putSync('version', IDENTITY_VERSION));
@@ -182,7 +199,7 @@ function openTables(path: string) {
   const table = <V, K extends Key>(name: string) => openTable<V, K>(name, { encoding: 'json' });
   return {
     root,
-    meta: table<number | string, 'version' | 'mark' | 'changes' | 'statistics'>('meta'),
+    meta: table<number | string, MetaKey>('meta'),
     domains: table<Domain, string>('domains'),
     projects: table<Project, string>('projects'),
     users: table<User, string>('users'),

@@ -7,14 +7,18 @@ import {
   closeSync,
   existsSync,
   lstatSync,
+  mkdtempSync,
   openSync,
   readdirSync,
+  rmSync,
   type StatsFs,
   statfsSync,
   statSync,
+  symlinkSync,
 } from 'node:fs';
 import { statfs } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
 import { type Database, type DatabaseOptions, type Key, open, openAsClass, type RootDatabase } from 'lmdb';
 import { CommitFailed, isLmdbError } from './commit.ts';
 
@@ -71,6 +75,22 @@ export function openLmdb(path: string): LmdbFile {
 export function openReadOnly(path: string): LmdbFile {
   const root = open({ path, noSubdir: true, maxDbs: 16, overlappingSync: false, readOnly: true });
   return { root, table: (name, options) => root.openDB(name, options) };
+}
+
+/**
+ * Opens the file without creating or changing any. LMDB would create a missing lock file: then no other process has the
+ * file open, and a link in a temporary directory serves as well.
+ */
+export async function inspectLmdb<T>(path: string, action: (path: string) => T | Promise<T>): Promise<T> {
+  if (existsSync(`${path}-lock`)) return action(path);
+  const directory = mkdtempSync(join(tmpdir(), 'wafstat-'));
+  try {
+    const link = join(directory, 'link.mdb');
+    symlinkSync(resolve(path), link);
+    return await action(link);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
 }
 
 /** A synchronous write, for use while a file is being opened. */
@@ -134,13 +154,16 @@ export function createPrivateFiles(path: string): void {
 /** Files of a data directory. Other files in it are left alone. */
 const OWN_FILE = /^(?:(?:identity|statistics)\.mdb(?:-lock)?|master\.key|audit.*)$/;
 
-/** Makes the directory and its files accessible to their owner only. Returns a message for each change. */
-export function tightenModes(directory: string): string[] {
+/**
+ * Makes the directory and its files accessible to their owner only. Returns a message for each change; `dryRun` changes
+ * nothing.
+ */
+export function tightenModes(directory: string, { dryRun = false } = {}): string[] {
   const names = readdirSync(directory).filter((name) => OWN_FILE.test(name));
-  return [directory, ...names.map((name) => join(directory, name))].flatMap((path) => tighten(path));
+  return [directory, ...names.map((name) => join(directory, name))].flatMap((path) => tighten(path, dryRun));
 }
 
-function tighten(path: string): string[] {
+function tighten(path: string, dryRun: boolean): string[] {
   const stats = lstatSync(path);
   const { mode, uid } = stats;
   const wanted = stats.isDirectory() ? DIRECTORY_MODE : stats.isFile() ? FILE_MODE : null;
@@ -149,6 +172,7 @@ function tighten(path: string): string[] {
   const was = (mode & 0o777).toString(8);
   if (uid !== process.getuid?.())
     return [`${path} has mode ${was} and belongs to another user: others may read it`];
+  if (dryRun) return [`${path} has mode ${was}: the service will change it to ${wanted.toString(8)}`];
   chmodSync(path, wanted);
   return [`changed the mode of ${path} from ${was} to ${wanted.toString(8)}`];
 }

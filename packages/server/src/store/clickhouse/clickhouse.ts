@@ -156,6 +156,17 @@ export function clickhouseStore(
   };
 }
 
+/** Resolves to whether all tables exist, or else can be created. Changes nothing. */
+export async function inspect(options: ClickHouseOptions, connect?: Connect): Promise<boolean> {
+  const database = new Database(options.postgres);
+  const shards = new Shards(options, connect);
+  try {
+    return await shards.inspect(database, options.mayMigrate ?? false);
+  } finally {
+    await Promise.all([database.close(), shards.close()]);
+  }
+}
+
 /** Creates or upgrades the tables in PostgreSQL and ClickHouse. Can be repeated. */
 export async function migrate(options: ClickHouseOptions, connect?: Connect): Promise<void> {
   const database = new Database(options.postgres);

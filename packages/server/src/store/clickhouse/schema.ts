@@ -6,6 +6,7 @@ import type { ClickHouseClient } from '@clickhouse/client';
 import type { Database } from '../../postgres/database.ts';
 import {
   checkTables,
+  inspectTables,
   migrate as migrateTables,
   RECORD_TABLES,
   type Tables,
@@ -144,6 +145,28 @@ export class Shards {
       );
     }
     this.#installation = found.id;
+  }
+
+  /**
+   * Resolves to whether all tables exist, or else can be created. Rejects with the problems of all shards, as an
+   * AggregateError. Changes nothing.
+   */
+  async inspect(database: Database, mayMigrate: boolean): Promise<boolean> {
+    const isCreated =
+      (await inspectTables(database, mayMigrate, COORDINATION)) &&
+      (!mayMigrate || (await readInstallation(database)).shards > 0);
+    if (isCreated) await this.check(database, false);
+    const { urls, database: name } = this.#options;
+    const shards = urls.map((url, number) =>
+      isCreated
+        ? this.get(number)
+        : withServer(openServer(this.#options, url, 'default', this.#connect), async (server) =>
+            checkTablesOf(await readTables(server, name), name, url),
+          ),
+    );
+    const failed = (await Promise.allSettled(shards)).filter((result) => result.status === 'rejected');
+    if (failed.length > 0) throw new AggregateError(failed.map(({ reason }) => reason));
+    return isCreated;
   }
 
   /** Rejects if the server is not this shard: its counts would be wrong. */

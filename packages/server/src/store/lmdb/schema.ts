@@ -1,7 +1,7 @@
 /** The tables, keys and checksums of a statistics file. docs/storage.md describes them in prose. */
 import { crc32 } from 'node:zlib';
 import type { Database, DatabaseOptions, Key, Transaction } from 'lmdb';
-import { commitSync, createPrivateFiles, openLmdb, openReadOnly } from '../../lmdb/files.ts';
+import { commitSync, createPrivateFiles, inspectLmdb, openLmdb, openReadOnly } from '../../lmdb/files.ts';
 import { HEAD_BYTES } from '../cells.ts';
 import {
   type FollowedPath,
@@ -67,6 +67,21 @@ export function openSchema(path: string): Schema {
   return schema;
 }
 
+/** The ID of the file, if it has one yet. Rejects if this release cannot read the file. Changes nothing. */
+export async function inspectStatistics(path: string): Promise<number | undefined> {
+  return inspectLmdb(path, async (opened) => {
+    const schema = openTables(opened, true);
+    try {
+      const version = schema.version.get('version');
+      if (version === VERSION_WITHOUT_CHECKSUMS) return schema.meta.get('born');
+      checkKnownVersion(version, path);
+      return metaValue(schema, 'born');
+    } finally {
+      await schema.root.close();
+    }
+  });
+}
+
 /** Reopens the file: the same object, with new tables. */
 export async function reopenSchema(schema: Schema, path: string): Promise<void> {
   await schema.root.close();
@@ -111,11 +126,7 @@ function checkVersion(schema: Schema, path: string): void {
     for (const key of META_KEYS) metaValue(schema, key);
     return;
   }
-  if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) {
-    throw new StoreUnavailable(
-      `${path} has storage version ${version}, but this release reads versions up to ${STORAGE_VERSION}`,
-    );
-  }
+  if (version !== undefined && version !== VERSION_WITHOUT_CHECKSUMS) checkKnownVersion(version, path);
   // Only writes to a new or an older file: a stopped process may hold the write lock.
   commitSync(path, root, () => {
     // Another process may have been faster.
@@ -127,6 +138,13 @@ function checkVersion(schema: Schema, path: string): void {
     for (const key of META_KEYS) if (!meta.doesExist(key)) meta.putSync(key, 0);
     schema.version.putSync('version', STORAGE_VERSION);
   });
+}
+
+function checkKnownVersion(version: number | undefined, path: string): void {
+  if (version === STORAGE_VERSION) return;
+  throw new StoreUnavailable(
+    `${path} has storage version ${version}, but this release reads versions up to ${STORAGE_VERSION}`,
+  );
 }
 
 /** Every file of this version has these from its first transaction on: a missing one is damage. */

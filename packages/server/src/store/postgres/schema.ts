@@ -232,6 +232,34 @@ export async function checkTables(database: Database, mayMigrate: boolean, table
   checkVersion(found, schema, tables);
 }
 
+/** Resolves to whether the tables exist in this version, or else can be created. Changes nothing. */
+export async function inspectTables(
+  database: Database,
+  mayMigrate: boolean,
+  tables: Tables,
+): Promise<boolean> {
+  const { schema } = database;
+  await database.checkSessions();
+  const found = await database.transaction((run) => readVersion(run, schema, tables), 'BEGIN READ ONLY');
+  if (!mayMigrate || (found?.version ?? 0) >= tables.upgrades.length) {
+    await checkTables(database, false, tables);
+    await database.checkWritable();
+    return true;
+  }
+  const [row] = await database.run<{ may: boolean }>(
+    `SELECT CASE WHEN to_regnamespace($1) IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+     ELSE has_schema_privilege($1, 'CREATE') END AS may`,
+    [schema],
+  );
+  if (!row?.may) {
+    throw new StoreMisconfigured(
+      `the user may not create tables in the schema ${schema} of PostgreSQL: grant CREATE, or run 'wafstat migrate' as another user`,
+    );
+  }
+  await database.checkWritable();
+  return false;
+}
+
 interface FoundTables {
   version: number;
   /** Whether they belong to the store that was asked for. */
