@@ -218,7 +218,7 @@ export async function startServer({ identity, store }: Served, values: ServerVal
     overrides: values.categories,
     logger: {
       level: values.logLevel,
-      stream: io.log ?? io.stderr,
+      stream: (await io.openLog?.(cluster.isWorker)) ?? io.stderr,
       // Names in log lines come from requests.
       hooks: { streamWrite: (line) => `${printable(line.trimEnd())}\n` },
     },
