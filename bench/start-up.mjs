@@ -61,15 +61,17 @@ function measure({ args, until }) {
   return until === undefined ? measureEnd(args) : measureOutput(args, until);
 }
 
-/** bash measures processor time: Node.js does not return that of its children. */
+/** bash measures: Node.js does not return that of its children. */
 async function measureEnd(args) {
-  const started = performance.now();
-  const script = 'TIMEFORMAT="%U %S"; time "$@"';
+  const script = 'TIMEFORMAT="%R %U %S"; time "$@"';
   const { stderr } = await promisify(execFile)('bash', ['-c', script, 'bash', process.execPath, ...args], {
     env,
   });
-  const [user, system] = stderr.trim().split(' ').map(Number);
-  return { cpu: 1_000 * (user + system), clock: performance.now() - started };
+  const [clock, user, system] = stderr
+    .trim()
+    .split(' ')
+    .map((text) => 1_000 * Number(text));
+  return { cpu: user + system, clock };
 }
 
 async function measureOutput(args, until) {

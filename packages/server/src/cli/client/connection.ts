@@ -7,6 +7,7 @@ import { sign } from '@wafstat/signer';
 import { printable } from '../../printable.ts';
 import { type Io, printLine, UserError } from '../command.ts';
 import { flag, flagOf, identifier, nameOf, option, type Source, text, url, type Values } from '../options.ts';
+import { type HttpRequest, httpFetch } from './http-fetch.ts';
 import { withProjectId } from './names.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
 
@@ -218,7 +219,8 @@ export async function callService<T>(
     projectId: connection.project,
     credentials: clientCredentials(connection, now),
     fetch: async (input, init) => {
-      const response = await fetch(input, init);
+      // The client sends text to a URL that is text.
+      const response = await httpFetch(String(input), init as HttpRequest);
       body = new Uint8Array(await response.clone().arrayBuffer());
       return response;
     },
