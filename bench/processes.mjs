@@ -9,9 +9,9 @@ const TICK_MS = 10;
 export class Processes {
   #started = [];
 
-  /** Starts a program of the benchmark, with the same Node.js options as the service. */
+  /** Starts a program of the benchmark. */
   startScript(script, args, input) {
-    return this.start(process.execPath, ['--max-semi-space-size=4', script, ...args], input);
+    return this.start(process.execPath, [script, ...args], input);
   }
 
   /** Resolves when the process listens. */

@@ -15,6 +15,14 @@ function isInstalled() {
   );
 }
 
+/** The bundle is newer than what it is made of. bin/wafstat.js does not run an older one. */
+function isBundled() {
+  const bundle = `${root}/packages/server/dist/bundle/main.js`;
+  const compiled = ['signer', 'client', 'server'].map((name) => `${root}/packages/${name}/dist/.tsbuildinfo`);
+  const newest = [`${root}/package-lock.json`, `${root}/scripts/bundle.mjs`, ...compiled];
+  return existsSync(bundle) && newest.every((path) => statSync(path).mtimeMs < statSync(bundle).mtimeMs);
+}
+
 /** The build is newer than its sources. */
 function isConsoleBuilt() {
   const built = `${root}/packages/server/dist/web/index.html`;
@@ -35,6 +43,7 @@ function run(step, command, ...args) {
 try {
   if (!isInstalled()) run('Installing dependencies', 'npm', 'ci', '--loglevel=error');
   run('', 'node_modules/.bin/tsc', '-b');
+  if (!isBundled()) run('', process.execPath, 'scripts/bundle.mjs');
   if (!isConsoleBuilt())
     run('Building the console', 'node_modules/.bin/vite', 'build', 'packages/console', '--logLevel', 'warn');
 } catch (error) {

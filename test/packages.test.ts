@@ -158,12 +158,18 @@ describe('contents', () => {
     const files = packed.wafstat ?? [];
     expect(files).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'package.json', 'bin/wafstat.js']));
     expect(files).toEqual(
-      expect.arrayContaining(['dist/main.js', 'dist/web/index.html', 'dist/web/index.html.br']),
+      expect.arrayContaining([
+        'dist/main.js',
+        'dist/bundle/main.js',
+        'dist/web/index.html',
+        'dist/web/index.html.br',
+      ]),
     );
     const program = /^dist\/(?!.*\.test\.)[\w/-]+\.js$/;
+    const licenses = 'dist/bundle/LICENSES.txt';
     const webConsole = /^dist\/web\/[\w/-]+\.(html|js|css|svg)(\.br|\.gz)?$/;
     const others = files.filter((file) => !program.test(file) && !webConsole.test(file));
-    expect(others).toEqual(['LICENSE', 'README.md', 'bin/wafstat.js', 'package.json']);
+    expect(others).toEqual(['LICENSE', 'README.md', 'bin/wafstat.js', licenses, 'package.json']);
   });
 
   test('the SDKs have no dependencies', async () => {

@@ -1,16 +1,15 @@
 /** The only file that knows the process: arguments, streams, signals, and exit. */
-import cluster from 'node:cluster';
 import { writeSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { runProgram } from './cli/program.ts';
-import { LogStream } from './log-stream.ts';
+import type { LogStream } from './log-stream.ts';
 
 /** How long the process may take to exit once everything is closed. */
 const EXIT_MS_MAX = 500;
 /** How long to wait for a reader of the log that does not read. */
 const FLUSH_MS_MAX = 1_000;
 
-const log = new LogStream(2, Date.now, cluster.isWorker);
+const opened: { log?: LogStream } = {};
 const stopping = new AbortController();
 // Not `once`: a process group gets a signal from the terminal and another one from its parent.
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stopping.abort());
@@ -27,7 +26,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 const killSelf = () => process.kill(process.pid, 'SIGKILL');
 process.on('uncaughtException', (error) => {
   try {
-    log.flushSync();
+    opened.log?.flushSync();
     writeSync(2, `${error.stack}\n`);
   } finally {
     // Also if the log cannot be written.
@@ -38,16 +37,25 @@ process.on('uncaughtException', (error) => {
 process.prependListener('disconnect', killSelf);
 
 const status = await runProgram(process.argv.slice(2), {
-  stdin: process.stdin,
+  // Node.js opens these streams when they are first used.
+  get stdin() {
+    return process.stdin;
+  },
   stdout: process.stdout,
-  stderr: process.stderr,
-  log,
+  get stderr() {
+    return process.stderr;
+  },
+  async openLog(isShared) {
+    const { LogStream } = await import('./log-stream.ts');
+    opened.log ??= new LogStream(2, Date.now, isShared);
+    return opened.log;
+  },
   env: process.env,
   now: Date.now,
   stop: stopping.signal,
 });
-const flushed = log.flush().then(() => true);
-if (!(await Promise.race([flushed, sleep(FLUSH_MS_MAX, false, { ref: false })]))) killSelf();
+const flushed = opened.log?.flush().then(() => true);
+if (flushed && !(await Promise.race([flushed, sleep(FLUSH_MS_MAX, false, { ref: false })]))) killSelf();
 process.exitCode = status;
 // The channel to the parent would keep a worker alive.
 process.channel?.unref();

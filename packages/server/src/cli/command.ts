@@ -14,8 +14,8 @@ export interface Io {
   stdin: Readable & { isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
   stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number };
   stderr: Writable & { isTTY?: boolean };
-  /** Log of the service; standard error if absent. */
-  log?: LogStream;
+  /** Opens the log of the service; standard error if absent. `isShared`: other processes write to it, too. */
+  openLog?(isShared: boolean): Promise<LogStream>;
   env: Environment;
   now: () => number;
   /** Aborted when the process receives SIGTERM or SIGINT. */

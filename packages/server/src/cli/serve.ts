@@ -233,7 +233,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     overrides: values.categories,
     logger: {
       level: values.logLevel,
-      stream: io.log ?? io.stderr,
+      stream: (await io.openLog?.(cluster.isWorker)) ?? io.stderr,
       // Names in log lines come from requests.
       hooks: { streamWrite: (line) => `${printable(line.trimEnd())}\n` },
     },

@@ -100,10 +100,12 @@ const argon2 = () => import('@node-rs/argon2');
 
 export type Passwords = ReturnType<typeof createPasswords>;
 
+const hash = async (password: string): Promise<string> => (await argon2()).hash(password, ARGON2_COST);
+
+/** Computed on first use, too. */
+let dummyHash: Promise<string> | null = null;
+
 export function createPasswords() {
-  // Computed on first use, too.
-  let dummyHash: Promise<string> | null = null;
-  const hash = async (password: string): Promise<string> => (await argon2()).hash(password, ARGON2_COST);
   return {
     hash,
     /** Takes the same time whether the user exists or not. */

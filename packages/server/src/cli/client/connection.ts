@@ -18,6 +18,7 @@ import {
   url,
   type Values,
 } from '../options.ts';
+import { type HttpRequest, httpFetch } from './http-fetch.ts';
 import { withProjectId } from './names.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
 
@@ -259,7 +260,8 @@ export async function callService<T>(
     projectId: connection.project,
     credentials: clientCredentials(connection, now),
     fetch: async (input, init) => {
-      const response = await fetch(input, init);
+      // The client sends text to a URL that is text.
+      const response = await httpFetch(String(input), init as HttpRequest);
       body = new Uint8Array(await response.clone().arrayBuffer());
       return response;
     },

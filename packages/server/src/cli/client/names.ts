@@ -5,6 +5,7 @@ import { ID_PATTERN, normalHostname } from '../../event.ts';
 import { valueAt } from '../../json-path.ts';
 import { printable } from '../../printable.ts';
 import { type Io, UserError } from '../command.ts';
+import { httpFetch } from './http-fetch.ts';
 import type { Connection, Credentials } from './profiles.ts';
 
 /** IDs of projects, and those of hosts unless they were chosen by hand. */
@@ -102,9 +103,7 @@ async function send(
 ): Promise<IdentityResponse> {
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    // Credentials must not follow a redirect to another server.
-    const init = { ...request, redirect: 'manual', signal: AbortSignal.any([stop, timeout]) } as const;
-    const response = await fetch(url, init);
+    const response = await httpFetch(url, { ...request, signal: AbortSignal.any([stop, timeout]) });
     const text = await response.text();
     return { status: response.status, headers: response.headers, body: parseJson(text) };
   } catch (error) {

@@ -45,7 +45,8 @@ export function tryParse(text: string): unknown {
 
 /** JSON pretty-printed over several lines. */
 function isFragment(line: string): boolean {
-  return /^["}\]]/.test(line) || /[{[,]$/.test(line);
+  // Not by a pattern, which would search all of a long line for its end.
+  return ['"', '}', ']'].includes(line.charAt(0)) || ['{', '[', ','].includes(line.charAt(line.length - 1));
 }
 
 const QUOTE = 0x22;
@@ -55,6 +56,7 @@ const CLOSE = 0x7d;
 
 /** Parses each object once, where its braces close, so that the time is linear for any line. */
 function parseObjects(line: string): JsonLine {
+  if (!/^\s*\{/.test(line)) return { values: [], broken: 'not_json' };
   const values: unknown[] = [];
   let start = 0;
   let depth = 0;
