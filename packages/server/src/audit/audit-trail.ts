@@ -40,6 +40,7 @@ export const AUDIT_ACTIONS = [
   'user.set_password',
   'role.grant',
   'role.revoke',
+  'role.set',
   'key.add',
   'key.update',
   'key.delete',

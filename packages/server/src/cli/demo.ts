@@ -1,10 +1,11 @@
 /** `demo`: a server with generated traffic. */
 import { DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
+import { generatePassword } from '../identity/secrets.ts';
 import type { Store } from '../store/store.ts';
 import { isInUse } from './backup.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
 import { fileExists, isInitialised, statisticsFile } from './data-directory.ts';
-import { DEFAULT_NAMES, generatePassword, initialise } from './init.ts';
+import { DEFAULT_NAMES, initialise } from './init.ts';
 import { type Installation, withInstallation } from './installation.ts';
 import { readOptions, required } from './options.ts';
 import { SAMPLE_HOSTS, sampleEvents } from './sample-traffic.ts';

@@ -36,6 +36,7 @@ import { consoleRoutes } from './console/console-routes.ts';
 import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
+import { changeRoutes } from './keystone/change-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
@@ -203,6 +204,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...tokenRoutes(identity, catalog),
           ...accessKeyRoutes(identity),
           ...lookupRoutes(identity, catalog),
+          ...changeRoutes(identity, store, catalog),
           ...consoleRoutes(identity, store, now),
         ]
       : noConsoleRoutes()),

@@ -176,7 +176,7 @@ export function keyRoutes({ administration }: RequestIdentity): Route[] {
   ];
 }
 
-function explainKeyLimit(error: unknown): never {
+export function explainKeyLimit(error: unknown): never {
   if (!(error instanceof KeyLimitError)) throw error;
   throw malformed(`a user can have at most ${KEYS_PER_USER_MAX} access keys: delete one first`);
 }

@@ -55,7 +55,7 @@ export function consoleRoutes(identity: RequestIdentity, store: Store, now: () =
     ...sessionRoutes(identity, now),
     ...keyRoutes(identity),
     ...hostRoutes(store, identity.audit, now),
-    ...administrationRoutes(identity),
+    ...administrationRoutes(identity, store),
   ];
   return [...fileRoutes(), ...api.map(notCached)];
 }
