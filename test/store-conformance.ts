@@ -659,10 +659,12 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       await store.append({
         ...batch('p', ids, [{ ...drawnAt(NOW - 5), host: 1 }]),
         dropped: { bad_time: 2 },
+        examples: { bad_time: 'one' },
       });
       await store.append({
         ...batch('p', ids, [{ ...drawnAt(NOW - 9), host: 0 }]),
         dropped: { bad_time: 1 },
+        examples: { bad_time: 'two' },
       });
       await store.append({
         ...batch('p', ids, []),
@@ -679,6 +681,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
         events: 2,
         without_host: 0,
         dropped: { bad_time: 3 },
+        examples: { bad_time: 'two' },
         first_seen: NOW - 9,
         last_seen: NOW - 5,
       });

@@ -43,6 +43,7 @@ const status = await runProgram(process.argv.slice(2), {
   stderr: process.stderr,
   log,
   env: process.env,
+  program: process.argv[1] ?? 'wafstat',
   now: Date.now,
   stop: stopping.signal,
 });

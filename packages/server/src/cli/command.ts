@@ -12,6 +12,8 @@ export interface Io {
   /** Log of the service; standard error if absent. */
   log?: LogStream;
   env: Environment;
+  /** The path of the program, for commands that the console shows. */
+  program?: string;
   now: () => number;
   /** Aborted when the process receives SIGTERM or SIGINT. */
   stop: AbortSignal;

@@ -40,7 +40,11 @@ export const demoCommand = command({
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
-      const server = await startServer(installation, { ...defaults, logLevel: 'warn', ...values }, io);
+      const server = await startServer(
+        { ...installation, location: { store: 'lmdb', data } },
+        { ...defaults, logLevel: 'warn', ...values },
+        io,
+      );
       await printWelcome(installation, project, server.address, io);
       const timer = setInterval(() => void fill().catch((error) => server.log.error(error)), 1_000);
       await whenAborted(io.stop);

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { readFileSync, type Stats, unwatchFile, watchFile } from 'node:fs';
 import type { Server } from 'node:http';
 import { createServer } from 'node:net';
+import { resolve } from 'node:path';
 import { createSecureContext, Server as TlsServer } from 'node:tls';
 import type { FastifyBaseLogger } from 'fastify';
 import { openAuditFile } from '../audit/audit-file.ts';
@@ -44,6 +45,8 @@ interface Served {
   store: Store;
   /** Of the audit trail, with Keystone. */
   directory?: string | null;
+  /** Of the installation, for the commands that the console shows. */
+  location?: Pick<Location, 'store' | 'data'>;
 }
 
 export const serveCommand = command({
@@ -67,7 +70,7 @@ export const serveCommand = command({
     const { data, ...server } = values;
     if (!remote) {
       return withInstallation(values, io, (installation) =>
-        serve(installation, server, io, installation.notices),
+        serve({ ...installation, location: values }, server, io, installation.notices),
       );
     }
     const warning = await checkIdentityService(remote);
@@ -193,7 +196,7 @@ async function recordStart(
 }
 
 /** Resolves when the server accepts connections. */
-export async function startServer({ identity, store }: Served, values: ServerValues, io: Io) {
+export async function startServer({ identity, store, location }: Served, values: ServerValues, io: Io) {
   const { listen, healthListen } = values;
   const certificate = certificateOf(values);
   // Loaded here: loading takes longer than most other commands run.
@@ -216,6 +219,7 @@ export async function startServer({ identity, store }: Served, values: ServerVal
     maxConnections: values.maxConnections,
     trustProxy: values.trustProxy,
     overrides: values.categories,
+    installed: location && { program: io.program ?? 'wafstat', options: locationOptions(location) },
     logger: {
       level: values.logLevel,
       stream: io.log ?? io.stderr,
@@ -248,6 +252,14 @@ export async function startServer({ identity, store }: Served, values: ServerVal
       health?.closeAllConnections();
     },
   };
+}
+
+/** Without the URL of PostgreSQL, which may have a password. */
+function locationOptions({ store, data }: Pick<Location, 'store' | 'data'>): string[] {
+  return [
+    ...(data === undefined ? [] : ['--data', resolve(data)]),
+    ...(store === 'lmdb' ? [] : ['--store', store]),
+  ];
 }
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {

@@ -32,7 +32,8 @@ import {
   TIMEOUTS,
   type Timeouts,
 } from './connections.ts';
-import { consoleRoutes } from './console/console-routes.ts';
+import { consoleRoutes, missingPage } from './console/console-routes.ts';
+import type { Installed } from './console/source-routes.ts';
 import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
@@ -70,6 +71,8 @@ interface AppOptions {
   /** For pushed log lines. */
   limits: Limits;
   overrides?: Overrides | undefined;
+  /** For the commands that the console shows. */
+  installed?: Installed | undefined;
   logger:
     | false
     | { level: string; stream: LogStream | Writable; hooks?: { streamWrite(line: string): string } };
@@ -147,6 +150,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Node.js would respond without a body and a request ID.
   app.server.on('checkExpectation', app.routing);
   const refusal = routeRefusals(app, identity.kind);
+  const showMissingPage = identity.kind === 'local' ? missingPage() : null;
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
@@ -164,7 +168,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     warnAboutProxy(request);
     await guard.onHeaders(request);
     // Here, and not in the handler, so that the body is not read.
-    if (request.is404) throw refusal(request);
+    if (request.is404) {
+      if (showMissingPage?.(request, reply)) return reply;
+      throw refusal(request);
+    }
   });
   app.addHook('preHandler', guard.onBody);
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
@@ -205,7 +212,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...accessKeyRoutes(identity),
           ...lookupRoutes(identity, catalog),
           ...changeRoutes(identity, store, catalog),
-          ...consoleRoutes(identity, store, now),
+          ...consoleRoutes(identity, store, now, options.installed),
         ]
       : noConsoleRoutes()),
     ...serviceRoutes(store, identity, catalog, () => {

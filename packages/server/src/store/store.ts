@@ -310,6 +310,8 @@ export interface Batch {
   events: readonly Event[];
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
+  /** The beginning of one of the dropped lines, by reason. */
+  examples?: Readonly<Record<string, string>> | undefined;
 }
 
 /** A counted batch as a chunk of a file. It follows another chunk, or '' at the start of the file. */
@@ -460,6 +462,8 @@ export interface Source {
   /** Records among `events` without a registered host: they count only in the total of the project. */
   without_host: number;
   dropped: Record<string, number>;
+  /** The beginning of the latest dropped line, by reason. */
+  examples: Record<string, string>;
   /** Times of the earliest and the latest event, null if every record was dropped. */
   first_seen: number | null;
   last_seen: number | null;
@@ -506,7 +510,8 @@ export class StoreMisconfigured extends StoreUnavailable {}
 
 /** A source without events. Also the defaults for fields that records of older releases lack. */
 export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
-  return { id, name, format, events: 0, without_host: 0, dropped: {}, first_seen: null, last_seen: null };
+  const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
+  return { id, name, format, ...empty };
 }
 
 /** Stored data is not what was written. The message says where; `wafstat verify` lists all damage. */
@@ -525,7 +530,12 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   counted: readonly Event[],
   withoutHost: number,
 ): S {
-  const updated: S = { ...source, format: batch.source.format, dropped: { ...source.dropped } };
+  const updated: S = {
+    ...source,
+    format: batch.source.format,
+    dropped: { ...source.dropped },
+    examples: { ...source.examples, ...batch.examples },
+  };
   const drop = (reason: string, n: number) => {
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
   };
