@@ -46,6 +46,7 @@ export const AUDIT_ACTIONS = [
   'key.delete',
   'host.add',
   'host.rename',
+  'host.delete',
   'horizon.set',
   'statistics.repair',
   'login',

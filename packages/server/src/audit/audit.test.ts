@@ -177,6 +177,7 @@ describe('administration', () => {
     const added = await hosts.add(actor, { project: project.id, hostname: 'a.example', limit: 10 });
     if (added.kind === 'full') throw new Error(added.kind);
     await hosts.rename(actor, { project: project.id, id: added.host.id, hostname: 'b.example' });
+    await hosts.delete(actor, { project: project.id, id: added.host.id });
 
     const [first, ...rest] = (await records()).filter((record) => record !== 'damaged');
     expect(first).toMatchObject({
@@ -186,7 +187,7 @@ describe('administration', () => {
     });
     for (const record of rest) expect(record).toMatchObject({ ...actor, outcome: 'done' });
     const actions = rest.map(({ action }) => action);
-    expect(actions).toHaveLength(21);
+    expect(actions).toHaveLength(22);
     const otherActions = [
       'installation.create',
       'service.start',

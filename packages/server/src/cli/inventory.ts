@@ -43,6 +43,27 @@ const addHost = command({
     }),
 });
 
+const deleteHost = command({
+  name: 'host delete <host>',
+  description:
+    'delete a host, by ID or name; its counts stay in the total of the project. A log that names it registers it again',
+  options: { data: DATA, project: required(PROJECT), ...STORE_OPTIONS },
+  check: locationProblems,
+  run: ({ project, ...location }, [given = ''], io) =>
+    withInstallation(location, io, async ({ identity, store }) => {
+      const { id: projectId } = identity.administration.project(project);
+      const host = (await store.hosts(projectId)).find((one) => one.id === given || one.hostname === given);
+      if (host === undefined) {
+        throw new UserError(`the project has no host '${given}' ('wafstat host list' shows the hosts)`);
+      }
+      await hostAdministration(store, identity.audit).delete(identity.actor, {
+        project: projectId,
+        id: host.id,
+      });
+      return 0;
+    }),
+});
+
 const listHosts = command({
   name: 'host list',
   description: "list the hosts of a project; to query a running service instead, use 'wafstat hosts'",
@@ -86,5 +107,5 @@ const listSources = command({
     }),
 });
 
-export const hostCommands = [addHost, listHosts];
+export const hostCommands = [addHost, listHosts, deleteHost];
 export const sourceCommands = [listSources];

@@ -247,6 +247,23 @@ export function memoryStore(now: () => number = Date.now): Store {
       return { kind: 'renamed', host: renamed };
     },
 
+    async deleteHost({ project: projectId, id }) {
+      const project = open(projectId);
+      const host = project.hosts.find((candidate) => candidate.id === id);
+      if (host === undefined) return { kind: 'unknown' };
+      changes++;
+      project.hosts = project.hosts.filter((candidate) => candidate.id !== id);
+      project.events = project.events.map((event) =>
+        event.hostId === id ? { ...event, hostId: null } : event,
+      );
+      project.mentions = project.mentions.filter(({ scope }) => scope !== id);
+      project.sources = project.sources.map((source) => ({
+        ...source,
+        hosts: source.hosts.filter((hostId) => hostId !== id),
+      }));
+      return { kind: 'deleted', host };
+    },
+
     async hosts(project) {
       return open(project).hosts.toSorted((a, b) => (a.hostname < b.hostname ? -1 : 1));
     },

@@ -100,6 +100,12 @@ export interface Store {
   /** Renames a host. Its ID and its counts stay; the old name becomes available. */
   renameHost(host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
 
+  /**
+   * Deletes a host. Its counts stay in the total of the project, without a host; its top lists cannot be queried. The name
+   * and the ID become available: if a log names the host again, it is registered again, and counts from zero.
+   */
+  deleteHost(host: { project: string; id: string }): Promise<DeletedHost>;
+
   /** The hosts of a project, sorted by name. */
   hosts(project: string): Promise<Host[]>;
 
@@ -449,6 +455,17 @@ export type RenamedHost =
   /** Another host has the name. */
   | { kind: 'name_taken'; host: Host }
   | { kind: 'unknown' };
+
+export type DeletedHost = { kind: 'deleted'; host: Host } | { kind: 'unknown' };
+
+/** ID and name under which stores keep the number of a deleted host, so that no other host gets it. Not a valid ID or name. */
+export function deletedHostId(number: number): string {
+  return `deleted:${number}`;
+}
+
+export function isDeletedHost({ id }: { id: string }): boolean {
+  return id.startsWith('deleted:');
+}
 
 export interface Source {
   id: string;

@@ -15,7 +15,7 @@ import {
   sumOfTotals,
   toRunningTotals,
 } from '../cells.ts';
-import { StoreDamaged, type TimeRange } from '../store.ts';
+import { isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
 import { ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
@@ -23,6 +23,7 @@ import {
   allChanges,
   CHANGES,
   changesOf,
+  deletedHosts,
   hasAllPeaks,
   metaValue,
   type ProjectRecord,
@@ -286,7 +287,7 @@ function* hostsOf(
     const part = [...hosts.getRange(range)];
     for (const { key, value } of part) {
       if (!matchesHostKey(key, value)) throw new StoreDamaged(`the key of the host ${value.id}`);
-      found.set(value.scope, value.id);
+      if (!isDeletedHost(value)) found.set(value.scope, value.id);
       // The last host of a part is the first of the next.
       start = key;
     }
@@ -383,11 +384,15 @@ export function clip(edges: readonly number[], horizon: number, latest: number):
   return edges.map((edge) => Math.min(Math.max(edge, horizon), end));
 }
 
-/** Scopes are cached without a version: a host is never removed, and its scope never changes. */
+/** Cached until a host is deleted: the scope of a host never changes. */
 function createScopeLookup(schema: Schema) {
   const known = new BoundedCache<string, number>({ entriesMax: HOSTS_MAX });
+  let deleted = 0;
   return (project: ProjectRecord, ids: readonly string[]): number[] => {
     const scopes = new Set<number>();
+    const deletedNow = deletedHosts(schema);
+    if (deletedNow !== deleted) known.clear();
+    deleted = deletedNow;
     for (const id of ids) {
       const name = `${project.scope} ${id}`;
       let scope = known.get(name);
@@ -454,6 +459,8 @@ function versionOf(schema: Schema, from: number, to: number): string {
   const hash = createHash('sha256').update(`${metaValue(schema, 'born')} ${horizon > from ? horizon : ''}`);
   const listsBefore = schema.meta.get('topLists') ?? 0;
   if (listsBefore > from) hash.update(` lists ${listsBefore}`);
+  const deleted = deletedHosts(schema);
+  if (deleted > 0) hash.update(` deleted ${deleted}`);
   const end = Math.ceil(to / chunkMs(level));
   for (let chunk = Math.floor(from / chunkMs(level)); chunk < end; chunk++) {
     hash.update(` ${changesOf(schema.cells, level.id, chunk) ?? 0}`);

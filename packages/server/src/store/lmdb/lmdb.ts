@@ -10,6 +10,7 @@ import {
   type Appended,
   type Batch,
   compareFollowed,
+  isDeletedHost,
   NO_SOURCE,
   newSource,
   type Source,
@@ -26,6 +27,7 @@ import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import {
   addHost,
   addHosts,
+  deleteHost,
   findHost,
   NEW_NAMES_PER_TRANSACTION,
   publicHost,
@@ -176,10 +178,12 @@ export function lmdbStore(
 
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
 
+    deleteHost: ({ project, id }) => write(() => deleteHost(schema, project, id)),
+
     hosts: (project) =>
       available(() => {
         const range = schema.hosts.getRange(keysOfProject(schema, project));
-        const hosts = [...range].map(({ value }) => publicHost(value));
+        const hosts = [...range].map(({ value }) => publicHost(value)).filter((host) => !isDeletedHost(host));
         return hosts.sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
       }),
 

@@ -4,6 +4,7 @@ import type { AttackDetails } from '../../event.ts';
 import {
   coveredHours,
   HOUR_MS,
+  isDeletedHost,
   QueryTooLarge,
   StoreDamaged,
   storedCategory,
@@ -337,7 +338,7 @@ export function* dumpTopSlices(schema: Schema, projectId: string): Generator<Top
   if (project === undefined) return;
   const hostIds = new Map<number, string | null>([[project.scope, null]]);
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
-    hostIds.set(value.scope, value.id);
+    if (!isDeletedHost(value)) hostIds.set(value.scope, value.id);
   }
   let last: Buffer | null = null;
   for (;;) {

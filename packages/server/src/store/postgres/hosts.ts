@@ -1,9 +1,12 @@
 /** The hosts of projects. */
+import { randomInt } from 'node:crypto';
 
 import type { Database, Row, Run } from '../../postgres/database.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
 import {
   type AddedHost,
+  type DeletedHost,
+  deletedHostId,
   derivedId,
   freeHostId,
   type Host,
@@ -19,6 +22,9 @@ const NEW_NAMES_PER_TRANSACTION = 1_000;
 
 type HostRow = Host & Row;
 const COLUMNS = 'id, hostname, created';
+
+/** In statements that list hosts (see deletedHostId). */
+export const NOT_DELETED = "id NOT LIKE 'deleted:%'";
 
 export function resolveHosts(
   database: Database,
@@ -95,18 +101,17 @@ async function freeId(
   return freeHostId(project, hostname, (id) => ids.has(id));
 }
 
-/** Hosts are numbered from 1, and none is ever removed. */
+/** Hosts are numbered from 1. Rows of deleted hosts stay, so that no number is used again. */
 async function insertHosts(run: Run, project: string, before: number, hosts: readonly Host[]): Promise<void> {
   if (hosts.length === 0) return;
   await Promise.all([
     run('UPDATE projects SET hosts = $2 WHERE project = $1', [project, before + hosts.length]),
     run(
       `INSERT INTO hosts (project, id, number, hostname, created)
-       SELECT $1, id, $2::int + i::int, hostname, created
-       FROM unnest($3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
+       SELECT $1, id, (SELECT coalesce(max(number), 0) FROM hosts WHERE project = $1) + i::int, hostname, created
+       FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
       [
         project,
-        before,
         hosts.map(({ id }) => id),
         hosts.map(({ hostname }) => hostname),
         hosts.map(({ created }) => created),
@@ -184,8 +189,42 @@ export function renameHost(
   });
 }
 
+/** The row keeps the number, under an ID and a name that no host can have. */
+export function deleteHost(
+  database: Database,
+  { project, id }: { project: string; id: string },
+): Promise<DeletedHost> {
+  return database.transaction(async (run) => {
+    const [, rows] = await Promise.all([
+      lockProject(run, project),
+      run<HostRow & { number: number }>(
+        `SELECT ${COLUMNS}, number FROM hosts WHERE project = $1 AND id = $2 AND ${NOT_DELETED}`,
+        [project, id],
+      ),
+    ]);
+    const [host] = rows;
+    if (host === undefined) return { kind: 'unknown' };
+    const { number } = host;
+    await Promise.all([
+      run('UPDATE hosts SET id = $3, hostname = $3 WHERE project = $1 AND id = $2', [
+        project,
+        id,
+        deletedHostId(number),
+      ]),
+      run('DELETE FROM source_hosts WHERE project = $1 AND host = $2', [project, number]),
+      run('UPDATE projects SET hosts = hosts - 1 WHERE project = $1', [project]),
+      // Cached responses of all ranges may contain the host.
+      run('UPDATE changes SET changes = changes + $2 WHERE project = $1', [project, randomInt(2 ** 40)]),
+    ]);
+    return { kind: 'deleted', host: publicHost(host) };
+  });
+}
+
 export async function hostsOfProject(database: Database, project: string): Promise<Host[]> {
-  const rows = await database.run<HostRow>(`SELECT ${COLUMNS} FROM hosts WHERE project = $1`, [project]);
+  const rows = await database.run<HostRow>(
+    `SELECT ${COLUMNS} FROM hosts WHERE project = $1 AND ${NOT_DELETED}`,
+    [project],
+  );
   return rows.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
 }
 

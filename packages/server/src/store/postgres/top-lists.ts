@@ -23,6 +23,7 @@ import {
   TopAdditions,
 } from '../top-records.ts';
 import { addChanges, lockProject } from './coordination.ts';
+import { NOT_DELETED } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { inPartitions, NO_HOST } from './schema.ts';
 
@@ -383,7 +384,7 @@ export async function* dumpTopSlices(database: Database, project: string): Async
     'SELECT greatest(top_lists_before, freed_before) AS before FROM retention',
   );
   const hosts = await database.run<{ number: number; id: string }>(
-    'SELECT number, id FROM hosts WHERE project = $1',
+    `SELECT number, id FROM hosts WHERE project = $1 AND ${NOT_DELETED}`,
     [project],
   );
   for (const { number, id } of [{ number: NO_HOST, id: null }, ...hosts]) {
