@@ -57,14 +57,14 @@ describeService('access', (service) => {
     await service.enter('/console/hosts?range=7days&order=name', dave);
     await page.waitForLoadState('networkidle');
     await sandbox.run(['user', 'disable', 'dave', '--data', sandbox.data]);
-    await page.getByTitle('Last 3 days').click();
+    await page.getByTitle('Last 30 days').click();
     await page.getByRole('button', { name: 'Sign in' }).waitFor();
     await signIn(page, dave);
     await page.getByText('This user is disabled.').waitFor();
     await sandbox.run(['user', 'enable', 'dave', '--data', sandbox.data]);
     await signIn(page, dave);
     await page.getByRole('heading', { name: 'Hosts', exact: true }).waitFor();
-    expect(page.url()).toContain('/console/hosts?range=3days&order=name');
+    expect(page.url()).toContain('/console/hosts?range=30days&order=name');
   });
 
   test('markup in a host name is shown as text on every page', async () => {

@@ -137,7 +137,7 @@ describeService('management', (service) => {
     for (const pageOfHosts of ['1 to 25', '26 to 50', '51 to 75', '76 to 100', '101 to 125', '126 to 130']) {
       await page.getByText(`${pageOfHosts} of 130`).waitFor();
       listed.push(...(await page.locator('tbody td:first-child').allTextContents()));
-      if (listed.length < hosts.length) await page.getByRole('button', { name: 'Next' }).click();
+      if (listed.length < hosts.length) await page.getByRole('button', { name: 'Next', exact: true }).click();
     }
     expect(listed).toEqual(hosts);
     const id = (await api.hostIds()).get('host-130.example');

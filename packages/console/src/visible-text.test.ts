@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { visibleText } from './dom.ts';
+import { visibleText } from './visible-text.ts';
 
 test('format characters are shown as escapes', () => {
   expect(visibleText('shop\u202emoc.elgoog')).toBe('shop\\u202emoc.elgoog');
