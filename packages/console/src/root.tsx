@@ -20,10 +20,11 @@ const PAGE_OF = {
   sources: SourcesPage,
   credentials: CredentialsPage,
   admin: AdministrationPage,
+  missing: MissingPage,
 };
 
 /** Pages without statistics. */
-const WITHOUT_PROJECT: readonly PageName[] = ['credentials', 'admin'];
+const WITHOUT_PROJECT: readonly PageName[] = ['credentials', 'admin', 'missing'];
 
 type SessionState =
   | { kind: 'loading' }
@@ -141,6 +142,17 @@ function NoProject({ isAdministrator }: { isAdministrator: boolean }) {
   );
 }
 
+function MissingPage() {
+  return (
+    <div class="page">
+      <Message title="Page not found">
+        The console has no page <code>{location.pathname}</code>.{' '}
+        <PageLink to={{ page: 'dashboard' }}>Open the dashboard</PageLink>
+      </Message>
+    </div>
+  );
+}
+
 /** The selected project, or the first. */
 function projectOf({ projects }: Session, { project }: View): Project | null {
   return projects.find(({ id }) => id === project) ?? projects[0] ?? null;
@@ -161,7 +173,8 @@ function useView(): { view: View; go: App['go'] } {
     if (isOtherPage) scrollTo(0, 0);
   };
   useEffect(() => {
-    history.replaceState(history.state, '', urlOf(current.current));
+    // The path of a missing page stays, so that the user can correct it.
+    if (current.current.page !== 'missing') history.replaceState(history.state, '', urlOf(current.current));
     const popped = () => show(parseView(new URL(location.href)));
     addEventListener('popstate', popped);
     return () => removeEventListener('popstate', popped);

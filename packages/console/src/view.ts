@@ -11,7 +11,8 @@ export const PAGES = {
   admin: '/console/admin',
 } as const;
 
-export type PageName = keyof typeof PAGES;
+/** `missing`: the path is not that of a page. */
+export type PageName = keyof typeof PAGES | 'missing';
 
 export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
   dashboard: 'Dashboard',
@@ -19,6 +20,7 @@ export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
   sources: 'Sources',
   credentials: 'My credentials',
   admin: 'Users and projects',
+  missing: 'Page not found',
 };
 
 export const HOST_ORDERS = ['requests', 'attacks', 'share', 'name'] as const;
@@ -79,13 +81,15 @@ const ID = /^[A-Za-z0-9_-]{1,64}$/;
 /** Ignores invalid parameters: people edit and truncate URLs. */
 export function parseView({ pathname, searchParams: query }: URL): View {
   const path = pathname.replace(/\/+$/, '');
-  const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name].replace(/\/+$/, '') === path);
+  const page = (Object.keys(PAGES) as (keyof typeof PAGES)[]).find(
+    (name) => PAGES[name].replace(/\/+$/, '') === path,
+  );
   const project = query.get('project');
   const categories = query.getAll('category');
   const named = ATTACK_TYPES.filter((name) => categories.includes(name));
   const timezone = query.get('tz')?.replace(/^ /, '+') ?? null;
   return {
-    page: page ?? 'dashboard',
+    page: page ?? 'missing',
     project: project !== null && ID.test(project) ? project : null,
     selectedRange: parseRange(query),
     timezone: timezone !== null && parseZone(timezone) !== null ? timezone : null,
@@ -119,7 +123,8 @@ export function urlOf(view: View): string {
   if (view.order !== 'requests') query.set('order', view.order);
   if (view.search !== '') query.set('search', view.search);
   if (view.offset > 0) query.set('offset', String(view.offset));
-  return query.size === 0 ? PAGES[view.page] : `${PAGES[view.page]}?${query}`;
+  const path = view.page === 'missing' ? '/console/not-found' : PAGES[view.page];
+  return query.size === 0 ? path : `${path}?${query}`;
 }
 
 function parseRange(query: URLSearchParams): SelectedRange {

@@ -1,17 +1,18 @@
 /** The hosts of the project with their statistics in the selected range. */
 import { useState } from 'preact/hooks';
-import type { HostFigures } from '../api.ts';
+import type { Figures, HostFigures } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
 import { formatCount, share } from '../format.ts';
 import { byShare, HOST_COMPARE, type HostTotals, hostTotals } from '../host-totals.ts';
 import { Controls } from '../parts/controls.tsx';
-import { FormDialog } from '../parts/dialog.tsx';
+import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
-import { byNumber, byText, type Column, Table } from '../parts/table.tsx';
+import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
+import { total } from '../points.ts';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import { HOST_ORDERS, type HostOrder } from '../view.ts';
@@ -19,18 +20,22 @@ import { HOST_ORDERS, type HostOrder } from '../view.ts';
 const ROWS_MAX = 25;
 const LINE_POINTS = 60;
 
-type Naming = { host: HostTotals | null };
+/** An open dialog. Without a host, a new one is named. */
+type HostDialog = { kind: 'name'; host: HostTotals | null } | { kind: 'delete'; host: HostTotals };
+
+/** Not an ID: events without a registered host. */
+const NO_HOST = '';
 
 export function HostsPage() {
   const { api, view, zone, now, go } = useApp();
   const project = useProject();
-  const [naming, setNaming] = useState<Naming | null>(null);
+  const [dialog, setDialog] = useState<HostDialog | null>(null);
   const { selectedRange, order, search, offset } = view;
   const { data, failure, isLoading, reload } = useQuery(
     JSON.stringify([project.id, selectedRange, zone.id, order, search, offset]),
     async (signal) => {
       const range = resolveRange(selectedRange, zone, now());
-      const { items } = await api.figures(project.id, { ...range, signal });
+      const { items, ...whole } = await api.figures(project.id, { ...range, signal });
       const found = hostTotals(items).filter(({ hostname }) =>
         hostname.includes(search.trim().toLowerCase()),
       );
@@ -43,16 +48,21 @@ export function HostsPage() {
         offset,
         found: found.length,
         all: items.length,
+        withoutHost: withoutHost(whole, items),
       };
     },
-    { refresh: view.live && endsNow(selectedRange) && naming === null },
+    { refresh: view.live && endsNow(selectedRange) && dialog === null },
   );
   const mayChange = project.roles.includes('admin');
   return (
     <div class="page">
       <PageHead level={1} title="Hosts">
         {mayChange && (
-          <button class="button primary" type="button" onClick={() => setNaming({ host: null })}>
+          <button
+            class="button primary"
+            type="button"
+            onClick={() => setDialog({ kind: 'name', host: null })}
+          >
             <Icon name="plus" />
             Add a host
           </button>
@@ -76,20 +86,48 @@ export function HostsPage() {
         {failure !== null && <Failure failure={failure} retry={reload} />}
         {data === null && failure === null && <Skeleton />}
         {data !== null && data.shown.length === 0 && <NoHosts all={data.all} />}
-        {data !== null && data.shown.length > 0 && (
+        {data !== null && (data.shown.length > 0 || (data.all === 0 && data.withoutHost !== null)) && (
           <>
             <HostTable
-              hosts={data.shown}
+              hosts={
+                data.withoutHost === null || search !== '' || offset + ROWS_MAX < data.found
+                  ? data.shown
+                  : [...data.shown, data.withoutHost]
+              }
               lines={data.lines}
-              rename={mayChange ? (host) => setNaming({ host }) : null}
+              open={mayChange ? setDialog : null}
             />
             <Pager offset={data.offset} found={data.found} />
           </>
         )}
       </div>
-      {naming !== null && <NameDialog host={naming.host} done={reload} close={() => setNaming(null)} />}
+      {dialog?.kind === 'name' && (
+        <NameDialog host={dialog.host} done={reload} close={() => setDialog(null)} />
+      )}
+      {dialog?.kind === 'delete' && (
+        <Confirm
+          title={`Delete ${dialog.host.hostname}?`}
+          verb="Delete host"
+          act={async () => {
+            await api.removeHost(project.id, dialog.host.id);
+            reload();
+          }}
+          close={() => setDialog(null)}
+        >
+          {`Its counts stay in the total of ${project.name}, without a host. If a log names ${dialog.host.hostname} again, it is registered again and counts from zero. This cannot be undone.`}
+        </Confirm>
+      )}
     </div>
   );
+}
+
+/** The part of the project that no host has. Null: nothing. */
+function withoutHost(whole: Figures, items: readonly HostFigures[]): HostTotals | null {
+  const rest = (of: (figures: Figures) => readonly number[]) =>
+    total(of(whole)) - total(items.map((host) => total(of(host))));
+  const requests = rest((figures) => figures.requests);
+  const attacks = rest((figures) => figures.attacks);
+  return requests + attacks > 0 ? { id: NO_HOST, hostname: 'No host', requests, attacks } : null;
 }
 
 function NoHosts({ all }: { all: number }) {
@@ -105,8 +143,8 @@ function NoHosts({ all }: { all: number }) {
 interface HostTableProps {
   hosts: readonly HostTotals[];
   lines: ReadonlyMap<string, HostFigures>;
-  /** Null: the user may not. */
-  rename: ((host: HostTotals) => void) | null;
+  /** Opens a dialog. Null: the user may not change hosts. */
+  open: ((dialog: HostDialog) => void) | null;
 }
 
 const COLUMN_TITLES: Readonly<Record<HostOrder, string>> = {
@@ -116,22 +154,27 @@ const COLUMN_TITLES: Readonly<Record<HostOrder, string>> = {
   name: 'Host',
 };
 
-function HostTable({ hosts, lines, rename }: HostTableProps) {
+function HostTable({ hosts, lines, open }: HostTableProps) {
   const { view, go } = useApp();
   const columns: Column<HostTotals>[] = [
     {
       title: 'Host',
       compare: byText(({ hostname }) => hostname),
-      cell: ({ id, hostname }) => (
-        <button
-          class="link cut"
-          type="button"
-          aria-label={`Dashboard of ${hostname}`}
-          onClick={() => go({ page: 'dashboard', hosts: [id] })}
-        >
-          {hostname}
-        </button>
-      ),
+      cell: ({ id, hostname }) =>
+        id === NO_HOST ? (
+          <span class="faint" title="Requests and attacks of log lines without a registered host">
+            No host
+          </span>
+        ) : (
+          <button
+            class="link cut"
+            type="button"
+            aria-label={`Dashboard of ${hostname}`}
+            onClick={() => go({ page: 'dashboard', hosts: [id] })}
+          >
+            {hostname}
+          </button>
+        ),
     },
     {
       title: 'Requests',
@@ -153,7 +196,7 @@ function HostTable({ hosts, lines, rename }: HostTableProps) {
     },
     { title: 'Trend', cell: ({ id }) => <HostTrend host={lines.get(id)} /> },
     { title: 'ID', cell: ({ id }) => <code class="faint">{id}</code> },
-    ...(rename === null ? [] : [renameColumn(rename)]),
+    ...(open === null ? [] : [actionsColumn(open)]),
   ];
   const sort = (title: string) =>
     go({ order: HOST_ORDERS.find((name) => COLUMN_TITLES[name] === title) ?? 'requests', offset: 0 });
@@ -169,22 +212,18 @@ function HostTable({ hosts, lines, rename }: HostTableProps) {
   );
 }
 
-function renameColumn(rename: (host: HostTotals) => void): Column<HostTotals> {
+function actionsColumn(open: (dialog: HostDialog) => void): Column<HostTotals> {
   return {
     title: 'Actions',
     hideTitle: true,
     isNumber: true,
-    cell: (host) => (
-      <button
-        class="button quiet small"
-        type="button"
-        aria-label={`Rename ${host.hostname}`}
-        onClick={() => rename(host)}
-      >
-        <Icon name="edit" />
-        Rename
-      </button>
-    ),
+    cell: (host) =>
+      host.id !== NO_HOST && (
+        <div class="buttons">
+          <RowButton label="Rename" name={host.hostname} onClick={() => open({ kind: 'name', host })} />
+          <RowButton label="Delete" name={host.hostname} onClick={() => open({ kind: 'delete', host })} />
+        </div>
+      ),
   };
 }
 

@@ -1,8 +1,8 @@
 /** Modal dialogs. A page renders one while it is open. */
 import type { ComponentChildren } from 'preact';
-import { useId, useLayoutEffect, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { useAction } from '../use-query.ts';
-import { Form, type Values } from './form.tsx';
+import { Field, Form, type Values } from './form.tsx';
 import { Problem } from './states.tsx';
 
 interface DialogProps {
@@ -31,13 +31,17 @@ interface ConfirmProps {
   /** What the action does, and that it cannot be undone. */
   children: ComponentChildren;
   verb: string;
+  /** A text that the user has to type first, for what cannot be undone. */
+  typed?: string;
   act(): Promise<unknown>;
   close(): void;
 }
 
 /** Asks before a destructive action. Closes when it has succeeded. */
-export function Confirm({ title, children, verb, act, close }: ConfirmProps) {
+export function Confirm({ title, children, verb, typed, act, close }: ConfirmProps) {
   const { run, problem, isRunning } = useAction();
+  const [text, setText] = useState('');
+  const isTyped = typed === undefined || text === typed;
   const confirmed = async () => {
     if (await run(act)) close();
   };
@@ -45,9 +49,19 @@ export function Confirm({ title, children, verb, act, close }: ConfirmProps) {
     <Dialog title={title} close={close}>
       <div>
         <p>{children}</p>
+        {typed !== undefined && (
+          <Field
+            label={`Type ${typed} to confirm`}
+            name="confirm"
+            autocomplete="off"
+            autocapitalize="none"
+            spellcheck={false}
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
+        )}
         <Problem text={problem} />
         <div class="form-end">
-          <button class="button danger" type="button" disabled={isRunning} onClick={confirmed}>
+          <button class="button danger" type="button" disabled={isRunning || !isTyped} onClick={confirmed}>
             {verb}
           </button>
           <button class="button" type="button" onClick={close}>

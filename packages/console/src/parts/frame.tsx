@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { useApp } from '../app.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
-import { PAGE_TITLES, PAGES, type PageName, urlOf, type View } from '../view.ts';
+import { PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
 import { Icon } from './icon.tsx';
 
 export function Frame({ children }: { children: ComponentChildren }) {
@@ -52,7 +52,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
 
 function Navigation() {
   const { session, view } = useApp();
-  const pages = (Object.keys(PAGES) as PageName[]).filter(
+  const pages = (Object.keys(PAGES) as (keyof typeof PAGES)[]).filter(
     (name) => name !== 'admin' || session.administers_domain,
   );
   return (
