@@ -187,8 +187,8 @@ function Arrivals() {
     <section class={`arrivals card ${counted > 0 ? 'good' : 'bad'}`} aria-label="Arrived" role="status">
       <h3>
         {counted > 0
-          ? `${formatCount(counted)} records counted, ${formatCount(dropped)} dropped`
-          : `${formatCount(dropped)} records arrived, and all were dropped`}
+          ? `${records(counted)} counted, ${formatCount(dropped)} dropped`
+          : `${records(dropped)} arrived, and ${dropped === 1 ? 'was' : 'all were'} dropped`}
       </h3>
       {withoutHost > 0 && (
         <p>
@@ -204,6 +204,10 @@ function Arrivals() {
       )}
     </section>
   );
+}
+
+function records(n: number): string {
+  return `${formatCount(n)} ${n === 1 ? 'record' : 'records'}`;
 }
 
 function since(source: SourceHealth, before: readonly SourceHealth[]): SourceHealth {

@@ -40,6 +40,7 @@ export function Table<Row>({ name, columns, rows, keyOf, initialSort, sort, onSo
   const shown = sort === undefined && own !== undefined ? sorted(rows, columns, own) : rows;
   return (
     <div class="table" tabIndex={0} role="region" aria-label={name}>
+      <NarrowSort columns={columns} sort={current} onSort={onSort ?? setOwn} />
       <table>
         <thead>
           <tr>
@@ -65,6 +66,34 @@ export function Table<Row>({ name, columns, rows, keyOf, initialSort, sort, onSo
         </tbody>
       </table>
     </div>
+  );
+}
+
+interface NarrowSortProps<Row> {
+  columns: readonly Column<Row>[];
+  sort: Sort | undefined;
+  onSort(sort: Sort): void;
+}
+
+/** On narrow screens, where there are no headers. */
+function NarrowSort<Row>({ columns, sort, onSort }: NarrowSortProps<Row>) {
+  const sortable = columns.filter(({ compare }) => compare !== undefined);
+  if (sort === undefined || sortable.length === 0) return null;
+  const choose = (title: string) => {
+    const column = sortable.find((one) => one.title === title);
+    onSort({ by: title, descending: column?.largestFirst ?? false });
+  };
+  return (
+    <label class="narrow-sort">
+      Sort by
+      <select value={sort.by} onChange={(event) => choose(event.currentTarget.value)}>
+        {sortable.map(({ title }) => (
+          <option key={title} value={title}>
+            {title}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 

@@ -129,6 +129,8 @@ test('a source keeps the beginning of one dropped line per reason, without queri
   const long = `192.0.2.1 GET /a?token=secret&x=1 \u202e${'é'.repeat(500)}`;
   for (const attackSources of ['full', 'prefix', 'off'] as const) {
     const store = memoryStore(() => NOW);
+    const earlier = { project: 'p', source: { name: 's', format: 'events' }, events: [], dropped: {} };
+    await store.append({ ...earlier, examples: { bad_attack: 'old' } });
     const limits = { retentionMs: 180 * DAY_MS, hostsMax: 2, attackSources };
     const pipeline = new Pipeline(store, limits, () => NOW);
     const lines = [long, '{"time": 1', '{}'].map((text, i) => ({ number: i + 1, text }));
@@ -137,7 +139,8 @@ test('a source keeps the beginning of one dropped line per reason, without queri
     const [source] = await store.sources('p');
     expect(Object.values(source?.dropped ?? {}).reduce((a, b) => a + b)).toBe(3);
     const examples = Object.values(source?.examples ?? {});
-    expect(examples).toHaveLength(attackSources === 'full' ? Object.keys(source?.dropped ?? {}).length : 0);
+    const reasons = ['bad_attack', ...Object.keys(source?.dropped ?? {})];
+    expect(examples).toHaveLength(attackSources === 'full' ? reasons.length : 0);
     if (attackSources !== 'full') continue;
     expect(examples.some((text) => text.startsWith('192.0.2.1 GET /a?... %E2%80%AEé'))).toBe(true);
     for (const text of examples) expect(Buffer.byteLength(text)).toBeLessThanOrEqual(256);

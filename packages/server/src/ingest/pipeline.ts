@@ -157,7 +157,7 @@ export class Pipeline {
       source,
       events,
       dropped: outcome.dropped,
-      examples,
+      examples: this.#keepsExamples() ? examples : null,
     });
     return toCounted(outcome, events.length, appended);
   }
@@ -241,8 +241,7 @@ export class Pipeline {
     const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
     if (reason !== null) {
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
-      if (text !== '' && (this.#limits.attackSources ?? 'full') === 'full')
-        examples[reason] ??= dropExample(text);
+      if (text !== '' && this.#keepsExamples()) examples[reason] ??= dropExample(text);
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
         outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
     } else if (parsed.kind === 'record') {
@@ -253,6 +252,11 @@ export class Pipeline {
       outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
       if (record.attack !== null) outcome.attacks[record.attack] = (outcome.attacks[record.attack] ?? 0) + 1;
     }
+  }
+
+  /** Dropped lines have client addresses, which cannot be found in them reliably. */
+  #keepsExamples(): boolean {
+    return (this.#limits.attackSources ?? 'full') === 'full';
   }
 
   #reduceSource(details: AttackDetails, source: string): void {

@@ -316,8 +316,8 @@ export interface Batch {
   events: readonly Event[];
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
-  /** The beginning of one of the dropped lines, by reason. */
-  examples?: Readonly<Record<string, string>> | undefined;
+  /** The beginning of one of the dropped lines, by reason. Null deletes those that the source has. */
+  examples?: Readonly<Record<string, string>> | null | undefined;
 }
 
 /** A counted batch as a chunk of a file. It follows another chunk, or '' at the start of the file. */
@@ -551,7 +551,7 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
     ...source,
     format: batch.source.format,
     dropped: { ...source.dropped },
-    examples: { ...source.examples, ...batch.examples },
+    examples: batch.examples === null ? {} : { ...source.examples, ...batch.examples },
   };
   const drop = (reason: string, n: number) => {
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
