@@ -58,7 +58,7 @@ describeService('access', (service) => {
     await page.waitForLoadState('networkidle');
     await sandbox.run(['user', 'disable', 'dave', '--data', sandbox.data]);
     await page.getByTitle('Last 30 days').click();
-    await page.getByText('Your session has ended. Sign in again to continue.').waitFor();
+    await page.getByText('Your session has ended: the user of the session is disabled.').waitFor();
     await signIn(page, dave);
     await page.getByText('This user is disabled.').waitFor();
     await sandbox.run(['user', 'enable', 'dave', '--data', sandbox.data]);

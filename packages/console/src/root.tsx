@@ -40,7 +40,7 @@ export function Root({ api }: { api: Api }) {
     try {
       setState({ kind: 'signed in', session: await api.session() });
     } catch (failure) {
-      if (isSignedOut(failure)) setState({ kind: 'signed out', notice: '' });
+      if (isSignedOut(failure)) setState({ kind: 'signed out', notice: endOfSession(failure) ?? '' });
       else setState({ kind: 'failed', failure });
     }
   }
@@ -86,8 +86,9 @@ function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) 
     now: () => Date.now() + skewMs,
     signOut: () => void api.signOut().finally(() => signedOut('')),
     handleSignedOut(failure) {
-      if (isSignedOut(failure)) signedOut('Your session has ended. Sign in again to continue.');
-      return isSignedOut(failure);
+      const isEnded = isSignedOut(failure);
+      if (isEnded) signedOut(endOfSession(failure) ?? 'Your session has ended. Sign in again to continue.');
+      return isEnded;
     },
   };
   useEffect(() => {
@@ -156,6 +157,12 @@ function MissingPage() {
 /** The selected project, or the first. */
 function projectOf({ projects }: Session, { project }: View): Project | null {
   return projects.find(({ id }) => id === project) ?? projects[0] ?? null;
+}
+
+/** Why the service has ended the session. Null: the browser has none, or no longer. */
+function endOfSession(failure: unknown): string | null {
+  const reason = failure instanceof WafstatError ? failure.message : '';
+  return reason === 'not signed in' ? null : `Your session has ended: ${reason}.`;
 }
 
 function isSignedOut(failure: unknown): boolean {

@@ -47,6 +47,9 @@ function Domain() {
   );
 }
 
+/** More users than are seen at a glance. */
+const SEARCH_MIN = 10;
+
 interface SectionProps {
   administration: Administration;
   reload(): void;
@@ -62,6 +65,10 @@ function Users({ administration, reload }: SectionProps) {
   const { api, session, zone } = useApp();
   const { run, problem } = useAction();
   const [dialog, setDialog] = useState<UserDialog | null>(null);
+  const [search, setSearch] = useState('');
+  const found = administration.users.filter(({ name }) =>
+    name.toLowerCase().includes(search.trim().toLowerCase()),
+  );
   const close = () => setDialog(null);
   const enable = async (id: string) => {
     if (await run(() => api.changeUser(id, { enabled: true }))) reload();
@@ -129,11 +136,24 @@ function Users({ administration, reload }: SectionProps) {
           New user
         </button>
       </PageHead>
+      {administration.users.length > SEARCH_MIN && (
+        <div class="with-icon">
+          <Icon name="search" />
+          <input
+            type="search"
+            placeholder="Find a user"
+            aria-label="Find a user"
+            spellcheck={false}
+            value={search}
+            onInput={(event) => setSearch(event.currentTarget.value)}
+          />
+        </div>
+      )}
       <Problem text={problem} />
       <Table
         name="Users"
         columns={columns}
-        rows={administration.users}
+        rows={found}
         keyOf={({ id }) => id}
         initialSort={{ by: 'User', descending: false }}
       />
