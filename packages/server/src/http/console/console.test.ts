@@ -304,6 +304,12 @@ describe('the calls of the console', () => {
     expect((await call('POST', `projects/${ids.project}/ingest-key`)).json().error_msg).toContain(
       'already has 2 access keys',
     );
+    // A user of the same name who can do more gets no key.
+    const id = identity.administration.user('ingest-default').id;
+    await identity.administration.changeRole('grant', id, ids.project, 'reader');
+    expect((await call('POST', `projects/${ids.project}/ingest-key`)).json().user).toBe(
+      `ingest-${ids.project.slice(0, 16)}`,
+    );
   });
 
   test('a page that does not exist is a page with the status 404; a call is JSON', async () => {

@@ -1,4 +1,5 @@
 /** The health of log sources, and what an administrator needs to connect the first one. */
+import { isDeepStrictEqual } from 'node:util';
 import { ApiError, malformed } from '../../errors.ts';
 import { KEYS_PER_USER_MAX } from '../../identity/administration.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
@@ -26,16 +27,16 @@ export function sourceRoutes(
   now: () => number,
   installed: Installed | undefined,
 ): Route[] {
-  /** The user whose keys send the logs of a project. Its name is free, or it sends logs of this project only. */
+  /** The user whose keys send the logs of a project: one that can do nothing else, or a new one. */
   const shipperOf = ({ id, name, domain_id }: Project): { name: string; user: User | undefined } => {
     // Names have at most 64 characters.
     const shipper = `ingest-${name}`.slice(0, 64);
     const user = administration
       .users()
       .find((candidate) => candidate.domain_id === domain_id && candidate.name === shipper);
-    const isOurs = (each: User) =>
-      each.enabled && rolesIn(each, { project: { id, domain_id } }).includes('ingest');
-    return user && !isOurs(user)
+    const canOnlySend = ({ enabled, access, roles }: User) =>
+      enabled && access === 'programmatic' && isDeepStrictEqual(roles, { [id]: ['ingest'] });
+    return user && !canOnlySend(user)
       ? { name: `ingest-${id.slice(0, 16)}`, user: undefined }
       : { name: shipper, user };
   };
