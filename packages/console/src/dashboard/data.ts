@@ -1,12 +1,6 @@
 /** The data of the dashboard: which calls it needs, and what they add up to. */
-import {
-  type AttackTypes,
-  type Client,
-  type StatisticsQuery,
-  type Timeline,
-  WafstatError,
-} from '@wafstat/client';
-import type { Api, HostFigures } from '../api.ts';
+import { type Client, type StatisticsQuery, type Timeline, WafstatError } from '@wafstat/client';
+import type { Api } from '../api.ts';
 import { type AttackSeries, totalsOf } from '../categories.ts';
 import { type HostTotals, hostTotals } from '../host-totals.ts';
 import { gridOf, total } from '../points.ts';
@@ -31,67 +25,56 @@ export interface Period {
   gridMs: number;
 }
 
-export interface DashboardData {
-  now: Period;
-  before: Period;
-  /** All categories of the range. */
-  types: AttackTypes;
-  requests: number;
-  /** Of the categories that the view counts. */
-  attacks: number;
-  requestsBefore: number;
-  attacksBefore: number;
+/** What the key figures need beside the timelines. */
+export interface Details {
   blocked: number;
   detected: number;
   /** Requests in the busiest second. Null: too much data to compute it. */
   peak: number | null;
   hosts: HostTotals[];
-  /** Null: the view has no lines per host. */
-  hostTimelines: HostTimeline[] | null;
 }
 
+/** What all calls of the dashboard have in common. */
 export interface DashboardQuery {
   api: Api;
   project: string;
-  view: View;
+  selected: SelectedRange;
+  hosts: readonly string[];
   zone: Zone;
   now: number;
   signal: AbortSignal;
 }
 
-export async function readDashboard(
-  query: DashboardQuery,
-  previous: PreviousPeriods,
-): Promise<DashboardData> {
-  const { api, project, view, zone, signal } = query;
-  const client = api.client(project);
-  const range = resolveRange(view.selectedRange, zone, query.now);
-  const filter = view.hosts.length === 0 ? {} : { hosts: view.hosts };
-  const statistics = { ...range, ...filter, signal };
-  const [now, before, actions, peak, { items }] = await Promise.all([
-    readPeriod(client, statistics, zone),
-    previous.read(client, { ...previousRange(view.selectedRange, range), ...filter, signal }, zone),
+/** Requests, and attacks of the categories that the view counts. */
+export function countsOf({ timeline, categories }: Period, view: View) {
+  const types = totalsOf(categories);
+  const attacks = total(countedCategories(view).map((name) => types[name]));
+  return { requests: totalOf(timeline.requests), attacks };
+}
+
+export function statisticsQuery({ selected, hosts, zone, now, signal }: DashboardQuery) {
+  const range = resolveRange(selected, zone, now);
+  return { ...range, signal, ...(hosts.length === 0 ? {} : { hosts }) };
+}
+
+export function readNow(query: DashboardQuery): Promise<Period> {
+  return readPeriod(query.api.client(query.project), statisticsQuery(query), query.zone);
+}
+
+export async function readDetails(query: DashboardQuery): Promise<Details> {
+  const client = query.api.client(query.project);
+  const statistics = statisticsQuery(query);
+  const [actions, peak, { items }] = await Promise.all([
     client.attackActions(statistics),
     client.requestPeak(statistics).catch(noPeak),
-    api.figures(project, statistics),
+    query.api.figures(query.project, statistics),
   ]);
-  const hosts = hostTotals(items);
   const countOf = (key: string) => actions.items.find((item) => item.key === key)?.num ?? 0;
-  const types = totalsOf(now.categories);
-  const attacksOf = (counts: AttackTypes) => total(countedCategories(view).map((name) => counts[name]));
   return {
-    now,
-    before,
-    types,
-    requests: totalOf(now.timeline.requests),
-    attacks: attacksOf(types),
-    requestsBefore: totalOf(before.timeline.requests),
-    attacksBefore: attacksOf(totalsOf(before.categories)),
     blocked: countOf('block'),
     detected: countOf('log'),
     peak: peak === null ? null : peak.qps,
-    hosts,
-    hostTimelines: view.byHost ? await readHostTimelines(client, statistics, zone, items) : null,
+    hosts: hostTotals(items),
   };
 }
 
@@ -131,18 +114,16 @@ async function readPeriod(client: Client, query: RangeQuery, zone: Zone): Promis
 }
 
 /** The busiest of the hosts that the view shows. */
-async function readHostTimelines(
-  client: Client,
-  query: RangeQuery,
-  zone: Zone,
-  hosts: readonly HostFigures[],
-): Promise<HostTimeline[]> {
-  const busiest = hosts.toSorted((a, b) => total(b.requests) - total(a.requests)).slice(0, HOST_LINES_MAX);
+export async function readHostTimelines(query: DashboardQuery): Promise<HostTimeline[]> {
+  const client = query.api.client(query.project);
+  const statistics = statisticsQuery(query);
+  const { items } = await query.api.figures(query.project, statistics);
+  const busiest = items.toSorted((a, b) => total(b.requests) - total(a.requests)).slice(0, HOST_LINES_MAX);
   return Promise.all(
     busiest.map(async ({ id, hostname }) => {
       const parts = await Promise.all(
-        segmentsOf(query, zone).map(({ from, to, offset }) =>
-          client.timeline({ ...query, from, to, timezone: offset, hosts: [id] }),
+        segmentsOf(statistics, query.zone).map(({ from, to, offset }) =>
+          client.timeline({ ...statistics, from, to, timezone: offset, hosts: [id] }),
         ),
       );
       const requests = parts.flatMap((part) => part.requests);
@@ -156,10 +137,13 @@ export class PreviousPeriods {
   #key = '';
   #period: Period | null = null;
 
-  async read(client: Client, query: RangeQuery, zone: Zone): Promise<Period> {
-    const key = JSON.stringify([query.from, query.to, query.hosts, zone.id]);
+  async read(query: DashboardQuery): Promise<Period> {
+    const statistics = statisticsQuery(query);
+    const range = previousRange(query.selected, statistics);
+    const key = JSON.stringify([query.project, range, query.hosts, query.zone.id]);
     if (this.#period === null || this.#key !== key) {
-      this.#period = await readPeriod(client, query, zone);
+      const client = query.api.client(query.project);
+      this.#period = await readPeriod(client, { ...statistics, ...range }, query.zone);
       this.#key = key;
     }
     return this.#period;
@@ -171,17 +155,4 @@ export async function readFirstSeen(api: Api, project: string, signal: AbortSign
   const { items } = await api.client(project).sources({ signal });
   const times = items.flatMap(({ first_seen }) => (first_seen === null ? [] : [first_seen]));
   return times.length === 0 ? null : Math.min(...times);
-}
-
-export function dashboardKey(project: string, view: View, zone: Zone): string {
-  const selected: SelectedRange = view.selectedRange;
-  return JSON.stringify([
-    project,
-    selected,
-    zone.id,
-    view.hosts,
-    view.categories,
-    view.excluded,
-    view.byHost,
-  ]);
 }

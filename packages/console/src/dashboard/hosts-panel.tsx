@@ -6,12 +6,13 @@ import type { HostTotals } from '../host-totals.ts';
 import { PageLink } from '../parts/frame.tsx';
 import { Panel } from '../parts/panel.tsx';
 import type { TimeRange } from '../time-range.ts';
-import { TOP_ROWS } from './top-lists.tsx';
+import { SkeletonRow, TOP_ROWS } from './top-lists.tsx';
 
-export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[]; range: TimeRange }) {
+/** `hosts` is null while they are loading. */
+export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[] | null; range: TimeRange }) {
   const { view, zone } = useApp();
   const project = useProject();
-  const ordered = hosts.toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
+  const ordered = (hosts ?? []).toSorted((a, b) => b.attacks - a.attacks || b.requests - a.requests);
   const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
   const save = () => download(fileName(project.name, 'hosts', range, zone, 'csv'), hostsCsv(ordered));
   const path = 'overviews/attack/top-domains';
@@ -32,20 +33,20 @@ export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[]; ran
         },
       ]}
     >
-      <table class="plain">
-        <thead>
+      <table class="ranking">
+        <thead class="offscreen">
           <tr>
-            <th scope="col">Host</th>
-            {['Requests', 'Attacks', 'Rate'].map((title) => (
-              <th key={title} scope="col" class="number">
+            {['Host', 'Attacks', 'Attack rate'].map((title) => (
+              <th key={title} scope="col">
                 {title}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
+          {hosts === null && Array.from({ length: TOP_ROWS }, (_, i) => <SkeletonRow key={String(i)} />)}
           {ordered.slice(0, TOP_ROWS).map((host) => (
-            <HostRow key={host.id} host={host} />
+            <HostRow key={host.id} host={host} most={Math.max(1, ordered[0]?.attacks ?? 1)} />
           ))}
         </tbody>
       </table>
@@ -53,25 +54,26 @@ export function HostsPanel({ hosts, range }: { hosts: readonly HostTotals[]; ran
   );
 }
 
-function HostRow({ host: { id, hostname, requests, attacks } }: { host: HostTotals }) {
+function HostRow({ host, most }: { host: HostTotals; most: number }) {
   const { view, go } = useApp();
+  const { id, hostname, requests, attacks } = host;
   const isChosen = view.hosts.includes(id);
   const others = view.hosts.filter((other) => other !== id);
   return (
     <tr class={isChosen ? 'chosen' : undefined}>
       <th scope="row">
+        <span class="bar" style={{ width: `${(attacks / most) * 100}%` }} />
         <button
-          class="link cut"
+          class="filter cut"
           type="button"
-          title={isChosen ? `Remove the filter ${hostname}` : `Filter by ${hostname}`}
+          title={`${isChosen ? 'Remove the filter' : 'Filter by'} ${hostname}: ${formatCount(attacks)} attacks, ${formatCount(requests)} requests`}
           aria-pressed={isChosen}
           onClick={() => go({ hosts: isChosen ? others : [...others, id] })}
         >
           {hostname}
         </button>
       </th>
-      <td class="number">{formatCount(requests)}</td>
-      <td class={`number ${attacks > 0 ? 'attack' : 'faint'}`}>{formatCount(attacks)}</td>
+      <td class="number">{formatCount(attacks)}</td>
       <td class="number faint">{share(attacks, requests)}</td>
     </tr>
   );

@@ -3,9 +3,9 @@ import type { ComponentChildren } from 'preact';
 import { useApp } from '../app.ts';
 import { type Change, change, compactCount, formatCount, formatRange, rateChange, share } from '../format.ts';
 import type { HostTotals } from '../host-totals.ts';
-import { previousRangeName } from '../time-range.ts';
+import { previousRangeName, type TimeRange } from '../time-range.ts';
 import { filtersCategories } from '../view.ts';
-import type { DashboardData } from './data.ts';
+import { countsOf, type Details, type Period } from './data.ts';
 
 const NAMES = {
   requests: 'Requests',
@@ -19,60 +19,80 @@ const NAMES = {
 /** How the previous period can be compared. */
 export type Comparison = 'complete' | 'incomplete' | 'none';
 
-export function KeyFigures({ data, comparison }: { data: DashboardData; comparison: Comparison }) {
-  const { requests, attacks, requestsBefore, attacksBefore } = data;
-  const rateBefore = requestsBefore === 0 ? null : attacksBefore / requestsBefore;
-  const rate = requests === 0 ? null : attacks / requests;
-  const compared = (difference: Change | null) => (
-    <Difference difference={difference} comparison={comparison} data={data} />
-  );
+interface KeyFiguresProps {
+  now: Period;
+  /** Null: still loading. */
+  before: Period | null;
+  details: Details | null;
+  comparison: Comparison;
+}
+
+export function KeyFigures({ now, before, details, comparison }: KeyFiguresProps) {
+  const { view } = useApp();
+  const { requests, attacks } = countsOf(now, view);
+  const past = before === null ? null : countsOf(before, view);
+  const rateBefore = past === null || past.requests === 0 ? null : past.attacks / past.requests;
+  const compared = (difference: Change | null) =>
+    before === null ? (
+      <span class="skeleton" />
+    ) : (
+      <Difference difference={difference} comparison={comparison} range={before.range} />
+    );
   return (
     <dl class="figures">
       <Figure kind="requests" text={compactCount(requests)} title={formatCount(requests)}>
-        {compared(change(requests, requestsBefore))}
+        {compared(past && change(requests, past.requests))}
       </Figure>
       <Figure kind="attacks" text={compactCount(attacks)} title={formatCount(attacks)}>
-        {compared(change(attacks, attacksBefore))}
+        {compared(past && change(attacks, past.attacks))}
       </Figure>
       <Figure
         kind="share"
         text={share(attacks, requests)}
         title={`${formatCount(attacks)} of ${formatCount(requests)}`}
       >
-        {compared(rate === null || rateBefore === null ? null : rateChange(rate, rateBefore))}
+        {compared(requests === 0 || rateBefore === null ? null : rateChange(attacks / requests, rateBefore))}
       </Figure>
-      <Blocked data={data} />
-      <Figure
-        kind="peak"
-        text={data.peak === null ? '–' : formatCount(data.peak)}
-        title={
-          data.peak === null
-            ? 'Too much data: choose fewer hosts or a shorter range'
-            : 'Requests in the busiest second'
-        }
-      >
-        requests per second
-      </Figure>
-      <Busiest hosts={data.hosts} />
+      {details === null ? (
+        DETAIL_KINDS.map((kind) => <FigureSkeleton key={kind} kind={kind} />)
+      ) : (
+        <>
+          <Blocked details={details} />
+          <Peak requests={details.peak} />
+          <Busiest hosts={details.hosts} />
+        </>
+      )}
     </dl>
   );
 }
 
+const DETAIL_KINDS = ['blocked', 'peak', 'busiest'] as const;
+
+function Peak({ requests }: { requests: number | null }) {
+  if (requests === null)
+    return <Figure kind="peak" text="–" title="Too much data: choose fewer hosts or a shorter range" />;
+  return (
+    <Figure kind="peak" text={formatCount(requests)} title="Requests in the busiest second">
+      requests per second
+    </Figure>
+  );
+}
+
 /** The service knows this for all categories together only. */
-function Blocked({ data: { blocked, detected } }: { data: DashboardData }) {
+function Blocked({ details: { blocked, detected } }: { details: Details }) {
   const { view } = useApp();
   const all = blocked + detected;
   return (
     <Figure
       kind="blocked"
       text={share(blocked, all)}
-      title={`${formatCount(blocked)} of ${formatCount(all)} attacks`}
+      title={`${formatCount(blocked)} blocked, ${formatCount(detected)} only detected`}
     >
       <span class="split" aria-hidden="true">
         <span style={{ width: `${all === 0 ? 0 : (blocked / all) * 100}%` }} />
       </span>
-      {`${compactCount(blocked)} blocked, ${compactCount(detected)} detected`}
-      {filtersCategories(view) && ' (all categories)'}
+      {`${compactCount(detected)} only detected`}
+      {filtersCategories(view) && ', all categories'}
     </Figure>
   );
 }
@@ -119,15 +139,15 @@ const ARROWS = { up: '▲', down: '▼', same: null } as const;
 interface DifferenceProps {
   difference: Change | null;
   comparison: Comparison;
-  data: DashboardData;
+  /** Of the previous period. */
+  range: TimeRange;
 }
 
-function Difference({ difference, comparison, data }: DifferenceProps) {
+function Difference({ difference, comparison, range: { from, to } }: DifferenceProps) {
   const { view, zone } = useApp();
   if (comparison === 'none') return <>no earlier data</>;
   if (comparison === 'incomplete') return <>earlier data is incomplete</>;
   if (difference === null) return null;
-  const { from, to } = data.before.range;
   const name = previousRangeName(view.selectedRange);
   const arrow = ARROWS[difference.direction];
   return (
@@ -148,17 +168,23 @@ function Difference({ difference, comparison, data }: DifferenceProps) {
 export function KeyFiguresSkeleton() {
   return (
     <dl class="figures">
-      {Object.entries(NAMES).map(([kind, name]) => (
-        <div key={kind} class="figure">
-          <dt>{name}</dt>
-          <dd class="value">
-            <span class="skeleton" />
-          </dd>
-          <dd class="change">
-            <span class="skeleton" />
-          </dd>
-        </div>
+      {(Object.keys(NAMES) as (keyof typeof NAMES)[]).map((kind) => (
+        <FigureSkeleton key={kind} kind={kind} />
       ))}
     </dl>
+  );
+}
+
+function FigureSkeleton({ kind }: { kind: keyof typeof NAMES }) {
+  return (
+    <div class={`figure ${kind}`}>
+      <dt>{NAMES[kind]}</dt>
+      <dd class="value">
+        <span class="skeleton" />
+      </dd>
+      <dd class="change">
+        <span class="skeleton" />
+      </dd>
+    </div>
   );
 }

@@ -47,7 +47,8 @@ export function drawPane(
   size: PaneSize,
 ): uPlot {
   const rem = remPx();
-  const font = `${rem * 0.82}px system-ui, sans-serif`;
+  // uPlot reads whole pixels only.
+  const font = `${Math.round(rem * 0.8)}px system-ui, sans-serif`;
   const stroke = colour('muted');
   const most = maximum(pane);
   return new uPlot(

@@ -11,10 +11,10 @@ import { Panel } from '../parts/panel.tsx';
 import { Table } from '../parts/table.tsx';
 import { countsBetween, drawnEdges, total } from '../points.ts';
 import { remPx } from '../theme.ts';
-import { countedCategories, toggleCategory, toggleExcluded, type View } from '../view.ts';
+import { countedCategories, type View } from '../view.ts';
 import { offsetName, segmentsOf, type Zone } from '../zone.ts';
 import { Chart } from './chart.tsx';
-import { type DashboardData, HOST_LINES_MAX } from './data.ts';
+import { HOST_LINES_MAX, type HostTimeline, type Period } from './data.ts';
 import type { Layer, Pane } from './pane.ts';
 
 /** Narrower steps cannot be told apart. */
@@ -29,21 +29,25 @@ const LINE_COLOURS = [
   ),
 ];
 
-export interface TimelinePanelProps {
-  data: DashboardData;
-  /** Null: there is no earlier data to compare with. */
-  hasPrevious: boolean;
+interface TimelinePanelProps {
+  now: Period;
+  /** Null: there is no earlier data, or it is still loading. */
+  before: Period | null;
+  /** Null: the view has no lines per host, or they are still loading. */
+  hosts: readonly HostTimeline[] | null;
 }
 
-export function TimelinePanel({ data, hasPrevious }: TimelinePanelProps) {
+export function TimelinePanel({ now, before, hosts }: TimelinePanelProps) {
   const app = useApp();
   const { view, zone, go } = app;
   const box = useRef<HTMLDivElement>(null);
   const [isTable, setTable] = useState(false);
-  const { edges, panes } = useMemo(
-    () => drawingOf(data, view, zone, hasPrevious, (box.current?.clientWidth ?? 900) - 60),
-    [data, view.categories, view.excluded, zone, hasPrevious],
-  );
+  const { edges, panes } = useMemo(() => {
+    const pointsMax = Math.max(40, ((box.current?.clientWidth ?? 900) - 60) / (POINT_WIDTH_REM * remPx()));
+    const ends = now.timeline.requests.map(({ time }) => time);
+    const drawn = drawnEdges(ends, now.range.from, zone, pointsMax, now.gridMs);
+    return { edges: drawn, panes: hosts ? hostPanes(hosts, drawn) : categoryPanes(now, before, view, drawn) };
+  }, [now, before, hosts, view.categories, view.excluded, zone]);
   const label = `Timeline: ${panes.map(summary).join(', ')}. Use the arrow keys to read the points, with Shift to select, Enter to zoom in, or open the table.`;
   return (
     <Panel
@@ -53,7 +57,7 @@ export function TimelinePanel({ data, hasPrevious }: TimelinePanelProps) {
         <>
           <ModeSwitch />
           <span class="hint step">{`per ${stepName(edges)}`}</span>
-          {hasPrevious && <span class="hint ghost-key">previous period</span>}
+          {before !== null && !view.byHost && <span class="hint ghost-key">previous period</span>}
           <button
             class="button quiet small"
             type="button"
@@ -65,9 +69,9 @@ export function TimelinePanel({ data, hasPrevious }: TimelinePanelProps) {
           </button>
         </>
       }
-      exports={useExports(data, panes, box)}
+      exports={useExports(now, panes, box)}
     >
-      <div ref={box}>
+      <div class="chart-box" ref={box}>
         {isTable ? (
           <TimelineTable edges={edges} panes={panes} zone={zone} />
         ) : (
@@ -81,7 +85,7 @@ export function TimelinePanel({ data, hasPrevious }: TimelinePanelProps) {
           />
         )}
       </div>
-      {view.byHost ? <HostLegend panes={panes} /> : <CategoryLegend data={data} />}
+      {view.byHost && <HostLegend panes={panes} />}
     </Panel>
   );
 }
@@ -103,32 +107,6 @@ function ModeSwitch() {
           onClick={() => go({ byHost }, 'replace')}
         >
           {title}
-        </button>
-      ))}
-    </div>
-  );
-}
-
-/** Lists the categories that have attacks. Each filters. */
-function CategoryLegend({ data: { types } }: { data: DashboardData }) {
-  const { view, go } = useApp();
-  const counted = countedCategories(view);
-  const names = byAttacks(types).filter((name) => types[name] > 0);
-  if (names.length === 0) return <p class="legend hint">No attacks in this range</p>;
-  return (
-    <div class="legend" role="group" aria-label="Categories">
-      {names.map((name) => (
-        <button
-          key={name}
-          class={`key ${counted.includes(name) ? '' : 'off'}`}
-          type="button"
-          title="Click to filter by this category; Alt-click to exclude it"
-          aria-pressed={view.categories.includes(name)}
-          style={{ '--key': `var(--category-${name})` }}
-          onClick={(event) => go(event.altKey ? toggleExcluded(view, name) : toggleCategory(view, name))}
-        >
-          {CATEGORY_NAMES[name]}
-          <b>{formatCount(types[name])}</b>
         </button>
       ))}
     </div>
@@ -157,43 +135,16 @@ function HostLegend({ panes }: { panes: readonly Pane[] }) {
   );
 }
 
-interface Drawing {
-  edges: number[];
-  panes: Pane[];
-}
-
-function drawingOf(
-  data: DashboardData,
-  view: View,
-  zone: Zone,
-  hasPrevious: boolean,
-  width: number,
-): Drawing {
-  const { now, before } = data;
-  const pointsMax = Math.max(40, width / (POINT_WIDTH_REM * remPx()));
-  const ends = now.timeline.requests.map(({ time }) => time);
-  const edges = drawnEdges(ends, now.range.from, zone, pointsMax, now.gridMs);
-  const shiftMs = now.range.from - before.range.from;
-  const shifted = edges.map((edge) => edge - shiftMs);
+function categoryPanes(now: Period, before: Period | null, view: View, edges: readonly number[]): Pane[] {
   const counted = countedCategories(view);
-  const ghost = (points: readonly Point[]) => (hasPrevious ? countsBetween(shifted, points) : null);
-  const attacksBefore = sumOf(
-    before.categories.filter(({ key }) => counted.includes(key)).map(({ timeline }) => timeline),
-  );
-  if (data.hostTimelines !== null) {
-    const lines = (name: 'requests' | 'attacks') =>
-      (data.hostTimelines ?? []).map(({ id, hostname, [name]: points }, i): Layer => {
-        const colour = LINE_COLOURS[i] ?? 'edge';
-        return { key: id, title: hostname, counts: countsBetween(edges, points), colour };
-      });
-    return {
-      edges,
-      panes: [
-        { name: 'requests', title: 'Requests', kind: 'lines', layers: lines('requests'), ghost: null },
-        { name: 'attacks', title: 'Attacks', kind: 'lines', layers: lines('attacks'), ghost: null },
-      ],
-    };
-  }
+  const ghost = (points: (period: Period) => readonly Point[]) => {
+    if (before === null) return null;
+    const shiftMs = now.range.from - before.range.from;
+    return countsBetween(
+      edges.map((edge) => edge - shiftMs),
+      points(before),
+    );
+  };
   const requests = countsBetween(edges, now.timeline.requests);
   const totals = totalsOf(now.categories);
   // The largest category is at the bottom.
@@ -204,25 +155,34 @@ function drawingOf(
     counts: countsBetween(edges, pointsOf(now.categories, name)),
     colour: `category-${name}`,
   });
-  return {
-    edges,
-    panes: [
-      {
-        name: 'requests',
-        title: 'Requests',
-        kind: 'area',
-        layers: [{ key: 'requests', title: 'Requests', counts: requests, colour: 'accent' }],
-        ghost: ghost(before.timeline.requests),
-      },
-      {
-        name: 'attacks',
-        title: 'Attacks',
-        kind: 'stack',
-        layers: names.map(layerOf),
-        ghost: ghost(attacksBefore),
-      },
-    ],
-  };
+  return [
+    {
+      name: 'requests',
+      title: 'Requests',
+      kind: 'area',
+      layers: [{ key: 'requests', title: 'Requests', counts: requests, colour: 'accent' }],
+      ghost: ghost(({ timeline }) => timeline.requests),
+    },
+    {
+      name: 'attacks',
+      title: 'Attacks',
+      kind: 'stack',
+      layers: names.map(layerOf),
+      ghost: ghost(({ categories }) => sumOf(counted.map((name) => pointsOf(categories, name)))),
+    },
+  ];
+}
+
+function hostPanes(hosts: readonly HostTimeline[], edges: readonly number[]): Pane[] {
+  const lines = (name: 'requests' | 'attacks') =>
+    hosts.map(({ id, hostname, [name]: points }, i): Layer => {
+      const colour = LINE_COLOURS[i] ?? 'edge';
+      return { key: id, title: hostname, counts: countsBetween(edges, points), colour };
+    });
+  return [
+    { name: 'requests', title: 'Requests', kind: 'lines', layers: lines('requests'), ghost: null },
+    { name: 'attacks', title: 'Attacks', kind: 'lines', layers: lines('attacks'), ghost: null },
+  ];
 }
 
 /** All series have the same points. */
@@ -272,14 +232,10 @@ function TimelineTable({
   );
 }
 
-function useExports(
-  data: DashboardData,
-  panes: readonly Pane[],
-  box: { current: HTMLElement | null },
-): MenuItem[] {
+function useExports(now: Period, panes: readonly Pane[], box: { current: HTMLElement | null }): MenuItem[] {
   const { view, zone } = useApp();
   const project = useProject();
-  const { range } = data.now;
+  const { range } = now;
   const name = (ending: string) => fileName(project.name, 'timeline', range, zone, ending);
   const savePng = () => {
     const [from, to] = [range.from, range.to].map((time) => formatTime(time, zone));
@@ -304,14 +260,14 @@ function useExports(
   );
   return [
     { label: 'Download PNG', run: savePng },
-    { label: 'Download CSV', run: () => download(name('csv'), timelineCsv(data, view)) },
+    { label: 'Download CSV', run: () => download(name('csv'), timelineCsv(now, view)) },
     { label: 'Copy as curl', copy: curl.join('\n') },
     { label: 'Copy as command line', copy: commands.join('\n') },
   ];
 }
 
 /** Every point of the API, not merged. */
-function timelineCsv({ now }: DashboardData, view: View): string {
+function timelineCsv(now: Period, view: View): string {
   const counted = countedCategories(view);
   const columns: { name: string; points: readonly Point[] }[] = [
     { name: 'requests', points: now.timeline.requests },

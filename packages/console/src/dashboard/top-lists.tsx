@@ -11,8 +11,9 @@ import { useApp, useProject } from '../app.ts';
 import { CATEGORY_NAMES } from '../categories.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { formatCount, formatRange } from '../format.ts';
-import { CopyIcon } from '../parts/copy.tsx';
+import { CopyValue } from '../parts/copy.tsx';
 import { Panel } from '../parts/panel.tsx';
+import { sentence } from '../parts/states.tsx';
 import { ruleUrl } from '../rules.ts';
 import type { TimeRange } from '../time-range.ts';
 import { countedCategories, filtersCategories, type View } from '../view.ts';
@@ -63,7 +64,20 @@ export function attacksFilter(view: View) {
   return filtersCategories(view) ? { attacks: countedCategories(view) } : {};
 }
 
-export function TopListPanels({ lists, range }: { lists: TopLists | null; range: TimeRange }) {
+interface TopListPanelsProps {
+  lists: TopLists | null;
+  /** Why they could not be loaded. */
+  failure: unknown;
+  range: TimeRange;
+}
+
+export function TopListPanels({ lists, failure, range }: TopListPanelsProps) {
+  if (lists === null && failure !== null)
+    return (
+      <Panel title="Top lists" class="top-list">
+        <p class="problem">{sentence(failure)}</p>
+      </Panel>
+    );
   return NAMES.map((name) => (
     <TopListPanel key={name} name={name} list={lists?.[name] ?? null} range={range} />
   ));
@@ -104,10 +118,10 @@ function TopListPanel({ name, list, range }: TopListProps) {
         { label: 'Copy as command line', copy: wafstatCommand(command.join(' '), query) },
       ]}
     >
-      <table class="bars">
+      <table class="ranking">
         <thead class="offscreen">
           <tr>
-            {[one, 'Bar', 'Attacks', 'Copy'].map((column) => (
+            {[one, 'Attacks'].map((column) => (
               <th key={column} scope="col">
                 {column}
               </th>
@@ -122,7 +136,7 @@ function TopListPanel({ name, list, range }: TopListProps) {
         </tbody>
       </table>
       {list !== null && (
-        <p class="hint">
+        <p class="hint" title={counted === null ? undefined : formatRange(counted.from, counted.to, zone)}>
           {isRefusal(list) ? `No list: ${list.message}` : <Coverage name={name} list={list} />}
         </p>
       )}
@@ -152,69 +166,70 @@ function filterText(view: View): string {
 }
 
 function TopRow({ name, item, most }: { name: Name; item: Item; most: number }) {
-  const { key, num, error, host = '' } = item;
-  const text = `${host}${key}`;
+  const { num, error } = item;
   return (
     <tr>
       <th scope="row">
-        <span class="cut" title={text}>
+        <span class="bar" style={{ width: `${(num / most) * 100}%` }} />
+        <span class="label">
           <ItemLabel name={name} item={item} />
         </span>
       </th>
-      <td class="track">
-        <span class="bar" style={{ width: `${(num / most) * 100}%` }} />
-      </td>
       <td class="number">
         {formatCount(num)}
         {error > 0 && <span class="faint">{` up to +${formatCount(error)}`}</span>}
-      </td>
-      <td class="copy">
-        <CopyIcon text={text} />
       </td>
     </tr>
   );
 }
 
+/** The API cannot filter by these values, so they are copied. A host filters, and a rule links to its definition. */
 function ItemLabel({ name, item: { key, host = '', host_id = null } }: { name: Name; item: Item }) {
   const { go } = useApp();
   if (name === 'countries')
     return (
-      <>
-        <span>{countryName(key)}</span>
-        <code>{key}</code>
-      </>
+      <CopyValue text={key}>
+        {countryName(key)} <code>{key}</code>
+      </CopyValue>
     );
+  const value = (
+    <CopyValue text={`${host}${key}`}>
+      <code>{key}</code>
+    </CopyValue>
+  );
   const href = name === 'rules' ? ruleUrl(key) : null;
   if (href !== null)
     return (
-      <a
-        href={href}
-        target="_blank"
-        rel="noopener noreferrer"
-        title={`Rule ${key} of the OWASP core rule set`}
-      >
-        <code>{key}</code>
-      </a>
+      <>
+        {value}
+        <a
+          href={href}
+          target="_blank"
+          rel="noopener noreferrer"
+          title={`Rule ${key} of the OWASP core rule set`}
+        >
+          <span aria-hidden="true">↗</span>
+          <span class="offscreen">{`Definition of rule ${key}`}</span>
+        </a>
+      </>
     );
-  if (host_id === null) return <code>{key}</code>;
+  if (host_id === null) return value;
   return (
     <>
-      <button class="link" type="button" title={`Show only ${host}`} onClick={() => go({ hosts: [host_id] })}>
+      <button class="link" type="button" title={`Filter by ${host}`} onClick={() => go({ hosts: [host_id] })}>
         {host}
       </button>
-      <code>{key}</code>
+      {value}
     </>
   );
 }
 
-function SkeletonRow() {
+export function SkeletonRow() {
   return (
     <tr>
       <th scope="row">
         <span class="skeleton" />
       </th>
-      <td class="track" />
-      <td />
       <td />
     </tr>
   );

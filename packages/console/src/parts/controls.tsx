@@ -13,21 +13,27 @@ import {
   type SelectedRange,
   shiftedRange,
 } from '../time-range.ts';
-import type { Query } from '../use-query.ts';
+import { type Query, REFRESH_MS } from '../use-query.ts';
 import { allOffsets, browserZone, fromLocal, offsetName, parseOffset, toLocal, type Zone } from '../zone.ts';
 import { Field } from './form.tsx';
 import { Icon } from './icon.tsx';
 import { Popover } from './popover.tsx';
 import { Problem } from './states.tsx';
 
-/** `children` are further filters of the page. */
-export function Controls({ children }: { children?: ComponentChildren }) {
+interface ControlsProps {
+  /** The data that live mode refreshes. */
+  query?: Query<unknown>;
+  /** Further filters of the page. */
+  children?: ComponentChildren;
+}
+
+export function Controls({ query, children }: ControlsProps) {
   return (
     <div class="controls">
       <RangePicker />
       <ZonePicker />
       {children}
-      <LiveButton />
+      <LiveButton query={query} />
     </div>
   );
 }
@@ -49,10 +55,12 @@ function RangePicker() {
         ))}
         <CustomRange />
       </div>
-      <ShiftButton steps={-1} />
-      <ShiftButton steps={1} />
+      <div class="shift">
+        <ShiftButton steps={-1} />
+        <ShiftButton steps={1} />
+      </div>
       {chosen === null && (
-        <button class="button quiet" type="button" onClick={goBack}>
+        <button class="button quiet back" type="button" onClick={goBack}>
           <Icon name="back" />
           Back
         </button>
@@ -213,34 +221,31 @@ function zoneName(id: string): string {
   return parseOffset(id) === null ? id : `UTC${id}`;
 }
 
-function LiveButton() {
-  const { view, go } = useApp();
+/** Says when the numbers were loaded, and whether refreshing works. A click pauses it. */
+function LiveButton({ query }: { query: Query<unknown> | undefined }) {
+  const { view, zone, go } = useApp();
   const { live, selectedRange } = view;
   if (!endsNow(selectedRange)) return null;
-  const name = live ? 'Live' : 'Paused';
+  const updated = query?.updatedAt ? timeOfDay(query.updatedAt, zone) : null;
+  const isFailing = live && query !== undefined && query.failure !== null;
+  const name = isFailing ? 'Retrying' : live ? 'Live' : 'Paused';
+  const since = isFailing ? 'not updated since' : 'updated';
   return (
     <button
-      class="button live"
+      class={`button live ${isFailing ? 'failing' : ''}`}
       type="button"
       aria-pressed={live}
-      aria-label={name}
-      title={live ? 'Updates every 5 seconds. Click to pause.' : 'Paused. Click to resume.'}
+      title={
+        live ? `Updates every ${REFRESH_MS / 1_000} seconds. Click to pause.` : 'Paused. Click to resume.'
+      }
       onClick={() => go({ live: !live }, 'replace')}
     >
       {live ? <span class="pulse" /> : <Icon name="pause" />}
       <span class="label">{name}</span>
+      {updated !== null && <span class="updated">{`${since} ${updated}`}</span>}
+      <span class="offscreen" role="alert">
+        {isFailing && 'The service is not responding. Trying again.'}
+      </span>
     </button>
-  );
-}
-
-/** When the numbers were loaded, and whether refreshing works. */
-export function UpdateState({ query: { failure, updatedAt, data } }: { query: Query<unknown> }) {
-  const { zone } = useApp();
-  if (data === null || updatedAt === null) return null;
-  const time = timeOfDay(updatedAt, zone);
-  return failure === null ? (
-    <span class="updated hint">{`updated ${time}`}</span>
-  ) : (
-    <span class="updated problem" role="alert">{`not updated since ${time}; trying again`}</span>
   );
 }

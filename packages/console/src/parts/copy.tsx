@@ -1,4 +1,5 @@
 /** Buttons that copy: a shell command, or a value in a table. */
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Icon, type IconName } from './icon.tsx';
 
@@ -29,14 +30,14 @@ export function CopyButton({ text, label: idle = 'Copy' }: { text: string; label
   );
 }
 
-/** Only an icon. The name for screen readers says what it copies. */
-export function CopyIcon({ text }: { text: string }) {
+/** A value that is copied by a click on it. */
+export function CopyValue({ text, children }: { text: string; children: ComponentChildren }) {
   const { copy, label, icon } = useCopy(text);
   const name = `Copy ${text}`;
   return (
-    <button class="button quiet small" type="button" title={name} aria-live="polite" onClick={copy}>
+    <button class="copy-value" type="button" title={name} aria-label={label(name)} onClick={copy}>
+      <span class="cut">{children}</span>
       {icon}
-      <span class="offscreen">{label(name)}</span>
     </button>
   );
 }

@@ -10,6 +10,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
   const { session, signOut, view } = useApp();
   const [isOpen, setOpen] = useState(false);
   useEffect(() => setOpen(false), [view.page]);
+  if (view.tv && view.page === 'dashboard') return <main id="main">{children}</main>;
   return (
     <>
       <header class="top">
