@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { AccessKey, AccessType, Administration, ManagedProject, ManagedUser, Role } from '../api.ts';
 import { useApp } from '../app.ts';
 import { day } from '../format.ts';
-import { CopyIcon } from '../parts/copy.tsx';
+import { CopyValue } from '../parts/copy.tsx';
 import { Confirm, Dialog, FormDialog } from '../parts/dialog.tsx';
 import { Choice, Field, type Values } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
@@ -506,10 +506,9 @@ function Projects({ administration, reload }: SectionProps) {
     {
       title: 'ID',
       cell: ({ id }) => (
-        <span class="with-copy">
+        <CopyValue text={id}>
           <code>{id}</code>
-          <CopyIcon text={id} />
-        </span>
+        </CopyValue>
       ),
     },
     {
