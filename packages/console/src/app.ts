@@ -34,6 +34,11 @@ export function useApp(): App {
   return app;
 }
 
+/** Whether the user can view statistics of the project, hosts and sources. */
+export function mayRead({ roles }: Project): boolean {
+  return roles.some((role) => role === 'reader' || role === 'admin');
+}
+
 /** The selected project, on pages that need one. */
 export function useProject(): Project {
   const { project } = useApp();

@@ -70,6 +70,8 @@ function Users({ administration, reload }: SectionProps) {
     name.toLowerCase().includes(search.trim().toLowerCase()),
   );
   const close = () => setDialog(null);
+  /** For dialogs that the dialog with the password replaces. */
+  const closeIf = (kind: UserDialog['kind']) => setDialog((open) => (open?.kind === kind ? null : open));
   const enable = async (id: string) => {
     if (await run(() => api.changeUser(id, { enabled: true }))) reload();
   };
@@ -164,7 +166,7 @@ function Users({ administration, reload }: SectionProps) {
             setDialog({ kind: 'password', name, password });
             reload();
           }}
-          close={close}
+          close={() => closeIf('new')}
         />
       )}
       {dialog?.kind === 'password' && (
@@ -188,7 +190,7 @@ function Users({ administration, reload }: SectionProps) {
             const password = await api.resetPassword(user.id);
             setDialog({ kind: 'password', name: user.name, password });
           }}
-          close={() => setDialog((open) => (open?.kind === 'reset' ? null : open))}
+          close={() => closeIf('reset')}
         >
           {`The old password stops working, and all sessions and tokens of ${user.name} end. Access keys keep working.`}
         </Confirm>

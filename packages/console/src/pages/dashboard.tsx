@@ -1,6 +1,6 @@
 /** Requests and attacks at a glance: how many, when, of which category, on which hosts, from where. */
 import { useRef } from 'preact/hooks';
-import { useApp, useProject } from '../app.ts';
+import { mayRead, useApp, useProject } from '../app.ts';
 import { CATEGORY_NAMES, totalsOf } from '../categories.ts';
 import { CategoriesPanel } from '../dashboard/categories-panel.tsx';
 import {
@@ -28,13 +28,11 @@ import { countedCategories, filtersCategories } from '../view.ts';
 import { FirstRun } from './first-run.tsx';
 
 export function DashboardPage() {
-  const project = useProject();
-  const mayRead = project.roles.some((role) => role === 'reader' || role === 'admin');
-  return mayRead ? <Dashboard /> : <IngestOnly />;
+  return mayRead(useProject()) ? <Dashboard /> : <IngestOnly />;
 }
 
 /** A user who may send log lines, but not read statistics. */
-function IngestOnly() {
+export function IngestOnly() {
   const { name } = useProject();
   return (
     <div class="page">

@@ -1,7 +1,7 @@
 /** The hosts of the project with their statistics in the selected range. */
 import { useState } from 'preact/hooks';
 import type { Figures, HostFigures } from '../api.ts';
-import { useApp, useProject } from '../app.ts';
+import { mayRead, useApp, useProject } from '../app.ts';
 import { formatCount, share } from '../format.ts';
 import { byShare, HOST_COMPARE, type HostTotals, hostTotals } from '../host-totals.ts';
 import { Controls } from '../parts/controls.tsx';
@@ -16,6 +16,7 @@ import { total } from '../points.ts';
 import { endsNow, resolveRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import { HOST_ORDERS, type HostOrder } from '../view.ts';
+import { IngestOnly } from './dashboard.tsx';
 
 const ROWS_MAX = 25;
 const LINE_POINTS = 60;
@@ -27,6 +28,10 @@ type HostDialog = { kind: 'name'; host: HostTotals | null } | { kind: 'delete'; 
 const NO_HOST = '';
 
 export function HostsPage() {
+  return mayRead(useProject()) ? <HostsOfProject /> : <IngestOnly />;
+}
+
+function HostsOfProject() {
   const { api, view, zone, now, go } = useApp();
   const project = useProject();
   const [dialog, setDialog] = useState<HostDialog | null>(null);

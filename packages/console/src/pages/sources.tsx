@@ -1,7 +1,7 @@
 /** The log sources: whether they report, how fast, and what was dropped. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SourceHealth, SourceList } from '../api.ts';
-import { useApp, useProject } from '../app.ts';
+import { mayRead, useApp, useProject } from '../app.ts';
 import { ago, formatCount, formatTime } from '../format.ts';
 import { Drops, droppedOf, hasUnexpectedDrops, recordsOf } from '../parts/drops.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
@@ -10,12 +10,17 @@ import { Failure, Skeleton } from '../parts/states.tsx';
 import { byNumber, byText, type Column, StateLabel, Table } from '../parts/table.tsx';
 import { total } from '../points.ts';
 import { useQuery } from '../use-query.ts';
+import { IngestOnly } from './dashboard.tsx';
 import { FirstRun } from './first-run.tsx';
 
 /** Most sites have at least one request per hour. */
 const SILENT_MS = 3_600_000;
 
 export function SourcesPage() {
+  return mayRead(useProject()) ? <SourcesOfProject /> : <IngestOnly />;
+}
+
+function SourcesOfProject() {
   const { api, view } = useApp();
   const project = useProject();
   const { data, failure, reload } = useQuery(
