@@ -4,9 +4,10 @@ import { useRef, useState } from 'preact/hooks';
 import type { IngestKey, SourceHealth } from '../api.ts';
 import { useApp, useProject } from '../app.ts';
 import { formatCount } from '../format.ts';
-import { Command, CopyButton } from '../parts/copy.tsx';
+import { Command } from '../parts/copy.tsx';
 import { Drops, droppedOf } from '../parts/drops.tsx';
 import { PageLink } from '../parts/frame.tsx';
+import { SecretValue } from '../parts/secret.tsx';
 import { Problem } from '../parts/states.tsx';
 import { total } from '../points.ts';
 import {
@@ -149,18 +150,6 @@ function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
         <Problem text={problem} />
       </div>
     </>
-  );
-}
-
-export function SecretValue({ name, value }: { name: string; value: string }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>
-        <code>{value}</code>
-        <CopyButton text={value} label={`Copy ${name.charAt(0).toLowerCase()}${name.slice(1)}`} />
-      </dd>
-    </div>
   );
 }
 
