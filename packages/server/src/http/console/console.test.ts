@@ -283,6 +283,8 @@ describe('the calls of the console', () => {
       options: [],
       can_create_key: false,
     });
+    await identity.administration.addDomain('another customer');
+    expect((await call('GET', setup)).json()).toEqual({ program: null, options: [], can_create_key: true });
     const key = `projects/${ids.project}/ingest-key`;
     expect((await call('POST', key, {}, alice)).statusCode).toBe(403);
     const listed = await app.inject({

@@ -65,13 +65,14 @@ export function sourceRoutes(
       url: `${PATH}/setup`,
       ...SESSION_ONLY,
       allow: 'reader',
-      /** Paths on the server are for administrators of the domain only. */
+      /** Paths on the server are for administrators only, and not for those of one customer among several. */
       async handler(request) {
         const { user } = callerOf(request);
         const mayAdminister = administersDomain(user, user.domain_id);
+        const maySeePaths = mayAdminister && administration.domains().length === 1;
         return {
-          program: (mayAdminister && installed?.program) || null,
-          options: (mayAdminister && installed?.options) || [],
+          program: (maySeePaths && installed?.program) || null,
+          options: (maySeePaths && installed?.options) || [],
           can_create_key: mayAdminister,
         };
       },
