@@ -8,8 +8,9 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 const PAGES = {
   dashboard: '/console/?live=off',
-  'dashboard by category': '/console/?live=off&by=category',
-  'dashboard of a category': '/console/?live=off&by=category&category=sqli',
+  'dashboard by host': '/console/?live=off&by=host',
+  'dashboard of a category': '/console/?live=off&category=sqli&category=-xss',
+  'dashboard on a wall': '/console/?tv=on&live=off',
   hosts: '/console/hosts?live=off',
   sources: '/console/sources?live=off',
   credentials: '/console/credentials',
@@ -54,9 +55,10 @@ describeDemo('the pages', (demo) => {
   test('have no serious violations in drawers, popovers and dialogs', async () => {
     await demo.enter('/console/?live=off');
     await demo.page.emulateMedia({ reducedMotion: 'reduce' });
-    for (const name of ['Table', 'curl'])
-      await demo.page.locator('.timeline').getByRole('button', { name }).click();
-    await demo.page.locator('.top-list.urls').getByRole('button', { name: 'curl' }).click();
+    await demo.page.locator('.timeline').getByRole('button', { name: 'Table' }).click();
+    await demo.page.locator('.top-list.urls').getByRole('button', { name: 'Export' }).click();
+    await demo.page.getByText('Copy as curl').waitFor();
+    expect(await violations()).toEqual([]);
     await demo.page.getByRole('button', { name: /^Hosts/ }).click();
     await demo.page.getByLabel('api.example.com').waitFor();
     expect(await violations()).toEqual([]);
@@ -68,7 +70,7 @@ describeDemo('the pages', (demo) => {
     expect(await violations()).toEqual([]);
   });
 
-  for (const width of [360, 768, 3_840]) {
+  for (const width of [360, 390, 820, 3_840]) {
     test(`fit a screen of ${width} pixels`, async () => {
       await demo.page.setViewportSize({ width, height: 900 });
       await demo.enter('/console/?live=off');
@@ -80,6 +82,30 @@ describeDemo('the pages', (demo) => {
       }
     });
   }
+
+  test('have targets of 44 pixels for fingers, and a menu on a narrow screen', async () => {
+    const context = await demo.newContext({
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    const page = await context.newPage();
+    await page.goto('/console/?live=off');
+    await signIn(page, demo.account);
+    await page.locator('.content[aria-busy="false"]').waitFor();
+    await page.getByText('Menu').tap();
+    await page.getByRole('link', { name: 'Hosts', exact: true }).waitFor();
+    const small = await page.locator('button, a, select, input').evaluateAll((all) =>
+      all
+        .filter((one) => one.checkVisibility() && !one.matches('.skip'))
+        .map((one) => `${one.textContent} ${Math.round(one.getBoundingClientRect().height)}`)
+        .filter((text) => Number(text.split(' ').at(-1)) < 44),
+    );
+    expect(small).toEqual([]);
+    await page.getByRole('link', { name: 'Hosts', exact: true }).tap();
+    await page.getByRole('heading', { name: 'Hosts' }).waitFor();
+    await context.close();
+  });
 
   test('can be used with the keyboard alone', async () => {
     await demo.page.goto('/console/');

@@ -7,6 +7,7 @@ import { AdministrationPage } from './pages/administration.tsx';
 import { CredentialsPage } from './pages/credentials.tsx';
 import { DashboardPage } from './pages/dashboard.tsx';
 import { HostsPage } from './pages/hosts.tsx';
+import { OverviewPage } from './pages/overview.tsx';
 import { SignInPage } from './pages/sign-in.tsx';
 import { SourcesPage } from './pages/sources.tsx';
 import { Frame, PageLink } from './parts/frame.tsx';
@@ -16,6 +17,7 @@ import { browserZone, parseZone } from './zone.ts';
 
 const PAGE_OF = {
   dashboard: DashboardPage,
+  overview: OverviewPage,
   hosts: HostsPage,
   sources: SourcesPage,
   credentials: CredentialsPage,

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { useApp } from './app.ts';
 import { sentence } from './parts/states.tsx';
 
-export const REFRESH_MS = 5_000;
+const REFRESH_MS = 5_000;
 
 export interface Query<T> {
   /** Null: not loaded yet, or the load of this key failed. Data of the previous key stays while the new one loads. */
@@ -20,6 +20,7 @@ export interface Query<T> {
 export interface QueryOptions {
   /** Loads again every few seconds, while the page is visible. */
   refresh?: boolean;
+  refreshMs?: number;
 }
 
 interface State<T> {
@@ -33,7 +34,7 @@ interface State<T> {
 export function useQuery<T>(
   key: string,
   read: (signal: AbortSignal) => Promise<T>,
-  { refresh = false }: QueryOptions = {},
+  { refresh = false, refreshMs = REFRESH_MS }: QueryOptions = {},
 ): Query<T> {
   const app = useApp();
   const [state, setState] = useState<State<T>>({ key: null, data: null, failure: null, updatedAt: null });
@@ -68,7 +69,7 @@ export function useQuery<T>(
     if (!refresh) return;
     const timer = setInterval(() => {
       if (!document.hidden && running.current === null) void load();
-    }, REFRESH_MS);
+    }, refreshMs);
     return () => clearInterval(timer);
   }, [refresh, key]);
   const { data, failure, updatedAt } = state;

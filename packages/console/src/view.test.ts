@@ -5,6 +5,7 @@ import { PRESETS, type PresetName } from './time-range.ts';
 import {
   countedCategories,
   HOST_ORDERS,
+  OVERVIEW_ORDERS,
   PAGES,
   type PageName,
   parseView,
@@ -40,6 +41,7 @@ const view: fc.Arbitrary<View> = fc.record({
   tv: fc.boolean(),
   live: fc.boolean(),
   order: fc.constantFrom(...HOST_ORDERS),
+  sort: fc.constantFrom(...OVERVIEW_ORDERS),
   search: fc.string({ maxLength: 253 }),
   offset: fc.nat(),
 });

@@ -5,6 +5,7 @@ import { parseZone } from './zone.ts';
 
 export const PAGES = {
   dashboard: '/console/',
+  overview: '/console/overview',
   hosts: '/console/hosts',
   sources: '/console/sources',
   credentials: '/console/credentials',
@@ -16,6 +17,7 @@ export type PageName = keyof typeof PAGES | 'missing';
 
 export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
   dashboard: 'Dashboard',
+  overview: 'Overview',
   hosts: 'Hosts',
   sources: 'Sources',
   credentials: 'My credentials',
@@ -25,6 +27,9 @@ export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
 
 export const HOST_ORDERS = ['requests', 'attacks', 'share', 'name'] as const;
 export type HostOrder = (typeof HOST_ORDERS)[number];
+
+export const OVERVIEW_ORDERS = ['attacks', 'share', 'change', 'requests', 'name'] as const;
+export type OverviewOrder = (typeof OVERVIEW_ORDERS)[number];
 
 export interface View {
   page: PageName;
@@ -45,6 +50,8 @@ export interface View {
   live: boolean;
   /** Order of the list of hosts. */
   order: HostOrder;
+  /** Order of the overview. */
+  sort: OverviewOrder;
   search: string;
   offset: number;
 }
@@ -100,6 +107,7 @@ export function parseView({ pathname, searchParams: query }: URL): View {
     tv: query.get('tv') === 'on',
     live: query.get('live') !== 'off',
     order: HOST_ORDERS.find((name) => name === query.get('order')) ?? 'requests',
+    sort: OVERVIEW_ORDERS.find((name) => name === query.get('sort')) ?? 'attacks',
     search: query.get('search')?.slice(0, 253) ?? '',
     offset: wholeNumber(query.get('offset')) ?? 0,
   };
@@ -121,6 +129,7 @@ export function urlOf(view: View): string {
   if (view.tv) query.set('tv', 'on');
   if (!view.live) query.set('live', 'off');
   if (view.order !== 'requests') query.set('order', view.order);
+  if (view.sort !== 'attacks') query.set('sort', view.sort);
   if (view.search !== '') query.set('search', view.search);
   if (view.offset > 0) query.set('offset', String(view.offset));
   const path = view.page === 'missing' ? '/console/not-found' : PAGES[view.page];

@@ -13,7 +13,7 @@ import {
   type SelectedRange,
   shiftedRange,
 } from '../time-range.ts';
-import { type Query, REFRESH_MS } from '../use-query.ts';
+import type { Query } from '../use-query.ts';
 import { allOffsets, browserZone, fromLocal, offsetName, parseOffset, toLocal, type Zone } from '../zone.ts';
 import { Field } from './form.tsx';
 import { Icon } from './icon.tsx';
@@ -235,9 +235,7 @@ function LiveButton({ query }: { query: Query<unknown> | undefined }) {
       class={`button live ${isFailing ? 'failing' : ''}`}
       type="button"
       aria-pressed={live}
-      title={
-        live ? `Updates every ${REFRESH_MS / 1_000} seconds. Click to pause.` : 'Paused. Click to resume.'
-      }
+      title={live ? 'Updates by itself. Click to pause.' : 'Paused. Click to resume.'}
       onClick={() => go({ live: !live }, 'replace')}
     >
       {live ? <span class="pulse" /> : <Icon name="pause" />}

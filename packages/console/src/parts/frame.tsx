@@ -5,12 +5,19 @@ import { useApp } from '../app.ts';
 import { currentTheme, onTheme, switchTheme } from '../theme.ts';
 import { PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
 import { Icon } from './icon.tsx';
+import { Shortcuts } from './shortcuts.tsx';
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const { session, signOut, view } = useApp();
   const [isOpen, setOpen] = useState(false);
   useEffect(() => setOpen(false), [view.page]);
-  if (view.tv && view.page === 'dashboard') return <main id="main">{children}</main>;
+  if (view.tv && view.page === 'dashboard')
+    return (
+      <main id="main">
+        {children}
+        <Shortcuts />
+      </main>
+    );
   return (
     <>
       <header class="top">
@@ -47,6 +54,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
       <main id="main" tabIndex={-1}>
         {children}
       </main>
+      <Shortcuts />
     </>
   );
 }
