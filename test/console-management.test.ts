@@ -209,7 +209,7 @@ describeService('management', (service) => {
     await page.getByText('Reset password').click();
     await page.getByText('all sessions and tokens of erin end').waitFor();
     await page.getByRole('button', { name: 'Reset password', exact: true }).click();
-    await page.getByRole('heading', { name: 'Password of erin' }).waitFor();
+    await page.getByRole('heading', { name: 'Password of erin', exact: true }).waitFor();
     expect((await first.get('connections')).status).toBe(401);
     const second = await login(server.address, { ...erin, password: (await shown.textContent()) ?? '' });
     await page.getByText('Done', { exact: true }).click();
