@@ -40,15 +40,17 @@ export function Users({ administration, reload }: SectionProps) {
   const columns: Column<ManagedUser>[] = [
     {
       title: 'User',
-      cell: ({ id, name }) => (
-        <span>
-          <strong class="cut">{name}</strong>
-          {id === session.user.id && <span class="faint"> (you)</span>}
-        </span>
+      cell: ({ id, name, access, created }) => (
+        <div class="stacked">
+          <span>
+            <strong class="cut">{name}</strong>
+            {id === session.user.id && <span class="faint"> (you)</span>}
+          </span>
+          <span class="hint">{`${ACCESS_NAMES[access]}, created ${day(created, zone)}`}</span>
+        </div>
       ),
       compare: byText(({ name }) => name),
     },
-    { title: 'Access', cell: ({ access }) => ACCESS_NAMES[access], compare: byText(({ access }) => access) },
     {
       title: 'Roles',
       cell: ({ roles }) => <span class="wrap">{rolesText(roles, administration)}</span>,
@@ -58,11 +60,6 @@ export function Users({ administration, reload }: SectionProps) {
       isNumber: true,
       cell: ({ keys }) => <span class={keys.length === 0 ? 'faint' : ''}>{keys.length}</span>,
       compare: byNumber(({ keys }) => keys.length),
-    },
-    {
-      title: 'Created',
-      cell: ({ created }) => day(created, zone),
-      compare: byNumber(({ created }) => created),
     },
     {
       title: 'State',

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SourceHealth, SourceList } from '../api.ts';
 import { mayRead, useApp, useProject } from '../app.ts';
-import { ago, formatCount, formatTime } from '../format.ts';
+import { ago, day, formatCount, formatTime } from '../format.ts';
 import { Drops, droppedOf, hasUnexpectedDrops, recordsOf } from '../parts/drops.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -78,18 +78,26 @@ function Sources({ items, rates }: { items: readonly SourceHealth[]; rates: Read
   const columns: Column<SourceHealth>[] = [
     {
       title: 'Source',
-      cell: ({ name }) => <strong class="cut">{name}</strong>,
+      cell: ({ name, format }) => (
+        <div class="stacked">
+          <strong class="cut">{name}</strong>
+          <code class="hint cut">{format}</code>
+        </div>
+      ),
       compare: byText(({ name }) => name),
     },
     { title: 'State', cell: (source) => <SourceState source={source} now={now()} /> },
     {
       title: 'Last event',
       largestFirst: true,
-      cell: ({ last_seen }) =>
-        last_seen === null ? (
+      cell: ({ first_seen, last_seen }) =>
+        first_seen === null || last_seen === null ? (
           'never'
         ) : (
-          <span title={formatTime(last_seen, zone)}>{ago(last_seen, now())}</span>
+          <div class="stacked">
+            <span title={formatTime(last_seen, zone)}>{ago(last_seen, now())}</span>
+            <span class="hint" title={formatTime(first_seen, zone)}>{`first ${day(first_seen, zone)}`}</span>
+          </div>
         ),
       compare: byNumber(({ last_seen }) => last_seen ?? 0),
     },
@@ -110,12 +118,6 @@ function Sources({ items, rates }: { items: readonly SourceHealth[]; rates: Read
       cell: (source) => warning(droppedOf(source), hasUnexpectedDrops(source)),
     },
     numberColumn('Hosts', ({ hosts }) => hosts.length),
-    { title: 'Format', cell: ({ format }) => <code class="cut">{format}</code> },
-    {
-      title: 'First event',
-      cell: ({ first_seen }) => (first_seen === null ? 'never' : formatTime(first_seen, zone)),
-      compare: byNumber(({ first_seen }) => first_seen ?? 0),
-    },
   ];
   return (
     <>
