@@ -95,7 +95,7 @@ describeService('access', (service) => {
     const response = await page.goto('/console/nope');
     expect(response?.status()).toBe(404);
     await signIn(page, service.installation);
-    await page.getByText('Page not found').waitFor();
+    await page.getByText('There is no such page').waitFor();
     expect(new URL(page.url()).pathname).toBe('/console/nope');
     await page.getByText('Open the dashboard').click();
     await page.getByText('default has no data yet').waitFor();

@@ -148,7 +148,8 @@ function NoProject({ isAdministrator }: { isAdministrator: boolean }) {
 function MissingPage() {
   return (
     <div class="page">
-      <Message title="Page not found">
+      <h1 class="offscreen">Page not found</h1>
+      <Message title="There is no such page">
         The console has no page <code>{location.pathname}</code>.{' '}
         <PageLink to={{ page: 'dashboard' }}>Open the dashboard</PageLink>
       </Message>

@@ -77,7 +77,7 @@ export function Projects({ administration, reload }: SectionProps) {
   const isLast = (project: ManagedProject) =>
     project.enabled && !administration.projects.some(({ id, enabled }) => enabled && id !== project.id);
   return (
-    <section aria-label="Projects">
+    <section>
       <PageHead level={2} title="Projects">
         <button class="button primary" type="button" onClick={() => setDialog({ kind: 'new' })}>
           <Icon name="plus" />

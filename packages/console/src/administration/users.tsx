@@ -90,7 +90,7 @@ export function Users({ administration, reload }: SectionProps) {
   const user =
     dialog !== null && 'id' in dialog ? administration.users.find(({ id }) => id === dialog.id) : undefined;
   return (
-    <section aria-label="Users">
+    <section>
       <PageHead level={2} title="Users">
         <button class="button primary" type="button" onClick={() => setDialog({ kind: 'new' })}>
           <Icon name="plus" />

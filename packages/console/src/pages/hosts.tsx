@@ -200,7 +200,7 @@ function HostTable({ hosts, lines, open }: HostTableProps) {
       cell: ({ attacks, requests }) => share(attacks, requests),
     },
     { title: 'Trend', cell: ({ id }) => <HostTrend host={lines.get(id)} /> },
-    { title: 'ID', cell: ({ id }) => id !== NO_HOST && <code class="faint">{id}</code> },
+    { title: 'ID', isWide: true, cell: ({ id }) => id !== NO_HOST && <code class="faint">{id}</code> },
     ...(open === null ? [] : [actionsColumn(open)]),
   ];
   const sort = (title: string) =>

@@ -5,6 +5,8 @@ import { useState } from 'preact/hooks';
 export interface Column<Row> {
   title: string;
   cell(row: Row): ComponentChildren;
+  /** Left out on a tablet. */
+  isWide?: boolean;
   /** Aligned to the right, with digits of equal width. */
   isNumber?: boolean;
   /** Ascending. Without it, the header does not sort. */
@@ -52,12 +54,8 @@ export function Table<Row>({ name, columns, rows, keyOf, initialSort, sort, onSo
         <tbody>
           {shown.map((row) => (
             <tr key={keyOf(row)}>
-              {columns.map(({ title, cell, isNumber, hideTitle }) => (
-                <td
-                  key={title}
-                  class={isNumber ? 'number' : undefined}
-                  data-title={hideTitle ? undefined : title}
-                >
+              {columns.map(({ title, cell, isNumber, isWide, hideTitle }) => (
+                <td key={title} class={classOf(isNumber, isWide)} data-title={hideTitle ? undefined : title}>
                   {cell(row)}
                 </td>
               ))}
@@ -97,6 +95,10 @@ function NarrowSort<Row>({ columns, sort, onSort }: NarrowSortProps<Row>) {
   );
 }
 
+function classOf(isNumber = false, isWide = false): string | undefined {
+  return [isNumber && 'number', isWide && 'wide'].filter(Boolean).join(' ') || undefined;
+}
+
 interface HeaderProps<Row> {
   column: Column<Row>;
   sort: Sort | undefined;
@@ -104,8 +106,8 @@ interface HeaderProps<Row> {
 }
 
 function HeaderCell<Row>({ column, sort, onSort }: HeaderProps<Row>) {
-  const { title, isNumber, compare, largestFirst = false, hideTitle } = column;
-  const className = isNumber ? 'number' : undefined;
+  const { title, isNumber, isWide, compare, largestFirst = false, hideTitle } = column;
+  const className = classOf(isNumber, isWide);
   if (hideTitle)
     return (
       <th scope="col" class={className}>
