@@ -9,7 +9,7 @@ const LIMITS = {
 };
 const OURS = ['wafstat, token', 'wafstat, AK/SK', 'wafstat, token, computed'];
 
-export function goalRows({ speed, calls, latency, growth, workers, ingesting, memory_mb }) {
+export function goalRows({ speed, calls, latency, growth, workers, ingesting, live, memory_mb }) {
   const rows = [];
   const add = (name, values, goal) => rows.push({ name, values, goal });
   for (const [query, speeds] of Object.entries(speed)) {
@@ -24,6 +24,8 @@ export function goalRows({ speed, calls, latency, growth, workers, ingesting, me
       add(`${query}: ${ours} / ${best}`, ratios, goals.peer && { at_least: goals.peer });
     }
   }
+  for (const [query, values] of Object.entries(live))
+    add(`${query}: wafstat / limit`, values, { at_least: 0.5 });
   for (const [call, values] of Object.entries(calls)) {
     add(`${call}, computed: time / timeline`, values, { at_most: 1.5 });
   }

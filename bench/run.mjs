@@ -13,6 +13,7 @@ import { measureCompression } from './measures/compression.mjs';
 import { measureGrowth } from './measures/growth.mjs';
 import { measureIngesting } from './measures/ingesting.mjs';
 import { measureLatency } from './measures/latency.mjs';
+import { measureLive } from './measures/live.mjs';
 import { measureSpeed } from './measures/speed.mjs';
 import { measureWorkers } from './measures/workers.mjs';
 import { writePage } from './page.mjs';
@@ -91,7 +92,8 @@ async function measureAll() {
     const memory_mb = ownMemory(pid);
     const growth = await measureGrowth({ ...pace, prepared, processes });
     const workers = await measureWorkers({ ...pace, prepared, processes, requests: withoutCache(hundred) });
-    const figures = { speed, calls, latency, growth, workers, ingesting, compression, memory_mb };
+    const live = await measureLive({ ...pace, prepared, processes });
+    const figures = { speed, calls, latency, growth, workers, ingesting, live, compression, memory_mb };
     return { ...figures, rows: goalRows(figures) };
   } finally {
     await processes.stop();

@@ -142,10 +142,10 @@ async function measureQueries(open, scenario) {
     const cold = await timed(() => store.top(query));
     const warm = await best(() => store.top(query));
     const live = await best(() => store.top(query), append);
-    const { distinct, distinctIs, error, total } = await store.top(query);
+    const { distinct, distinctIs, error, attacks } = await store.top(query);
     console.log(
       `  ${name.padEnd(30)} ${cold.toFixed(1)} ms first, ${warm.toFixed(2)} ms repeated, ${live.toFixed(2)} ms after an append; ` +
-        `${distinct} values (${distinctIs}), error ${error} of ${total}`,
+        `${distinct} values (${distinctIs}), error ${error} of ${attacks}`,
     );
   }
   await store.close();

@@ -199,7 +199,7 @@ describe.skipIf((!CLICKHOUSE.isInstalled() || !POSTGRES.isInstalled()) && proces
         const { status, stdout } = await copy('clickhouse');
         expect([status, stdout]).toEqual([
           0,
-          'copied and verified: both stores have 2000 requests and 2000 attacks\n',
+          'copied and verified: both stores have 2000 requests and 2000 attacks, and the same top lists\n',
         ]);
       }
       expect((await ingest(...store)).stdout).toMatch(/^read before +2000$/m);

@@ -35,6 +35,12 @@ test('the demo shows progress, has 30 days of traffic, and new events keep arriv
     'new events',
     240_000,
   );
+  // Top lists are kept for 30 days, also in the demo, and their response says so.
+  await eventually(async () => {
+    const query = `from=${now - 90 * DAY_MS}&to=${now}`;
+    const { from } = await api.getJson<{ from: number }>(`waf/overviews/attack/ip?${query}`);
+    return from >= now - 30 * DAY_MS || undefined;
+  }, 'the retention of top lists');
   const second = await sandbox.run(['demo', '--data', sandbox.data, '--listen', '127.0.0.1:0']);
   expect(second).toMatchObject({ status: 1, stdout: '' });
   expect(wholeLines(second.stderr)).toEqual([

@@ -47,6 +47,30 @@ test('the summary has the accepted and dropped lines and the speed', async () =>
   expect(await requests()).toBe(5);
 });
 
+test('the summary has records and what they count, by category in the order of the table', async () => {
+  const events = [
+    { time: NOW, attack: 'vuln', request: false },
+    { time: NOW, attack: 'sqli', count: 20 },
+    { time: NOW, attack: 'xss', request: false, count: 300 },
+  ];
+  const { stdout } = await ingest([sandbox.write('log', ndjson(events))]);
+  const rows = stdout.split('\n').map((row) => row.trim().split(/ {2,}/));
+  expect(rows).toEqual(
+    expect.arrayContaining([
+      ['accepted', '3'],
+      ['requests', '20'],
+      ['attacks', '321'],
+    ]),
+  );
+  const categories = rows.slice(rows.findIndex(([name]) => name === 'attacks') + 1).slice(0, 4);
+  expect(categories).toEqual([
+    ['xss', '300'],
+    ['sqli', '20'],
+    ['vuln', '1'],
+    ['dropped', '0'],
+  ]);
+});
+
 describeEmbedded('top lists', () => {
   interface TopList {
     total: number;

@@ -227,12 +227,16 @@ describe.skipIf(!POSTGRES.isInstalled() && process.env.CI !== 'true')(
           ...direction,
           ...store.slice(2),
         ]);
+      expect(await copy('--to', 'postgres')).toMatchObject({
+        status: 0,
+        stderr: expect.stringMatching(/the project default has no requests and no attacks in the store lmdb/),
+      });
       expect((await ingest()).stdout).toMatch(/^accepted +2000$/m);
       for (let i = 0; i < 2; i++) {
         const { status, stdout } = await copy('--to', 'postgres');
         expect([status, stdout]).toEqual([
           0,
-          'copied and verified: both stores have 2000 requests and 2000 attacks\n',
+          'copied and verified: both stores have 2000 requests and 2000 attacks, and the same top lists\n',
         ]);
       }
       expect((await ingest(...store)).stdout).toMatch(/^read before +2000$/m);

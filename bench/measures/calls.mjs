@@ -14,6 +14,10 @@ const CALLS = {
   'overviews/attack/top-domains': '',
   'overviews/attack/distribution': '',
   'overviews/attack/action-types': '',
+  'overviews/attack/ip': '',
+  'overviews/attack/url': '',
+  'overviews/attack/rule': '',
+  'overviews/attack/country': '',
   'overviews/classification': '',
 };
 

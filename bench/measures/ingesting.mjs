@@ -21,7 +21,7 @@ export async function measureIngesting({ directory, prepared, address, requests,
   for (let round = 0; round < rounds; round++) {
     log(`ingesting: round ${round + 1} of ${rounds}`);
     result.idle.push((await generateLoad(load)).p99);
-    const stop = await startIngesting(directory, measured.data, project);
+    const stop = await startIngesting(directory, measured.data, project, EVENTS_PER_S);
     const before = await countedEvents(address, project, text);
     const started = performance.now();
     result.ingesting.push((await generateLoad(load)).p99);
@@ -33,13 +33,13 @@ export async function measureIngesting({ directory, prepared, address, requests,
 }
 
 /** Writes the log and follows it until the returned function is called. */
-async function startIngesting(directory, data, project) {
+export async function startIngesting(directory, data, project, eventsPerS) {
   const path = join(directory, 'live.ndjson');
   const file = openSync(path, 'w');
   let due = performance.now();
   const writer = setInterval(() => {
     // By the clock, because timers may be late.
-    for (; due < performance.now(); due += TICK_MS) writeSync(file, lines((EVENTS_PER_S * TICK_MS) / 1_000));
+    for (; due < performance.now(); due += TICK_MS) writeSync(file, lines((eventsPerS * TICK_MS) / 1_000));
   }, TICK_MS);
   const args = ['--data', data, '--project', project, '--format', 'events', path];
   const follower = spawn('node', [wafstat, 'follow', ...args], { stdio: 'ignore' });

@@ -276,6 +276,8 @@ export interface Coverage {
   from: number;
   /** End of the whole hours that were counted, exclusive. */
   to: number;
+  /** Present if earlier hours of the query were left out because there was too much data for one list. */
+  shortened?: true;
 }
 
 /** `total` is the number of different values. */

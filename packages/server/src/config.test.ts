@@ -54,6 +54,10 @@ describe('service options', () => {
     expect(problems({ ...near, store: 'postgres' })).toEqual([
       '--clickhouse-url requires --store clickhouse, but the store is postgres',
     ]);
+    const leftOver = { ...withoutClickHouse, store: 'postgres' };
+    expect(problems(leftOver, { WAFSTAT_CLICKHOUSE_URL: clickhouseUrl })).toEqual([
+      'WAFSTAT_CLICKHOUSE_URL requires --store clickhouse, but the store is postgres',
+    ]);
     expect(problems({ ...near, clickhouseReplicated: 'true' })).toEqual([
       expect.stringMatching(/--clickhouse-replicated is not supported: .*--store postgres with a standby/),
     ]);

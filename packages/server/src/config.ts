@@ -5,6 +5,7 @@ import {
   duration,
   file,
   flag,
+  givenName,
   integer,
   nameOf,
   type Option,
@@ -18,7 +19,7 @@ import {
 import { type Overrides, parseOverrides } from './ingest/categories/classify.ts';
 import { isLoopback } from './loopback.ts';
 import { parseDatabaseUrl } from './postgres/url.ts';
-import { TOP_KEYS_DEFAULT } from './store/store.ts';
+import { TOP_KEYS_DEFAULT, TOP_KEYS_MAX } from './store/store.ts';
 
 /** What top lists keep of attacks. */
 export const TOP_LIST_OPTIONS = grouped('Top lists:', {
@@ -31,7 +32,7 @@ export const TOP_LIST_OPTIONS = grouped('Top lists:', {
   topKeys: setting(
     '--top-keys <n>',
     'how many different values a top list keeps per hour, and project or host; counts are exact up to this number',
-    integer(16, 65_536),
+    integer(16, TOP_KEYS_MAX),
     { default: String(TOP_KEYS_DEFAULT) },
   ),
 });
@@ -275,14 +276,17 @@ export const DATA_REQUIRED = `${nameOf(DATA)} is required`;
 /** Service options that contradict each other, for whatever part of them a command has. */
 export function serviceConflicts(
   values: Partial<Values<typeof SERVICE_OPTIONS>>,
-  source: (name: 'postgresUrl') => 'cli' | 'env' | undefined,
+  source: (name: 'postgresUrl' | 'clickhouseUrl') => 'cli' | 'env' | undefined,
 ): string[] {
   const { tlsCert, tlsKey, insecureHttp, listen, store, clickhouseUrl, clickhouseInsecureHttp } = values;
   const problems: string[] = [];
   if (store === 'clickhouse' && clickhouseUrl === undefined)
     problems.push(`--store clickhouse requires ${nameOf(CLICKHOUSE_OPTIONS.clickhouseUrl)}`);
   if (store !== undefined && store !== 'clickhouse' && clickhouseUrl !== undefined)
-    problems.push(`--clickhouse-url requires --store clickhouse, but the store is ${store}`);
+    problems.push(
+      `${givenName(CLICKHOUSE_OPTIONS.clickhouseUrl, source('clickhouseUrl'))} requires --store clickhouse, ` +
+        `but the store is ${store}`,
+    );
   if (values.clickhouseReplicated) {
     problems.push(
       '--clickhouse-replicated is not supported: a replica may lose acknowledged counts or return old ones. ' +
@@ -294,7 +298,7 @@ export function serviceConflicts(
   );
   if (plain !== undefined && !clickhouseInsecureHttp) {
     problems.push(
-      `--clickhouse-url ${plain} would send the password and all counts unencrypted: use https, ` +
+      `${givenName(CLICKHOUSE_OPTIONS.clickhouseUrl, source('clickhouseUrl'))} ${plain} would send the password and all counts unencrypted: use https, ` +
         'or --clickhouse-insecure-http in a private network',
     );
   }
@@ -319,8 +323,9 @@ function postgresConflicts(
     return isMissing ? [`--store ${store} requires ${nameOf(POSTGRES_OPTIONS.postgresUrl)}`] : [];
   }
   const problems: string[] = [];
+  const name = givenName(POSTGRES_OPTIONS.postgresUrl, urlSource);
   if (store === 'lmdb')
-    problems.push('--postgres-url requires --store postgres or clickhouse, but the store is lmdb');
+    problems.push(`${name} requires --store postgres or clickhouse, but the store is lmdb`);
   if (urlSource === 'cli' && postgresUrl.password !== null) {
     problems.push(
       '--postgres-url must not contain a password, because `ps` shows it: ' +
@@ -330,7 +335,7 @@ function postgresConflicts(
   const far = postgresUrl.servers.find(({ host }) => !isLocal(host));
   if (far && postgresUrl.tls === 'off' && !postgresInsecure) {
     problems.push(
-      `--postgres-url would send counts, password hashes and keys to ${far.host} unencrypted: remove sslmode=disable, ` +
+      `${name} would send counts, password hashes and keys to ${far.host} unencrypted: remove sslmode=disable, ` +
         'or use --postgres-insecure in a private network',
     );
   }

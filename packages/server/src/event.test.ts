@@ -20,11 +20,45 @@ test.each([
   ['https://www.example.com/a#b', '/a'],
   ['http://www.example.com', '/'],
   ['/a\u202eb\n', '/a%E2%80%AEb%0A'],
+  ['/a b ', '/a%20b%20'],
+  ['/Grüße/日本語/😀', '/Grüße/日本語/😀'],
   ['@evil.example/a', '/@evil.example/a'],
   ['*', '*'],
   ['-', undefined],
 ])('URL %s is stored as %s', (url, expected) => {
   expect(attackDetails({ url })?.url).toBe(expected);
+});
+
+test.each([
+  ['no-break space', '\u00a0'],
+  ['soft hyphen', '\u00ad'],
+  ['combining grapheme joiner', '\u034f'],
+  ['Arabic letter mark', '\u061c'],
+  ['Hangul filler', '\u3164'],
+  ['half-width Hangul filler', '\uffa0'],
+  ['Ogham space', '\u1680'],
+  ['zero-width space', '\u200b'],
+  ['right-to-left isolate', '\u2067'],
+  ['line separator', '\u2028'],
+  ['Braille blank', '\u2800'],
+  ['ideographic space', '\u3000'],
+  ['variation selector', '\ufe0f'],
+  ['byte order mark', '\ufeff'],
+  ['private use', '\ue000'],
+  ['unassigned', '\u{e0fff}'],
+  ['tag', '\u{e0041}'],
+  ['variation selector 17', '\u{e0100}'],
+  ['Khitan filler', '\u{16fe4}'],
+  ['null notehead', '\u{1d159}'],
+  ['lone surrogate', '\udc00'],
+])('%s is visible in URLs and rules, and in no host name', (_, character) => {
+  // In UTF-8, a lone surrogate becomes U+FFFD.
+  const encoded = encodeURIComponent(Buffer.from(character).toString());
+  expect(attackDetails({ url: `/a${character}b`, rule: `a${character}b` })).toEqual({
+    url: `/a${encoded}b`,
+    rule: `a${encoded}b`,
+  });
+  expect(normalHostname(`shop${character}.example.com`)).toBeNull();
 });
 
 test('without valid fields there are no details', () => {

@@ -144,6 +144,16 @@ export const EVENT_COUNT_MAX = 1_000_000;
 /** Host, domain and project IDs: what the `hosts` parameter and the path accept. */
 export const ID_PATTERN = /^[A-Za-z0-9_-]{1,64}$/;
 
+/**
+ * Characters without a shape of their own: control and format characters (bidirectional overrides, zero-width
+ * characters), lone surrogates, private and unassigned characters, all spaces but the usual one, fillers and variation
+ * selectors. The last ones are visible by their properties, but have an empty shape.
+ */
+const INVISIBLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u{16FE4}\u{1D159}]|(?! )\p{Zs}/u;
+const ALL_INVISIBLE = new RegExp(INVISIBLE, 'gu');
+/** Nearly all text is printable ASCII, and this is much faster. */
+const NOT_PLAIN = /[^\x20-\x7e]/;
+
 /** The longest name DNS allows. */
 const HOSTNAME_LENGTH_MAX = 253;
 
@@ -152,8 +162,8 @@ export function normalHostname(text: string): string | null {
   const name = withoutPort(text.trim()).toLowerCase().replace(/\.$/, '');
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
   // A Host header has no control characters or spaces; lone surrogates cannot be stored, and UTF-8 decoders replace them
-  // by U+FFFD; format characters (bidirectional overrides, zero-width characters) make one name look like another.
-  if (/[\p{Cc}\p{Cf}\p{Z}\p{Cs}\ufffd]/u.test(name)) return null;
+  // by U+FFFD; invisible characters make one name look like another.
+  if (/[ \ufffd]/.test(name) || (NOT_PLAIN.test(name) && INVISIBLE.test(name))) return null;
   return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
 }
 
@@ -228,12 +238,12 @@ function urlPath(text: string | undefined): string | undefined {
   const path = start.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '');
   // Lists show it after the host name, which it must not seem to continue.
   const rooted = path.startsWith('/') || path === '*' ? path : `/${path}`;
-  return cutBytes(percentEncoded(rooted), URL_BYTES_MAX);
+  return cutBytes(percentEncoded(rooted).replaceAll(' ', '%20'), URL_BYTES_MAX);
 }
 
-/** Encodes control characters, characters that change the direction of text, and lone surrogates. */
 function percentEncoded(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
+  if (!NOT_PLAIN.test(text)) return text;
+  return text.replace(ALL_INVISIBLE, (character) =>
     Buffer.from(character).toString('hex').toUpperCase().replace(/../g, '%$&'),
   );
 }

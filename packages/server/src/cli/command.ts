@@ -6,7 +6,7 @@ import type { Environment, Options, Source, Values } from './options.ts';
 
 /** The process as a command sees it, so that tests can replace it. */
 export interface Io {
-  stdin: Readable & { isTTY?: boolean };
+  stdin: Readable & { isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
   stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number };
   stderr: Writable & { isTTY?: boolean };
   /** Log of the service; standard error if absent. */

@@ -1,6 +1,7 @@
 /** `demo`: a server with generated traffic. */
 import { DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
 import { generatePassword } from '../identity/secrets.ts';
+import { retainFor } from '../store/retention.ts';
 import type { Store } from '../store/store.ts';
 import { isInUse } from './backup.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
@@ -45,12 +46,14 @@ export const demoCommand = command({
         { ...defaults, logLevel: 'warn', ...values },
         io,
       );
+      const kept = { eventsMs: defaults.retention, topListsMs: defaults.detailsRetention };
+      const retention = retainFor(installation.store, kept, io.now, server.log);
       await printWelcome(installation, project, server.address, io);
       const timer = setInterval(() => void fill().catch((error) => server.log.error(error)), 1_000);
       await whenAborted(io.stop);
       clearInterval(timer);
       await fill();
-      await server.close();
+      await Promise.all([retention.stop(), server.close()]);
       return 0;
     });
   },

@@ -5,7 +5,7 @@ import { type Administration, KEYS_PER_USER_MAX } from '../identity/administrati
 import { KeyLimitError } from '../identity/errors.ts';
 import { ACCESS_TYPES, keyFileCsv, ROLES } from '../identity/records.ts';
 import { generatePassword } from '../identity/secrets.ts';
-import { type Command, command, printLine, printList, printResult, UserError } from './command.ts';
+import { type Command, command, type Io, printLine, printList, printResult, UserError } from './command.ts';
 import { PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
 import { locationProblems, withIdentity, withInstallation } from './installation.ts';
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
@@ -177,7 +177,9 @@ function changeRole(verb: 'grant' | 'revoke'): Command {
       withIdentity(location, io, async ({ administration }) => {
         const user = administration.user(name);
         const scope = project === undefined ? user.domain_id : administration.project(project).id;
-        await administration.changeRole(verb, user.id, scope, role);
+        await warnOfLostAdministrators(administration, io, () =>
+          administration.changeRole(verb, user.id, scope, role),
+        );
         return 0;
       }),
   });
@@ -311,7 +313,32 @@ function enabling(type: 'domain' | 'project' | 'user', disable: string): Command
   ];
 }
 
-/** A command that changes one object and prints nothing. */
+/** Not an error: this command line needs no user, so it can add another administrator. */
+async function warnOfLostAdministrators(
+  administration: Administration,
+  io: Io,
+  change: () => Promise<unknown>,
+): Promise<void> {
+  const withoutAdministrator = () =>
+    administration
+      .domains()
+      .filter(
+        ({ id }) =>
+          !administration.users().some(({ enabled, roles }) => enabled && roles[id]?.includes('admin')),
+      );
+  const before = new Set(withoutAdministrator().map(({ id }) => id));
+  await change();
+  for (const { id, name } of withoutAdministrator()) {
+    if (before.has(id)) continue;
+    printLine(
+      io.stderr,
+      `wafstat: the domain ${name} has no administrator any more: nobody can manage its users in the console. ` +
+        `To add one, run 'wafstat user add NAME --domain ${name} --role admin'`,
+    );
+  }
+}
+
+/** A command that changes one object. */
 function change(
   name: string,
   description: string,
@@ -324,7 +351,7 @@ function change(
     check: locationProblems,
     run: (location, [operand = ''], io) =>
       withIdentity(location, io, async ({ administration }) => {
-        await apply(administration, operand);
+        await warnOfLostAdministrators(administration, io, () => apply(administration, operand));
         return 0;
       }),
   });

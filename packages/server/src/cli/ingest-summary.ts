@@ -1,5 +1,5 @@
 /** Counts what became of the lines of a run, and prints it at the end. */
-import { DROP_REASONS } from '../event.ts';
+import { CATEGORIES, DROP_REASONS } from '../event.ts';
 import type { FileProgress } from '../ingest/file.ts';
 import { type Drop, FIRST_DROPS_MAX, type Outcome } from '../ingest/pipeline.ts';
 import { type Io, printLine } from './command.ts';
@@ -10,11 +10,13 @@ export class IngestSummary {
   #accepted = 0;
   #seen = 0;
   #lines = 0;
+  #requests = 0;
   #withoutHost = 0;
   #unregisteredHost = 0;
   #dropped = new Map<string, number>();
   #formats = new Map<string, number>();
-  #attacks = new Map<string, number>();
+  /** In the order of the table of categories. */
+  readonly #attacks = new Map<string, number>(CATEGORIES.map((name) => [name, 0]));
   #firstDrops: (Drop & { file: string })[] = [];
   #unfinished: string[] = [];
 
@@ -36,6 +38,7 @@ export class IngestSummary {
   addOutcome(file: string, outcome: Outcome): void {
     const { accepted, dropped, first_drops, formats, attacks } = outcome;
     this.#accepted += accepted;
+    this.#requests += outcome.requests;
     this.#withoutHost += outcome.without_host;
     this.#unregisteredHost += outcome.unregistered_host;
     addAll(this.#dropped, dropped);
@@ -55,10 +58,11 @@ export class IngestSummary {
     const row = (name: string, n: number) => printLine(stdout, `${name.padEnd(20)} ${n}`);
     const section = (title: string, counts: ReadonlyMap<string, number>, total = sum(counts)) => {
       row(title, total);
-      for (const [name, n] of counts) row(`  ${name}`, n);
+      for (const [name, n] of counts) if (n > 0) row(`  ${name}`, n);
     };
     section('accepted', this.#formats, this.#accepted);
     this.#printWithoutHost(row);
+    row('requests', this.#requests);
     section('attacks', this.#attacks);
     section('dropped', this.#dropped);
     if (this.#seen > 0) row('read before', this.#seen);

@@ -2,6 +2,7 @@
 import { hostAdministration } from '../audit/host-administration.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { normalHostname } from '../event.ts';
+import { isDeletedHost } from '../store/store.ts';
 import { command, printLine, printList, printResult, UserError } from './command.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
 import { locationProblems, withInstallation, withProject } from './installation.ts';
@@ -36,7 +37,9 @@ const addHost = command({
       if (added.kind === 'full')
         throw new UserError(`the project already has ${HOSTS_MAX} hosts, the maximum`);
       if (added.kind === 'id_taken')
-        throw new UserError(`the ID ${id} already belongs to ${added.host.hostname}`);
+        throw new UserError(
+          `the ID ${id} already belongs to ${isDeletedHost(added.host) ? 'a host that was deleted' : added.host.hostname}`,
+        );
       if (added.kind === 'exists')
         throw new UserError(`${hostname} is already registered, with the ID ${added.host.id}`);
       return printResult(io, json, added.host, `host ${hostname} has the ID ${added.host.id}`);

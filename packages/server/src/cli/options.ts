@@ -72,8 +72,9 @@ export function readOptions<O extends Options>(
     try {
       values[name] = parse(text);
     } catch (error) {
-      const origin = source(name) === 'env' ? variable : flagOf(spec);
-      problems.push(`${origin} is '${withoutPassword(text)}', but ${(error as Error).message}`);
+      problems.push(
+        `${givenName({ ...spec, env: variable }, source(name))} is '${withoutPassword(text)}', but ${(error as Error).message}`,
+      );
     }
   }
   problems.push(...check(values as Partial<Values<O>>));
@@ -100,6 +101,11 @@ export function flagOf({ flags }: { flags: string }): string {
 /** `--data (or WAFSTAT_DATA)`, for messages. */
 export function nameOf(named: { flags: string; env?: string }): string {
   return named.env ? `${flagOf(named)} (or ${named.env})` : flagOf(named);
+}
+
+/** Where a value comes from: the variable, if it is from the environment. */
+export function givenName(named: { flags: string; env?: string }, source: 'cli' | 'env' | undefined): string {
+  return source === 'env' && named.env ? named.env : flagOf(named);
 }
 
 /** For terminals and logs. */

@@ -79,7 +79,7 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
       writeErr: (text) => io.stderr.write(text),
       outputError: (text, write) => write(text.replace(/^error:/, 'wafstat:')),
     })
-    .configureHelp({ subcommandTerm: (sub) => `${sub.name()} ${sub.usage()}`.replace(' [options]', '') })
+    .configureHelp({ subcommandTerm: termOf })
     .addHelpText('after', "\nRun 'wafstat COMMAND --help' for the options of a command.");
   try {
     for (const [heading, group] of Object.entries(COMMANDS)) {
@@ -127,6 +127,11 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
     ]);
     finish(await command.run(values, sub.args, io, source));
   });
+}
+
+/** In the list of commands, whose column must stay narrow: `top <list>` for `top <sources|urls|..>`. */
+function termOf(sub: Commander): string {
+  return `${sub.name()} ${sub.usage()}`.replace(' [options]', '').replace(/<[a-z]+\|[a-z|]+>/, '<list>');
 }
 
 /** Lists show the description up to its first `;` or `:`; the help of the command shows all of it, in sentences. */

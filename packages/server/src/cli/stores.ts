@@ -59,7 +59,7 @@ const { store: _, ...SERVER_STORE_OPTIONS } = STORE_OPTIONS;
 export const copyCommand = command({
   name: 'copy',
   description:
-    'copy a project between two stores; includes the read positions of its logs; ' +
+    'copy a project between two stores; includes its top lists and the read positions of its logs; ' +
     'verifies the copy; stop ingest first',
   examples: [
     'wafstat copy --data ./data --project shop --to postgres --postgres-url postgres://wafstat@127.0.0.1/wafstat',
@@ -116,8 +116,15 @@ export const copyCommand = command({
         const { requests, attacks } = await to.series({ project, edges: [range.from, range.to] });
         printLine(
           io.stdout,
-          `copied and verified: both stores have ${requests[0]} requests and ${attacks[0]} attacks`,
+          `copied and verified: both stores have ${requests[0]} requests and ${attacks[0]} attacks, and the same top lists`,
         );
+        if (requests[0] === 0 && attacks[0] === 0) {
+          printLine(
+            io.stderr,
+            `wafstat: the project ${name} has no requests and no attacks in the store ${sourceStore(values)}. ` +
+              'Is it the right project, and the right store (--from)?',
+          );
+        }
         return 0;
       } catch (error) {
         if (!(error instanceof CopyConflict)) throw error;

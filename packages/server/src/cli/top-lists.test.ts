@@ -69,7 +69,7 @@ test('ingest keeps as much of the sources as its options say, and a deleted proj
   const ingest = ['ingest', '-', '--project', 'shop', '--format', 'events'];
   await run([...ingest, '--source', 'a', '--attack-sources', 'prefix'], lines.join('\n'));
   const prefixes = await sourcesOf(id);
-  expect(prefixes).toMatchObject({ total: 40, distinct: 40, distinctIs: 'exact', error: 0 });
+  expect(prefixes).toMatchObject({ attacks: 40, distinct: 40, distinctIs: 'exact', error: 0 });
   expect(prefixes.items[0]).toEqual({ key: '198.51.0.0/24', count: 1, error: 0 });
 
   await run([...ingest, '--source', 'b', '--attack-sources', 'off'], lines.join('\n'));
@@ -78,10 +78,10 @@ test('ingest keeps as much of the sources as its options say, and a deleted proj
   await run([...ingest, '--source', 'c', '--top-keys', '16'], lines.join('\n'));
   const bounded = await sourcesOf(id);
   expect(bounded.items).toHaveLength(16);
-  expect(bounded).toMatchObject({ total: 80, distinctIs: 'estimate' });
+  expect(bounded).toMatchObject({ attacks: 80, distinctIs: 'estimate' });
 
   await run(['project', 'delete', 'shop']);
-  expect(await sourcesOf(id)).toMatchObject({ total: 0, distinct: 0, items: [] });
+  expect(await sourcesOf(id)).toMatchObject({ attacks: 0, distinct: 0, items: [] });
   expect(await inStore((store) => store.series({ project: id, edges: [0, NOW] }))).toMatchObject({
     attacks: Float64Array.of(120),
   });
@@ -115,6 +115,8 @@ test('serve applies its options to pushes', async () => {
   expect(await push.json()).toMatchObject({ accepted: 2 });
   stopping.abort();
   expect(await served).toBe(0);
-  const { total, items } = await sourcesOf(project);
-  expect({ total, items }).toEqual({ total: 1, items: [{ key: '2001:db8:1::/48', count: 1, error: 0 }] });
+  expect(await sourcesOf(project)).toMatchObject({
+    attacks: 1,
+    items: [{ key: '2001:db8:1::/48', count: 1, error: 0 }],
+  });
 });

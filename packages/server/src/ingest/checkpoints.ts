@@ -3,8 +3,18 @@
  * chunk is a hash of the ID of the chunk before it and of its own bytes, and the store keeps it with the counts, in
  * the same transaction. So content identifies a file, not its name: if it is ingested again, has grown, was renamed,
  * or the process crashed, only new bytes are counted.
+ *
+ * Reader states contain what a log says about requests that are not complete, so the store gets them encrypted. The key
+ * comes from the bytes of the file, too: only a process that reads the file again can decrypt them.
  */
-import { createHash, type Hash } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  type Hash,
+  randomBytes,
+} from 'node:crypto';
 import type { BatchLink, NewLink, Store } from '../store/store.ts';
 import { CHUNK_BYTES_MAX, contentStart, endOfHole, endsInsideLine, hasContent, lineEnd } from './lines.ts';
 
@@ -24,6 +34,7 @@ export class Checkpoints {
   readonly #file: FileSource;
   /** The ID of the chunk before the current one, and the IDs of all chunks after it that the store knows. */
   #after = '';
+  #keyBefore: Buffer = Buffer.alloc(0);
   #siblings: string[] = [];
   #links: BatchLink[] = [];
   /** The current chunk, which grows up to CHUNK_BYTES_MAX so that the chain of a followed file stays short. */
@@ -56,11 +67,13 @@ export class Checkpoints {
     const candidates = this.#links.filter((link) => link.bytes === 0 || hashes.has(link.firstLineHash));
     for (const link of candidates.sort((one, other) => other.bytes - one.bytes)) {
       const bytes = (await peek(link.bytes)).subarray(0, link.bytes);
-      if (bytes.length === link.bytes && hasBytes(link, this.#after, bytes)) {
-        this.#begin(link.id);
-        this.insideLine = endsInsideLine(bytes, this.insideLine);
-        return { bytes, readerState: link.readerState };
-      }
+      if (bytes.length < link.bytes) continue;
+      const hash = chunkHash(this.#after).update(bytes);
+      if (!hasHash(link, hash)) continue;
+      const key = stateKey(this.#keyBefore, hash);
+      this.#begin(link.id, key);
+      this.insideLine = endsInsideLine(bytes, this.insideLine);
+      return { bytes, readerState: decryptState(link.readerState, key) };
     }
     return null;
   }
@@ -78,14 +91,14 @@ export class Checkpoints {
   /** The ID and the link under which to append the next bytes, which extend the current chunk. */
   extend(bytes: Buffer, readerState: string): { id: string; link: NewLink } {
     if (this.#id !== null && this.#bytes + bytes.length > CHUNK_BYTES_MAX && bytes.length > 0)
-      this.#begin(this.#id);
+      this.#begin(this.#id, stateKey(this.#keyBefore, this.#hash));
     this.#extendedHash = this.#hash.copy().update(bytes);
     const digest = this.#extendedHash.copy().digest('hex');
     const link = {
       after: this.#after,
       bytes: this.#bytes + bytes.length,
       firstLineHash: this.#hasFirstLine ? this.#firstLineHash : firstLineHash(bytes),
-      readerState,
+      readerState: encryptState(readerState, () => stateKey(this.#keyBefore, this.#extendedHash)),
       siblings: this.#siblings,
       replaces: this.#id ?? undefined,
     };
@@ -105,8 +118,9 @@ export class Checkpoints {
     this.insideLine = endsInsideLine(bytes, this.insideLine);
   }
 
-  #begin(after: string): void {
+  #begin(after: string, key: Buffer): void {
     this.#after = after;
+    this.#keyBefore = key;
     this.#siblings = [];
     this.#links = [];
     this.#hash = chunkHash(after);
@@ -153,8 +167,37 @@ function chunkHash(after: string): Hash {
   return createHash('sha256').update(after);
 }
 
-function hasBytes(link: BatchLink, after: string, bytes: Buffer): boolean {
-  return link.id.split('+', 1)[0] === chunkHash(after).update(bytes).digest('hex');
+function hasHash(link: BatchLink, hash: Hash): boolean {
+  return link.id.split('+', 1)[0] === hash.copy().digest('hex');
+}
+
+/**
+ * Chained, because a state can contain what earlier chunks say, and a short chunk could be guessed. The text tells the
+ * key from the ID, which is stored; no chunk ends with it, because it has no line end and is no record.
+ */
+function stateKey(keyBefore: Buffer, chunk: Hash): Buffer {
+  return createHmac('sha256', keyBefore).update(chunk.copy().update('reader state').digest()).digest();
+}
+
+const CIPHER = 'aes-256-gcm';
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+function encryptState(state: string, key: () => Buffer): string {
+  if (state === '') return '';
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv(CIPHER, key(), nonce);
+  const encrypted = [nonce, cipher.update(state), cipher.final(), cipher.getAuthTag()];
+  return Buffer.concat(encrypted).toString('base64');
+}
+
+function decryptState(text: string, key: Buffer): string {
+  // Earlier releases stored plain JSON.
+  if (text === '' || text.startsWith('{')) return text;
+  const bytes = Buffer.from(text, 'base64');
+  const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES));
+  decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
+  return decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES), undefined, 'utf8') + decipher.final('utf8');
 }
 
 /** Up to the end of the first line after holes and headers, or FIRST_LINE_BYTES_MAX of it. */

@@ -122,7 +122,7 @@ test.each([
   const query = { project: 'p', from: NOW - 1, to: NOW, limit: 10 };
   const { items } = await store.top({ ...query, list: 'sources' });
   expect(items.map(({ key }) => key).sort()).toEqual([...expected].sort());
-  expect((await store.top({ ...query, list: 'rules' })).total).toBe(2);
+  expect((await store.top({ ...query, list: 'rules' })).attacks).toBe(2);
 });
 
 test('a source keeps the beginning of one dropped line per reason, without queries, unless addresses are reduced', async () => {

@@ -46,8 +46,10 @@ export interface Outcome {
   accepted: number;
   dropped: Partial<Record<DropReason, number>>;
   first_drops: Drop[];
-  /** Accepted records by format, and the attacks among them by category. */
+  /** Accepted records by format. */
   formats: Record<string, number>;
+  /** What the records count, which can be more than one request or attack each. */
+  requests: number;
   attacks: Partial<Record<Category, number>>;
   /** Accepted records without a registered host: they count in the project's total only. */
   without_host: number;
@@ -229,6 +231,7 @@ export class Pipeline {
     }
     access.end();
     if (access.taken > 0) outcome.formats.access = (outcome.formats.access ?? 0) + access.taken;
+    outcome.requests += access.taken;
   }
 
   #add(
@@ -250,7 +253,9 @@ export class Pipeline {
       if (record.details?.source !== undefined) this.#reduceSource(record.details, record.details.source);
       records.push(record);
       outcome.formats[format] = (outcome.formats[format] ?? 0) + 1;
-      if (record.attack !== null) outcome.attacks[record.attack] = (outcome.attacks[record.attack] ?? 0) + 1;
+      const { request, attack, count } = record;
+      if (request) outcome.requests += count;
+      if (attack !== null) outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) + count;
     }
   }
 
@@ -334,6 +339,7 @@ function emptyOutcome(): Outcome {
     dropped: {},
     first_drops: [],
     formats: {},
+    requests: 0,
     attacks: {},
     without_host: 0,
     unregistered_host: 0,

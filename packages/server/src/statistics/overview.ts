@@ -8,7 +8,8 @@ export interface Count {
   num: number;
 }
 
-export interface TopList<Item = Count> {
+/** A part of all keys with a count. `TopList` of the store is about values of attacks. */
+export interface TopCounts<Item = Count> {
   /** Distinct keys with a count, before the list is cut. */
   total: number;
   items: Item[];
@@ -20,7 +21,7 @@ export interface BoundedCount extends Count {
 }
 
 /** `total` is the number of different values; `error` and `distinct_is` are those of the store's list. */
-export interface TopAttacks<Item = BoundedCount> extends TopList<Item> {
+export interface TopAttacks<Item = BoundedCount> extends TopCounts<Item> {
   /** Attacks that have a value, exact. */
   attacks: number;
   distinct_is: 'exact' | 'estimate' | 'minimum';
@@ -28,6 +29,8 @@ export interface TopAttacks<Item = BoundedCount> extends TopList<Item> {
   /** The hours that the counts cover. */
   from: number;
   to: number;
+  /** These are not all hours of the range: it has too much data. */
+  shortened?: true;
 }
 
 export interface UrlCount extends BoundedCount {
@@ -59,18 +62,10 @@ export async function overviewTotals(store: Store, query: RangeQuery): Promise<C
 }
 
 /** Like `overviewTotals`, for each point. */
-export async function overviewTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
+async function overviewTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
   return keyedTimeline(edgesOf(query), GROUPS, (edges) =>
     store.seriesByGroup({ ...selectionOf(query), edges }),
   );
-}
-
-/** Attacks by category, in the order of CATEGORIES. */
-export async function attackTimeline(store: Store, query: OverviewTimelineQuery): Promise<KeyedTimeline> {
-  return keyedTimeline(edgesOf(query), CATEGORIES, async (edges) => {
-    const { attacks } = await store.seriesByCategory({ ...selectionOf(query), edges });
-    return attacks;
-  });
 }
 
 /** The average of a point is the count divided by the seconds of the point, rounded to the nearest integer. */
@@ -109,24 +104,24 @@ export async function attackTotal(store: Store, query: RangeQuery): Promise<numb
 }
 
 /** The categories that have attacks. */
-export async function topCategories(store: Store, query: RangeQuery, top?: number): Promise<TopList> {
+export async function topCategories(store: Store, query: RangeQuery, top?: number): Promise<TopCounts> {
   const counts = await store.totals(query);
-  return topList(
+  return topCounts(
     CATEGORIES.map((key, i) => ({ key, num: counts[i] ?? 0 })),
     top,
   );
 }
 
 /** The names of the hosts that have attacks. */
-export async function topHosts(store: Store, query: RangeQuery, top: number): Promise<TopList> {
+export async function topHosts(store: Store, query: RangeQuery, top: number): Promise<TopCounts> {
   const [attacks, hosts] = await Promise.all([store.attacksByHost(query), store.hosts(query.project)]);
   const names = new Map(hosts.map(({ id, hostname }) => [id, hostname]));
   const counts = Array.from(attacks, ([id, num]) => ({ key: names.get(id) ?? id, num }));
-  return topList(counts, top);
+  return topCounts(counts, top);
 }
 
 /** Attacks that the log reports as blocked, and all others. Both are always listed. */
-export async function attackActions(store: Store, query: RangeQuery): Promise<TopList> {
+export async function attackActions(store: Store, query: RangeQuery): Promise<TopCounts> {
   const { from, to } = query;
   const { attacks, blocked } =
     from === to
@@ -164,12 +159,13 @@ export async function topUrls(store: Store, query: Omit<TopQuery, 'list'>): Prom
 }
 
 async function topOf(store: Store, query: TopQuery) {
-  const { distinct, total, distinctIs, error, from, to, items } = await store.top(query);
-  return { total: distinct, attacks: total, distinct_is: distinctIs, error, from, to, items };
+  const { distinct, attacks, distinctIs, error, from, to, shortened, items } = await store.top(query);
+  const coverage = { from, to, ...(shortened && { shortened }) };
+  return { total: distinct, attacks, distinct_is: distinctIs, error, ...coverage, items };
 }
 
 /** Largest first, equal counts by key. Keys without a count are left out. */
-export function topList(counts: readonly Count[], top = counts.length): TopList {
+export function topCounts(counts: readonly Count[], top = counts.length): TopCounts {
   const counted = counts.filter(({ num }) => num > 0).sort(compareCounts);
   return { total: counted.length, items: counted.slice(0, top) };
 }

@@ -1,5 +1,4 @@
-/** The timeline: which interval a range gets, where its points begin and end, and the counts of each point. */
-import type { Store } from '../store/store.ts';
+/** The points of a timeline: which interval a range gets, and where its points begin and end. */
 import type { Range } from './range.ts';
 
 const MINUTE_MS = 60_000;
@@ -23,20 +22,6 @@ export interface TimelineQuery extends Range {
   hosts: readonly string[] | undefined;
   /** Of the local clock. */
   offsetMs: number;
-}
-
-export interface Timeline {
-  /** `ends[i]` is the end of point i; both series have one number per point. */
-  ends: readonly number[];
-  requests: Float64Array;
-  attacks: Float64Array;
-}
-
-export async function timeline(store: Store, query: TimelineQuery): Promise<Timeline> {
-  const { project, hosts, from, to, offsetMs } = query;
-  const edges = gridEdges(from, to, offsetMs);
-  if (edges.length === 0) return { ends: [], requests: new Float64Array(0), attacks: new Float64Array(0) };
-  return { ends: edges.slice(1), ...(await store.series({ project, hosts, edges })) };
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Keeps plain events and filters them. Too slow to use, but obviously correct: the oracle for the other stores. */
 import { CATEGORIES, type Category, type Event, OVERVIEW_GROUPS } from '../event.ts';
-import { RecordWriter } from './cells.ts';
+import { WITHOUT_HOST } from './minutes.ts';
 import {
   type BatchLink,
   type BatchRecord,
@@ -8,6 +8,7 @@ import {
   compareTopItems,
   coveredHours,
   dayOf,
+  deletedHostId,
   derivedId,
   type FollowedPath,
   freeHostId,
@@ -25,19 +26,18 @@ import {
   storedCategory,
   TOP_LISTS,
   type TopListName,
-  type TopSlice,
   topKey,
   updateSource,
 } from './store.ts';
-import { addCount, hostPrefix, KeyHash, TopSummary } from './top-lists.ts';
+import { addCount, type CategoryCounts, TopSummary } from './top-lists.ts';
+import { addToRecords, decodeRecord, type HourAdditions, type Sections } from './top-records.ts';
 
-/** A value of a top list. An attack has up to four of them in its project, and as many in its host. */
+/** A value of a top list. An attack has up to four of them. */
 interface Mention {
-  /** Null: the project. */
-  scope: string | null;
+  hostId: string | null;
   list: TopListName;
   hour: number;
-  item: string;
+  key: string;
   category: number;
   count: number;
 }
@@ -46,6 +46,8 @@ interface Project {
   events: Event[];
   mentions: Mention[];
   hosts: Host[];
+  /** Under the IDs of `deletedHostId`. */
+  deletedHosts: Host[];
   sources: Source[];
   /** By source name. */
   batches: Map<string, BatchRecord[]>;
@@ -63,7 +65,15 @@ export function memoryStore(now: () => number = Date.now): Store {
 
   function open(id: string): Project {
     if (closed) throw new StoreUnavailable('the store is closed');
-    const empty = { events: [], mentions: [], hosts: [], sources: [], batches: new Map(), followed: [] };
+    const empty = {
+      events: [],
+      mentions: [],
+      hosts: [],
+      deletedHosts: [],
+      sources: [],
+      batches: new Map(),
+      followed: [],
+    };
     const project = projects.get(id) ?? empty;
     projects.set(id, project);
     return project;
@@ -174,22 +184,25 @@ export function memoryStore(now: () => number = Date.now): Store {
 
     async top({ project, hosts, list, categories = CATEGORIES, limit, ...range }) {
       const { from, to } = coveredHours(range, Math.max(horizon, topListsBefore));
-      const scopes: readonly (string | null)[] = hosts ?? [null];
+      const registered = new Set(open(project).hosts.map(({ id }) => id));
       const selected = open(project).mentions.filter(
-        ({ scope, list: other, hour, category }) =>
+        ({ hostId, list: other, hour, category }) =>
           other === list &&
-          scopes.includes(scope) &&
+          (hosts === undefined || (hostId !== null && hosts.includes(hostId) && registered.has(hostId))) &&
           from <= hour * HOUR_MS &&
           hour * HOUR_MS < to &&
           categories.includes(CATEGORIES[category] as Category),
       );
       const counts = new Map<string, number>();
-      for (const { item, count } of selected) counts.set(item, (counts.get(item) ?? 0) + count);
+      for (const { key, hostId, count } of selected) {
+        const item = JSON.stringify(list === 'urls' ? { key, hostId } : { key });
+        counts.set(item, (counts.get(item) ?? 0) + count);
+      }
       const items = Array.from(counts, ([item, count]) => ({ ...JSON.parse(item), count, error: 0 }));
       return {
         from,
         to,
-        total: sum(selected),
+        attacks: sum(selected),
         distinct: items.length,
         distinctIs: 'exact',
         error: 0,
@@ -200,6 +213,11 @@ export function memoryStore(now: () => number = Date.now): Store {
     async version() {
       if (closed) throw new StoreUnavailable('the store is closed');
       return String(changes);
+    },
+
+    async versions({ edges }) {
+      if (closed) throw new StoreUnavailable('the store is closed');
+      return edges.slice(1).map(() => String(changes));
     },
 
     async batchesAfter(project, source, after) {
@@ -218,10 +236,15 @@ export function memoryStore(now: () => number = Date.now): Store {
       const project = open(projectId);
       const byName = project.hosts.find((host) => host.hostname === hostname);
       if (byName) return { kind: 'exists', host: byName };
-      const taken = project.hosts.find((host) => host.id === id);
+      const deleted = project.deletedHosts;
+      const taken =
+        id === undefined
+          ? undefined
+          : [...project.hosts, ...deleted].find((host) => [id, deletedHostId(id)].includes(host.id));
       if (taken) return { kind: 'id_taken', host: taken };
       if (project.hosts.length >= limit) return { kind: 'full' };
-      const isTaken = (derived: string) => project.hosts.some((host) => host.id === derived);
+      const isTaken = (derived: string) =>
+        [...project.hosts, ...deleted].some((host) => [derived, deletedHostId(derived)].includes(host.id));
       const host = { id: id ?? freeHostId(projectId, hostname, isTaken), hostname, created };
       project.hosts.push(host);
       return { kind: 'added', host };
@@ -256,7 +279,7 @@ export function memoryStore(now: () => number = Date.now): Store {
       project.events = project.events.map((event) =>
         event.hostId === id ? { ...event, hostId: null } : event,
       );
-      project.mentions = project.mentions.filter(({ scope }) => scope !== id);
+      project.deletedHosts.push({ ...host, id: deletedHostId(id), hostname: deletedHostId(id) });
       project.sources = project.sources.map((source) => ({
         ...source,
         hosts: source.hosts.filter((hostId) => hostId !== id),
@@ -294,30 +317,31 @@ export function memoryStore(now: () => number = Date.now): Store {
     },
 
     async *topSlices(project) {
-      const { mentions } = open(project);
-      const slices = new Map<string, Mention[]>();
-      for (const mention of mentions) {
-        if (mention.hour * HOUR_MS < Math.max(freedBefore, topListsBefore)) continue;
-        const key = JSON.stringify([mention.scope, mention.list, mention.hour]);
-        slices.set(key, [...(slices.get(key) ?? []), mention]);
+      const hours = new Map<number, Mention[]>();
+      for (const mention of open(project).mentions) {
+        if (mention.hour * HOUR_MS < Math.max(horizon, topListsBefore)) continue;
+        hours.set(mention.hour, [...(hours.get(mention.hour) ?? []), mention]);
       }
-      yield Array.from(slices.values(), toSlice);
+      yield Array.from(hours, ([hour, mentions]) => {
+        const [joint] = addToRecords(
+          additionsOf(mentions),
+          () => undefined,
+          project,
+          Number.POSITIVE_INFINITY,
+        );
+        if (joint === undefined || joint.hostId !== null)
+          throw new Error('the oracle has only joint records');
+        return { hour, ...joint };
+      });
     },
 
     async putTopSlices(projectId, slices) {
       const project = open(projectId);
-      for (const { hostId, list, hour, summary } of slices) {
-        const isOther = (mention: Mention) =>
-          mention.scope !== hostId || mention.list !== list || mention.hour !== hour;
-        project.mentions = project.mentions.filter(isOther);
-        for (const [key, { counts, error }] of TopSummary.decode(summary).entries) {
-          if (error > 0) throw new Error('the oracle has only exact counts');
-          for (let i = 0; i < counts.length; i += 2) {
-            const [category = 0, count = 0] = counts.slice(i);
-            const item = itemOf(list, key, hostId);
-            project.mentions.push({ scope: hostId, list, hour, item, category, count });
-          }
-        }
+      for (const { hour, record } of slices) {
+        const { hosts } = decodeRecord(record);
+        if (hosts === null) throw new Error('the oracle has only joint records');
+        project.mentions = project.mentions.filter((mention) => mention.hour !== hour);
+        for (const [id, sections] of hosts) project.mentions.push(...mentionsIn(sections, hour, id || null));
       }
     },
 
@@ -366,38 +390,38 @@ export function memoryStore(now: () => number = Date.now): Store {
 
 function mentionsOf({ time, hostId, attack, count, details = {} }: Event): Mention[] {
   if (attack === null) return [];
-  const scopes = hostId === null ? [null] : [null, hostId];
   return TOP_LISTS.flatMap((list) => {
     const key = topKey(list, details);
     if (key === undefined) return [];
-    const item = JSON.stringify(list === 'urls' ? { key, hostId } : { key });
-    const hour = Math.floor(time / HOUR_MS);
-    return scopes.map((scope) => ({ scope, list, hour, item, category: storedCategory(attack), count }));
+    return { hostId, list, hour: Math.floor(time / HOUR_MS), key, category: storedCategory(attack), count };
   });
 }
 
-/** The item of a key in a slice: slices of a project have the host before a URL. */
-function itemOf(list: TopListName, key: string, scope: string | null): string {
-  if (list !== 'urls') return JSON.stringify({ key });
-  const [host = '', ...url] = (scope === null ? key : hostPrefix(scope) + key).split(' ');
-  return JSON.stringify({ key: url.join(' '), hostId: host === '' ? null : host });
+function additionsOf(mentions: readonly Mention[]): HourAdditions {
+  const hosts = new Map<string, Map<string, CategoryCounts>[]>();
+  for (const { hostId, list, key, category, count } of mentions) {
+    const lists = hosts.get(hostId ?? WITHOUT_HOST) ?? [];
+    hosts.set(hostId ?? WITHOUT_HOST, lists);
+    const additions = lists[TOP_LISTS.indexOf(list)] ?? new Map<string, CategoryCounts>();
+    lists[TOP_LISTS.indexOf(list)] = additions;
+    const counts = additions.get(key) ?? [];
+    additions.set(key, counts);
+    addCount(counts, category, count);
+  }
+  return hosts;
 }
 
-function toSlice(mentions: Mention[]): TopSlice {
-  const { scope, list, hour } = mentions[0] as Mention;
-  const additions = new Map<string, number[]>();
-  for (const { item, category, count } of mentions) {
-    const { key, hostId }: { key: string; hostId?: string | null } = JSON.parse(item);
-    const stored = hostId === undefined || scope !== null ? key : hostPrefix(hostId) + key;
-    const counts = additions.get(stored) ?? [];
-    addCount(counts, category, count);
-    additions.set(stored, counts);
-  }
-  const summary = new TopSummary();
-  summary.add(additions, Number.POSITIVE_INFINITY, new KeyHash(''));
-  const writer = new RecordWriter();
-  summary.encode(writer);
-  return { hostId: scope, list, hour, summary: writer.bytes() };
+function mentionsIn(sections: Sections, hour: number, hostId: string | null): Mention[] {
+  return TOP_LISTS.flatMap((list, i) => {
+    const summary = sections[i];
+    if (summary === undefined) return [];
+    return [...TopSummary.decode(summary).entries].flatMap(([key, { counts }]) =>
+      Array.from({ length: counts.length / 2 }, (_, n) => {
+        const [category = 0, count = 0] = counts.slice(2 * n);
+        return { hostId, list, hour, key, category, count };
+      }),
+    );
+  });
 }
 
 function putFollowed(project: Project, followed: FollowedPath): void {

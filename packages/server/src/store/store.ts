@@ -60,10 +60,11 @@ export interface Store {
    * hours that begin before the horizon, or before that of top lists (see `prune`), are left out.
    *
    * A store keeps at most k values (`--top-keys`) per list, hour, and project or host. As long as there are no more, all
-   * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N is the `total` of all categories: every
+   * numbers are exact. Beyond that, no error is larger than N / (k + 1), where N are the `attacks` of all categories: every
    * value with more attacks is kept, however many hours and hosts the query has. If the query has more than 131,072
-   * values, errors can be larger by N / 65,537. `total` is always exact. Rejects with QueryTooLarge if there
-   * is too much to read.
+   * values, errors can be larger by N / 65,537. `attacks` is always exact. If there
+   * is too much to read, the result covers only the last hours of the range, and says so; rejects with QueryTooLarge if the
+   * last hour alone has too much.
    */
   top(query: TopQuery): Promise<TopList>;
 
@@ -73,6 +74,9 @@ export interface Store {
    * store cannot tell.
    */
   version(query: { project: string } & TimeRange): Promise<string | null>;
+
+  /** The version of each range between neighbouring edges. Only in stores for which that is cheaper than counting. */
+  versions?(query: { project: string; edges: readonly number[] }): Promise<string[]>;
 
   /** The batches that follow `after` in their file: the id of a batch, or '' for the start of the file. */
   batchesAfter(project: string, source: string, after: string): Promise<BatchLink[]>;
@@ -102,7 +106,7 @@ export interface Store {
 
   /**
    * Deletes a host. Its counts stay in the total of the project, without a host; its top lists cannot be queried. The name
-   * and the ID become available: if a log names the host again, it is registered again, and counts from zero.
+   * becomes available: if a log names the host again, it is registered again with another ID, and counts from zero.
    */
   deleteHost(host: { project: string; id: string }): Promise<DeletedHost>;
 
@@ -124,10 +128,13 @@ export interface Store {
   /** Replaces a source with the one from another store, and adds batches of it to those that this store recognizes. */
   putSource(project: string, source: Source, batches: readonly BatchRecord[]): Promise<void>;
 
-  /** The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. */
+  /**
+   * The top lists of a project, in parts of bounded size, for `putTopSlices` of another store. Of each hour, the slice of
+   * the project is the last.
+   */
   topSlices(project: string): AsyncIterable<TopSlice[]>;
 
-  /** Replaces slices with those from another store. */
+  /** Replaces slices with those from another store. Those before the horizon are left out. */
   putTopSlices(project: string, slices: readonly TopSlice[]): Promise<void>;
 
   /** Deletes the top lists of a project in short steps. Its counts stay. */
@@ -178,6 +185,8 @@ export const TOP_LISTS = ['sources', 'urls', 'rules', 'countries'] as const;
 
 /** How many values a list keeps per hour, and project or host. */
 export const TOP_KEYS_DEFAULT = 1_024;
+/** Each append to a full list of long URLs decodes and writes up to 1.1 MB, which takes about 10 ms per host. */
+export const TOP_KEYS_MAX = 4_096;
 
 export type TopListName = (typeof TOP_LISTS)[number];
 
@@ -193,8 +202,10 @@ export interface TopList {
   /** The hours that the counts cover. Equal to `to` if there are none. */
   from: number;
   to: number;
+  /** `from` is later than the range and the horizon require: earlier hours would have been too much to read. */
+  shortened?: true;
   /** Attacks that have a value in this list, exact. */
-  total: number;
+  attacks: number;
   /** The number of different values (of URLs: pairs of host and URL). */
   distinct: number;
   /**
@@ -218,15 +229,14 @@ export interface TopItem {
   error: number;
 }
 
-/** The values of one list in one hour. */
+/** The top lists of one hour, of the project or a host. */
 export interface TopSlice {
-  /** Null: the whole project. */
+  /** Null: the project. As long as an hour is small, its slice has those of all hosts. */
   hostId: string | null;
-  list: TopListName;
   /** Hours since the epoch. */
   hour: number;
-  /** Encoded by TopSummary (top-lists.ts). */
-  summary: Uint8Array;
+  /** As in top-records.ts. */
+  record: Uint8Array;
 }
 
 export interface PruneOptions {
@@ -458,9 +468,9 @@ export type RenamedHost =
 
 export type DeletedHost = { kind: 'deleted'; host: Host } | { kind: 'unknown' };
 
-/** ID and name under which stores keep the number of a deleted host, so that no other host gets it. Not a valid ID or name. */
-export function deletedHostId(number: number): string {
-  return `deleted:${number}`;
+/** ID and name under which stores keep a deleted host, so that no other host gets its ID or number. Not a valid ID or name. */
+export function deletedHostId(id: string): string {
+  return `deleted:${id}`;
 }
 
 export function isDeletedHost({ id }: { id: string }): boolean {

@@ -4,7 +4,7 @@ import { CATEGORIES } from '../event.ts';
 import { RecordWriter } from './cells.ts';
 import { compareTopItems, type TopItem, type TopList } from './store.ts';
 import { addCount, type CategoryCounts, checkSummary, KeyHash, TopMerge, TopSummary } from './top-lists.ts';
-import { decodeSections } from './top-records.ts';
+import { checkRecord, decodeRecord } from './top-records.ts';
 
 const HASH = new KeyHash('project');
 
@@ -50,10 +50,18 @@ function summarize({ keysMax, batches }: Slice): Uint8Array {
 function listOf(
   slices: readonly Uint8Array[],
   { categories = null, tail = 0, limit = Number.POSITIVE_INFINITY, keysMax = 65_536 }: Options = {},
-): Omit<TopList, 'from' | 'to'> {
+): Omit<TopList, 'from' | 'to' | 'shortened'> {
   const [base, rest] = [new TopMerge(HASH, categories, keysMax), new TopMerge(HASH, categories, keysMax)];
-  for (const [i, slice] of slices.entries()) (i < slices.length - tail ? base : rest).add(slice);
-  return base.list(rest, 'sources', limit);
+  for (const [i, slice] of slices.entries()) finish((i < slices.length - tail ? base : rest).add(slice));
+  return finish(base.list(rest, 'sources', limit));
+}
+
+/** Runs all steps at once. */
+function finish<T>(steps: Generator<void, T>): T {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
 }
 
 interface Options {
@@ -84,7 +92,7 @@ function expectBounds(
   const kept = new Map(list.items.map((item) => [item.key, item]));
   expect(kept.size).toBe(list.items.length);
   expect(list.error).toBeLessThanOrEqual(allowance);
-  expect(list.total).toBe(totalOf(counts));
+  expect(list.attacks).toBe(totalOf(counts));
   const wrong = [...counts].filter(([key, count]) => {
     const item = kept.get(key);
     if (item === undefined) return count > list.error;
@@ -169,7 +177,7 @@ describe('a summary', () => {
         expect(list).toMatchObject({ error: 0, distinct: counts.size, distinctIs: 'exact' });
         const expected: TopItem[] = Array.from(counts, ([name, count]) => ({ key: name, count, error: 0 }));
         expect(list.items).toEqual(expected.sort(compareTopItems));
-        expect(list.total).toBe(totalOf(counts));
+        expect(list.attacks).toBe(totalOf(counts));
       }),
       { numRuns: 200 },
     );
@@ -230,7 +238,7 @@ describe('a summary', () => {
     expect(first?.key).toBe('attacker');
     // The same flood in 24 hours of two hosts changes nothing: errors are relative to all attacks.
     const day = listOf(Array.from({ length: 48 }, () => bytes));
-    expect(day).toMatchObject({ total: 48 * list.total, error: 48 * list.error });
+    expect(day).toMatchObject({ attacks: 48 * list.attacks, error: 48 * list.error });
     expect(day.items[0]).toMatchObject({ key: 'attacker', count: 48 * (first?.count ?? 0) });
   });
 
@@ -281,6 +289,33 @@ describe('a summary', () => {
     expect(listOf(encoded)).toMatchObject({ distinct: 9_000, distinctIs: 'exact', error: 0 });
   });
 
+  test('a merge of many values does its work in short steps', () => {
+    const merge = new TopMerge(HASH, null);
+    const other = new TopMerge(HASH, null);
+    const part = (first: number) =>
+      Array.from({ length: 4_096 }, (_, i) => ({ ...single(`${first + i}`), count: 1 + (i % 5) }));
+    let steps = 0;
+    for (let first = 0; first <= 131_072; first += 4_096) {
+      for (const _ of merge.add(summarize({ keysMax: 4_096, batches: [part(first)] }))) steps++;
+    }
+    // 135,168 values are read and evicted, 2,048 in a step.
+    expect(steps).toBeGreaterThan(2 * 66);
+    finish(other.add(summarize({ keysMax: 9, batches: [[single('0'), single('other')]] })));
+    steps = 0;
+    for (const work = merge.list(other, 'sources', 10); ; steps++) {
+      const { done, value: list } = work.next();
+      if (!done) continue;
+      expect(list).toMatchObject({
+        distinctIs: 'estimate',
+        attacks: 33 * totalOf(truth([{ keysMax: 0, batches: [part(0)] }], null)) + 2,
+      });
+      expect(list.items[0]).toMatchObject({ count: 5 });
+      expect(Math.abs(list.distinct / 135_169 - 1)).toBeLessThan(0.07);
+      break;
+    }
+    expect(steps).toBeGreaterThan(2 * 20);
+  });
+
   test('that is cut short or of another kind is an error', () => {
     const bytes = summarize({ keysMax: 2, batches: [['/a', '/b', '/c'].map(single)] });
     expect(() => checkSummary(bytes)).not.toThrow();
@@ -290,8 +325,12 @@ describe('a summary', () => {
   });
 
   test('a record with an impossible list or length is an error', () => {
-    expect(decodeSections(Uint8Array.of(0, 1, 2, 7, 7))[1]).toEqual(Uint8Array.of(7, 7));
-    expect(() => decodeSections(Uint8Array.of(0, 32, 1, 7))).toThrow('damaged');
-    expect(() => decodeSections(Uint8Array.of(0, 1, 3, 7))).toThrow('damaged');
+    expect(decodeRecord(Uint8Array.of(0, 1, 2, 7, 7)).sections[1]).toEqual(Uint8Array.of(7, 7));
+    expect(() => decodeRecord(Uint8Array.of(0, 32, 1, 7))).toThrow('damaged');
+    expect(() => decodeRecord(Uint8Array.of(0, 1, 3, 7))).toThrow('damaged');
+    expect(() => decodeRecord(Uint8Array.of(2, 1, 97, 4, 0, 1, 0))).toThrow('damaged');
+    expect(() => decodeRecord(Uint8Array.of(4))).toThrow('unknown kind 4');
+    expect(() => checkRecord(Uint8Array.of(2, 1, 97, 3, 0, 1, 0))).not.toThrow();
+    expect(() => checkRecord(Uint8Array.of(2, 1, 97, 3, 0, 1, 2))).toThrow('unknown kind 2');
   });
 });

@@ -9,7 +9,7 @@
  */
 import { CATEGORIES } from '../event.ts';
 import { NumberReader, type RecordWriter } from './cells.ts';
-import { compareTopItems, type TopItem, type TopList, type TopListName } from './store.ts';
+import type { TopItem, TopList, TopListName } from './store.ts';
 
 /** Numbers of categories and their counts, in turns. */
 export type CategoryCounts = number[];
@@ -26,7 +26,7 @@ interface Evictions {
   error: number;
   /** Attacks of evicted values by category. */
   lost: number[];
-  /** Of all values. */
+  /** Of all values that were evicted, some of which may be back. */
   sketch: Uint8Array;
 }
 
@@ -37,10 +37,12 @@ export class TopSummary {
 
   static decode(bytes: Uint8Array): TopSummary {
     const summary = new TopSummary();
-    const { evictions } = readSummary(bytes, (key, error, counts) => {
-      summary.entries.set(key, { counts: counts.slice(), error });
-    });
-    if (evictions) summary.#evictions = { ...evictions, sketch: Uint8Array.from(evictions.sketch) };
+    const reader = new SummaryReader(bytes);
+    const { evictions } = reader;
+    if (evictions) summary.#evictions = { ...evictions, sketch: new Uint8Array(evictions.sketch) };
+    while (reader.next()) {
+      summary.entries.set(reader.key(), { counts: reader.counts.slice(), error: reader.error });
+    }
     return summary;
   }
 
@@ -49,32 +51,33 @@ export class TopSummary {
     const error = this.#evictions?.error ?? 0;
     for (const [key, counts] of additions) {
       const entry = this.entries.get(key);
-      if (entry) for (let i = 0; i < counts.length; i += 2) addCount(entry.counts, counts[i], counts[i + 1]);
+      if (entry) addCounts(entry.counts, counts);
       else this.entries.set(key, { counts: counts.slice(), error });
     }
-    if (this.#evictions) for (const key of additions.keys()) hash.addTo(this.#evictions.sketch, key);
     if (this.entries.size > keysMax) this.#evict(keysMax, hash);
   }
 
   #evict(keysMax: number, hash: KeyHash): void {
-    this.#evictions ??= {
-      error: 0,
-      lost: CATEGORIES.map(() => 0),
-      sketch: hash.sketchOf(this.entries.keys()),
-    };
-    const { lost } = this.#evictions;
-    const ranked = [...this.entries].map(([key, { counts, error }]) => ({
-      key,
-      most: sumOf(counts) + error,
-    }));
-    ranked.sort((a, b) => b.most - a.most || (a.key < b.key ? -1 : 1));
-    this.#evictions.error = ranked[keysMax]?.most ?? 0;
-    for (const { key } of ranked.slice(keysMax)) {
-      const { counts = [] } = this.entries.get(key) ?? {};
+    this.#evictions ??= { error: 0, lost: CATEGORIES.map(() => 0), sketch: new Uint8Array(REGISTERS) };
+    const { lost, sketch } = this.#evictions;
+    const ranked = new Float64Array(this.entries.size);
+    let n = 0;
+    for (const entry of this.entries.values()) ranked[n++] = mostOf(entry);
+    ranked.sort();
+    const count = ranked.length - keysMax;
+    const error = ranked[count - 1] ?? 0;
+    this.#evictions.error = error;
+    // Of equal values, the last ones go: sorting them by key would take longer than all the rest.
+    let staying = ranked.lastIndexOf(error) + 1 - count;
+    for (const [key, entry] of this.entries) {
+      const most = mostOf(entry);
+      if (most > error || (most === error && staying-- > 0)) continue;
+      const { counts } = entry;
       for (let i = 0; i < counts.length; i += 2) {
         const category = counts[i] ?? 0;
         lost[category] = (lost[category] ?? 0) + (counts[i + 1] ?? 0);
       }
+      hash.addTo(sketch, key);
       this.entries.delete(key);
     }
   }
@@ -107,7 +110,7 @@ export class TopSummary {
   }
 }
 
-/** Adds to the counts of a value. */
+/** Adds to the count of a category. */
 export function addCount(counts: CategoryCounts, category = 0, count = 0): void {
   for (let i = 0; i < counts.length; i += 2) {
     if (counts[i] !== category) continue;
@@ -117,8 +120,13 @@ export function addCount(counts: CategoryCounts, category = 0, count = 0): void 
   counts.push(category, count);
 }
 
-function sumOf(counts: CategoryCounts): number {
-  let sum = 0;
+export function addCounts(counts: CategoryCounts, others: CategoryCounts): void {
+  for (let i = 0; i < others.length; i += 2) addCount(counts, others[i], others[i + 1]);
+}
+
+/** The value has at most this many attacks. */
+function mostOf({ counts, error }: Entry): number {
+  let sum = error;
   for (let i = 1; i < counts.length; i += 2) sum += counts[i] ?? 0;
   return sum;
 }
@@ -132,36 +140,52 @@ function sharedBytes(a: Uint8Array, b: Uint8Array): number {
 
 const KEY_BYTES_MAX = 1_024;
 
-/** `visit` gets the same array each time. */
-function readSummary(
-  bytes: Uint8Array,
-  visit: (key: string, error: number, counts: CategoryCounts) => void,
-  begin: (evictions: Evictions | null) => void = () => {},
-): { evictions: Evictions | null } {
-  const reader = new NumberReader(bytes);
-  const kind = reader.number();
-  if (kind > 1) throw new Error(`a top list has the unknown kind ${kind}`);
-  const evictions = kind === 1 ? readEvictions(reader) : null;
-  begin(evictions);
-  const key = Buffer.allocUnsafe(KEY_BYTES_MAX);
-  const counts: CategoryCounts = [];
-  while (reader.at < bytes.length) {
-    const shared = reader.number();
-    const suffix = reader.number();
+/** Reads one value after the other: `next`, then `key()`, `error` and `counts`, which is the same array each time. */
+class SummaryReader {
+  readonly evictions: Evictions | null;
+  error = 0;
+  readonly counts: CategoryCounts = [];
+  readonly #reader: NumberReader;
+  readonly #key: Buffer;
+  /** Of the prefix, and of it with the key. */
+  readonly #start: number;
+  #end = 0;
+
+  /** `prefix`: of all keys. */
+  constructor(bytes: Uint8Array, prefix = '') {
+    this.#key = Buffer.allocUnsafe(KEY_BYTES_MAX + 3 * prefix.length);
+    this.#start = this.#key.write(prefix);
+    this.#reader = new NumberReader(bytes);
+    const kind = this.#reader.number();
+    if (kind > 1) throw new Error(`a top list has the unknown kind ${kind}`);
+    this.evictions = kind === 1 ? readEvictions(this.#reader) : null;
+  }
+
+  /** False after the last value. */
+  next(): boolean {
+    const { bytes } = this.#reader;
+    if (this.#reader.at >= bytes.length) return false;
+    const shared = this.#reader.number();
+    const suffix = this.#reader.number();
     if (shared + suffix > KEY_BYTES_MAX) throw new Error('a key of a top list is too long');
-    for (let i = 0; i < suffix; i++) key[shared + i] = bytes[reader.at + i] ?? 0;
-    reader.at += suffix;
-    const error = evictions ? reader.number() : 0;
-    counts.length = 0;
+    const start = this.#start + shared;
+    for (let i = 0; i < suffix; i++) this.#key[start + i] = bytes[this.#reader.at + i] ?? 0;
+    this.#end = start + suffix;
+    this.#reader.at += suffix;
+    this.error = this.evictions ? this.#reader.number() : 0;
+    this.counts.length = 0;
     for (let more = 1; more === 1; ) {
-      const packed = reader.number();
+      const packed = this.#reader.number();
       more = packed % 2;
       const rest = (packed - more) / 2;
-      counts.push(rest % 32, Math.floor(rest / 32));
+      this.counts.push(rest % 32, Math.floor(rest / 32));
     }
-    visit(key.toString('utf8', 0, shared + suffix), error, counts);
+    return true;
   }
-  return { evictions };
+
+  key(): string {
+    return this.#key.toString('utf8', 0, this.#end);
+  }
 }
 
 function readEvictions(reader: NumberReader): Evictions {
@@ -175,15 +199,42 @@ function readEvictions(reader: NumberReader): Evictions {
 
 /** Checks the layout of a stored summary. */
 export function checkSummary(bytes: Uint8Array): void {
-  readSummary(bytes, () => {});
+  const reader = new SummaryReader(bytes);
+  while (reader.next()) reader.key();
 }
 
-interface Ranked {
-  key: string;
-  count: number;
+/** The first keys by descending count, then by key, which is the order of compareTopItems. */
+class Ranking {
+  readonly #limit: number;
+  #best: { key: string; count: number }[] = [];
+  #last: { key: string; count: number } | undefined;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  add(key: string, count: number): void {
+    const last = this.#last;
+    if (last && (count < last.count || (count === last.count && key > last.key))) return;
+    this.#best.push({ key, count });
+    // Sorting all keys would take many times as long.
+    if (this.#best.length >= 2 * this.#limit + 1_000) this.#cut();
+  }
+
+  #cut(): void {
+    this.#best.sort((a, b) => b.count - a.count || (a.key < b.key ? -1 : 1));
+    if (this.#best.length < this.#limit) return;
+    this.#best.length = this.#limit;
+    this.#last = this.#best.at(-1);
+  }
+
+  keys(): string[] {
+    this.#cut();
+    return this.#best.map(({ key }) => key);
+  }
 }
 
-const UNRANKED = { keys: [], limit: -1 };
+const UNRANKED = { keys: [], limit: 0 };
 
 interface MergedItem {
   count: number;
@@ -194,7 +245,10 @@ interface MergedItem {
 /** A merge of more than twice as many values evicts the least frequent ones, so that no query needs much memory. */
 const MERGED_KEYS_MAX = 65_536;
 
-/** The sum of slices: of hours, hosts, or both. */
+/** Generators of a merge yield after so many items, about a millisecond of work. */
+const ITEMS_PER_STEP = 2_048;
+
+/** The sum of slices: of hours, hosts, or both. Generators do the work in steps, between which other work can run. */
 export class TopMerge {
   readonly #items = new Map<string, MergedItem>();
   readonly #isSelected: readonly boolean[];
@@ -208,7 +262,7 @@ export class TopMerge {
   /** Whether a slice cannot tell how many values with the selected categories it has lost. */
   #hasUnknown = false;
   #error = 0;
-  #total = 0;
+  #attacks = 0;
   /** Roughly, for caches. */
   bytes = 0;
 
@@ -219,42 +273,42 @@ export class TopMerge {
     this.#isSelected = CATEGORIES.map((_, number) => categories?.includes(number) ?? true);
   }
 
-  /** `prefix`: what distinguishes equal keys of different slices. */
-  add(summary: Uint8Array, prefix = ''): void {
+  /** `prefix`: what distinguishes equal keys of different slices. The summary is read before the first step ends. */
+  *add(summary: Uint8Array, prefix = ''): Generator<void, void> {
     this.#ranked = UNRANKED;
     this.#fullSketch = null;
+    const reader = new SummaryReader(summary, prefix);
+    const lost = this.#addEvictions(reader.evictions);
+    // What the selected categories have lost altogether is a bound, too.
+    const error = Math.min(reader.evictions?.error ?? 0, lost);
+    while (reader.next()) {
+      const { counts } = reader;
+      let count = 0;
+      for (let i = 0; i < counts.length; i += 2) {
+        if (this.#isSelected[counts[i] ?? 0]) count += counts[i + 1] ?? 0;
+      }
+      if (count > 0) this.#addItem(reader.key(), count, error - Math.min(reader.error, lost));
+    }
+    this.#error += error;
+    if (this.#items.size > 2 * this.#keysMax) yield* this.#evict();
+  }
+
+  /** Returns the attacks of evicted values. */
+  #addEvictions(evictions: Evictions | null): number {
+    if (evictions === null) return 0;
     let lost = 0;
-    let errorMax = 0;
-    readSummary(
-      summary,
-      (key, error, counts) => {
-        let count = 0;
-        for (let i = 0; i < counts.length; i += 2) {
-          if (this.#isSelected[counts[i] ?? 0]) count += counts[i + 1] ?? 0;
-        }
-        if (count > 0) this.#addItem(prefix + key, count, errorMax - Math.min(error, lost));
-      },
-      (evictions) => {
-        if (evictions === null) return;
-        for (const [category, count] of evictions.lost.entries()) {
-          if (this.#isSelected[category]) lost += count;
-        }
-        if (lost === 0) return;
-        // What the selected categories have lost altogether is a bound, too.
-        errorMax = Math.min(evictions.error, lost);
-        if (this.#isSelected.every(Boolean)) {
-          this.#sketch ??= new Uint8Array(REGISTERS);
-          addSketch(this.#sketch, evictions.sketch);
-        } else this.#hasUnknown = true;
-      },
-    );
-    this.#error += errorMax;
-    this.#total += lost;
-    if (this.#items.size > 2 * this.#keysMax) this.#evict();
+    for (const [category, count] of evictions.lost.entries()) if (this.#isSelected[category]) lost += count;
+    if (lost === 0) return 0;
+    if (this.#isSelected.every(Boolean)) {
+      this.#sketch ??= new Uint8Array(REGISTERS);
+      addSketch(this.#sketch, evictions.sketch);
+    } else this.#hasUnknown = true;
+    this.#attacks += lost;
+    return lost;
   }
 
   #addItem(key: string, count: number, slack: number): void {
-    this.#total += count;
+    this.#attacks += count;
     const item = this.#items.get(key);
     if (item) {
       item.count += count;
@@ -266,76 +320,119 @@ export class TopMerge {
   }
 
   /** As in Misra and Gries: all items lose as much as the first one that goes, and those without any rest go. */
-  #evict(): void {
-    this.#sketch = this.#sketchWithItems().slice();
-    const rests = Float64Array.from(this.#items.values(), ({ count, slack }) => count - slack).sort();
-    const loss = Math.max(0, rests[rests.length - 1 - this.#keysMax] ?? 0);
+  *#evict(): Generator<void, void> {
+    this.#sketch ??= new Uint8Array(REGISTERS);
+    const rests = new Float64Array(this.#items.size);
+    let n = 0;
+    for (const { count, slack } of this.#items.values()) {
+      rests[n++] = count - slack;
+      if (n % ITEMS_PER_STEP === 0) yield;
+    }
+    const loss = Math.max(0, yield* selectNth(rests, n - 1 - this.#keysMax));
+    n = 0;
     for (const [key, item] of this.#items) {
       if (item.count - item.slack > loss) item.slack += loss;
       else {
+        this.#hash.addTo(this.#sketch, key);
         this.#items.delete(key);
         this.bytes -= ITEM_BYTES + key.length;
       }
+      if (++n % ITEMS_PER_STEP === 0) yield;
     }
     this.#error += loss;
   }
 
-  #sketchWithItems(): Uint8Array {
-    if (this.#fullSketch === null) {
-      this.#fullSketch = this.#hash.sketchOf(this.#items.keys());
-      if (this.#sketch) addSketch(this.#fullSketch, this.#sketch);
+  *#sketchOfAll(): Generator<void, Uint8Array> {
+    if (this.#fullSketch !== null) return this.#fullSketch;
+    const sketch = this.#sketch?.slice() ?? new Uint8Array(REGISTERS);
+    let n = 0;
+    for (const key of this.#items.keys()) {
+      this.#hash.addTo(sketch, key);
+      if (++n % ITEMS_PER_STEP === 0) yield;
     }
-    return this.#fullSketch;
+    this.#fullSketch = sketch;
+    return sketch;
   }
 
-  /** The first keys in the order of compareTopItems. */
-  #first(limit: number): readonly string[] {
+  *#first(limit: number): Generator<void, readonly string[]> {
     if (this.#ranked.limit >= limit) return this.#ranked.keys;
-    const before = (a: Ranked, b: Ranked) => b.count - a.count || (a.key < b.key ? -1 : 1);
-    let best: Ranked[] = [];
-    let least = 0;
-    // Sorting all keys would take many times as long.
+    const ranking = new Ranking(limit);
+    let n = 0;
     for (const [key, { count }] of this.#items) {
-      if (count < least) continue;
-      best.push({ key, count });
-      if (best.length < 2 * limit + 1_000) continue;
-      best = best.sort(before).slice(0, limit);
-      least = best.at(-1)?.count ?? 0;
+      ranking.add(key, count);
+      if (++n % ITEMS_PER_STEP === 0) yield;
     }
-    const keys = best.sort(before).map(({ key }) => key);
-    this.#ranked = { keys, limit };
-    return keys;
+    this.#ranked = { keys: ranking.keys(), limit };
+    return this.#ranked.keys;
   }
 
-  /** The list of these slices and those of `tail`, which should be small: all its items are looked at. */
-  list(tail: TopMerge, list: TopListName, limit: number): Omit<TopList, 'from' | 'to'> {
+  /** The first keys that are not in `tail`. */
+  *#firstBesides(tail: TopMerge, limit: number): Generator<void, readonly string[]> {
+    // Usually many are in both.
+    for (let length = 2 * limit; ; length *= 4) {
+      const ranked = yield* this.#first(length);
+      const others = ranked.filter((key) => !tail.#items.has(key));
+      if (others.length >= limit || ranked.length === this.#items.size) return others;
+    }
+  }
+
+  /** The list of these slices and those of `tail`. */
+  *list(
+    tail: TopMerge,
+    list: TopListName,
+    limit: number,
+  ): Generator<void, Omit<TopList, 'from' | 'to' | 'shortened'>> {
     const error = this.#error + tail.#error;
-    const candidates: TopItem[] = [];
-    const add = (key: string) => {
-      const [one, other] = [this.#items.get(key), tail.#items.get(key)];
-      const count = (one?.count ?? 0) + (other?.count ?? 0);
-      const slack = (one?.slack ?? 0) + (other?.slack ?? 0);
-      candidates.push({ ...toItem(list, key), count, error: error - slack });
-    };
-    for (const key of tail.#items.keys()) add(key);
-    let left = limit;
-    for (const key of this.#first(limit + tail.#items.size)) {
-      if (tail.#items.has(key)) continue;
-      if (left-- === 0) break;
-      add(key);
+    const countOf = (key: string) => (this.#items.get(key)?.count ?? 0) + (tail.#items.get(key)?.count ?? 0);
+    const ranking = new Ranking(limit);
+    let [n, kept] = [0, this.#items.size];
+    for (const key of tail.#items.keys()) {
+      ranking.add(key, countOf(key));
+      if (!this.#items.has(key)) kept++;
+      if (++n % ITEMS_PER_STEP === 0) yield;
     }
-    const items = candidates.sort(compareTopItems).slice(0, limit);
-    return { total: this.#total + tail.#total, ...this.#distinct(tail), error, items };
+    for (const key of yield* this.#firstBesides(tail, limit)) ranking.add(key, countOf(key));
+    const items = ranking.keys().map((key): TopItem => {
+      const slack = (this.#items.get(key)?.slack ?? 0) + (tail.#items.get(key)?.slack ?? 0);
+      return { ...toItem(list, key), count: countOf(key), error: error - slack };
+    });
+    const distinct = yield* this.#distinct(tail, kept);
+    return { attacks: this.#attacks + tail.#attacks, ...distinct, error, items };
   }
 
-  #distinct(tail: TopMerge): Pick<TopList, 'distinct' | 'distinctIs'> {
-    let kept = this.#items.size;
-    for (const key of tail.#items.keys()) if (!this.#items.has(key)) kept++;
+  /** `kept`: how many values at least one of them keeps. */
+  *#distinct(tail: TopMerge, kept: number): Generator<void, Pick<TopList, 'distinct' | 'distinctIs'>> {
     if (this.#hasUnknown || tail.#hasUnknown) return { distinct: kept, distinctIs: 'minimum' };
     if (!this.#sketch && !tail.#sketch) return { distinct: kept, distinctIs: 'exact' };
-    const sketch = this.#sketchWithItems().slice();
-    addSketch(sketch, tail.#sketchWithItems());
+    const sketch = (yield* this.#sketchOfAll()).slice();
+    addSketch(sketch, yield* tail.#sketchOfAll());
     return { distinct: Math.max(kept, estimate(sketch)), distinctIs: 'estimate' };
+  }
+}
+
+/** The n-th value in ascending order, from 0, by quickselect: sorting would take 20 ms. Reorders the values. */
+function* selectNth(values: Float64Array, n: number): Generator<void, number> {
+  let [first, last] = [0, values.length - 1];
+  while (first < last) {
+    const pivot = at(first + Math.floor(Math.random() * (last - first + 1)));
+    let [left, right] = [first, last];
+    while (left <= right) {
+      while (at(left) < pivot) left++;
+      while (at(right) > pivot) right--;
+      if (left > right) break;
+      [values[left], values[right]] = [at(right), at(left)];
+      left++;
+      right--;
+    }
+    if (n <= right) last = right;
+    else if (n >= left) first = left;
+    else break;
+    yield;
+  }
+  return at(n);
+
+  function at(i: number): number {
+    return values[i] ?? 0;
   }
 }
 
@@ -378,12 +475,6 @@ export class KeyHash {
     const register = one >>> (32 - REGISTER_BITS);
     const rank = Math.clz32(other) + 1;
     if ((sketch[register] ?? 0) < rank) sketch[register] = rank;
-  }
-
-  sketchOf(keys: Iterable<string>): Uint8Array {
-    const sketch = new Uint8Array(REGISTERS);
-    for (const key of keys) this.addTo(sketch, key);
-    return sketch;
   }
 }
 

@@ -1,48 +1,105 @@
 /**
- * The record of one hour and one scope (the project or a host): a section for each top list that has values. The
- * summaries in the sections are those of top-lists.ts.
+ * The records of one hour. As long as the hour is small, the record of its project is a joint one: it has the top lists of
+ * each host, and those of the project are their sum. Otherwise the project and each host have a record with their own lists.
+ * A list is a summary of top-lists.ts.
  *
- *   record  = 0 section* | 1 deflated section*
+ *   record  = 0 section* | 1 deflated section* | 2 host* | 3 deflated host*
+ *   host    = length byte{length} length section*            the ID, which is empty for attacks without a registered host
  *   section = list length summary
  */
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
-import type { AttackDetails } from '../event.ts';
+import type { AttackDetails, Event } from '../event.ts';
 import { NumberReader, RecordWriter } from './cells.ts';
+import { WITHOUT_HOST } from './minutes.ts';
 import { HOUR_MS, storedCategory, TOP_LISTS, type TopListName, topKey } from './store.ts';
-import { addCount, type CategoryCounts, hostPrefix, KeyHash, TopSummary } from './top-lists.ts';
+import {
+  addCount,
+  addCounts,
+  type CategoryCounts,
+  checkSummary,
+  hostPrefix,
+  KeyHash,
+  TopSummary,
+} from './top-lists.ts';
 
 /** Summaries by the position of their list in TOP_LISTS. */
 export type Sections = (Uint8Array | undefined)[];
 
+export interface TopRecord {
+  /** Empty in a joint record. */
+  sections: Sections;
+  /** Of each host by ID, in a joint record only. */
+  hosts: Map<string, Sections> | null;
+}
+
 /** Larger than any: limits what a damaged record can allocate. */
 const RECORD_BYTES_MAX = 256 * 1_024 * 1_024;
 /** Shorter records gain little. Longer ones, as in a flood of long URLs, would make appends slow. */
-const DEFLATED_BYTES_MIN = 256;
+const DEFLATED_BYTES_MIN = 128;
 const DEFLATED_BYTES_MAX = 65_536;
+/** Before compression. The record of an hour with more is divided. */
+const JOINT_BYTES_MAX = DEFLATED_BYTES_MAX;
+
+const DEFLATED = 1;
+const JOINT = 2;
 
 const LISTS_MAX = 32;
 
-/** Throws if the record is damaged. */
-export function decodeSections(record: Uint8Array): Sections {
+/** A copy. Throws if the record is damaged. */
+export function decodeRecord(record: Uint8Array): TopRecord {
+  const kind = record[0] ?? 0;
+  if (kind > (DEFLATED | JOINT)) throw new Error(`a record of top lists has the unknown kind ${kind}`);
   const bytes =
-    record[0] === 1
+    kind & DEFLATED
       ? inflateRawSync(record.subarray(1), { maxOutputLength: RECORD_BYTES_MAX })
-      : record.subarray(1);
+      : new Uint8Array(record.subarray(1));
+  if (!(kind & JOINT)) return { sections: decodeSections(bytes), hosts: null };
+  const hosts = new Map<string, Sections>();
+  const reader = new NumberReader(bytes);
+  while (reader.at < bytes.length) {
+    const id = Buffer.from(take(reader, reader.number())).toString();
+    hosts.set(id, decodeSections(take(reader, reader.number())));
+  }
+  return { sections: [], hosts };
+}
+
+function take(reader: NumberReader, length: number): Uint8Array {
+  const end = reader.at + length;
+  if (end > reader.bytes.length) throw new Error('a record of top lists is damaged');
+  const taken = reader.bytes.subarray(reader.at, end);
+  reader.at = end;
+  return taken;
+}
+
+function decodeSections(bytes: Uint8Array): Sections {
   const sections: Sections = [];
   const reader = new NumberReader(bytes);
   while (reader.at < bytes.length) {
     const list = reader.number();
-    const end = reader.number() + reader.at;
     // Room for lists of newer releases.
-    if (list >= LISTS_MAX || end > bytes.length) throw new Error('a record of top lists is damaged');
-    sections[list] = bytes.subarray(reader.at, end);
-    reader.at = end;
+    if (list >= LISTS_MAX) throw new Error('a record of top lists is damaged');
+    sections[list] = take(reader, reader.number());
   }
   return sections;
 }
 
-/** Leaves `head` bytes free in front of the record. */
-export function encodeSections(sections: Sections, head = 0): Buffer {
+/** Throws if the record, or a summary in it, is damaged. */
+export function checkRecord(record: Uint8Array): void {
+  const { sections, hosts } = decodeRecord(record);
+  for (const each of [sections, ...(hosts?.values() ?? [])]) {
+    for (const summary of each) if (summary) checkSummary(summary);
+  }
+}
+
+/** `kind`: 0 or JOINT. */
+function encodeRecord(plain: Uint8Array, kind: number): Buffer {
+  const isWorthwhile = plain.length >= DEFLATED_BYTES_MIN && plain.length <= DEFLATED_BYTES_MAX;
+  const deflated = isWorthwhile ? deflateRawSync(plain, { level: 1 }) : plain;
+  const isSmaller = deflated.length < plain.length;
+  return Buffer.concat([Uint8Array.of(isSmaller ? kind | DEFLATED : kind), isSmaller ? deflated : plain]);
+}
+
+function sectionBytes(sections: Sections): Uint8Array {
   const writer = new RecordWriter();
   writer.clear();
   for (const [list, summary] of sections.entries()) {
@@ -51,104 +108,226 @@ export function encodeSections(sections: Sections, head = 0): Buffer {
     writer.number(summary.length);
     writer.copy(summary, 0, summary.length);
   }
-  const plain = writer.bytes();
-  const isWorthwhile = plain.length >= DEFLATED_BYTES_MIN && plain.length <= DEFLATED_BYTES_MAX;
-  const deflated = isWorthwhile ? deflateRawSync(plain, { level: 1 }) : plain;
-  const isSmaller = deflated.length < plain.length;
-  const body = isSmaller ? deflated : plain;
-  const record = Buffer.allocUnsafe(head + 1 + body.length);
-  record[head] = isSmaller ? 1 : 0;
-  record.set(body, head + 1);
-  return record;
+  return writer.bytes();
+}
+
+function jointBytes(hosts: ReadonlyMap<string, Sections>): Uint8Array {
+  const writer = new RecordWriter();
+  writer.clear();
+  for (const id of [...hosts.keys()].sort()) {
+    for (const part of [Buffer.from(id), sectionBytes(hosts.get(id) ?? [])]) {
+      writer.number(part.length);
+      writer.copy(part, 0, part.length);
+    }
+  }
+  return writer.bytes();
 }
 
 const URLS = TOP_LISTS.indexOf('urls');
 
-/** Attacks to add to one record. */
-export interface RecordAdditions<Scope> {
-  hour: number;
-  scope: Scope;
-  /** Of its URLs in merges. */
-  prefix: string;
-  lists: (Map<string, CategoryCounts> | undefined)[];
-}
+type ListAdditions = (Map<string, CategoryCounts> | undefined)[];
 
-interface Owner<Scope> {
-  id: string;
-  scope: Scope;
-}
+/** Attacks of one hour to add, by host ID. */
+export type HourAdditions = ReadonlyMap<string, ListAdditions>;
 
-/** Attacks of a group of batches, by hour, scope and list. `Scope`: how a store names projects and hosts. */
-export class TopAdditions<Scope> {
-  readonly #hours = new Map<number, Map<Scope, RecordAdditions<Scope>>>();
+/** Attacks of a group of batches, by hour, host and list. */
+export class TopAdditions {
+  readonly hours = new Map<number, Map<string, ListAdditions>>();
 
+  /** `hostId`: null without a registered host. */
   add(
     { time, attack, details }: { time: number; attack: string; details: AttackDetails },
     count: number,
-    project: Scope,
-    host: Owner<Scope> | null,
+    hostId: string | null,
   ): void {
-    const hour = Math.floor(time / HOUR_MS);
     const category = storedCategory(attack);
-    const prefix = hostPrefix(host?.id ?? null);
     for (let list = 0; list < TOP_LISTS.length; list++) {
       const key = topKey(TOP_LISTS[list] as TopListName, details);
       if (key === undefined) continue;
-      addTo(this.#record(hour, project, ''), list, list === URLS ? prefix + key : key, category, count);
-      if (host) addTo(this.#record(hour, host.scope, prefix), list, key, category, count);
+      const lists = this.#lists(Math.floor(time / HOUR_MS), hostId ?? WITHOUT_HOST);
+      let additions = lists[list];
+      if (additions === undefined) {
+        additions = new Map();
+        lists[list] = additions;
+      }
+      const counts = additions.get(key);
+      if (counts) addCount(counts, category, count);
+      else additions.set(key, [category, count]);
     }
   }
 
-  #record(hour: number, scope: Scope, prefix: string): RecordAdditions<Scope> {
-    let records = this.#hours.get(hour);
-    if (records === undefined) {
-      records = new Map();
-      this.#hours.set(hour, records);
+  #lists(hour: number, host: string): ListAdditions {
+    let hosts = this.hours.get(hour);
+    if (hosts === undefined) {
+      hosts = new Map();
+      this.hours.set(hour, hosts);
     }
-    let record = records.get(scope);
-    if (record === undefined) {
-      record = { hour, scope, prefix, lists: [] };
-      records.set(scope, record);
+    let lists = hosts.get(host);
+    if (lists === undefined) {
+      lists = [];
+      hosts.set(host, lists);
     }
-    return record;
-  }
-
-  records(): RecordAdditions<Scope>[] {
-    return [...this.#hours.values()].flatMap((records) => [...records.values()]);
+    return lists;
   }
 }
 
-function addTo<Scope>(
-  { lists }: RecordAdditions<Scope>,
-  list: number,
-  key: string,
-  category: number,
-  count: number,
-): void {
-  let additions = lists[list];
-  if (additions === undefined) {
-    additions = new Map();
-    lists[list] = additions;
+/** That of decoding and writing the own record of a host during a flood, in microseconds. */
+const RECORD_WEIGHT = 1_000;
+/** That of adding an attack. */
+const ATTACK_WEIGHT = 5;
+
+/** The cost of a batch in top lists, roughly in microseconds. Exact if the attacks of each host are sorted by time. */
+export function weighTopLists(events: readonly Event[]): number {
+  const hours = new Map<string | null, number>();
+  let [records, attacks] = [0, 0];
+  for (const { time, hostId, details } of events) {
+    if (details === undefined) continue;
+    attacks++;
+    const hour = Math.floor(time / HOUR_MS);
+    if (hours.get(hostId) === hour) continue;
+    hours.set(hostId, hour);
+    records++;
   }
-  const counts = additions.get(key);
-  if (counts) addCount(counts, category, count);
-  else additions.set(key, [category, count]);
+  return RECORD_WEIGHT * records + ATTACK_WEIGHT * attacks;
 }
 
-/** Changes the sections. Each list keeps up to `keysMax` values. */
-export function addToSections<Scope>(
-  sections: Sections,
-  { lists, prefix }: RecordAdditions<Scope>,
+/** Null: of the project. */
+type ReadRecord = (hostId: string | null) => Uint8Array | undefined;
+
+export interface ChangedRecord {
+  hostId: string | null;
+  record: Buffer;
+}
+
+/** The records of one hour after additions, that of the project last. Each list keeps up to `keysMax` values. */
+export function addToRecords(
+  additions: HourAdditions,
+  read: ReadRecord,
   project: string,
   keysMax: number,
-): void {
+): ChangedRecord[] {
+  const stored = read(null);
+  const divide = (all: HourAdditions) => {
+    const empty = { sections: [], hosts: null };
+    return addToOwnRecords(all, empty, () => undefined, project, keysMax);
+  };
+  // Saves the work for a joint record.
+  if (stored === undefined && longest(additions) > keysMax) return divide(additions);
+  const record = stored === undefined ? { sections: [], hosts: new Map() } : decodeRecord(stored);
+  const { hosts } = record;
+  if (hosts === null) return addToOwnRecords(additions, record, read, project, keysMax);
+  let isSmall = true;
+  for (const [host, lists] of additions) {
+    const sections = hosts.get(host) ?? [];
+    hosts.set(host, sections);
+    const most = addToSections(sections, lists, Number.POSITIVE_INFINITY, () => new KeyHash(project));
+    if (most > keysMax) isSmall = false;
+  }
+  const plain = jointBytes(hosts);
+  if (isSmall && plain.length <= JOINT_BYTES_MAX)
+    return [{ hostId: null, record: encodeRecord(plain, JOINT) }];
+  // Everything in it is exact, so it can be added to empty records.
+  return divide(new Map(Array.from(hosts, ([host, sections]) => [host, additionsOf(sections)])));
+}
+
+/** How many values the longest list of a host gets. */
+function longest(additions: HourAdditions): number {
+  const sizes = [...additions.values()].flatMap((lists) => lists.map((values) => values?.size ?? 0));
+  return sizes.reduce((a, b) => Math.max(a, b), 0);
+}
+
+function additionsOf(sections: Sections): ListAdditions {
+  return sections.map((summary) => {
+    if (summary === undefined) return undefined;
+    return new Map(Array.from(TopSummary.decode(summary).entries, ([key, { counts }]) => [key, counts]));
+  });
+}
+
+function addToOwnRecords(
+  additions: HourAdditions,
+  ofProject: TopRecord,
+  read: ReadRecord,
+  project: string,
+  keysMax: number,
+): ChangedRecord[] {
+  const changed: ChangedRecord[] = [];
+  for (const [hostId, lists] of additions) {
+    if (hostId === WITHOUT_HOST) continue;
+    const stored = read(hostId);
+    const record = stored === undefined ? { sections: [], hosts: null } : decodeRecord(stored);
+    // So that sketches of hosts and projects match.
+    const prefix = hostPrefix(hostId);
+    addToSections(
+      record.sections,
+      lists,
+      keysMax,
+      (list) => new KeyHash(project, list === URLS ? prefix : ''),
+    );
+    changed.push({ hostId, record: encodeRecord(sectionBytes(record.sections), 0) });
+  }
+  addToSections(ofProject.sections, sumOf(additions), keysMax, () => new KeyHash(project));
+  changed.push({ hostId: null, record: encodeRecord(sectionBytes(ofProject.sections), 0) });
+  return changed;
+}
+
+function sumOf(additions: HourAdditions): ListAdditions {
+  const sums: ListAdditions = [];
+  for (const [host, lists] of additions) {
+    for (const [list, values] of lists.entries()) {
+      if (values === undefined) continue;
+      const sum = sums[list] ?? new Map<string, CategoryCounts>();
+      sums[list] = sum;
+      for (const [key, counts] of values) {
+        const item = list === URLS ? hostPrefix(host) + key : key;
+        const known = sum.get(item);
+        if (known) addCounts(known, counts);
+        else sum.set(item, counts.slice());
+      }
+    }
+  }
+  return sums;
+}
+
+/** Changes the sections. Returns how many values the longest changed list has. */
+function addToSections(
+  sections: Sections,
+  lists: ListAdditions,
+  keysMax: number,
+  hashOf: (list: number) => KeyHash,
+): number {
   const writer = new RecordWriter();
+  let most = 0;
   for (const [list, additions] of lists.entries()) {
     if (additions === undefined) continue;
     const stored = sections[list];
     const summary = stored === undefined ? new TopSummary() : TopSummary.decode(stored);
-    summary.add(additions, keysMax, new KeyHash(project, list === URLS ? prefix : ''));
+    summary.add(additions, keysMax, hashOf(list));
     summary.encode(writer);
-    sections[list] = Uint8Array.from(writer.bytes());
+    sections[list] = new Uint8Array(writer.bytes());
+    most = Math.max(most, summary.entries.size);
   }
+  return most;
+}
+
+export interface SelectedSummary {
+  summary: Uint8Array;
+  /** Of its keys in merges. */
+  prefix: string;
+}
+
+/** What a query of a list needs of the record of a project. Null: the own records of the hosts. */
+export function selectSummaries(
+  { sections, hosts }: TopRecord,
+  list: TopListName,
+  selected: readonly string[] | undefined,
+): SelectedSummary[] | null {
+  if (hosts === null) return selected === undefined ? selectOwn(sections, list) : null;
+  return (selected ?? [...hosts.keys()]).flatMap((id) => selectOwn(hosts.get(id) ?? [], list, id));
+}
+
+/** `hostId`: undefined in the own record of a project, whose URLs already have prefixes. */
+export function selectOwn(sections: Sections, list: TopListName, hostId?: string): SelectedSummary[] {
+  const summary = sections[TOP_LISTS.indexOf(list)];
+  if (summary === undefined) return [];
+  return [{ summary, prefix: hostId === undefined || list !== 'urls' ? '' : hostPrefix(hostId) }];
 }

@@ -1,12 +1,23 @@
 /** Connection of a client command: options, prompts for secrets, and the call of the service. */
 import { createInterface } from 'node:readline/promises';
-import { Writable } from 'node:stream';
+import { PassThrough, Writable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
 import { type Client, type ClientOptions, createClient, WafstatError } from '@wafstat/client';
 import { sign } from '@wafstat/signer';
 import { printable } from '../../printable.ts';
 import { type Io, printLine, UserError } from '../command.ts';
-import { flag, flagOf, identifier, nameOf, option, type Source, text, url, type Values } from '../options.ts';
+import {
+  flag,
+  flagOf,
+  givenName,
+  identifier,
+  nameOf,
+  option,
+  type Source,
+  text,
+  url,
+  type Values,
+} from '../options.ts';
 import { withProjectId } from './names.ts';
 import { type Connection, type Credentials, profilesPath, readProfile } from './profiles.ts';
 
@@ -87,10 +98,7 @@ export function credentialProblems(source: ConnectionSource, io: Io): string[] {
   const methods = methodsOf(source);
   const problems: string[] = [];
   if (methods.length > 1) {
-    const names = methods.map((method) => {
-      const { env = '' }: { env?: string } = CONNECTION_OPTIONS[method];
-      return source(method) === 'env' ? env : flagOf(CONNECTION_OPTIONS[method]);
-    });
+    const names = methods.map((method) => givenName(CONNECTION_OPTIONS[method], source(method)));
     problems.push(`${names.join(' and ')} are different ways to authenticate: use one of them`);
   }
   for (const method of methods) {
@@ -191,7 +199,8 @@ async function readInput(io: Io, label: string, hidden: boolean): Promise<string
   // Readline echoes input by writing it to its output.
   const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
   const output = hidden ? silent : io.stderr;
-  const line = createInterface({ input: io.stdin, output, terminal: true, signal: io.stop });
+  const typed = typedLine(io.stdin);
+  const line = createInterface({ input: typed.input, output, terminal: true, signal: io.stop });
   // Settles before `question` rejects.
   const closed = new Promise<null>((resolve) => {
     line.once('close', () => resolve(null));
@@ -199,10 +208,42 @@ async function readInput(io: Io, label: string, hidden: boolean): Promise<string
   if (hidden) io.stderr.write(label);
   const input = await Promise.race([line.question(hidden ? '' : label), closed]);
   line.close();
+  typed.release();
   // The cursor is still in the line of the prompt if Enter was not echoed, or not pressed.
   if (hidden || input === null) io.stderr.write('\n');
   if (input === null) throw new UserError('cancelled');
   return input;
+}
+
+/** What was pasted after the line of a prompt: the input of the next prompts. */
+const pasted = new WeakMap<Io['stdin'], Buffer>();
+
+/** The input of one prompt, up to its line end: readline loses pasted lines after it, and would echo a secret among them. */
+function typedLine(stdin: Io['stdin']) {
+  const input = Object.assign(new PassThrough(), {
+    setRawMode: (isRaw: boolean) => stdin.setRawMode?.(isRaw),
+  });
+  let rest = pasted.get(stdin) ?? Buffer.alloc(0);
+  let isComplete = false;
+  const feed = (bytes: Buffer) => {
+    rest = Buffer.concat([rest, bytes]);
+    if (isComplete) return;
+    const [line, lineEnd] = /^([^\r\n]*)(\r\n|[\r\n])?/.exec(rest.toString('latin1'))?.slice(1) ?? [];
+    isComplete = lineEnd !== undefined;
+    input.write(`${line}${isComplete ? '\r' : ''}`, 'latin1');
+    rest = rest.subarray(`${line}${lineEnd ?? ''}`.length);
+  };
+  const end = () => input.end();
+  feed(Buffer.alloc(0));
+  stdin.on('data', feed).once('end', end).resume();
+  if (stdin.readableEnded) end();
+  return {
+    input,
+    release() {
+      stdin.off('data', feed).off('end', end).pause();
+      pasted.set(stdin, rest);
+    },
+  };
 }
 
 /** Resolves to the result, and to the body of the last response as received. Failures are UserErrors. */

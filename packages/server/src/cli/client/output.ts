@@ -19,6 +19,8 @@ export interface Renderer<T> {
   plot?(result: T, terminal: Terminal): string[];
 }
 
+const NEWLINE = 0x0a;
+
 /** `body` is the response that `result` was parsed from, if it was one response. */
 export function printOutput<T>(
   io: Io,
@@ -31,7 +33,7 @@ export function printOutput<T>(
     case 'json':
       // On a terminal, JSON from the network must not control it: text can contain C1 control characters.
       if (body === undefined || stdout.isTTY) printLine(stdout, JSON.stringify(result));
-      else stdout.write(body);
+      else stdout.write(body.at(-1) === NEWLINE ? body : Buffer.concat([body, Buffer.of(NEWLINE)]));
       break;
     case 'csv':
       stdout.write(csv(result));

@@ -145,7 +145,7 @@ describe('queries', () => {
     expect(out.split('\r\n')).toHaveLength(15);
   });
 
-  test('json is the response of the service, byte for byte', async () => {
+  test('json is the response of the service, byte for byte, and a line end', async () => {
     const token = await getToken();
     for (const [command, path] of [
       ['timeline', 'event/timeline'],
@@ -160,7 +160,7 @@ describe('queries', () => {
       });
       const json = ['--token', token, '--output', 'json'];
       const { out } = await run([...command.split(' '), ...place, ...RANGE, ...json]);
-      expect(out).toBe(await response.text());
+      expect(out).toBe(`${await response.text()}\n`);
     }
   });
 
@@ -380,7 +380,7 @@ describe('queries', () => {
         ...{ total: 7_000, attacks: 100, distinct_is: 'estimate', error: 1_500, from, to },
         items,
       });
-      const query = ['top', 'sources', '--url', address, '--token', 't', '--project', 'p'];
+      const query = ['top', 'sources', '--url', address, '--token', 't', '--project', 'p', ...RANGE];
       const plot = await run(query, { columns: 60, env: { NO_COLOR: '1' } });
       expect(plot.out.split('\n').slice(0, -1)).toEqual([
         `${minute(from)} to ${minute(to)} (+00:00): 100 attacks with a source, about 7,000 sources`,
@@ -393,6 +393,22 @@ describe('queries', () => {
       expect(table.out).not.toContain('\u001b');
     });
 
+    test('says that earlier hours are not kept', async () => {
+      const list = { total: 0, attacks: 0, distinct_is: 'exact', error: 0, from, to, items: [] };
+      const { address } = await listen(list);
+      const query = ['top', 'urls', '--url', address, '--token', 't', '--project', 'p', '--to', String(to)];
+      const notKept = 'earlier hours are not kept';
+      expect((await run([...query, '--last', '90d'])).out).toContain(notKept);
+      expect((await run([...query, '--from', String(from + 1)])).out).not.toContain(notKept);
+    });
+
+    test('says why a number of values is only a minimum', async () => {
+      const list = { total: 520, attacks: 9_000, distinct_is: 'minimum', error: 3, from, to, items: [] };
+      const { address } = await listen(list);
+      const { out } = await run(['top', 'urls', '--url', address, '--token', 't', '--project', 'p']);
+      expect(out).toContain('9,000 attacks with a URL, 520 or more URLs (too many to count by category)');
+    });
+
     test('an unknown list or category is a usage error', async () => {
       expect(await top('hosts')).toMatchObject({
         status: 2,
@@ -401,7 +417,10 @@ describe('queries', () => {
       const { status, err } = await top('rules', '--category', 'SQLI', '--top', '0');
       expect(status).toBe(2);
       expect(err).toMatch(/^wafstat: --category is 'SQLI', but must be xss, sqli, .*\nwafstat: --top is '0'/);
-      expect((await top()).status).toBe(2);
+      expect(await top()).toMatchObject({
+        status: 2,
+        err: expect.stringContaining("missing required argument 'sources|urls|rules|countries'"),
+      });
     });
   });
 
@@ -592,16 +611,29 @@ describe('the range of a query', () => {
 
   test('is the last time until now by default', () => {
     const last = 1_000;
-    expect(rangeOf({ from: undefined, to: undefined, last }, NOW)).toEqual({ from: 999_000, to: NOW });
-    expect(rangeOf({ from: undefined, to: 5_000, last }, NOW)).toEqual({ from: 4_000, to: 5_000 });
-    expect(rangeOf({ from: 7, to: undefined, last }, NOW)).toEqual({ from: 7, to: NOW });
-    expect(rangeOf({ from: 7, to: 9, last }, NOW)).toEqual({ from: 7, to: 9 });
-    expect(rangeOf({ from: undefined, to: 500, last }, NOW)).toEqual({ from: 0, to: 500 });
+    const byDefault = () => undefined;
+    const range = (from?: number, to?: number) => rangeOf({ from, to, last }, byDefault, NOW);
+    expect(range()).toEqual({ from: 999_000, to: NOW });
+    expect(range(undefined, 5_000)).toEqual({ from: 4_000, to: 5_000 });
+    expect(range(7)).toEqual({ from: 7, to: NOW });
+    expect(range(7, 9)).toEqual({ from: 7, to: 9 });
+    expect(range(undefined, 500)).toEqual({ from: 0, to: 500 });
   });
 
-  test('has either a start or a length', () => {
-    expect(rangeProblems(() => 'cli')).toHaveLength(1);
-    expect(rangeProblems((name) => (name === 'last' ? undefined : 'cli'))).toEqual([]);
+  test('has a length that is given with its end or its start, but not with both', () => {
+    const given = (...names: string[]) => ((name) => (names.includes(name) ? 'cli' : undefined)) as Given;
+    type Given = Parameters<typeof rangeProblems>[0];
+    expect(rangeOf({ from: 7, to: undefined, last: 1_000 }, given('from', 'last'), NOW)).toEqual({
+      from: 7,
+      to: 1_007,
+    });
+    expect(rangeOf({ from: undefined, to: 5_000, last: 1_000 }, given('to', 'last'), NOW)).toEqual({
+      from: 4_000,
+      to: 5_000,
+    });
+    expect(rangeProblems(given('from', 'last'))).toEqual([]);
+    expect(rangeProblems(given('from', 'to'))).toEqual([]);
+    expect(rangeProblems(given('from', 'to', 'last'))).toEqual([expect.stringMatching(/use only two/)]);
   });
 });
 
@@ -682,6 +714,31 @@ describe('profiles', () => {
     const credentials = { kind: 'password', user: 'admin', domain: 'default', password: PASSWORD };
     expect(await profileOf('asked')).toEqual({ url, project, credentials });
   });
+
+  test.each(['\r', '\n', '\r\n'])(
+    'are created from lines pasted at once that end with %j',
+    async (lineEnd) => {
+      const { io, printed } = memoryIo();
+      const terminal = Object.assign(new PassThrough(), { isTTY: true });
+      const configured = runProgram(['configure', '--profile', 'pasted', '--no-check'], {
+        ...io,
+        stdin: terminal,
+      });
+      const lines = ['http://127.0.0.1:1', 'shop', 'password', 'Jörg', '', 'geheim', 'wafstat types', ''];
+      const bytes = Buffer.from(lines.join(lineEnd));
+      // Cut inside a character.
+      terminal.write(bytes.subarray(0, bytes.indexOf('ö') + 1));
+      terminal.write(bytes.subarray(bytes.indexOf('ö') + 1));
+      expect(await configured).toBe(0);
+      expect(printed.err).toContain('Jörg');
+      expect(printed.err).not.toMatch(/geheim|wafstat types/);
+      expect(await profileOf('pasted')).toEqual({
+        url: 'http://127.0.0.1:1',
+        project: 'shop',
+        credentials: { kind: 'password', user: 'Jörg', domain: 'default', password: 'geheim' },
+      });
+    },
+  );
 
   test('are called default unless they have another name', async () => {
     const options = ['--url', url, '--project', project, '--token', 'saved'];

@@ -27,7 +27,7 @@ import {
 const RANGE_OPTIONS = {
   last: option(
     '--last <time>',
-    'length of the range, like 24h, 7d or 90m',
+    'length of the range, like 24h, 7d or 90m; it ends now, or at --to, or begins at --from',
     duration('mhd', '1m', '3653d', '24h, 7d or 90m'),
     { default: '24h' },
   ),
@@ -186,12 +186,18 @@ export const peakCommand = command({
 });
 
 export function rangeProblems(source: Source<typeof RANGE_OPTIONS>): string[] {
-  return source('from') !== undefined && source('last') !== undefined
-    ? ['--from and --last both set the start of the range: use one of them']
+  return (['from', 'to', 'last'] as const).every((name) => source(name) !== undefined)
+    ? ['use only two of --from, --to and --last: they determine the third']
     : [];
 }
 
-export function rangeOf({ from, to, last }: Values<typeof RANGE_OPTIONS>, now: number): QueryRange {
+/** `source`: a default length does not move the end. */
+export function rangeOf(
+  { from, to, last }: Values<typeof RANGE_OPTIONS>,
+  source: Source<typeof RANGE_OPTIONS>,
+  now: number,
+): QueryRange {
+  if (from !== undefined && source('last') !== undefined) return { from, to: from + last };
   const end = to ?? now;
   return { from: from ?? Math.max(0, end - last), to: end };
 }
@@ -212,7 +218,7 @@ export async function runQuery<T>(
 ): Promise<number> {
   const { stdout, stop } = io;
   const connection = await connectionOf(values, source, io);
-  const range = rangeOf(values, io.now());
+  const range = rangeOf(values, source, io.now());
   const response = await callService(connection, io, async (client) => {
     const hosts = await hostIds(client, values.host, stop);
     return call(client, { ...range, hosts, signal: stop });

@@ -13,7 +13,7 @@ import { integer, oneOf, option, UsageError } from '../options.ts';
 import { CONNECTION_OPTIONS } from './connection.ts';
 import { count, isoTime, percentage, printableCsv } from './format.ts';
 import { PLOT_OUTPUT, type Renderer } from './output.ts';
-import { plotTop, type Timezone, titleOf } from './plot.ts';
+import { plotTop, type QueryRange, type Timezone, titleOf } from './plot.ts';
 import { QUERY_OPTIONS, queryProblems, runQuery, TIMEZONE } from './query.ts';
 
 type Item = BoundedCount & Partial<UrlCount>;
@@ -38,8 +38,8 @@ function categories(value: string): AttackType[] {
 }
 
 export const topCommand = command({
-  name: 'top <list>',
-  description: 'show the sources, urls, rules or countries of the most attacks; counts cover whole hours',
+  name: `top <${Object.keys(LISTS).join('|')}>`,
+  description: 'show the sources, URLs, rules or countries of the most attacks; counts cover whole hours',
   examples: [
     'wafstat top sources --profile shop --last 7d',
     'wafstat top rules --category sqli --category xss --top 20',
@@ -66,18 +66,19 @@ export const topCommand = command({
       values,
       source,
       io,
-      () => renderer(kind, timezone),
+      (range) => renderer(kind, timezone, range),
       (client, query) => kind.call(client, { ...query, top, attacks: category }),
     );
   },
 });
 
-function renderer(kind: Kind, timezone: Timezone): Renderer<List> {
+function renderer(kind: Kind, timezone: Timezone, range: QueryRange): Renderer<List> {
   const { offsetMs, text } = timezone;
   const time = (ms: number) => isoTime(ms, offsetMs, text);
   const isUrls = kind.one === 'URL';
   return {
-    plot: (list, terminal) => plotTop(list.items.map(nameOf), list, heading(list, kind, timezone), terminal),
+    plot: (list, terminal) =>
+      plotTop(list.items.map(nameOf), list, heading(list, kind, timezone, range), terminal),
     table: (list) => {
       const hasErrors = list.items.some(({ error }) => error !== 0);
       const rows = list.items.map((item) => [
@@ -87,7 +88,7 @@ function renderer(kind: Kind, timezone: Timezone): Renderer<List> {
         percentage(item.num, list.attacks),
       ]);
       const header = [kind.one, 'attacks', ...(hasErrors ? ['error'] : []), 'share'];
-      return [heading(list, kind, timezone), ...alignColumns([header, ...rows], 'right')];
+      return [heading(list, kind, timezone, range), ...alignColumns([header, ...rows], 'right')];
     },
     csv: ({ from, to, items }) =>
       printableCsv(
@@ -109,17 +110,22 @@ function nameOf({ key, host = '' }: Item): string {
   return `${host}${key}`;
 }
 
-const ABOUT = { exact: '', estimate: 'about ', minimum: 'at least ' } as const;
-
 /**
  * `2026-07-01 12:00 to 2026-07-02 12:00 (+00:00): 31 attacks with a source, 2 sources`, with the hours that the list covers.
  * Logs do not name everything, so there may be more attacks.
  */
-function heading(list: List, { one, many }: Kind, timezone: Timezone): string {
+function heading(list: List, { one, many }: Kind, timezone: Timezone, range: QueryRange): string {
   const { attacks, total, distinct_is } = list;
+  const names = `${count(total)} ${total === 1 ? one : many}`;
+  const distinct = {
+    exact: names,
+    estimate: `about ${names}`,
+    minimum: `${count(total)} or more ${many} (too many to count by category)`,
+  };
   const parts = [
     `${count(attacks)} ${attacks === 1 ? 'attack' : 'attacks'} with a ${one}`,
-    `${ABOUT[distinct_is] ?? ''}${count(total)} ${total === 1 ? one : many}`,
+    distinct[distinct_is] ?? names,
   ];
-  return `${titleOf(list, timezone)}: ${parts.join(', ')}`;
+  const cut = list.shortened ? '; earlier hours are too large for one list' : '; earlier hours are not kept';
+  return `${titleOf(list, timezone)}: ${parts.join(', ')}${list.from > range.from ? cut : ''}`;
 }

@@ -16,7 +16,14 @@ import { type Installed, sourceRoutes } from './source-routes.ts';
 const DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
 
 /** All pages are the same file; the script shows the one of the URL. */
-const PAGES = ['/console', '/console/overview', '/console/hosts', '/console/sources', '/console/credentials', '/console/admin'];
+const PAGES = [
+  '/console',
+  '/console/overview',
+  '/console/hosts',
+  '/console/sources',
+  '/console/credentials',
+  '/console/admin',
+];
 
 const SECURITY_HEADERS = {
   'Content-Security-Policy': [

@@ -92,7 +92,7 @@ export const keyedTimelines = (keys: readonly string[], description: string) =>
   array(object({ key: string('What is counted.', { enum: keys }), timeline: points(description) }));
 
 /** The fields of a list item besides `num`. */
-export const topListOf = (
+export const topCountsOf = (
   key: Record<string, ReturnType<typeof string>>,
   total = 'Number of distinct items with attacks, before `top` cuts the list.',
 ) =>

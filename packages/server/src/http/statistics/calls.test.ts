@@ -450,7 +450,8 @@ describe('top lists', () => {
     store.top = async ({ from, to, limit }) => ({
       from: from + 3_600_000,
       to,
-      total: 900,
+      shortened: true,
+      attacks: 900,
       distinct: 70,
       distinctIs: 'estimate',
       error: 9,
@@ -459,7 +460,8 @@ describe('top lists', () => {
         { key: '203.0.113.8', count: 40, error: 8 },
       ].slice(0, limit),
     });
-    const bounds = { attacks: 900, distinct_is: 'estimate', error: 9, from: NOW - 23 * 3_600_000, to: NOW };
+    const hours = { from: NOW - 23 * 3_600_000, to: NOW, shortened: true };
+    const bounds = { attacks: 900, distinct_is: 'estimate', error: 9, ...hours };
     expect((await get(withParameters('event/attack/source', RANGE))).json()).toEqual({
       total: 70,
       ...bounds,

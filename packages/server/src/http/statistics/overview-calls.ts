@@ -2,9 +2,7 @@
 import { CATEGORIES, OVERVIEW_GROUPS } from '../../event.ts';
 import {
   attackActions,
-  attackTimeline,
   averageQpsTimeline,
-  overviewTimeline,
   overviewTotals,
   peakQpsTimeline,
   topCategories,
@@ -19,17 +17,32 @@ import {
   keyedTimelines,
   TIMEZONE_PARAMETER,
   TOP_PARAMETER,
-  topListOf,
+  topCountsOf,
 } from './call.ts';
 import type { QueryHandlers } from './query-handler.ts';
-import { keyedTimelineJson } from './timeline-json.ts';
+import type { TimelineBlocks, TimelineSeries } from './timeline-blocks.ts';
+import { keyedTexts, keyedTimelineJson } from './timeline-json.ts';
 
 const GROUPS = Object.keys(OVERVIEW_GROUPS);
 export const CATEGORY = string('Category.', { enum: CATEGORIES });
 export const HOST_FIELDS = { key: string('Host name.'), web_tag: string('Always empty.') };
 const TIMELINE_PARAMETERS = { timezone: TIMEZONE_PARAMETER, group_by: GROUP_BY_PARAMETER };
 
-export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers): Call[] {
+export function overviewCalls(
+  store: Store,
+  { cached, uncached }: QueryHandlers,
+  blocks: TimelineBlocks,
+): Call[] {
+  const groups: TimelineSeries = {
+    name: 'groups',
+    ...keyedTexts(GROUPS),
+    count: (query) => store.seriesByGroup(query),
+  };
+  const categories: TimelineSeries = {
+    name: 'categories',
+    ...keyedTexts(CATEGORIES),
+    count: async (query) => (await store.seriesByCategory(query)).attacks,
+  };
   return [
     {
       path: 'overviews/statistics',
@@ -51,9 +64,7 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
         'Six series with the same points.',
         keyedTimelines(GROUPS, 'Number of requests or attacks in the point.'),
       ],
-      handler: cached(parseOverviewTimelineQuery, async (query) =>
-        keyedTimelineJson(await overviewTimeline(store, query)),
-      ),
+      handler: cached(parseOverviewTimelineQuery, (query) => blocks.json(groups, query)),
     },
     {
       path: 'overviews/qps/timeline',
@@ -83,23 +94,21 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
         'One series per category, all with the same points.',
         keyedTimelines(CATEGORIES, 'Number of attacks in the point.'),
       ],
-      handler: cached(parseOverviewTimelineQuery, async (query) =>
-        keyedTimelineJson(await attackTimeline(store, query)),
-      ),
+      handler: cached(parseOverviewTimelineQuery, (query) => blocks.json(categories, query)),
     },
     {
       path: 'overviews/attack/top-domains',
       operationId: 'topDomains',
       summary: 'List the hosts with the most attacks, in the form of the overviews',
       parameters: { top: TOP_PARAMETER },
-      returns: ['Hosts with attacks, the most attacked first.', topListOf(HOST_FIELDS)],
+      returns: ['Hosts with attacks, the most attacked first.', topCountsOf(HOST_FIELDS)],
       handler: uncached(parseTopQuery, ({ top, ...query }) => topDomains(store, query, top)),
     },
     {
       path: 'overviews/attack/distribution',
       operationId: 'attackDistribution',
       summary: 'List the categories that have attacks',
-      returns: ['Categories with attacks, the most frequent first.', topListOf({ key: CATEGORY })],
+      returns: ['Categories with attacks, the most frequent first.', topCountsOf({ key: CATEGORY })],
       handler: cached(parseTotalsQuery, (query) => topCategories(store, query)),
     },
     {
@@ -109,7 +118,7 @@ export function overviewCalls(store: Store, { cached, uncached }: QueryHandlers)
       description: '`log` counts all attacks that the log does not report as blocked.',
       returns: [
         'Both actions.',
-        topListOf({ key: string('Action.', { enum: ['block', 'log'] }) }, 'Always 2.'),
+        topCountsOf({ key: string('Action.', { enum: ['block', 'log'] }) }, 'Always 2.'),
       ],
       handler: cached(parseTotalsQuery, (query) => attackActions(store, query)),
     },

@@ -1,18 +1,27 @@
 /** The statistics queries of a project: events and overviews. One table for all. */
 import { CATEGORIES } from '../../event.ts';
 import { attackTotal, requestPeak, topHosts } from '../../statistics/overview.ts';
-import { timeline } from '../../statistics/timeline.ts';
 import type { Store } from '../../store/store.ts';
 import { parseTimelineQuery, parseTopQuery, parseTotalsQuery } from '../query.ts';
 import { integer, object, type Route, string } from '../route.ts';
-import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topListOf, toRoute } from './call.ts';
+import { type Call, points, TIMEZONE_PARAMETER, TOP_PARAMETER, topCountsOf, toRoute } from './call.ts';
 import { overviewCalls } from './overview-calls.ts';
 import { createQueryHandlers } from './query-handler.ts';
-import { timelineJson } from './timeline-json.ts';
+import { TimelineBlocks, type TimelineSeries } from './timeline-blocks.ts';
 import { topCalls } from './top-calls.ts';
 
 export function statisticsRoutes(store: Store, now: () => number): Route[] {
   const { cached, uncached } = createQueryHandlers(store, now);
+  const blocks = new TimelineBlocks(store);
+  const timeline: TimelineSeries = {
+    name: 'timeline',
+    heads: ['{"requests":[', '],"attacks":['],
+    tail: ']}',
+    async count(query) {
+      const { requests, attacks } = await store.series(query);
+      return [requests, attacks];
+    },
+  };
   const calls: Call[] = [
     {
       path: 'event/timeline',
@@ -20,7 +29,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       summary: 'Get requests and attacks over a time range as two series with the same points',
       parameters: { timezone: TIMEZONE_PARAMETER },
       returns: ['Both series.', object({ requests: POINTS, attacks: POINTS })],
-      handler: cached(parseTimelineQuery, async (query) => timelineJson(await timeline(store, query))),
+      handler: cached(parseTimelineQuery, (query) => blocks.json(timeline, query)),
     },
     {
       path: 'event/attack/type',
@@ -48,7 +57,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       operationId: 'attackedHosts',
       summary: 'List the hosts with the most attacks',
       parameters: { top: TOP_PARAMETER },
-      returns: ['Hosts with attacks, the most attacked first.', topListOf({ host: string('Host name.') })],
+      returns: ['Hosts with attacks, the most attacked first.', topCountsOf({ host: string('Host name.') })],
       handler: uncached(parseTopQuery, async ({ top, ...query }) => {
         const { total, items } = await topHosts(store, query, top);
         return { total, items: items.map(({ key, num }) => ({ host: key, num })) };
@@ -61,7 +70,7 @@ export function statisticsRoutes(store: Store, now: () => number): Route[] {
       returns: ['The peak.', object({ qps: integer('Requests in the busiest second.') })],
       handler: cached(parseTotalsQuery, async (query) => ({ qps: await requestPeak(store, query) })),
     },
-    ...overviewCalls(store, { cached, uncached }),
+    ...overviewCalls(store, { cached, uncached }, blocks),
     ...topCalls(store, { cached, uncached }),
   ];
   return calls.map(toRoute);

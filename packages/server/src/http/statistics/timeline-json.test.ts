@@ -1,7 +1,20 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Timeline } from '../../statistics/timeline.ts';
-import { keyedTimelineJson, timelineJson } from './timeline-json.ts';
+import { keyedTimelineJson, pointsText, seriesJson } from './timeline-json.ts';
+
+interface Timeline {
+  ends: number[];
+  requests: Float64Array;
+  attacks: Float64Array;
+}
+
+function timelineJson({ ends, requests, attacks }: Timeline): Buffer {
+  const parts = [
+    { head: '{"requests":[', counts: requests },
+    { head: '],"attacks":[', counts: attacks },
+  ];
+  return seriesJson(ends, parts, ']}');
+}
 
 const whole = fc.oneof(
   fc.integer({ min: 0, max: 1_000 }),
@@ -51,6 +64,26 @@ test('the bytes equal those of JSON.stringify for times of 13 digits and counts 
         expect(timelineJson(timeline).toString()).toBe(stringified(timeline));
       },
     ),
+  );
+});
+
+test('the text of points has a comma after each, and the start of each is known', () => {
+  const points = fc.array(fc.tuple(fc.integer({ min: 1e12, max: 1e13 - 1 }), whole, whole), { minLength: 1 });
+  fc.assert(
+    fc.property(points, (all) => {
+      const ends = all.map(([end]) => end);
+      const series = [all.map(([, num]) => num), all.map(([, , num]) => num)];
+      const { bytes, starts } = pointsText(
+        ends,
+        series.map((counts) => Float64Array.from(counts)),
+      );
+      for (const [s, counts] of series.entries()) {
+        const first = s * (ends.length + 1);
+        const text = (i: number) => bytes.subarray(starts[first + i], starts[first + i + 1]).toString();
+        const expected = ends.map((time, i) => `${JSON.stringify({ time, num: counts[i] })},`);
+        expect(ends.map((_, i) => text(i))).toEqual(expected);
+      }
+    }),
   );
 });
 

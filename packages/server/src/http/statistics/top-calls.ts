@@ -4,7 +4,7 @@ import { hoursOf } from '../../statistics/range.ts';
 import type { Store, TopListName } from '../../store/store.ts';
 import { parseTopAttacksQuery, parseTopQuery, type TopAttacksQuery } from '../query.ts';
 import { array, integer, object, string } from '../route.ts';
-import { ATTACKS_PARAMETER, type Call, TOP_PARAMETER, topListOf } from './call.ts';
+import { ATTACKS_PARAMETER, type Call, TOP_PARAMETER, topCountsOf } from './call.ts';
 import { CATEGORY, HOST_FIELDS, topDomains } from './overview-calls.ts';
 import type { QueryHandlers } from './query-handler.ts';
 
@@ -28,21 +28,36 @@ const COVERAGE = {
   error: integer('A value that is not kept has at most this many attacks. 0: all numbers are exact.'),
   from: integer('Start of the hours counted: those that the range touches and that are still kept.'),
   to: integer('End (exclusive) of the hours counted.'),
+  shortened: {
+    type: 'boolean',
+    description:
+      'True if `from` is later than the range requires, because the range has too much data for one list. Otherwise absent.',
+  },
+};
+
+/** With the fields of COVERAGE, one of which is optional. */
+const coveredObject = (
+  before: Readonly<Record<string, object>>,
+  after: Readonly<Record<string, object>> = {},
+) => {
+  const fields = { ...before, ...COVERAGE, ...after };
+  return object(fields, { required: Object.keys(fields).filter((name) => name !== 'shortened') });
 };
 
 /** The fields of an item besides `num` and `error`. */
 const listOf = (fields: Record<string, ReturnType<typeof string>>) =>
-  object({
-    total: integer('Number of different values, before `top` cuts the list.'),
-    ...COVERAGE,
-    items: array(
-      object({
-        ...fields,
-        num: integer('Number of attacks, at least.'),
-        error: integer('How many more attacks there may be. 0: `num` is exact.'),
-      }),
-    ),
-  });
+  coveredObject(
+    { total: integer('Number of different values, before `top` cuts the list.') },
+    {
+      items: array(
+        object({
+          ...fields,
+          num: integer('Number of attacks, at least.'),
+          error: integer('How many more attacks there may be. 0: `num` is exact.'),
+        }),
+      ),
+    },
+  );
 
 type ProjectQuery = TopAttacksQuery & { project: string };
 
@@ -84,7 +99,7 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       operationId: 'attackSourceCount',
       summary: 'Get the number of different sources of attacks',
       parameters: { attacks: ATTACKS_PARAMETER },
-      returns: ['The number of sources.', object({ sip: integer('Number of sources.'), ...COVERAGE })],
+      returns: ['The number of sources.', coveredObject({ sip: integer('Number of sources.') })],
       handler: cached(parseTopAttacksQuery, async (query) => {
         const { total, items: _, ...coverage } = await top('sources', { ...query, top: 1 });
         return { sip: total, ...coverage };
@@ -114,8 +129,8 @@ export function topCalls(store: Store, { cached, uncached }: QueryHandlers): Cal
       returns: [
         'Five lists.',
         object({
-          domain: topListOf(HOST_FIELDS),
-          attack_type: topListOf({ key: CATEGORY }),
+          domain: topCountsOf(HOST_FIELDS),
+          attack_type: topCountsOf({ key: CATEGORY }),
           ip: listOf({ key: IP }),
           url: listOf(URL),
           geo: listOf({ key: COUNTRY }),

@@ -30,10 +30,8 @@ export const cloudArmor: JsonFormat = {
     });
     const details = attackDetails({
       blocked: matched.some(({ isEnforced }) => isEnforced),
-      source:
-        firstText(asObject(requestData?.userIpInfo), ['ipAddress']) ??
-        firstText(payload, ['remoteIp']) ??
-        firstText(httpRequest, ['remoteIp']),
+      // Not userIpInfo: Cloud Armor takes it from a header, which a client can write unless a rule checks the sender.
+      source: firstText(payload, ['remoteIp']) ?? firstText(httpRequest, ['remoteIp']),
       url,
       country: asText(asObject(requestData?.remoteIpInfo)?.regionCode),
     });

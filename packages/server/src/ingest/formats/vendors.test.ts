@@ -271,6 +271,18 @@ describe('Azure', () => {
   });
 });
 
+test('Cloud Armor: the source is the address of the connection, not one that a client wrote into a header', () => {
+  const forged = fixtureLines('cloud-armor.log').map((line) =>
+    line.replace(
+      '"securityPolicyRequestData":{',
+      '"securityPolicyRequestData":{"userIpInfo":{"source":"True-Client-IP","ipAddress":"192.0.2.99"},',
+    ),
+  );
+  expect(forged.join()).toContain('192.0.2.99');
+  const sources = recordsOf(readLines(forged)).flatMap(({ details }) => details?.source ?? []);
+  expect(new Set(sources)).toEqual(new Set(['192.0.2.7']));
+});
+
 test('Google Cloud Armor: every object is a request; one that a policy refused, or would have refused, is also an attack', () => {
   const parsed = readFixture('cloud-armor.log');
   expect(outcomes(parsed)).toEqual([

@@ -176,7 +176,7 @@ interface Inserted {
   results: readonly Appended[];
   /** The number of rows on each day. */
   days: ReadonlyMap<number, number>;
-  topLists: TopAdditions<string>;
+  topLists: TopAdditions;
   now: number;
 }
 
@@ -189,7 +189,7 @@ async function close(
   topKeys: number,
 ): Promise<boolean> {
   const project = batches[0]?.project ?? '';
-  const hours = () => topLists.records().map(({ hour }) => hour * HOUR_MS);
+  const hours = () => Array.from(topLists.hours.keys(), (hour) => hour * HOUR_MS);
   return inPartitions(database, ['top_lists'], hours, async (run) => {
     const [state, isOpen, known, stored] = await Promise.all([
       lockProject(run, project),
@@ -204,10 +204,7 @@ async function close(
       if (attempt !== null) await abortAttempt({ run }, attempt);
       return false;
     }
-    const writes = [
-      ...plan.writes(run, project),
-      writeTopLists(run, project, topLists, hosts, stored, topKeys),
-    ];
+    const writes = [...plan.writes(run, project), writeTopLists(run, project, topLists, stored, topKeys)];
     if (attempt !== null) {
       const times = Array.from(days.keys(), (day) => day * MINUTES_PER_DAY * MINUTE_MS);
       writes.push(

@@ -17,6 +17,7 @@ import {
   StoreUnavailable,
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
+import { weighTopLists } from '../top-records.ts';
 import { appendGroup } from './append.ts';
 import { COMPACTION, type CompactionSettings, Compactor, forgetBefore } from './compact.ts';
 import { Counter, REPLACED_MS } from './count.ts';
@@ -73,7 +74,7 @@ export function clickhouseStore(
     let group = appends.get(project);
     if (group === undefined) {
       group = new GroupCommit<Batch, Appended>(
-        ({ events }) => events.length,
+        ({ events }) => events.length + weighTopLists(events),
         (batches) =>
           available(() =>
             appendGroup(database, shards, batches, now(), lifetimeMs, topKeys).finally(() =>

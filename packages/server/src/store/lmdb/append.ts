@@ -30,6 +30,7 @@ import {
   toLinkRecord,
   updateSource,
 } from '../store.ts';
+import { weighTopLists } from '../top-records.ts';
 import { COUNTERS, EXACT, type Level } from './levels.ts';
 import { RecordReader } from './records.ts';
 import {
@@ -87,23 +88,19 @@ export function appendGroup(
 
 /** The cost of writing a record, relative to adding an event to it. */
 const RECORD_WEIGHT = 24;
-/** That of adding an attack to top lists. */
-const DETAILS_WEIGHT = 5;
 
 /** The cost of a batch, roughly in microseconds. Exact if the events of each host are sorted by time. */
 export function weighBatch({ events }: Batch): number {
   const minutes = new Map<string | null, number>();
   let records = 0;
-  let details = 0;
   for (let start = 0; start < events.length; start = endOfRun(events, start)) {
-    const { time, hostId, details: known } = events[start] as Event;
-    if (known !== undefined) details++;
+    const { time, hostId } = events[start] as Event;
     const minute = Math.floor(time / EXACT.cellsPerChunk);
     if (minutes.get(hostId) === minute) continue;
     minutes.set(hostId, minute);
     records++;
   }
-  return events.length + RECORD_WEIGHT * records + DETAILS_WEIGHT * details;
+  return events.length + RECORD_WEIGHT * records + weighTopLists(events);
 }
 
 /** Writes everything but the cells of a batch, which the whole group writes at once. */
@@ -144,9 +141,8 @@ function appendBatch(
     group.add(event, times, project.scope, scope);
     const { attack, details, hostId, count } = event;
     if (attack === null || details === undefined) continue;
-    const host = scope === null || hostId === null ? null : { id: hostId, scope };
     const owner = { id: batch.project, scope: project.scope };
-    lists.add({ time: event.time, attack, details }, count * times, owner, host);
+    lists.add({ time: event.time, attack, details }, count * times, owner, scope === null ? null : hostId);
   }
   schema.projects.putSync(batch.project, { ...project, latest });
 

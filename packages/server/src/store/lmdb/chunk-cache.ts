@@ -21,7 +21,7 @@ const CHUNKS_MAX = 10_000;
 const ENTRY_NUMBERS = 16;
 
 /** More than a level has chunks in a thousand years. */
-const CHUNKS_PER_LEVEL = 2 ** 27;
+export const CHUNKS_PER_LEVEL = 2 ** 27;
 
 export class ChunkCache {
   readonly #chunks: BoundedCache<number, DecodedChunk>;

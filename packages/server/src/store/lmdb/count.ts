@@ -1,6 +1,4 @@
 /** The read side: counts by row and point, and the version of a time range. */
-import { createHash } from 'node:crypto';
-import { setImmediate } from 'node:timers/promises';
 import type { RangeOptions } from 'lmdb';
 import { BoundedCache, type PerTurnMemo, VersionedCache } from '../../cache.ts';
 import { CATEGORIES, type Category, OVERVIEW_GROUPS } from '../../event.ts';
@@ -15,8 +13,9 @@ import {
   sumOfTotals,
   toRunningTotals,
 } from '../cells.ts';
+import { SLICE_MS, Slices } from '../slices.ts';
 import { isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
-import { ChunkCache, HostSets } from './chunk-cache.ts';
+import { CHUNKS_PER_LEVEL, ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
 import {
@@ -52,12 +51,6 @@ const EMPTY = new Float64Array(0);
  */
 const RECORDS_AT_ONCE_MAX = 512;
 const NUMBERS_AT_ONCE_MAX = 1_048_576;
-
-/** How long a sliced query holds the event loop at a time. */
-export const SLICE_MS = 3;
-/** Reading the clock takes as long as a small record. About 0.2 ms of work in between. */
-const BYTES_PER_CLOCK_READ = 16_384;
-const RECORD_BYTES_MIN = 1_024;
 
 /** Bounds the memory to some 10 MB. */
 const HOSTS_MAX = 100_000;
@@ -348,40 +341,13 @@ export async function inSlices<T>(
 }
 
 /**
- * Yields to the event loop after each slice of work. All queries of the process share the turns, one slice in each: with
- * two slices per turn, admission would reject the queries of everyone else.
+ * Limits edges to the time from the horizon to the latest event: there is nothing to count outside. Edges after the latest
+ * event move to the end of its hour: for an edge within the newest minute, all its milliseconds would have to be read.
  */
-export class Slices {
-  static #turns: Promise<unknown> = Promise.resolve();
-  readonly #lengthMs: number;
-  #recordBytes = 0;
-  #start = performance.now();
-
-  constructor(lengthMs: number) {
-    this.#lengthMs = lengthMs;
-  }
-
-  /** Call after each record, with its size: the record of a busy minute takes as long as a hundred others. */
-  isOver(record?: Uint8Array): boolean {
-    this.#recordBytes += RECORD_BYTES_MIN + (record?.length ?? 0);
-    if (this.#recordBytes < BYTES_PER_CLOCK_READ) return false;
-    this.#recordBytes = 0;
-    return performance.now() - this.#start > this.#lengthMs;
-  }
-
-  async next(): Promise<void> {
-    Slices.#turns = Slices.#turns.then(() => setImmediate());
-    await Slices.#turns;
-    this.#start = performance.now();
-  }
-}
-
-/** Limits edges to the time from the horizon to the latest event: there is nothing to count outside. */
 export function clip(edges: readonly number[], horizon: number, latest: number): readonly number[] {
-  // To the hour: exact milliseconds would have to be read for a cut minute.
+  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= latest) return edges;
   const end = (Math.floor(latest / HOUR_MS) + 1) * HOUR_MS;
-  if ((edges[0] ?? 0) >= horizon && (edges.at(-1) ?? 0) <= end) return edges;
-  return edges.map((edge) => Math.min(Math.max(edge, horizon), end));
+  return edges.map((edge) => (edge > latest ? end : Math.min(Math.max(edge, horizon), end)));
 }
 
 /** Cached until a host is deleted: the scope of a host never changes. */
@@ -437,33 +403,55 @@ function createProjectLookup(schema: Schema) {
 /** The version of a range is made of at most this many change counters. */
 const VERSION_CHUNKS_MAX = 16;
 
-/** `changes`: the global change counter. While it is the same, so are all versions. */
+interface Marks {
+  born: number;
+  horizon: number;
+  listsBefore: number;
+  /** Hosts that have been deleted. */
+  deleted: number;
+}
+
+/** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
-  const known = new VersionedCache<string, string>(() => changes.get());
+  const counters = new VersionedCache<number, number>(() => changes.get());
+  const marks = new VersionedCache<'marks', Marks>(() => changes.get());
+  const changesIn = (level: Level, chunk: number): number => {
+    const key = level.id * CHUNKS_PER_LEVEL + chunk;
+    const known = counters.get(key);
+    if (known !== undefined) return known;
+    const found = changesOf(schema.cells, level.id, chunk) ?? 0;
+    counters.set(key, found);
+    return found;
+  };
+  const readMarks = () => {
+    const found = {
+      born: metaValue(schema, 'born'),
+      horizon: metaValue(schema, 'horizon'),
+      listsBefore: schema.meta.get('topLists') ?? 0,
+      deleted: deletedHosts(schema),
+    };
+    marks.set('marks', found);
+    return found;
+  };
+
+  /**
+   * Every level counts every change, so one level is enough. The finer it is, the less it covers outside of the range.
+   * The counter of a chunk only grows, until the chunk is freed: without chunks before the horizon, the sum changes
+   * whenever one of them does. A hash would take ten times as long.
+   */
   return ({ from, to }) => {
-    const key = `${from} ${to}`;
-    let version = known.get(key);
-    if (version === undefined) {
-      version = versionOf(schema, from, to);
-      known.set(key, version);
+    const { born, horizon, listsBefore, deleted } = marks.get('marks') ?? readMarks();
+    const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
+    const end = Math.ceil(to / chunkMs(level));
+    let sum = 0;
+    for (let chunk = Math.floor(Math.max(from, horizon) / chunkMs(level)); chunk < end; chunk++) {
+      sum += changesIn(level, chunk);
     }
-    return version;
+    const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
+    return `${born.toString(36)}.${limits}.${deleted || ''}.${sum.toString(36)}`;
   };
 }
 
-/** Every level counts every change, so one level is enough. The finer it is, the less it covers outside of the range. */
-function versionOf(schema: Schema, from: number, to: number): string {
-  const chunkMs = ({ cellMs, cellsPerChunk }: Level) => cellMs * cellsPerChunk;
-  const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
-  const horizon = metaValue(schema, 'horizon');
-  const hash = createHash('sha256').update(`${metaValue(schema, 'born')} ${horizon > from ? horizon : ''}`);
-  const listsBefore = schema.meta.get('topLists') ?? 0;
-  if (listsBefore > from) hash.update(` lists ${listsBefore}`);
-  const deleted = deletedHosts(schema);
-  if (deleted > 0) hash.update(` deleted ${deleted}`);
-  const end = Math.ceil(to / chunkMs(level));
-  for (let chunk = Math.floor(from / chunkMs(level)); chunk < end; chunk++) {
-    hash.update(` ${changesOf(schema.cells, level.id, chunk) ?? 0}`);
-  }
-  return hash.digest('base64url').slice(0, 22);
+function chunkMs({ cellMs, cellsPerChunk }: Level): number {
+  return cellMs * cellsPerChunk;
 }

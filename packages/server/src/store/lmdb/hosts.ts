@@ -99,7 +99,7 @@ export function deleteHost(schema: Schema, projectId: string, id: string): Delet
   const known = project && schema.hosts.get([project.scope, id]);
   if (project === undefined || known === undefined) return { kind: 'unknown' };
   const { scope } = project;
-  const name = deletedHostId(known.scope);
+  const name = deletedHostId(id);
   schema.hosts.removeSync([scope, id]);
   schema.hostnames.removeSync([scope, known.hostname]);
   schema.hosts.putSync([scope, name], { ...known, id: name, hostname: name });
@@ -121,13 +121,18 @@ export function publicHost({ id, hostname, created }: HostRecord): Host {
 export function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost): AddedHost | undefined {
   const idOfName = schema.hostnames.get([project.scope, wanted.hostname]);
   const id = idOfName ?? wanted.id;
-  const known = id === undefined ? undefined : schema.hosts.get([project.scope, id]);
+  const known =
+    id === undefined
+      ? undefined
+      : (schema.hosts.get([project.scope, id]) ?? schema.hosts.get([project.scope, deletedHostId(id)]));
   if (known === undefined) return project.hosts >= wanted.limit ? { kind: 'full' } : undefined;
   return { kind: idOfName === undefined ? 'id_taken' : 'exists', host: publicHost(known) };
 }
 
 function freeId(schema: Schema, { scope }: ProjectRecord, projectId: string, hostname: string): string {
-  return freeHostId(projectId, hostname, (id) => schema.hosts.doesExist([scope, id]));
+  return freeHostId(projectId, hostname, (id) =>
+    [id, deletedHostId(id)].some((taken) => schema.hosts.doesExist([scope, taken])),
+  );
 }
 
 function putHost(schema: Schema, { scope }: ProjectRecord, host: Host): void {

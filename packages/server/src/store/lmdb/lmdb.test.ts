@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { durableStoreConformance } from '../../../../../test/store-conformance.ts';
 import { CATEGORIES, type Event } from '../../event.ts';
 import {
@@ -51,6 +51,7 @@ async function open(now: () => number, topKeys?: number) {
 describe('the embedded store', () => {
   const NOW = Date.UTC(2026, 6, 1);
   const DAY_MS = 86_400_000;
+  const HOUR_MS = 3_600_000;
   const batch = {
     project: 'p',
     source: { name: 'test', format: 'events' },
@@ -311,26 +312,99 @@ describe('the embedded store', () => {
     await root.close();
     const page = readFileSync(new URL('../../../../../docs/storage.md', import.meta.url), 'utf8');
     const [, key = '', bytes = ''] = /has the key `([^`]+)` and the value\n+```\n([^`]+)```/.exec(page) ?? [];
-    expect(records[1]).toEqual([key, bytes].map((text) => text.replace(/\s/g, '')));
-    const prefix = Buffer.from(`${hostId} `).toString('hex');
-    expect(records[0]?.[1]).toContain(`${prefix}2f6142`);
+    expect(records).toEqual([[key, bytes].map((text) => text.replace(/\s/g, ''))]);
     await destroy();
   });
 
-  test('a list of more summaries than a query may read is refused', async () => {
+  test('a list of more summaries than a query may read covers the last hours only', async () => {
     const { directory, store, destroy } = await open(() => NOW);
-    const events = Array.from({ length: 100 }, (_, i): Event => {
-      const details = { source: `10.0.0.${i}` };
-      return { time: NOW - i * 3_600_000, hostId: null, request: true, attack: 'xss', count: 1, details };
+    const hosts = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b', 'c'], limit: 3 });
+    const events = Array.from({ length: 300 }, (_, i): Event => {
+      const details = { source: `10.0.0.${i}`, url: `/${'x'.repeat(250)}` };
+      const [time, hostId = null] = [NOW - Math.floor(i / 3) * HOUR_MS, hosts[i % 3]];
+      return { time, hostId, request: true, attack: 'xss', count: 1, details };
     });
     await store.append({ ...batch, events });
     await store.close();
     const schema = openSchema(join(directory, 'statistics.mdb'));
-    const query = { project: 'p', list: 'sources' as const, limit: 1, from: NOW - 30 * DAY_MS, to: NOW + 1 };
-    const find = createTopFinder(schema, createLookups(schema), 500);
-    await expect(find(query)).rejects.toThrow(QueryTooLarge);
-    expect(await find({ ...query, from: NOW - DAY_MS })).toMatchObject({ total: 25 });
+    const list = 'sources' as const;
+    const query = { project: 'p', list, limit: 1, from: NOW - 30 * DAY_MS, to: NOW + 1 };
+    const finder = (bytesMax?: number) => createTopFinder(schema, createLookups(schema), bytesMax);
+    expect(await finder()(query)).toMatchObject({
+      attacks: 300,
+      from: Math.floor(query.from / HOUR_MS) * HOUR_MS,
+    });
+    const find = finder(5_000);
+    for (const selected of [undefined, hosts as string[], hosts.slice(1) as string[]]) {
+      const { attacks, from, shortened } = await find({ ...query, hosts: selected });
+      expect(shortened).toBe(true);
+      const hours = Math.floor(NOW / HOUR_MS) + 1 - from / HOUR_MS;
+      expect(hours).toBeGreaterThan(20);
+      expect(hours).toBeLessThan(90);
+      expect(attacks).toBe(hours * (selected?.length ?? 3));
+      // The part that it covers is a result of its own.
+      expect(await find({ ...query, hosts: selected, from })).toEqual(
+        expect.not.objectContaining({ shortened: true }),
+      );
+    }
+    await expect(finder(40)(query)).rejects.toThrow(QueryTooLarge);
     await schema.root.close();
+    await destroy();
+  });
+
+  test('late attacks of other projects leave the merged top lists of a project as they are', async () => {
+    const { directory, store, another, destroy } = await open(() => NOW);
+    const at = (project: string, hoursAgo: number, source: string) => ({
+      ...{ project, source: batch.source, dropped: {} },
+      events: Array.from({ length: 100 }, (_, i): Event => {
+        const time = NOW - (i + hoursAgo) * HOUR_MS;
+        return { time, hostId: null, request: true, attack: 'xss', count: 1, details: { source } };
+      }).slice(0, hoursAgo === 0 ? 100 : 1),
+    });
+    await store.append(at('p', 0, '10.0.0.1'));
+    await store.close();
+    const writer = another();
+    const schema = openSchema(join(directory, 'statistics.mdb'));
+    const reads = vi.spyOn(schema.topLists, 'getBinaryFast');
+    const find = createTopFinder(schema, createLookups(schema));
+    const query = { project: 'p', list: 'sources' as const, limit: 1, from: NOW - 5 * DAY_MS, to: NOW + 1 };
+    const readsOf = async (attacks: number) => {
+      schema.root.resetReadTxn();
+      reads.mockClear();
+      expect(await find(query)).toMatchObject({ attacks });
+      return reads.mock.calls.length;
+    };
+    expect(await readsOf(100)).toBeGreaterThan(100);
+    await writer.append(at('q', 50, '10.0.0.2'));
+    expect(await readsOf(100)).toBeLessThan(10);
+    await writer.append(at('p', 50, '10.0.0.2'));
+    expect(await readsOf(101)).toBeGreaterThan(90);
+    await writer.deleteTopLists('q');
+    expect(await readsOf(101)).toBeLessThan(10);
+    await schema.root.close();
+    await writer.close();
+    await destroy();
+  });
+
+  test('top lists are copied in parts of bounded size, the project of an hour after its hosts', async () => {
+    const { store, destroy } = await open(() => NOW);
+    const hosts = await store.resolveHosts({ project: 'p', hostnames: ['a', 'b', 'c'], limit: 3 });
+    const details = Array.from({ length: 400 }, (_, i) => ({ url: `/${i}/${'x'.repeat(250)}` }));
+    for (let hour = 0; hour < 20; hour++) {
+      const events = details.map((each, i): Event => {
+        const time = NOW - hour * HOUR_MS;
+        return { time, hostId: hosts[i % 3] ?? null, request: true, attack: 'xss', count: 1, details: each };
+      });
+      await store.append({ project: 'p', source: batch.source, dropped: {}, events });
+    }
+    const parts = [];
+    for await (const part of store.topSlices('p')) parts.push(part);
+    const bytes = parts.map((part) => part.reduce((sum, { record }) => sum + record.length, 0));
+    expect(Math.max(...bytes)).toBeLessThan(4.3 * 1_024 * 1_024);
+    expect(bytes.length).toBeGreaterThan(Math.floor(bytes.reduce((a, b) => a + b) / (4.3 * 1_024 * 1_024)));
+    const slices = parts.flat();
+    expect(slices).toHaveLength(20 * 4);
+    expect(slices.map(({ hostId }) => hostId === null)).toEqual(slices.map((_, i) => i % 4 === 3));
     await destroy();
   });
 
@@ -346,7 +420,7 @@ describe('the embedded store', () => {
     expect(await verifyStatistics(path)).toMatchObject({ problems: 0 });
     const again = another();
     const query = { project: 'p', list: 'rules' as const, limit: 1, from: 0, to: NOW + 1 };
-    expect(await again.top(query)).toMatchObject({ total: 0, items: [], distinct: 0 });
+    expect(await again.top(query)).toMatchObject({ attacks: 0, items: [], distinct: 0 });
     const { id: _, link: __, ...more } = batch;
     await again.append({ ...more, events: [{ ...attack, details: { rule: '941100' } }] });
     expect((await again.top(query)).items).toEqual([{ key: '941100', count: 1, error: 0 }]);

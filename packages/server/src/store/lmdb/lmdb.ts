@@ -141,6 +141,9 @@ export function lmdbStore(
 
     version: (range) => available(() => versionOf(range)),
 
+    versions: ({ edges }) =>
+      available(() => edges.slice(1).map((to, i) => versionOf({ from: edges[i] ?? 0, to }))),
+
     batchesAfter: (project, source, after) =>
       available(() => {
         const known = sourceNumber(schema, project, source);

@@ -4,9 +4,10 @@
  */
 
 import { accumulate, addAllAttacks, FIRST_PEAK, GROUP_ROWS, GROUPS, largest, SECOND_RUNS } from '../cells.ts';
+import { SLICE_MS, type Slices } from '../slices.ts';
 import { QueryTooLarge, StoreDamaged } from '../store.ts';
 import { ChunkCache } from './chunk-cache.ts';
-import { clip, inSlices, type Lookups, readChanges, SLICE_MS, type Slices } from './count.ts';
+import { clip, inSlices, type Lookups, readChanges } from './count.ts';
 import { COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
 import { RecordReader } from './records.ts';
 import { allChanges, hasAllPeaks, metaValue, type ReadOptions, recordName, type Schema } from './schema.ts';

@@ -2,7 +2,7 @@
 import { dayOf, type PruneOptions, type Retention } from '../store.ts';
 import { deleteBatch, idsAfter, keepBatchUntil } from './append.ts';
 import { LEVELS } from './levels.ts';
-import { cellsKey, countChange, metaValue, type Schema } from './schema.ts';
+import { cellsKey, countChange, freedBefore, metaValue, type Schema } from './schema.ts';
 import { pruneTopListsSteps } from './top-lists.ts';
 
 /** About 10 ms of work: queries and appends wait no longer than that for a step. */
@@ -77,11 +77,6 @@ function* deleteBatchSteps(schema: Schema, day: number): Generator<() => void> {
       }
     };
   }
-}
-
-/** Files of releases that did not store this have freed everything before the horizon. */
-export function freedBefore(schema: Schema): number {
-  return schema.meta.get('freed') ?? metaValue(schema, 'horizon');
 }
 
 export function readRetention(schema: Schema): Retention {

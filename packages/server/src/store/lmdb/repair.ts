@@ -15,7 +15,6 @@ import {
   type LevelPair,
 } from './compare-levels.ts';
 import { EXACT, LEVELS, type Level } from './levels.ts';
-import { freedBefore } from './prune.ts';
 import { chunksOf, records, tryTo } from './records.ts';
 import { brokenHosts, brokenSources, jsonEntries } from './references.ts';
 import {
@@ -28,6 +27,7 @@ import {
   changesOf,
   checkedJson,
   countChange,
+  freedBefore,
   hasChecksum,
   META_KEYS,
   metaValue,

@@ -144,6 +144,11 @@ export function metaValue({ meta }: Schema, key: (typeof META_KEYS)[number], rea
   return value;
 }
 
+/** Files of releases that did not store this have freed everything before the horizon. */
+export function freedBefore(schema: Schema): number {
+  return schema.meta.get('freed') ?? metaValue(schema, 'horizon');
+}
+
 /** Project and host scopes are larger than 0 and less than this: while a batch is appended they have 24 bits. */
 export const SCOPES_MAX = 2 ** 24;
 

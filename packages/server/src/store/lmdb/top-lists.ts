@@ -1,28 +1,24 @@
-/** Top lists in the file: one record of ../top-records.ts for each hour and scope. */
-import { BoundedCache } from '../../cache.ts';
+/** Top lists in the file: the records of ../top-records.ts by hour and scope. */
 import type { AttackDetails } from '../../event.ts';
 import {
   coveredHours,
   HOUR_MS,
   isDeletedHost,
-  QueryTooLarge,
   StoreDamaged,
-  storedCategory,
-  TOP_LISTS,
   type TopList,
-  type TopListName,
   type TopQuery,
   type TopSlice,
 } from '../store.ts';
-import { checkSummary, hostPrefix, KeyHash, TopMerge } from '../top-lists.ts';
+import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
-  addToSections,
-  decodeSections,
-  encodeSections,
-  type Sections,
+  addToRecords,
+  checkRecord,
+  decodeRecord,
+  selectOwn,
+  selectSummaries,
   TopAdditions,
 } from '../top-records.ts';
-import { inSlices, type Lookups, SLICE_MS, type Slices } from './count.ts';
+import type { Lookups } from './count.ts';
 import { COUNTERS, LEVELS, type Level } from './levels.ts';
 import { type Neighbours, neighboursOf } from './records.ts';
 import {
@@ -33,8 +29,9 @@ import {
   changesOf,
   countChange,
   countChunkChange,
+  deletedHosts,
+  freedBefore,
   metaValue,
-  type ProjectRecord,
   type ReadOptions,
   type Schema,
   withoutChecksum,
@@ -52,20 +49,21 @@ export function parseListsKey(key: Buffer): { hour: number; scope: number } {
   return { hour: key.readUInt32BE(0), scope: key.readUInt32BE(4) };
 }
 
-/** The summaries in a record by list. Throws if the record is damaged. */
-export function checkedSections(key: Buffer, stored: Uint8Array): Sections {
+/** Throws if the record is damaged. */
+export function withoutListsChecksum(key: Buffer, stored: Uint8Array): Uint8Array {
   const { hour, scope } = parseListsKey(key);
   const body = withoutChecksum(stored, cellsSeed(0, hour, scope));
   if (body === undefined) throw new StoreDamaged(recordName(hour, scope));
-  return decodeSections(body);
+  return body;
 }
 
 function recordName(hour: number, scope: number): string {
   return `the record of the hour ${hour}, scope ${scope} of the table top-lists`;
 }
 
-function putSections({ topLists }: Schema, hour: number, scope: number, sections: Sections): void {
-  const value = encodeSections(sections, CHECKSUM_BYTES);
+function putRecord({ topLists }: Schema, hour: number, scope: number, record: Uint8Array): void {
+  const value = Buffer.allocUnsafe(CHECKSUM_BYTES + record.length);
+  value.set(record, CHECKSUM_BYTES);
   topLists.putSync(listsKey(hour, scope), addChecksum(value, cellsSeed(0, hour, scope)));
 }
 
@@ -77,45 +75,59 @@ export function topListsBefore({ meta }: Schema, read?: ReadOptions): number {
 /** Attacks of a group of batches, of any project. */
 export class GroupTopLists {
   readonly #before: number;
-  readonly #projects = new Map<string, TopAdditions<number>>();
+  readonly #projects = new Map<string, { scope: number; additions: TopAdditions }>();
 
   constructor(schema: Schema) {
     this.#before = topListsBefore(schema);
   }
 
+  /** `hostId`: null without a registered host. */
   add(
     attack: { time: number; attack: string; details: AttackDetails },
     count: number,
     project: { id: string; scope: number },
-    host: { id: string; scope: number } | null,
+    hostId: string | null,
   ): void {
     if (Math.floor(attack.time / HOUR_MS) * HOUR_MS < this.#before) return;
-    let additions = this.#projects.get(project.id);
-    if (additions === undefined) {
-      additions = new TopAdditions();
-      this.#projects.set(project.id, additions);
+    let known = this.#projects.get(project.id);
+    if (known === undefined) {
+      known = { scope: project.scope, additions: new TopAdditions() };
+      this.#projects.set(project.id, known);
     }
-    additions.add(attack, count, project.scope, host);
+    known.additions.add(attack, count, hostId);
   }
 
-  /** In key order. Runs inside the write transaction of the counters, which also counts the change. */
+  /** In the order of hours. Runs inside the write transaction of the counters, which also counts the change. */
   write(schema: Schema, keysMax: number): void {
-    const reader = new SectionReader(schema);
-    const records = [...this.#projects].flatMap(([project, additions]) =>
-      additions.records().map((record) => ({ project, record })),
+    const reader = new ListsReader(schema);
+    const hours = [...this.#projects].flatMap(([project, { scope, additions }]) =>
+      Array.from(additions.hours, ([hour, hosts]) => ({ project, scope, hour, hosts })),
     );
-    records.sort(({ record: a }, { record: b }) => a.hour - b.hour || a.scope - b.scope);
-    for (const { project, record } of records) {
-      const { hour, scope } = record;
-      const sections = reader.read(hour, scope);
-      addToSections(sections, record, project, keysMax);
-      putSections(schema, hour, scope, sections);
+    hours.sort((a, b) => a.hour - b.hour || a.scope - b.scope);
+    for (const { project, scope, hour, hosts } of hours) {
+      const scopeOf = (hostId: string | null) =>
+        hostId === null ? scope : schema.hosts.get([scope, hostId])?.scope;
+      const read = (hostId: string | null) => {
+        const of = scopeOf(hostId);
+        return of === undefined ? undefined : reader.read(hour, of);
+      };
+      for (const { hostId, record } of addToRecords(hosts, read, project, keysMax)) {
+        const of = scopeOf(hostId);
+        // A joint record that is divided may have a host that was deleted. Its attacks stay in those of the project.
+        if (of !== undefined) putRecord(schema, hour, of, record);
+      }
     }
   }
 }
 
+function hostScope({ hosts }: Schema, project: string, projectScope: number, hostId: string): number {
+  const host = hosts.get([projectScope, hostId]);
+  if (host === undefined) throw new Error(`the project ${project} has no host ${hostId}`);
+  return host.scope;
+}
+
 /** Checked reads: a record that is damaged, or not found because a key is damaged, is an error. */
-class SectionReader {
+class ListsReader {
   readonly #schema: Schema;
   readonly #read: ReadOptions | undefined;
   readonly #key = Buffer.allocUnsafe(8);
@@ -128,131 +140,123 @@ class SectionReader {
   }
 
   /** Valid until the next read. */
-  read(hour: number, scope: number): Sections {
+  read(hour: number, scope: number): Uint8Array | undefined {
     const key = listsKey(hour, scope, this.#key);
     const stored = this.#schema.topLists.getBinaryFast(key, this.#read);
-    if (stored !== undefined) return checkedSections(key, stored);
+    if (stored !== undefined) return withoutListsChecksum(key, stored);
     const { before, after } = this.#gap ?? {};
     const isInGap =
       this.#gap !== null &&
       (before === undefined || before.compare(key) < 0) &&
       (after === undefined || key.compare(after) < 0);
-    if (isInGap) return [];
+    if (isInGap) return undefined;
     const name = recordName(hour, scope);
-    this.#gap = neighboursOf(this.#schema.topLists, Buffer.from(key), checkedSections, name, this.#read);
-    return [];
+    const check = withoutListsChecksum;
+    this.#gap = neighboursOf(this.#schema.topLists, Buffer.from(key), check, name, this.#read);
+    return undefined;
+  }
+
+  /** The checksum of a record, which is not compared with its contents. 0: there is none. */
+  checksum(hour: number, scope: number): number {
+    const key = listsKey(hour, scope, this.#key);
+    const stored = this.#schema.topLists.getBinaryFast(key, this.#read);
+    return stored === undefined ? 0 : Buffer.from(stored.subarray(0, CHECKSUM_BYTES)).readUInt32BE(0);
   }
 }
 
-/** The slices of a query without those of its last two hours, as long as they do not change. */
-interface Base {
-  merge: TopMerge;
-  /** The change counter of the file when the base was last found to be current. */
-  changes: number;
-  /** Those of its chunks. */
-  chunks: Float64Array;
-}
-
-/** Its chunks are the shortest that have change counters: two hours. */
+/** Its chunks are the shortest that have change counters. They are those of all projects. */
 const CHANGE_LEVEL: Level = LEVELS[2];
 const CHUNK_HOURS = (CHANGE_LEVEL.cellMs * CHANGE_LEVEL.cellsPerChunk) / HOUR_MS;
 
-/** Of summaries: some seconds of work, as for many hosts during a flood. A flood of a month in one project has 15 MB. */
-const QUERY_BYTES_MAX = 256 * 1_024 * 1_024;
-
-const BASES_MAX = 1_000;
-const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
-
-interface SelectedScope {
-  scope: number;
-  prefix: string;
+/** Of the records of some hours. Every change of a list also changes the record of its project. */
+interface ListsState {
+  /** The change counter of the file when the state was last found to be current. */
+  changes: number;
+  /** Those of the chunks. */
+  chunks: Float64Array;
+  /** The checksum of the record of the project in each hour. */
+  checksums: Float64Array;
+  /** How many hosts have been deleted: their records stay. */
+  deleted: number;
 }
 
-/**
- * Live traffic changes the last hours of a range only. So all others are merged once, into a base, and a query merges
- * the last chunk with it.
- */
 export function createTopFinder(
   schema: Schema,
-  { hostSets, scopesOf, findProject }: Lookups,
-  bytesMax = QUERY_BYTES_MAX,
+  { findProject, scopesOf }: Lookups,
+  bytesMax?: number,
 ): (query: TopQuery) => Promise<TopList> {
-  const bases = new BoundedCache<string, Base>({
-    entriesMax: BASES_MAX,
-    weightMax: BASE_BYTES_MAX,
-    weight: ({ merge, chunks }) => merge.bytes + chunks.byteLength,
-  });
+  const finder = new TopFinder<ListsState>(async (query, action) => {
+    const read = { transaction: schema.root.useReadTransaction() };
+    try {
+      return await action(openSnapshot(query, read));
+    } finally {
+      read.transaction.done();
+    }
+  }, bytesMax);
+  return (query) => finder.find(query);
 
-  return async ({ project: projectId, hosts, list, categories, limit, ...range }) => {
-    const hash = new KeyHash(projectId);
-    const selected = categories === undefined ? null : categories.map(storedCategory).sort((a, b) => a - b);
-    const known = findProject(projectId, allChanges(schema)).project;
-    const scopes = known === undefined ? [] : selectedScopes(known, hosts, list);
-    return inSlices(schema, SLICE_MS, function* (read, slices) {
-      const horizon = Math.max(metaValue(schema, 'horizon', read), topListsBefore(schema, read));
-      const covered = coveredHours(range, horizon);
-      const latest = schema.projects.get(projectId, read)?.latest ?? 0;
-      const first = Math.max(covered.from / HOUR_MS, firstHour(schema, read));
-      const end = Math.min(covered.to / HOUR_MS, Math.floor(latest / HOUR_MS) + 1);
-      const split = Math.max(first, Math.floor((end - 1) / CHUNK_HOURS) * CHUNK_HOURS);
-      const reader = new SectionReader(schema, read);
-      let bytes = 0;
-      const merge = function* (from: number, to: number): Generator<void, TopMerge> {
-        const merged = new TopMerge(hash, selected);
-        for (let hour = from; hour < to; hour++) {
-          for (const { scope, prefix } of scopes) {
-            const summary = reader.read(hour, scope)[TOP_LISTS.indexOf(list)];
-            bytes += summary?.length ?? 0;
-            if (bytes > bytesMax) throw new QueryTooLarge('merge top lists');
-            if (summary !== undefined) merged.add(summary, prefix);
-            if (slices.isOver(summary)) yield;
+  function openSnapshot(query: TopQuery, read: ReadOptions): TopSnapshot<ListsState> {
+    const { project: projectId, hosts, list, ...range } = query;
+    const { project } = findProject(projectId, allChanges(schema));
+    const horizon = Math.max(metaValue(schema, 'horizon', read), topListsBefore(schema, read));
+    const covered = coveredHours(range, horizon);
+    const latest = schema.projects.get(projectId, read)?.latest ?? 0;
+    const scope = project?.scope ?? 0;
+    const known = hosts?.flatMap((id) => (project ? scopesOf(project, [id]) : []).map((of) => ({ id, of })));
+    // Each once, in key order, which is also the order in the file.
+    const selected = known && [...new Map(known.map((host) => [host.of, host])).values()];
+    selected?.sort((a, b) => a.of - b.of);
+    const ids = selected?.map(({ id }) => id);
+    const reader = new ListsReader(schema, read);
+    return {
+      covered,
+      first: Math.max(covered.from / HOUR_MS, firstHour(schema, read)),
+      end: Math.min(covered.to / HOUR_MS, Math.floor(latest / HOUR_MS) + 1),
+      state: (from, to, before) => stateOf(reader, scope, from, to, before, read),
+      *records(from, to) {
+        for (let hour = to - 1; hour >= from; hour--) {
+          const stored = reader.read(hour, scope);
+          const summaries = stored === undefined ? [] : selectSummaries(decodeRecord(stored), list, ids);
+          yield { hour, bytes: stored?.length ?? 0, summaries: summaries ?? [] };
+          if (summaries !== null) continue;
+          for (const { id, of } of selected ?? []) {
+            const own = reader.read(hour, of);
+            if (own === undefined) continue;
+            yield { hour, bytes: own.length, summaries: selectOwn(decodeRecord(own).sections, list, id) };
           }
         }
-        return merged;
-      };
-      const hostSet =
-        hosts === undefined ? scopes[0]?.scope : hostSets.idOf(scopes.map(({ scope }) => scope));
-      const name = `${hosts === undefined} ${hostSet} ${list} ${selected} ${first} ${split}`;
-      const base = yield* findBase(name, first, split, read, slices, merge);
-      return { ...covered, ...base.list(yield* merge(split, end), list, limit) };
-    });
-  };
-
-  function selectedScopes(
-    project: ProjectRecord,
-    hosts: readonly string[] | undefined,
-    list: TopListName,
-  ): SelectedScope[] {
-    if (hosts === undefined) return [{ scope: project.scope, prefix: '' }];
-    const prefixes = new Map<number, string>();
-    for (const id of hosts) {
-      for (const scope of scopesOf(project, [id])) prefixes.set(scope, list === 'urls' ? hostPrefix(id) : '');
-    }
-    // In key order, which is also the order in the file.
-    return Array.from(prefixes, ([scope, prefix]) => ({ scope, prefix })).sort((a, b) => a.scope - b.scope);
+      },
+    };
   }
 
-  function* findBase(
-    name: string,
-    first: number,
-    end: number,
+  /** Late events of other projects change the counter of a chunk, but not the checksums of this project. */
+  function stateOf(
+    reader: ListsReader,
+    scope: number,
+    from: number,
+    to: number,
+    known: ListsState | undefined,
     read: ReadOptions,
-    slices: Slices,
-    merge: (from: number, to: number) => Generator<void, TopMerge>,
-  ): Generator<void, TopMerge> {
+  ): ListsState {
     const changes = allChanges(schema, read);
-    const found = bases.get(name);
-    if (found?.changes === changes) return found.merge;
-    const firstChunk = Math.floor(first / CHUNK_HOURS);
-    const chunks = new Float64Array(Math.max(0, Math.ceil(end / CHUNK_HOURS) - firstChunk));
+    if (known?.changes === changes) return known;
+    const first = Math.floor(from / CHUNK_HOURS);
+    const chunks = new Float64Array(Math.ceil(to / CHUNK_HOURS) - first);
     for (let i = 0; i < chunks.length; i++) {
-      chunks[i] = changesOf(schema.cells, CHANGE_LEVEL.id, firstChunk + i, read) ?? 0;
-      if (slices.isOver()) yield;
+      chunks[i] = changesOf(schema.cells, CHANGE_LEVEL.id, first + i, read) ?? 0;
     }
-    const isCurrent = found?.chunks.every((count, i) => count === chunks[i]);
-    const merged = found && isCurrent ? found.merge : yield* merge(first, end);
-    bases.set(name, { merge: merged, changes, chunks });
-    return merged;
+    const checksums = new Float64Array(to - from);
+    for (let i = 0; i < checksums.length; i++) {
+      const chunk = Math.floor((from + i) / CHUNK_HOURS) - first;
+      const isSame = known?.chunks[chunk] === chunks[chunk];
+      checksums[i] = isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
+    }
+    const deleted = deletedHosts(schema);
+    const isCurrent =
+      known?.deleted === deleted && known.checksums.every((checksum, i) => checksum === checksums[i]);
+    return known && isCurrent
+      ? Object.assign(known, { changes, chunks })
+      : { changes, chunks, checksums, deleted };
   }
 }
 
@@ -262,7 +266,7 @@ const HOURS_END = 2 ** 32;
 /** The first hour of all lists, HOURS_END if there is none: a range may begin years before. */
 function firstHour({ topLists }: Schema, read: ReadOptions): number {
   for (const { key, value } of topLists.getRange({ limit: 1, ...read })) {
-    checkedSections(key, value);
+    withoutListsChecksum(key, value);
     return parseListsKey(key).hour;
   }
   return HOURS_END;
@@ -333,6 +337,10 @@ function countHourChanges(schema: Schema, hours: readonly number[]): void {
   }
 }
 
+/** Bounds the memory of a part: a record can have some hundred kilobytes. */
+const BYTES_PER_PART = 4 * 1_024 * 1_024;
+
+/** In parts. Those of whole projects follow those of their hosts. */
 export function* dumpTopSlices(schema: Schema, projectId: string): Generator<TopSlice[]> {
   const project = schema.projects.get(projectId);
   if (project === undefined) return;
@@ -340,40 +348,61 @@ export function* dumpTopSlices(schema: Schema, projectId: string): Generator<Top
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
     if (!isDeletedHost(value)) hostIds.set(value.scope, value.id);
   }
-  let last: Buffer | null = null;
-  for (;;) {
-    const keys = keysAfter(schema, last);
-    const part: TopSlice[] = [];
+  let part: TopSlice[] = [];
+  let bytes = 0;
+  for (const key of keysOfHours(schema, firstListedHour(schema), project.scope)) {
+    const { hour, scope } = parseListsKey(key);
+    const hostId = hostIds.get(scope);
+    const stored = hostId === undefined ? undefined : schema.topLists.getBinary(key);
+    if (hostId === undefined || stored === undefined) continue;
+    const record = new Uint8Array(withoutListsChecksum(key, stored));
+    part.push({ hostId, hour, record });
+    bytes += record.length;
+    if (bytes < BYTES_PER_PART && part.length < RECORDS_PER_STEP) continue;
+    yield part;
+    [part, bytes] = [[], 0];
+  }
+  if (part.length > 0) yield part;
+}
+
+/** The first hour that queries cover. */
+function firstListedHour(schema: Schema): number {
+  return Math.ceil(Math.max(metaValue(schema, 'horizon'), topListsBefore(schema)) / HOUR_MS);
+}
+
+/** From an hour on. In each hour, the key of the scope `last` is the last. */
+function* keysOfHours(schema: Schema, first: number, last: number): Generator<Buffer> {
+  let postponed: Buffer | null = null;
+  let start: Buffer | null = listsKey(first, 0);
+  while (start !== null) {
+    const keys = keysAfter(schema, start);
     for (const key of keys) {
       const { hour, scope } = parseListsKey(key);
-      const hostId = hostIds.get(scope);
-      const stored = hostId === undefined ? undefined : schema.topLists.getBinary(key);
-      if (hostId === undefined || stored === undefined || hour * HOUR_MS < topListsBefore(schema)) continue;
-      for (const [list, summary] of checkedSections(key, stored).entries()) {
-        const name = TOP_LISTS[list];
-        if (name && summary) part.push({ hostId, list: name, hour, summary: Uint8Array.from(summary) });
+      if (postponed && parseListsKey(postponed).hour !== hour) {
+        yield postponed;
+        postponed = null;
       }
+      if (scope === last) postponed = key;
+      else yield key;
     }
-    if (part.length > 0) yield part;
-    last = keys.at(-1) ?? null;
-    if (keys.length < RECORDS_PER_STEP) return;
+    start = keys.length < RECORDS_PER_STEP ? null : (keys.at(-1) ?? null);
   }
+  if (postponed) yield postponed;
 }
 
 /** Runs inside a write transaction. The project and its hosts must exist. */
 export function putTopSlices(schema: Schema, projectId: string, slices: readonly TopSlice[]): void {
   const project = schema.projects.get(projectId);
-  const reader = new SectionReader(schema);
-  for (const { hostId, list, hour, summary } of slices) {
-    const scope = hostId === null ? project?.scope : schema.hosts.get([project?.scope ?? 0, hostId])?.scope;
-    if (scope === undefined) throw new Error(`the project ${projectId} has no host ${hostId}`);
-    checkSummary(summary);
-    const sections = reader.read(hour, scope);
-    sections[TOP_LISTS.indexOf(list)] = summary;
-    putSections(schema, hour, scope, sections);
+  const horizon = metaValue(schema, 'horizon');
+  const before = Math.max(topListsBefore(schema), freedBefore(schema));
+  const kept = slices.filter(({ hour }) => hour * HOUR_MS >= before && (hour + 1) * HOUR_MS > horizon);
+  for (const { hostId, hour, record } of kept) {
+    const of = project?.scope ?? 0;
+    checkRecord(record);
+    putRecord(schema, hour, hostId === null ? of : hostScope(schema, projectId, of, hostId), record);
   }
   countHourChanges(
     schema,
-    slices.map(({ hour }) => hour),
+    kept.map(({ hour }) => hour),
   );
 }

@@ -5,7 +5,7 @@ import { openReadOnly } from '../../lmdb/files.ts';
 import { metaProblem, pageProblems } from '../../lmdb/pages.ts';
 import { cellOf, describeSeries, FIRST_PEAK, readCells, seriesOf } from '../cells.ts';
 import { HOUR_MS, StoreDamaged } from '../store.ts';
-import { checkSummary } from '../top-lists.ts';
+import { checkRecord } from '../top-records.ts';
 import {
   type Cells,
   type Comparison,
@@ -29,7 +29,7 @@ import {
   type Schema,
   STORAGE_VERSION,
 } from './schema.ts';
-import { checkedSections, parseListsKey } from './top-lists.ts';
+import { parseListsKey, withoutListsChecksum } from './top-lists.ts';
 
 export interface Finding {
   table: string;
@@ -272,7 +272,7 @@ export function topListEntries({ topLists }: Schema): Iterable<{ key: Buffer; va
 /** What is wrong with a record of a top list, or null. */
 export function topListProblem(owners: Owners, key: Buffer, value: Buffer): string | null {
   try {
-    for (const summary of checkedSections(key, value)) if (summary) checkSummary(summary);
+    checkRecord(withoutListsChecksum(key, value));
   } catch (error) {
     return error instanceof StoreDamaged ? 'invalid key or wrong checksum' : (error as Error).message;
   }

@@ -60,7 +60,7 @@ async function appendLocked(
   const counted = plan.isWhole && areHostsKnown ? expected : new GroupCounts(plan.events(), known.hosts);
   await Promise.all([
     ...writeCounts(run, project, counted, known.hosts, rollups, plan),
-    writeTopLists(run, project, counted.topLists, known.hosts, topLists, topKeys),
+    writeTopLists(run, project, counted.topLists, topLists, topKeys),
     ...plan.writes(run, project),
     run('COMMIT'),
   ]);
@@ -84,7 +84,7 @@ class GroupCounts {
   readonly minutes: Map<number, Map<string, Additions>>;
   readonly rollups = new Map<string, RollupKey & Additions>();
 
-  readonly topLists: TopAdditions<string>;
+  readonly topLists: TopAdditions;
 
   /** `known`: the hosts that are registered, if some may not be. */
   constructor(events: readonly Event[], known?: ReadonlyMap<string, number>) {

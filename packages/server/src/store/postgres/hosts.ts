@@ -11,6 +11,7 @@ import {
   freeHostId,
   type Host,
   type HostnamesToResolve,
+  isDeletedHost,
   type NewHost,
   type RenamedHost,
 } from '../store.ts';
@@ -62,7 +63,8 @@ async function addHosts(
   hostnames: ReadonlySet<string>,
   now: number,
 ): Promise<NewHosts> {
-  const candidates = [...hostnames].map((hostname) => derivedId('host', project, hostname));
+  const derived = [...hostnames].map((hostname) => derivedId('host', project, hostname));
+  const candidates = [...derived, ...derived.map(deletedHostId)];
   const [state, known] = await Promise.all([
     lockProject(run, project),
     run<HostRow>(
@@ -72,7 +74,7 @@ async function addHosts(
     ),
   ]);
   const ids = new Map(known.map(({ hostname, id }) => [hostname, id]));
-  const taken = new Set(known.map(({ id }) => id));
+  const taken = new Set(known.map(originalId));
   const added: Host[] = [];
   let room = limit - state.hosts;
   for (const hostname of hostnames) {
@@ -97,7 +99,7 @@ async function freeId(
   const first = derivedId('host', project, hostname);
   if (!taken.has(first)) return first;
   const all = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1', [project]);
-  const ids = new Set([...taken, ...all.map(({ id }) => id)]);
+  const ids = new Set([...taken, ...all.map(originalId)]);
   return freeHostId(project, hostname, (id) => ids.has(id));
 }
 
@@ -140,11 +142,11 @@ export async function addHost(database: Database, wanted: NewHost, now: number):
 
 async function idsLike(run: Run, project: string, hostname: string): Promise<Set<string>> {
   const id = derivedId('host', project, hostname);
-  const rows = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1 AND id = $2', [
+  const rows = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1 AND id = ANY($2::text[])', [
     project,
-    id,
+    [id, deletedHostId(id)],
   ]);
-  return new Set(rows.map((row) => row.id));
+  return new Set(rows.map(originalId));
 }
 
 /** The result if nothing needs to be added. */
@@ -154,14 +156,14 @@ async function findHost(
 ): Promise<AddedHost | undefined> {
   const rows = await database.run<HostRow & { hosts: number }>(
     `SELECT p.hosts, h.id, h.hostname, h.created FROM projects p
-     LEFT JOIN hosts h ON h.project = p.project AND (h.hostname = $2 OR h.id = $3)
+     LEFT JOIN hosts h ON h.project = p.project AND (h.hostname = $2 OR h.id = ANY($3::text[]))
      WHERE p.project = $1`,
-    [project, hostname, id ?? null],
+    [project, hostname, id === undefined ? [] : [id, deletedHostId(id)]],
   );
   const known = rows.filter((row) => row.id !== null).map(publicHost);
   const byName = known.find((host) => host.hostname === hostname);
   if (byName) return { kind: 'exists', host: byName };
-  const byId = known.find((host) => host.id === id);
+  const byId = known.find((host) => originalId(host) === id);
   if (byId) return { kind: 'id_taken', host: byId };
   return (rows[0]?.hosts ?? 0) >= limit ? { kind: 'full' } : undefined;
 }
@@ -209,7 +211,7 @@ export function deleteHost(
       run('UPDATE hosts SET id = $3, hostname = $3 WHERE project = $1 AND id = $2', [
         project,
         id,
-        deletedHostId(number),
+        deletedHostId(id),
       ]),
       run('DELETE FROM source_hosts WHERE project = $1 AND host = $2', [project, number]),
       run('UPDATE projects SET hosts = hosts - 1 WHERE project = $1', [project]),
@@ -226,6 +228,11 @@ export async function hostsOfProject(database: Database, project: string): Promi
     [project],
   );
   return rows.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+}
+
+/** Also of a deleted host. */
+function originalId({ id }: { id: string }): string {
+  return isDeletedHost({ id }) ? id.slice(deletedHostId('').length) : id;
 }
 
 function publicHost({ id, hostname, created }: Host): Host {

@@ -7,7 +7,7 @@ export class JoinedRecords {
   #next = 1;
 
   add(record: Uint8Array): void {
-    this.#parts.push(Uint8Array.from(record));
+    this.#parts.push(new Uint8Array(record));
     this.firsts.push(this.#next);
     this.lengths.push(record.length);
     this.#next += record.length;

@@ -14,6 +14,7 @@ import {
   StoreUnavailable,
   TOP_KEYS_DEFAULT,
 } from '../store.ts';
+import { weighTopLists } from '../top-records.ts';
 import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
@@ -71,7 +72,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
     let group = appends.get(project);
     if (group === undefined) {
       group = new GroupCommit<Batch, Appended>(
-        ({ events }) => events.length,
+        ({ events }) => events.length + weighTopLists(events),
         (batches) => noteWrites(() => appendGroup(database, batches, now(), topKeys)),
         (error) => error instanceof StoreUnavailable,
       );

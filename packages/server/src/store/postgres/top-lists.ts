@@ -1,25 +1,16 @@
-/** Top lists: one record of ../top-records.ts for each hour, and project or host. */
+/** Top lists: the records of ../top-records.ts by hour, and project or host. */
 import { randomInt } from 'node:crypto';
-import { BoundedCache } from '../../cache.ts';
 import type { Event } from '../../event.ts';
 import type { Database, Row, Run } from '../../postgres/database.ts';
+import { WITHOUT_HOST } from '../minutes.ts';
+import { coveredHours, HOUR_MS, type Store, type TopQuery, type TopSlice } from '../store.ts';
+import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
-  coveredHours,
-  HOUR_MS,
-  QueryTooLarge,
-  type Store,
-  storedCategory,
-  TOP_LISTS,
-  type TopList,
-  type TopQuery,
-  type TopSlice,
-} from '../store.ts';
-import { checkSummary, hostPrefix, KeyHash, TopMerge } from '../top-lists.ts';
-import {
-  addToSections,
-  decodeSections,
-  encodeSections,
-  type Sections,
+  addToRecords,
+  checkRecord,
+  decodeRecord,
+  selectOwn,
+  selectSummaries,
   TopAdditions,
 } from '../top-records.ts';
 import { addChanges, lockProject } from './coordination.ts';
@@ -27,16 +18,20 @@ import { NOT_DELETED } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { inPartitions, NO_HOST } from './schema.ts';
 
-/** The scope of the whole project, among hosts by ID. No ID is empty. */
-const WHOLE_PROJECT = '';
-
 /** `available` runs an action once the tables have been checked. */
 export function topListMethods(
   database: Database,
   available: <T>(action: () => Promise<T>) => Promise<T>,
-  queryBytesMax = QUERY_BYTES_MAX,
+  queryBytesMax?: number,
 ): Pick<Store, 'top' | 'topSlices' | 'putTopSlices' | 'deleteTopLists'> {
-  const finder = new TopFinder(database, queryBytesMax);
+  const finder = new TopFinder<string>(
+    (query, action) =>
+      database.transaction(
+        async (run) => action(await openSnapshot(run, query)),
+        'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY',
+      ),
+    queryBytesMax,
+  );
   return {
     top: (query) => available(() => finder.find(query)),
 
@@ -50,20 +45,12 @@ export function topListMethods(
 }
 
 /** `known`: the hosts that are registered, if some may not be. */
-export function topAdditionsOf(
-  events: readonly Event[],
-  known?: ReadonlyMap<string, number>,
-): TopAdditions<string> {
-  const additions = new TopAdditions<string>();
+export function topAdditionsOf(events: readonly Event[], known?: ReadonlyMap<string, number>): TopAdditions {
+  const additions = new TopAdditions();
   for (const { time, hostId, attack, count, details } of events) {
     if (attack === null || details === undefined) continue;
     const isKnown = hostId !== null && (known === undefined || known.has(hostId));
-    additions.add(
-      { time, attack, details },
-      count,
-      WHOLE_PROJECT,
-      isKnown ? { id: hostId, scope: hostId } : null,
-    );
+    additions.add({ time, attack, details }, count, isKnown ? hostId : null);
   }
   return additions;
 }
@@ -77,84 +64,87 @@ interface StoredTopLists {
 
 interface RecordKey {
   hour: number;
-  scope: string;
+  /** Null: the project. */
+  hostId: string | null;
 }
 
-function nameOf({ hour, scope }: RecordKey): string {
-  return `${hour} ${scope}`;
+function nameOf({ hour, hostId }: RecordKey): string {
+  return `${hour} ${hostId ?? ''}`;
 }
 
-/** Reads what additions will change, after the project was locked. */
-export function readTopLists(
+/** Reads what additions may change, after the project was locked. */
+export async function readTopLists(
   run: Run,
   project: string,
-  additions: TopAdditions<string>,
+  additions: TopAdditions,
 ): Promise<StoredTopLists> {
-  return readRecords(run, project, additions.records());
-}
-
-async function readRecords(run: Run, project: string, keys: readonly RecordKey[]): Promise<StoredTopLists> {
+  const keys = [...additions.hours].flatMap(([hour, hosts]) => [
+    { hour, hostId: null },
+    ...[...hosts.keys()].filter((id) => id !== WITHOUT_HOST).map((hostId) => ({ hour, hostId })),
+  ]);
   if (keys.length === 0) return { before: 0, records: new Map() };
-  const [[state], rows] = await Promise.all([
-    run<{ before: number }>('SELECT greatest(top_lists_before, freed_before) AS before FROM retention'),
+  const [before, rows] = await Promise.all([
+    readBefore(run),
     run<{ i: number; record: Buffer }>(
       `SELECT k.i::int AS i, t.record
-       FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS k(scope, hour, i)
-       JOIN top_lists t ON t.project = $1 AND t.hour = k.hour AND t.host =
-         CASE WHEN k.scope = '' THEN 0 ELSE (SELECT number FROM hosts WHERE project = $1 AND id = k.scope) END`,
-      [project, keys.map(({ scope }) => scope), keys.map(({ hour }) => hour)],
+       FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS k(id, hour, i)
+       JOIN top_lists t ON t.project = $1 AND t.hour = k.hour AND t.host = ${hostNumber('k.id')}`,
+      [project, keys.map(({ hostId }) => hostId), keys.map(({ hour }) => hour)],
     ),
   ]);
-  const records = new Map(rows.map(({ i, record }) => [nameOf(keys[i - 1] as RecordKey), record]));
-  return { before: state?.before ?? 0, records };
+  return {
+    before,
+    records: new Map(rows.map(({ i, record }) => [nameOf(keys[i - 1] as RecordKey), record])),
+  };
+}
+
+/** Lists of hours that begin before this are deleted. */
+async function readBefore(run: Run): Promise<number> {
+  const [state] = await run<{ before: number }>(
+    'SELECT greatest(top_lists_before, freed_before) AS before FROM retention',
+  );
+  return state?.before ?? 0;
+}
+
+/** The number of a host by its ID. Null stands for the project. */
+function hostNumber(id: string): string {
+  const number = `(SELECT number FROM hosts WHERE project = $1 AND hosts.id = ${id})`;
+  return `CASE WHEN ${id} IS NULL THEN ${NO_HOST} ELSE ${number} END`;
 }
 
 /** In the transaction of the counters, which also counts the change. All hosts of the additions must be known. */
 export async function writeTopLists(
   run: Run,
   project: string,
-  additions: TopAdditions<string>,
-  hosts: ReadonlyMap<string, number>,
+  additions: TopAdditions,
   stored: StoredTopLists,
   keysMax: number,
 ): Promise<void> {
-  const changed: ChangedRecord[] = [];
-  for (const record of additions.records()) {
-    if (record.hour * HOUR_MS < stored.before) continue;
-    const known = stored.records.get(nameOf(record));
-    const sections = known === undefined ? [] : decodeSections(known);
-    addToSections(sections, record, project, keysMax);
-    changed.push({ host: numberOf(project, record.scope, hosts), hour: record.hour, sections });
+  const changed: TopSlice[] = [];
+  for (const [hour, hosts] of additions.hours) {
+    if (hour * HOUR_MS < stored.before) continue;
+    const read = (hostId: string | null) => stored.records.get(nameOf({ hour, hostId }));
+    for (const record of addToRecords(hosts, read, project, keysMax)) changed.push({ hour, ...record });
   }
   await writeRecords(run, project, changed);
 }
 
-function numberOf(project: string, scope: string, hosts: ReadonlyMap<string, number>): number {
-  const number = scope === WHOLE_PROJECT ? NO_HOST : hosts.get(scope);
-  if (number === undefined) throw new Error(`the project ${project} has no host ${scope}`);
-  return number;
-}
-
-interface ChangedRecord {
-  host: number;
-  hour: number;
-  sections: Sections;
-}
-
-async function writeRecords(run: Run, project: string, changed: readonly ChangedRecord[]): Promise<void> {
+/** Leaves out deleted hosts, which a joint record that is divided may have. Their attacks stay in those of the project. */
+async function writeRecords(run: Run, project: string, changed: readonly TopSlice[]): Promise<void> {
   if (changed.length === 0) return;
   const records = new JoinedRecords();
-  for (const { sections } of changed) records.add(encodeSections(sections));
+  for (const { record } of changed) records.add(record);
   await run(
     `INSERT INTO top_lists (project, host, hour, version, record)
-     SELECT $1, host, hour, $2, substring($3::bytea FROM first FOR length)
-     FROM unnest($4::int[], $5::int[], $6::int[], $7::int[]) AS t(host, hour, first, length)
+     SELECT $1, ${hostNumber('t.id')}, hour, $2, substring($3::bytea FROM first FOR length)
+     FROM unnest($4::text[], $5::int[], $6::int[], $7::int[]) AS t(id, hour, first, length)
+     WHERE t.id IS NULL OR EXISTS (SELECT FROM hosts WHERE project = $1 AND hosts.id = t.id)
      ON CONFLICT (project, host, hour) DO UPDATE SET version = excluded.version, record = excluded.record`,
     [
       project,
       randomInt(1, 2 ** 40),
       records.bytes(),
-      changed.map(({ host }) => host),
+      changed.map(({ hostId }) => hostId),
       changed.map(({ hour }) => hour),
       records.firsts,
       records.lengths,
@@ -162,104 +152,65 @@ async function writeRecords(run: Run, project: string, changed: readonly Changed
   );
 }
 
-/** The records of a query without those of its last hours, as long as they do not change. */
-interface Base {
-  merge: TopMerge;
-  /** Of its records: how many there are, and the sum of their versions. */
-  fingerprint: string;
-}
-
-const BASES_MAX = 1_000;
-const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
-/** Live traffic changes only the last hours of a range. The base moves as often. */
-const TAIL_HOURS = 2;
-/** Of records: some seconds of work, as for many hosts during a flood. */
-const QUERY_BYTES_MAX = 128 * 1_024 * 1_024;
-/** Reading and merging a part takes some milliseconds. */
+/** Reading a part takes some milliseconds. */
 const BYTES_PER_PART = 256 * 1_024;
-
-/** All hours but the last ones are merged once, into a base; a query merges the rest with it. */
-class TopFinder {
-  readonly #database: Database;
-  readonly #bytesMax: number;
-  readonly #bases = new BoundedCache<string, Base>({
-    entriesMax: BASES_MAX,
-    weightMax: BASE_BYTES_MAX,
-    weight: ({ merge }, name) => merge.bytes + name.length,
-  });
-
-  constructor(database: Database, bytesMax: number) {
-    this.#database = database;
-    this.#bytesMax = bytesMax;
-  }
-
-  find(query: TopQuery): Promise<TopList> {
-    return this.#database.transaction(
-      (run) => this.#find(run, query),
-      'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY',
-    );
-  }
-
-  async #find(run: Run, { project, hosts, list, categories, limit, ...range }: TopQuery): Promise<TopList> {
-    const selected = categories === undefined ? null : categories.map(storedCategory).sort((a, b) => a - b);
-    const [[state], known] = await Promise.all([
-      run<{ horizon: number; latest: number | null }>(
-        `SELECT greatest(horizon, top_lists_before) AS horizon,
-           (SELECT latest FROM projects WHERE project = $1) AS latest FROM retention`,
-        [project],
-      ),
-      hosts === undefined
-        ? []
-        : run<{ id: string; number: number }>(
-            'SELECT id, number FROM hosts WHERE project = $1 AND id = ANY($2::text[]) ORDER BY number',
-            [project, [...new Set(hosts)]],
-          ),
-    ]);
-    const covered = coveredHours(range, state?.horizon ?? 0);
-    const first = covered.from / HOUR_MS;
-    const end = Math.min(covered.to / HOUR_MS, Math.floor((state?.latest ?? 0) / HOUR_MS) + 1);
-    const split = Math.max(first, Math.floor((end - 1) / TAIL_HOURS) * TAIL_HOURS);
-    const prefixes = new Map(known.map(({ id, number }) => [number, list === 'urls' ? hostPrefix(id) : '']));
-    if (hosts === undefined) prefixes.set(NO_HOST, '');
-    const numbers = [...prefixes.keys()];
-    let bytes = 0;
-    const merge = async (hours: readonly HourSize[]) => {
-      for (const hour of hours) bytes += hour.bytes;
-      if (bytes > this.#bytesMax) throw new QueryTooLarge('merge top lists');
-      const merged = new TopMerge(new KeyHash(project), selected);
-      for await (const { host, record } of readParts(run, project, numbers, hours)) {
-        const summary = decodeSections(record)[TOP_LISTS.indexOf(list)];
-        if (summary !== undefined) merged.add(summary, prefixes.get(host));
-      }
-      return merged;
-    };
-    const [fingerprint, lastHours] = await Promise.all([
-      fingerprintOf(run, project, numbers, first, split),
-      readSizes(run, project, numbers, split, end),
-    ]);
-    const tail = await merge(lastHours);
-    const name = JSON.stringify([project, numbers, list, selected, first, split]);
-    let base = this.#bases.get(name);
-    if (base?.fingerprint !== fingerprint) {
-      base = { merge: await merge(await readSizes(run, project, numbers, first, split)), fingerprint };
-      this.#bases.set(name, base);
-    }
-    return { ...covered, ...base.merge.list(tail, list, limit) };
-  }
-}
 
 const SELECTED = 'project = $1 AND host = ANY($2::int[]) AND hour >= $3 AND hour < $4';
 
-async function fingerprintOf(
-  run: Run,
-  project: string,
-  hosts: readonly number[],
-  from: number,
-  to: number,
-): Promise<string> {
+async function openSnapshot(run: Run, query: TopQuery): Promise<TopSnapshot<string>> {
+  const { project, hosts, list, ...range } = query;
+  const [[state], selected] = await Promise.all([
+    run<{ horizon: number; latest: number | null }>(
+      `SELECT greatest(horizon, top_lists_before) AS horizon,
+         (SELECT latest FROM projects WHERE project = $1) AS latest FROM retention`,
+      [project],
+    ),
+    hosts === undefined
+      ? undefined
+      : run<{ id: string; number: number }>(
+          'SELECT id, number FROM hosts WHERE project = $1 AND id = ANY($2::text[]) ORDER BY number',
+          [project, [...new Set(hosts)]],
+        ),
+  ]);
+  const covered = coveredHours(range, state?.horizon ?? 0);
+  const ids = selected?.map(({ id }) => id);
+  const idOf = new Map(selected?.map(({ id, number }) => [number, id]));
+  return {
+    covered,
+    first: covered.from / HOUR_MS,
+    end: Math.min(covered.to / HOUR_MS, Math.floor((state?.latest ?? 0) / HOUR_MS) + 1),
+    state: (from, to) => fingerprintOf(run, project, from, to),
+
+    async *records(from, to) {
+      let jointHour = -1;
+      for await (const { hour, host, record } of readParts(
+        run,
+        project,
+        [NO_HOST, ...idOf.keys()],
+        from,
+        to,
+      )) {
+        const id = idOf.get(host);
+        // The record of the project is the first of its hour.
+        if (id === undefined) {
+          const summaries = selectSummaries(decodeRecord(record), list, ids);
+          if (summaries !== null) jointHour = hour;
+          yield { hour, bytes: record.length, summaries: summaries ?? [] };
+        } else if (hour !== jointHour) {
+          yield { hour, bytes: record.length, summaries: selectOwn(decodeRecord(record).sections, list, id) };
+        }
+      }
+    },
+  };
+}
+
+/** Of the records of a project: every change of a list also changes that of its project. */
+async function fingerprintOf(run: Run, project: string, from: number, to: number): Promise<string> {
   const [row] = await run<{ fingerprint: string }>(
-    `SELECT concat(count(*), ' ', sum(version)) AS fingerprint FROM top_lists WHERE ${SELECTED}`,
-    [project, hosts, from, to],
+    `SELECT concat(count(*), ' ', sum(version), ' ', (
+       SELECT count(*) FROM hosts WHERE project = $1 AND NOT (${NOT_DELETED})
+     )) AS fingerprint FROM top_lists WHERE ${SELECTED}`,
+    [project, [NO_HOST], from, to],
   );
   return row?.fingerprint ?? '';
 }
@@ -270,39 +221,43 @@ interface HourSize {
   bytes: number;
 }
 
-function readSizes(
+interface StoredRecord {
+  hour: number;
+  host: number;
+  record: Buffer;
+}
+
+/**
+ * The records of these hours, the newest hour first, read in parts of bounded size. If hosts are selected, the own record
+ * of a project is empty.
+ */
+async function* readParts(
   run: Run,
   project: string,
   hosts: readonly number[],
   from: number,
   to: number,
-): Promise<HourSize[]> {
-  return run<HourSize & Row>(
+): AsyncGenerator<StoredRecord> {
+  const hours = await run<HourSize & Row>(
     `SELECT hour, sum(octet_length(record))::bigint AS bytes FROM top_lists WHERE ${SELECTED}
-     GROUP BY hour ORDER BY hour`,
+     GROUP BY hour ORDER BY hour DESC`,
     [project, hosts, from, to],
   );
-}
-
-/** All records of these hours, read in parts of bounded size, between which other work can run. */
-async function* readParts(
-  run: Run,
-  project: string,
-  hosts: readonly number[],
-  hours: readonly HourSize[],
-): AsyncGenerator<{ host: number; record: Buffer }> {
+  const isJoint = "substring(record FROM 1 FOR 1) IN ('\\x02', '\\x03')";
+  const needed =
+    hosts.length === 1 ? 'record' : `CASE WHEN host <> ${NO_HOST} OR ${isJoint} THEN record ELSE '' END`;
   for (let start = 0, end = 0; start < hours.length; start = end) {
     let bytes = 0;
     while (end < hours.length && (end === start || bytes + sizeAt(hours, end) <= BYTES_PER_PART)) {
       bytes += sizeAt(hours, end++);
     }
-    const [first, last] = [hours[start]?.hour ?? 0, hours[end - 1]?.hour ?? 0];
+    const [newest, oldest] = [hours[start]?.hour ?? 0, hours[end - 1]?.hour ?? 0];
     // An hour can be too large for one part.
     const hostsPerPart = Math.ceil(hosts.length / Math.ceil(bytes / BYTES_PER_PART));
     for (let i = 0; i < hosts.length; i += hostsPerPart) {
-      yield* await run<{ host: number; record: Buffer }>(
-        `SELECT host, record FROM top_lists WHERE ${SELECTED}`,
-        [project, hosts.slice(i, i + hostsPerPart), first, last + 1],
+      yield* await run<StoredRecord & Row>(
+        `SELECT hour, host, ${needed} AS record FROM top_lists WHERE ${SELECTED} ORDER BY hour DESC, host`,
+        [project, hosts.slice(i, i + hostsPerPart), oldest, newest + 1],
       );
     }
   }
@@ -313,7 +268,6 @@ function sizeAt(hours: readonly HourSize[], i: number): number {
 }
 
 const RECORDS_PER_STEP = 500;
-const RECORDS_PER_PART = 100;
 
 /** Moves the horizon of top lists forward, and deletes those of earlier hours. Resolves to their end, for partitions. */
 export async function pruneTopLists(
@@ -379,34 +333,34 @@ async function countChanges(run: Run, project: string, hours: readonly number[])
   );
 }
 
+/** Of each hour, the project is the last. */
 export async function* dumpTopSlices(database: Database, project: string): AsyncGenerator<TopSlice[]> {
-  const [state] = await database.run<{ before: number }>(
-    'SELECT greatest(top_lists_before, freed_before) AS before FROM retention',
+  const [state] = await database.run<{ horizon: number }>(
+    'SELECT greatest(horizon, top_lists_before) AS horizon FROM retention',
   );
   const hosts = await database.run<{ number: number; id: string }>(
-    `SELECT number, id FROM hosts WHERE project = $1 AND ${NOT_DELETED}`,
+    `SELECT number, id FROM hosts WHERE project = $1 AND ${NOT_DELETED} ORDER BY number`,
     [project],
   );
-  for (const { number, id } of [{ number: NO_HOST, id: null }, ...hosts]) {
-    let next = Math.ceil((state?.before ?? 0) / HOUR_MS);
+  // The first hour that queries cover.
+  const first = Math.ceil((state?.horizon ?? 0) / HOUR_MS);
+  for (const { number, id } of [...hosts, { number: NO_HOST, id: null }]) {
+    let next = first;
     for (;;) {
-      const rows: { hour: number; record: Buffer }[] = await database.run(
-        `SELECT hour, record FROM top_lists WHERE project = $1 AND host = $2 AND hour >= $3
-         ORDER BY hour LIMIT ${RECORDS_PER_PART}`,
+      const rows = await database.run<{ hour: number; record: Buffer }>(
+        `SELECT hour, record FROM (
+           SELECT hour, record, sum(octet_length(record)) OVER (ORDER BY hour) - octet_length(record) AS before FROM (
+             SELECT hour, record FROM top_lists WHERE project = $1 AND host = $2 AND hour >= $3
+             ORDER BY hour LIMIT ${RECORDS_PER_STEP}
+           ) AS listed
+         ) AS sized WHERE before < ${BYTES_PER_PART} ORDER BY hour`,
         [project, number, next],
       );
       if (rows.length === 0) break;
-      yield rows.flatMap((row) => slicesOf(row, id));
+      yield rows.map(({ hour, record }) => ({ hostId: id, hour, record }));
       next = (rows.at(-1)?.hour ?? 0) + 1;
     }
   }
-}
-
-function slicesOf({ hour, record }: { hour: number; record: Buffer }, hostId: string | null): TopSlice[] {
-  return decodeSections(record).flatMap((summary, i) => {
-    const list = TOP_LISTS[i];
-    return list && summary ? [{ hostId, list, hour, summary: Uint8Array.from(summary) }] : [];
-  });
 }
 
 /** The project and its hosts must exist. */
@@ -415,48 +369,26 @@ export async function putTopSlices(
   project: string,
   slices: readonly TopSlice[],
 ): Promise<void> {
-  for (const { summary } of slices) checkSummary(summary);
-  const slicesOfRecords = new Map<string, { key: RecordKey; slices: TopSlice[] }>();
-  for (const slice of slices) {
-    const key = { hour: slice.hour, scope: slice.hostId ?? WHOLE_PROJECT };
-    const record = slicesOfRecords.get(nameOf(key)) ?? { key, slices: [] };
-    slicesOfRecords.set(nameOf(key), record);
-    record.slices.push(slice);
-  }
+  for (const { record } of slices) checkRecord(record);
   await inPartitions(
     database,
     ['top_lists'],
     () => slices.map(({ hour }) => (hour + 1) * HOUR_MS - 1),
     async (run) => {
-      const keys = Array.from(slicesOfRecords.values(), ({ key }) => key);
-      const [{ horizon }, rows, stored] = await Promise.all([
+      const ids = new Set(slices.flatMap(({ hostId }) => hostId ?? []));
+      const [{ horizon }, before, hosts] = await Promise.all([
         lockProject(run, project),
-        run<{ id: string; number: number }>(
-          'SELECT id, number FROM hosts WHERE project = $1 AND id = ANY($2::text[])',
-          [project, [...new Set(keys.map(({ scope }) => scope))]],
-        ),
-        readRecords(run, project, keys),
-      ]);
-      const hosts = new Map(rows.map(({ id, number }) => [id, number]));
-      const changed: ChangedRecord[] = [];
-      for (const [name, { key, slices: replaced }] of slicesOfRecords) {
-        const host = numberOf(project, key.scope, hosts);
-        const start = key.hour * HOUR_MS;
-        if (start < stored.before || start + HOUR_MS <= horizon) continue;
-        const known = stored.records.get(name);
-        const sections = known === undefined ? [] : decodeSections(known);
-        for (const { list, summary } of replaced) sections[TOP_LISTS.indexOf(list)] = summary;
-        changed.push({ host, hour: key.hour, sections });
-      }
-      await Promise.all([
-        writeRecords(run, project, changed),
-        countChanges(
-          run,
+        readBefore(run),
+        run<{ id: string }>('SELECT id FROM hosts WHERE project = $1 AND id = ANY($2::text[])', [
           project,
-          changed.map(({ hour }) => hour),
-        ),
-        run('COMMIT'),
+          [...ids],
+        ]),
       ]);
+      for (const { id } of hosts) ids.delete(id);
+      if (ids.size > 0) throw new Error(`the project ${project} has no host ${[...ids][0]}`);
+      const kept = slices.filter(({ hour }) => hour * HOUR_MS >= before && (hour + 1) * HOUR_MS > horizon);
+      const hours = kept.map(({ hour }) => hour);
+      await Promise.all([writeRecords(run, project, kept), countChanges(run, project, hours), run('COMMIT')]);
     },
   );
 }

@@ -1,0 +1,200 @@
+/**
+ * Timelines of ranges that move. A dashboard queries a range that ends now: nearly all points are those of its last query,
+ * unless late events change them. So the text of points is kept in blocks, each with the version of its counts. A
+ * response is put together from blocks; only those that changed and the two points that the range cuts are counted.
+ */
+import { BoundedCache } from '../../cache.ts';
+import { DAY_MS, gridEdges, intervalOf, type TimelineQuery } from '../../statistics/timeline.ts';
+import type { Selection, Store } from '../../store/store.ts';
+import { type PointsText, pointsText, seriesJson, TIME_MAX, TIME_MIN } from './timeline-json.ts';
+
+/** Two hours of minutes, or five days of hours. */
+const BLOCK_POINTS = 120;
+/** About 170 timelines of a day by minute. */
+const BLOCK_BYTES_MAX = 16_777_216;
+/** Of the objects of a block. */
+const BLOCK_OVERHEAD_BYTES = 1_024;
+
+/** The length of the names of all views. The name of a view of a thousand hosts has 33,000 characters. */
+const VIEW_CHARACTERS_MAX = 4_194_304;
+/** More than there are blocks of minutes up to TIME_MAX. */
+const BLOCKS_PER_VIEW = 2 ** 21;
+
+/** The series of a call, and the text around their points. */
+export interface TimelineSeries {
+  name: string;
+  /** The text before each series. */
+  heads: readonly string[];
+  tail: string;
+  /** The counts of each series between neighbouring edges. */
+  count(query: Selection & { edges: readonly number[] }): Promise<readonly Float64Array[]>;
+}
+
+type GridQuery = TimelineQuery & { byDay?: boolean };
+
+interface Block extends PointsText {
+  version: string;
+}
+
+export class TimelineBlocks {
+  readonly #store: Store;
+  /** Numbers of views: which call, hosts and grid. Never reused, because blocks of an evicted view may still be cached. */
+  readonly #views = new BoundedCache<string, number>({
+    entriesMax: VIEW_CHARACTERS_MAX / 64,
+    weightMax: VIEW_CHARACTERS_MAX,
+    weight: (_, name) => name.length,
+  });
+  readonly #blocks = new BoundedCache<number, Block>({
+    entriesMax: BLOCK_BYTES_MAX / BLOCK_OVERHEAD_BYTES,
+    weightMax: BLOCK_BYTES_MAX,
+    weight: ({ bytes, starts }) => BLOCK_OVERHEAD_BYTES + bytes.length + starts.byteLength,
+  });
+  #lastView = 0;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  async json(timeline: TimelineSeries, query: GridQuery): Promise<Buffer> {
+    return (await this.#fromBlocks(timeline, query)) ?? (await plainJson(timeline, query));
+  }
+
+  /** Undefined if the range is short, if the view is new, or if cached points change while others are counted. */
+  async #fromBlocks(timeline: TimelineSeries, query: GridQuery): Promise<Buffer | undefined> {
+    const { project, hosts, from, to, offsetMs, byDay = false } = query;
+    const intervalMs = byDay ? DAY_MS : intervalOf(to - from);
+    const blockMs = BLOCK_POINTS * intervalMs;
+    if (this.#store.versions === undefined || to - from < blockMs) return undefined;
+    const view = this.#viewIfRepeated(`${timeline.name} ${intervalMs} ${offsetMs} ${project} ${hosts}`);
+    // Times on the local clock, in intervals: the whole points of the range, and the blocks that contain them.
+    const first = Math.ceil((from + offsetMs) / intervalMs);
+    const end = Math.floor((to + offsetMs) / intervalMs);
+    const firstBlock = Math.floor(first / BLOCK_POINTS);
+    const endBlock = Math.ceil(end / BLOCK_POINTS);
+    const edges: number[] = [];
+    for (let block = firstBlock; block <= endBlock; block++) edges.push(block * blockMs - offsetMs);
+    if (view === undefined || (edges[0] ?? 0) < TIME_MIN || (edges.at(-1) ?? 0) > TIME_MAX) return undefined;
+
+    const versions = await this.#store.versions({ project, edges });
+    const keyOf = (i: number) => view * BLOCKS_PER_VIEW + firstBlock + i;
+    const cached = versions.map((version, i) => {
+      const block = this.#blocks.get(keyOf(i));
+      return block?.version === version ? block : undefined;
+    });
+    const [wholeFrom, wholeTo] = [first * intervalMs - offsetMs, end * intervalMs - offsetMs];
+    const stale = edges.slice(0, -1).filter((_, i) => cached[i] === undefined);
+    const finer = mergeEdges([from, wholeFrom, wholeTo, to], stale, intervalMs);
+    const counts = await timeline.count({ project, hosts, edges: finer });
+    const versionsNow = await this.#store.versions({ project, edges });
+    // Otherwise a batch could be in some points of the response and missing in others.
+    if (cached.some((block, i) => block !== undefined && versions[i] !== versionsNow[i])) return undefined;
+
+    const blocks = cached.map((block, i) => {
+      if (block !== undefined) return block;
+      const start = edges[i] ?? 0;
+      const ends = gridEdges(start, start + blockMs, offsetMs, intervalMs).slice(1);
+      const series = counts.map((finerCounts) => sumPoints(finer, finerCounts, start, ends));
+      const added = { version: versions[i] ?? '', ...pointsText(ends, series) };
+      this.#blocks.set(keyOf(i), added);
+      return added;
+    });
+    const cut = (start: number, end: number) =>
+      counts.map((finerCounts) => {
+        const [num = 0] = sumPoints(finer, finerCounts, start, [end]);
+        return start === end ? '' : `{"time":${end},"num":${num}},`;
+      });
+    const firstPoint = first - firstBlock * BLOCK_POINTS;
+    const endPoint = end - (endBlock - 1) * BLOCK_POINTS;
+    return join(timeline, cut(from, wholeFrom), blocks, firstPoint, endPoint, cut(wholeTo, to));
+  }
+
+  /** Undefined the first time: blocks of a view that is queried only once are not worth keeping. */
+  #viewIfRepeated(name: string): number | undefined {
+    const known = this.#views.get(name);
+    if (known === undefined) this.#views.set(name, ++this.#lastView);
+    return known;
+  }
+}
+
+/** The naive version. */
+export async function plainJson(
+  { heads, tail, count }: TimelineSeries,
+  { project, hosts, from, to, offsetMs, byDay = false }: GridQuery,
+): Promise<Buffer> {
+  const edges = gridEdges(from, to, offsetMs, byDay ? DAY_MS : intervalOf(to - from));
+  const counts = edges.length === 0 ? [] : await count({ project, hosts, edges });
+  const series = heads.map((head, i) => ({ head, counts: counts[i] ?? new Float64Array(0) }));
+  return seriesJson(edges.slice(1), series, tail);
+}
+
+/** The edges of all points of the stale blocks, and the cuts in between. */
+function mergeEdges(cuts: readonly number[], staleStarts: readonly number[], intervalMs: number): number[] {
+  const edges: number[] = [];
+  let nextCut = 0;
+  const addCutsBefore = (time: number) => {
+    for (; nextCut < cuts.length && (cuts[nextCut] ?? 0) <= time; nextCut++) add(cuts[nextCut] ?? 0);
+  };
+  const add = (edge: number) => {
+    if (edges[edges.length - 1] !== edge) edges.push(edge);
+  };
+  for (const start of staleStarts) {
+    for (let point = 0; point <= BLOCK_POINTS; point++) {
+      const edge = start + point * intervalMs;
+      if ((cuts[nextCut] ?? Number.POSITIVE_INFINITY) <= edge) addCutsBefore(edge);
+      add(edge);
+    }
+  }
+  addCutsBefore(Number.POSITIVE_INFINITY);
+  return edges;
+}
+
+/** Sums the counts between finer edges for points from `start` to each of `ends`. */
+function sumPoints(
+  edges: readonly number[],
+  counts: Float64Array,
+  start: number,
+  ends: readonly number[],
+): Float64Array {
+  const first = edges.indexOf(start);
+  // No edge but those of the points.
+  if (edges[first + ends.length] === ends[ends.length - 1])
+    return counts.subarray(first, first + ends.length);
+  const sums = new Float64Array(ends.length);
+  let i = first;
+  for (const [point, end] of ends.entries()) {
+    let sum = 0;
+    for (; (edges[i] ?? end) < end; i++) sum += counts[i] ?? 0;
+    sums[point] = sum;
+  }
+  return sums;
+}
+
+/** Of the first block, the points from `firstPoint` on; of the last, those before `endPoint`. */
+function join(
+  { heads, tail }: TimelineSeries,
+  cutsBefore: readonly string[],
+  blocks: readonly Block[],
+  firstPoint: number,
+  endPoint: number,
+  cutsAfter: readonly string[],
+): Buffer {
+  let bytesMax = tail.length;
+  for (const [i, head] of heads.entries()) {
+    bytesMax += head.length + (cutsBefore[i]?.length ?? 0) + (cutsAfter[i]?.length ?? 0);
+  }
+  for (const { bytes } of blocks) bytesMax += bytes.length;
+  const target = Buffer.allocUnsafe(bytesMax);
+  let at = 0;
+  for (const [i, head] of heads.entries()) {
+    at += target.write(head + (cutsBefore[i] ?? ''), at, 'latin1');
+    const series = i * (BLOCK_POINTS + 1);
+    for (const [n, { bytes, starts }] of blocks.entries()) {
+      const from = starts[series + (n === 0 ? firstPoint : 0)];
+      const to = starts[series + (n === blocks.length - 1 ? endPoint : BLOCK_POINTS)];
+      at += bytes.copy(target, at, from, to);
+    }
+    // Without the comma after the last point.
+    at += target.write(cutsAfter[i] ?? '', at, 'latin1') - 1;
+  }
+  return target.subarray(0, at + target.write(tail, at, 'latin1'));
+}

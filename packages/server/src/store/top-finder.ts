@@ -1,0 +1,189 @@
+/**
+ * Queries of top lists, for every store. Live traffic changes only the last hours of a range, so all others are merged
+ * once, into a base, and a query merges the rest with it. Hours are merged from the newest one backwards, until there are
+ * too many bytes: then the list covers a shorter range.
+ */
+import { createHash } from 'node:crypto';
+import { BoundedCache } from '../cache.ts';
+import { Semaphore } from '../fair-queue.ts';
+import { Slices } from './slices.ts';
+import {
+  HOUR_MS,
+  QueryTooLarge,
+  storedCategory,
+  type TimeRange,
+  type TopList,
+  type TopQuery,
+  wholeHours,
+} from './store.ts';
+import { KeyHash, TopMerge } from './top-lists.ts';
+import type { SelectedSummary } from './top-records.ts';
+
+/** What a query reads of the store, all at one time. */
+export interface TopSnapshot<State> {
+  covered: TimeRange;
+  /** The hours that may have records. */
+  first: number;
+  end: number;
+  /** Of the records of these hours: `known` itself as long as nothing has changed. */
+  state(from: number, to: number, known: State | undefined): State | Promise<State>;
+  /** The records of these hours, the newest hour first, then in an order that does not change. */
+  records(from: number, to: number): AsyncIterable<MergedRecord> | Iterable<MergedRecord>;
+}
+
+export interface MergedRecord {
+  hour: number;
+  /** Of the whole record. 0: there is none, or none that the query needs. */
+  bytes: number;
+  summaries: readonly SelectedSummary[];
+}
+
+interface Merged {
+  merge: TopMerge;
+  /** The first hour in it. */
+  from: number;
+}
+
+const BASES_MAX = 1_000;
+const BASE_BYTES_MAX = 64 * 1_024 * 1_024;
+/** The base moves as often. LMDB has change counters for as many. */
+export const TAIL_HOURS = 2;
+/** Some seconds of work, as for many hosts during a flood. A flood of 256-byte URLs has 210 MB a month in one project. */
+const QUERY_BYTES_MAX = 256 * 1_024 * 1_024;
+/** Each holds a snapshot: in PostgreSQL, one of ten connections. */
+const MERGES_MAX = 2;
+
+export class TopFinder<State extends {}> {
+  readonly #inSnapshot: <T>(
+    query: TopQuery,
+    action: (snapshot: TopSnapshot<State>) => Promise<T>,
+  ) => Promise<T>;
+  readonly #bytesMax: number;
+  readonly #bases = new BoundedCache<string, Merged & { state: State }>({
+    entriesMax: BASES_MAX,
+    weightMax: BASE_BYTES_MAX,
+    weight: ({ merge }, name) => merge.bytes + name.length,
+  });
+  /** By query without its limit. */
+  readonly #running = new Map<string, Promise<unknown>>();
+  readonly #merges = new Semaphore(MERGES_MAX);
+
+  constructor(
+    inSnapshot: <T>(query: TopQuery, action: (snapshot: TopSnapshot<State>) => Promise<T>) => Promise<T>,
+    bytesMax = QUERY_BYTES_MAX,
+  ) {
+    this.#inSnapshot = inSnapshot;
+    this.#bytesMax = bytesMax;
+  }
+
+  async find(query: TopQuery): Promise<TopList> {
+    const { from, to } = wholeHours(query);
+    const name = nameOf(query);
+    const key = `${name} ${from} ${to}`;
+    for (;;) {
+      const list = await this.#inSnapshot(query, (snapshot) => this.#list(snapshot, query, name, false));
+      if (list !== null) return list;
+      // Waits without a snapshot, then looks again.
+      const running = this.#running.get(key);
+      if (running !== undefined) await running;
+      else return (await this.#mergeBase(query, name, key)) as TopList;
+    }
+  }
+
+  /** With a new base: the only merge of it at a time, and one of few altogether. */
+  async #mergeBase(query: TopQuery, name: string, key: string): Promise<TopList | null> {
+    const merge = this.#merges.acquire(query.project, 1).then(async (release) => {
+      try {
+        return await this.#inSnapshot(query, (snapshot) => this.#list(snapshot, query, name, true));
+      } finally {
+        release();
+      }
+    });
+    this.#running.set(key, merge);
+    try {
+      return await merge;
+    } finally {
+      this.#running.delete(key);
+    }
+  }
+
+  /** Null if there is no base and it may not be merged. */
+  async #list(
+    snapshot: TopSnapshot<State>,
+    query: TopQuery,
+    name: string,
+    mayMerge: boolean,
+  ): Promise<TopList | null> {
+    const { covered, first, end } = snapshot;
+    const split = Math.max(first, Math.floor((end - 1) / TAIL_HOURS) * TAIL_HOURS);
+    const slices = new Slices();
+    const merge = (from: number, to: number) => this.#mergeHours(snapshot, query, slices, from, to);
+    const key = `${name} ${first} ${split}`;
+    let base = await this.#currentBase(snapshot, key, first, split);
+    if (base === null && first < split && !mayMerge) return null;
+    const tail = await merge(split, end);
+    if (tail.from === end && split < end) throw new QueryTooLarge('merge top lists');
+    if (tail.from > split) base = await merge(split, split);
+    else if (base === null) {
+      base = await merge(first, split);
+      if (first < split) {
+        this.#bases.set(key, { ...base, state: await snapshot.state(first, split, undefined) });
+      }
+    }
+    const list = await slices.run(base.merge.list(tail.merge, query.list, query.limit));
+    const from = tail.from > split ? tail.from : base.from;
+    return from > first
+      ? { ...covered, from: from * HOUR_MS, shortened: true, ...list }
+      : { ...covered, ...list };
+  }
+
+  async #currentBase(
+    snapshot: TopSnapshot<State>,
+    key: string,
+    first: number,
+    split: number,
+  ): Promise<Merged | null> {
+    const base = first < split ? this.#bases.get(key) : undefined;
+    if (base === undefined) return null;
+    return (await snapshot.state(first, split, base.state)) === base.state ? base : null;
+  }
+
+  /** Ends with the hour in which the limit is reached. An hour that has more by itself is left out. */
+  async #mergeHours(
+    snapshot: TopSnapshot<State>,
+    query: TopQuery,
+    slices: Slices,
+    from: number,
+    to: number,
+  ): Promise<Merged> {
+    const { project, categories } = query;
+    const merge = new TopMerge(new KeyHash(project), categories?.map(storedCategory) ?? null);
+    let [hour, bytes, before] = [to, 0, 0];
+    if (from >= to) return { merge, from };
+    for await (const record of snapshot.records(from, to)) {
+      if (slices.isOver()) await slices.next();
+      if (record.bytes === 0) continue;
+      if (record.hour !== hour) {
+        if (bytes >= this.#bytesMax) return { merge, from: hour };
+        ({ hour } = record);
+        before = bytes;
+      }
+      bytes += costOf(record);
+      if (bytes - before > this.#bytesMax) return this.#mergeHours(snapshot, query, slices, hour + 1, to);
+      for (const { summary, prefix } of record.summaries) await slices.run(merge.add(summary, prefix));
+    }
+    return { merge, from };
+  }
+}
+
+/** Reading a record costs at most half as much as merging it. */
+function costOf({ bytes, summaries }: MergedRecord): number {
+  const own = summaries.reduce((sum, { summary }) => sum + summary.length, 0);
+  return Math.max(own, bytes / 2);
+}
+
+/** A query without its range and limit. */
+function nameOf({ project, hosts, list, categories }: TopQuery): string {
+  const parts = [project, hosts && [...new Set(hosts)].sort(), list, categories?.toSorted()];
+  return createHash('sha256').update(JSON.stringify(parts)).digest('base64');
+}
