@@ -11,6 +11,7 @@ const PAGES = {
   'dashboard by host': '/console/?live=off&by=host',
   'dashboard of a category': '/console/?live=off&category=sqli&category=-xss',
   'dashboard on a wall': '/console/?tv=on&live=off',
+  overview: '/console/overview?live=off',
   hosts: '/console/hosts?live=off',
   sources: '/console/sources?live=off',
   credentials: '/console/credentials',
@@ -45,7 +46,7 @@ describeDemo('the pages', (demo) => {
       await demo.loaded();
       for (const [name, path] of Object.entries(PAGES)) {
         await demo.page.goto(path);
-        await demo.page.locator('table, .empty').first().waitFor();
+        await demo.page.locator('table, .empty, .tile').first().waitFor();
         if (name.startsWith('dashboard')) await demo.loaded();
         expect([name, await violations()]).toEqual([name, []]);
       }
@@ -60,7 +61,7 @@ describeDemo('the pages', (demo) => {
     await demo.page.getByText('Copy as curl').waitFor();
     expect(await violations()).toEqual([]);
     await demo.page.getByRole('button', { name: /^Hosts/ }).click();
-    await demo.page.getByLabel('api.example.com').waitFor();
+    await demo.page.locator('.host-list').getByText('api.example.com').waitFor();
     expect(await violations()).toEqual([]);
     await demo.page.keyboard.press('Escape');
     expect(await demo.page.locator('.popover:visible').count()).toBe(0);
@@ -76,7 +77,7 @@ describeDemo('the pages', (demo) => {
       await demo.enter('/console/?live=off');
       for (const [name, path] of Object.entries(PAGES)) {
         await demo.page.goto(path);
-        await demo.page.locator('table, .empty').first().waitFor();
+        await demo.page.locator('table, .empty, .tile').first().waitFor();
         if (name.startsWith('dashboard')) await demo.loaded();
         expect([name, await overflow()]).toEqual([name, 0]);
       }

@@ -142,10 +142,10 @@ describeDemo('the attacks by category', (demo) => {
     await demo.page.getByText('By host').click();
     await expect.poll(() => demo.page.locator('.legend .key').count()).toBe(6);
     const ids = await demo.api.hostIds();
-    const legend = await demo.page.locator('.legend .key').allInnerTexts();
+    const legend = await demo.page.locator('.legend .key').allTextContents();
     for (const [hostname, id] of ids) {
       const { requests } = await demo.api.timeline(`${FIXED}&hosts=${id}`);
-      expect(legend).toContain(`${hostname} ${sum(requests).toLocaleString('en')}`);
+      expect(legend).toContain(`${hostname}${sum(requests).toLocaleString('en')}`);
     }
     await demo.page.locator('.legend').getByText('blog.example.com').click();
     await chip('Host: blog.example.com').waitFor();

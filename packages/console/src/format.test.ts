@@ -10,7 +10,7 @@ import {
   rateChange,
   share,
 } from './format.ts';
-import { fixedZone } from './zone.ts';
+import { fixedZone, parseZone } from './zone.ts';
 
 const HOUR_MS = 3_600_000;
 const UTC = fixedZone(0);
@@ -48,6 +48,8 @@ test('times are in the selected time zone, without needless parts', () => {
   expect(formatRange(NOON, NOON + 24 * HOUR_MS, UTC)).toBe('14 Nov, 12:00 – 15 Nov, 12:00');
   expect(formatRange(NOON, NOON + 24 * HOUR_MS, fixedZone(12 * HOUR_MS))).toBe('Sun, 15 Nov');
   expect(formatRange(NOON, NOON + 72 * HOUR_MS, fixedZone(12 * HOUR_MS))).toBe('15 Nov – 17 Nov');
+  const berlin = parseZone('Europe/Berlin') ?? UTC;
+  expect(formatRange(Date.UTC(2026, 9, 24, 22), Date.UTC(2026, 9, 25, 23), berlin)).toBe('Sun, 25 Oct');
 });
 
 test('durations and ages are rounded', () => {

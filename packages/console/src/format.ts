@@ -84,7 +84,9 @@ export function formatTime(time: number, zone: Zone): string {
 /** `14 Nov, 10:05 – 10:10`; whole days without times. */
 export function formatRange(from: number, to: number, zone: Zone): string {
   const wholeDays = toLocal(from, zone) % DAY_MS === 0 && toLocal(to, zone) % DAY_MS === 0;
-  if (wholeDays && to - from === DAY_MS) return `${weekday(from, zone)}, ${day(from, zone)}`;
+  // A day with a clock change does not have 24 hours.
+  if (wholeDays && toLocal(to, zone) - toLocal(from, zone) === DAY_MS)
+    return `${weekday(from, zone)}, ${day(from, zone)}`;
   if (wholeDays && to > from) return `${day(from, zone)} – ${day(to - 1, zone)}`;
   const start = `${day(from, zone)}, ${clock(from, zone)}`;
   const sameDay = day(from, zone) === day(to, zone) && to - from < DAY_MS;

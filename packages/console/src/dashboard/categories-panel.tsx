@@ -55,7 +55,7 @@ function CategoryRow({ name, counts }: { name: AttackType; counts: AttackTypes }
     go(event.altKey ? toggleExcluded(view, name) : toggleCategory(view, name));
   return (
     <tr
-      class={`${isChosen ? 'chosen' : ''} ${isCounted ? '' : 'off'} ${count === 0 ? 'none' : ''}`}
+      class={`${isChosen ? 'chosen' : ''} ${isCounted ? '' : 'off'} ${view.excluded.includes(name) ? 'excluded' : ''} ${count === 0 ? 'none' : ''}`}
       data-key={name}
     >
       <th scope="row">

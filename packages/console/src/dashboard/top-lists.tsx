@@ -188,7 +188,7 @@ function ItemLabel({ name, item: { key, host = '', host_id = null } }: { name: N
   const { go } = useApp();
   if (name === 'countries')
     return (
-      <CopyValue text={key}>
+      <CopyValue text={key} name={`${countryName(key)} ${key}`}>
         {countryName(key)} <code>{key}</code>
       </CopyValue>
     );

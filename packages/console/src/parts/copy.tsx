@@ -30,12 +30,24 @@ export function CopyButton({ text, label: idle = 'Copy' }: { text: string; label
   );
 }
 
+interface CopyValueProps {
+  text: string;
+  /** What screen readers say, if it is not the text. */
+  name?: string;
+  children: ComponentChildren;
+}
+
 /** A value that is copied by a click on it. */
-export function CopyValue({ text, children }: { text: string; children: ComponentChildren }) {
+export function CopyValue({ text, name = text, children }: CopyValueProps) {
   const { copy, label, icon } = useCopy(text);
-  const name = `Copy ${text}`;
   return (
-    <button class="copy-value" type="button" title={name} aria-label={label(name)} onClick={copy}>
+    <button
+      class="copy-value"
+      type="button"
+      title={`Copy ${text}`}
+      aria-label={label(`Copy ${name}`)}
+      onClick={copy}
+    >
       <span class="cut">{children}</span>
       {icon}
     </button>
