@@ -1,8 +1,11 @@
 /** The console in a real browser: its numbers are those of the API, and every selection is in the URL. */
 import { execFileSync } from 'node:child_process';
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { call, type Distribution, sum } from './api.ts';
-import { DAY_MS, describeDemo, FIXED, FROM, HOUR_MS, signIn } from './console-fixtures.ts';
+import { DAY_MS, describeDemo, describeService, FIXED, FROM, HOUR_MS, signIn } from './console-fixtures.ts';
 import { PROGRAM } from './process.ts';
 
 describeDemo('numbers', (demo) => {
@@ -148,6 +151,51 @@ describeDemo('numbers', (demo) => {
     await demo.page.getByRole('link', { name: 'Sources' }).click();
     await demo.page.getByText('sample traffic').waitFor();
     await demo.page.getByText('Reporting').waitFor();
+  });
+
+  test('the script of the build is at most 100 KB with gzip', () => {
+    const assets = fileURLToPath(new URL('../packages/server/dist/web/assets/', import.meta.url));
+    const scripts = readdirSync(assets).filter((name) => name.endsWith('.js.gz'));
+    expect(scripts).toHaveLength(1);
+    expect(statSync(join(assets, scripts[0] ?? '')).size).toBeLessThan(100 * 1_024);
+  });
+
+  test('the overview has the numbers of every host, sorts, searches and leads to the dashboard', async () => {
+    await demo.enter(`/console/overview?${FIXED}`);
+    const tiles = demo.page.getByRole('list', { name: 'Hosts' }).locator('.tile');
+    await expect.poll(() => tiles.count()).toBe(6);
+    const hosts = await Promise.all(
+      [...(await demo.api.hostIds())].map(async ([hostname, id]) => {
+        const { requests, attacks } = await demo.api.timeline(`${FIXED}&hosts=${id}`);
+        return { hostname, requests: sum(requests), attacks: sum(attacks) };
+      }),
+    );
+    const ordered = hosts.toSorted((a, b) => b.attacks - a.attacks);
+    const titles = await tiles.evaluateAll((all) => all.map((one) => one.getAttribute('title') ?? ''));
+    for (const [i, { hostname, requests, attacks }] of ordered.entries()) {
+      const [wanted, numbers] = [requests, attacks].map((n) => n.toLocaleString('en'));
+      expect(titles[i]).toContain(`${hostname}: ${wanted} requests, ${numbers} attacks`);
+    }
+    await demo.page.getByLabel('Sort by').selectOption('name');
+    await expect.poll(() => tiles.first().textContent()).toContain('api.example.com');
+    await demo.page.getByLabel('Find a project or host').fill('LEGACY');
+    await expect.poll(() => tiles.count()).toBe(1);
+    await tiles.getByText('legacy.example.com').click();
+    await demo.page.getByRole('button', { name: 'Host: legacy.example.com. Remove the filter' }).waitFor();
+    const legacy = hosts.find(({ hostname }) => hostname === 'legacy.example.com');
+    await expect.poll(() => demo.number('requests')).toBe(legacy?.requests);
+  });
+
+  test('? lists the shortcuts, which lead to pages and shift the period', async () => {
+    await demo.enter(`/console/?${FIXED}`);
+    await demo.page.keyboard.press('?');
+    await demo.page.getByText('Previous and next period').waitFor();
+    await demo.page.getByText('Close').click();
+    await demo.page.keyboard.press('[');
+    await expect.poll(() => demo.page.url()).toContain(`from=${FROM - DAY_MS}&to=${FROM}`);
+    await demo.page.keyboard.press('g');
+    await demo.page.keyboard.press('o');
+    await demo.page.getByRole('heading', { name: 'Overview' }).waitFor();
   });
 
   test('it loads with few requests, in less than 100 KB of script, under a strict policy', async () => {
@@ -439,5 +487,52 @@ describeDemo('selection', (demo) => {
     expect(png.name).toMatch(/\.png$/);
     expect(png.content.subarray(1, 4).toString()).toBe('PNG');
     expect(png.content.length).toBeGreaterThan(10_000);
+  });
+});
+
+describeService('states', (service) => {
+  test('without the role reader, the dashboard says what to do; without a role, users can still sign out', async () => {
+    const { installation, page, sandbox } = service;
+    const { domain, project_id } = installation;
+    const add = async (user: string, ...options: string[]) => {
+      const { password } = await sandbox.runJson<{ password: string }>('user', 'add', user, ...options);
+      return { user, domain, password };
+    };
+    const sender = await add('sender', '--access', 'both', '--role', 'ingest', '--project', project_id);
+    await service.enter('/console/', sender);
+    await page.getByText('ask your administrator for the role reader').waitFor();
+    await page.getByText('Sign out').click();
+    await sandbox.run(['project', 'disable', project_id, '--data', sandbox.data]);
+    await service.enter('/console/', sender);
+    await page.getByText('You have no role in any project.').waitFor();
+    await page.getByText('Sign out').click();
+    // An administrator gets to the page where the project can be enabled.
+    await service.enter('/console/');
+    await page.getByRole('heading', { name: 'Users and projects' }).waitFor();
+  });
+
+  test('the end of a session is announced', async () => {
+    const { page } = service;
+    await service.enter('/console/');
+    await page.context().clearCookies();
+    await page.getByRole('link', { name: 'Sources' }).click();
+    await page.getByText('Your session has ended. Sign in again to continue.').waitFor();
+  });
+
+  test('the overview draws only the tiles on the screen of 1,000 hosts', async () => {
+    const { installation, page, sandbox } = service;
+    const time = Date.now() - 60_000;
+    const hosts = Array.from({ length: 1_000 }, (_, i) => `host-${String(i + 1).padStart(4, '0')}.example`);
+    await sandbox.ingest(
+      installation.project_id,
+      hosts.map((host) => ({ time, host })),
+    );
+    await service.enter('/console/overview?sort=name');
+    await page.getByText('1 project, 1,000 hosts').waitFor();
+    await page.locator('.tile .sparkline').first().waitFor();
+    expect(await page.locator('.tile').count()).toBeLessThan(100);
+    await page.evaluate('scrollTo(0, document.documentElement.scrollHeight)');
+    await page.getByText('host-1000.example').waitFor();
+    expect(await page.locator('.tile').count()).toBeLessThan(100);
   });
 });
