@@ -119,7 +119,7 @@ function HostsOfProject() {
           }}
           close={() => setDialog(null)}
         >
-          {`Its counts stay in the total of ${project.name}, without a host. If a log names ${dialog.host.hostname} again, it is registered again and counts from zero. This cannot be undone.`}
+          {`Its counts stay in the total of ${project.name}, without a host. If a log names ${dialog.host.hostname} again, it is registered again with another ID and counts from zero. This cannot be undone.`}
         </Confirm>
       )}
     </div>
