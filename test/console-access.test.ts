@@ -57,14 +57,49 @@ describeService('access', (service) => {
     await service.enter('/console/hosts?range=7days&order=name', dave);
     await page.waitForLoadState('networkidle');
     await sandbox.run(['user', 'disable', 'dave', '--data', sandbox.data]);
-    await page.getByTitle('Last 3 days').click();
-    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    await page.getByTitle('Last 30 days').click();
+    await page.getByText('Your session has ended: the user of the session is disabled.').waitFor();
     await signIn(page, dave);
     await page.getByText('This user is disabled.').waitFor();
     await sandbox.run(['user', 'enable', 'dave', '--data', sandbox.data]);
     await signIn(page, dave);
     await page.getByRole('heading', { name: 'Hosts', exact: true }).waitFor();
-    expect(page.url()).toContain('/console/hosts?range=3days&order=name');
+    expect(page.url()).toContain('/console/hosts?range=30days&order=name');
+  });
+
+  test('users without a role, or with the role ingest only, see why there is nothing, and can sign out', async () => {
+    const { sandbox, installation, page } = service;
+    const eve = await service.addUser('eve', 'both');
+    const { project_id } = installation;
+    const role = async (verb: string, name: string) =>
+      sandbox.run(['user', verb, 'eve', '--role', name, '--project', project_id, '--data', sandbox.data]);
+    await role('grant', 'ingest');
+    await role('revoke', 'reader');
+    await service.enter('/console/sources', eve);
+    for (const name of ['Dashboard', 'Hosts', 'Sources']) {
+      await page.getByRole('link', { name, exact: true }).click();
+      await page.getByText('You cannot view the statistics of default').waitFor();
+      expect(await page.locator('.skeleton').count()).toBe(0);
+    }
+    await role('revoke', 'ingest');
+    await page.reload();
+    await page.getByText('You have no role in any project. Ask your administrator for one.').waitFor();
+    await page.getByText('My credentials').click();
+    await page.getByText('Access keys', { exact: true }).waitFor();
+    await page.getByText('Sign out').click();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+  });
+
+  test('a page that does not exist says so, with the status 404', async () => {
+    const { page } = service;
+    const response = await page.goto('/console/nope');
+    expect(response?.status()).toBe(404);
+    await signIn(page, service.installation);
+    await page.getByText('There is no such page').waitFor();
+    expect(new URL(page.url()).pathname).toBe('/console/nope');
+    await page.getByText('Open the dashboard').click();
+    await page.getByText('default has no data yet').waitFor();
+    expect(new URL(page.url()).pathname).toBe('/console/');
   });
 
   test('markup in a host name is shown as text on every page', async () => {

@@ -8,8 +8,10 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 const PAGES = {
   dashboard: '/console/?live=off',
-  'dashboard by category': '/console/?live=off&by=category',
-  'dashboard of a category': '/console/?live=off&by=category&category=sqli',
+  'dashboard by host': '/console/?live=off&by=host',
+  'dashboard of a category': '/console/?live=off&category=sqli&category=-xss',
+  'dashboard on a wall': '/console/?tv=on&live=off',
+  overview: '/console/overview?live=off',
   hosts: '/console/hosts?live=off',
   sources: '/console/sources?live=off',
   credentials: '/console/credentials',
@@ -44,7 +46,7 @@ describeDemo('the pages', (demo) => {
       await demo.loaded();
       for (const [name, path] of Object.entries(PAGES)) {
         await demo.page.goto(path);
-        await demo.page.locator('table, .empty').first().waitFor();
+        await demo.page.locator('table, .empty, .tile').first().waitFor();
         if (name.startsWith('dashboard')) await demo.loaded();
         expect([name, await violations()]).toEqual([name, []]);
       }
@@ -54,11 +56,12 @@ describeDemo('the pages', (demo) => {
   test('have no serious violations in drawers, popovers and dialogs', async () => {
     await demo.enter('/console/?live=off');
     await demo.page.emulateMedia({ reducedMotion: 'reduce' });
-    for (const name of ['Table', 'curl'])
-      await demo.page.locator('.timeline').getByRole('button', { name }).click();
-    await demo.page.locator('.top-list.urls').getByRole('button', { name: 'curl' }).click();
+    await demo.page.locator('.timeline').getByRole('button', { name: 'Table' }).click();
+    await demo.page.locator('.top-list.urls').getByRole('button', { name: 'Export' }).click();
+    await demo.page.getByText('Copy as curl').waitFor();
+    expect(await violations()).toEqual([]);
     await demo.page.getByRole('button', { name: /^Hosts/ }).click();
-    await demo.page.getByLabel('api.example.com').waitFor();
+    await demo.page.locator('.host-list').getByText('api.example.com').waitFor();
     expect(await violations()).toEqual([]);
     await demo.page.keyboard.press('Escape');
     expect(await demo.page.locator('.popover:visible').count()).toBe(0);
@@ -68,18 +71,42 @@ describeDemo('the pages', (demo) => {
     expect(await violations()).toEqual([]);
   });
 
-  for (const width of [360, 768, 3_840]) {
+  for (const width of [360, 390, 820, 3_840]) {
     test(`fit a screen of ${width} pixels`, async () => {
       await demo.page.setViewportSize({ width, height: 900 });
       await demo.enter('/console/?live=off');
       for (const [name, path] of Object.entries(PAGES)) {
         await demo.page.goto(path);
-        await demo.page.locator('table, .empty').first().waitFor();
+        await demo.page.locator('table, .empty, .tile').first().waitFor();
         if (name.startsWith('dashboard')) await demo.loaded();
         expect([name, await overflow()]).toEqual([name, 0]);
       }
     });
   }
+
+  test('have targets of 44 pixels for fingers, and a menu on a narrow screen', async () => {
+    const context = await demo.newContext({
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    const page = await context.newPage();
+    await page.goto('/console/?live=off');
+    await signIn(page, demo.account);
+    await page.locator('.content[aria-busy="false"]').waitFor();
+    await page.getByText('Menu').tap();
+    await page.getByRole('link', { name: 'Hosts', exact: true }).waitFor();
+    const small = await page.locator('button, a, select, input').evaluateAll((all) =>
+      all
+        .filter((one) => one.checkVisibility() && !one.matches('.skip'))
+        .map((one) => `${one.textContent} ${Math.round(one.getBoundingClientRect().height)}`)
+        .filter((text) => Number(text.split(' ').at(-1)) < 44),
+    );
+    expect(small).toEqual([]);
+    await page.getByRole('link', { name: 'Hosts', exact: true }).tap();
+    await page.getByRole('heading', { name: 'Hosts' }).waitFor();
+    await context.close();
+  });
 
   test('can be used with the keyboard alone', async () => {
     await demo.page.goto('/console/');

@@ -1,14 +1,13 @@
-/** The timeline by category: its layers add up to the attacks, and a category filters. */
+/** The attacks by category: the layers add up to the attacks, and categories filter everything that the API can filter. */
 import { expect, test } from 'vitest';
-import { type Distribution, type Point, sum } from './api.ts';
+import { type Point, sum } from './api.ts';
 import { DAY_MS, describeDemo, FIXED, FROM, HOUR_MS, numberIn } from './console-fixtures.ts';
-
-const STACK = `/console/?${FIXED}&by=category`;
 
 /** The vertical line through the middle of a point (of 60): each run of pixels of one colour, and its length. */
 const RUNS_OF_PIXELS = `(() => {
-  const canvas = document.querySelector('.chart canvas');
-  const [plot, whole] = [document.querySelector('.u-over'), canvas].map((one) => one.getBoundingClientRect());
+  const canvas = document.querySelector('.pane.attacks canvas');
+  const over = document.querySelector('.pane.attacks .u-over');
+  const [plot, whole] = [over, canvas].map((one) => one.getBoundingClientRect());
   const scale = canvas.width / whole.width;
   const x = Math.round((plot.left - whole.left + (plot.width * (POINT + 0.5)) / 60) * scale);
   const bottom = Math.round((plot.bottom - whole.top) * scale);
@@ -23,13 +22,10 @@ const RUNS_OF_PIXELS = `(() => {
   return runs;
 })()`;
 
-describeDemo('the timeline by category', (demo) => {
-  const mode = (name: string) => demo.page.getByRole('button', { name, exact: true });
-  const legend = (name: string) => demo.page.locator('.legend').getByRole('button', { name });
+describeDemo('the attacks by category', (demo) => {
   const row = (key: string) => demo.page.locator(`.distribution .bars tr[data-key=${key}]`);
-  const rowButton = (key: string) => row(key).getByRole('button');
-  const chip = () => demo.page.getByRole('button', { name: /^Category: .* Remove the filter$/ });
-  const parameter = (name: string) => new URL(demo.page.url()).searchParams.get(name);
+  const chip = (name: string) => demo.page.getByRole('button', { name: `${name}. Remove the filter` });
+  const filters = () => new URL(demo.page.url()).searchParams.getAll('category');
 
   async function series(query: string): Promise<Record<string, Point[]>> {
     const all = await demo.api.getJson<{ key: string; timeline: Point[] }[]>(
@@ -38,63 +34,32 @@ describeDemo('the timeline by category', (demo) => {
     return Object.fromEntries(all.map(({ key, timeline }) => [key, timeline]));
   }
 
-  /** The sums of the columns of the table. */
+  /** The sums of the columns of the table that replaces the chart. */
   async function table(): Promise<Record<string, number>> {
     const region = demo.page.getByRole('region', { name: 'Timeline as a table' });
-    if (!(await region.isVisible())) await demo.page.getByRole('button', { name: 'Table' }).click();
+    const toggle = demo.page.getByRole('button', { name: 'Table' });
+    await toggle.click();
     const titles = await region.locator('thead th').allTextContents();
     const cells = await region
       .locator('tbody tr')
       .evaluateAll((rows) =>
         rows.map((one) => [...one.querySelectorAll('td')].map((cell) => cell.textContent ?? '')),
       );
+    await toggle.click();
     const column = (i: number) => cells.reduce((total, texts) => total + numberIn(texts[i] ?? ''), 0);
     return Object.fromEntries(titles.slice(1).map((title, i) => [title, column(i + 1)]));
   }
 
-  /** The numbers in the legend, by name. */
-  async function legendCounts(): Promise<Record<string, number>> {
-    const entries = await demo.page
-      .locator('.legend button')
-      .evaluateAll((all) =>
-        all.map((one) => [one.firstChild?.textContent ?? '', one.querySelector('b')?.textContent ?? '']),
-      );
-    return Object.fromEntries(entries.map(([name = '', count = '']) => [name, numberIn(count)]));
-  }
-
-  test('layers, legend, table and list add up to the attacks; the call is made only while it is needed', async () => {
-    const called: string[] = [];
-    demo.page.on('request', (request) => {
-      if (/attack\/(type|timeline)/.test(request.url()))
-        called.push(new URL(request.url()).pathname.split('/waf/')[1] ?? '');
-    });
+  test('layers, table and list add up to the attacks', async () => {
     await demo.enter(`/console/?${FIXED}`);
-    expect(called).toEqual(['event/attack/type']);
-    expect(await mode('Requests and attacks').getAttribute('aria-pressed')).toBe('true');
-    await mode('By category').click();
-    await legend('SQL injection').waitFor();
-    expect(called).toEqual(['event/attack/type', 'overviews/attack/timeline']);
-    expect(await mode('By category').getAttribute('aria-pressed')).toBe('true');
     const distribution = await demo.api.distribution(FIXED);
     expect(await demo.categories()).toEqual(distribution);
+    const { Requests: requests, ...columns } = await table();
+    const { requests: points } = await demo.api.timeline(FIXED);
+    expect(requests).toBe(sum(points));
     const some = Object.values(distribution).filter((n) => n > 0);
-    expect(Object.values(await legendCounts())).toEqual(some.toSorted((a, b) => b - a));
-    expect(await table()).toEqual(await legendCounts());
+    expect(Object.values(columns)).toEqual(some.toSorted((a, b) => b - a));
     expect(await demo.number('attacks')).toBe(sum(distribution));
-    expect(await demo.page.locator('.timeline header .sum').textContent()).toBe(
-      `Attacks ${sum(distribution).toLocaleString('en')}`,
-    );
-    const shown = demo.page.url();
-    expect(parameter('by')).toBe('category');
-    await demo.page.reload();
-    await demo.loaded();
-    expect(demo.page.url()).toBe(shown);
-    expect(await demo.categories()).toEqual(distribution);
-    await mode('Requests and attacks').click();
-    await expect.poll(() => demo.page.url()).not.toContain('category');
-    await demo.loaded();
-    expect(await demo.page.locator('.legend').isVisible()).toBe(false);
-    expect(Object.keys(await table())).toEqual(['Requests', 'Attacks']);
   });
 
   test('the height of a layer is its count, with the largest category at the bottom', async () => {
@@ -104,13 +69,13 @@ describeDemo('the timeline by category', (demo) => {
     const index = busiest - (from - FROM) / 60_000;
     const range = `from=${from}&to=${from + HOUR_MS}`;
     const byCategory = await series(range);
-    await demo.enter(`/console/?${range}&by=category`);
+    await demo.enter(`/console/?${range}`);
     const runs = await demo.page.evaluate<[string, number][]>(RUNS_OF_PIXELS.replace('POINT', String(index)));
-    const layers = runs.filter(([colour]) => colour !== 'none').toReversed();
     const colours = await demo.page.evaluate<[string, string][]>(
-      `[...document.querySelectorAll('.legend button')].map((one) =>
-        [one.dataset.focus, getComputedStyle(one, '::before').backgroundColor])`,
+      `[...document.querySelectorAll('.distribution tr[data-key]:not(.none)')].map((one) =>
+        [one.dataset.key, getComputedStyle(one.querySelector('.bar')).backgroundColor])`,
     );
+    const layers = runs.filter(([colour]) => colours.some(([, other]) => other === colour)).toReversed();
     const drawn = colours.filter(([, colour]) => layers.some(([other]) => other === colour));
     expect(layers.map(([colour]) => colour)).toEqual(drawn.map(([, colour]) => colour));
     const pixels = layers.reduce((total, [, length]) => total + length, 0);
@@ -119,148 +84,96 @@ describeDemo('the timeline by category', (demo) => {
     for (const [key, colour] of colours) {
       const length = layers.find(([other]) => other === colour)?.[1] ?? 0;
       const wanted = (pixels * count(key)) / (attacks[busiest]?.num ?? 0);
-      expect(Math.abs(length - wanted), key).toBeLessThan(1.5);
+      // The dashed line of the previous period may cross the layers.
+      expect(Math.abs(length - wanted), key).toBeLessThan(3);
     }
   });
 
-  test('a category in the list shows only its attacks, and the chip shows all again', async () => {
-    await demo.enter(STACK);
-    const before = await demo.page.locator('.figures').textContent();
-    const all = await legendCounts();
-    const sqli = all['SQL injection'] ?? 0;
+  test('categories are included and excluded, as chips and in the URL', async () => {
+    await demo.enter(`/console/?${FIXED}`);
+    const types = await demo.api.distribution(FIXED);
+    const { sqli = 0, robot = 0 } = types;
+    const all = await demo.number('attacks');
     // The button covers the whole row.
     await row('sqli').locator('.track').click({ force: true });
-    await chip().waitFor();
-    expect(parameter('category')).toBe('sqli');
-    expect(await rowButton('sqli').getAttribute('aria-pressed')).toBe('true');
-    expect(await legend('SQL injection').getAttribute('aria-pressed')).toBe('true');
-    expect(await demo.page.locator('[aria-pressed=true]', { hasText: 'HTTP floods' }).count()).toBe(0);
-    expect(sum((await series(FIXED)).sqli ?? [])).toBe(sqli);
-    expect(await table()).toEqual({ 'SQL injection': sqli });
-    // The filter is that of the timeline: all other numbers, and the comparison with the previous period, stay.
-    expect(await legendCounts()).toEqual(all);
-    expect(await demo.page.locator('.figures').textContent()).toBe(before);
+    await chip('Category: SQL injection').waitFor();
+    await expect.poll(() => demo.number('attacks')).toBe(sqli);
+    expect(filters()).toEqual(['sqli']);
+    await row('robot').getByText('Malicious crawlers').click();
+    await expect.poll(() => demo.number('attacks')).toBe(sqli + robot);
+    await demo.loaded();
+    const { Requests: _, ...columns } = await table();
+    expect(columns).toEqual({ 'SQL injection': sqli, 'Malicious crawlers': robot });
+    expect(await demo.page.locator('.top-list.sources .hint').textContent()).toContain('(2 categories)');
+    // The list keeps all counts, so that others can be chosen.
+    expect(await demo.categories()).toEqual(types);
     await demo.page.reload();
     await demo.loaded();
-    expect(await table()).toEqual({ 'SQL injection': sqli });
-    await chip().click();
-    await expect.poll(() => parameter('category')).toBe(null);
-    await demo.loaded();
-    expect(await chip().count()).toBe(0);
-    expect(await table()).toEqual(all);
-    expect(await mode('By category').evaluate((one) => one.matches(':focus'))).toBe(true);
-  });
-
-  test('a category in the legend filters, another replaces it, and a second click shows all', async () => {
-    await demo.enter(STACK);
-    await legend('SQL injection').click();
-    await expect.poll(() => parameter('category')).toBe('sqli');
-    await legend('Malicious crawlers').click();
-    await expect.poll(() => parameter('category')).toBe('robot');
-    await demo.loaded();
-    expect(Object.keys(await table())).toEqual(['Malicious crawlers']);
+    expect(await demo.number('attacks')).toBe(sqli + robot);
+    await demo.page.getByText('Clear all').click();
+    await expect.poll(() => demo.number('attacks')).toBe(all);
+    await row('sqli')
+      .getByText('SQL injection')
+      .click({ modifiers: ['Alt'] });
+    await chip('Not: SQL injection').waitFor();
+    await expect.poll(() => demo.number('attacks')).toBe(all - sqli);
+    expect(filters()).toEqual(['-sqli']);
     await demo.page.goBack();
-    await expect.poll(() => parameter('category')).toBe('sqli');
-    await demo.loaded();
-    await expect.poll(async () => Object.keys(await table())).toEqual(['SQL injection']);
-    await legend('SQL injection').click();
-    await expect.poll(() => parameter('category')).toBe(null);
-  });
-
-  test('with requests and attacks, the attacks are those of the category', async () => {
-    const range = `from=${FROM}&to=${FROM + HOUR_MS}`;
-    await demo.enter(`/console/?from=${FROM}&to=${FROM + DAY_MS}&hide=attacks`);
-    await rowButton('robot').click();
-    await chip().waitFor();
-    expect(parameter('hide')).toBe(null);
-    const { requests } = await demo.api.timeline(FIXED);
-    const { robot = [] } = await series(FIXED);
-    expect(await table()).toEqual({ Requests: sum(requests), 'Malicious crawlers': sum(robot) });
-    expect(await demo.page.locator('button.key.attacks b').textContent()).toBe(String(sum(robot)));
-    await demo.page.goto(`/console/?${range}&category=robot`);
-    await demo.loaded();
-    await demo.page.locator('.chart').focus();
-    const tooltip = demo.page.locator('.tooltip');
-    await demo.page.keyboard.press('ArrowRight');
-    await expect.poll(() => tooltip.textContent()).toContain('00:00 – 00:01');
-    expect(await tooltip.locator('.robot b').textContent()).toBe(String(robot[0]?.num));
-    expect(await tooltip.locator('.requests b').textContent()).toBe(String(requests[0]?.num));
+    await expect.poll(() => demo.number('attacks')).toBe(all);
   });
 
   test('the keyboard chooses a category, and the focus stays', async () => {
-    await demo.enter(STACK);
-    const focused = (key: string) => rowButton(key).evaluate((one) => one.matches(':focus'));
-    await rowButton('lfi').focus();
+    await demo.enter(`/console/?${FIXED}`);
+    const button = row('lfi').getByRole('button');
+    await button.focus();
     await demo.page.keyboard.press('Enter');
-    await expect.poll(() => parameter('category')).toBe('lfi');
+    await expect.poll(filters).toEqual(['lfi']);
     await demo.loaded();
-    await chip().waitFor();
-    expect(await focused('lfi')).toBe(true);
+    expect(await button.evaluate((one) => one.matches(':focus'))).toBe(true);
+    expect(await button.getAttribute('aria-pressed')).toBe('true');
     await demo.page.keyboard.press('Space');
-    await expect.poll(() => parameter('category')).toBe(null);
-    await demo.loaded();
-    await expect.poll(() => rowButton('lfi').getAttribute('aria-pressed')).toBe('false');
-    expect(await focused('lfi')).toBe(true);
+    await expect.poll(filters).toEqual([]);
+    await expect.poll(() => button.getAttribute('aria-pressed')).toBe('false');
+    expect(await button.evaluate((one) => one.matches(':focus'))).toBe(true);
   });
 
-  test('live mode refreshes the categories and keeps the focus; a drag zooms in', async () => {
-    await demo.page.clock.install();
-    await demo.enter('/console/?by=category');
-    const cc = demo.page.locator('.legend [data-focus=cc]');
-    await cc.focus();
-    await cc.evaluate((one) => one.setAttribute('data-old', ''));
-    await demo.page.clock.fastForward(5_000);
-    await expect.poll(() => cc.getAttribute('data-old')).toBe(null);
-    expect(await cc.evaluate((one) => one.matches(':focus'))).toBe(true);
-    await demo.page.goto(STACK);
-    await demo.loaded();
-    const plot = await demo.page.locator('.u-over').boundingBox();
-    if (plot === null) throw new Error('nothing is drawn');
-    const y = plot.y + plot.height / 2;
-    await demo.page.mouse.move(plot.x + plot.width * 0.2, y);
-    await demo.page.mouse.down();
-    await demo.page.mouse.move(plot.x + plot.width * 0.8, y, { steps: 4 });
-    await demo.page.mouse.up();
-    await expect.poll(() => demo.page.url()).not.toContain(FIXED);
-    await demo.loaded();
-    const zoomed = `from=${parameter('from')}&to=${parameter('to')}`;
-    const distribution = await demo.api.distribution(zoomed);
-    await expect.poll(() => demo.categories()).toEqual(distribution);
-    expect(Object.values(await table()).reduce((total, n) => total + n, 0)).toBe(sum(distribution));
+  test('each host has a line, and a click on one shows only this host', async () => {
+    await demo.enter(`/console/?${FIXED}`);
+    await demo.page.getByText('By host').click();
+    await expect.poll(() => demo.page.locator('.legend .key').count()).toBe(6);
+    const ids = await demo.api.hostIds();
+    const legend = await demo.page.locator('.legend .key').allTextContents();
+    for (const [hostname, id] of ids) {
+      const { requests } = await demo.api.timeline(`${FIXED}&hosts=${id}`);
+      expect(legend).toContain(`${hostname}${sum(requests).toLocaleString('en')}`);
+    }
+    await demo.page.locator('.legend').getByText('blog.example.com').click();
+    await chip('Host: blog.example.com').waitFor();
+    expect(demo.page.url()).toContain('by=host');
   });
 
-  test('a range without attacks says so, and the filter can still be removed', async () => {
+  test('a range without attacks has an empty pane, and a filter can still be removed', async () => {
     const { requests, attacks } = await demo.api.timeline(FIXED);
     const quiet = requests.findIndex(({ num }, i) => num > 0 && attacks[i]?.num === 0);
     const range = `from=${FROM + quiet * 60_000}&to=${FROM + (quiet + 1) * 60_000}`;
-    await demo.enter(`/console/?${range}&by=category`);
-    await demo.page.getByText('No attacks in this range', { exact: true }).waitFor();
-    expect(await demo.page.locator('.legend button, .distribution .bars button').count()).toBe(0);
-    await demo.page.goto(`/console/?${range}&by=category&category=xss`);
-    await demo.page.getByText('No attacks in this range: Cross-site scripting').waitFor();
-    await rowButton('xss').click();
-    await expect.poll(() => parameter('category')).toBe(null);
+    await demo.enter(`/console/?${range}&category=xss`);
+    expect(await demo.number('attacks')).toBe(0);
+    await row('xss').getByText('Cross-site scripting').click();
+    await expect.poll(filters).toEqual([]);
   });
 
-  test('CSV, PNG and curl have the categories', async () => {
-    await demo.enter(STACK);
-    const all = await series(FIXED);
-    const lines = (await demo.downloaded('.timeline', 'CSV')).toString().trimEnd().split('\r\n');
-    expect(lines[0]).toBe(`from,to,${Object.keys(all).join(',')}`);
-    expect(lines).toHaveLength((all.xss?.length ?? 0) + 1);
-    const counts = lines.slice(1).map((line) => line.split(',').slice(2).map(Number));
-    for (const [i, points] of Object.values(all).entries())
-      expect(counts.map((cells) => cells[i])).toEqual(points.map(({ num }) => num));
-    expect((await demo.downloaded('.timeline', 'PNG')).subarray(1, 4).toString()).toBe('PNG');
-    await demo.page.locator('.timeline button', { hasText: 'curl' }).click();
-    const command = (await demo.page.locator('.timeline pre').textContent()) ?? '';
-    const url = new URL(/'(http[^']+)'/.exec(command)?.[1] ?? '');
-    const path = url.pathname.slice(`/v1/${demo.api.project}/`.length);
-    expect(path).toBe('waf/overviews/attack/timeline');
-    const response = await demo.api.getJson<{ key: string; timeline: Point[] }[]>(`${path}${url.search}`);
-    const distribution: Distribution = Object.fromEntries(
-      response.map(({ key, timeline }) => [key, sum(timeline)]),
-    );
-    expect(distribution).toEqual(await demo.categories());
+  test('local days are right across a clock change', async () => {
+    const change = Date.UTC(2026, 9, 25, 1);
+    // The demo has data of the last 30 days only; the queries matter here.
+    const queries: string[] = [];
+    demo.page.on('request', (request) => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (pathname.endsWith('event/timeline')) queries.push(searchParams.toString());
+    });
+    const [from, to] = [change - 3 * HOUR_MS, change + DAY_MS - 2 * HOUR_MS];
+    await demo.enter(`/console/?from=${from}&to=${to}&tz=Europe/Berlin`);
+    expect(queries).toContain(`from=${from}&to=${change}&timezone=%2B02%3A00`);
+    expect(queries).toContain(`from=${change}&to=${to}&timezone=%2B01%3A00`);
+    await demo.page.getByRole('button', { name: 'Custom range: Sun, 25 Oct' }).waitFor();
   });
 });

@@ -1,6 +1,12 @@
 /** Fixtures of the console tests: the demo of the run, or a new installation for each test. */
 import { buffer } from 'node:stream/consumers';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject } from 'vitest';
 import { type Api, call, type Distribution, login } from './api.ts';
 import { HAS_BROWSER } from './console-setup.ts';
@@ -20,28 +26,28 @@ export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
 export const FROM = TO - DAY_MS;
 export const FIXED = `from=${FROM}&to=${TO}`;
 
-type FigureName = 'requests' | 'attacks' | 'share' | 'busiest';
+type FigureName = 'requests' | 'attacks' | 'share' | 'blocked' | 'peak' | 'busiest';
 
 /** The browser of the run, with a new context for each test. */
 class ConsoleFixture {
   page!: Page;
-  #browser!: Browser;
+  protected browser!: Browser;
   /** Script errors and requests to other origins. */
   #problems: string[] = [];
 
   async open(): Promise<void> {
-    this.#browser = await chromium.connect(inject('browser'));
+    this.browser = await chromium.connect(inject('browser'));
   }
 
   async close(): Promise<void> {
-    await this.#browser?.close();
+    await this.browser?.close();
   }
 
   /** Opens a new browser context: no cookies, time zone UTC. */
   protected async visit(address: string): Promise<void> {
     const viewport = { width: 1280, height: 900 };
     const options = { timezoneId: 'UTC', locale: 'en-GB', viewport, baseURL: address };
-    this.page = await (await this.#browser.newContext(options)).newPage();
+    this.page = await (await this.browser.newContext(options)).newPage();
     this.#problems = [];
     this.page.on('pageerror', (error) => this.#problems.push(String(error)));
     this.page.on('console', (message) => {
@@ -67,6 +73,7 @@ export class DemoConsole extends ConsoleFixture {
   api!: Api;
   address!: string;
   account!: Account;
+  #cookies: Awaited<ReturnType<BrowserContext['cookies']>> | null = null;
 
   override async open(): Promise<void> {
     const { address, account, project_id } = inject('demo');
@@ -80,11 +87,19 @@ export class DemoConsole extends ConsoleFixture {
     return this.visit(this.address);
   }
 
-  /** Signs in through the page. */
+  /** Another device. */
+  newContext(options: BrowserContextOptions): Promise<BrowserContext> {
+    return this.browser.newContext({ timezoneId: 'UTC', locale: 'en-GB', baseURL: this.address, ...options });
+  }
+
+  /** Signs in, through the page the first time, and later with the cookies of that session. */
   async enter(path: string): Promise<void> {
+    const context = this.page.context();
+    if (this.#cookies !== null) await context.addCookies(this.#cookies);
     await this.page.goto(path);
-    await signIn(this.page, this.account);
+    if (this.#cookies === null) await signIn(this.page, this.account);
     await this.loaded();
+    this.#cookies ??= await context.cookies();
   }
 
   /** Waits until the page has finished loading its data. */
@@ -92,7 +107,7 @@ export class DemoConsole extends ConsoleFixture {
     await this.page.locator('.content[aria-busy="false"]').waitFor();
   }
 
-  /** The text of one of the four figures at the top. */
+  /** The text of one of the key figures at the top. */
   async figure(name: FigureName): Promise<string> {
     return (await this.page.locator(`.figure.${name} .value`).textContent()) ?? '';
   }
@@ -111,13 +126,26 @@ export class DemoConsole extends ConsoleFixture {
     return Object.fromEntries(await Promise.all(entries));
   }
 
-  /** The file that a button of a panel downloads. */
-  async downloaded(panel: string, name: string): Promise<Buffer> {
+  /** The file that the export menu of a panel downloads: `PNG` or `CSV`. */
+  async downloaded(panel: string, kind: string): Promise<{ name: string; content: Buffer }> {
+    await this.page.locator(panel).getByRole('button', { name: 'Export' }).click();
     const [download] = await Promise.all([
       this.page.waitForEvent('download'),
-      this.page.locator(`${panel} button`, { hasText: name }).click(),
+      this.page.getByText(`Download ${kind}`).click(),
     ]);
-    return buffer(await download.createReadStream());
+    return { name: download.suggestedFilename(), content: await buffer(await download.createReadStream()) };
+  }
+
+  /** The command that the export menu of a panel copies: `curl` or `command line`. */
+  async copied(panel: string, kind: string): Promise<string> {
+    await this.page
+      .context()
+      .grantPermissions(['clipboard-read', 'clipboard-write'], { origin: this.address });
+    await this.page.locator(panel).getByRole('button', { name: 'Export' }).click();
+    await this.page.getByText(`Copy as ${kind}`).click();
+    await this.page.getByText('Copied').waitFor();
+    await this.page.keyboard.press('Escape');
+    return this.page.evaluate<string>('navigator.clipboard.readText()');
   }
 }
 

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { text } from 'node:stream/consumers';
 import { sign } from '@wafstat/signer';
 import { expect, test } from 'vitest';
-import { call, login, requestToken, tokenRequest } from './api.ts';
+import { call, login } from './api.ts';
 import { describeService } from './console-fixtures.ts';
 
 describeService('management', (service) => {
@@ -73,55 +73,87 @@ describeService('management', (service) => {
     await login(server.address, { ...installation, password: 'new password' });
   });
 
-  test('the commands on the first-run page work unchanged', async () => {
-    const { installation, page } = service;
+  test('the first-run page has the commands with a new key, and shows what became of the first lines', async () => {
+    const { installation, page, sandbox } = service;
     await page.clock.install();
-    await service.enter('/console/');
+    await service.enter('/console/sources');
     await page.getByText('default has no data yet').waitFor();
-    const commands = await page.locator('.command code').allTextContents();
-    const token = commands
-      .find((line) => line.startsWith('TOKEN='))
-      ?.replace('PASSWORD', installation.password);
-    const event = commands.find((line) => line.includes('"attack": "sqli"'));
-    const response = execFileSync('sh', ['-c', `${token}\n${event}`], {
-      encoding: 'utf8',
-      stdio: ['ignore', 'pipe', 'ignore'],
-    });
-    expect(JSON.parse(response)).toMatchObject({ accepted: 1 });
+    await page.getByText('Waiting for the first event').waitFor();
+    await page.getByText('Apache', { exact: true }).click();
+    const follow = page.locator('.command code', { hasText: ' follow ' });
+    const { project_id } = installation;
+    expect(await follow.textContent()).toMatch(
+      new RegExp(`^/.*/wafstat.js follow --data ${sandbox.data} --project ${project_id} --source apache `),
+    );
+    await page.getByRole('button', { name: 'Create ingest key' }).click();
+    await page.getByText('Ingest key of the user ingest-default.').waitFor();
+    const event = page.locator('.command code', { hasText: '"attack": "sqli"' });
+    const sh = async (command: string | null) =>
+      execFileSync('sh', ['-c', command ?? ''], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+
+    const broken = (await event.textContent())?.replace(
+      /--data-binary .*/,
+      "--data-binary 'GET /x?token=secret'",
+    );
+    expect(JSON.parse(await sh(broken ?? ''))).toMatchObject({ accepted: 0 });
     await page.clock.fastForward(5_000);
+    await page.getByText('1 record arrived, and was dropped').waitFor();
+    await page.getByText('GET /x?...').waitFor();
+    await page.getByText("Run 'wafstat explain' on a few lines.").waitFor();
+
+    expect(JSON.parse(await sh(await event.textContent()))).toMatchObject({ accepted: 1 });
+    await page.clock.fastForward(5_000);
+    await page.getByText('1 record counted, 1 dropped').waitFor();
+    await page.getByRole('link', { name: 'Open the dashboard' }).click();
     await page.locator('.figure.attacks .value', { hasText: '1' }).waitFor();
   });
 
-  test('the sources page shows records without a host and how to fix them', async () => {
+  test('the sources page shows records without a host, and an example and the fix of dropped ones', async () => {
     const { installation, page, sandbox } = service;
     const time = Date.now();
-    await sandbox.ingest(installation.project_id, [{ time }, { time }, { time, host: 'a.example' }]);
+    const lines = [{ time }, { time }, { time, host: 'a.example' }, { time: 'yesterday' }];
+    await sandbox.ingest(installation.project_id, lines);
     await service.enter('/console/sources');
     await page.getByText('2 of 3 records have no registered host').waitFor();
     await page.getByText('--host NAME').waitFor();
-    await page.getByRole('columnheader', { name: 'Without host' }).waitFor();
-    await sandbox.ingest(installation.project_id, [{ time, host: 'a.example' }], '--source', 'named');
-    await page.reload();
-    const row = page.getByRole('row', { name: /^named/ });
-    await row.waitFor();
-    expect(await row.getByRole('cell').nth(7).textContent()).toBe('0');
+    await page.getByText('1 record, 25.0%').waitFor();
+    await page.getByText('{"time":"yesterday"}').waitFor();
+    await page.getByText('Log the time in the default form').waitFor();
+    await page.getByText('Add a source', { exact: true }).click();
+    await page.getByText('What writes your logs?').waitFor();
+    await page.getByText('Show sources', { exact: true }).click();
+    await page.getByRole('row', { name: /Reporting/ }).waitFor();
+    // The log lines of others are personal data.
+    const headers = { Cookie: await service.session(await service.addUser('carol', 'console')) };
+    const path = `/console/api/projects/${installation.project_id}/sources`;
+    expect((await call(service.server.address, path, { headers })).text).not.toContain('yesterday');
   });
 
-  test('an administrator adds and renames hosts', async () => {
-    const { api, page } = service;
+  test('an administrator adds, renames and deletes hosts', async () => {
+    const { api, page, sandbox, installation } = service;
+    const time = Date.now() - 60_000;
+    await sandbox.ingest(installation.project_id, [{ time, host: 'Old.example' }, { time }, { time }]);
     await service.enter('/console/hosts');
-    await page.getByRole('button', { name: 'Add a host' }).click();
-    await page.getByLabel('Host name').fill('Old.example');
+    const texts = () => page.locator('tbody td:first-child').allTextContents();
+    await expect.poll(texts).toEqual(['old.example', 'No host']);
+    await page.getByText('Add a host').click();
+    await page.getByLabel('Host name').fill('empty.example');
     await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await expect.poll(texts).toEqual(['old.example', 'empty.example', 'No host']);
+    await page.getByRole('columnheader').getByText('Host', { exact: true }).click();
+    await expect.poll(texts).toEqual(['empty.example', 'old.example', 'No host']);
     await page.getByRole('button', { name: 'Rename old.example' }).click();
+    await page.getByLabel('Host name').fill('empty.example');
+    await page.getByRole('button', { name: 'Rename', exact: true }).click();
+    await page.getByText('Another host of the project already has the name empty.example.').waitFor();
     await page.getByLabel('Host name').fill('new.example');
     await page.getByRole('button', { name: 'Rename', exact: true }).click();
-    await page.getByRole('button', { name: 'Rename new.example' }).waitFor();
-    expect([...(await api.hostIds()).keys()]).toEqual(['new.example']);
-    await page.getByRole('button', { name: 'Add a host' }).click();
-    await page.getByLabel('Host name').fill('new.example');
-    await page.getByRole('button', { name: 'Add', exact: true }).click();
-    await page.getByText('The project already has a host new.example.').waitFor();
+    await page.getByRole('button', { name: 'Delete new.example' }).click();
+    await page.getByText('Its counts stay in the total of default, without a host.').waitFor();
+    await page.getByText('Delete host', { exact: true }).click();
+    await expect.poll(texts).toEqual(['empty.example', 'No host']);
+    expect([...(await api.hostIds()).keys()]).toEqual(['empty.example']);
+    expect(await page.locator('tbody tr').last().locator('td').nth(1).textContent()).toBe('3');
   });
 
   test('the list shows each of 130 hosts once, and the filter of the dashboard finds them', async () => {
@@ -137,7 +169,7 @@ describeService('management', (service) => {
     for (const pageOfHosts of ['1 to 25', '26 to 50', '51 to 75', '76 to 100', '101 to 125', '126 to 130']) {
       await page.getByText(`${pageOfHosts} of 130`).waitFor();
       listed.push(...(await page.locator('tbody td:first-child').allTextContents()));
-      if (listed.length < hosts.length) await page.getByRole('button', { name: 'Next' }).click();
+      if (listed.length < hosts.length) await page.getByRole('button', { name: 'Next', exact: true }).click();
     }
     expect(listed).toEqual(hosts);
     const id = (await api.hostIds()).get('host-130.example');
@@ -149,34 +181,94 @@ describeService('management', (service) => {
     await expect.poll(() => page.locator('.host-list label').allTextContents()).toEqual(['host-130.example']);
   });
 
-  test('an administrator creates and disables users and projects', async () => {
+  test('a new user has a password that is shown once; an administrator changes roles, resets it and deletes the user', async () => {
     const { installation, server, page } = service;
     await service.enter('/console/admin');
-    await page.getByRole('button', { name: 'New project' }).click();
-    await page.getByLabel('Name', { exact: true }).fill('shop');
-    await page.getByRole('button', { name: 'Create', exact: true }).click();
-    await page.getByLabel('Project', { exact: true }).selectOption({ label: 'shop' });
-    await page.getByRole('button', { name: 'New user' }).click();
+    await page.getByText('New user').click();
     await page.getByLabel('Name', { exact: true }).fill('erin');
-    const password = await page.getByLabel('Password').inputValue();
-    await page.getByLabel('Access (cannot be changed later)').selectOption('programmatic');
     await page.getByLabel('Role').selectOption('ingest');
     await page.getByRole('button', { name: 'Create', exact: true }).click();
-    await page.getByText('ingest in shop').waitFor();
-    const project_id = new URL(page.url()).searchParams.get('project') ?? '';
-    const erin = { user: 'erin', domain: installation.domain, password, project_id };
-    await login(server.address, erin);
+    await page.getByText("Generated password. Copy it now; it won't be shown again.").waitFor();
+    const shown = page.locator('.secret code');
+    const { domain, project_id } = installation;
+    const erin = { user: 'erin', domain, project_id, password: (await shown.textContent()) ?? '' };
+    const first = await login(server.address, erin);
+    await page.getByText('Done', { exact: true }).click();
+    await page.getByText('ingest in default').waitFor();
+    expect(await page.content()).not.toContain(erin.password);
+
+    await page.getByRole('button', { name: 'Edit erin' }).click();
+    const roles = page.getByRole('group', { name: 'default' });
+    await roles.getByText('ingest').click();
+    await roles.getByText('reader').click();
+    await page.getByText('Save roles').click();
+    await page.getByText('Roles saved.').waitFor();
+    expect((await first.get('connections')).status).toBe(200);
+    await page.getByText('Create access key').click();
+    await page.getByText("Copy the key now; the secret won't be shown again.").waitFor();
+    await page.getByText('Reset password').click();
+    await page.getByText('all sessions and tokens of erin end').waitFor();
+    await page.getByRole('button', { name: 'Reset password', exact: true }).click();
+    await page.getByRole('heading', { name: 'Password of erin', exact: true }).waitFor();
+    expect((await first.get('connections')).status).toBe(401);
+    const second = await login(server.address, { ...erin, password: (await shown.textContent()) ?? '' });
+    await page.getByText('Done', { exact: true }).click();
+
+    await page.getByRole('button', { name: 'Disable erin' }).click();
     // After an error, the button works again.
     await page.route('**/console/api/users/*', (route) => route.abort(), { times: 1 });
-    await page.getByRole('button', { name: 'Disable erin' }).click();
+    await page.getByText('Disable user', { exact: true }).click();
     await page.getByText('It may be restarting, or the network is down.').waitFor();
-    await page.getByRole('button', { name: 'Disable erin' }).click();
-    await page.getByRole('button', { name: 'Enable erin' }).waitFor();
-    expect((await requestToken(server.address, tokenRequest(erin))).status).toBe(401);
+    await page.getByText('Disable user', { exact: true }).click();
     await page.getByRole('button', { name: 'Enable erin' }).click();
-    await page.getByRole('button', { name: 'Disable shop' }).click();
-    await page.getByRole('button', { name: 'Enable shop' }).waitFor();
-    expect((await requestToken(server.address, tokenRequest(erin))).status).not.toBe(201);
-    expect(await page.getByRole('button', { name: `Disable ${installation.user}` }).count()).toBe(0);
+    expect((await second.get('connections')).status).toBe(401);
+    await page.getByRole('button', { name: 'Delete erin' }).click();
+    await page.getByText('loses all roles and the access key').waitFor();
+    await page.getByText('Delete user', { exact: true }).click();
+    await expect.poll(() => page.getByText('reader in default').count()).toBe(0);
+    for (const verb of ['Disable', 'Delete'])
+      expect(await page.getByRole('button', { name: `${verb} ${installation.user}` }).count()).toBe(0);
+  });
+
+  test('the last project is disabled or deleted only if its name is typed, and administration still works', async () => {
+    const { page } = service;
+    await service.enter('/console/admin');
+    await page.getByRole('button', { name: 'Disable default' }).click();
+    await page.getByText('It is the last enabled project').waitFor();
+    const disable = page.getByRole('button', { name: 'Disable project' });
+    expect(await disable.isDisabled()).toBe(true);
+    await page.getByText('Cancel').click();
+    await page.getByRole('button', { name: 'Disable default' }).click();
+    await page.getByLabel('Type default to confirm').fill('default');
+    await disable.click();
+    await page.getByText('There is no enabled project').waitFor();
+
+    // Administrators land on administration, and everyone can sign out.
+    await page.goto('/console/');
+    await page.getByRole('heading', { name: 'Users and projects' }).waitFor();
+    await page.getByText('Hosts', { exact: true }).click();
+    await page.getByText('Create or enable a project').click();
+    await page.getByRole('button', { name: 'Enable default' }).click();
+    await page.getByRole('button', { name: 'Disable default' }).waitFor();
+    expect(await page.getByText('There is no enabled project').count()).toBe(0);
+    await page.getByText('New project').click();
+    await page.getByLabel('Name', { exact: true }).fill('shop');
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
+    await page.getByRole('button', { name: 'Delete default' }).click();
+    await page.getByLabel('Type default to confirm').fill('default');
+    await page.getByRole('button', { name: 'Delete project' }).click();
+    await expect
+      .poll(() => page.getByLabel('Project', { exact: true }).locator('option').allTextContents())
+      .toEqual(['shop']);
+
+    await page.getByRole('button', { name: 'Edit admin' }).click();
+    await page.getByRole('group', { name: 'All projects' }).getByText('admin').click();
+    await page.getByText('Save roles').click();
+    await page.getByText('You are the last administrator of the domain.').waitFor();
+    expect(await page.getByRole('button', { name: 'Save roles' }).last().isDisabled()).toBe(true);
+    await page.getByText('Cancel').click();
+    await page.getByText('Close', { exact: true }).click();
+    await page.getByText('Sign out').click();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
   });
 });

@@ -8,12 +8,14 @@ import {
   type AuditTrail,
   newAuditEntry,
 } from '../packages/server/src/audit/audit-trail.ts';
+import { Administration } from '../packages/server/src/identity/administration.ts';
 import type {
   IdentityRecord,
   IdentityStore,
   IdentityWriter,
 } from '../packages/server/src/identity/identity-store.ts';
 import type { AccessKey, Domain, Project, User } from '../packages/server/src/identity/records.ts';
+import { createPasswords, createSecretCipher } from '../packages/server/src/identity/secrets.ts';
 import { scaled } from './random.ts';
 
 export interface IdentityUnderTest {
@@ -150,6 +152,34 @@ export function identityConformance(
         expect(each.projects()).toHaveLength(1);
       }
       await stores[1]?.close();
+    });
+
+    test('of two administrators who delete each other at once, one stays', async () => {
+      const { store, audit, another } = await start();
+      const stores = [store, await another()] as const;
+      await store.change((write) => {
+        write.put('domain', domain('1'));
+        for (const id of ['1', '2']) write.put('user', { ...user(id), roles: { d1: ['admin'] } });
+      });
+      await stores[1].refresh();
+      const remove = (each: IdentityStore, id: string) =>
+        new Administration(
+          {
+            store: each,
+            audit,
+            now: () => NOW,
+            passwords: createPasswords(),
+            cipher: createSecretCipher(Buffer.alloc(32)),
+          },
+          { user: 'admin', via: 'api' },
+        ).removeUser(id);
+      const removed = await Promise.allSettled([remove(stores[0], 'u2'), remove(stores[1], 'u1')]);
+      expect(removed.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+      for (const each of stores) {
+        await each.refresh();
+        expect(each.users()).toHaveLength(1);
+      }
+      await stores[1].close();
     });
 
     test('every change has its audit entry; one that throws has none, unless it was recorded before', async () => {

@@ -329,6 +329,7 @@ test.skipIf(!hasOpenstack && process.env.CI !== 'true').each(['admin', 'reader']
       variants,
       region: REGION,
       clouds: sandbox.path('clouds.yaml'),
+      role,
     };
     const script = fileURLToPath(new URL('openstack-client.py', import.meta.url));
     const result = JSON.parse(await output(PYTHON, [script], JSON.stringify(given)));
@@ -345,6 +346,9 @@ test.skipIf(!hasOpenstack && process.env.CI !== 'true').each(['admin', 'reader']
       user: user_id,
     };
     expect(result.commands).toEqual(variants.map(() => printed));
+    // The last project cannot be deleted by mistake.
+    const changes = [['ingest'], false, false, true, ['admin', 'reporter', 'default']];
+    expect(result.changes).toEqual(role === 'reader' ? undefined : changes);
     expect(result.administration).toEqual(
       role === 'reader'
         ? 1

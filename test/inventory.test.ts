@@ -43,6 +43,24 @@ describe('the list of hosts', () => {
     expect(await api.getJson('waf/instance')).toEqual({ total: 0, items: [] });
   });
 
+  test('loses a host that is deleted; its counts stay in the project, and a new line registers it again', async () => {
+    await ingest([{ time: T, host: 'a.example' }]);
+    const [before] = (await api.getJson<HostList>('waf/instance')).items;
+    const remove = (host: string) =>
+      sandbox.run(['host', 'delete', host, '--project', api.project, '--data', sandbox.data]);
+    expect(await remove('a.example')).toMatchObject({ status: 0, stdout: '' });
+    expect(await remove('a.example')).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('no host'),
+    });
+    expect(await api.getJson('waf/instance')).toEqual({ total: 0, items: [] });
+    expect([await requestsOf(), await requestsOf(`&hosts=${before?.id}`)]).toEqual([1, 0]);
+    await ingest([{ time: T + 1, host: 'a.example' }]);
+    const [again] = (await api.getJson<HostList>('waf/instance')).items;
+    expect(again?.id).not.toBe(before?.id);
+    expect([await requestsOf(), await requestsOf(`&hosts=${again?.id}`)]).toEqual([2, 1]);
+  });
+
   test('is sorted by name, has pages, and always includes the total', async () => {
     const before = Date.now();
     await ingest(['c', 'a', 'd', 'b', 'e'].map((name, i) => ({ time: T + i, host: `${name}.example` })));

@@ -93,7 +93,32 @@ def administration():
     }
 
 
+def changes():
+    """With a token for the domain."""
+    auth = {name: value for name, value in login("").items() if not name.startswith("project_")}
+    identity = openstack.connect(auth={**auth, "domain_name": given["domain"]}).identity
+    user = identity.create_user(name="tester", password="a long password")
+    role = identity.find_role("ingest")
+    identity.assign_project_role_to_user(given["project_id"], user, role)
+    granted = [one.role["id"] for one in identity.role_assignments(user_id=user.id)]
+    identity.unassign_project_role_from_user(given["project_id"], user, role)
+    user = identity.update_user(user, password="another password", is_enabled=False)
+    identity.delete_user(user, ignore_missing=False)
+    project = identity.create_project(name="extra")
+    project = identity.update_project(project, is_enabled=False)
+    identity.delete_project(project, ignore_missing=False)
+    try:
+        identity.delete_project(given["project_id"])
+    except openstack.exceptions.BadRequestException:
+        refused = True
+    left = [one.name for one in [*identity.users(), *identity.projects()]]
+    return [granted, user.is_enabled, project.is_enabled, refused, left]
+
+
 result = {"urls": [urls_of_query(path) for path in given["paths"]], "sdk": names_in_sdk(""), "commands": []}
+# Before the variables are set, which name a project.
+if given["role"] == "admin":
+    result["changes"] = changes()
 names = ["AUTH_URL", "USERNAME", "PASSWORD", "USER_DOMAIN_NAME", "PROJECT_NAME", "PROJECT_DOMAIN_NAME"]
 for place, path in given["variants"]:
     if place == "clouds.yaml":

@@ -127,6 +127,7 @@ const OUR_LOGIC: readonly string[] = [
   'a link is a conflict if another process has counted chunks of the same file',
   'a host name has one ID, an ID has one name, and the limit is respected',
   'a renamed host keeps its ID and its counts, and its old name becomes available',
+  'the counts of a deleted host stay in the project; a host of the same name counts from zero',
   'concurrent callers that add the same host get the same ID',
   'concurrent callers that resolve the same new names get the same IDs, and the limit is respected',
   'projects are separate, and unknown hosts count nothing',
@@ -582,6 +583,80 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       expect([...requests]).toEqual([1]);
     });
 
+    test('the counts of a deleted host stay in the project; a host of the same name counts from zero', async () => {
+      // After the deletion, the hour gets more values than fit into one record.
+      const { store } = await fresh(16);
+      const oracle = memoryStore(() => NOW);
+      const attack = {
+        ...drawnAt(NOW - 5),
+        attack: 'xss',
+        details: { source: '192.0.2.1', url: '/a' },
+      } as const;
+      for (const each of [store, oracle]) {
+        const ids = await addHosts(each, 'p');
+        const [id = ''] = ids;
+        const events = [
+          { ...attack, host: 0 },
+          { ...attack, host: 1 },
+          { ...attack, host: null },
+        ];
+        await each.append(batch('p', ids, events));
+        const selection = { project: 'p', hosts: [id], edges: [NOW - 9, NOW + 9] };
+        expect([...(await each.series(selection)).attacks]).toEqual([attack.count]);
+        const listed = async () =>
+          (await each.top({ ...selection, from: NOW - 9, to: NOW, list: 'sources', limit: 9 })).attacks;
+        expect(await listed()).toBe(1);
+        const versions = [await each.version({ project: 'p', from: NOW - 9, to: NOW })];
+        const deleted = { kind: 'deleted', host: { id, hostname: HOSTNAMES[0], created: NOW } };
+        expect(await each.deleteHost({ project: 'p', id })).toEqual(deleted);
+        expect(await each.deleteHost({ project: 'p', id })).toEqual({ kind: 'unknown' });
+        expect(await each.deleteHost({ project: 'q', id })).toEqual({ kind: 'unknown' });
+        versions.push(await each.version({ project: 'p', from: NOW - 9, to: NOW }));
+        expect(versions[0]).not.toBe(versions[1]);
+        // A batch that was resolved before.
+        expect(await each.append(batch('p', ids, [{ ...attack, host: 0 }]))).toMatchObject({
+          unknownHosts: 1,
+        });
+        expect(await listed()).toBe(0);
+        const hostnames = [HOSTNAMES[0] ?? ''];
+        const [again] = await each.resolveHosts({ project: 'p', hostnames, limit: 9 });
+        expect(again).not.toBe(id);
+        const sources = Array.from({ length: 20 }, (_, i) => ({ ...attack.details, source: `192.0.2.${i}` }));
+        const more = sources.map((details) => ({ ...attack, time: NOW - 4, details, host: 0 }));
+        await each.append(batch('p', [again ?? ''], more));
+        expect(await listed()).toBe(0);
+      }
+      const range = { project: 'p', from: NOW - 9, to: NOW };
+      const summary = async (each: Store) => {
+        const hosts = await each.hosts('p');
+        const events = [];
+        for await (const part of each.events('p')) events.push(...part.events);
+        return {
+          hosts,
+          sources: (await each.sources('p')).map(({ id: _, ...source }) => source),
+          attacks: await each.attacksByHost(range),
+          series: await Promise.all(
+            [undefined, ...hosts.map(({ id }) => [id])].map((ids) =>
+              each.series({ ...range, hosts: ids, edges: [NOW - 9, NOW - 4, NOW] }),
+            ),
+          ),
+          lists: await Promise.all(
+            [undefined, ...hosts.map(({ id }) => [id])].map(
+              async (ids) => (await each.top({ ...range, hosts: ids, list: 'sources', limit: 9 })).attacks,
+            ),
+          ),
+          events: events
+            .filter(({ attack: category }) => category !== null)
+            .map(({ hostId, time, count }) => [hostId, time, count] as const)
+            .reduce<Record<string, number>>((sums, [hostId, time, count]) => {
+              const key = `${hostId} ${time}`;
+              return Object.assign(sums, { [key]: (sums[key] ?? 0) + count });
+            }, {}),
+        };
+      };
+      expect(await summary(store)).toEqual(await summary(oracle));
+    });
+
     test('concurrent callers that add the same host get the same ID', async () => {
       const { store } = await fresh();
       const added = await Promise.all(
@@ -591,7 +666,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       expect(await store.hosts('p')).toHaveLength(1);
     });
 
-    test('resolving names together equals resolving them one by one, also after renames and at the limit', async () => {
+    test('resolving names together equals resolving them one by one, also after renames and deletions and at the limit', async () => {
       const { store } = await fresh();
       const names = fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f', 'ü/%.example', 'A');
       const step = fc.oneof(
@@ -601,6 +676,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
           limit: fc.nat(9),
         }),
         fc.record({ kind: fc.constant('rename' as const), from: names, to: names }),
+        fc.record({ kind: fc.constant('delete' as const), from: names }),
         fc.record({
           kind: fc.constant('add' as const),
           name: names,
@@ -620,7 +696,10 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
                 if (next.kind === 'add')
                   return each.addHost({ project, hostname: next.name, id: next.id, limit: 9 });
                 const host = (await each.hosts(project)).find(({ hostname }) => hostname === next.from);
-                return each.renameHost({ project, id: host?.id ?? 'none', hostname: next.to });
+                const id = host?.id ?? 'none';
+                return next.kind === 'delete'
+                  ? each.deleteHost({ project, id })
+                  : each.renameHost({ project, id, hostname: next.to });
               }),
             );
             expect(got).toEqual(want);
@@ -664,10 +743,12 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       await store.append({
         ...batch('p', ids, [{ ...drawnAt(NOW - 5), host: 1 }]),
         dropped: { bad_time: 2 },
+        examples: { bad_time: 'one' },
       });
       await store.append({
         ...batch('p', ids, [{ ...drawnAt(NOW - 9), host: 0 }]),
         dropped: { bad_time: 1 },
+        examples: { bad_time: 'two' },
       });
       await store.append({
         ...batch('p', ids, []),
@@ -684,6 +765,7 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
         events: 2,
         without_host: 0,
         dropped: { bad_time: 3 },
+        examples: { bad_time: 'two' },
         first_seen: NOW - 9,
         last_seen: NOW - 5,
       });

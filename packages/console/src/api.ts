@@ -1,5 +1,5 @@
 /** The calls of the console. The browser sends the session cookie. */
-import { type Client, createClient, WafstatError } from '@wafstat/client';
+import { type Client, createClient, type Source, WafstatError } from '@wafstat/client';
 
 export interface Project {
   id: string;
@@ -15,6 +15,8 @@ export interface Session {
   /** The clock of the service. */
   now: number;
   drop_reasons: Record<string, string>;
+  /** What to do about them. */
+  drop_fixes: Record<string, string>;
 }
 
 /** Counts of equal parts of the range, in order. */
@@ -46,6 +48,7 @@ export interface ManagedUser {
   created: number;
   /** By the ID of the project, or of the domain for all its projects. */
   roles: Record<string, Role[]>;
+  keys: AccessKey[];
 }
 
 export interface ManagedProject {
@@ -58,8 +61,34 @@ export interface ManagedProject {
 /** All users and projects of the domain. */
 export interface Administration {
   domain_id: string;
+  /** Access keys of a user. */
+  keys_limit: number;
   users: ManagedUser[];
   projects: ManagedProject[];
+}
+
+/** A log source, with examples of dropped lines for administrators. */
+export interface SourceHealth extends Source {
+  examples: Record<string, string>;
+}
+
+export interface SourceList {
+  /** The time of the response, by the clock of the service. */
+  now: number;
+  items: SourceHealth[];
+}
+
+/** How the command line reaches this installation, for administrators. */
+export interface Setup {
+  program: string | null;
+  options: string[];
+  can_create_key: boolean;
+}
+
+export interface IngestKey {
+  user: string;
+  access: string;
+  secret: string;
 }
 
 export interface FiguresQuery {
@@ -83,11 +112,29 @@ export interface Api {
   figures(project: string, query: FiguresQuery): Promise<Figures & { items: HostFigures[] }>;
   addHost(project: string, hostname: string): Promise<void>;
   renameHost(project: string, id: string, hostname: string): Promise<void>;
+  removeHost(project: string, id: string): Promise<void>;
+  sources(project: string, signal?: AbortSignal): Promise<SourceList>;
+  setup(project: string): Promise<Setup>;
+  addIngestKey(project: string): Promise<IngestKey>;
   administration(): Promise<Administration>;
-  addUser(user: Pick<ManagedUser, 'name' | 'access' | 'roles'> & { password: string }): Promise<void>;
-  setUserEnabled(id: string, enabled: boolean): Promise<void>;
+  /** Resolves to the generated password. */
+  addUser(user: Pick<ManagedUser, 'name' | 'access' | 'roles'>): Promise<string>;
+  /** `confirm`: the name of the user, if the domain loses its last administrator. */
+  changeUser(
+    id: string,
+    change: Partial<Pick<ManagedUser, 'enabled' | 'roles'>>,
+    confirm?: string,
+  ): Promise<void>;
+  /** Resolves to the generated password. */
+  resetPassword(id: string): Promise<string>;
+  removeUser(id: string): Promise<void>;
+  addUserKey(id: string): Promise<{ access: string; secret: string }>;
+  setUserKeyStatus(id: string, access: string, status: AccessKey['status']): Promise<void>;
+  removeUserKey(id: string, access: string): Promise<void>;
   addProject(name: string): Promise<void>;
-  setProjectEnabled(id: string, enabled: boolean): Promise<void>;
+  /** `confirm`: the name of the project, if the domain loses its last enabled one. */
+  setProjectEnabled(id: string, enabled: boolean, confirm?: string): Promise<void>;
+  removeProject(id: string, confirm: string): Promise<void>;
   /** The public API. */
   client(project: string): Client;
 }
@@ -112,6 +159,7 @@ export function createApi(origin: string): Api {
     await send(method, path, body);
   };
   const id = encodeURIComponent;
+  const confirmed = (name: string | undefined) => (name === undefined ? '' : `?confirm=${id(name)}`);
 
   return {
     session: () => json('GET', 'session'),
@@ -130,11 +178,24 @@ export function createApi(origin: string): Api {
     addHost: (project, hostname) => change('POST', `projects/${id(project)}/hosts`, { hostname }),
     renameHost: (project, host, hostname) =>
       change('PUT', `projects/${id(project)}/hosts/${id(host)}`, { hostname }),
+    removeHost: (project, host) => change('DELETE', `projects/${id(project)}/hosts/${id(host)}`),
+    sources: (project, signal) => json('GET', `projects/${id(project)}/sources`, undefined, signal),
+    setup: (project) => json('GET', `projects/${id(project)}/setup`),
+    addIngestKey: (project) => json('POST', `projects/${id(project)}/ingest-key`),
     administration: () => json('GET', 'users'),
-    addUser: (user) => change('POST', 'users', user),
-    setUserEnabled: (user, enabled) => change('PUT', `users/${id(user)}`, { enabled }),
+    addUser: async (user) => (await json<{ password: string }>('POST', 'users', user)).password,
+    changeUser: (user, fields, name) => change('PUT', `users/${id(user)}${confirmed(name)}`, fields),
+    resetPassword: async (user) =>
+      (await json<{ password: string }>('POST', `users/${id(user)}/password`)).password,
+    removeUser: (user) => change('DELETE', `users/${id(user)}`),
+    addUserKey: (user) => json('POST', `users/${id(user)}/keys`, {}),
+    setUserKeyStatus: (user, access, status) =>
+      change('PUT', `users/${id(user)}/keys/${id(access)}`, { status }),
+    removeUserKey: (user, access) => change('DELETE', `users/${id(user)}/keys/${id(access)}`),
     addProject: (name) => change('POST', 'projects', { name }),
-    setProjectEnabled: (project, enabled) => change('PUT', `projects/${id(project)}`, { enabled }),
+    setProjectEnabled: (project, enabled, name) =>
+      change('PUT', `projects/${id(project)}${confirmed(name)}`, { enabled }),
+    removeProject: (project, name) => change('DELETE', `projects/${id(project)}${confirmed(name)}`),
     client: (projectId) => createClient({ url: origin, projectId }),
   };
 }

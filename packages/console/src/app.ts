@@ -1,33 +1,47 @@
-/** The context and the interface of a page. */
-
+/** What every component can use: the session, the view and navigation. */
+import { createContext } from 'preact';
+import { useContext } from 'preact/hooks';
 import type { Api, Project, Session } from './api.ts';
 import type { View } from './view.ts';
+import type { Zone } from './zone.ts';
+
+export type HistoryMode = 'push' | 'replace';
 
 export interface App {
   api: Api;
   session: Session;
-  /** The selected project. */
-  project: Project;
-  view(): View;
+  /** The selected project. Null: the user has no role in any. */
+  project: Project | null;
+  view: View;
+  /** The selected time zone. */
+  zone: Zone;
   /** Navigates. `push` adds a history entry, `replace` does not. */
-  go(change: Partial<View>, history?: 'push' | 'replace'): void;
-  /** Offset of the selected time zone. */
-  offsetMs(): number;
-  timezone(): string;
+  go(change: Partial<View>, mode?: HistoryMode): void;
   /** By the clock of the service, in milliseconds since the epoch. */
   now(): number;
   /** Loads the session and its projects again. */
   reload(): Promise<void>;
+  signOut(): void;
   /** Shows the sign-in page if the session has ended. Returns whether it has. */
   handleSignedOut(failure: unknown): boolean;
 }
 
-export interface Page {
-  element: HTMLElement;
-  title: string;
-  /** Called first after the page is built, then whenever the view changes. */
-  show(): void;
-  /** Called every few seconds in live mode. */
-  refresh?(): void;
-  leave?(): void;
+export const AppContext = createContext<App | null>(null);
+
+export function useApp(): App {
+  const app = useContext(AppContext);
+  if (app === null) throw new Error('The component is outside of the application.');
+  return app;
+}
+
+/** Whether the user can view statistics of the project, hosts and sources. */
+export function mayRead({ roles }: Project): boolean {
+  return roles.some((role) => role === 'reader' || role === 'admin');
+}
+
+/** The selected project, on pages that need one. */
+export function useProject(): Project {
+  const { project } = useApp();
+  if (project === null) throw new Error('The page needs a project.');
+  return project;
 }

@@ -21,10 +21,6 @@ export const CATEGORY_NAMES: Readonly<Record<AttackType, string>> = {
 /** The attacks of a category over time. */
 export type AttackSeries = Series<AttackType>;
 
-export function isCategory(text: string | null): text is AttackType {
-  return (ATTACK_TYPES as readonly (string | null)[]).includes(text);
-}
-
 /** Most attacks first. Sorting is stable, so equal counts stay in the order of the API. */
 export function byAttacks(counts: AttackTypes): AttackType[] {
   return ATTACK_TYPES.toSorted((a, b) => counts[b] - counts[a]);

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { attackTimelineCurl, attackTypesCurl, csv, timelineCurl } from './export.ts';
+import { csv, curlCommand, fileName, wafstatCommand } from './export.ts';
+import { fixedZone } from './zone.ts';
 
 test('fields are quoted where needed, and formulas are escaped', () => {
   expect(
@@ -14,14 +15,18 @@ test('fields are quoted where needed, and formulas are escaped', () => {
 
 const QUERY = { origin: 'http://localhost:8080', project: 'p', from: 1, to: 2, hosts: ['a', 'b'] };
 
-test('the command sends the same query', () => {
-  expect(timelineCurl(QUERY, '+08:00')).toBe(
-    `curl -H "X-Auth-Token: $TOKEN" 'http://localhost:8080/v1/p/waf/event/timeline?from=1&to=2&timezone=%2B08%3A00&hosts=a&hosts=b'`,
+test('the commands send the same query', () => {
+  expect(curlCommand({ ...QUERY, path: 'event/timeline', parameters: { timezone: '+08:00' } })).toBe(
+    `curl -H "X-Auth-Token: $TOKEN" 'http://localhost:8080/v1/p/waf/event/timeline?from=1&to=2&hosts=a&hosts=b&timezone=%2B08%3A00'`,
   );
-  expect(attackTimelineCurl({ ...QUERY, hosts: [] }, '-03:30')).toBe(
-    `curl -H "X-Auth-Token: $TOKEN" 'http://localhost:8080/v1/p/waf/overviews/attack/timeline?from=1&to=2&timezone=-03%3A30'`,
+  expect(wafstatCommand('timeline --by category', QUERY)).toBe(
+    'wafstat timeline --by category --url http://localhost:8080 --project p --from 1 --to 2 --host a --host b',
   );
-  expect(attackTypesCurl({ ...QUERY, hosts: [] })).toBe(
-    `curl -H "X-Auth-Token: $TOKEN" 'http://localhost:8080/v1/p/waf/event/attack/type?from=1&to=2'`,
+});
+
+test('files are named after project and range', () => {
+  const range = { from: Date.UTC(2026, 10, 14), to: Date.UTC(2026, 10, 15) };
+  expect(fileName('my/shop ü', 'timeline', range, fixedZone(3_600_000), 'csv')).toBe(
+    'my-shop-ü-timeline-20261114T0100-20261115T0100.csv',
   );
 });

@@ -1,8 +1,8 @@
-/** Files and commands that leave the console: CSV, curl, PNG. */
-import { h } from './dom.ts';
+/** Files and commands that leave the console: CSV, PNG, curl and command line. */
 import { formatCount } from './format.ts';
 import { colour } from './theme.ts';
 import type { TimeRange } from './time-range.ts';
+import { toLocal, type Zone } from './zone.ts';
 
 /** CSV by RFC 4180. */
 export function csv(rows: readonly (readonly (string | number)[])[]): string {
@@ -16,35 +16,53 @@ function csvField(field: string | number): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-export interface StatisticsQuery extends TimeRange {
+/** A call of the API, as a command. */
+export interface CommandQuery extends TimeRange {
   origin: string;
   project: string;
   hosts: readonly string[];
+  /** Path below `waf/`. */
+  path: string;
+  /** Further parameters. */
+  parameters?: Readonly<Record<string, string>>;
 }
 
-export function timelineCurl(query: StatisticsQuery, timezone: string): string {
-  return curl(query, 'event/timeline', timezone);
+export function curlCommand({
+  origin,
+  project,
+  from,
+  to,
+  hosts,
+  path,
+  parameters = {},
+}: CommandQuery): string {
+  const query = [
+    `from=${from}&to=${to}`,
+    ...hosts.map((id) => `hosts=${id}`),
+    ...Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`),
+  ];
+  return `curl -H "X-Auth-Token: $TOKEN" '${origin}/v1/${project}/waf/${path}?${query.join('&')}'`;
 }
 
-export function attackTimelineCurl(query: StatisticsQuery, timezone: string): string {
-  return curl(query, 'overviews/attack/timeline', timezone);
-}
-
-export function attackTypesCurl(query: StatisticsQuery): string {
-  return curl(query, 'event/attack/type', null);
-}
-
-export function topCurl(query: StatisticsQuery, list: string, top: number, category: string | null): string {
-  const filter = category === null ? '' : `&attacks=${category}`;
-  return curl(query, `overviews/attack/${list}`, null, `&top=${top}${filter}`);
-}
-
-function curl(query: StatisticsQuery, path: string, timezone: string | null, rest = ''): string {
+/** The same query with the command line. `command` is such as `timeline --by category`. */
+export function wafstatCommand(command: string, query: Omit<CommandQuery, 'path'>): string {
   const { origin, project, from, to, hosts } = query;
-  const zone = timezone === null ? '' : `&timezone=${encodeURIComponent(timezone)}`;
-  const filter = hosts.map((id) => `&hosts=${id}`).join('');
-  const url = `${origin}/v1/${project}/waf/${path}?from=${from}&to=${to}${zone}${filter}${rest}`;
-  return `curl -H "X-Auth-Token: $TOKEN" '${url}'`;
+  const options = [`--url ${origin}`, `--project ${project}`, `--from ${from}`, `--to ${to}`];
+  return ['wafstat', command, ...options, ...hosts.map((id) => `--host ${id}`)].join(' ');
+}
+
+/** `shop-timeline-20261114T0000-20261115T0000.csv`, in the selected time zone. */
+export function fileName(
+  project: string,
+  what: string,
+  range: TimeRange,
+  zone: Zone,
+  ending: string,
+): string {
+  const stamp = (time: number) =>
+    new Date(toLocal(time, zone)).toISOString().slice(0, 16).replaceAll(/[-:]/g, '');
+  const name = project.replaceAll(/[^\p{L}\p{N}._-]+/gu, '-');
+  return `${name}-${what}-${stamp(range.from)}-${stamp(range.to)}.${ending}`;
 }
 
 /** Saves the content as a file. */
@@ -52,7 +70,9 @@ export function download(name: string, content: Blob | string): void {
   const blob =
     typeof content === 'string' ? new Blob([content], { type: 'text/csv;charset=utf-8' }) : content;
   const url = URL.createObjectURL(blob);
-  const link = h('a', { href: url, download: name });
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
   document.body.append(link);
   link.click();
   link.remove();
@@ -71,36 +91,42 @@ export interface LegendEntry {
   colour: string;
 }
 
-/** The timeline as a PNG with title, range and legend. */
-export function timelinePng(
-  chart: HTMLCanvasElement,
+/** The panes of the chart as a PNG with title, range and legend. */
+export function chartPng(
+  panes: readonly HTMLCanvasElement[],
   title: string,
   caption: string,
   legend: readonly LegendEntry[],
 ): Blob {
-  const scale = chart.width / chart.clientWidth;
+  const width = Math.max(0, ...panes.map(({ clientWidth }) => clientWidth));
+  const scale = (panes[0]?.width ?? 1) / Math.max(1, width);
   const canvas = document.createElement('canvas');
   const context = canvas.getContext('2d');
   if (context === null) throw new Error('The browser does not support canvas drawing.');
   const font = (style: string) => `${style} system-ui, sans-serif`;
   context.font = font('13px');
-  const entries = legend.map(({ title, count, colour }) => {
-    const text = `${title} ${formatCount(count)}`;
-    return { text, colour, width: SWATCH + 7 + context.measureText(text).width + 20 };
+  const entries = legend.map(({ title: name, count, colour: key }) => {
+    const text = `${name} ${formatCount(count)}`;
+    return { text, colour: key, width: SWATCH + 7 + context.measureText(text).width + 20 };
   });
   let [x, y] = [0, MARGIN + 52];
   const placed = entries.map((entry) => {
-    if (x > 0 && x + entry.width > chart.clientWidth) [x, y] = [0, y + LINE];
+    if (x > 0 && x + entry.width > width) [x, y] = [0, y + LINE];
     const place = { ...entry, x: MARGIN + x, y };
     x += entry.width;
     return place;
   });
   const top = y + LINE + 8;
-  canvas.width = chart.width + 2 * MARGIN * scale;
-  canvas.height = chart.height + (top + MARGIN) * scale;
+  const height = panes.reduce((sum, pane) => sum + pane.height, 0);
+  canvas.width = (width + 2 * MARGIN) * scale;
+  canvas.height = height + (top + MARGIN) * scale;
   context.fillStyle = colour('panel');
   context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(chart, MARGIN * scale, top * scale);
+  let below = top * scale;
+  for (const pane of panes) {
+    context.drawImage(pane, MARGIN * scale, below);
+    below += pane.height;
+  }
   context.scale(scale, scale);
   context.textBaseline = 'top';
   const write = (text: string, colourName: string, style: string, left: number, above: number) => {

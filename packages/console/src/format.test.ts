@@ -10,8 +10,10 @@ import {
   rateChange,
   share,
 } from './format.ts';
+import { fixedZone, parseZone } from './zone.ts';
 
 const HOUR_MS = 3_600_000;
+const UTC = fixedZone(0);
 const NOON = Date.UTC(2026, 10, 14, 12);
 
 test('counts are exact up to six digits', () => {
@@ -40,12 +42,14 @@ test('a change is in percent, as a factor, or in percentage points', () => {
 });
 
 test('times are in the selected time zone, without needless parts', () => {
-  expect(formatTime(NOON, 5.75 * HOUR_MS)).toBe('14 Nov 2026, 17:45');
-  expect(formatTime(NOON + 1_500, 0)).toBe('14 Nov 2026, 12:00:01');
-  expect(formatRange(NOON, NOON + 300_000, 0)).toBe('14 Nov, 12:00 – 12:05');
-  expect(formatRange(NOON, NOON + 24 * HOUR_MS, 0)).toBe('14 Nov, 12:00 – 15 Nov, 12:00');
-  expect(formatRange(NOON, NOON + 24 * HOUR_MS, 12 * HOUR_MS)).toBe('Sun, 15 Nov');
-  expect(formatRange(NOON, NOON + 72 * HOUR_MS, 12 * HOUR_MS)).toBe('15 Nov – 17 Nov');
+  expect(formatTime(NOON, fixedZone(5.75 * HOUR_MS))).toBe('14 Nov 2026, 17:45');
+  expect(formatTime(NOON + 1_500, UTC)).toBe('14 Nov 2026, 12:00:01');
+  expect(formatRange(NOON, NOON + 300_000, UTC)).toBe('14 Nov, 12:00 – 12:05');
+  expect(formatRange(NOON, NOON + 24 * HOUR_MS, UTC)).toBe('14 Nov, 12:00 – 15 Nov, 12:00');
+  expect(formatRange(NOON, NOON + 24 * HOUR_MS, fixedZone(12 * HOUR_MS))).toBe('Sun, 15 Nov');
+  expect(formatRange(NOON, NOON + 72 * HOUR_MS, fixedZone(12 * HOUR_MS))).toBe('15 Nov – 17 Nov');
+  const berlin = parseZone('Europe/Berlin') ?? UTC;
+  expect(formatRange(Date.UTC(2026, 9, 24, 22), Date.UTC(2026, 9, 25, 23), berlin)).toBe('Sun, 25 Oct');
 });
 
 test('durations and ages are rounded', () => {

@@ -1,4 +1,5 @@
 /** Numbers and times as text. Rounded numbers have their exact value in a tooltip. */
+import { toLocal, type Zone } from './zone.ts';
 
 const WHOLE = new Intl.NumberFormat('en');
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 4 });
@@ -55,34 +56,41 @@ function signed(n: number): string {
   return `${n < 0 ? '−' : '+'}${ONE_DIGIT.format(Math.abs(n))}`;
 }
 
-export function clock(time: number, offsetMs: number): string {
-  return new Date(time + offsetMs).toISOString().slice(11, 16);
+export function clock(time: number, zone: Zone): string {
+  return new Date(toLocal(time, zone)).toISOString().slice(11, 16);
 }
 
-export function day(time: number, offsetMs: number): string {
-  const date = new Date(time + offsetMs);
+/** `10:05:12`. */
+export function timeOfDay(time: number, zone: Zone): string {
+  return new Date(toLocal(time, zone)).toISOString().slice(11, 19);
+}
+
+export function day(time: number, zone: Zone): string {
+  const date = new Date(toLocal(time, zone));
   return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
 }
 
-export function weekday(time: number, offsetMs: number): string {
-  return WEEKDAYS[new Date(time + offsetMs).getUTCDay()] ?? '';
+export function weekday(time: number, zone: Zone): string {
+  return WEEKDAYS[new Date(toLocal(time, zone)).getUTCDay()] ?? '';
 }
 
 /** `14 Nov 2026, 10:05`, with seconds if they are not zero. */
-export function formatTime(time: number, offsetMs: number): string {
-  const text = new Date(time + offsetMs).toISOString();
+export function formatTime(time: number, zone: Zone): string {
+  const text = new Date(toLocal(time, zone)).toISOString();
   const seconds = text.slice(17, 23) === '00.000' ? '' : text.slice(16, 19);
-  return `${day(time, offsetMs)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
+  return `${day(time, zone)} ${text.slice(0, 4)}, ${text.slice(11, 16)}${seconds}`;
 }
 
 /** `14 Nov, 10:05 – 10:10`; whole days without times. */
-export function formatRange(from: number, to: number, offsetMs: number): string {
-  const wholeDays = (from + offsetMs) % DAY_MS === 0 && (to + offsetMs) % DAY_MS === 0;
-  if (wholeDays && to - from === DAY_MS) return `${weekday(from, offsetMs)}, ${day(from, offsetMs)}`;
-  if (wholeDays && to > from) return `${day(from, offsetMs)} – ${day(to - 1, offsetMs)}`;
-  const start = `${day(from, offsetMs)}, ${clock(from, offsetMs)}`;
-  const sameDay = day(from, offsetMs) === day(to, offsetMs) && to - from < DAY_MS;
-  return `${start} – ${sameDay ? '' : `${day(to, offsetMs)}, `}${clock(to, offsetMs)}`;
+export function formatRange(from: number, to: number, zone: Zone): string {
+  const wholeDays = toLocal(from, zone) % DAY_MS === 0 && toLocal(to, zone) % DAY_MS === 0;
+  // A day with a clock change does not have 24 hours.
+  if (wholeDays && toLocal(to, zone) - toLocal(from, zone) === DAY_MS)
+    return `${weekday(from, zone)}, ${day(from, zone)}`;
+  if (wholeDays && to > from) return `${day(from, zone)} – ${day(to - 1, zone)}`;
+  const start = `${day(from, zone)}, ${clock(from, zone)}`;
+  const sameDay = day(from, zone) === day(to, zone) && to - from < DAY_MS;
+  return `${start} – ${sameDay ? '' : `${day(to, zone)}, `}${clock(to, zone)}`;
 }
 
 /** `5 min`, `2 h`, `1 day`. */

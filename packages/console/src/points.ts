@@ -1,6 +1,7 @@
 /** From the points of the API to what is drawn: as fine as the width allows, with boundaries on the local clock. */
 import type { Point } from '@wafstat/client';
 import { clock, day } from './format.ts';
+import { fromLocal, toLocal, type Zone } from './zone.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 1_440 * MINUTE_MS;
@@ -14,17 +15,30 @@ function stepOf({ from, to }: { from: number; to: number }, countMax: number): n
   return STEPS_MS.find((step) => (to - from) / step <= countMax) ?? 364 * DAY_MS;
 }
 
-/** The boundaries of about `pointsMax` points at most: point i is from `edges[i]` to `edges[i + 1]`. */
+/** The length of a point of the API, by the length of the range. */
+export function gridOf({ from, to }: { from: number; to: number }): number {
+  const days = (to - from) / DAY_MS;
+  if (days <= 1) return MINUTE_MS;
+  if (days <= 3) return 5 * MINUTE_MS;
+  if (days <= 7) return 10 * MINUTE_MS;
+  return days <= 31 ? 60 * MINUTE_MS : DAY_MS;
+}
+
+/**
+ * The boundaries of about `pointsMax` points at most, each at least `gridMs` long: point i is from `edges[i]` to
+ * `edges[i + 1]`.
+ */
 export function drawnEdges(
   ends: readonly number[],
   from: number,
-  offsetMs: number,
+  zone: Zone,
   pointsMax: number,
+  gridMs = 0,
 ): number[] {
-  if (ends.length <= pointsMax) return [from, ...ends];
-  const stepMs = stepOf({ from, to: ends.at(-1) ?? from }, pointsMax);
+  const stepMs = Math.max(stepOf({ from, to: ends.at(-1) ?? from }, pointsMax), gridMs);
+  if (ends.length <= pointsMax && gridMs === 0) return [from, ...ends];
   const bucket = (end: number | undefined) =>
-    end === undefined ? null : Math.ceil((end + offsetMs) / stepMs);
+    end === undefined ? null : Math.ceil(toLocal(end, zone) / stepMs);
   return [from, ...ends.filter((end, i) => bucket(end) !== bucket(ends[i + 1]))];
 }
 
@@ -45,15 +59,26 @@ export function total(counts: readonly number[]): number {
 }
 
 /** The ticks of the time axis, at round times of the local clock. */
-export function timeTicks(from: number, to: number, offsetMs: number, ticksMax: number): number[] {
+export function timeTicks(from: number, to: number, zone: Zone, ticksMax: number): number[] {
   const stepMs = stepOf({ from, to }, ticksMax);
   const ticks: number[] = [];
-  const first = Math.ceil((from + offsetMs) / stepMs) * stepMs - offsetMs;
-  for (let tick = first; tick <= to; tick += stepMs) ticks.push(tick);
+  const end = toLocal(to, zone);
+  for (let local = Math.ceil(toLocal(from, zone) / stepMs) * stepMs; local <= end; local += stepMs) {
+    const tick = fromLocal(local, zone);
+    // A local time that the clock skips would repeat the next tick.
+    if (tick > (ticks.at(-1) ?? from - 1) && tick <= to) ticks.push(tick);
+  }
   return ticks;
 }
 
-/** The day at midnight, otherwise the time. */
-export function tickLabel(tick: number, offsetMs: number): string {
-  return (tick + offsetMs) % DAY_MS === 0 ? day(tick, offsetMs) : clock(tick, offsetMs);
+/** The day at midnight, otherwise the time. The first tick has the day and the year, and so has each new year. */
+export function tickLabels(ticks: readonly number[], zone: Zone): string[] {
+  const yearOf = (tick: number) => new Date(toLocal(tick, zone)).getUTCFullYear();
+  return ticks.map((tick, i) => {
+    const isMidnight = toLocal(tick, zone) % DAY_MS === 0;
+    const before = ticks[i - 1];
+    const label = isMidnight ? day(tick, zone) : clock(tick, zone);
+    if (before !== undefined && yearOf(before) === yearOf(tick)) return label;
+    return `${label}\n${isMidnight ? '' : `${day(tick, zone)} `}${yearOf(tick)}`;
+  });
 }

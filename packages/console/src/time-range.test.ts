@@ -1,49 +1,64 @@
 import { expect, test } from 'vitest';
 import {
-  allOffsets,
-  formatOffset,
   PRESETS,
   type PresetName,
-  parseOffset,
   previousRange,
   RANGE_DAYS_MAX,
   rangeProblem,
   resolveRange,
+  shiftedRange,
 } from './time-range.ts';
+import { fixedZone, parseZone } from './zone.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const NOW = Date.UTC(2026, 6, 15, 10, 30);
 
 test('days begin at local midnight', () => {
-  const at = (hours: number) => resolveRange({ preset: 'today' }, hours * HOUR_MS, NOW);
+  const at = (hours: number) => resolveRange({ preset: 'today' }, fixedZone(hours * HOUR_MS), NOW);
   expect(at(0)).toEqual({ from: Date.UTC(2026, 6, 15), to: NOW });
   expect(at(14)).toEqual({ from: Date.UTC(2026, 6, 15, 10), to: NOW });
   expect(at(-11)).toEqual({ from: Date.UTC(2026, 6, 14, 11), to: NOW });
 });
 
 test('each preset has the length that it names', () => {
-  const range = (preset: PresetName) => resolveRange({ preset }, 0, NOW);
+  const range = (preset: PresetName) => resolveRange({ preset }, fixedZone(0), NOW);
   expect(range('1hour')).toEqual({ from: NOW - HOUR_MS, to: NOW });
+  expect(range('6hours')).toEqual({ from: NOW - 6 * HOUR_MS, to: NOW });
   expect(range('24hours')).toEqual({ from: NOW - DAY_MS, to: NOW });
   expect(range('yesterday')).toEqual({ from: Date.UTC(2026, 6, 14), to: Date.UTC(2026, 6, 15) });
   expect(range('3days')).toEqual({ from: Date.UTC(2026, 6, 13), to: NOW });
   expect(range('7days')).toEqual({ from: Date.UTC(2026, 6, 9), to: NOW });
   expect(range('30days')).toEqual({ from: Date.UTC(2026, 5, 16), to: NOW });
+  expect(range('90days')).toEqual({ from: Date.UTC(2026, 3, 17), to: NOW });
 });
 
 test('the previous range has the same length and does not overlap', () => {
   const spans = (Object.keys(PRESETS) as PresetName[]).map((preset) => ({ preset }));
   for (const selected of [...spans, { from: NOW - 5_000, to: NOW }]) {
-    const range = resolveRange(selected, 2 * HOUR_MS, NOW);
+    const range = resolveRange(selected, fixedZone(2 * HOUR_MS), NOW);
     const before = previousRange(selected, range);
     expect(before.to - before.from).toBe(range.to - range.from);
     expect(before.to).toBeLessThanOrEqual(range.from);
   }
 });
 
+test('days begin at local midnight across a clock change', () => {
+  const berlin = parseZone('Europe/Berlin');
+  const now = Date.UTC(2026, 9, 26, 11);
+  if (berlin === null) throw new Error('the zone is unknown');
+  expect(resolveRange({ preset: '7days' }, berlin, now)).toEqual({
+    from: Date.UTC(2026, 9, 19, 22),
+    to: now,
+  });
+  expect(resolveRange({ preset: 'yesterday' }, berlin, now)).toEqual({
+    from: Date.UTC(2026, 9, 24, 22),
+    to: Date.UTC(2026, 9, 25, 23),
+  });
+});
+
 test('half a day is compared with the same half of the day before', () => {
-  const today = resolveRange({ preset: 'today' }, 0, NOW);
+  const today = resolveRange({ preset: 'today' }, fixedZone(0), NOW);
   expect(previousRange({ preset: 'today' }, today)).toEqual({
     from: Date.UTC(2026, 6, 14),
     to: NOW - DAY_MS,
@@ -57,13 +72,20 @@ test('a custom range has a start before its end, and is at most as long as the A
   expect(rangeProblem({ from: Number.NaN, to: 1 })).toBe('The start must be before the end.');
 });
 
-test('every offset in the list is valid in the API', () => {
-  const offsets = allOffsets();
-  expect(offsets.at(0)).toBe('-12:00');
-  expect(offsets.at(-1)).toBe('+14:00');
-  for (const offset of offsets) expect(formatOffset(parseOffset(offset) ?? Number.NaN)).toBe(offset);
+test('a range that ends now ends with the minute', () => {
+  const range = resolveRange({ preset: '1hour' }, fixedZone(0), NOW + 1);
+  expect(range).toEqual({ from: NOW + 60_000 - HOUR_MS, to: NOW + 60_000 });
 });
 
-test('other offsets are not valid', () => {
-  expect(['+14:15', '-12:01', '08:00', '+8:00', '+08:60', ''].map(parseOffset)).toEqual(Array(6).fill(null));
+test('a range is shifted by its length, days by whole days, and never into the future', () => {
+  const hour = { from: NOW - HOUR_MS, to: NOW };
+  expect(shiftedRange(hour, hour, -1, NOW)).toEqual({ from: NOW - 2 * HOUR_MS, to: NOW - HOUR_MS });
+  expect(shiftedRange(hour, hour, 1, NOW)).toBeNull();
+  const today = resolveRange({ preset: 'today' }, fixedZone(0), NOW);
+  const yesterday = { from: Date.UTC(2026, 6, 14), to: Date.UTC(2026, 6, 15) };
+  expect(shiftedRange({ preset: 'today' }, today, -1, NOW)).toEqual(yesterday);
+  expect(shiftedRange(yesterday, yesterday, 1, NOW)).toEqual({
+    from: Date.UTC(2026, 6, 15),
+    to: Date.UTC(2026, 6, 16),
+  });
 });

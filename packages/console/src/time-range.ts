@@ -1,20 +1,27 @@
-/** The selected time range, the previous range to compare with, and the time zone. */
+/** The selected time range, and the previous range to compare with. */
+import { fromLocal, toLocal, type Zone } from './zone.ts';
 
-const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
 /** The longest range of the API. */
 export const RANGE_DAYS_MAX = 3_653;
 
-/** `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with. */
+/**
+ * `days` begin at local midnight, as `recent` of the API does. `previous` names the range to compare with. Rare ones are
+ * `inMenu`, with the custom range.
+ */
 export const PRESETS = {
   '1hour': { label: '1 h', title: 'Last hour', previous: 'previous hour', lengthMs: HOUR_MS },
+  '6hours': { label: '6 h', title: 'Last 6 hours', previous: 'previous 6 hours', lengthMs: 6 * HOUR_MS },
   '24hours': { label: '24 h', title: 'Last 24 hours', previous: 'previous 24 hours', lengthMs: DAY_MS },
-  today: { label: 'Today', title: 'Today', previous: 'same time yesterday', days: 1 },
-  yesterday: { label: 'Yesterday', title: 'Yesterday', previous: 'the day before', days: 1 },
-  '3days': { label: '3 d', title: 'Last 3 days', previous: 'previous 3 days', days: 3 },
   '7days': { label: '7 d', title: 'Last 7 days', previous: 'previous 7 days', days: 7 },
   '30days': { label: '30 d', title: 'Last 30 days', previous: 'previous 30 days', days: 30 },
+  '90days': { label: '90 d', title: 'Last 90 days', previous: 'previous 90 days', days: 90 },
+  today: { label: 'Today', title: 'Today', previous: 'same time yesterday', days: 1, inMenu: true },
+  yesterday: { label: 'Yesterday', title: 'Yesterday', previous: 'the day before', days: 1, inMenu: true },
+  '3days': { label: '3 days', title: 'Last 3 days', previous: 'previous 3 days', days: 3, inMenu: true },
 } as const;
 
 export type PresetName = keyof typeof PRESETS;
@@ -28,13 +35,16 @@ export interface TimeRange {
 
 export type SelectedRange = { preset: PresetName } | TimeRange;
 
-export function resolveRange(selected: SelectedRange, offsetMs: number, now: number): TimeRange {
+export function resolveRange(selected: SelectedRange, zone: Zone, now: number): TimeRange {
   if (!('preset' in selected)) return selected;
   const preset = PRESETS[selected.preset];
-  if ('lengthMs' in preset) return { from: now - preset.lengthMs, to: now };
-  const midnight = Math.floor((now + offsetMs) / DAY_MS) * DAY_MS - offsetMs;
-  if (selected.preset === 'yesterday') return { from: midnight - DAY_MS, to: midnight };
-  return { from: midnight - (preset.days - 1) * DAY_MS, to: now };
+  // Whole minutes: queries repeat within a minute, so that responses are cached, and points keep their boundaries.
+  const end = Math.ceil(now / MINUTE_MS) * MINUTE_MS;
+  if ('lengthMs' in preset) return { from: end - preset.lengthMs, to: end };
+  const today = Math.floor(toLocal(now, zone) / DAY_MS) * DAY_MS;
+  const midnight = (daysAgo: number) => fromLocal(today - daysAgo * DAY_MS, zone);
+  if (selected.preset === 'yesterday') return { from: midnight(1), to: midnight(0) };
+  return { from: midnight(preset.days - 1), to: end };
 }
 
 /** Why the range is not valid, or null. */
@@ -55,6 +65,14 @@ export function previousRange(selected: SelectedRange, range: TimeRange): TimeRa
   return { from: Math.max(0, range.from - shiftMs), to: Math.max(0, range.to - shiftMs) };
 }
 
+/** The range one period earlier or later. Null if it would be in the future. */
+export function shiftedRange(selected: SelectedRange, range: TimeRange, steps: -1 | 1, now: number) {
+  const preset = 'preset' in selected ? PRESETS[selected.preset] : null;
+  const lengthMs = preset && 'days' in preset ? preset.days * DAY_MS : range.to - range.from;
+  const from = range.from + steps * lengthMs;
+  return from < 0 || from >= now ? null : { from, to: from + lengthMs };
+}
+
 /** Completes "vs". */
 export function previousRangeName(selected: SelectedRange): string {
   return 'preset' in selected ? PRESETS[selected.preset].previous : 'previous period';
@@ -67,31 +85,4 @@ export function endsNow(selected: SelectedRange): boolean {
 
 export function isPreset(name: string | null): name is PresetName {
   return name !== null && Object.hasOwn(PRESETS, name);
-}
-
-/** Time zones are fixed offsets, as in the API: from -12:00 to +14:00. Null if the text is not one of them. */
-export function parseOffset(text: string): number | null {
-  const match = /^([+-])(\d{2}):([0-5]\d)$/.exec(text);
-  if (match === null) return null;
-  const minutes = (match[1] === '-' ? -1 : 1) * (Number(match[2]) * 60 + Number(match[3]));
-  return minutes >= -720 && minutes <= 840 ? minutes * 60_000 : null;
-}
-
-export function formatOffset(offsetMs: number): string {
-  const minutes = Math.abs(offsetMs) / 60_000;
-  return `${offsetMs < 0 ? '-' : '+'}${twoDigits(Math.floor(minutes / 60))}:${twoDigits(minutes % 60)}`;
-}
-
-/** The current offset of the browser. Daylight saving time at other times of the year is ignored. */
-export function browserOffset(now: number): string {
-  return formatOffset(-new Date(now).getTimezoneOffset() * 60_000);
-}
-
-/** All time zones in use are a multiple of 15 minutes. */
-export function allOffsets(): string[] {
-  return Array.from({ length: 26 * 4 + 1 }, (_, i) => formatOffset((i * 15 - 720) * 60_000));
-}
-
-function twoDigits(n: number): string {
-  return String(n).padStart(2, '0');
 }

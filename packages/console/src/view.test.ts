@@ -1,8 +1,20 @@
 import { ATTACK_TYPES } from '@wafstat/client';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { formatOffset, PRESETS, type PresetName } from './time-range.ts';
-import { HOST_ORDERS, PAGES, type PageName, parseView, SERIES, urlOf, type View } from './view.ts';
+import { PRESETS, type PresetName } from './time-range.ts';
+import {
+  countedCategories,
+  HOST_ORDERS,
+  OVERVIEW_ORDERS,
+  PAGES,
+  type PageName,
+  parseView,
+  toggleCategory,
+  toggleExcluded,
+  urlOf,
+  type View,
+} from './view.ts';
+import { formatOffset } from './zone.ts';
 
 const parse = (path: string) => parseView(new URL(path, 'http://localhost'));
 
@@ -16,13 +28,20 @@ const view: fc.Arbitrary<View> = fc.record({
       .tuple(fc.integer({ min: 0, max: 2e12 }), fc.integer({ min: 1, max: 3e11 }))
       .map(([from, length]) => ({ from, to: from + length })),
   ),
-  timezone: fc.option(fc.integer({ min: -720, max: 840 }).map((minutes) => formatOffset(minutes * 60_000))),
+  timezone: fc.option(
+    fc.oneof(
+      fc.integer({ min: -720, max: 840 }).map((minutes) => formatOffset(minutes * 60_000)),
+      fc.constantFrom('Europe/Berlin', 'America/St_Johns', 'UTC'),
+    ),
+  ),
   hosts: fc.uniqueArray(id, { maxLength: 5 }),
-  hidden: fc.constantFrom([], ['requests' as const], ['attacks' as const], [...SERIES]),
-  byCategory: fc.boolean(),
-  category: fc.option(fc.constantFrom(...ATTACK_TYPES)),
+  categories: fc.subarray(ATTACK_TYPES.slice(0, 6)),
+  excluded: fc.subarray(ATTACK_TYPES.slice(6)),
+  byHost: fc.boolean(),
+  tv: fc.boolean(),
   live: fc.boolean(),
   order: fc.constantFrom(...HOST_ORDERS),
+  sort: fc.constantFrom(...OVERVIEW_ORDERS),
   search: fc.string({ maxLength: 253 }),
   offset: fc.nat(),
 });
@@ -35,6 +54,18 @@ test('a view survives a round trip through the URL', () => {
   );
 });
 
+test('a category is included, excluded, and both again without it', () => {
+  const all = parse('/console/');
+  const only = { ...all, ...toggleCategory(all, 'sqli') };
+  expect(countedCategories(only)).toEqual(['sqli']);
+  expect(countedCategories({ ...only, ...toggleCategory(only, 'xss') })).toEqual(['sqli', 'xss']);
+  const without = { ...only, ...toggleExcluded(only, 'sqli') };
+  expect(without).toMatchObject({ categories: [], excluded: ['sqli'] });
+  expect(countedCategories(without)).toEqual(ATTACK_TYPES.filter((name) => name !== 'sqli'));
+  expect({ ...without, ...toggleExcluded(without, 'sqli') }).toEqual(all);
+  expect({ ...only, ...toggleCategory(only, 'sqli') }).toEqual(all);
+});
+
 test('defaults are left out of the URL', () => {
   expect(urlOf(parse('/console/'))).toBe('/console/');
   expect(urlOf(parse('/console/hosts?range=24hours&live=on&order=requests'))).toBe('/console/hosts');
@@ -42,7 +73,7 @@ test('defaults are left out of the URL', () => {
 
 test('invalid parameters are ignored', () => {
   const broken = parse(
-    '/console/?from=2&to=1&tz=%2B15:00&host=a/b&project=%00&hide=all&offset=-1&order=x&by=host&category=other',
+    '/console/?from=2&to=1&tz=%2B15:00&host=a/b&project=%00&offset=-1&order=x&by=category&category=other&category=-x',
   );
   expect(broken).toEqual(parse('/console/'));
   fc.assert(

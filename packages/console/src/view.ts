@@ -1,53 +1,84 @@
 /** The URL holds every selection, so that a view can be shared, reloaded and navigated back to. */
-import type { AttackType } from '@wafstat/client';
-import { isCategory } from './categories.ts';
-import { DEFAULT_PRESET, isPreset, parseOffset, rangeProblem, type SelectedRange } from './time-range.ts';
+import { ATTACK_TYPES, type AttackType } from '@wafstat/client';
+import { DEFAULT_PRESET, isPreset, rangeProblem, type SelectedRange } from './time-range.ts';
+import { parseZone } from './zone.ts';
 
 export const PAGES = {
   dashboard: '/console/',
+  overview: '/console/overview',
   hosts: '/console/hosts',
   sources: '/console/sources',
   credentials: '/console/credentials',
   admin: '/console/admin',
 } as const;
 
-export type PageName = keyof typeof PAGES;
+/** `missing`: the path is not that of a page. */
+export type PageName = keyof typeof PAGES | 'missing';
 
-export const SERIES = ['requests', 'attacks'] as const;
-export type SeriesName = (typeof SERIES)[number];
-export const SERIES_TITLES: Readonly<Record<SeriesName, string>> = {
-  requests: 'Requests',
-  attacks: 'Attacks',
+export const PAGE_TITLES: Readonly<Record<PageName, string>> = {
+  dashboard: 'Dashboard',
+  overview: 'Overview',
+  hosts: 'Hosts',
+  sources: 'Sources',
+  credentials: 'My credentials',
+  admin: 'Users and projects',
+  missing: 'Page not found',
 };
 
 export const HOST_ORDERS = ['requests', 'attacks', 'share', 'name'] as const;
 export type HostOrder = (typeof HOST_ORDERS)[number];
+
+export const OVERVIEW_ORDERS = ['attacks', 'share', 'change', 'requests', 'name'] as const;
+export type OverviewOrder = (typeof OVERVIEW_ORDERS)[number];
 
 export interface View {
   page: PageName;
   /** Null: the first project. */
   project: string | null;
   selectedRange: SelectedRange;
-  /** Null: the time zone of the browser. */
+  /** An IANA name or an offset. Null: the time zone of the browser. */
   timezone: string | null;
   hosts: readonly string[];
-  /** Series that are not drawn. */
-  hidden: readonly SeriesName[];
-  /** The timeline shows the attacks by category. */
-  byCategory: boolean;
-  /** The timeline shows only the attacks of this category. */
-  category: AttackType | null;
+  /** Only attacks of these categories; empty: all. */
+  categories: readonly AttackType[];
+  /** No attacks of these categories. */
+  excluded: readonly AttackType[];
+  /** The timeline has a line per host, instead of attacks by category. */
+  byHost: boolean;
+  /** Full screen: no frame and no controls. */
+  tv: boolean;
   live: boolean;
   /** Order of the list of hosts. */
   order: HostOrder;
+  /** Order of the overview. */
+  sort: OverviewOrder;
   search: string;
   offset: number;
 }
 
-/** Shows only the category, or all again if it is the only one. */
-export function categoryFilter(view: View, category: AttackType): Partial<View> {
-  if (view.category === category) return { category: null };
-  return { category, hidden: view.hidden.filter((name) => name !== 'attacks') };
+/** The categories that the view counts. */
+export function countedCategories({ categories, excluded }: View): AttackType[] {
+  const included = categories.length === 0 ? ATTACK_TYPES : categories;
+  return included.filter((name) => !excluded.includes(name));
+}
+
+/** Whether the view leaves out any category. */
+export function filtersCategories(view: View): boolean {
+  return view.categories.length > 0 || view.excluded.length > 0;
+}
+
+/** Adds a category to those that count, or removes it again. */
+export function toggleCategory({ categories, excluded }: View, name: AttackType): Partial<View> {
+  const without = (list: readonly AttackType[]) => list.filter((other) => other !== name);
+  if (categories.includes(name)) return { categories: without(categories) };
+  return { categories: [...categories, name], excluded: without(excluded) };
+}
+
+/** Leaves out a category, or counts it again. */
+export function toggleExcluded({ categories, excluded }: View, name: AttackType): Partial<View> {
+  const without = (list: readonly AttackType[]) => list.filter((other) => other !== name);
+  if (excluded.includes(name)) return { excluded: without(excluded) };
+  return { excluded: [...excluded, name], categories: without(categories) };
 }
 
 /** Later times have no ISO form with a four-digit year. */
@@ -57,21 +88,26 @@ const ID = /^[A-Za-z0-9_-]{1,64}$/;
 /** Ignores invalid parameters: people edit and truncate URLs. */
 export function parseView({ pathname, searchParams: query }: URL): View {
   const path = pathname.replace(/\/+$/, '');
-  const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name].replace(/\/+$/, '') === path);
+  const page = (Object.keys(PAGES) as (keyof typeof PAGES)[]).find(
+    (name) => PAGES[name].replace(/\/+$/, '') === path,
+  );
   const project = query.get('project');
-  const category = query.get('category');
+  const categories = query.getAll('category');
+  const named = ATTACK_TYPES.filter((name) => categories.includes(name));
   const timezone = query.get('tz')?.replace(/^ /, '+') ?? null;
   return {
-    page: page ?? 'dashboard',
+    page: page ?? 'missing',
     project: project !== null && ID.test(project) ? project : null,
     selectedRange: parseRange(query),
-    timezone: timezone !== null && parseOffset(timezone) !== null ? timezone : null,
+    timezone: timezone !== null && parseZone(timezone) !== null ? timezone : null,
     hosts: [...new Set(query.getAll('host').filter((id) => ID.test(id)))],
-    hidden: SERIES.filter((name) => query.getAll('hide').includes(name)),
-    byCategory: query.get('by') === 'category',
-    category: isCategory(category) ? category : null,
+    categories: named,
+    excluded: ATTACK_TYPES.filter((name) => categories.includes(`-${name}`) && !named.includes(name)),
+    byHost: query.get('by') === 'host',
+    tv: query.get('tv') === 'on',
     live: query.get('live') !== 'off',
     order: HOST_ORDERS.find((name) => name === query.get('order')) ?? 'requests',
+    sort: OVERVIEW_ORDERS.find((name) => name === query.get('sort')) ?? 'attacks',
     search: query.get('search')?.slice(0, 253) ?? '',
     offset: wholeNumber(query.get('offset')) ?? 0,
   };
@@ -87,14 +123,17 @@ export function urlOf(view: View): string {
   } else if (view.selectedRange.preset !== DEFAULT_PRESET) query.set('range', view.selectedRange.preset);
   if (view.timezone !== null) query.set('tz', view.timezone);
   for (const id of view.hosts) query.append('host', id);
-  for (const name of view.hidden) query.append('hide', name);
-  if (view.byCategory) query.set('by', 'category');
-  if (view.category !== null) query.set('category', view.category);
+  for (const name of view.categories) query.append('category', name);
+  for (const name of view.excluded) query.append('category', `-${name}`);
+  if (view.byHost) query.set('by', 'host');
+  if (view.tv) query.set('tv', 'on');
   if (!view.live) query.set('live', 'off');
   if (view.order !== 'requests') query.set('order', view.order);
+  if (view.sort !== 'attacks') query.set('sort', view.sort);
   if (view.search !== '') query.set('search', view.search);
   if (view.offset > 0) query.set('offset', String(view.offset));
-  return query.size === 0 ? PAGES[view.page] : `${PAGES[view.page]}?${query}`;
+  const path = view.page === 'missing' ? '/console/not-found' : PAGES[view.page];
+  return query.size === 0 ? path : `${path}?${query}`;
 }
 
 function parseRange(query: URLSearchParams): SelectedRange {

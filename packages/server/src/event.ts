@@ -103,6 +103,41 @@ export const DROP_REASONS = {
 
 export type DropReason = keyof typeof DROP_REASONS;
 
+/** What to do about dropped records. */
+export const DROP_FIXES: Readonly<Record<DropReason, string>> = {
+  line_too_long: 'Send each record on its own line, and leave request and response bodies out of the log.',
+  unknown_format:
+    "Run 'wafstat explain' on a few lines. Name the format with --format, or describe it with a pattern.",
+  not_json: 'Check that the source sends JSON lines only, or choose the format of the other lines.',
+  json_fragment: 'Print each record on one line, for example with `jq -c .`.',
+  not_an_object: 'Send one JSON object per line.',
+  bad_time: 'Log the time in the default form of the program, or in ISO 8601 with an offset.',
+  bad_host: 'Send the host name as a string in `host`, or the ID of a host in `host_id`.',
+  bad_request: 'Send true or false in `request`, or leave it out.',
+  bad_attack: "Send one of the 13 category names in `attack`; 'wafstat categories' lists them.",
+  bad_count: 'Send a whole number from 1 to 1,000,000 in `count`, or leave it out.',
+  bad_details: 'Correct the field, or leave it out.',
+  too_many_records: 'Send at most 10,000 records in a line.',
+  nothing_to_count: 'Set `request` to true, or name a category in `attack`.',
+  bad_record: 'Log all fields that the format requires: docs/log-formats.md lists them.',
+  unfinished_record:
+    'Check that the log is complete: the program may have stopped while it wrote the record.',
+  other_log_line: 'Nothing to do: an error log has other messages, too.',
+  not_an_attack: 'Nothing to do, unless you expect a category: then map the rule with --categories.',
+  same_request: 'Nothing to do: each request counts once.',
+  too_old: 'Send events sooner, or raise --retention.',
+  in_future: 'Correct the clock or the time zone of the machine that writes the log.',
+};
+
+/** Kept with a source, to show what a dropped line looks like. */
+const DROP_EXAMPLE_BYTES_MAX = 256;
+
+/** The beginning of a line, printable and without the queries of URLs, which can have secrets. */
+export function dropExample(line: string): string {
+  const start = line.slice(0, 4 * DROP_EXAMPLE_BYTES_MAX).replace(/\?[^\s"'\\]*/g, '?...');
+  return cutBytes(percentEncoded(start), DROP_EXAMPLE_BYTES_MAX);
+}
+
 /** Limits what one line can add, so that a typing error cannot bury a month of real traffic. */
 export const EVENT_COUNT_MAX = 1_000_000;
 

@@ -51,6 +51,7 @@ const status = await runProgram(process.argv.slice(2), {
     return opened.log;
   },
   env: process.env,
+  program: process.argv[1] ?? 'wafstat',
   now: Date.now,
   stop: stopping.signal,
 });

@@ -151,7 +151,7 @@ describe('administration', () => {
     const shop = await administration.addProject(domain.id, 'shop');
     await administration.setEnabled('project', shop.id, false);
     await administration.setEnabled('project', shop.id, true);
-    await administration.removeProject(shop.id);
+    await administration.removeProject(shop.id, { deleteTopLists: async () => {} });
     const alice = await administration.addUser({
       name: 'alice',
       domain_id: domain.id,
@@ -162,6 +162,7 @@ describe('administration', () => {
     await administration.setPassword(alice.id, 'secret-2');
     await administration.changeRole('grant', alice.id, project.id, 'reader');
     await administration.changeRole('revoke', alice.id, project.id, 'reader');
+    await administration.setRoles(alice.id, [project.id], { [project.id]: ['ingest'] });
     await administration.setEnabled('user', alice.id, false);
     await administration.setEnabled('user', alice.id, true);
     const key = await administration.addKey(alice.id, 'ci');
@@ -176,6 +177,7 @@ describe('administration', () => {
     const added = await hosts.add(actor, { project: project.id, hostname: 'a.example', limit: 10 });
     if (added.kind === 'full') throw new Error(added.kind);
     await hosts.rename(actor, { project: project.id, id: added.host.id, hostname: 'b.example' });
+    await hosts.delete(actor, { project: project.id, id: added.host.id });
 
     const [first, ...rest] = (await records()).filter((record) => record !== 'damaged');
     expect(first).toMatchObject({
@@ -185,7 +187,7 @@ describe('administration', () => {
     });
     for (const record of rest) expect(record).toMatchObject({ ...actor, outcome: 'done' });
     const actions = rest.map(({ action }) => action);
-    expect(actions).toHaveLength(20);
+    expect(actions).toHaveLength(22);
     const otherActions = [
       'installation.create',
       'service.start',

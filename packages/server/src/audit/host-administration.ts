@@ -1,5 +1,5 @@
-/** Adds and renames hosts on behalf of administrators, with an audit line per change. */
-import type { AddedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
+/** Adds, renames and deletes hosts on behalf of administrators, with an audit line per change. */
+import type { AddedHost, DeletedHost, NewHost, RenamedHost, Store } from '../store/store.ts';
 import { type Actor, type AuditEntry, type AuditTrail, newAuditEntry } from './audit-trail.ts';
 
 export function hostAdministration(store: Store, trail: AuditTrail) {
@@ -53,6 +53,16 @@ export function hostAdministration(store: Store, trail: AuditTrail) {
         after: { project_id: project, hostname },
       });
       return change(entry, refusal, 'renamed', () => store.renameHost(host));
+    },
+    async delete(actor: Actor, { project, id }: { project: string; id: string }): Promise<DeletedHost> {
+      trail.admit(actor);
+      const before = (await store.hosts(project)).find((one) => one.id === id);
+      const object = { type: 'host', id, ...(before ? { name: before.hostname } : {}) } as const;
+      const entry = newAuditEntry(actor, 'host.delete', object, {
+        before: { project_id: project, ...(before ? { hostname: before.hostname } : {}) },
+      });
+      const refusal: DeletedHost | null = before === undefined ? { kind: 'unknown' } : null;
+      return change(entry, refusal, 'deleted', () => store.deleteHost({ project, id }));
     },
   };
 }

@@ -17,6 +17,8 @@ export interface Io {
   /** Opens the log of the service; standard error if absent. `isShared`: other processes write to it, too. */
   openLog?(isShared: boolean): Promise<LogStream>;
   env: Environment;
+  /** The path of the program, for commands that the console shows. */
+  program?: string;
   now: () => number;
   /** Aborted when the process receives SIGTERM or SIGINT. */
   stop: AbortSignal;

@@ -1,11 +1,12 @@
 /** `demo`: a server with generated traffic. */
 import { DIRECTORY, type ListenAddress, SERVER_OPTIONS } from '../config.ts';
+import { generatePassword } from '../identity/secrets.ts';
 import { retainFor } from '../store/retention.ts';
 import type { Store } from '../store/store.ts';
 import { isInUse } from './backup.ts';
 import { command, type Io, printLine, progressBar, UserError } from './command.ts';
 import { fileExists, isInitialised, statisticsFile } from './data-directory.ts';
-import { DEFAULT_NAMES, generatePassword, initialise } from './init.ts';
+import { DEFAULT_NAMES, initialise } from './init.ts';
 import { type Installation, withInstallation } from './installation.ts';
 import { checkCanListen } from './listeners.ts';
 import { readOptions, required } from './options.ts';
@@ -41,7 +42,11 @@ export const demoCommand = command({
       const fill = await openSampleTraffic(installation.store, project, io);
       await fill();
       const defaults = readOptions(SERVER_OPTIONS, () => undefined, {});
-      const server = await startServer(installation, { ...defaults, logLevel: 'warn', ...values }, io);
+      const server = await startServer(
+        { ...installation, location: { store: 'lmdb', data } },
+        { ...defaults, logLevel: 'warn', ...values },
+        io,
+      );
       const kept = { eventsMs: defaults.retention, topListsMs: defaults.detailsRetention };
       const retention = retainFor(installation.store, kept, io.now, server.log);
       await printWelcome(installation, project, server.address, io);

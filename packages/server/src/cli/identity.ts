@@ -4,8 +4,9 @@ import { DATA, STORE_OPTIONS } from '../config.ts';
 import { type Administration, KEYS_PER_USER_MAX } from '../identity/administration.ts';
 import { KeyLimitError } from '../identity/errors.ts';
 import { ACCESS_TYPES, keyFileCsv, ROLES } from '../identity/records.ts';
+import { generatePassword } from '../identity/secrets.ts';
 import { type Command, command, type Io, printLine, printList, printResult, UserError } from './command.ts';
-import { generatePassword, PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
+import { PASSWORD_STDIN, passwordLine, readPassword } from './init.ts';
 import { locationProblems, withIdentity, withInstallation } from './installation.ts';
 import { JSON_OUTPUT, oneOf, option, PROJECT, required, text } from './options.ts';
 
@@ -65,11 +66,7 @@ export const projectCommands = [
     run: (location, [operand = ''], io) =>
       withInstallation(location, io, async ({ identity: { administration }, store }) => {
         const { id } = administration.project(operand);
-        // First, so that the command can be repeated if the store fails.
-        await store.deleteTopLists(id);
-        await administration.removeProject(id);
-        // Those of events that were counted in the meantime.
-        await store.deleteTopLists(id);
+        await administration.removeProject(id, store);
         printLine(
           io.stdout,
           `deleted the project ${operand}, all roles in it and its top lists; its counts stay in the store until retention ends`,

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto';
 import { text as readAll } from 'node:stream/consumers';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { AlreadyInitialised } from '../identity/errors.ts';
+import { generatePassword } from '../identity/secrets.ts';
 import { command, type Io, printLine, UserError } from './command.ts';
 import {
   createInstallation,
@@ -90,10 +90,6 @@ export function printInitialised(io: Io, { domain, project, project_id, user, pa
 
 export function passwordLine(password: string): string {
   return `password ${password}   (shown only once)`;
-}
-
-export function generatePassword(): string {
-  return randomBytes(18).toString('base64url');
 }
 
 export async function readPassword(io: Io): Promise<string> {

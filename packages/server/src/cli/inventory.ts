@@ -2,6 +2,7 @@
 import { hostAdministration } from '../audit/host-administration.ts';
 import { DATA, STORE_OPTIONS } from '../config.ts';
 import { normalHostname } from '../event.ts';
+import { isDeletedHost } from '../store/store.ts';
 import { command, printLine, printList, printResult, UserError } from './command.ts';
 import { NAME_THE_HOST } from './ingest-summary.ts';
 import { locationProblems, withInstallation, withProject } from './installation.ts';
@@ -36,10 +37,33 @@ const addHost = command({
       if (added.kind === 'full')
         throw new UserError(`the project already has ${HOSTS_MAX} hosts, the maximum`);
       if (added.kind === 'id_taken')
-        throw new UserError(`the ID ${id} already belongs to ${added.host.hostname}`);
+        throw new UserError(
+          `the ID ${id} already belongs to ${isDeletedHost(added.host) ? 'a host that was deleted' : added.host.hostname}`,
+        );
       if (added.kind === 'exists')
         throw new UserError(`${hostname} is already registered, with the ID ${added.host.id}`);
       return printResult(io, json, added.host, `host ${hostname} has the ID ${added.host.id}`);
+    }),
+});
+
+const deleteHost = command({
+  name: 'host delete <host>',
+  description:
+    'delete a host, by ID or name; its counts stay in the total of the project. A log that names it registers it again',
+  options: { data: DATA, project: required(PROJECT), ...STORE_OPTIONS },
+  check: locationProblems,
+  run: ({ project, ...location }, [given = ''], io) =>
+    withInstallation(location, io, async ({ identity, store }) => {
+      const { id: projectId } = identity.administration.project(project);
+      const host = (await store.hosts(projectId)).find((one) => one.id === given || one.hostname === given);
+      if (host === undefined) {
+        throw new UserError(`the project has no host '${given}' ('wafstat host list' shows the hosts)`);
+      }
+      await hostAdministration(store, identity.audit).delete(identity.actor, {
+        project: projectId,
+        id: host.id,
+      });
+      return 0;
     }),
 });
 
@@ -86,5 +110,5 @@ const listSources = command({
     }),
 });
 
-export const hostCommands = [addHost, listHosts];
+export const hostCommands = [addHost, listHosts, deleteHost];
 export const sourceCommands = [listSources];

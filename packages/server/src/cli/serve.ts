@@ -3,6 +3,7 @@ import cluster from 'node:cluster';
 import { once } from 'node:events';
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import type { Server } from 'node:http';
+import { resolve } from 'node:path';
 import type { FastifyBaseLogger } from 'fastify';
 import { openAuditFile } from '../audit/audit-file.ts';
 import { newAuditEntry } from '../audit/audit-trail.ts';
@@ -46,6 +47,8 @@ interface Served {
   /** The data directory, if it has the statistics. */
   directory?: string | null;
   metrics?: Metrics | null;
+  /** Of the installation, for the commands that the console shows. */
+  location?: Pick<Location, 'store' | 'data'>;
 }
 
 export const serveCommand = command({
@@ -81,7 +84,7 @@ export const serveCommand = command({
     const metrics = values.metricsListen ? await openMetrics(values.store) : null;
     if (!remote) {
       return withInstallation(values, io, ({ identity, store, notices }) =>
-        serve({ identity, store, directory, metrics }, server, io, notices),
+        serve({ identity, store, directory, metrics, location: values }, server, io, notices),
       );
     }
     const warning = await checkIdentityService(remote);
@@ -208,7 +211,7 @@ async function recordStart(
 
 /** Resolves when the server accepts connections. */
 export async function startServer(served: Served, values: ServerValues, io: Io) {
-  const { identity, store, metrics } = served;
+  const { identity, store, metrics, location } = served;
   const { listen, healthListen } = values;
   const certificate = certificateOf(values);
   // Loaded here: loading takes longer than most other commands run.
@@ -231,6 +234,7 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
     maxConnections: values.maxConnections,
     trustProxy: values.trustProxy,
     overrides: values.categories,
+    installed: location && { program: io.program ?? 'wafstat', options: locationOptions(location) },
     logger: {
       level: values.logLevel,
       stream: (await io.openLog?.(cluster.isWorker)) ?? io.stderr,
@@ -271,6 +275,14 @@ export async function startServer(served: Served, values: ServerValues, io: Io) 
       }
     },
   };
+}
+
+/** Without the URL of PostgreSQL, which may have a password. */
+function locationOptions({ store, data }: Pick<Location, 'store' | 'data'>): string[] {
+  return [
+    ...(data === undefined ? [] : ['--data', resolve(data)]),
+    ...(store === 'lmdb' ? [] : ['--store', store]),
+  ];
 }
 
 /** To be called before the store is opened: metrics learn of caches when they are created. */

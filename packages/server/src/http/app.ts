@@ -32,10 +32,12 @@ import {
   TIMEOUTS,
   type Timeouts,
 } from './connections.ts';
-import { consoleRoutes } from './console/console-routes.ts';
+import { consoleRoutes, missingPage } from './console/console-routes.ts';
+import type { Installed } from './console/source-routes.ts';
 import { BODY_BYTES_MAX, sendFailure } from './failures.ts';
 import { ingestRoutes } from './ingest/routes.ts';
 import { accessKeyRoutes } from './keystone/access-key-routes.ts';
+import { changeRoutes } from './keystone/change-routes.ts';
 import type { Catalog } from './keystone/keystone.ts';
 import { lookupRoutes } from './keystone/lookup-routes.ts';
 import { tokenRoutes } from './keystone/token-routes.ts';
@@ -71,6 +73,8 @@ interface AppOptions {
   /** For pushed log lines. */
   limits: Limits;
   overrides?: Overrides | undefined;
+  /** For the commands that the console shows. */
+  installed?: Installed | undefined;
   logger:
     | false
     | { level: string; stream: LogStream | Writable; hooks?: { streamWrite(line: string): string } };
@@ -152,6 +156,7 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
   // Node.js would respond without a body and a request ID.
   app.server.on('checkExpectation', app.routing);
   const refusal = routeRefusals(app, identity.kind);
+  const showMissingPage = identity.kind === 'local' ? missingPage() : null;
   const warnAboutProxy = proxyWarning(options.trustProxy);
   app.addHook('onRequest', async (request, reply) => {
     limitArrival(request, reply, timeouts);
@@ -169,7 +174,10 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
     warnAboutProxy(request);
     await guard.onHeaders(request);
     // Here, and not in the handler, so that the body is not read.
-    if (request.is404) throw refusal(request);
+    if (request.is404) {
+      if (showMissingPage?.(request, reply)) return reply;
+      throw refusal(request);
+    }
   });
   app.addHook('preHandler', guard.onBody);
   if (options.logger && ['trace', 'debug', 'info'].includes(options.logger.level)) {
@@ -216,7 +224,8 @@ export async function createApp(options: AppOptions): Promise<FastifyInstance> {
           ...tokenRoutes(identity, catalog),
           ...accessKeyRoutes(identity),
           ...lookupRoutes(identity, catalog),
-          ...consoleRoutes(identity, store, now),
+          ...changeRoutes(identity, store, catalog),
+          ...consoleRoutes(identity, store, now, options.installed),
         ]
       : noConsoleRoutes()),
     ...serviceRoutes(store, identity, catalog, () => {

@@ -19,6 +19,11 @@ export function queryOf({ url }: Pick<FastifyRequest, 'url'>): RawQuery {
   return parse(mark === -1 ? '' : url.slice(mark + 1), undefined, undefined, { maxKeys: 0 });
 }
 
+/** `confirm`: the name of what is changed, for changes that could lock everyone out. */
+export function confirmationIn(request: FastifyRequest): { confirm: string | undefined } {
+  return { confirm: single(queryOf(request), 'confirm') };
+}
+
 /** The range and hosts of every statistics query. */
 export type StatisticsQuery = Range & Pick<TimelineQuery, 'hosts'>;
 

@@ -5,7 +5,7 @@ import type { Caller } from '../identity/authenticator.ts';
 import type { Role } from '../identity/records.ts';
 
 export interface Route extends RouteAccess {
-  method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   url: string;
   /** Only documents the route, in the OpenAPI file: parameters are parsed in query.ts. */
   schema: FastifySchema & { operationId?: string; summary?: string; tags?: string[]; hide?: boolean };

@@ -8,11 +8,13 @@ import {
   type AuditTrail,
   newAuditEntry,
 } from '../audit/audit-trail.ts';
-import { IdentityError, KeyLimitError } from './errors.ts';
+import type { Store } from '../store/store.ts';
+import { ConfirmationNeeded, IdentityError, KeyLimitError } from './errors.ts';
 import type { IdentityStore, IdentityWriter } from './identity-store.ts';
 import {
   type AccessKey,
   type AccessKeyInfo,
+  administersDomain,
   type Domain,
   type Project,
   type Role,
@@ -37,6 +39,17 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}]/u;
 export type NewUser = Pick<User, 'name' | 'domain_id' | 'access' | 'roles'> & {
   password: string;
 };
+
+/** Roles by the ID of their project or domain. */
+export type Roles = User['roles'];
+
+/**
+ * The name of the user or project that is changed. Over HTTP, a change that takes away the last administrator or the last
+ * project of a domain needs it; on the command line everything can be undone.
+ */
+export interface Confirmation {
+  confirm?: string | undefined;
+}
 
 /** For request handlers: reads need no actor; every change goes through `as(actor)`. */
 export type AdministrationView = Pick<
@@ -140,54 +153,100 @@ export class Administration {
     });
   }
 
-  async changeRole(verb: 'grant' | 'revoke', userId: string, scopeId: string, role: Role): Promise<void> {
+  async changeRole(
+    verb: 'grant' | 'revoke',
+    userId: string,
+    scopeId: string,
+    role: Role,
+    confirmation: Confirmation = {},
+  ): Promise<void> {
     await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
       const user = this.#changedUser(entry, userId);
       const before = user.roles[scopeId] ?? [];
       const after =
         verb === 'grant' ? [...new Set(before).add(role)] : before.filter((held) => held !== role);
-      write.put('user', { ...user, roles: { ...user.roles, [scopeId]: after } });
+      const changed = { ...user, roles: { ...user.roles, [scopeId]: after } };
+      this.#checkAdministrators(user, changed, confirmation);
+      write.put('user', changed);
       entry.before = { scope_id: scopeId, roles: before };
       entry.after = { scope_id: scopeId, roles: after };
     });
   }
 
-  async setEnabled(type: 'user' | 'project' | 'domain', id: string, enabled: boolean): Promise<void> {
+  /** Replaces the roles in `scopes`, a domain and its projects. Roles elsewhere stay. */
+  async setRoles(
+    userId: string,
+    scopes: readonly string[],
+    roles: Roles,
+    confirmation: Confirmation = {},
+  ): Promise<void> {
+    await this.#change('role.set', { type: 'user', id: userId }, (write, entry) => {
+      const user = this.#changedUser(entry, userId);
+      const elsewhere = Object.entries(user.roles).filter(([scope]) => !scopes.includes(scope));
+      const changed = { ...user, roles: { ...Object.fromEntries(elsewhere), ...roles } };
+      this.#checkAdministrators(user, changed, confirmation);
+      write.put('user', changed);
+      entry.before = { roles: user.roles };
+      entry.after = { roles: changed.roles };
+    });
+  }
+
+  async setEnabled(
+    type: 'user' | 'project' | 'domain',
+    id: string,
+    enabled: boolean,
+    confirmation: Confirmation = {},
+  ): Promise<void> {
     await this.#change(`${type}.${enabled ? 'enable' : 'disable'}`, { type, id }, (write, entry) => {
       const before = this[type](id);
       // Existing tokens stay revoked when the user is enabled again.
       const epoch = type === 'user' && !enabled ? { token_epoch: this.user(id).token_epoch + 1 } : {};
-      write.put(type, { ...before, enabled, ...epoch });
       entry.object.name = before.name;
+      if (type === 'user' && !enabled) this.#checkAdministrators(this.user(id), null, confirmation);
+      if (type === 'project' && !enabled) this.#checkProjects(this.project(id), confirmation);
+      write.put(type, { ...before, enabled, ...epoch });
       entry.before = { enabled: before.enabled };
       entry.after = { enabled };
     });
   }
 
-  async removeUser(id: string): Promise<void> {
+  async removeUser(id: string, confirmation: Confirmation = {}): Promise<void> {
     await this.#change('user.delete', { type: 'user', id }, (write, entry) => {
       const keys = this.#store.keysOf(id);
-      for (const key of keys) write.removeKey(key);
       const user = this.#changedUser(entry, id);
+      this.#checkAdministrators(user, null, confirmation);
+      for (const key of keys) write.removeKey(key);
       write.remove('user', user);
       const { domain_id, access, enabled, roles } = user;
       entry.before = { domain_id, access, enabled, roles, keys: keys.map((key) => key.access) };
     });
   }
 
-  /** The project's counts stay until their retention ends, but nobody can query them. The caller deletes its top lists. */
-  async removeProject(id: string): Promise<void> {
-    await this.#change('project.delete', { type: 'project', id }, (write, entry) => {
-      for (const user of this.#store.users()) {
-        if (user.roles[id] === undefined) continue;
-        const { [id]: _, ...roles } = user.roles;
-        write.put('user', { ...user, roles });
-      }
-      const project = this.project(id);
-      write.remove('project', project);
-      entry.object.name = project.name;
-      entry.before = { domain_id: project.domain_id, enabled: project.enabled };
+  /** The project's counts stay until their retention ends, but nobody can query them. Its top lists are deleted. */
+  async removeProject(
+    id: string,
+    store: Pick<Store, 'deleteTopLists'>,
+    confirmation: Confirmation = {},
+  ): Promise<void> {
+    await this.#prepareChange('project.delete', { type: 'project', id }, async () => {
+      this.#checkProjects(this.project(id), confirmation);
+      // First, so that the change can be repeated if the store fails.
+      await store.deleteTopLists(id);
+      return (write, entry) => {
+        const project = this.project(id);
+        entry.object.name = project.name;
+        this.#checkProjects(project, confirmation);
+        for (const user of this.#store.users()) {
+          if (user.roles[id] === undefined) continue;
+          const { [id]: _, ...roles } = user.roles;
+          write.put('user', { ...user, roles });
+        }
+        write.remove('project', project);
+        entry.before = { domain_id: project.domain_id, enabled: project.enabled };
+      };
     });
+    // Those of events that were counted in the meantime.
+    await store.deleteTopLists(id);
   }
 
   async removeDomain(id: string): Promise<void> {
@@ -274,6 +333,35 @@ export class Administration {
       else if (error instanceof IdentityError) void audit.note({ ...entry, outcome: 'refused', reason });
       throw error;
     }
+  }
+
+  /** Whether the change leaves the domain without an administrator who can sign in. `after`: null for none. */
+  #checkAdministrators(before: User, after: User | null, { confirm }: Confirmation): void {
+    const { domain_id } = before;
+    const administers = (user: User) => user.enabled && administersDomain(user, domain_id);
+    const others = this.#store.users().filter(({ id }) => id !== before.id);
+    if (!administers(before) || (after && administers(after)) || others.some(administers)) return;
+    this.#checkConfirmed(
+      confirm,
+      before.name,
+      `user '${before.name}' is the last administrator of the domain, and nobody could manage it afterwards`,
+    );
+  }
+
+  #checkProjects(project: Project, { confirm }: Confirmation): void {
+    const { id, name, domain_id, enabled } = project;
+    const others = this.#store.projects().filter((one) => one.domain_id === domain_id && one.id !== id);
+    if (!enabled || others.some((one) => one.enabled)) return;
+    this.#checkConfirmed(
+      confirm,
+      name,
+      `project '${name}' is the last enabled project of the domain, and nobody could read statistics or send logs afterwards`,
+    );
+  }
+
+  #checkConfirmed(confirm: string | undefined, name: string, consequence: string): void {
+    if (this.#actor.via === 'command line' || confirm === name) return;
+    throw new ConfirmationNeeded(`${consequence}: to do it anyway, repeat the call with confirm=${name}`);
   }
 
   /** Adds the name of the user to the audit entry. */

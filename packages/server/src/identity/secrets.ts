@@ -12,6 +12,10 @@ export function parseMasterKey(text: string, origin: string): Buffer {
   return key;
 }
 
+export function generatePassword(): string {
+  return randomBytes(18).toString('base64url');
+}
+
 export function generateMasterKey(): Buffer {
   return randomBytes(KEY_BYTES);
 }

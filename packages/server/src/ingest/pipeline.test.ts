@@ -124,3 +124,25 @@ test.each([
   expect(items.map(({ key }) => key).sort()).toEqual([...expected].sort());
   expect((await store.top({ ...query, list: 'rules' })).attacks).toBe(2);
 });
+
+test('a source keeps the beginning of one dropped line per reason, without queries, unless addresses are reduced', async () => {
+  const long = `192.0.2.1 GET /a?token=secret&x=1 \u202e${'é'.repeat(500)}`;
+  for (const attackSources of ['full', 'prefix', 'off'] as const) {
+    const store = memoryStore(() => NOW);
+    const earlier = { project: 'p', source: { name: 's', format: 'events' }, events: [], dropped: {} };
+    await store.append({ ...earlier, examples: { bad_attack: 'old' } });
+    const limits = { retentionMs: 180 * DAY_MS, hostsMax: 2, attackSources };
+    const pipeline = new Pipeline(store, limits, () => NOW);
+    const lines = [long, '{"time": 1', '{}'].map((text, i) => ({ number: i + 1, text }));
+    const read = pipeline.read(lines, createReader({ format: 'events' }), 'all');
+    await pipeline.count(read, { project: 'p', source: { name: 's', format: 'events' } });
+    const [source] = await store.sources('p');
+    expect(Object.values(source?.dropped ?? {}).reduce((a, b) => a + b)).toBe(3);
+    const examples = Object.values(source?.examples ?? {});
+    const reasons = ['bad_attack', ...Object.keys(source?.dropped ?? {})];
+    expect(examples).toHaveLength(attackSources === 'full' ? reasons.length : 0);
+    if (attackSources !== 'full') continue;
+    expect(examples.some((text) => text.startsWith('192.0.2.1 GET /a?... %E2%80%AEé'))).toBe(true);
+    for (const text of examples) expect(Buffer.byteLength(text)).toBeLessThanOrEqual(256);
+  }
+});

@@ -5,6 +5,7 @@ import {
   type AttackDetails,
   type Category,
   type DropReason,
+  dropExample,
   type Event,
   networkOf,
   normalHostname,
@@ -65,6 +66,8 @@ export type NewBatch = Omit<Batch, 'events' | 'dropped'>;
 export interface ReadLines {
   records: LogRecord[];
   outcome: Outcome;
+  /** The beginning of the first dropped line, by reason. Without any if client addresses are not kept. */
+  examples: Partial<Record<DropReason, string>>;
   /** The host names in the lines: one copy of each (ownCopy). */
   hosts: Map<string, string>;
 }
@@ -102,7 +105,7 @@ export class Pipeline {
   /** Like `read`, but yields after some lines, so that other work can run in between. */
   *readInSteps(lines: Iterable<Line>, reader: LineReader, flush: Flush): Generator<void, ReadLines> {
     const now = this.#now();
-    const read: ReadLines = { records: [], outcome: emptyOutcome(), hosts: new Map() };
+    const read: ReadLines = { records: [], outcome: emptyOutcome(), examples: {}, hosts: new Map() };
     if (lines instanceof LineBlock) yield* this.#readBlock(lines, reader, read, now);
     else for (const line of lines) this.#readLine(line, reader, read, now);
     if (flush !== 'nothing') {
@@ -144,14 +147,24 @@ export class Pipeline {
     return records as readonly LogRecord[] as readonly Event[];
   }
 
-  async append({ outcome }: ReadLines, events: readonly Event[], batch: NewBatch): Promise<Counted> {
+  async append(
+    { outcome, examples }: ReadLines,
+    events: readonly Event[],
+    batch: NewBatch,
+  ): Promise<Counted> {
     const { name, format } = batch.source;
     const { sourcesMax } = this.#limits;
     if (sourcesMax !== undefined) await this.#admitSource(batch.project, name, sourcesMax);
     // For `auto`, store the formats that were found.
     const found = Object.keys(outcome.formats).sort().join(', ');
     const source = { name, format: format === 'auto' && found !== '' ? found : format };
-    const appended = await this.#store.append({ ...batch, source, events, dropped: outcome.dropped });
+    const appended = await this.#store.append({
+      ...batch,
+      source,
+      events,
+      dropped: outcome.dropped,
+      examples: this.#keepsExamples() ? examples : null,
+    });
     return toCounted(outcome, events.length, appended);
   }
 
@@ -226,7 +239,7 @@ export class Pipeline {
   }
 
   #add(
-    { records, outcome, hosts }: ReadLines,
+    { records, outcome, examples, hosts }: ReadLines,
     parsed: Parsed,
     line: number,
     text: string,
@@ -235,6 +248,7 @@ export class Pipeline {
     const reason = parsed.kind === 'dropped' ? parsed.reason : this.#timeReason(parsed.record.time, now);
     if (reason !== null) {
       outcome.dropped[reason] = (outcome.dropped[reason] ?? 0) + 1;
+      if (text !== '' && this.#keepsExamples()) examples[reason] ??= dropExample(text);
       if (outcome.first_drops.length < FIRST_DROPS_MAX)
         outcome.first_drops.push({ line, reason, text: text.slice(0, DROP_EXCERPT_LENGTH_MAX) });
     } else if (parsed.kind === 'record') {
@@ -247,6 +261,11 @@ export class Pipeline {
       if (request) outcome.requests += count;
       if (attack !== null) outcome.attacks[attack] = (outcome.attacks[attack] ?? 0) + count;
     }
+  }
+
+  /** Dropped lines have client addresses, which cannot be found in them reliably. */
+  #keepsExamples(): boolean {
+    return (this.#limits.attackSources ?? 'full') === 'full';
   }
 
   #reduceSource(details: AttackDetails, source: string): void {

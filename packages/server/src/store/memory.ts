@@ -8,6 +8,7 @@ import {
   compareTopItems,
   coveredHours,
   dayOf,
+  deletedHostId,
   derivedId,
   type FollowedPath,
   freeHostId,
@@ -46,6 +47,8 @@ interface Project {
   events: Event[];
   mentions: Mention[];
   hosts: Host[];
+  /** Under the IDs of `deletedHostId`. */
+  deletedHosts: Host[];
   sources: Source[];
   /** By source name. */
   batches: Map<string, BatchRecord[]>;
@@ -63,7 +66,15 @@ export function memoryStore(now: () => number = Date.now): Store {
 
   function open(id: string): Project {
     if (closed) throw new StoreUnavailable('the store is closed');
-    const empty = { events: [], mentions: [], hosts: [], sources: [], batches: new Map(), followed: [] };
+    const empty = {
+      events: [],
+      mentions: [],
+      hosts: [],
+      deletedHosts: [],
+      sources: [],
+      batches: new Map(),
+      followed: [],
+    };
     const project = projects.get(id) ?? empty;
     projects.set(id, project);
     return project;
@@ -174,10 +185,11 @@ export function memoryStore(now: () => number = Date.now): Store {
 
     async top({ project, hosts, list, categories = CATEGORIES, limit, ...range }) {
       const { from, to } = coveredHours(range, Math.max(horizon, topListsBefore));
+      const registered = new Set(open(project).hosts.map(({ id }) => id));
       const selected = open(project).mentions.filter(
         ({ hostId, list: other, hour, category }) =>
           other === list &&
-          (hosts === undefined || (hostId !== null && hosts.includes(hostId))) &&
+          (hosts === undefined || (hostId !== null && hosts.includes(hostId) && registered.has(hostId))) &&
           from <= hour * HOUR_MS &&
           hour * HOUR_MS < to &&
           categories.includes(CATEGORIES[category] as Category),
@@ -225,10 +237,15 @@ export function memoryStore(now: () => number = Date.now): Store {
       const project = open(projectId);
       const byName = project.hosts.find((host) => host.hostname === hostname);
       if (byName) return { kind: 'exists', host: byName };
-      const taken = project.hosts.find((host) => host.id === id);
+      const deleted = project.deletedHosts;
+      const taken =
+        id === undefined
+          ? undefined
+          : [...project.hosts, ...deleted].find((host) => [id, deletedHostId(id)].includes(host.id));
       if (taken) return { kind: 'id_taken', host: taken };
       if (project.hosts.length >= limit) return { kind: 'full' };
-      const isTaken = (derived: string) => project.hosts.some((host) => host.id === derived);
+      const isTaken = (derived: string) =>
+        [...project.hosts, ...deleted].some((host) => [derived, deletedHostId(derived)].includes(host.id));
       const host = { id: id ?? freeHostId(projectId, hostname, isTaken), hostname, created };
       project.hosts.push(host);
       return { kind: 'added', host };
@@ -252,6 +269,23 @@ export function memoryStore(now: () => number = Date.now): Store {
       const renamed = { ...host, hostname };
       project.hosts = project.hosts.map((candidate) => (candidate.id === id ? renamed : candidate));
       return { kind: 'renamed', host: renamed };
+    },
+
+    async deleteHost({ project: projectId, id }) {
+      const project = open(projectId);
+      const host = project.hosts.find((candidate) => candidate.id === id);
+      if (host === undefined) return { kind: 'unknown' };
+      changes++;
+      project.hosts = project.hosts.filter((candidate) => candidate.id !== id);
+      project.events = project.events.map((event) =>
+        event.hostId === id ? { ...event, hostId: null } : event,
+      );
+      project.deletedHosts.push({ ...host, id: deletedHostId(id), hostname: deletedHostId(id) });
+      project.sources = project.sources.map((source) => ({
+        ...source,
+        hosts: source.hosts.filter((hostId) => hostId !== id),
+      }));
+      return { kind: 'deleted', host };
     },
 
     async hosts(project) {

@@ -104,6 +104,12 @@ export interface Store {
   /** Renames a host. Its ID and its counts stay; the old name becomes available. */
   renameHost(host: { project: string; id: string; hostname: string }): Promise<RenamedHost>;
 
+  /**
+   * Deletes a host. Its counts stay in the total of the project, without a host; its top lists cannot be queried. The name
+   * becomes available: if a log names the host again, it is registered again with another ID, and counts from zero.
+   */
+  deleteHost(host: { project: string; id: string }): Promise<DeletedHost>;
+
   /** The hosts of a project, sorted by name. */
   hosts(project: string): Promise<Host[]>;
 
@@ -323,6 +329,8 @@ export interface Batch {
   events: readonly Event[];
   /** Records that were dropped before, by reason. `sources` lists them. */
   dropped: Readonly<Record<string, number>>;
+  /** The beginning of one of the dropped lines, by reason. Null deletes those that the source has. */
+  examples?: Readonly<Record<string, string>> | null | undefined;
 }
 
 /** A counted batch as a chunk of a file. It follows another chunk, or '' at the start of the file. */
@@ -461,6 +469,17 @@ export type RenamedHost =
   | { kind: 'name_taken'; host: Host }
   | { kind: 'unknown' };
 
+export type DeletedHost = { kind: 'deleted'; host: Host } | { kind: 'unknown' };
+
+/** ID and name under which stores keep a deleted host, so that no other host gets its ID or number. Not a valid ID or name. */
+export function deletedHostId(id: string): string {
+  return `deleted:${id}`;
+}
+
+export function isDeletedHost({ id }: { id: string }): boolean {
+  return id.startsWith('deleted:');
+}
+
 export interface Source {
   id: string;
   name: string;
@@ -473,6 +492,8 @@ export interface Source {
   /** Records among `events` without a registered host: they count only in the total of the project. */
   without_host: number;
   dropped: Record<string, number>;
+  /** The beginning of the latest dropped line, by reason. */
+  examples: Record<string, string>;
   /** Times of the earliest and the latest event, null if every record was dropped. */
   first_seen: number | null;
   last_seen: number | null;
@@ -525,7 +546,8 @@ export class StoreMisconfigured extends StoreUnavailable {}
 
 /** A source without events. Also the defaults for fields that records of older releases lack. */
 export function newSource(id: string, { name, format }: Batch['source']): Omit<Source, 'hosts'> {
-  return { id, name, format, events: 0, without_host: 0, dropped: {}, first_seen: null, last_seen: null };
+  const empty = { events: 0, without_host: 0, dropped: {}, examples: {}, first_seen: null, last_seen: null };
+  return { id, name, format, ...empty };
 }
 
 /** Stored data is not what was written. The message says where; `wafstat verify` lists all damage. */
@@ -558,7 +580,12 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
   counted: readonly Event[],
   withoutHost: number,
 ): S {
-  const updated: S = { ...source, format: batch.source.format, dropped: { ...source.dropped } };
+  const updated: S = {
+    ...source,
+    format: batch.source.format,
+    dropped: { ...source.dropped },
+    examples: batch.examples === null ? {} : { ...source.examples, ...batch.examples },
+  };
   const drop = (reason: string, n: number) => {
     if (n > 0) updated.dropped[reason] = (updated.dropped[reason] ?? 0) + n;
   };

@@ -30,3 +30,10 @@ export function optionalTextAt(fields: unknown, path: string): string | undefine
   if (value === undefined || typeof value === 'string') return value;
   throw malformed(`${path} must be a string`);
 }
+
+/** Undefined if the field is absent. */
+export function optionalFlagAt(fields: unknown, path: string): boolean | undefined {
+  const value = valueAt(fields, path);
+  if (value === undefined || typeof value === 'boolean') return value;
+  throw malformed(`${path} must be true or false`);
+}

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { LoginSource } from '../../audit/audit-trail.ts';
 import { ApiError, type ErrorCode, malformed } from '../../errors.ts';
-import { DROP_REASONS } from '../../event.ts';
+import { DROP_FIXES, DROP_REASONS } from '../../event.ts';
 import { KEYS_PER_USER_MAX } from '../../identity/administration.ts';
 import type { SignedIn } from '../../identity/authenticator.ts';
 import { KeyLimitError } from '../../identity/errors.ts';
@@ -51,6 +51,7 @@ export function sessionRoutes(
       // The clock of the browser may be wrong.
       now: now(),
       drop_reasons: DROP_REASONS,
+      drop_fixes: DROP_FIXES,
     };
   }
 
@@ -176,7 +177,7 @@ export function keyRoutes({ administration }: RequestIdentity): Route[] {
   ];
 }
 
-function explainKeyLimit(error: unknown): never {
+export function explainKeyLimit(error: unknown): never {
   if (!(error instanceof KeyLimitError)) throw error;
   throw malformed(`a user can have at most ${KEYS_PER_USER_MAX} access keys: delete one first`);
 }

@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RequestIdentity } from '../../identity/identity.ts';
 import type { Store } from '../../store/store.ts';
 import { notCached, type Route } from '../route.ts';
@@ -9,12 +10,20 @@ import { type ContentCoding, createNegotiation } from '../send.ts';
 import { keyRoutes, sessionRoutes } from './account-routes.ts';
 import { administrationRoutes } from './administration-routes.ts';
 import { hostRoutes } from './host-routes.ts';
+import { type Installed, sourceRoutes } from './source-routes.ts';
 
 /** Relative to the sources and to the compiled code alike. */
 const DIRECTORY = fileURLToPath(new URL('../../../dist/web/', import.meta.url));
 
 /** All pages are the same file; the script shows the one of the URL. */
-const PAGES = ['/console', '/console/hosts', '/console/sources', '/console/credentials', '/console/admin'];
+const PAGES = [
+  '/console',
+  '/console/overview',
+  '/console/hosts',
+  '/console/sources',
+  '/console/credentials',
+  '/console/admin',
+];
 
 const SECURITY_HEADERS = {
   'Content-Security-Policy': [
@@ -50,22 +59,48 @@ interface StaticFile {
   compressed: ReadonlyMap<ContentCoding, Buffer>;
 }
 
-export function consoleRoutes(identity: RequestIdentity, store: Store, now: () => number): Route[] {
+export function consoleRoutes(
+  identity: RequestIdentity,
+  store: Store,
+  now: () => number,
+  installed: Installed | undefined,
+): Route[] {
   const api = [
     ...sessionRoutes(identity, now),
     ...keyRoutes(identity),
     ...hostRoutes(store, identity.audit, now),
-    ...administrationRoutes(identity),
+    ...sourceRoutes(identity, store, now, installed),
+    ...administrationRoutes(identity, store),
   ];
   return [...fileRoutes(), ...api.map(notCached)];
+}
+
+/** For a path of the console that does not exist: the script says so. Its calls and files get the usual 404. */
+export function missingPage(directory = DIRECTORY) {
+  const page = readPage(directory);
+  return ({ method, url }: FastifyRequest, reply: FastifyReply): boolean => {
+    const isPage = method === 'GET' && /^\/console\/(?!(?:api|assets)(?:[/?]|$))/.test(url);
+    if (isPage)
+      reply
+        .code(404)
+        .headers(SECURITY_HEADERS)
+        .header('Cache-Control', page.cache)
+        .type(page.type)
+        .send(page.plain);
+    return isPage;
+  };
+}
+
+function readPage(directory: string): StaticFile {
+  return existsSync(join(directory, 'index.html'))
+    ? readFile(directory, 'index.html', 'no-cache')
+    : NOT_BUILT;
 }
 
 /** The files are read once and served from memory, so that no other path can be requested. */
 export function fileRoutes(directory = DIRECTORY): Route[] {
   const negotiate = createNegotiation();
-  const page = existsSync(join(directory, 'index.html'))
-    ? readFile(directory, 'index.html', 'no-cache')
-    : NOT_BUILT;
+  const page = readPage(directory);
   const assets = existsSync(join(directory, 'assets')) ? readdirSync(join(directory, 'assets')) : [];
   const files: (readonly [url: string, file: StaticFile])[] = PAGES.map((url) => [url, page]);
   for (const name of assets.filter((asset) => extname(asset) in TYPES)) {

@@ -156,6 +156,174 @@ describe('a session', () => {
   });
 });
 
+describe('the calls of the console', () => {
+  let identity: Identity;
+  let app: FastifyInstance;
+  let store: Store;
+  let ids: { domain: string; project: string; admin: string };
+  let admin: string;
+
+  beforeEach(async () => {
+    identity = await openIdentity(join(directory, 'identity.mdb'), Buffer.alloc(32, 7), () => START);
+    const names = { domain: 'default', project: 'default', user: 'admin' };
+    const { domain, project, user } = await identity.administration.bootstrap(names, 'password');
+    ids = { domain: domain.id, project: project.id, admin: user.id };
+    store = memoryStore(() => START);
+    app = await createApp({
+      store,
+      identity,
+      now: () => START,
+      catalog: { publicUrl: null, region: 'eu' },
+      bodyBytesMax: 1_048_576,
+      rateLimit: 0,
+      limits: { retentionMs: 180 * 24 * HOUR_MS, hostsMax: 1_000 },
+      installed: { program: '/opt/wafstat', options: ['--data', '/var/lib/wafstat'] },
+      logger: false,
+    });
+    admin = await signIn('admin', 'password');
+  });
+
+  afterEach(async () => {
+    await app.close();
+    await identity.close();
+  });
+
+  async function signIn(user: string, password: string): Promise<string> {
+    const payload = { user, domain: 'default', password };
+    const response = await call('POST', 'session', payload, '');
+    return String(response.headers['set-cookie']?.[0]).split(';')[0] ?? '';
+  }
+
+  function call(method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, payload?: object, cookie = admin) {
+    const headers = { ...CONSOLE, cookie };
+    return app.inject({ method, url: `/console/api/${path}`, headers, ...(payload ? { payload } : {}) });
+  }
+
+  async function addUser(name: string, roles: object = {}) {
+    const response = await call('POST', 'users', { name, access: 'both', roles });
+    expect(response.statusCode).toBe(201);
+    return response.json() as { id: string; password: string };
+  }
+
+  test('create a user with a generated password, change the roles, reset the password, and delete the user', async () => {
+    const { id, password } = await addUser('alice');
+    const session = () => call('GET', 'session', undefined, alice);
+    let alice = await signIn('alice', password);
+    expect((await session()).json().projects).toEqual([]);
+    const changed = await call('PUT', `users/${id}`, { roles: { [ids.project]: ['reader', 'ingest'] } });
+    expect(changed.json().roles).toEqual({ [ids.project]: ['reader', 'ingest'] });
+    expect((await session()).json().projects).toMatchObject([{ roles: ['reader', 'ingest'] }]);
+    await call('PUT', `users/${id}`, { roles: { [ids.domain]: ['reader'] } });
+    expect((await session()).json().projects).toMatchObject([{ roles: ['reader'] }]);
+
+    const reset = (await call('POST', `users/${id}/password`)).json();
+    expect((await session()).json().error_msg).toContain('the password was changed');
+    alice = await signIn('alice', reset.password);
+    expect((await session()).statusCode).toBe(200);
+    expect((await call('DELETE', `users/${id}`)).statusCode).toBe(204);
+    expect((await session()).json().error_msg).toBe('the user of the session has been deleted');
+  });
+
+  test('administrators manage the access keys of others, and see no secret again', async () => {
+    const { id } = await addUser('alice');
+    const { access, secret } = (await call('POST', `users/${id}/keys`, { description: 'ci' })).json();
+    expect([access.length, secret.length]).toEqual([20, 40]);
+    const path = `users/${id}/keys/${access}`;
+    expect((await call('PUT', path, { status: 'inactive' })).json()).toMatchObject({ status: 'inactive' });
+    const listed = await call('GET', 'users');
+    expect(listed.body).not.toContain(secret);
+    expect(listed.json().users[1].keys).toMatchObject([{ access, description: 'ci', status: 'inactive' }]);
+    expect((await call('DELETE', `users/${ids.admin}/keys/${access}`)).statusCode).toBe(404);
+    expect((await call('DELETE', path)).statusCode).toBe(204);
+  });
+
+  test('nobody locks everyone out by accident', async () => {
+    const refusals = [
+      await call('PUT', `users/${ids.admin}`, { enabled: false }),
+      await call('DELETE', `users/${ids.admin}?confirm=admin`),
+      await call('PUT', `users/${ids.admin}`, { roles: {} }),
+      await call('PUT', `projects/${ids.project}`, { enabled: false }),
+      await call('DELETE', `projects/${ids.project}?confirm=other`),
+    ];
+    expect(refusals.map((response) => response.json().error_msg)).toEqual([
+      'you cannot disable yourself: ask another administrator',
+      'you cannot delete yourself: ask another administrator',
+      expect.stringContaining('last administrator of the domain'),
+      expect.stringContaining('last enabled project of the domain'),
+      expect.stringContaining('last enabled project of the domain'),
+    ]);
+    expect((await call('DELETE', `projects/${ids.project}?confirm=default`)).statusCode).toBe(204);
+    expect((await call('GET', 'session')).json()).toMatchObject({ administers_domain: true, projects: [] });
+  });
+
+  test('only administrators see examples of dropped lines and paths on the server', async () => {
+    await store.append({
+      project: ids.project,
+      source: { name: 'web1', format: 'auto' },
+      events: [],
+      dropped: { not_json: 2 },
+      examples: { not_json: 'oops' },
+    });
+    const { password } = await addUser('alice', { [ids.project]: ['reader'] });
+    const alice = await signIn('alice', password);
+    const sources = `projects/${ids.project}/sources`;
+    const setup = `projects/${ids.project}/setup`;
+    expect((await call('GET', sources)).json()).toMatchObject({
+      now: START,
+      items: [{ name: 'web1', dropped: { not_json: 2 }, examples: { not_json: 'oops' } }],
+    });
+    expect((await call('GET', setup)).json()).toEqual({
+      program: '/opt/wafstat',
+      options: ['--data', '/var/lib/wafstat'],
+      can_create_key: true,
+    });
+    expect((await call('GET', sources, undefined, alice)).json().items[0].examples).toEqual({});
+    expect((await call('GET', setup, undefined, alice)).json()).toEqual({
+      program: null,
+      options: [],
+      can_create_key: false,
+    });
+    await identity.administration.addDomain('another customer');
+    expect((await call('GET', setup)).json()).toEqual({ program: null, options: [], can_create_key: true });
+    const key = `projects/${ids.project}/ingest-key`;
+    expect((await call('POST', key, {}, alice)).statusCode).toBe(403);
+    const listed = await app.inject({
+      url: `/v1/${ids.project}/connections`,
+      headers: { cookie: admin },
+    });
+    expect(listed.body).not.toContain('oops');
+  });
+
+  test('create a key that sends logs to one project and reads nothing', async () => {
+    const { user, access, secret } = (await call('POST', `projects/${ids.project}/ingest-key`)).json();
+    expect(user).toBe('ingest-default');
+    const authorization = `Basic ${Buffer.from(`${access}:${secret}`).toString('base64')}`;
+    const send = (url: string, method: 'GET' | 'POST') =>
+      app.inject({ method, url, headers: { authorization }, payload: JSON.stringify({ time: START }) });
+    expect((await send(`/ingest/v1/${ids.project}`, 'POST')).json()).toMatchObject({ accepted: 1 });
+    expect((await send(`/v1/${ids.project}/connections`, 'GET')).statusCode).toBe(403);
+    expect((await call('POST', `projects/${ids.project}/ingest-key`)).json().user).toBe('ingest-default');
+    expect((await call('POST', `projects/${ids.project}/ingest-key`)).json().error_msg).toContain(
+      'already has 2 access keys',
+    );
+    // A user of the same name who can do more gets no key.
+    const id = identity.administration.user('ingest-default').id;
+    await identity.administration.changeRole('grant', id, ids.project, 'reader');
+    expect((await call('POST', `projects/${ids.project}/ingest-key`)).json().user).toBe(
+      `ingest-${ids.project.slice(0, 16)}`,
+    );
+  });
+
+  test('a page that does not exist is a page with the status 404; a call is JSON', async () => {
+    const missing = await app.inject({ url: '/console/nope?x=1' });
+    expect([missing.statusCode, missing.headers['content-type']]).toEqual([404, 'text/html; charset=utf-8']);
+    expect(missing.headers['content-security-policy']).toContain("default-src 'none'");
+    expect((await app.inject({ url: '/console/api/nope' })).json().error_code).toBe('WAF.4000');
+    expect((await app.inject({ url: '/console/assets/nope.js' })).json().error_code).toBe('WAF.4000');
+    expect((await app.inject({ url: '/console/nope', method: 'POST' })).json().error_code).toBe('WAF.4000');
+  });
+});
+
 describe('the console files', () => {
   async function serveFiles(): Promise<FastifyInstance> {
     const app = fastify();

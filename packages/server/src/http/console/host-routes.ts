@@ -1,4 +1,4 @@
-/** Adds and renames hosts, and returns the numbers of all hosts at once. */
+/** Adds, renames and deletes hosts, and returns the numbers of all hosts at once. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { AuditTrail } from '../../audit/audit-trail.ts';
 import { hostAdministration } from '../../audit/host-administration.ts';
@@ -79,6 +79,19 @@ export function hostRoutes(store: Store, audit: AuditTrail, now: () => number): 
         throw renamed.kind === 'unknown'
           ? new ApiError('WAF.4000', 'unknown host')
           : malformed(`another host of the project already has the name ${hostname}`);
+      },
+    },
+    {
+      method: 'DELETE',
+      url: `${PATH}/:host_id`,
+      ...SESSION_ONLY,
+      allow: 'admin',
+      async handler(request, reply) {
+        const project = pathParameter(request, 'project_id');
+        const id = pathParameter(request, 'host_id');
+        const deleted = await administration.delete(actorOf(request), { project, id });
+        if (deleted.kind === 'unknown') throw new ApiError('WAF.4000', 'unknown host');
+        return reply.code(204).send();
       },
     },
   ];

@@ -7,7 +7,7 @@ import { ApiError } from '../../errors.ts';
 import type { AdministrationView } from '../../identity/administration.ts';
 import { IdentityError } from '../../identity/errors.ts';
 import type { RequestIdentity } from '../../identity/identity.ts';
-import { type AccessKeyInfo, administersDomain, type User } from '../../identity/records.ts';
+import { type AccessKeyInfo, administersDomain, type Domain, type User } from '../../identity/records.ts';
 import { valueAt } from '../../json-path.ts';
 import { administer } from '../auth/actor.ts';
 import { oneOf, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
@@ -145,16 +145,20 @@ function manageableKey(administration: AdministrationView, request: FastifyReque
 
 /** Whose keys the caller may manage. Throws a 403 without a token for a domain. */
 function managerOf(request: FastifyRequest): (owner: User) => boolean {
-  const { user: caller, scope, isExchanged } = callerOf(request);
-  // A project scope also contains its domain. A token of a project can be exchanged for one of the domain.
-  if (scope === 'unscoped' || 'project' in scope || isExchanged) {
-    throw new ApiError(
-      'WAF.9002',
-      'managing access keys needs a token scoped to the domain (auth.scope.domain) and created with the password, ' +
-        'not one scoped to a project or an access key; the console works too',
-    );
-  }
+  const domain = domainScope(request, 'managing access keys');
+  const { user: caller } = callerOf(request);
   return (owner) =>
-    owner.domain_id === scope.domain.id &&
-    (owner.id === caller.id || administersDomain(caller, owner.domain_id));
+    owner.domain_id === domain.id && (owner.id === caller.id || administersDomain(caller, owner.domain_id));
+}
+
+/** The domain of the token. Throws a 403 without one that was created with the password. */
+export function domainScope(request: FastifyRequest, purpose: string): Pick<Domain, 'id'> {
+  const { scope, isExchanged } = callerOf(request);
+  // A project scope also contains its domain. A token of a project can be exchanged for one of the domain.
+  if (scope !== 'unscoped' && !('project' in scope) && !isExchanged) return scope.domain;
+  throw new ApiError(
+    'WAF.9002',
+    `${purpose} needs a token scoped to the domain (auth.scope.domain) and created with the password, ` +
+      'not one scoped to a project or an access key; the console works too',
+  );
 }

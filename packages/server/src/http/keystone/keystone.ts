@@ -216,6 +216,8 @@ const TEXT = { type: 'string' };
 const ANY_OBJECT = { type: 'object', additionalProperties: true };
 const NAMED = partialObject({ id: TEXT, name: TEXT });
 
+export const recordSchema = (name: string) => ({ ...ANY_OBJECT, description: `The ${name}.` });
+
 export function listSchema(name: string) {
   const properties = { [name]: array(ANY_OBJECT), links: ANY_OBJECT };
   return partialObject(properties, { description: `The ${name}.` });

@@ -26,6 +26,7 @@ import {
   listSchema,
   projectBody,
   type RoleAssignment,
+  recordSchema,
   roleAssignmentBody,
   roleBody,
   userBody,
@@ -209,12 +210,6 @@ function administeredDomains(view: View, caller: Caller): Domain[] {
   if (domains.length === 0) throw new ApiError('WAF.9002', "this call needs the role 'admin' in a domain");
   return domains;
 }
-
-const recordSchema = (name: string) => ({
-  description: `The ${name}.`,
-  type: 'object',
-  additionalProperties: true,
-});
 
 function recordRoute<R>(
   catalog: Catalog,

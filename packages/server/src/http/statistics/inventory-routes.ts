@@ -137,7 +137,12 @@ export function inventoryRoutes(store: Store): Route[] {
         response: withErrors('One page of log sources.', pageOf(SOURCE)),
       },
       async handler(request) {
-        return cut(await store.sources(pathParameter(request, 'project_id')), parsePage(queryOf(request)));
+        const { total, items } = cut(
+          await store.sources(pathParameter(request, 'project_id')),
+          parsePage(queryOf(request)),
+        );
+        // Examples are log lines, which readers of statistics need not see.
+        return { total, items: items.map(({ examples: _, ...source }) => source) };
       },
     },
     ...Object.entries(NOT_KEPT).map(([path, data]) => notKept(path, data)),

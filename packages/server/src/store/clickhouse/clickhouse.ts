@@ -5,6 +5,7 @@
 
 import { Database, type DatabaseOptions } from '../../postgres/database.ts';
 import { GroupCommit } from '../group-commit.ts';
+import { NOT_DELETED } from '../postgres/hosts.ts';
 import { prune } from '../postgres/prune.ts';
 import { recordMethods } from '../postgres/records.ts';
 import { pruneTopLists, topListMethods } from '../postgres/top-lists.ts';
@@ -114,7 +115,7 @@ export function clickhouseStore(
       available(async () => {
         const attacks = await counter.attacksByHost(selection, { from, to });
         const rows = await database.run<{ id: string; number: number }>(
-          'SELECT id, number FROM hosts WHERE project = $1 AND number = ANY($2::int[])',
+          `SELECT id, number FROM hosts WHERE project = $1 AND number = ANY($2::int[]) AND ${NOT_DELETED}`,
           [selection.project, [...attacks.keys()]],
         );
         return new Map(rows.map(({ id, number }) => [id, attacks.get(number) ?? 0]));

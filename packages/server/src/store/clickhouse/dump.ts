@@ -1,7 +1,9 @@
 /** Export of events to another store. */
+
 import type { Event } from '../../event.ts';
 import type { Database } from '../../postgres/database.ts';
 import { eventsOfCells } from '../cells.ts';
+import { NOT_DELETED } from '../postgres/hosts.ts';
 import type { Snapshot } from './attempts.ts';
 import { CELLS, type Counter, counted, TIME } from './count.ts';
 import { bucketOf, LEVELS, MINUTE_MS } from './schema.ts';
@@ -17,7 +19,7 @@ export async function* dumpEvents(
   project: string,
 ): AsyncGenerator<{ id: string; events: Event[] }> {
   const rows = await database.run<{ number: number; id: string }>(
-    'SELECT number, id FROM hosts WHERE project = $1',
+    `SELECT number, id FROM hosts WHERE project = $1 AND ${NOT_DELETED}`,
     [project],
   );
   const hosts = new Map(rows.map(({ number, id }) => [number, id]));

@@ -14,7 +14,7 @@ import {
   toRunningTotals,
 } from '../cells.ts';
 import { SLICE_MS, Slices } from '../slices.ts';
-import { StoreDamaged, type TimeRange } from '../store.ts';
+import { isDeletedHost, StoreDamaged, type TimeRange } from '../store.ts';
 import { CHUNKS_PER_LEVEL, ChunkCache, HostSets } from './chunk-cache.ts';
 import { type ChunkPlan, COUNTERS, EXACT, type Level, planChunks } from './levels.ts';
 import { checkAbsence, matchesHostKey, matchesProjectKey, RecordReader } from './records.ts';
@@ -22,6 +22,7 @@ import {
   allChanges,
   CHANGES,
   changesOf,
+  deletedHosts,
   hasAllPeaks,
   metaValue,
   type ProjectRecord,
@@ -279,7 +280,7 @@ function* hostsOf(
     const part = [...hosts.getRange(range)];
     for (const { key, value } of part) {
       if (!matchesHostKey(key, value)) throw new StoreDamaged(`the key of the host ${value.id}`);
-      found.set(value.scope, value.id);
+      if (!isDeletedHost(value)) found.set(value.scope, value.id);
       // The last host of a part is the first of the next.
       start = key;
     }
@@ -349,11 +350,15 @@ export function clip(edges: readonly number[], horizon: number, latest: number):
   return edges.map((edge) => (edge > latest ? end : Math.min(Math.max(edge, horizon), end)));
 }
 
-/** Scopes are cached without a version: a host is never removed, and its scope never changes. */
+/** Cached until a host is deleted: the scope of a host never changes. */
 function createScopeLookup(schema: Schema) {
   const known = new BoundedCache<string, number>({ name: 'hosts', entriesMax: HOSTS_MAX, unitBytes: 120 });
+  let deleted = 0;
   return (project: ProjectRecord, ids: readonly string[]): number[] => {
     const scopes = new Set<number>();
+    const deletedNow = deletedHosts(schema);
+    if (deletedNow !== deleted) known.clear();
+    deleted = deletedNow;
     for (const id of ids) {
       const name = `${project.scope} ${id}`;
       let scope = known.get(name);
@@ -399,10 +404,20 @@ function createProjectLookup(schema: Schema) {
 /** The version of a range is made of at most this many change counters. */
 const VERSION_CHUNKS_MAX = 16;
 
+interface Marks {
+  /** The change counter when they were read. */
+  changes: number;
+  born: number;
+  horizon: number;
+  listsBefore: number;
+  /** Hosts that have been deleted. */
+  deleted: number;
+}
+
 /** `changes`: the global change counter. While it is the same, so is everything that versions are made of. */
 export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (range: TimeRange) => string {
   const counters = new VersionedCache<number, number>('versions', () => changes.get());
-  let marks = { changes: -1, born: 0, horizon: 0, listsBefore: 0 };
+  let marks: Marks = { changes: -1, born: 0, horizon: 0, listsBefore: 0, deleted: 0 };
   const changesIn = (level: Level, chunk: number): number => {
     const key = level.id * CHUNKS_PER_LEVEL + chunk;
     const known = counters.get(key);
@@ -418,6 +433,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
         born: metaValue(schema, 'born'),
         horizon: metaValue(schema, 'horizon'),
         listsBefore: schema.meta.get('topLists') ?? 0,
+        deleted: deletedHosts(schema),
       };
     }
     return marks;
@@ -429,7 +445,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
    * whenever one of them does. A hash would take ten times as long.
    */
   return ({ from, to }) => {
-    const { born, horizon, listsBefore } = currentMarks();
+    const { born, horizon, listsBefore, deleted } = currentMarks();
     const level = COUNTERS.findLast((one) => to - from <= VERSION_CHUNKS_MAX * chunkMs(one)) ?? COUNTERS[0];
     const end = Math.ceil(to / chunkMs(level));
     let sum = 0;
@@ -437,7 +453,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
       sum += changesIn(level, chunk);
     }
     const limits = `${horizon > from ? horizon : ''}.${listsBefore > from ? listsBefore : ''}`;
-    return `${born.toString(36)}.${limits}.${sum.toString(36)}`;
+    return `${born.toString(36)}.${limits}.${deleted || ''}.${sum.toString(36)}`;
   };
 }
 

@@ -63,6 +63,17 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(directory, { recursive: true }));
 
+test('a file with a deleted host is intact, also after a repair', async () => {
+  const path = copy();
+  const store = lmdbStore(path, () => NOW);
+  await store.deleteHost({ project: 'p', id: hosts[0] ?? '' });
+  await store.addHost({ project: 'p', hostname: 'a', limit: 3 });
+  await store.close();
+  expect((await verifyStatistics(path)).findings).toEqual([]);
+  await repairStatistics(path);
+  expect((await verifyStatistics(path)).findings).toEqual([]);
+});
+
 describe('a damaged record', () => {
   test('is an error or has no effect: no result is wrong', async () => {
     const expected = await results(original);

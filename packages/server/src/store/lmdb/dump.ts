@@ -1,7 +1,7 @@
 /** Export of events and batches to another store, and import of a source from one. */
 import type { Event } from '../../event.ts';
 import { eventsOfCells, readCells } from '../cells.ts';
-import { type BatchRecord, fromLinkRecord, type Source, StoreDamaged } from '../store.ts';
+import { type BatchRecord, fromLinkRecord, isDeletedHost, type Source, StoreDamaged } from '../store.ts';
 import { openProject, openSource, putBatch } from './append.ts';
 import { EXACT } from './levels.ts';
 import { chunksOf, records } from './records.ts';
@@ -18,7 +18,7 @@ export function* dumpEvents(schema: Schema, projectId: string): Generator<{ id: 
   const horizon = metaValue(schema, 'horizon');
   const hosts = new Map<number, string>();
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
-    hosts.set(value.scope, value.id);
+    if (!isDeletedHost(value)) hosts.set(value.scope, value.id);
   }
   let part: { id: string; events: Event[] } | null = null;
   for (const minute of chunksOf(schema, EXACT, Math.floor(horizon / EXACT.cellsPerChunk))) {

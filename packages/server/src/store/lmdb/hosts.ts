@@ -3,6 +3,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Hostnames, NAMES_PER_TURN, type NewHosts } from '../resolve-hosts.ts';
 import {
   type AddedHost,
+  type DeletedHost,
+  deletedHostId,
   freeHostId,
   type Host,
   type HostnamesToResolve,
@@ -10,7 +12,7 @@ import {
   type RenamedHost,
 } from '../store.ts';
 import { nextScope, openProject } from './append.ts';
-import type { HostRecord, ProjectRecord, Schema } from './schema.ts';
+import { countChange, deletedHosts, type HostRecord, type ProjectRecord, type Schema } from './schema.ts';
 
 /** New names that one transaction registers: 20 ms. Only a flood or a large import has more of them in a batch. */
 export const NEW_NAMES_PER_TRANSACTION = 250;
@@ -91,6 +93,26 @@ export function renameHost(schema: Schema, projectId: string, id: string, hostna
   return { kind: 'renamed', host: publicHost(renamed) };
 }
 
+/** The scope stays assigned: the counts of the host are part of the file until retention frees them. */
+export function deleteHost(schema: Schema, projectId: string, id: string): DeletedHost {
+  const project = schema.projects.get(projectId);
+  const known = project && schema.hosts.get([project.scope, id]);
+  if (project === undefined || known === undefined) return { kind: 'unknown' };
+  const { scope } = project;
+  const name = deletedHostId(id);
+  schema.hosts.removeSync([scope, id]);
+  schema.hostnames.removeSync([scope, known.hostname]);
+  schema.hosts.putSync([scope, name], { ...known, id: name, hostname: name });
+  schema.hostnames.putSync([scope, name], name);
+  schema.projects.putSync(projectId, { ...project, hosts: project.hosts - 1 });
+  for (const { value } of schema.sources.getRange({ start: [scope], end: [scope + 1] })) {
+    schema.sourceHosts.removeSync([value.number, id]);
+  }
+  schema.meta.putSync('deletedHosts', deletedHosts(schema) + 1);
+  countChange(schema);
+  return { kind: 'deleted', host: publicHost(known) };
+}
+
 export function publicHost({ id, hostname, created }: HostRecord): Host {
   return { id, hostname, created };
 }
@@ -99,13 +121,18 @@ export function publicHost({ id, hostname, created }: HostRecord): Host {
 export function findHost(schema: Schema, project: ProjectRecord, wanted: NewHost): AddedHost | undefined {
   const idOfName = schema.hostnames.get([project.scope, wanted.hostname]);
   const id = idOfName ?? wanted.id;
-  const known = id === undefined ? undefined : schema.hosts.get([project.scope, id]);
+  const known =
+    id === undefined
+      ? undefined
+      : (schema.hosts.get([project.scope, id]) ?? schema.hosts.get([project.scope, deletedHostId(id)]));
   if (known === undefined) return project.hosts >= wanted.limit ? { kind: 'full' } : undefined;
   return { kind: idOfName === undefined ? 'id_taken' : 'exists', host: publicHost(known) };
 }
 
 function freeId(schema: Schema, { scope }: ProjectRecord, projectId: string, hostname: string): string {
-  return freeHostId(projectId, hostname, (id) => schema.hosts.doesExist([scope, id]));
+  return freeHostId(projectId, hostname, (id) =>
+    [id, deletedHostId(id)].some((taken) => schema.hosts.doesExist([scope, taken])),
+  );
 }
 
 function putHost(schema: Schema, { scope }: ProjectRecord, host: Host): void {

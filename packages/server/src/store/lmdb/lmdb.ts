@@ -11,6 +11,7 @@ import {
   type Batch,
   compareFollowed,
   groupSources,
+  isDeletedHost,
   NO_SOURCE,
   newSource,
   type ProjectSources,
@@ -28,6 +29,7 @@ import { dumpBatches, dumpEvents, putSource } from './dump.ts';
 import {
   addHost,
   addHosts,
+  deleteHost,
   findHost,
   NEW_NAMES_PER_TRANSACTION,
   publicHost,
@@ -181,10 +183,12 @@ export function lmdbStore(
 
     renameHost: ({ project, id, hostname }) => write(() => renameHost(schema, project, id, hostname)),
 
+    deleteHost: ({ project, id }) => write(() => deleteHost(schema, project, id)),
+
     hosts: (project) =>
       available(() => {
         const range = schema.hosts.getRange(keysOfProject(schema, project));
-        const hosts = [...range].map(({ value }) => publicHost(value));
+        const hosts = [...range].map(({ value }) => publicHost(value)).filter((host) => !isDeletedHost(host));
         return hosts.sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
       }),
 

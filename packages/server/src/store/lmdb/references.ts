@@ -1,5 +1,6 @@
 /** References between the tables, which `verify` checks and `repair` fixes. */
 import { compareKeys, type Database, type Key } from 'lmdb';
+import { isDeletedHost } from '../store.ts';
 import { matchesHostKey, matchesProjectKey, tryTo } from './records.ts';
 import { checkedJson, hasChecksum, type Schema } from './schema.ts';
 
@@ -19,7 +20,7 @@ export function* brokenHosts({ projects, hosts, hostnames, meta }: Schema): Gene
     const [project] = key;
     const { id, hostname, scope } = value;
     const count = counts.get(project);
-    if (count !== undefined) counts.set(project, count + 1);
+    if (count !== undefined && !isDeletedHost(value)) counts.set(project, count + 1);
     const broken = { table: 'hosts', key };
     if (!matchesHostKey(key, value)) yield { ...broken, problem: 'the record belongs to another key' };
     if (scope > last) yield { ...broken, problem: `the scope ${scope} was never assigned` };

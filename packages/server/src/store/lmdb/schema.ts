@@ -51,7 +51,13 @@ export interface ReadOptions {
   transaction: Transaction;
 }
 
-export type MetaKey = (typeof META_KEYS)[number] | 'version' | 'freed' | 'peaks' | 'topLists';
+export type MetaKey =
+  | (typeof META_KEYS)[number]
+  | 'version'
+  | 'freed'
+  | 'peaks'
+  | 'topLists'
+  | 'deletedHosts';
 
 export type Schema = ReturnType<typeof openTables>;
 
@@ -193,6 +199,11 @@ export function cellsSeed(level: number, chunk: number, scope: number): number {
 /** The global change counter: counts changes of counters and of the horizon. */
 export function allChanges(schema: Schema, read?: ReadOptions): number {
   return metaValue(schema, 'changes', read);
+}
+
+/** How many hosts have been deleted: what is cached by host ID is valid while it is the same. Missing until there is one. */
+export function deletedHosts({ meta }: Schema): number {
+  return meta.get('deletedHosts') ?? 0;
 }
 
 export function countChange(schema: Schema): void {

@@ -1,6 +1,14 @@
 /** Top lists in the file: the records of ../top-records.ts by hour and scope. */
 import type { AttackDetails } from '../../event.ts';
-import { coveredHours, HOUR_MS, StoreDamaged, type TopList, type TopQuery, type TopSlice } from '../store.ts';
+import {
+  coveredHours,
+  HOUR_MS,
+  isDeletedHost,
+  StoreDamaged,
+  type TopList,
+  type TopQuery,
+  type TopSlice,
+} from '../store.ts';
 import { TopFinder, type TopSnapshot } from '../top-finder.ts';
 import {
   addToRecords,
@@ -21,6 +29,7 @@ import {
   changesOf,
   countChange,
   countChunkChange,
+  deletedHosts,
   freedBefore,
   metaValue,
   type ReadOptions,
@@ -97,10 +106,15 @@ export class GroupTopLists {
     hours.sort((a, b) => a.hour - b.hour || a.scope - b.scope);
     for (const { project, scope, hour, hosts } of hours) {
       const scopeOf = (hostId: string | null) =>
-        hostId === null ? scope : hostScope(schema, project, scope, hostId);
-      const read = (hostId: string | null) => reader.read(hour, scopeOf(hostId));
+        hostId === null ? scope : schema.hosts.get([scope, hostId])?.scope;
+      const read = (hostId: string | null) => {
+        const of = scopeOf(hostId);
+        return of === undefined ? undefined : reader.read(hour, of);
+      };
       for (const { hostId, record } of addToRecords(hosts, read, project, keysMax)) {
-        putRecord(schema, hour, scopeOf(hostId), record);
+        const of = scopeOf(hostId);
+        // A joint record that is divided may have a host that was deleted. Its attacks stay in those of the project.
+        if (of !== undefined) putRecord(schema, hour, of, record);
       }
     }
   }
@@ -162,6 +176,8 @@ interface ListsState {
   chunks: Float64Array;
   /** The checksum of the record of the project in each hour. */
   checksums: Float64Array;
+  /** How many hosts have been deleted: their records stay. */
+  deleted: number;
 }
 
 export function createTopFinder(
@@ -235,8 +251,12 @@ export function createTopFinder(
       const isSame = known?.chunks[chunk] === chunks[chunk];
       checksums[i] = isSame ? (known?.checksums[i] ?? 0) : reader.checksum(from + i, scope);
     }
-    const isCurrent = known?.checksums.every((checksum, i) => checksum === checksums[i]);
-    return known && isCurrent ? Object.assign(known, { changes, chunks }) : { changes, chunks, checksums };
+    const deleted = deletedHosts(schema);
+    const isCurrent =
+      known?.deleted === deleted && known.checksums.every((checksum, i) => checksum === checksums[i]);
+    return known && isCurrent
+      ? Object.assign(known, { changes, chunks })
+      : { changes, chunks, checksums, deleted };
   }
 }
 
@@ -326,7 +346,7 @@ export function* dumpTopSlices(schema: Schema, projectId: string): Generator<Top
   if (project === undefined) return;
   const hostIds = new Map<number, string | null>([[project.scope, null]]);
   for (const { value } of schema.hosts.getRange({ start: [project.scope], end: [project.scope + 1] })) {
-    hostIds.set(value.scope, value.id);
+    if (!isDeletedHost(value)) hostIds.set(value.scope, value.id);
   }
   let part: TopSlice[] = [];
   let bytes = 0;

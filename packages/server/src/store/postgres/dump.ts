@@ -2,6 +2,7 @@
 import type { Event } from '../../event.ts';
 import type { Database } from '../../postgres/database.ts';
 import { eventsOfCells, readCells } from '../cells.ts';
+import { NOT_DELETED } from './hosts.ts';
 import { EXACT, NO_HOST } from './schema.ts';
 import { readSegment } from './segments.ts';
 
@@ -18,7 +19,7 @@ export async function* dumpEvents(
   const [state] = await database.run<{ horizon: number }>('SELECT horizon FROM retention');
   const horizon = state?.horizon ?? 0;
   const rows = await database.run<{ number: number; id: string }>(
-    'SELECT number, id FROM hosts WHERE project = $1',
+    `SELECT number, id FROM hosts WHERE project = $1 AND ${NOT_DELETED}`,
     [project],
   );
   const hosts = new Map(rows.map(({ number, id }) => [number, id]));

@@ -1,13 +1,17 @@
 /** The hosts of projects. */
+import { randomInt } from 'node:crypto';
 
 import type { Database, Row, Run } from '../../postgres/database.ts';
 import { type Hostnames, type NewHosts, resolveHosts as resolve } from '../resolve-hosts.ts';
 import {
   type AddedHost,
+  type DeletedHost,
+  deletedHostId,
   derivedId,
   freeHostId,
   type Host,
   type HostnamesToResolve,
+  isDeletedHost,
   type NewHost,
   type RenamedHost,
 } from '../store.ts';
@@ -19,6 +23,9 @@ const NEW_NAMES_PER_TRANSACTION = 1_000;
 
 type HostRow = Host & Row;
 const COLUMNS = 'id, hostname, created';
+
+/** In statements that list hosts (see deletedHostId). */
+export const NOT_DELETED = "id NOT LIKE 'deleted:%'";
 
 export function resolveHosts(
   database: Database,
@@ -56,7 +63,8 @@ async function addHosts(
   hostnames: ReadonlySet<string>,
   now: number,
 ): Promise<NewHosts> {
-  const candidates = [...hostnames].map((hostname) => derivedId('host', project, hostname));
+  const derived = [...hostnames].map((hostname) => derivedId('host', project, hostname));
+  const candidates = [...derived, ...derived.map(deletedHostId)];
   const [state, known] = await Promise.all([
     lockProject(run, project),
     run<HostRow>(
@@ -66,7 +74,7 @@ async function addHosts(
     ),
   ]);
   const ids = new Map(known.map(({ hostname, id }) => [hostname, id]));
-  const taken = new Set(known.map(({ id }) => id));
+  const taken = new Set(known.map(originalId));
   const added: Host[] = [];
   let room = limit - state.hosts;
   for (const hostname of hostnames) {
@@ -91,22 +99,21 @@ async function freeId(
   const first = derivedId('host', project, hostname);
   if (!taken.has(first)) return first;
   const all = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1', [project]);
-  const ids = new Set([...taken, ...all.map(({ id }) => id)]);
+  const ids = new Set([...taken, ...all.map(originalId)]);
   return freeHostId(project, hostname, (id) => ids.has(id));
 }
 
-/** Hosts are numbered from 1, and none is ever removed. */
+/** Hosts are numbered from 1. Rows of deleted hosts stay, so that no number is used again. */
 async function insertHosts(run: Run, project: string, before: number, hosts: readonly Host[]): Promise<void> {
   if (hosts.length === 0) return;
   await Promise.all([
     run('UPDATE projects SET hosts = $2 WHERE project = $1', [project, before + hosts.length]),
     run(
       `INSERT INTO hosts (project, id, number, hostname, created)
-       SELECT $1, id, $2::int + i::int, hostname, created
-       FROM unnest($3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
+       SELECT $1, id, (SELECT coalesce(max(number), 0) FROM hosts WHERE project = $1) + i::int, hostname, created
+       FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS h(id, hostname, created, i)`,
       [
         project,
-        before,
         hosts.map(({ id }) => id),
         hosts.map(({ hostname }) => hostname),
         hosts.map(({ created }) => created),
@@ -135,11 +142,11 @@ export async function addHost(database: Database, wanted: NewHost, now: number):
 
 async function idsLike(run: Run, project: string, hostname: string): Promise<Set<string>> {
   const id = derivedId('host', project, hostname);
-  const rows = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1 AND id = $2', [
+  const rows = await run<{ id: string }>('SELECT id FROM hosts WHERE project = $1 AND id = ANY($2::text[])', [
     project,
-    id,
+    [id, deletedHostId(id)],
   ]);
-  return new Set(rows.map((row) => row.id));
+  return new Set(rows.map(originalId));
 }
 
 /** The result if nothing needs to be added. */
@@ -149,14 +156,14 @@ async function findHost(
 ): Promise<AddedHost | undefined> {
   const rows = await database.run<HostRow & { hosts: number }>(
     `SELECT p.hosts, h.id, h.hostname, h.created FROM projects p
-     LEFT JOIN hosts h ON h.project = p.project AND (h.hostname = $2 OR h.id = $3)
+     LEFT JOIN hosts h ON h.project = p.project AND (h.hostname = $2 OR h.id = ANY($3::text[]))
      WHERE p.project = $1`,
-    [project, hostname, id ?? null],
+    [project, hostname, id === undefined ? [] : [id, deletedHostId(id)]],
   );
   const known = rows.filter((row) => row.id !== null).map(publicHost);
   const byName = known.find((host) => host.hostname === hostname);
   if (byName) return { kind: 'exists', host: byName };
-  const byId = known.find((host) => host.id === id);
+  const byId = known.find((host) => originalId(host) === id);
   if (byId) return { kind: 'id_taken', host: byId };
   return (rows[0]?.hosts ?? 0) >= limit ? { kind: 'full' } : undefined;
 }
@@ -184,9 +191,48 @@ export function renameHost(
   });
 }
 
+/** The row keeps the number, under an ID and a name that no host can have. */
+export function deleteHost(
+  database: Database,
+  { project, id }: { project: string; id: string },
+): Promise<DeletedHost> {
+  return database.transaction(async (run) => {
+    const [, rows] = await Promise.all([
+      lockProject(run, project),
+      run<HostRow & { number: number }>(
+        `SELECT ${COLUMNS}, number FROM hosts WHERE project = $1 AND id = $2 AND ${NOT_DELETED}`,
+        [project, id],
+      ),
+    ]);
+    const [host] = rows;
+    if (host === undefined) return { kind: 'unknown' };
+    const { number } = host;
+    await Promise.all([
+      run('UPDATE hosts SET id = $3, hostname = $3 WHERE project = $1 AND id = $2', [
+        project,
+        id,
+        deletedHostId(id),
+      ]),
+      run('DELETE FROM source_hosts WHERE project = $1 AND host = $2', [project, number]),
+      run('UPDATE projects SET hosts = hosts - 1 WHERE project = $1', [project]),
+      // Cached responses of all ranges may contain the host.
+      run('UPDATE changes SET changes = changes + $2 WHERE project = $1', [project, randomInt(2 ** 40)]),
+    ]);
+    return { kind: 'deleted', host: publicHost(host) };
+  });
+}
+
 export async function hostsOfProject(database: Database, project: string): Promise<Host[]> {
-  const rows = await database.run<HostRow>(`SELECT ${COLUMNS} FROM hosts WHERE project = $1`, [project]);
+  const rows = await database.run<HostRow>(
+    `SELECT ${COLUMNS} FROM hosts WHERE project = $1 AND ${NOT_DELETED}`,
+    [project],
+  );
   return rows.map(publicHost).sort((a, b) => (a.hostname < b.hostname ? -1 : 1));
+}
+
+/** Also of a deleted host. */
+function originalId({ id }: { id: string }): string {
+  return isDeletedHost({ id }) ? id.slice(deletedHostId('').length) : id;
 }
 
 function publicHost({ id, hostname, created }: Host): Host {

@@ -19,6 +19,7 @@ import { appendGroup } from './append.ts';
 import { putFollowedPath } from './coordination.ts';
 import { Counter } from './count.ts';
 import { dumpEvents } from './dump.ts';
+import { NOT_DELETED } from './hosts.ts';
 import { findPeaks } from './peaks.ts';
 import { prune } from './prune.ts';
 import { recordMethods } from './records.ts';
@@ -119,7 +120,7 @@ export function postgresStore(options: PostgresOptions, now: () => number = Date
       available(async () => {
         const attacks = await counter.attacksByHost(selection, { from, to });
         const rows = await database.run<{ id: string; number: number }>(
-          'SELECT id, number FROM hosts WHERE project = $1 AND number = ANY($2::int[])',
+          `SELECT id, number FROM hosts WHERE project = $1 AND number = ANY($2::int[]) AND ${NOT_DELETED}`,
           [selection.project, [...attacks.keys()]],
         );
         return new Map(rows.map(({ id, number }) => [id, attacks.get(number) ?? 0]));

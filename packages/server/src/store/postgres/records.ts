@@ -14,7 +14,7 @@ import {
 } from '../store.ts';
 import { lockProject, putFollowedPath } from './coordination.ts';
 import { type BatchColumns, dumpBatches, putSource } from './dump-records.ts';
-import { addHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
+import { addHost, deleteHost, hostsOfProject, renameHost, resolveHosts } from './hosts.ts';
 import { readRetention, restoreHorizon } from './prune.ts';
 import { CHANGES_MS } from './schema.ts';
 
@@ -27,6 +27,7 @@ type RecordMethods = Pick<
   | 'addHost'
   | 'resolveHosts'
   | 'renameHost'
+  | 'deleteHost'
   | 'hosts'
   | 'sources'
   | 'projects'
@@ -87,6 +88,7 @@ export function recordMethods(
     addHost: (host) => available(() => addHost(database, host, now())),
     resolveHosts: (names) => available(() => resolveHosts(database, names, now())),
     renameHost: (host) => available(() => renameHost(database, host)),
+    deleteHost: (host) => available(() => deleteHost(database, host)),
     hosts: (project) => available(() => hostsOfProject(database, project)),
     sources: (project) => available(() => listSources(database, project)),
     projects: () =>

@@ -14,6 +14,7 @@ import {
   TopAdditions,
 } from '../top-records.ts';
 import { addChanges, lockProject } from './coordination.ts';
+import { NOT_DELETED } from './hosts.ts';
 import { JoinedRecords } from './joined-records.ts';
 import { inPartitions, NO_HOST } from './schema.ts';
 
@@ -128,6 +129,7 @@ export async function writeTopLists(
   await writeRecords(run, project, changed);
 }
 
+/** Leaves out deleted hosts, which a joint record that is divided may have. Their attacks stay in those of the project. */
 async function writeRecords(run: Run, project: string, changed: readonly TopSlice[]): Promise<void> {
   if (changed.length === 0) return;
   const records = new JoinedRecords();
@@ -136,6 +138,7 @@ async function writeRecords(run: Run, project: string, changed: readonly TopSlic
     `INSERT INTO top_lists (project, host, hour, version, record)
      SELECT $1, ${hostNumber('t.id')}, hour, $2, substring($3::bytea FROM first FOR length)
      FROM unnest($4::text[], $5::int[], $6::int[], $7::int[]) AS t(id, hour, first, length)
+     WHERE t.id IS NULL OR EXISTS (SELECT FROM hosts WHERE project = $1 AND hosts.id = t.id)
      ON CONFLICT (project, host, hour) DO UPDATE SET version = excluded.version, record = excluded.record`,
     [
       project,
@@ -204,7 +207,9 @@ async function openSnapshot(run: Run, query: TopQuery): Promise<TopSnapshot<stri
 /** Of the records of a project: every change of a list also changes that of its project. */
 async function fingerprintOf(run: Run, project: string, from: number, to: number): Promise<string> {
   const [row] = await run<{ fingerprint: string }>(
-    `SELECT concat(count(*), ' ', sum(version)) AS fingerprint FROM top_lists WHERE ${SELECTED}`,
+    `SELECT concat(count(*), ' ', sum(version), ' ', (
+       SELECT count(*) FROM hosts WHERE project = $1 AND NOT (${NOT_DELETED})
+     )) AS fingerprint FROM top_lists WHERE ${SELECTED}`,
     [project, [NO_HOST], from, to],
   );
   return row?.fingerprint ?? '';
@@ -334,7 +339,7 @@ export async function* dumpTopSlices(database: Database, project: string): Async
     'SELECT greatest(horizon, top_lists_before) AS horizon FROM retention',
   );
   const hosts = await database.run<{ number: number; id: string }>(
-    'SELECT number, id FROM hosts WHERE project = $1 ORDER BY number',
+    `SELECT number, id FROM hosts WHERE project = $1 AND ${NOT_DELETED} ORDER BY number`,
     [project],
   );
   // The first hour that queries cover.

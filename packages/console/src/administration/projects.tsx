@@ -1,0 +1,151 @@
+/** The projects of the domain. */
+import { useState } from 'preact/hooks';
+import type { ManagedProject } from '../api.ts';
+import { useApp } from '../app.ts';
+import { day } from '../format.ts';
+import { CopyValue } from '../parts/copy.tsx';
+import { Confirm, FormDialog } from '../parts/dialog.tsx';
+import { Field } from '../parts/form.tsx';
+import { PageHead } from '../parts/frame.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Problem } from '../parts/states.tsx';
+import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
+import { useAction } from '../use-query.ts';
+import { Enabled, type SectionProps } from './names.tsx';
+
+type ProjectDialog = { kind: 'new' } | { kind: 'disable' | 'delete'; project: ManagedProject };
+
+export function Projects({ administration, reload }: SectionProps) {
+  const app = useApp();
+  const { run, problem } = useAction();
+  const [dialog, setDialog] = useState<ProjectDialog | null>(null);
+  const close = () => setDialog(null);
+  /** The session has the enabled projects. */
+  const reloadAll = async () => {
+    await app.reload();
+    reload();
+  };
+  const enable = async (id: string) => {
+    if (await run(() => app.api.setProjectEnabled(id, true))) await reloadAll();
+  };
+  const columns: Column<ManagedProject>[] = [
+    {
+      title: 'Project',
+      cell: ({ name }) => <strong class="cut">{name}</strong>,
+      compare: byText(({ name }) => name),
+    },
+    {
+      title: 'ID',
+      cell: ({ id }) => (
+        <CopyValue text={id}>
+          <code>{id}</code>
+        </CopyValue>
+      ),
+    },
+    {
+      title: 'Created',
+      cell: ({ created }) => day(created, app.zone),
+      compare: byNumber(({ created }) => created),
+    },
+    {
+      title: 'State',
+      cell: ({ enabled }) => <Enabled enabled={enabled} />,
+      compare: byNumber(({ enabled }) => Number(enabled)),
+    },
+    {
+      title: 'Actions',
+      hideTitle: true,
+      isNumber: true,
+      cell: (project) => (
+        <div class="buttons">
+          <RowButton
+            label={project.enabled ? 'Disable' : 'Enable'}
+            name={project.name}
+            onClick={() =>
+              project.enabled ? setDialog({ kind: 'disable', project }) : void enable(project.id)
+            }
+          />
+          <RowButton
+            label="Delete"
+            name={project.name}
+            onClick={() => setDialog({ kind: 'delete', project })}
+          />
+        </div>
+      ),
+    },
+  ];
+  const isLast = (project: ManagedProject) =>
+    project.enabled && !administration.projects.some(({ id, enabled }) => enabled && id !== project.id);
+  return (
+    <section>
+      <PageHead level={2} title="Projects">
+        <button class="button primary" type="button" onClick={() => setDialog({ kind: 'new' })}>
+          <Icon name="plus" />
+          New project
+        </button>
+      </PageHead>
+      <Problem text={problem} />
+      <Table
+        name="Projects"
+        columns={columns}
+        rows={administration.projects}
+        keyOf={({ id }) => id}
+        initialSort={{ by: 'Project', descending: false }}
+      />
+      {dialog?.kind === 'new' && (
+        <FormDialog
+          title="New project"
+          verb="Create"
+          submit={async ({ name = '' }) => {
+            await app.api.addProject(name);
+            await reloadAll();
+          }}
+          close={close}
+        >
+          <Field label="Name" name="name" required maxLength={64} />
+        </FormDialog>
+      )}
+      {dialog?.kind === 'disable' && (
+        <Confirm
+          key="disable"
+          title={`Disable ${dialog.project.name}?`}
+          verb="Disable project"
+          {...(isLast(dialog.project) ? { typed: dialog.project.name } : {})}
+          act={async () => {
+            const { id, name } = dialog.project;
+            await app.api.setProjectEnabled(id, false, name);
+            await reloadAll();
+          }}
+          close={close}
+        >
+          {`Nobody can read the statistics of ${dialog.project.name} or send logs to it, and its tokens stop working. You can enable it again.`}
+          {isLast(dialog.project) && LAST_PROJECT}
+        </Confirm>
+      )}
+      {dialog?.kind === 'delete' && (
+        <Confirm
+          key="delete"
+          title={`Delete ${dialog.project.name}?`}
+          verb="Delete project"
+          typed={dialog.project.name}
+          act={async () => {
+            const { id, name } = dialog.project;
+            await app.api.removeProject(id, name);
+            await reloadAll();
+          }}
+          close={close}
+        >
+          {`The statistics of ${dialog.project.name} can no longer be read, also not by a new project with this name. All roles in it and its top lists are deleted, and log shippers get errors. This cannot be undone.`}
+          {isLast(dialog.project) && LAST_PROJECT}
+        </Confirm>
+      )}
+    </section>
+  );
+}
+
+const LAST_PROJECT = (
+  <strong>
+    {' '}
+    It is the last enabled project: until you enable or create another one, only this page works.
+  </strong>
+);

@@ -1,0 +1,203 @@
+/** Roles, access keys and password of a user. */
+import { useState } from 'preact/hooks';
+import type { AccessKey, Administration, ManagedUser, Role } from '../api.ts';
+import { useApp } from '../app.ts';
+import { Confirm, Dialog } from '../parts/dialog.tsx';
+import { SecretValue } from '../parts/secret.tsx';
+import { Problem } from '../parts/states.tsx';
+import { RowButton } from '../parts/table.tsx';
+import { useAction } from '../use-query.ts';
+import { ROLE_NAMES, ROLES } from './names.tsx';
+
+interface EditUserProps {
+  user: ManagedUser;
+  administration: Administration;
+  reload(): void;
+  reset(): void;
+  close(): void;
+}
+
+export function EditUser({ user, administration, reload, reset, close }: EditUserProps) {
+  const { session } = useApp();
+  const isSelf = user.id === session.user.id;
+  return (
+    <Dialog title={`Edit ${user.name}`} close={close}>
+      <div class="edit-user">
+        <RolesEditor user={user} administration={administration} reload={reload} />
+        {user.access !== 'console' && (
+          <UserKeys user={user} administration={administration} reload={reload} />
+        )}
+        <section aria-label="Password">
+          <h3>Password</h3>
+          {isSelf ? (
+            <p class="hint">Change your own password under My credentials.</p>
+          ) : (
+            <div class="form-end">
+              <button class="button" type="button" onClick={reset}>
+                Reset password
+              </button>
+            </div>
+          )}
+        </section>
+        <div class="form-end">
+          <button class="button" type="button" onClick={close}>
+            Close
+          </button>
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+interface UserSectionProps {
+  user: ManagedUser;
+  administration: Administration;
+  reload(): void;
+}
+
+function RolesEditor({ user, administration, reload }: UserSectionProps) {
+  const app = useApp();
+  const { domain_id, projects, users } = administration;
+  const [roles, setRoles] = useState<ManagedUser['roles']>(user.roles);
+  const [outcome, setOutcome] = useState('');
+  const [isConfirming, setConfirming] = useState(false);
+  const { run, problem, isRunning } = useAction();
+  const isSelf = user.id === app.session.user.id;
+  const administers = (held: ManagedUser['roles']) => held[domain_id]?.includes('admin') ?? false;
+  const losesOwn = isSelf && administers(user.roles) && !administers(roles);
+  const isLast = !users.some(
+    ({ id, enabled, roles: held }) => id !== user.id && enabled && administers(held),
+  );
+  const toggle = (scope: string, role: Role) => {
+    const held = roles[scope] ?? [];
+    setOutcome('');
+    setRoles({
+      ...roles,
+      [scope]: held.includes(role) ? held.filter((one) => one !== role) : [...held, role],
+    });
+  };
+  const save = async () => {
+    const held = Object.fromEntries(Object.entries(roles).filter(([, list]) => list.length > 0));
+    await app.api.changeUser(user.id, { roles: held }, isLast ? user.name : undefined);
+    if (isSelf) await app.reload();
+    setOutcome('Roles saved.');
+    reload();
+  };
+  const scopes = [{ id: domain_id, name: 'All projects' }, ...projects];
+  return (
+    <section aria-label="Roles">
+      <h3>Roles</h3>
+      <div class="roles" tabIndex={0} role="region" aria-label="Roles by project">
+        {scopes.map(({ id, name }) => (
+          <fieldset key={id}>
+            <legend>{name}</legend>
+            {ROLES.map((role) => (
+              <label key={role} title={ROLE_NAMES[role]}>
+                <input
+                  type="checkbox"
+                  checked={roles[id]?.includes(role) ?? false}
+                  onChange={() => toggle(id, role)}
+                />
+                {role}
+              </label>
+            ))}
+          </fieldset>
+        ))}
+      </div>
+      <div class="form-end">
+        <button
+          class="button primary"
+          type="button"
+          disabled={isRunning}
+          onClick={() => (losesOwn ? setConfirming(true) : void run(save))}
+        >
+          Save roles
+        </button>
+        <p class={`outcome ${problem === '' ? '' : 'problem'}`} role="status">
+          {problem || outcome}
+        </p>
+      </div>
+      {isConfirming && (
+        <Confirm
+          title="Give up administration?"
+          verb="Save roles"
+          {...(isLast ? { typed: user.name } : {})}
+          act={save}
+          close={() => setConfirming(false)}
+        >
+          {isLast
+            ? 'You are the last administrator of the domain. Afterwards nobody can manage its users and projects, except with the command line on the server.'
+            : 'You will no longer be able to manage users and projects.'}
+        </Confirm>
+      )}
+    </section>
+  );
+}
+
+function UserKeys({ user, administration, reload }: UserSectionProps) {
+  const { api } = useApp();
+  const { run, problem, isRunning } = useAction();
+  const [secret, setSecret] = useState<{ access: string; secret: string } | null>(null);
+  const [deleting, setDeleting] = useState<AccessKey | null>(null);
+  const change = async (act: () => Promise<unknown>) => {
+    if (await run(act)) reload();
+  };
+  const create = () =>
+    change(async () => {
+      setSecret(await api.addUserKey(user.id));
+    });
+  const toggle = ({ access, status }: AccessKey) =>
+    change(() => api.setUserKeyStatus(user.id, access, status === 'active' ? 'inactive' : 'active'));
+  return (
+    <section aria-label="Access keys">
+      <h3>Access keys</h3>
+      {user.keys.length === 0 && <p class="hint">No access keys.</p>}
+      {user.keys.map((key) => (
+        <div class="key-row" key={key.access}>
+          <span>
+            <code>{key.access}</code> <span class="faint">{key.description}</span>
+          </span>
+          <div class="buttons">
+            <RowButton
+              label={key.status === 'active' ? 'Disable' : 'Enable'}
+              name={key.access}
+              onClick={() => void toggle(key)}
+            />
+            <RowButton label="Delete" name={key.access} onClick={() => setDeleting(key)} />
+          </div>
+        </div>
+      ))}
+      {secret !== null && (
+        <div class="secret" role="status">
+          <p>Copy the key now; the secret won't be shown again.</p>
+          <dl>
+            <SecretValue name="Access key ID" value={secret.access} />
+            <SecretValue name="Secret access key" value={secret.secret} />
+          </dl>
+        </div>
+      )}
+      <Problem text={problem} />
+      {user.keys.length < administration.keys_limit && (
+        <div class="form-end">
+          <button class="button" type="button" disabled={isRunning} onClick={() => void create()}>
+            Create access key
+          </button>
+        </div>
+      )}
+      {deleting !== null && (
+        <Confirm
+          title={`Delete ${deleting.access}?`}
+          verb="Delete key"
+          act={async () => {
+            await api.removeUserKey(user.id, deleting.access);
+            if (secret?.access === deleting.access) setSecret(null);
+            reload();
+          }}
+          close={() => setDeleting(null)}
+        >
+          Applications using this key lose access immediately.
+        </Confirm>
+      )}
+    </section>
+  );
+}

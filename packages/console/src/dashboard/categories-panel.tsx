@@ -1,0 +1,90 @@
+/** Attacks by category: a bar chart that is a table, so it is accessible as it is. */
+import { ATTACK_TYPES, type AttackType, type AttackTypes } from '@wafstat/client';
+import { useApp, useProject } from '../app.ts';
+import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
+import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
+import { formatCount, share } from '../format.ts';
+import { Panel } from '../parts/panel.tsx';
+import { total } from '../points.ts';
+import type { TimeRange } from '../time-range.ts';
+import { countedCategories, toggleCategory, toggleExcluded } from '../view.ts';
+
+export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range: TimeRange }) {
+  const { view, zone } = useApp();
+  const project = useProject();
+  const query = { ...range, origin: location.origin, project: project.id, hosts: view.hosts };
+  const save = () =>
+    download(fileName(project.name, 'categories', range, zone, 'csv'), categoriesCsv(counts));
+  return (
+    <Panel
+      title="Attacks by category"
+      class="distribution"
+      exports={[
+        { label: 'Download CSV', run: save },
+        { label: 'Copy as curl', copy: curlCommand({ ...query, path: 'event/attack/type' }) },
+        { label: 'Copy as command line', copy: wafstatCommand('types', query) },
+      ]}
+    >
+      <table class="bars">
+        <thead class="offscreen">
+          <tr>
+            {['Category', 'Bar', 'Attacks', 'Share'].map((title) => (
+              <th key={title} scope="col">
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {byAttacks(counts).map((name) => (
+            <CategoryRow key={name} name={name} counts={counts} />
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function CategoryRow({ name, counts }: { name: AttackType; counts: AttackTypes }) {
+  const { view, go } = useApp();
+  const count = counts[name];
+  const most = Math.max(1, ...Object.values(counts));
+  const isChosen = view.categories.includes(name);
+  const isCounted = countedCategories(view).includes(name);
+  const filter = (event: MouseEvent) =>
+    go(event.altKey ? toggleExcluded(view, name) : toggleCategory(view, name));
+  return (
+    <tr
+      class={`${isChosen ? 'chosen' : ''} ${isCounted ? '' : 'off'} ${view.excluded.includes(name) ? 'excluded' : ''} ${count === 0 ? 'none' : ''}`}
+      data-key={name}
+    >
+      <th scope="row">
+        {count > 0 || isChosen || !isCounted ? (
+          <button
+            class="filter"
+            type="button"
+            title="Click to filter by this category; Alt-click to exclude it"
+            aria-pressed={isChosen}
+            onClick={filter}
+          >
+            {CATEGORY_NAMES[name]}
+          </button>
+        ) : (
+          CATEGORY_NAMES[name]
+        )}
+      </th>
+      <td class="track">
+        <span class="bar" style={{ width: `${(count / most) * 100}%`, '--key': `var(--category-${name})` }} />
+      </td>
+      <td class="number">{formatCount(count)}</td>
+      <td class="number faint">{count === 0 ? '–' : share(count, total(Object.values(counts)))}</td>
+    </tr>
+  );
+}
+
+function categoriesCsv(counts: AttackTypes): string {
+  return csv([
+    ['category', 'name', 'attacks'],
+    ...ATTACK_TYPES.map((name) => [name, CATEGORY_NAMES[name], counts[name]]),
+  ]);
+}

@@ -1,0 +1,210 @@
+/** Panes with one time axis and one cursor. Drag, touch or use the keyboard to read and to zoom. */
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { axisCount } from '../format.ts';
+import { onTheme, remPx } from '../theme.ts';
+import type { Zone } from '../zone.ts';
+import { drawPane, maximum, PADDING_RIGHT, type Pane } from './pane.ts';
+import { Tooltip } from './tooltip.tsx';
+
+export interface ChartProps {
+  panes: readonly Pane[];
+  /** One more than there are points: point i is from `edges[i]` to `edges[i + 1]`. */
+  edges: number[];
+  zone: Zone;
+  /** The current time, if it is in the last point, which can still grow. */
+  unfinished: boolean;
+  /** For screen readers. */
+  label: string;
+  zoom(from: number, to: number): void;
+}
+
+/** From the first to the last of these points. */
+interface Selection {
+  anchor: number;
+  end: number;
+}
+
+export function Chart(props: ChartProps) {
+  const { panes, edges, zone, unfinished, label, zoom } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const size = useSize(box);
+  const [cursor, setCursor] = useState<number | null>(null);
+  const [selection, setSelection] = useState<Selection | null>(null);
+  const last = edges.length - 2;
+  const plot = plotArea(panes, size.width);
+  const left = (edge: number) =>
+    plot.left + ((edge - (edges[0] ?? 0)) / Math.max(1, (edges.at(-1) ?? 1) - (edges[0] ?? 0))) * plot.width;
+  const pointAt = (clientX: number) => {
+    const x = clientX - (box.current?.getBoundingClientRect().left ?? 0);
+    const after = edges.findIndex((edge) => left(edge) > x);
+    return Math.min(last, Math.max(0, (after === -1 ? edges.length : after) - 1));
+  };
+  const zoomTo = ({ anchor, end }: Selection) => {
+    const [from, to] = [edges[Math.min(anchor, end)], edges[Math.max(anchor, end) + 1]];
+    setSelection(null);
+    setCursor(null);
+    if (from !== undefined && to !== undefined && from < to) zoom(from, to);
+  };
+  const pointer = usePointer(pointAt, setCursor, setSelection, zoomTo);
+  const onKeyDown = (event: KeyboardEvent) => {
+    const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -last, End: last }[event.key];
+    if (steps !== undefined) {
+      const at = cursor === null ? (steps > 0 ? -1 : last + 1) : cursor;
+      const next = Math.min(last, Math.max(0, at + steps));
+      setCursor(next);
+      setSelection(event.shiftKey ? { anchor: selection?.anchor ?? Math.max(0, at), end: next } : null);
+    } else if (event.key === 'Enter' && cursor !== null) zoomTo(selection ?? { anchor: cursor, end: cursor });
+    else if (event.key === 'Escape' && (selection ?? cursor) !== null) {
+      setSelection(null);
+      setCursor(null);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const band = (from: number, to: number) => {
+    const [start, end] = [left(edges[from] ?? 0), left(edges[to + 1] ?? 0)];
+    return { left: `${start}px`, width: `${Math.max(1, end - start)}px` };
+  };
+  return (
+    <div
+      class="chart"
+      role="img"
+      aria-label={label}
+      tabIndex={0}
+      ref={box}
+      onKeyDown={onKeyDown}
+      onBlur={() => {
+        setCursor(null);
+        setSelection(null);
+      }}
+      {...pointer}
+    >
+      {size.width > 0 &&
+        panes.map((pane, i) => (
+          <PaneCanvas
+            key={pane.name}
+            pane={pane}
+            edges={edges}
+            zone={zone}
+            width={size.width}
+            height={paneHeight(size.height, i, panes.length)}
+            axisWidth={plot.left}
+            hasTimeAxis={i === panes.length - 1}
+          />
+        ))}
+      {unfinished && last >= 0 && (
+        <div class="unfinished" style={band(last, last)} title="This point is not over yet." />
+      )}
+      {cursor !== null && selection === null && <div class="band" style={band(cursor, cursor)} />}
+      {selection !== null && (
+        <div
+          class="selection"
+          style={band(Math.min(selection.anchor, selection.end), Math.max(selection.anchor, selection.end))}
+        />
+      )}
+      {cursor !== null && cursor <= last && (
+        <Tooltip
+          {...props}
+          index={cursor}
+          selection={selection}
+          left={left((edges[cursor] ?? 0) / 2 + (edges[cursor + 1] ?? 0) / 2)}
+          width={size.width}
+        />
+      )}
+    </div>
+  );
+}
+
+/** A drag with the mouse or a finger selects. */
+function usePointer(
+  pointAt: (clientX: number) => number,
+  setCursor: (index: number | null) => void,
+  setSelection: (selection: Selection | null) => void,
+  zoomTo: (selection: Selection) => void,
+) {
+  const pressed = useRef<{ x: number; anchor: number; isDrag: boolean } | null>(null);
+  return {
+    onPointerDown(event: PointerEvent & { currentTarget: HTMLElement }) {
+      if (event.button !== 0) return;
+      event.currentTarget.setPointerCapture(event.pointerId);
+      pressed.current = { x: event.clientX, anchor: pointAt(event.clientX), isDrag: false };
+      setCursor(pointAt(event.clientX));
+    },
+    onPointerMove({ clientX }: PointerEvent) {
+      const end = pointAt(clientX);
+      setCursor(end);
+      const start = pressed.current;
+      if (start === null) return;
+      start.isDrag ||= Math.abs(clientX - start.x) > 4;
+      if (start.isDrag) setSelection({ anchor: start.anchor, end });
+    },
+    onPointerUp({ clientX }: PointerEvent) {
+      const start = pressed.current;
+      pressed.current = null;
+      if (start?.isDrag) zoomTo({ anchor: start.anchor, end: pointAt(clientX) });
+    },
+    onPointerCancel() {
+      pressed.current = null;
+      setSelection(null);
+    },
+    onPointerLeave(event: PointerEvent) {
+      // A tap leaves the tooltip open.
+      if (pressed.current === null && event.pointerType === 'mouse') setCursor(null);
+    },
+  };
+}
+
+interface PaneCanvasProps {
+  pane: Pane;
+  edges: number[];
+  zone: Zone;
+  width: number;
+  height: number;
+  axisWidth: number;
+  hasTimeAxis: boolean;
+}
+
+function PaneCanvas({ pane, edges, zone, width, height, axisWidth, hasTimeAxis }: PaneCanvasProps) {
+  const target = useRef<HTMLDivElement>(null);
+  const [theme, setTheme] = useState(0);
+  useEffect(() => onTheme(() => setTheme((n) => n + 1)), []);
+  useLayoutEffect(() => {
+    if (target.current === null || edges.length < 2) return;
+    const plot = drawPane(target.current, pane, edges, zone, { width, height, axisWidth, hasTimeAxis });
+    return () => plot.destroy();
+  }, [pane, edges, zone, width, height, axisWidth, hasTimeAxis, theme]);
+  return (
+    <div class={`pane ${pane.name}`}>
+      <h3 style={{ left: `${axisWidth + 6}px` }}>{pane.title}</h3>
+      <div ref={target} />
+    </div>
+  );
+}
+
+/** The last pane has the time axis, too. */
+function paneHeight(height: number, index: number, count: number): number {
+  const axis = remPx() * 2.9;
+  const each = (height - axis) / count;
+  return Math.floor(index === count - 1 ? each + axis : each);
+}
+
+function plotArea(panes: readonly Pane[], width: number): { left: number; width: number } {
+  const letters = Math.max(3, ...panes.map((pane) => axisCount(Math.round(maximum(pane) * 0.87)).length));
+  const left = Math.round(16 + letters * remPx() * 0.5);
+  return { left, width: Math.max(1, width - left - PADDING_RIGHT) };
+}
+
+function useSize(box: { current: HTMLElement | null }): { width: number; height: number } {
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  useLayoutEffect(() => {
+    const measure = () => {
+      const { clientWidth: width = 0, clientHeight: height = 0 } = box.current ?? {};
+      setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
+    };
+    measure();
+    const observer = new ResizeObserver(measure);
+    if (box.current !== null) observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  return size;
+}

@@ -1,0 +1,190 @@
+/** The key figures, with their change from the previous period. */
+import type { ComponentChildren } from 'preact';
+import { useApp } from '../app.ts';
+import { type Change, change, compactCount, formatCount, formatRange, rateChange, share } from '../format.ts';
+import type { HostTotals } from '../host-totals.ts';
+import { previousRangeName, type TimeRange } from '../time-range.ts';
+import { filtersCategories } from '../view.ts';
+import { countsOf, type Details, type Period } from './data.ts';
+
+const NAMES = {
+  requests: 'Requests',
+  attacks: 'Attacks',
+  share: 'Attack rate',
+  blocked: 'Blocked',
+  peak: 'Peak',
+  busiest: 'Busiest host',
+} as const;
+
+/** How the previous period can be compared. */
+export type Comparison = 'complete' | 'incomplete' | 'none';
+
+interface KeyFiguresProps {
+  now: Period;
+  /** Null: still loading. */
+  before: Period | null;
+  details: Details | null;
+  comparison: Comparison;
+}
+
+export function KeyFigures({ now, before, details, comparison }: KeyFiguresProps) {
+  const { view } = useApp();
+  const { requests, attacks } = countsOf(now, view);
+  const past = before === null ? null : countsOf(before, view);
+  const rateBefore = past === null || past.requests === 0 ? null : past.attacks / past.requests;
+  const compared = (difference: Change | null) =>
+    before === null ? (
+      <span class="skeleton" />
+    ) : (
+      <Difference difference={difference} comparison={comparison} range={before.range} />
+    );
+  return (
+    <dl class="figures">
+      <Figure kind="requests" text={compactCount(requests)} title={formatCount(requests)}>
+        {compared(past && change(requests, past.requests))}
+      </Figure>
+      <Figure kind="attacks" text={compactCount(attacks)} title={formatCount(attacks)}>
+        {compared(past && change(attacks, past.attacks))}
+      </Figure>
+      <Figure
+        kind="share"
+        text={share(attacks, requests)}
+        title={`${formatCount(attacks)} of ${formatCount(requests)}`}
+      >
+        {compared(requests === 0 || rateBefore === null ? null : rateChange(attacks / requests, rateBefore))}
+      </Figure>
+      {details === null ? (
+        DETAIL_KINDS.map((kind) => <FigureSkeleton key={kind} kind={kind} />)
+      ) : (
+        <>
+          <Blocked details={details} />
+          <Peak requests={details.peak} />
+          <Busiest hosts={details.hosts} />
+        </>
+      )}
+    </dl>
+  );
+}
+
+const DETAIL_KINDS = ['blocked', 'peak', 'busiest'] as const;
+
+function Peak({ requests }: { requests: number | null }) {
+  if (requests === null)
+    return <Figure kind="peak" text="–" title="Too much data: choose fewer hosts or a shorter range" />;
+  return (
+    <Figure kind="peak" text={formatCount(requests)} title="Requests in the busiest second">
+      requests per second
+    </Figure>
+  );
+}
+
+/** The service knows this for all categories together only. */
+function Blocked({ details: { blocked, detected } }: { details: Details }) {
+  const { view } = useApp();
+  const all = blocked + detected;
+  return (
+    <Figure
+      kind="blocked"
+      text={share(blocked, all)}
+      title={`${formatCount(blocked)} blocked, ${formatCount(detected)} only detected`}
+    >
+      <span class="split" aria-hidden="true">
+        <span style={{ width: `${all === 0 ? 0 : (blocked / all) * 100}%` }} />
+      </span>
+      {`${compactCount(detected)} only detected`}
+      {filtersCategories(view) && ', all categories'}
+    </Figure>
+  );
+}
+
+function Busiest({ hosts }: { hosts: readonly HostTotals[] }) {
+  const all = hosts.reduce((sum, { requests }) => sum + requests, 0);
+  const host = busiestHost(hosts);
+  if (host === undefined) return <Figure kind="busiest" text="–" title="No requests" />;
+  return (
+    <Figure kind="busiest" text={host.hostname} title={host.hostname}>
+      {`${compactCount(host.requests)} requests, ${share(host.requests, all)}`}
+    </Figure>
+  );
+}
+
+/** The host with the most requests; the first by name if there are several. */
+function busiestHost(hosts: readonly HostTotals[]): HostTotals | undefined {
+  const [first] = hosts.toSorted((a, b) => b.requests - a.requests);
+  return first !== undefined && first.requests > 0 ? first : undefined;
+}
+
+interface FigureProps {
+  kind: keyof typeof NAMES;
+  text: string;
+  /** The tooltip. */
+  title: string;
+  children?: ComponentChildren;
+}
+
+function Figure({ kind, text, title, children }: FigureProps) {
+  return (
+    <div class={`figure ${kind}`}>
+      <dt>{NAMES[kind]}</dt>
+      <dd class="value" title={title}>
+        {text}
+      </dd>
+      <dd class="change">{children}</dd>
+    </div>
+  );
+}
+
+const ARROWS = { up: '▲', down: '▼', same: null } as const;
+
+interface DifferenceProps {
+  difference: Change | null;
+  comparison: Comparison;
+  /** Of the previous period. */
+  range: TimeRange;
+}
+
+function Difference({ difference, comparison, range: { from, to } }: DifferenceProps) {
+  const { view, zone } = useApp();
+  if (comparison === 'none') return <>no earlier data</>;
+  if (comparison === 'incomplete') return <>earlier data is incomplete</>;
+  if (difference === null) return null;
+  const name = previousRangeName(view.selectedRange);
+  const arrow = ARROWS[difference.direction];
+  return (
+    <span title={`vs ${name}: ${formatRange(from, to, zone)}`}>
+      <span class="difference">
+        {arrow && (
+          <span class="arrow" aria-hidden="true">
+            {arrow}
+          </span>
+        )}
+        {difference.text}
+      </span>
+      <span class="against">{` vs ${name}`}</span>
+    </span>
+  );
+}
+
+export function KeyFiguresSkeleton() {
+  return (
+    <dl class="figures">
+      {(Object.keys(NAMES) as (keyof typeof NAMES)[]).map((kind) => (
+        <FigureSkeleton key={kind} kind={kind} />
+      ))}
+    </dl>
+  );
+}
+
+function FigureSkeleton({ kind }: { kind: keyof typeof NAMES }) {
+  return (
+    <div class={`figure ${kind}`}>
+      <dt>{NAMES[kind]}</dt>
+      <dd class="value">
+        <span class="skeleton" />
+      </dd>
+      <dd class="change">
+        <span class="skeleton" />
+      </dd>
+    </div>
+  );
+}

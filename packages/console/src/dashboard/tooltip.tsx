@@ -1,0 +1,74 @@
+/** The exact values of a point, or of the selected points. */
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { formatCount, formatRange } from '../format.ts';
+import { total } from '../points.ts';
+import type { ChartProps } from './chart.tsx';
+import type { Pane } from './pane.ts';
+
+/** More rows would not fit into a low chart. */
+const ROWS_MAX = 6;
+
+interface TooltipProps extends ChartProps {
+  index: number;
+  selection: { anchor: number; end: number } | null;
+  /** The middle of the point. */
+  left: number;
+  /** Of the chart. */
+  width: number;
+}
+
+export function Tooltip({ panes, edges, zone, unfinished, index, selection, left, width }: TooltipProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const [place, setPlace] = useState(0);
+  const first = selection === null ? index : Math.min(selection.anchor, selection.end);
+  const last = selection === null ? index : Math.max(selection.anchor, selection.end);
+  useLayoutEffect(() => {
+    const own = box.current?.offsetWidth ?? 0;
+    const beside = left < width / 2 ? left + 14 : left - 14 - own;
+    setPlace(Math.max(0, Math.min(beside, width - own)));
+  });
+  const isUnfinished = unfinished && last === edges.length - 2;
+  return (
+    <div class="tooltip" role="status" ref={box} style={{ left: `${place}px` }}>
+      <strong>
+        {formatRange(edges[first] ?? 0, edges[last + 1] ?? 0, zone)}
+        {isUnfinished && <span class="faint"> so far</span>}
+      </strong>
+      {panes.map((pane) => (
+        <PaneRows key={pane.name} pane={pane} first={first} last={last} />
+      ))}
+    </div>
+  );
+}
+
+/** A stack shows the largest counts of the point, and their sum. */
+function PaneRows({ pane, first, last }: { pane: Pane; first: number; last: number }) {
+  const countOf = (counts: readonly number[]) => total(counts.slice(first, last + 1));
+  const all = pane.layers.map((layer) => ({ ...layer, count: countOf(layer.counts) }));
+  const before = pane.ghost === null ? null : countOf(pane.ghost);
+  const some = all.filter(({ count }) => count > 0).toSorted((a, b) => b.count - a.count);
+  const listed = some.length > ROWS_MAX ? some.slice(0, ROWS_MAX - 1) : some;
+  const rest = some.slice(listed.length);
+  return (
+    <>
+      <span class={`key sum ${pane.name}`}>
+        {pane.title}
+        {before !== null && <span class="faint">{`previous ${formatCount(before)}`}</span>}
+        <b>{formatCount(total(all.map(({ count }) => count)))}</b>
+      </span>
+      {pane.kind !== 'area' &&
+        listed.map(({ key, title, colour, count }) => (
+          <span key={key} class={`key ${key}`} style={{ '--key': `var(--${colour})` }}>
+            {title}
+            <b>{formatCount(count)}</b>
+          </span>
+        ))}
+      {pane.kind !== 'area' && rest.length > 0 && (
+        <span class="key" style={{ '--key': 'var(--edge)' }}>
+          {`${rest.length} more`}
+          <b>{formatCount(total(rest.map(({ count }) => count)))}</b>
+        </span>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { HOST_COMPARE, hostTotals } from './host-totals.ts';
+import { HOST_ORDERS } from './view.ts';
+
+const HOSTS = hostTotals([
+  { id: '1', hostname: 'b', requests: [5, 5], attacks: [1] },
+  { id: '2', hostname: 'a', requests: [10], attacks: [0] },
+  { id: '3', hostname: 'c', requests: [1], attacks: [1] },
+  { id: '4', hostname: 'd', requests: [0], attacks: [9] },
+]);
+
+test('each order lists the largest first, and ties by name', () => {
+  const names = HOST_ORDERS.map((order) =>
+    HOSTS.toSorted(HOST_COMPARE[order]).map(({ hostname }) => hostname),
+  );
+  expect(Object.fromEntries(HOST_ORDERS.map((order, i) => [order, names[i]?.join('')]))).toEqual({
+    requests: 'abcd',
+    attacks: 'dbca',
+    share: 'dcba',
+    name: 'abcd',
+  });
+});

@@ -1,0 +1,38 @@
+/** Requests and attacks of each host in the whole range. */
+import type { HostFigures } from './api.ts';
+import { total } from './points.ts';
+import type { HostOrder } from './view.ts';
+
+export interface HostTotals {
+  id: string;
+  hostname: string;
+  requests: number;
+  attacks: number;
+}
+
+export function hostTotals(hosts: readonly HostFigures[]): HostTotals[] {
+  return hosts.map(({ id, hostname, requests, attacks }) => ({
+    id,
+    hostname,
+    requests: total(requests),
+    attacks: total(attacks),
+  }));
+}
+
+/** By attack rate. Of hosts without requests, more attacks are a higher rate. */
+export function byShare(a: HostTotals, b: HostTotals): number {
+  const rate = ({ requests, attacks }: HostTotals) => attacks / Math.max(1, requests);
+  return rate(a) - rate(b);
+}
+
+type Compare = (a: HostTotals, b: HostTotals) => number;
+
+const byName: Compare = (a, b) => (a.hostname < b.hostname ? -1 : 1);
+
+/** The largest first. */
+export const HOST_COMPARE: Readonly<Record<HostOrder, Compare>> = {
+  requests: (a, b) => b.requests - a.requests || byName(a, b),
+  attacks: (a, b) => b.attacks - a.attacks || byName(a, b),
+  share: (a, b) => byShare(b, a) || byName(a, b),
+  name: byName,
+};

@@ -1,0 +1,41 @@
+/** Users, roles, access keys and projects of the domain, for administrators. */
+import { Projects } from '../administration/projects.tsx';
+import { Users } from '../administration/users.tsx';
+import { useApp } from '../app.ts';
+import { PageHead } from '../parts/frame.tsx';
+import { Failure, Message, Skeleton } from '../parts/states.tsx';
+import { useQuery } from '../use-query.ts';
+
+export function AdministrationPage() {
+  const { session } = useApp();
+  return session.administers_domain ? (
+    <Domain />
+  ) : (
+    <div class="page">
+      <Message title="Not allowed">Only administrators of the domain can manage users and projects.</Message>
+    </div>
+  );
+}
+
+function Domain() {
+  const { api, session, project } = useApp();
+  const { data, failure, reload } = useQuery('administration', () => api.administration());
+  return (
+    <div class="page">
+      <PageHead level={1} title="Users and projects">
+        <p class="hint">Domain {session.user.domain}</p>
+      </PageHead>
+      {project === null && (
+        <p class="notice" role="status">
+          There is no enabled project: nobody can read statistics or send logs. Enable a project, or create
+          one.
+        </p>
+      )}
+      {failure !== null && <Failure failure={failure} retry={reload} />}
+      {data === null && failure === null && <Skeleton />}
+      {data !== null && project === null && <Projects administration={data} reload={reload} />}
+      {data !== null && <Users administration={data} reload={reload} />}
+      {data !== null && project !== null && <Projects administration={data} reload={reload} />}
+    </div>
+  );
+}

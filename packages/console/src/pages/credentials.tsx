@@ -1,0 +1,158 @@
+/** Access keys and password of the user. */
+import { useState } from 'preact/hooks';
+import type { AccessKey } from '../api.ts';
+import { useApp } from '../app.ts';
+import { download } from '../export.ts';
+import { formatTime } from '../format.ts';
+import { Confirm } from '../parts/dialog.tsx';
+import { Field, Form, type Values } from '../parts/form.tsx';
+import { PageHead } from '../parts/frame.tsx';
+import { Failure, Problem, Skeleton } from '../parts/states.tsx';
+import { byNumber, type Column, RowButton, StateLabel, Table } from '../parts/table.tsx';
+import { useAction, useQuery } from '../use-query.ts';
+
+export function CredentialsPage() {
+  const { access, name, domain } = useApp().session.user;
+  return (
+    <div class="page narrow">
+      <PageHead level={1} title="My credentials">
+        <p class="hint">
+          User {name}, domain {domain}
+        </p>
+      </PageHead>
+      <section class="card" aria-labelledby="keys">
+        <h2 id="keys">Access keys</h2>
+        <p class="hint">Applications sign API requests with an access key.</p>
+        {access === 'console' ? (
+          <p>This user only supports console access and cannot have access keys.</p>
+        ) : (
+          <AccessKeys />
+        )}
+      </section>
+      <PasswordForm />
+    </div>
+  );
+}
+
+function AccessKeys() {
+  const { api } = useApp();
+  const { data, failure, reload } = useQuery('keys', () => api.keys());
+  const [outcome, setOutcome] = useState('');
+  const create = async ({ description = '' }: Values) => {
+    download('credentials.csv', await api.addKey(description));
+    setOutcome("Key file downloaded. It contains the secret access key, which won't be shown again.");
+    reload();
+  };
+  if (failure !== null) return <Failure failure={failure} retry={reload} />;
+  if (data === null) return <Skeleton />;
+  const { items, limit } = data;
+  return (
+    <>
+      {items.length === 0 ? (
+        <p class="empty">No access keys yet.</p>
+      ) : (
+        <KeyTable keys={items} reload={reload} />
+      )}
+      <p class="outcome" role="status">
+        {outcome}
+      </p>
+      {items.length >= limit ? (
+        <p class="hint">{`A user can have at most ${limit} access keys. Delete one to create another.`}</p>
+      ) : (
+        <Form name="Create access key" verb="Create access key" submit={create}>
+          <Field label="Description" name="description" maxLength={255} placeholder="Nightly report" />
+        </Form>
+      )}
+    </>
+  );
+}
+
+function KeyTable({ keys, reload }: { keys: readonly AccessKey[]; reload(): void }) {
+  const { api, zone } = useApp();
+  const { run, problem } = useAction();
+  const [deleting, setDeleting] = useState<AccessKey | null>(null);
+  const toggle = async ({ access, status }: AccessKey) => {
+    const next = status === 'active' ? 'inactive' : 'active';
+    if (await run(() => api.setKeyStatus(access, next))) reload();
+  };
+  const columns: Column<AccessKey>[] = [
+    { title: 'Access key ID', cell: ({ access }) => <code>{access}</code> },
+    { title: 'Description', cell: ({ description }) => description || <span class="faint">–</span> },
+    {
+      title: 'State',
+      cell: ({ status }) => (
+        <StateLabel
+          kind={status === 'active' ? 'active' : 'off'}
+          text={status === 'active' ? 'Active' : 'Disabled'}
+        />
+      ),
+    },
+    {
+      title: 'Created',
+      cell: ({ created }) => formatTime(Math.floor(created / 60_000) * 60_000, zone),
+      compare: byNumber(({ created }) => created),
+    },
+    {
+      title: 'Actions',
+      hideTitle: true,
+      isNumber: true,
+      cell: (key) => (
+        <div class="buttons">
+          <RowButton
+            label={key.status === 'active' ? 'Disable' : 'Enable'}
+            name={key.access}
+            onClick={() => void toggle(key)}
+          />
+          <RowButton label="Delete" name={key.access} onClick={() => setDeleting(key)} />
+        </div>
+      ),
+    },
+  ];
+  return (
+    <>
+      <Table name="Access keys" columns={columns} rows={keys} keyOf={({ access }) => access} />
+      <Problem text={problem} />
+      {deleting !== null && (
+        <Confirm
+          title={`Delete ${deleting.access}?`}
+          verb="Delete key"
+          act={async () => {
+            await api.removeKey(deleting.access);
+            reload();
+          }}
+          close={() => setDeleting(null)}
+        >
+          Applications using this key lose access immediately.
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function PasswordForm() {
+  const { api, session } = useApp();
+  const change = async ({ old = '', fresh = '', again = '' }: Values) => {
+    if (fresh !== again) throw new Error('The new passwords do not match.');
+    await api.changePassword(old, fresh);
+    return 'Password changed. Your other sessions and tokens were revoked.';
+  };
+  const common = { type: 'password', autocomplete: 'new-password', required: true } as const;
+  return (
+    <section class="card" aria-labelledby="password">
+      <h2 id="password">Password</h2>
+      <Form name="Change password" verb="Change password" submit={change}>
+        <input
+          class="offscreen"
+          autocomplete="username"
+          value={session.user.name}
+          readOnly
+          tabIndex={-1}
+          aria-hidden="true"
+        />
+        <Field {...common} label="Current password" name="old" autocomplete="current-password" />
+        <Field {...common} label="New password" name="fresh" minLength={8} hint="At least 8 characters." />
+        <Field {...common} label="Repeat new password" name="again" />
+      </Form>
+    </section>
+  );
+}

@@ -1,0 +1,214 @@
+/** Connects a log source: choose the program, copy the command, and see the first lines arrive. */
+import type { ComponentChildren } from 'preact';
+import { useRef, useState } from 'preact/hooks';
+import type { IngestKey, SourceHealth } from '../api.ts';
+import { useApp, useProject } from '../app.ts';
+import { formatCount } from '../format.ts';
+import { Command } from '../parts/copy.tsx';
+import { Drops, droppedOf } from '../parts/drops.tsx';
+import { PageLink } from '../parts/frame.tsx';
+import { SecretValue } from '../parts/secret.tsx';
+import { Problem } from '../parts/states.tsx';
+import { total } from '../points.ts';
+import {
+  instructionsFor,
+  PLACEHOLDER_KEY,
+  PROGRAMS,
+  type Program,
+  type Step,
+  type Target,
+  testEvent,
+} from '../setup-commands.ts';
+import { useAction, useQuery } from '../use-query.ts';
+
+/** `title`: by default, that the project has no data. */
+export function FirstRun({ title }: { title?: string }) {
+  const { api } = useApp();
+  const { id, name } = useProject();
+  const [program, setProgram] = useState<Program>('nginx');
+  const [key, setKey] = useState<IngestKey | null>(null);
+  const { data: setup } = useQuery(`setup ${id}`, () => api.setup(id));
+  const target: Target = {
+    origin: location.origin,
+    project: id,
+    program: setup?.program ?? 'wafstat',
+    options: setup && setup.options.length > 0 ? setup.options : ['--data', 'DATA_DIRECTORY'],
+    key: key ?? PLACEHOLDER_KEY,
+  };
+  const { prepare, local, remote } = instructionsFor(program, target);
+  return (
+    <div class="first-run">
+      <h2>{title ?? `${name} has no data yet`}</h2>
+      <Arrivals />
+      <Part number={1} title="What writes your logs?">
+        <Programs program={program} choose={setProgram} />
+        {prepare.map((step) => (
+          <StepCode key={step.code} step={step} />
+        ))}
+      </Part>
+      <Part number={2} title="Count them on this server">
+        {setup?.program === null && (
+          <p>Ask an administrator for the path of the program and the data directory.</p>
+        )}
+        {local.map((step) => (
+          <StepCode key={step.code} step={step} />
+        ))}
+      </Part>
+      <Part number={3} title="Or send them from another machine">
+        <KeyStep ingestKey={key} created={setKey} mayCreate={setup?.can_create_key ?? false} />
+        {remote.map((step) => (
+          <StepCode key={step.code} step={step} />
+        ))}
+        <StepCode
+          step={{ text: 'Send one sample attack, to see that it arrives:', code: testEvent(target) }}
+        />
+      </Part>
+    </div>
+  );
+}
+
+function Part({ number, title, children }: { number: number; title: string; children: ComponentChildren }) {
+  return (
+    <section class="card" aria-label={title}>
+      <h3>
+        <span class="step-number" aria-hidden="true">
+          {number}
+        </span>
+        {title}
+      </h3>
+      {children}
+    </section>
+  );
+}
+
+function StepCode({ step: { text, code } }: { step: Step }) {
+  return (
+    <>
+      <p>{text}</p>
+      <Command name={text} text={code} />
+    </>
+  );
+}
+
+function Programs({ program, choose }: { program: Program; choose(program: Program): void }) {
+  return (
+    <fieldset class="programs">
+      <legend class="offscreen">Program</legend>
+      {(Object.keys(PROGRAMS) as Program[]).map((name) => (
+        <label key={name} class={name === program ? 'chosen' : ''}>
+          <input
+            type="radio"
+            name="program"
+            value={name}
+            checked={name === program}
+            onChange={() => choose(name)}
+          />
+          {PROGRAMS[name]}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+interface KeyStepProps {
+  ingestKey: IngestKey | null;
+  created(key: IngestKey): void;
+  mayCreate: boolean;
+}
+
+function KeyStep({ ingestKey, created, mayCreate }: KeyStepProps) {
+  const { api } = useApp();
+  const { id } = useProject();
+  const { run, problem, isRunning } = useAction();
+  if (ingestKey !== null)
+    return (
+      <div class="secret" role="status">
+        <p>
+          <strong>{`Ingest key of the user ${ingestKey.user}.`}</strong> The commands below contain it. Copy
+          it now; the secret won't be shown again.
+        </p>
+        <dl>
+          <SecretValue name="Access key ID" value={ingestKey.access} />
+          <SecretValue name="Secret access key" value={ingestKey.secret} />
+        </dl>
+      </div>
+    );
+  if (!mayCreate)
+    return <p>You need an access key of a user with the role ingest. Ask an administrator for one.</p>;
+  return (
+    <>
+      <p>An ingest key can send logs to this project, and read nothing.</p>
+      <div class="form-end">
+        <button
+          class="button primary"
+          type="button"
+          disabled={isRunning}
+          onClick={() => void run(async () => created(await api.addIngestKey(id)))}
+        >
+          Create ingest key
+        </button>
+        <Problem text={problem} />
+      </div>
+    </>
+  );
+}
+
+/** What has arrived since the page was opened. */
+function Arrivals() {
+  const { api } = useApp();
+  const { id } = useProject();
+  const { data } = useQuery(`arrivals ${id}`, (signal) => api.sources(id, signal), { refresh: true });
+  const before = useRef<readonly SourceHealth[] | null>(null);
+  // Until something counts, all drops are shown: also those from before.
+  if (data !== null) before.current ??= data.items.some(({ events }) => events > 0) ? data.items : [];
+  const arrived = data === null ? [] : data.items.map((source) => since(source, before.current ?? []));
+  const counted = total(arrived.map(({ events }) => events));
+  const dropped = total(arrived.map(droppedOf));
+  const withoutHost = total(arrived.map(({ without_host }) => without_host));
+  if (counted + dropped === 0)
+    return (
+      <p class="arrivals waiting" role="status">
+        <span class="pulse" aria-hidden="true" />
+        Waiting for the first event...
+      </p>
+    );
+  return (
+    <section class={`arrivals card ${counted > 0 ? 'good' : 'bad'}`} aria-label="Arrived" role="status">
+      <h3>
+        {counted > 0
+          ? `${records(counted)} counted, ${formatCount(dropped)} dropped`
+          : `${records(dropped)} arrived, and ${dropped === 1 ? 'was' : 'all were'} dropped`}
+      </h3>
+      {withoutHost > 0 && (
+        <p>
+          {`${formatCount(withoutHost)} of them have no host, and count in the project's total only: log the host name (step 1), or pass `}
+          <code>--host NAME</code>.
+        </p>
+      )}
+      {dropped > 0 && <Drops sources={arrived} />}
+      {counted > 0 && (
+        <p>
+          <PageLink to={{ page: 'dashboard' }}>Open the dashboard</PageLink>
+        </p>
+      )}
+    </section>
+  );
+}
+
+function records(n: number): string {
+  return `${formatCount(n)} ${n === 1 ? 'record' : 'records'}`;
+}
+
+function since(source: SourceHealth, before: readonly SourceHealth[]): SourceHealth {
+  const old = before.find(({ id }) => id === source.id);
+  if (old === undefined) return source;
+  const dropped = Object.fromEntries(
+    Object.entries(source.dropped).map(([reason, n]) => [reason, n - (old.dropped[reason] ?? 0)]),
+  );
+  return {
+    ...source,
+    dropped,
+    events: source.events - old.events,
+    without_host: source.without_host - old.without_host,
+  };
+}

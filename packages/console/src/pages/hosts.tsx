@@ -1,0 +1,302 @@
+/** The hosts of the project with their statistics in the selected range. */
+import { useState } from 'preact/hooks';
+import type { Figures, HostFigures } from '../api.ts';
+import { mayRead, useApp, useProject } from '../app.ts';
+import { formatCount, share } from '../format.ts';
+import { byShare, HOST_COMPARE, type HostTotals, hostTotals } from '../host-totals.ts';
+import { Controls } from '../parts/controls.tsx';
+import { Confirm, FormDialog } from '../parts/dialog.tsx';
+import { Field } from '../parts/form.tsx';
+import { PageHead } from '../parts/frame.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Sparkline } from '../parts/sparkline.tsx';
+import { Failure, Message, Skeleton } from '../parts/states.tsx';
+import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
+import { total } from '../points.ts';
+import { endsNow, resolveRange } from '../time-range.ts';
+import { useQuery } from '../use-query.ts';
+import { HOST_ORDERS, type HostOrder } from '../view.ts';
+import { IngestOnly } from './dashboard.tsx';
+
+const ROWS_MAX = 25;
+const LINE_POINTS = 60;
+
+/** An open dialog. Without a host, a new one is named. */
+type HostDialog = { kind: 'name'; host: HostTotals | null } | { kind: 'delete'; host: HostTotals };
+
+/** Not an ID: events without a registered host. */
+const NO_HOST = '';
+
+export function HostsPage() {
+  return mayRead(useProject()) ? <HostsOfProject /> : <IngestOnly />;
+}
+
+function HostsOfProject() {
+  const { api, view, zone, now, go } = useApp();
+  const project = useProject();
+  const [dialog, setDialog] = useState<HostDialog | null>(null);
+  const { selectedRange, order, search, offset } = view;
+  const { data, failure, isLoading, reload } = useQuery(
+    JSON.stringify([project.id, selectedRange, zone.id, order, search, offset]),
+    async (signal) => {
+      const range = resolveRange(selectedRange, zone, now());
+      const { items, ...whole } = await api.figures(project.id, { ...range, signal });
+      const found = hostTotals(items).filter(({ hostname }) =>
+        hostname.includes(search.trim().toLowerCase()),
+      );
+      const shown = found.toSorted(HOST_COMPARE[order]).slice(offset, offset + ROWS_MAX);
+      const query = { ...range, hosts: shown.map(({ id }) => id), points: LINE_POINTS, signal };
+      const lines = shown.length === 0 ? [] : (await api.figures(project.id, query)).items;
+      return {
+        shown,
+        lines: new Map(lines.map((host) => [host.id, host])),
+        offset,
+        found: found.length,
+        all: items.length,
+        withoutHost: withoutHost(whole, items),
+      };
+    },
+    { refresh: view.live && endsNow(selectedRange) && dialog === null },
+  );
+  const mayChange = project.roles.includes('admin');
+  return (
+    <div class="page">
+      <PageHead level={1} title="Hosts">
+        {mayChange && (
+          <button
+            class="button primary"
+            type="button"
+            onClick={() => setDialog({ kind: 'name', host: null })}
+          >
+            <Icon name="plus" />
+            Add a host
+          </button>
+        )}
+      </PageHead>
+      <Controls />
+      <div class="controls">
+        <div class="with-icon">
+          <Icon name="search" />
+          <input
+            type="search"
+            placeholder="Find a host"
+            aria-label="Find a host"
+            spellcheck={false}
+            value={search}
+            onInput={(event) => go({ search: event.currentTarget.value, offset: 0 }, 'replace')}
+          />
+        </div>
+      </div>
+      <div class="content" aria-busy={isLoading}>
+        {failure !== null && <Failure failure={failure} retry={reload} />}
+        {data === null && failure === null && <Skeleton />}
+        {data !== null && data.shown.length === 0 && <NoHosts all={data.all} />}
+        {data !== null && (data.shown.length > 0 || (data.all === 0 && data.withoutHost !== null)) && (
+          <>
+            <HostTable
+              hosts={
+                data.withoutHost === null || search !== '' || offset + ROWS_MAX < data.found
+                  ? data.shown
+                  : [...data.shown, data.withoutHost]
+              }
+              lines={data.lines}
+              open={mayChange ? setDialog : null}
+            />
+            <Pager offset={data.offset} found={data.found} />
+          </>
+        )}
+      </div>
+      {dialog?.kind === 'name' && (
+        <NameDialog host={dialog.host} done={reload} close={() => setDialog(null)} />
+      )}
+      {dialog?.kind === 'delete' && (
+        <Confirm
+          title={`Delete ${dialog.host.hostname}?`}
+          verb="Delete host"
+          act={async () => {
+            await api.removeHost(project.id, dialog.host.id);
+            reload();
+          }}
+          close={() => setDialog(null)}
+        >
+          {`Its counts stay in the total of ${project.name}, without a host. If a log names ${dialog.host.hostname} again, it is registered again with another ID and counts from zero. This cannot be undone.`}
+        </Confirm>
+      )}
+    </div>
+  );
+}
+
+/** The part of the project that no host has. Null: nothing. */
+function withoutHost(whole: Figures, items: readonly HostFigures[]): HostTotals | null {
+  const rest = (of: (figures: Figures) => readonly number[]) =>
+    total(of(whole)) - total(items.map((host) => total(of(host))));
+  const requests = rest((figures) => figures.requests);
+  const attacks = rest((figures) => figures.attacks);
+  return requests + attacks > 0 ? { id: NO_HOST, hostname: 'No host', requests, attacks } : null;
+}
+
+function NoHosts({ all }: { all: number }) {
+  return all === 0 ? (
+    <Message title="No hosts yet">
+      A host is registered when the first log line names it, or when you add it.
+    </Message>
+  ) : (
+    <Message title="No matching host">{`None of the ${formatCount(all)} hosts matches the search.`}</Message>
+  );
+}
+
+interface HostTableProps {
+  hosts: readonly HostTotals[];
+  lines: ReadonlyMap<string, HostFigures>;
+  /** Opens a dialog. Null: the user may not change hosts. */
+  open: ((dialog: HostDialog) => void) | null;
+}
+
+const COLUMN_TITLES: Readonly<Record<HostOrder, string>> = {
+  requests: 'Requests',
+  attacks: 'Attacks',
+  share: 'Attack rate',
+  name: 'Host',
+};
+
+function HostTable({ hosts, lines, open }: HostTableProps) {
+  const { view, go } = useApp();
+  const columns: Column<HostTotals>[] = [
+    {
+      title: 'Host',
+      compare: byText(({ hostname }) => hostname),
+      cell: ({ id, hostname }) =>
+        id === NO_HOST ? (
+          <span class="faint" title="Requests and attacks of log lines without a registered host">
+            No host
+          </span>
+        ) : (
+          <button
+            class="link cut"
+            type="button"
+            aria-label={`Dashboard of ${hostname}`}
+            onClick={() => go({ page: 'dashboard', hosts: [id] })}
+          >
+            {hostname}
+          </button>
+        ),
+    },
+    {
+      title: 'Requests',
+      isNumber: true,
+      compare: byNumber(({ requests }) => requests),
+      cell: ({ requests }) => formatCount(requests),
+    },
+    {
+      title: 'Attacks',
+      isNumber: true,
+      compare: byNumber(({ attacks }) => attacks),
+      cell: ({ attacks }) => <span class={attacks > 0 ? 'attack' : 'faint'}>{formatCount(attacks)}</span>,
+    },
+    {
+      title: 'Attack rate',
+      isNumber: true,
+      compare: byShare,
+      cell: ({ attacks, requests }) => share(attacks, requests),
+    },
+    { title: 'Trend', cell: ({ id }) => <HostTrend host={lines.get(id)} /> },
+    { title: 'ID', isWide: true, cell: ({ id }) => id !== NO_HOST && <code class="faint">{id}</code> },
+    ...(open === null ? [] : [actionsColumn(open)]),
+  ];
+  const sort = (title: string) =>
+    go({ order: HOST_ORDERS.find((name) => COLUMN_TITLES[name] === title) ?? 'requests', offset: 0 });
+  return (
+    <Table
+      name="Hosts"
+      columns={columns}
+      rows={hosts}
+      keyOf={({ id }) => id}
+      sort={{ by: COLUMN_TITLES[view.order], descending: view.order !== 'name' }}
+      onSort={({ by }) => sort(by)}
+    />
+  );
+}
+
+function actionsColumn(open: (dialog: HostDialog) => void): Column<HostTotals> {
+  return {
+    title: 'Actions',
+    hideTitle: true,
+    isNumber: true,
+    cell: (host) =>
+      host.id !== NO_HOST && (
+        <div class="buttons">
+          <RowButton label="Rename" name={host.hostname} onClick={() => open({ kind: 'name', host })} />
+          <RowButton label="Delete" name={host.hostname} onClick={() => open({ kind: 'delete', host })} />
+        </div>
+      ),
+  };
+}
+
+function HostTrend({ host }: { host: HostFigures | undefined }) {
+  return host === undefined ? null : <Sparkline requests={host.requests} attacks={host.attacks} />;
+}
+
+function Pager({ offset, found }: { offset: number; found: number }) {
+  const { go } = useApp();
+  if (found <= ROWS_MAX) return null;
+  const end = offset + ROWS_MAX;
+  const [first, last, all] = [offset + 1, Math.min(found, end), found].map(formatCount);
+  return (
+    <div class="pager">
+      <button
+        class="button"
+        type="button"
+        disabled={offset === 0}
+        onClick={() => go({ offset: Math.max(0, offset - ROWS_MAX) })}
+      >
+        Previous
+      </button>
+      <span class="hint">{`${first} to ${last} of ${all}`}</span>
+      <button class="button" type="button" disabled={end >= found} onClick={() => go({ offset: end })}>
+        Next
+      </button>
+    </div>
+  );
+}
+
+interface NameDialogProps {
+  /** Null: a new host. */
+  host: HostTotals | null;
+  done(): void;
+  close(): void;
+}
+
+function NameDialog({ host, done, close }: NameDialogProps) {
+  const { api } = useApp();
+  const project = useProject();
+  const submit = async (hostname: string) => {
+    if (host === null) await api.addHost(project.id, hostname);
+    else await api.renameHost(project.id, host.id, hostname);
+    done();
+  };
+  const common = {
+    label: 'Host name',
+    name: 'hostname',
+    required: true,
+    spellcheck: false,
+    autocapitalize: 'none',
+  } as const;
+  return host === null ? (
+    <FormDialog title="Add a host" verb="Add" submit={({ hostname = '' }) => submit(hostname)} close={close}>
+      <Field {...common} />
+    </FormDialog>
+  ) : (
+    <FormDialog
+      title={`Rename ${host.hostname}`}
+      verb="Rename"
+      submit={({ hostname = '' }) => submit(hostname)}
+      close={close}
+    >
+      <Field
+        {...common}
+        defaultValue={host.hostname}
+        hint="The host keeps its ID and counts. Log lines with the old name will count for a new host."
+      />
+    </FormDialog>
+  );
+}

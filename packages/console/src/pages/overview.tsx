@@ -1,0 +1,256 @@
+/** All projects and hosts at a glance: traffic, attack rate and change. */
+import { useRef, useState } from 'preact/hooks';
+import type { Api, Project } from '../api.ts';
+import { useApp } from '../app.ts';
+import { change, formatCount, share } from '../format.ts';
+import { Controls } from '../parts/controls.tsx';
+import { PageHead, PageLink } from '../parts/frame.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Sparkline } from '../parts/sparkline.tsx';
+import { Failure, Message, Skeleton } from '../parts/states.tsx';
+import { VirtualGrid } from '../parts/virtual-grid.tsx';
+import { countsBetween } from '../points.ts';
+import { endsNow, resolveRange, type TimeRange } from '../time-range.ts';
+import { useQuery } from '../use-query.ts';
+import { OVERVIEW_ORDERS, type OverviewOrder, type View } from '../view.ts';
+
+const LINE_POINTS = 48;
+const TILE_HEIGHT = 116;
+const TILE_WIDTH_MIN = 232;
+/** A project can have thousands of hosts. */
+const OVERVIEW_REFRESH_MS = 30_000;
+
+interface Line {
+  requests: readonly number[];
+  attacks: readonly number[];
+}
+
+interface Tile {
+  key: string;
+  title: string;
+  project: Project;
+  /** Null: the whole project. */
+  host: string | null;
+  requests: number;
+  attacks: number;
+  requestsBefore: number;
+  attacksBefore: number;
+}
+
+export function OverviewPage() {
+  const { api, session, view, zone, now, go } = useApp();
+  const projects = session.projects.filter(
+    ({ roles }) => roles.includes('reader') || roles.includes('admin'),
+  );
+  const query = useQuery(
+    JSON.stringify([projects.map(({ id }) => id), view.selectedRange, zone.id]),
+    async (signal) => {
+      const range = resolveRange(view.selectedRange, zone, now());
+      const tiles = await Promise.all(projects.map((project) => readTiles(api, project, range, signal)));
+      return { range, tiles: tiles.flat() };
+    },
+    { refresh: view.live && endsNow(view.selectedRange), refreshMs: OVERVIEW_REFRESH_MS },
+  );
+  const { data, failure, reload, isLoading } = query;
+  return (
+    <div class="page overview">
+      <PageHead level={1} title="Overview">
+        <p class="hint">{data !== null && countText(data.tiles)}</p>
+      </PageHead>
+      <Controls query={query}>
+        <div class="with-icon">
+          <Icon name="search" />
+          <input
+            type="search"
+            placeholder="Find a project or host"
+            aria-label="Find a project or host"
+            spellcheck={false}
+            value={view.search}
+            onInput={(event) => go({ search: event.currentTarget.value }, 'replace')}
+          />
+        </div>
+        <select
+          aria-label="Sort by"
+          value={view.sort}
+          onChange={(event) => go({ sort: event.currentTarget.value as OverviewOrder })}
+        >
+          {OVERVIEW_ORDERS.map((name) => (
+            <option key={name} value={name}>
+              {ORDER_NAMES[name]}
+            </option>
+          ))}
+        </select>
+      </Controls>
+      <div class={`content ${isLoading ? 'stale' : ''}`} aria-busy={isLoading}>
+        {failure !== null && data === null && <Failure failure={failure} retry={reload} />}
+        {data === null && failure === null && <Skeleton />}
+        {data !== null && <Tiles tiles={shownTiles(data.tiles, view)} range={data.range} />}
+      </div>
+    </div>
+  );
+}
+
+function Tiles({ tiles, range }: { tiles: readonly Tile[]; range: TimeRange }) {
+  const { session } = useApp();
+  const { lines, load } = useLines(range);
+  if (tiles.length === 0)
+    return <Message title="No matching host">No project or host matches the search.</Message>;
+  const tile = (one: Tile) => (
+    <TileCard tile={one} line={lines.get(one.key)} hasProject={session.projects.length > 1} />
+  );
+  const grid = {
+    keyOf: ({ key }: Tile) => key,
+    tileHeight: TILE_HEIGHT,
+    tileWidthMin: TILE_WIDTH_MIN,
+    onVisible: load,
+  };
+  const projects = tiles.filter(({ host }) => host === null);
+  const hosts = tiles.filter(({ host }) => host !== null);
+  return (
+    <>
+      {projects.length > 0 && (
+        <section>
+          <h2>Projects</h2>
+          <VirtualGrid {...grid} name="Projects" items={projects}>
+            {tile}
+          </VirtualGrid>
+        </section>
+      )}
+      {hosts.length > 0 && (
+        <section>
+          <h2>Hosts</h2>
+          <VirtualGrid {...grid} name="Hosts" items={hosts}>
+            {tile}
+          </VirtualGrid>
+        </section>
+      )}
+    </>
+  );
+}
+
+function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefined; hasProject: boolean }) {
+  const { title, project, host, requests, attacks } = tile;
+  const difference = change(attacks, tile.attacksBefore);
+  return (
+    <PageLink
+      class="tile"
+      to={{ page: 'dashboard', project: project.id, hosts: host === null ? [] : [host], search: '' }}
+      title={`${title}: ${formatCount(requests)} requests, ${formatCount(attacks)} attacks (previous period: ${formatCount(tile.attacksBefore)})`}
+    >
+      <strong>{title}</strong>
+      {hasProject && host !== null && <span class="hint">{project.name}</span>}
+      {line === undefined ? <span class="skeleton line" /> : <Sparkline {...line} />}
+      <span class="numbers">
+        <span>
+          <b class={attacks > 0 ? 'attack' : 'faint'}>{share(attacks, requests)}</b> attack rate
+        </span>
+        <span>{attacks === 0 && tile.attacksBefore === 0 ? 'no attacks' : `attacks ${difference.text}`}</span>
+      </span>
+    </PageLink>
+  );
+}
+
+/** The project and its hosts, with the period before: one call for both. */
+async function readTiles(
+  api: Api,
+  project: Project,
+  { from, to }: TimeRange,
+  signal: AbortSignal,
+): Promise<Tile[]> {
+  const before = Math.max(0, 2 * from - to);
+  const all = await api.figures(project.id, { from: before, to, points: 2, signal });
+  const tile = (title: string, host: string | null, { requests, attacks }: Line): Tile => ({
+    key: `${project.id} ${host}`,
+    title,
+    project,
+    host,
+    requests: requests[1] ?? 0,
+    attacks: attacks[1] ?? 0,
+    requestsBefore: requests[0] ?? 0,
+    attacksBefore: attacks[0] ?? 0,
+  });
+  return [
+    tile(project.name, null, all),
+    ...all.items.map(({ id, hostname, ...counts }) => tile(hostname, id, counts)),
+  ];
+}
+
+/** Loads the lines of the tiles on the screen only, once for each range. */
+function useLines(range: TimeRange) {
+  const { api, handleSignedOut } = useApp();
+  const [lines, setLines] = useState<ReadonlyMap<string, Line>>(new Map());
+  const requested = useRef({ range, keys: new Set<string>() });
+  if (requested.current.range !== range) requested.current = { range, keys: new Set() };
+  async function load(tiles: readonly Tile[]): Promise<void> {
+    const { keys } = requested.current;
+    const missing = tiles.filter(({ key }) => !keys.has(key));
+    if (missing.length === 0) return;
+    for (const { key } of missing) keys.add(key);
+    try {
+      const found = await readLines(api, missing, range);
+      setLines((known) => new Map([...known, ...found]));
+    } catch (failure) {
+      for (const { key } of missing) keys.delete(key);
+      handleSignedOut(failure);
+    }
+  }
+  return { lines, load: (tiles: readonly Tile[]) => void load(tiles) };
+}
+
+async function readLines(api: Api, tiles: readonly Tile[], range: TimeRange): Promise<[string, Line][]> {
+  const projects = [...new Set(tiles.map(({ project }) => project.id))];
+  const parts = projects.map(async (project): Promise<[string, Line][]> => {
+    const own = tiles.filter((tile) => tile.project.id === project);
+    const hosts = own.flatMap(({ host }) => (host === null ? [] : [host]));
+    const [whole, figures] = await Promise.all([
+      own.some(({ host }) => host === null) ? readProjectLine(api, project, range) : null,
+      hosts.length === 0 ? null : api.figures(project, { ...range, hosts, points: LINE_POINTS }),
+    ]);
+    return [
+      ...(whole === null ? [] : [[`${project} null`, whole] as [string, Line]]),
+      ...(figures?.items ?? []).map((line): [string, Line] => [`${project} ${line.id}`, line]),
+    ];
+  });
+  return (await Promise.all(parts)).flat();
+}
+
+async function readProjectLine(api: Api, project: string, range: TimeRange): Promise<Line> {
+  const { requests, attacks } = await api.client(project).timeline(range);
+  const step = (range.to - range.from) / LINE_POINTS;
+  const edges = Array.from({ length: LINE_POINTS + 1 }, (_, i) => range.from + i * step);
+  return { requests: countsBetween(edges, requests), attacks: countsBetween(edges, attacks) };
+}
+
+const ORDER_NAMES: Readonly<Record<OverviewOrder, string>> = {
+  attacks: 'Most attacks',
+  share: 'Highest attack rate',
+  change: 'Largest increase of attacks',
+  requests: 'Most requests',
+  name: 'Name',
+};
+
+const NUMBER_OF: Readonly<Record<Exclude<OverviewOrder, 'name'>, (tile: Tile) => number>> = {
+  attacks: ({ attacks }) => attacks,
+  share: ({ attacks, requests }) => attacks / Math.max(1, requests),
+  change: ({ attacks, attacksBefore }) => attacks - attacksBefore,
+  requests: ({ requests }) => requests,
+};
+
+function shownTiles(tiles: readonly Tile[], { search, sort }: View): Tile[] {
+  const wanted = search.trim().toLowerCase();
+  const found = tiles.filter(
+    ({ title, project }) =>
+      title.toLowerCase().includes(wanted) || project.name.toLowerCase().includes(wanted),
+  );
+  const byName = (a: Tile, b: Tile) => a.title.localeCompare(b.title, 'en', { numeric: true });
+  if (sort === 'name') return found.toSorted(byName);
+  const numberOf = NUMBER_OF[sort];
+  return found.toSorted((a, b) => numberOf(b) - numberOf(a) || byName(a, b));
+}
+
+function countText(tiles: readonly Tile[]): string {
+  const hosts = tiles.filter(({ host }) => host !== null).length;
+  const projects = tiles.length - hosts;
+  const count = (n: number, one: string, many: string) => `${formatCount(n)} ${n === 1 ? one : many}`;
+  return `${count(projects, 'project', 'projects')}, ${count(hosts, 'host', 'hosts')}`;
+}

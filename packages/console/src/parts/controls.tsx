@@ -1,0 +1,249 @@
+/** Time range, time zone and live mode. */
+import type { ComponentChildren } from 'preact';
+import { useId, useState } from 'preact/hooks';
+import { useApp } from '../app.ts';
+import { formatRange, timeOfDay } from '../format.ts';
+import {
+  DEFAULT_PRESET,
+  endsNow,
+  PRESETS,
+  type PresetName,
+  rangeProblem,
+  resolveRange,
+  type SelectedRange,
+  shiftedRange,
+} from '../time-range.ts';
+import type { Query } from '../use-query.ts';
+import { allOffsets, browserZone, fromLocal, offsetName, parseOffset, toLocal, type Zone } from '../zone.ts';
+import { Field } from './form.tsx';
+import { Icon } from './icon.tsx';
+import { Popover } from './popover.tsx';
+import { Problem } from './states.tsx';
+
+interface ControlsProps {
+  /** The data that live mode refreshes. */
+  query?: Query<unknown>;
+  /** Further filters of the page. */
+  children?: ComponentChildren;
+}
+
+export function Controls({ query, children }: ControlsProps) {
+  return (
+    <div class="controls">
+      <RangePicker />
+      <ZonePicker />
+      {children}
+      <LiveButton query={query} />
+    </div>
+  );
+}
+
+function RangePicker() {
+  const { view, go } = useApp();
+  const { selectedRange } = view;
+  const chosen = 'preset' in selectedRange ? selectedRange.preset : null;
+  const goBack = () => {
+    // A shared link has no earlier view to go back to.
+    if (history.state?.within === true) history.back();
+    else go({ selectedRange: { preset: DEFAULT_PRESET } });
+  };
+  return (
+    <div class="ranges">
+      <div class={`segments ${chosen === null ? 'custom' : ''}`} role="group" aria-label="Time range">
+        {NAMES.filter((name) => !('inMenu' in PRESETS[name])).map((name) => (
+          <PresetButton key={name} name={name} />
+        ))}
+        <CustomRange />
+      </div>
+      <div class="shift">
+        <ShiftButton steps={-1} />
+        <ShiftButton steps={1} />
+      </div>
+      {chosen === null && (
+        <button class="button quiet back" type="button" onClick={goBack}>
+          <Icon name="back" />
+          Back
+        </button>
+      )}
+    </div>
+  );
+}
+
+const NAMES = Object.keys(PRESETS) as PresetName[];
+
+function PresetButton({ name, close }: { name: PresetName; close?: () => void }) {
+  const { view, go } = useApp();
+  const { label, title } = PRESETS[name];
+  const choose = () => {
+    close?.();
+    go({ selectedRange: { preset: name }, offset: 0 });
+  };
+  return (
+    <button
+      type="button"
+      title={title}
+      aria-label={label === title ? undefined : `${label}, ${title}`}
+      aria-pressed={'preset' in view.selectedRange && view.selectedRange.preset === name}
+      onClick={choose}
+    >
+      {label}
+    </button>
+  );
+}
+
+/** Shows the previous or the next period. */
+function ShiftButton({ steps }: { steps: -1 | 1 }) {
+  const { view, zone, now, go } = useApp();
+  const range = resolveRange(view.selectedRange, zone, now());
+  const shifted = shiftedRange(view.selectedRange, range, steps, now());
+  const name = steps < 0 ? 'Previous period' : 'Next period';
+  return (
+    <button
+      class="button quiet square"
+      type="button"
+      title={name}
+      aria-label={name}
+      disabled={shifted === null}
+      onClick={() => shifted !== null && go({ selectedRange: shifted, offset: 0 })}
+    >
+      <Icon name={steps < 0 ? 'left' : 'right'} />
+    </button>
+  );
+}
+
+function customText(selected: SelectedRange, zone: Zone): string | null {
+  if (!('preset' in selected)) return formatRange(selected.from, selected.to, zone);
+  const preset = PRESETS[selected.preset];
+  return 'inMenu' in preset ? preset.title : null;
+}
+
+function CustomRange() {
+  const { view, zone } = useApp();
+  const text = customText(view.selectedRange, zone);
+  return (
+    <Popover
+      name="Custom range"
+      label={text === null ? 'Custom range' : `Custom range: ${text}`}
+      title={text ?? 'Custom range'}
+      pressed={text !== null}
+      button={
+        <>
+          <Icon name="clock" />
+          {text ?? 'Custom'}
+        </>
+      }
+    >
+      {(close) => <CustomRangeForm close={close} />}
+    </Popover>
+  );
+}
+
+function CustomRangeForm({ close }: { close(): void }) {
+  const { view, zone, now, go } = useApp();
+  const [problem, setProblem] = useState('');
+  const [initial] = useState(() => resolveRange(view.selectedRange, zone, now()));
+  const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
+    event.preventDefault();
+    const values = new FormData(event.currentTarget);
+    const time = (name: string) => fromLocal(Date.parse(`${values.get(name)}Z`), zone);
+    const range = { from: time('from'), to: time('to') };
+    const found = rangeProblem(range);
+    setProblem(found ?? '');
+    if (found !== null) return;
+    close();
+    go({ selectedRange: range, offset: 0 });
+  };
+  return (
+    <form class="custom-range" onSubmit={submit}>
+      <div class="segments compact" role="group" aria-label="Days">
+        {NAMES.filter((name) => 'inMenu' in PRESETS[name]).map((name) => (
+          <PresetButton key={name} name={name} close={close} />
+        ))}
+      </div>
+      <Field
+        label="From"
+        name="from"
+        type="datetime-local"
+        required
+        defaultValue={inputValue(initial.from, zone)}
+      />
+      <Field
+        label="To"
+        name="to"
+        type="datetime-local"
+        required
+        defaultValue={inputValue(initial.to, zone)}
+        hint="The end is not included. Times are in the selected time zone."
+      />
+      <Problem text={problem} />
+      <button class="button primary" type="submit">
+        Apply
+      </button>
+    </form>
+  );
+}
+
+/** The value of a `datetime-local` input. */
+function inputValue(time: number, zone: Zone): string {
+  return new Date(toLocal(time, zone)).toISOString().slice(0, 16);
+}
+
+function ZonePicker() {
+  const { view, now, go } = useApp();
+  const id = useId();
+  const { timezone } = view;
+  const local = browserZone();
+  const listed = allOffsets();
+  // A URL can hold any, such as Europe/Berlin or +05:37.
+  const other = timezone === null || listed.includes(timezone) ? null : timezone;
+  return (
+    <div class="with-icon">
+      <Icon name="globe" />
+      <select
+        id={id}
+        aria-label="Time zone"
+        value={timezone ?? ''}
+        onChange={(event) => go({ timezone: event.currentTarget.value || null })}
+      >
+        <option value="">{`Local, ${offsetName(now(), local)}`}</option>
+        {other !== null && <option value={other}>{zoneName(other)}</option>}
+        {listed.map((offset) => (
+          <option key={offset} value={offset}>
+            {zoneName(offset)}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function zoneName(id: string): string {
+  return parseOffset(id) === null ? id : `UTC${id}`;
+}
+
+/** Says when the numbers were loaded, and whether refreshing works. A click pauses it. */
+function LiveButton({ query }: { query: Query<unknown> | undefined }) {
+  const { view, zone, go } = useApp();
+  const { live, selectedRange } = view;
+  if (!endsNow(selectedRange)) return null;
+  const updated = query?.updatedAt ? timeOfDay(query.updatedAt, zone) : null;
+  const isFailing = live && query !== undefined && query.failure !== null;
+  const name = isFailing ? 'Retrying' : live ? 'Live' : 'Paused';
+  const since = isFailing ? 'not updated since' : 'updated';
+  return (
+    <button
+      class={`button live ${isFailing ? 'failing' : ''}`}
+      type="button"
+      aria-pressed={live}
+      title={live ? 'Updates by itself. Click to pause.' : 'Paused. Click to resume.'}
+      onClick={() => go({ live: !live }, 'replace')}
+    >
+      {live ? <span class="pulse" /> : <Icon name="pause" />}
+      <span class="label">{name}</span>
+      {updated !== null && <span class="updated">{`${since} ${updated}`}</span>}
+      <span class="offscreen" role="alert">
+        {isFailing && 'The service is not responding. Trying again.'}
+      </span>
+    </button>
+  );
+}

@@ -1,0 +1,157 @@
+/** The frame of every page: navigation, project and user. Always drawn, so that users can sign out of any state. */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { useApp } from '../app.ts';
+import { currentTheme, onTheme, switchTheme } from '../theme.ts';
+import { PAGE_TITLES, PAGES, urlOf, type View } from '../view.ts';
+import { Icon } from './icon.tsx';
+import { Shortcuts } from './shortcuts.tsx';
+
+export function Frame({ children }: { children: ComponentChildren }) {
+  const { session, signOut, view } = useApp();
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [view.page]);
+  if (view.tv && view.page === 'dashboard')
+    return (
+      <main id="main">
+        {children}
+        <Shortcuts />
+      </main>
+    );
+  return (
+    <>
+      <header class="top">
+        <a class="skip" href="#main">
+          Skip to content
+        </a>
+        <div class="brand">
+          <Logo />
+          <span>wafstat</span>
+        </div>
+        <ProjectPicker />
+        <button
+          class="button quiet menu-button"
+          type="button"
+          aria-expanded={isOpen}
+          onClick={() => setOpen(!isOpen)}
+        >
+          <Icon name={isOpen ? 'close' : 'menu'} />
+          Menu
+        </button>
+        <div class={`menu ${isOpen ? 'open' : ''}`}>
+          <Navigation />
+          <div class="who">
+            <ThemeButton />
+            <span class="user" title={`Domain ${session.user.domain}`}>
+              {session.user.name}
+            </span>
+            <button class="button quiet" type="button" onClick={signOut}>
+              Sign out
+            </button>
+          </div>
+        </div>
+      </header>
+      <main id="main" tabIndex={-1}>
+        {children}
+      </main>
+      <Shortcuts />
+    </>
+  );
+}
+
+function Navigation() {
+  const { session, view } = useApp();
+  const pages = (Object.keys(PAGES) as (keyof typeof PAGES)[]).filter(
+    (name) => name !== 'admin' || session.administers_domain,
+  );
+  return (
+    <nav aria-label="Pages">
+      {pages.map((name) => (
+        <PageLink key={name} to={{ page: name }} current={name === view.page}>
+          {PAGE_TITLES[name]}
+        </PageLink>
+      ))}
+    </nav>
+  );
+}
+
+interface PageLinkProps {
+  /** The change of the view. */
+  to: Partial<View>;
+  current?: boolean;
+  class?: string;
+  title?: string;
+  children: ComponentChildren;
+}
+
+/** A link within the console. With a modifier key, the browser opens it in a new tab or window. */
+export function PageLink({ to, current = false, class: className, title, children }: PageLinkProps) {
+  const { view, go } = useApp();
+  const onClick = (event: MouseEvent) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    go(to);
+  };
+  return (
+    <a
+      class={className}
+      title={title}
+      href={urlOf({ ...view, ...to })}
+      aria-current={current ? 'page' : undefined}
+      onClick={onClick}
+    >
+      {children}
+    </a>
+  );
+}
+
+function ProjectPicker() {
+  const { session, project, go } = useApp();
+  if (project === null) return null;
+  const choose = (id: string) => go({ project: id, hosts: [], offset: 0 });
+  return (
+    <div class="project">
+      <select aria-label="Project" value={project.id} onChange={(event) => choose(event.currentTarget.value)}>
+        {session.projects.map(({ id, name }) => (
+          <option key={id} value={id}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function ThemeButton() {
+  const [theme, setTheme] = useState(currentTheme());
+  useEffect(() => onTheme(() => setTheme(currentTheme())), []);
+  const other = theme === 'dark' ? 'light' : 'dark';
+  const name = `Switch to ${other} theme`;
+  return (
+    <button class="button quiet square" type="button" aria-label={name} title={name} onClick={switchTheme}>
+      <Icon name={other} />
+    </button>
+  );
+}
+
+/** The title of a page or section, with a hint or a button beside it. */
+export function PageHead({
+  level,
+  title,
+  children,
+}: {
+  level: 1 | 2;
+  title: string;
+  children?: ComponentChildren;
+}) {
+  return (
+    <div class="page-head">
+      {level === 1 ? <h1>{title}</h1> : <h2>{title}</h2>}
+      {children}
+    </div>
+  );
+}
+
+export function Logo() {
+  return <img class="logo" src="/console/favicon.svg" alt="" width={24} height={24} />;
+}

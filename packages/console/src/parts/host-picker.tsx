@@ -1,0 +1,110 @@
+/** Chooses hosts by name. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useApp, useProject } from '../app.ts';
+import { useQuery } from '../use-query.ts';
+import { Icon } from './icon.tsx';
+import { Popover } from './popover.tsx';
+import { sentence } from './states.tsx';
+
+/** Search finds the rest. */
+const LISTED_MAX = 100;
+
+/** The names of hosts that the URL names by ID. */
+export function useHostNames(ids: readonly string[]): ReadonlyMap<string, string> {
+  const { api } = useApp();
+  const project = useProject();
+  const [names, setNames] = useState<ReadonlyMap<string, string>>(new Map());
+  const missing = ids.filter((id) => !names.has(id));
+  useEffect(() => {
+    if (missing.length === 0) return;
+    const client = api.client(project.id);
+    const read = async (id: string) => {
+      const { hostname } = await client.host(id).catch(() => ({ hostname: id }));
+      return [id, hostname] as const;
+    };
+    void Promise.all(missing.map(read)).then((found) => setNames((known) => new Map([...known, ...found])));
+  }, [missing.join()]);
+  return names;
+}
+
+export function HostPicker({ names }: { names: ReadonlyMap<string, string> }) {
+  const { hosts } = useApp().view;
+  const [first] = hosts;
+  let label = first === undefined ? 'All hosts' : `${hosts.length} hosts`;
+  if (first !== undefined && hosts.length === 1) label = names.get(first) ?? '1 host';
+  return (
+    <Popover
+      name="Hosts"
+      label={`Hosts: ${label}`}
+      class="button"
+      button={
+        <>
+          <Icon name="server" />
+          <span class="cut">{label}</span>
+          <Icon name="down" />
+        </>
+      }
+    >
+      {(close) => <HostList close={close} />}
+    </Popover>
+  );
+}
+
+function HostList({ close }: { close(): void }) {
+  const { api, view, go } = useApp();
+  const project = useProject();
+  const [search, setSearch] = useState('');
+  const hasPushed = useRef(false);
+  const { data, failure } = useQuery(`hosts ${project.id} ${search}`, (signal) =>
+    api.client(project.id).hosts({ hostname: search, limit: LISTED_MAX, signal }),
+  );
+  /** All changes while the list is open are one history entry. */
+  const choose = (hosts: readonly string[]) => {
+    go({ hosts }, hasPushed.current ? 'replace' : 'push');
+    hasPushed.current = true;
+  };
+  const toggle = (id: string, isOn: boolean) => {
+    const others = view.hosts.filter((chosen) => chosen !== id);
+    choose(isOn ? [...others, id] : others);
+  };
+  const chooseAll = () => {
+    choose([]);
+    close();
+  };
+  return (
+    <div class="host-picker">
+      <input
+        type="search"
+        placeholder="Find a host"
+        aria-label="Find a host"
+        autocomplete="off"
+        spellcheck={false}
+        value={search}
+        onInput={(event) => setSearch(event.currentTarget.value)}
+      />
+      <div class="host-list" role="group" aria-label="Hosts">
+        {data?.items.map(({ id, hostname }) => (
+          <label key={id}>
+            <input
+              type="checkbox"
+              checked={view.hosts.includes(id)}
+              onChange={(event) => toggle(id, event.currentTarget.checked)}
+            />
+            <span>{hostname}</span>
+          </label>
+        ))}
+      </div>
+      <p class="hint" role="status">
+        {failure === null ? data && moreText(data.total, data.items.length) : sentence(failure)}
+      </p>
+      <button class="button small" type="button" disabled={view.hosts.length === 0} onClick={chooseAll}>
+        All hosts
+      </button>
+    </div>
+  );
+}
+
+function moreText(total: number, listed: number): string {
+  if (total === 0) return 'No matching host';
+  return total === listed ? '' : `${total - listed} more. Search to find them.`;
+}

@@ -1,0 +1,56 @@
+/** A button that opens a list of actions. */
+import { useState } from 'preact/hooks';
+import { copyText } from './copy.tsx';
+import { Icon, type IconName } from './icon.tsx';
+import { Popover } from './popover.tsx';
+
+export type MenuItem = { label: string } & ({ run(): void } | { copy: string });
+
+interface MenuProps {
+  name: string;
+  icon: IconName;
+  items: readonly MenuItem[];
+}
+
+export function Menu({ name, icon, items }: MenuProps) {
+  return (
+    <Popover
+      name={name}
+      label={name}
+      title={name}
+      class="button quiet small square"
+      button={<Icon name={icon} />}
+    >
+      {(close) => (
+        <ul class="menu-items">
+          {items.map((item) => (
+            <li key={item.label}>
+              <MenuButton item={item} close={close} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </Popover>
+  );
+}
+
+/** After a copy, the menu stays open to say so. */
+function MenuButton({ item, close }: { item: MenuItem; close(): void }) {
+  const [outcome, setOutcome] = useState<string | null>(null);
+  const choose = async () => {
+    if ('copy' in item) setOutcome((await copyText(item.copy)) ? 'Copied' : 'Copy failed');
+    else {
+      close();
+      item.run();
+    }
+  };
+  return (
+    <button class="menu-item" type="button" onClick={choose}>
+      <Icon name={'copy' in item ? (outcome === 'Copied' ? 'done' : 'copy') : 'download'} />
+      {item.label}
+      <span class="hint" role="status">
+        {outcome}
+      </span>
+    </button>
+  );
+}

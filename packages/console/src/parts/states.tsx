@@ -1,0 +1,67 @@
+/** Loading, errors, and messages in place of content. */
+import { WafstatError } from '@wafstat/client';
+import type { ComponentChildren } from 'preact';
+
+export function Message({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <div class="message">
+      <h2>{title}</h2>
+      <p>{children}</p>
+    </div>
+  );
+}
+
+/** The error message of the service, and a button to try again. */
+export function Failure({ failure, retry }: { failure: unknown; retry: () => void }) {
+  const { title, text, requestId } = explain(failure);
+  return (
+    <div class="message failure" role="alert">
+      <h2>{title}</h2>
+      <p>{text}</p>
+      {requestId !== undefined && (
+        <p class="hint">
+          Request ID <code>{requestId}</code>
+        </p>
+      )}
+      <button class="button" type="button" onClick={retry}>
+        Try again
+      </button>
+    </div>
+  );
+}
+
+/** In the place of content that is loading. */
+export function Skeleton() {
+  return <div class="skeleton block" />;
+}
+
+/** An error below a form or a table; nothing if the text is empty. */
+export function Problem({ text }: { text: string }) {
+  return (
+    <p class="problem" role="alert">
+      {text}
+    </p>
+  );
+}
+
+/** The error as one sentence, for forms. */
+export function sentence(failure: unknown): string {
+  const { text } = explain(failure);
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.');
+}
+
+function explain(failure: unknown): { title: string; text: string; requestId?: string | undefined } {
+  if (!(failure instanceof WafstatError)) {
+    return {
+      title: 'Something went wrong',
+      text: failure instanceof Error ? failure.message : String(failure),
+    };
+  }
+  const { status, message: text, requestId } = failure;
+  if (status === undefined) {
+    return { title: 'The service is not responding', text: 'It may be restarting, or the network is down.' };
+  }
+  if (status === 403) return { title: 'Not allowed', text, requestId };
+  if (status === 429) return { title: 'Too many requests', text, requestId };
+  return { title: 'The request failed', text, requestId };
+}

@@ -1,0 +1,74 @@
+/** Full screen on a wall: larger, without controls, always refreshing. */
+import { useEffect } from 'preact/hooks';
+import { useApp, useProject } from '../app.ts';
+import { formatRange, timeOfDay } from '../format.ts';
+import { PRESETS } from '../time-range.ts';
+import type { Query } from '../use-query.ts';
+import { Logo } from './frame.tsx';
+import { Icon } from './icon.tsx';
+
+export function TvButton() {
+  const { go } = useApp();
+  const open = () => {
+    // Browsers without it show the page in the window.
+    document.documentElement.requestFullscreen?.().catch(() => {});
+    go({ tv: true, live: true });
+  };
+  return (
+    <button class="button square" type="button" title="Full screen" aria-label="Full screen" onClick={open}>
+      <Icon name="screen" />
+    </button>
+  );
+}
+
+/** The project, the range and the state. Escape leaves. */
+export function TvHead({ query }: { query: Query<unknown> }) {
+  const { view, zone, go } = useApp();
+  const project = useProject();
+  const { selectedRange } = view;
+  useEffect(() => {
+    document.documentElement.dataset.tv = '';
+    const leave = () => go({ tv: false }, 'replace');
+    const left = () => {
+      if (document.fullscreenElement === null) leave();
+    };
+    const pressed = ({ key }: KeyboardEvent) => {
+      if (key === 'Escape') leave();
+    };
+    document.addEventListener('fullscreenchange', left);
+    document.addEventListener('keydown', pressed);
+    return () => {
+      delete document.documentElement.dataset.tv;
+      document.removeEventListener('fullscreenchange', left);
+      document.removeEventListener('keydown', pressed);
+      if (document.fullscreenElement !== null) void document.exitFullscreen();
+    };
+  }, []);
+  const range =
+    'preset' in selectedRange
+      ? PRESETS[selectedRange.preset].title
+      : formatRange(selectedRange.from, selectedRange.to, zone);
+  return (
+    <div class="tv-head">
+      <Logo />
+      <strong>{project.name}</strong>
+      <span>{range}</span>
+      <TvState query={query} />
+      <button class="button quiet" type="button" onClick={() => go({ tv: false }, 'replace')}>
+        <Icon name="close" />
+        Exit full screen
+      </button>
+    </div>
+  );
+}
+
+function TvState({ query: { failure, updatedAt } }: { query: Query<unknown> }) {
+  const { zone } = useApp();
+  const updated = updatedAt === null ? '' : timeOfDay(updatedAt, zone);
+  return (
+    <span class={`live ${failure === null ? '' : 'failing'}`} role="status">
+      <span class="pulse" />
+      {failure === null ? `updated ${updated}` : `not updated since ${updated}; retrying`}
+    </span>
+  );
+}

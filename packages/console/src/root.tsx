@@ -1,0 +1,200 @@
+/** Session and navigation: which page is shown to whom. */
+import { WafstatError } from '@wafstat/client';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Api, Project, Session } from './api.ts';
+import { type App, AppContext, type HistoryMode } from './app.ts';
+import { AdministrationPage } from './pages/administration.tsx';
+import { CredentialsPage } from './pages/credentials.tsx';
+import { DashboardPage } from './pages/dashboard.tsx';
+import { HostsPage } from './pages/hosts.tsx';
+import { OverviewPage } from './pages/overview.tsx';
+import { SignInPage } from './pages/sign-in.tsx';
+import { SourcesPage } from './pages/sources.tsx';
+import { Frame, PageLink } from './parts/frame.tsx';
+import { Failure, Message } from './parts/states.tsx';
+import { PAGE_TITLES, type PageName, parseView, urlOf, type View } from './view.ts';
+import { browserZone, parseZone } from './zone.ts';
+
+const PAGE_OF = {
+  dashboard: DashboardPage,
+  overview: OverviewPage,
+  hosts: HostsPage,
+  sources: SourcesPage,
+  credentials: CredentialsPage,
+  admin: AdministrationPage,
+  missing: MissingPage,
+};
+
+/** Pages without statistics. */
+const WITHOUT_PROJECT: readonly PageName[] = ['credentials', 'admin', 'missing'];
+
+type SessionState =
+  | { kind: 'loading' }
+  | { kind: 'failed'; failure: unknown }
+  /** `notice`: why the user has to sign in again. */
+  | { kind: 'signed out'; notice: string }
+  | { kind: 'signed in'; session: Session };
+
+export function Root({ api }: { api: Api }) {
+  const [state, setState] = useState<SessionState>({ kind: 'loading' });
+  const { view, go } = useView();
+  async function load(): Promise<void> {
+    try {
+      setState({ kind: 'signed in', session: await api.session() });
+    } catch (failure) {
+      if (isSignedOut(failure)) setState({ kind: 'signed out', notice: endOfSession(failure) ?? '' });
+      else setState({ kind: 'failed', failure });
+    }
+  }
+  useEffect(() => void load(), []);
+  if (state.kind === 'loading') return null;
+  if (state.kind === 'failed')
+    return (
+      <main class="alone">
+        <Failure failure={state.failure} retry={() => void load()} />
+      </main>
+    );
+  if (state.kind === 'signed out') {
+    // The URL stays, so that the user gets to the requested page after signing in.
+    const signedIn = (session: Session) => setState({ kind: 'signed in', session });
+    return <SignInPage api={api} notice={state.notice} signedIn={signedIn} />;
+  }
+  const signedOut = (notice: string) => setState({ kind: 'signed out', notice });
+  const { session } = state;
+  return <SignedIn api={api} session={session} view={view} go={go} reload={load} signedOut={signedOut} />;
+}
+
+interface SignedInProps {
+  api: Api;
+  session: Session;
+  view: View;
+  go: App['go'];
+  reload(): Promise<void>;
+  signedOut(notice: string): void;
+}
+
+function SignedIn({ api, session, view, go, reload, signedOut }: SignedInProps) {
+  const project = projectOf(session, view);
+  const skewMs = useMemo(() => session.now - Date.now(), [session]);
+  const zone = useMemo(() => parseZone(view.timezone ?? '') ?? browserZone(), [view.timezone]);
+  const app: App = {
+    api,
+    session,
+    project,
+    view,
+    zone,
+    go,
+    reload,
+    now: () => Date.now() + skewMs,
+    signOut: () => void api.signOut().finally(() => signedOut('')),
+    handleSignedOut(failure) {
+      const isEnded = isSignedOut(failure);
+      if (isEnded) signedOut(endOfSession(failure) ?? 'Your session has ended. Sign in again to continue.');
+      return isEnded;
+    },
+  };
+  useEffect(() => {
+    // The URL may name a project that this user cannot access.
+    if (view.project !== null && project !== null && view.project !== project.id)
+      go({ project: project.id, hosts: [] }, 'replace');
+  }, [view.project, project?.id]);
+  // An administrator without a project can create one, or enable it again.
+  const page =
+    project === null && session.administers_domain && view.page === 'dashboard' ? 'admin' : view.page;
+  useLayoutEffect(() => {
+    document.title = [PAGE_TITLES[page], project?.name, 'wafstat'].filter(Boolean).join(' · ');
+  }, [page, project?.name]);
+  return (
+    <AppContext.Provider value={app}>
+      <Frame>
+        <Page page={page} key={`${page} ${project?.id}`} />
+      </Frame>
+    </AppContext.Provider>
+  );
+}
+
+function Page({ page }: { page: PageName }) {
+  const Content = PAGE_OF[page];
+  return (
+    <AppContext.Consumer>
+      {(app) =>
+        app?.project === null && !WITHOUT_PROJECT.includes(page) ? (
+          <NoProject isAdministrator={app.session.administers_domain} />
+        ) : (
+          <Content />
+        )
+      }
+    </AppContext.Consumer>
+  );
+}
+
+function NoProject({ isAdministrator }: { isAdministrator: boolean }) {
+  return (
+    <div class="page">
+      <Message title="No project">
+        {isAdministrator ? (
+          <>
+            You have no role in any enabled project.{' '}
+            <PageLink to={{ page: 'admin' }}>Create or enable a project</PageLink>.
+          </>
+        ) : (
+          'You have no role in any project. Ask your administrator for one.'
+        )}
+      </Message>
+    </div>
+  );
+}
+
+function MissingPage() {
+  return (
+    <div class="page">
+      <h1 class="offscreen">Page not found</h1>
+      <Message title="There is no such page">
+        The console has no page <code>{location.pathname}</code>.{' '}
+        <PageLink to={{ page: 'dashboard' }}>Open the dashboard</PageLink>
+      </Message>
+    </div>
+  );
+}
+
+/** The selected project, or the first. */
+function projectOf({ projects }: Session, { project }: View): Project | null {
+  return projects.find(({ id }) => id === project) ?? projects[0] ?? null;
+}
+
+/** Why the service has ended the session. Null: the browser has none, or no longer. */
+function endOfSession(failure: unknown): string | null {
+  const reason = failure instanceof WafstatError ? failure.message : '';
+  return reason === 'not signed in' ? null : `Your session has ended: ${reason}.`;
+}
+
+function isSignedOut(failure: unknown): boolean {
+  return failure instanceof WafstatError && failure.status === 401;
+}
+
+/** The view of the URL. */
+function useView(): { view: View; go: App['go'] } {
+  const [view, setView] = useState(() => parseView(new URL(location.href)));
+  const current = useRef(view);
+  const show = (next: View) => {
+    const isOtherPage = next.page !== current.current.page;
+    current.current = next;
+    setView(next);
+    if (isOtherPage) scrollTo(0, 0);
+  };
+  useEffect(() => {
+    // The path of a missing page stays, so that the user can correct it.
+    if (current.current.page !== 'missing') history.replaceState(history.state, '', urlOf(current.current));
+    const popped = () => show(parseView(new URL(location.href)));
+    addEventListener('popstate', popped);
+    return () => removeEventListener('popstate', popped);
+  }, []);
+  const go = (change: Partial<View>, mode: HistoryMode = 'push') => {
+    const next = { ...current.current, ...change };
+    // The state tells the back button of a custom range that the previous entry is ours.
+    if (mode === 'push') history.pushState({ within: true }, '', urlOf(next));
+    else history.replaceState(history.state, '', urlOf(next));
+    show(next);
+  };
+  return { view, go };
+}

@@ -1,0 +1,174 @@
+/** The commands and settings that connect a log source, by the program that writes the log. */
+
+export const PROGRAMS = {
+  nginx: 'nginx + ModSecurity',
+  apache: 'Apache',
+  coraza: 'Coraza',
+  aws: 'AWS WAF',
+  kubernetes: 'Kubernetes',
+  other: 'Other',
+} as const;
+
+export type Program = keyof typeof PROGRAMS;
+
+export interface Target {
+  /** Of the service. */
+  origin: string;
+  /** Project ID. */
+  project: string;
+  /** The path of the program on the server, or its name. */
+  program: string;
+  /** The options that name the installation. */
+  options: readonly string[];
+  key: { access: string; secret: string };
+}
+
+export interface Step {
+  text: string;
+  /** A shell command, or lines of a configuration. */
+  code: string;
+}
+
+export interface Instructions {
+  /** What to configure first. */
+  prepare: readonly Step[];
+  /** On the machine of the service. */
+  local: readonly Step[];
+  /** On other machines: needs an ingest key. */
+  remote: readonly Step[];
+}
+
+/** In place of a key that has not been created. */
+export const PLACEHOLDER_KEY = { access: 'ACCESS_KEY_ID', secret: 'SECRET_ACCESS_KEY' };
+
+export function instructionsFor(program: Program, target: Target): Instructions {
+  const follow = (source: string, files: string): Step => ({
+    text: 'Count the lines as they are written, across rotation and restarts:',
+    code: command(target, 'follow', `--source ${source}`, files),
+  });
+  const push = (...files: readonly [source: string, file: string][]): Step => ({
+    text: 'Send whole files. For a continuous stream, use a log shipper such as Vector or Fluent Bit with the same address and key.',
+    code: files.map(([source, file]) => curl(target, source, `--data-binary @${file}`)).join('\n'),
+  });
+  switch (program) {
+    case 'nginx':
+      return {
+        prepare: [
+          { text: 'In nginx.conf, log the host name:', code: NGINX_FORMAT },
+          { text: 'In modsecurity.conf, write the audit log as JSON:', code: MODSECURITY_JSON },
+        ],
+        local: [follow('nginx', '/var/log/nginx/access.log /var/log/modsec_audit.log')],
+        remote: [push(['nginx', '/var/log/nginx/access.log'], ['modsecurity', '/var/log/modsec_audit.log'])],
+      };
+    case 'apache':
+      return {
+        prepare: [{ text: 'In the configuration, log the host name:', code: APACHE_FORMAT }],
+        local: [follow('apache', '/var/log/apache2/access.log /var/log/apache2/modsec_audit.log')],
+        remote: [
+          push(
+            ['apache', '/var/log/apache2/access.log'],
+            ['modsecurity', '/var/log/apache2/modsec_audit.log'],
+          ),
+        ],
+      };
+    case 'coraza':
+      return {
+        prepare: [{ text: 'Write the audit log as JSON:', code: MODSECURITY_JSON }],
+        local: [follow('coraza', '/var/log/coraza/audit.log')],
+        remote: [
+          {
+            text: 'Coraza sends each audit record itself with these directives:',
+            code: `SecAuditLogType HTTPS\nSecAuditLogFormat JSON\nSecAuditLog ${withKey(target)}/ingest/v1/${target.project}?source=coraza`,
+          },
+        ],
+      };
+    case 'aws':
+      return {
+        prepare: [],
+        local: [
+          {
+            text: 'Copy the logs from S3, and count them. Run it as often as you like: each line counts once.',
+            code: `aws s3 sync s3://aws-waf-logs-BUCKET/ waf-logs/\nfind waf-logs -name '*.gz' -exec ${command(target, 'ingest', '--source aws', '{} +')}`,
+          },
+        ],
+        remote: [
+          {
+            text: 'Send one log file from S3:',
+            code: `aws s3 cp s3://aws-waf-logs-BUCKET/KEY.gz - | ${curl(target, 'aws', "-H 'Content-Encoding: gzip' --data-binary @-")}`,
+          },
+        ],
+      };
+    case 'kubernetes':
+      return {
+        prepare: [],
+        local: [follow('waf', '/var/log/containers/waf-*_default_nginx-*.log')],
+        remote: [{ text: 'In the configuration of Fluent Bit:', code: fluentBit(target) }],
+      };
+    case 'other':
+      return {
+        prepare: [
+          {
+            text: 'See what each line counts as. Without a known format, name one with --format or --pattern:',
+            code: `${quoted(target.program)} explain /var/log/waf.log`,
+          },
+        ],
+        local: [follow('waf', '/var/log/waf.log')],
+        remote: [push(['waf', '/var/log/waf.log'])],
+      };
+  }
+}
+
+/** One attack, to see that it arrives. */
+export function testEvent(target: Target): string {
+  const event = `'{"time": '$(date +%s000)', "host": "www.example.com", "attack": "sqli"}'`;
+  return curl(target, 'test', `--data-binary ${event}`);
+}
+
+function command({ program, options, project }: Target, verb: string, ...rest: string[]): string {
+  return [quoted(program), verb, ...options.map(quoted), '--project', project, ...rest].join(' ');
+}
+
+function curl({ origin, project, key }: Target, source: string, data: string): string {
+  return `curl --user ${key.access}:${key.secret} '${origin}/ingest/v1/${project}?source=${source}' ${data}`;
+}
+
+function withKey({ origin, key }: Target): string {
+  return origin.replace('://', `://${key.access}:${key.secret}@`);
+}
+
+function fluentBit({ origin, project, key }: Target): string {
+  const { protocol, hostname, port } = new URL(origin);
+  const isSecure = protocol === 'https:';
+  return `[INPUT]
+    Name          tail
+    Path          /var/log/containers/waf-*.log
+    Key           log
+
+[OUTPUT]
+    Name          http
+    Match         *
+    Host          ${hostname}
+    Port          ${port || (isSecure ? 443 : 80)}
+    Tls           ${isSecure ? 'On' : 'Off'}
+    Uri           /ingest/v1/${project}?source=kubernetes
+    http_User     ${key.access}
+    http_Passwd   ${key.secret}
+    Body_key      $log
+    Headers_key   $headers`;
+}
+
+/** For a shell. */
+function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+const NGINX_FORMAT = `log_format vhost '$host $remote_addr - $remote_user [$time_local] "$request" '
+                 '$status $body_bytes_sent "$http_referer" "$http_user_agent"';
+access_log /var/log/nginx/access.log vhost;`;
+
+const APACHE_FORMAT = `LogFormat "%v %h %l %u %t \\"%r\\" %>s %b \\"%{Referer}i\\" \\"%{User-Agent}i\\"" vhost
+CustomLog /var/log/apache2/access.log vhost`;
+
+const MODSECURITY_JSON = `SecAuditEngine RelevantOnly
+SecAuditLogFormat JSON
+SecAuditLogType Serial`;

@@ -1,0 +1,91 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import {
+  allOffsets,
+  formatOffset,
+  fromLocal,
+  parseOffset,
+  parseZone,
+  segmentsOf,
+  toLocal,
+  type Zone,
+} from './zone.ts';
+
+const HOUR_MS = 3_600_000;
+
+function zoneOf(id: string): Zone {
+  const zone = parseZone(id);
+  if (zone === null) throw new Error(`the zone ${id} is unknown`);
+  return zone;
+}
+
+test('every offset in the list is valid in the API', () => {
+  const offsets = allOffsets();
+  expect(offsets.at(0)).toBe('-12:00');
+  expect(offsets.at(-1)).toBe('+14:00');
+  for (const offset of offsets) expect(formatOffset(parseOffset(offset) ?? Number.NaN)).toBe(offset);
+});
+
+test('other offsets are not valid', () => {
+  expect(['+14:15', '-12:01', '08:00', '+8:00', '+08:60', ''].map(parseOffset)).toEqual(Array(6).fill(null));
+});
+
+test('an unknown zone is not a zone', () => {
+  expect(['Europe/Atlantis', '', 'x'].map(parseZone)).toEqual([null, null, null]);
+});
+
+test('a named zone has the offset of the time', () => {
+  const berlin = zoneOf('Europe/Berlin');
+  expect(formatOffset(berlin.offsetAt(Date.UTC(2026, 6, 1)))).toBe('+02:00');
+  expect(formatOffset(berlin.offsetAt(Date.UTC(2026, 0, 1)))).toBe('+01:00');
+  expect(formatOffset(zoneOf('Asia/Kathmandu').offsetAt(0))).toBe('+05:30');
+});
+
+const ZONES = [
+  'Europe/Berlin',
+  'America/St_Johns',
+  'Australia/Lord_Howe',
+  'Africa/Casablanca',
+  '+05:45',
+  'UTC',
+];
+const zones = fc.constantFrom(...ZONES).map(zoneOf);
+const times = fc.integer({ min: Date.UTC(2015, 0, 1), max: Date.UTC(2030, 0, 1) });
+
+test('local time and back is the same local time, unless the clock skipped it', () => {
+  fc.assert(
+    fc.property(zones, times, (zone, time) => {
+      const local = toLocal(time, zone);
+      expect(toLocal(fromLocal(local, zone), zone)).toBe(local);
+      expect(fromLocal(local, zone)).toBeLessThanOrEqual(time);
+    }),
+  );
+  const skipped = Date.UTC(2026, 2, 29, 2, 30);
+  expect(fromLocal(skipped, zoneOf('Europe/Berlin'))).toBe(Date.UTC(2026, 2, 29, 1, 30));
+});
+
+test('segments cover the range, and each has one offset', () => {
+  const length = fc.integer({ min: 1, max: 400 * 24 * HOUR_MS });
+  fc.assert(
+    fc.property(zones, times, length, (zone, from, lengthMs) => {
+      const segments = segmentsOf({ from, to: from + lengthMs }, zone);
+      expect([segments[0]?.from, segments.at(-1)?.to]).toEqual([from, from + lengthMs]);
+      for (const [i, segment] of segments.entries()) {
+        if (i > 0) expect(segment.from).toBe(segments[i - 1]?.to);
+        if (i > 0) expect(segment.offset).not.toBe(segments[i - 1]?.offset);
+        for (const time of [segment.from, (segment.from + segment.to) / 2, segment.to - 1])
+          expect(formatOffset(zone.offsetAt(time))).toBe(segment.offset);
+      }
+    }),
+    { numRuns: 50 },
+  );
+});
+
+test('the clock change of Berlin splits a day', () => {
+  const range = { from: Date.UTC(2026, 9, 24, 22), to: Date.UTC(2026, 9, 25, 23) };
+  const change = Date.UTC(2026, 9, 25, 1);
+  expect(segmentsOf(range, zoneOf('Europe/Berlin'))).toEqual([
+    { from: range.from, to: change, offset: '+02:00' },
+    { from: change, to: range.to, offset: '+01:00' },
+  ]);
+});

@@ -1,0 +1,111 @@
+/** The health of log sources, and what an administrator needs to connect the first one. */
+import { isDeepStrictEqual } from 'node:util';
+import { ApiError, malformed } from '../../errors.ts';
+import { KEYS_PER_USER_MAX } from '../../identity/administration.ts';
+import type { RequestIdentity } from '../../identity/identity.ts';
+import { administersDomain, type Project, rolesIn, type User } from '../../identity/records.ts';
+import { generatePassword } from '../../identity/secrets.ts';
+import type { Store } from '../../store/store.ts';
+import { administer } from '../auth/actor.ts';
+import { SESSION_ONLY } from '../auth/session-cookie.ts';
+import { callerOf, pathParameter, type Route } from '../route.ts';
+import { administeredDomain } from './administration-routes.ts';
+
+const PATH = '/console/api/projects/:project_id';
+
+/** How the command line reaches the same installation. */
+export interface Installed {
+  /** The path of the program. */
+  program: string;
+  /** The options that name the installation, without secrets. */
+  options: readonly string[];
+}
+
+export function sourceRoutes(
+  { administration, lookup }: RequestIdentity,
+  store: Store,
+  now: () => number,
+  installed: Installed | undefined,
+): Route[] {
+  /** The user whose keys send the logs of a project: one that can do nothing else, or a new one. */
+  const shipperOf = ({ id, name, domain_id }: Project): { name: string; user: User | undefined } => {
+    // Names have at most 64 characters.
+    const shipper = `ingest-${name}`.slice(0, 64);
+    const user = administration
+      .users()
+      .find((candidate) => candidate.domain_id === domain_id && candidate.name === shipper);
+    const canOnlySend = ({ enabled, access, roles }: User) =>
+      enabled && access === 'programmatic' && isDeepStrictEqual(roles, { [id]: ['ingest'] });
+    return user && !canOnlySend(user)
+      ? { name: `ingest-${id.slice(0, 16)}`, user: undefined }
+      : { name: shipper, user };
+  };
+
+  return [
+    {
+      method: 'GET',
+      url: `${PATH}/sources`,
+      ...SESSION_ONLY,
+      allow: 'reader',
+      /** Rates are differences between two responses: `now` is the time of this one. */
+      async handler(request) {
+        const id = pathParameter(request, 'project_id');
+        const project = lookup.project(id);
+        const isAdmin = project && rolesIn(callerOf(request).user, { project }).includes('admin');
+        const sources = await store.sources(id);
+        // Log lines hold personal data: only administrators see examples.
+        return {
+          now: now(),
+          items: sources.map(({ examples, ...source }) => ({ ...source, examples: isAdmin ? examples : {} })),
+        };
+      },
+    },
+    {
+      method: 'GET',
+      url: `${PATH}/setup`,
+      ...SESSION_ONLY,
+      allow: 'reader',
+      /** Paths on the server are for administrators only, and not for those of one customer among several. */
+      async handler(request) {
+        const { user } = callerOf(request);
+        const mayAdminister = administersDomain(user, user.domain_id);
+        const maySeePaths = mayAdminister && administration.domains().length === 1;
+        return {
+          program: (maySeePaths && installed?.program) || null,
+          options: (maySeePaths && installed?.options) || [],
+          can_create_key: mayAdminister,
+        };
+      },
+    },
+    {
+      method: 'POST',
+      url: `${PATH}/ingest-key`,
+      ...SESSION_ONLY,
+      allow: 'admin',
+      /** An access key of a user who can only send logs to this project. No other response has its secret. */
+      async handler(request, reply) {
+        const domainId = administeredDomain(request);
+        const project = lookup.project(pathParameter(request, 'project_id'));
+        if (project?.domain_id !== domainId) throw new ApiError('WAF.4000', 'unknown project');
+        const { name, user } = shipperOf(project);
+        if (user && administration.keysOf(user.id).length >= KEYS_PER_USER_MAX) {
+          const advice = 'delete one under Users and projects';
+          throw malformed(`the user ${name} already has ${KEYS_PER_USER_MAX} access keys: ${advice}`);
+        }
+        const key = await administer(administration, request, async (admin) => {
+          const owner =
+            user ??
+            (await admin.addUser({
+              name,
+              domain_id: domainId,
+              access: 'programmatic',
+              password: generatePassword(),
+              roles: { [project.id]: ['ingest'] },
+            }));
+          return admin.addKey(owner.id, 'Created on the first-run page');
+        });
+        return reply.code(201).send({ user: name, access: key.access, secret: key.secret });
+      },
+    },
+  ];
+}

@@ -1,0 +1,297 @@
+/**
+ * Changes of users, projects and roles, as in Keystone v3, by administrators of their domain. Like access keys, they need a
+ * token for the domain that was created with the password (decision 0020).
+ */
+import type { FastifyRequest } from 'fastify';
+import { ApiError, malformed } from '../../errors.ts';
+import type { RequestIdentity } from '../../identity/identity.ts';
+import { ACCESS_TYPES, administersDomain, ROLES, type Role } from '../../identity/records.ts';
+import { valueAt } from '../../json-path.ts';
+import type { Store } from '../../store/store.ts';
+import { administer } from '../auth/actor.ts';
+import { oneOf, optionalFlagAt, optionalTextAt, parseJson, textAt } from '../auth/json-body.ts';
+import { confirmationIn } from '../query.ts';
+import { callerOf, partialObject, pathParameter, type Route, string } from '../route.ts';
+import { domainScope } from './access-key-routes.ts';
+import {
+  baseOf,
+  type Catalog,
+  identityRoutes,
+  projectBody,
+  recordSchema,
+  userBody,
+  withLink,
+} from './keystone.ts';
+
+const NEEDS_ADMIN =
+  'This call needs the role `admin` in the domain, and a token scoped to the domain, created with the password.';
+const CONFIRM = string(
+  'The name of the user or project. Needed if the domain would lose its last administrator or enabled project.',
+);
+const TEXT = { type: 'string' };
+const FLAG = { type: 'boolean' };
+const CONFIRMABLE = { querystring: partialObject({ confirm: CONFIRM }) };
+const DELETED = { 204: { description: 'Deleted.', type: 'null' } };
+
+export function changeRoutes(
+  { administration, lookup }: RequestIdentity,
+  store: Store,
+  catalog: Catalog,
+): Route[] {
+  /** The record with the ID in the path. One of another domain looks like one that does not exist. */
+  function inDomain<R extends { domain_id: string }>(
+    request: FastifyRequest,
+    what: 'user' | 'project',
+    find: (id: string) => R | undefined,
+    parameter = 'id',
+  ): R {
+    const domainId = administeredDomain(request);
+    const found = find(pathParameter(request, parameter));
+    if (found?.domain_id !== domainId) throw new ApiError('WAF.4000', `the domain has no such ${what}`);
+    return found;
+  }
+  const userOf = (request: FastifyRequest, parameter?: string) =>
+    inDomain(request, 'user', lookup.user, parameter);
+  const projectOf = (request: FastifyRequest) => inDomain(request, 'project', lookup.project);
+  const sendUser = (request: FastifyRequest, id: string) => ({
+    user: withLink(baseOf(catalog, request), `users/${id}`, userBody(administration.user(id))),
+  });
+  const sendProject = (request: FastifyRequest, id: string) => ({
+    project: withLink(baseOf(catalog, request), `projects/${id}`, projectBody(administration.project(id))),
+  });
+
+  const users: Route[] = [
+    {
+      method: 'POST',
+      url: '/v3/users',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'createUser',
+        summary: 'Create a user of the domain, without roles',
+        description: NEEDS_ADMIN,
+        body: partialObject({
+          user: partialObject(
+            {
+              name: TEXT,
+              password: TEXT,
+              domain_id: TEXT,
+              enabled: FLAG,
+              access: { ...TEXT, enum: ACCESS_TYPES, default: 'both' },
+            },
+            { required: ['name', 'password'] },
+          ),
+        }),
+        response: { 201: recordSchema('user') },
+      },
+      async handler(request, reply) {
+        const fields = parseJson(request.body);
+        const domain_id = domainAt(request, fields, 'user.domain_id');
+        const enabled = optionalFlagAt(fields, 'user.enabled') ?? true;
+        const given = {
+          name: textAt(fields, 'user.name'),
+          domain_id,
+          access:
+            valueAt(fields, 'user.access') === undefined
+              ? ('both' as const)
+              : oneOf(fields, 'user.access', ACCESS_TYPES),
+          password: textAt(fields, 'user.password'),
+          roles: {},
+        };
+        const { id } = await administer(administration, request, async (admin) => {
+          const user = await admin.addUser(given);
+          if (!enabled) await admin.setEnabled('user', user.id, false);
+          return user;
+        });
+        reply.code(201);
+        return sendUser(request, id);
+      },
+    },
+    {
+      method: 'PATCH',
+      url: '/v3/users/:id',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'changeUser',
+        summary: 'Enable or disable a user, or set a password',
+        description: `Both end the user's tokens and sessions. ${NEEDS_ADMIN}`,
+        ...CONFIRMABLE,
+        body: partialObject({ user: partialObject({ enabled: FLAG, password: TEXT }) }),
+        response: { 200: recordSchema('user') },
+      },
+      async handler(request) {
+        const user = userOf(request);
+        const fields = parseJson(request.body);
+        refuseOthers(fields, 'user', user, ['name', 'domain_id', 'access']);
+        const enabled = optionalFlagAt(fields, 'user.enabled');
+        const password = optionalTextAt(fields, 'user.password');
+        const confirmation = confirmationIn(request);
+        await administer(administration, request, async (admin) => {
+          if (password !== undefined) await admin.setPassword(user.id, password);
+          if (enabled !== undefined && enabled !== user.enabled)
+            await admin.setEnabled('user', user.id, enabled, confirmation);
+        });
+        return sendUser(request, user.id);
+      },
+    },
+    {
+      method: 'DELETE',
+      url: '/v3/users/:id',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'deleteUser',
+        summary: 'Delete a user and the access keys of the user',
+        description: NEEDS_ADMIN,
+        ...CONFIRMABLE,
+        response: DELETED,
+      },
+      async handler(request, reply) {
+        const { id } = userOf(request);
+        const confirmation = confirmationIn(request);
+        await administer(administration, request, (admin) => admin.removeUser(id, confirmation));
+        return reply.code(204).send();
+      },
+    },
+  ];
+
+  const projects: Route[] = [
+    {
+      method: 'POST',
+      url: '/v3/projects',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'createProject',
+        summary: 'Create a project of the domain',
+        description: NEEDS_ADMIN,
+        body: partialObject({
+          project: partialObject({ name: TEXT, domain_id: TEXT, enabled: FLAG }, { required: ['name'] }),
+        }),
+        response: { 201: recordSchema('project') },
+      },
+      async handler(request, reply) {
+        const fields = parseJson(request.body);
+        const domainId = domainAt(request, fields, 'project.domain_id');
+        const name = textAt(fields, 'project.name');
+        const enabled = optionalFlagAt(fields, 'project.enabled') ?? true;
+        const { id } = await administer(administration, request, async (admin) => {
+          const project = await admin.addProject(domainId, name);
+          if (!enabled) await admin.setEnabled('project', project.id, false);
+          return project;
+        });
+        reply.code(201);
+        return sendProject(request, id);
+      },
+    },
+    {
+      method: 'PATCH',
+      url: '/v3/projects/:id',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'changeProject',
+        summary: 'Enable or disable a project',
+        description: `Requests to a disabled project are rejected. ${NEEDS_ADMIN}`,
+        ...CONFIRMABLE,
+        body: partialObject({ project: partialObject({ enabled: FLAG }) }),
+        response: { 200: recordSchema('project') },
+      },
+      async handler(request) {
+        const project = projectOf(request);
+        const fields = parseJson(request.body);
+        refuseOthers(fields, 'project', project, ['name', 'domain_id']);
+        const enabled = optionalFlagAt(fields, 'project.enabled');
+        const confirmation = confirmationIn(request);
+        if (enabled !== undefined && enabled !== project.enabled) {
+          await administer(administration, request, (admin) =>
+            admin.setEnabled('project', project.id, enabled, confirmation),
+          );
+        }
+        return sendProject(request, project.id);
+      },
+    },
+    {
+      method: 'DELETE',
+      url: '/v3/projects/:id',
+      allow: 'authenticated',
+      schema: {
+        operationId: 'deleteProject',
+        summary: 'Delete a project, all roles in it and its top lists',
+        description: `Its statistics can no longer be queried. ${NEEDS_ADMIN}`,
+        ...CONFIRMABLE,
+        response: DELETED,
+      },
+      async handler(request, reply) {
+        const { id } = projectOf(request);
+        const confirmation = confirmationIn(request);
+        await administer(administration, request, (admin) => admin.removeProject(id, store, confirmation));
+        return reply.code(204).send();
+      },
+    },
+  ];
+
+  const roleRoute = (scope: 'project' | 'domain', method: 'PUT' | 'DELETE'): Route => {
+    const [verb, Verb] = method === 'PUT' ? (['grant', 'Grant'] as const) : (['revoke', 'Revoke'] as const);
+    return {
+      method,
+      url: `/v3/${scope}s/:id/users/:user_id/roles/:role_id`,
+      allow: 'authenticated',
+      schema: {
+        operationId: `${verb}${scope === 'project' ? 'Project' : 'Domain'}Role`,
+        summary: `${Verb} a role in a ${scope}`,
+        description: NEEDS_ADMIN,
+        ...(verb === 'revoke' ? CONFIRMABLE : {}),
+        response: { 204: { description: `Role ${verb}ed.`.replace('revokeed', 'revoked'), type: 'null' } },
+      },
+      async handler(request, reply) {
+        const user = userOf(request, 'user_id');
+        const scopeId = scope === 'project' ? projectOf(request).id : pathParameter(request, 'id');
+        if (scope === 'domain' && scopeId !== user.domain_id)
+          throw new ApiError('WAF.4000', 'the token is for another domain');
+        const role = roleIn(request);
+        const confirmation = confirmationIn(request);
+        await administer(administration, request, (admin) =>
+          admin.changeRole(verb, user.id, scopeId, role, confirmation),
+        );
+        return reply.code(204).send();
+      },
+    };
+  };
+
+  return identityRoutes([
+    ...users,
+    ...projects,
+    roleRoute('project', 'PUT'),
+    roleRoute('project', 'DELETE'),
+    roleRoute('domain', 'PUT'),
+    roleRoute('domain', 'DELETE'),
+  ]);
+}
+
+/** The domain of the token, if the caller administers it. */
+function administeredDomain(request: FastifyRequest): string {
+  const { id } = domainScope(request, 'changing users, projects and roles');
+  if (!administersDomain(callerOf(request).user, id))
+    throw new ApiError('WAF.9002', "this call needs the role 'admin' in the domain");
+  return id;
+}
+
+function domainAt(request: FastifyRequest, fields: unknown, path: string): string {
+  const domainId = administeredDomain(request);
+  const given = optionalTextAt(fields, path) ?? domainId;
+  if (given !== domainId) throw new ApiError('WAF.9002', `${path} is not the domain of the token`);
+  return domainId;
+}
+
+function roleIn(request: FastifyRequest): Role {
+  const id = pathParameter(request, 'role_id');
+  const role = ROLES.find((one) => one === id);
+  if (role === undefined) throw new ApiError('WAF.4000', `there is no such role: use ${ROLES.join(', ')}`);
+  return role;
+}
+
+/** Clients may send fields that cannot be changed, as long as they have their old values. */
+function refuseOthers(fields: unknown, what: string, record: object, names: readonly string[]): void {
+  for (const name of names) {
+    const given = valueAt(fields, `${what}.${name}`);
+    if (given !== undefined && given !== (record as Record<string, unknown>)[name])
+      throw malformed(`${what}.${name} cannot be changed`);
+  }
+}
