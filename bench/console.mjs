@@ -31,6 +31,8 @@ const { address } = await processes.start(process.execPath, [
   data,
   '--listen',
   '127.0.0.1:0',
+  '--log-level',
+  'warn',
 ]);
 const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',

@@ -21,6 +21,8 @@ export interface QueryOptions {
   /** Loads again every few seconds, while the page is visible. */
   refresh?: boolean;
   refreshMs?: number;
+  /** Does not load yet: something more important is loading. */
+  wait?: boolean;
 }
 
 interface State<T> {
@@ -34,7 +36,7 @@ interface State<T> {
 export function useQuery<T>(
   key: string,
   read: (signal: AbortSignal) => Promise<T>,
-  { refresh = false, refreshMs = REFRESH_MS }: QueryOptions = {},
+  { refresh = false, refreshMs = REFRESH_MS, wait = false }: QueryOptions = {},
 ): Query<T> {
   const app = useApp();
   const [state, setState] = useState<State<T>>({ key: null, data: null, failure: null, updatedAt: null });
@@ -62,16 +64,17 @@ export function useQuery<T>(
   }
 
   useEffect(() => {
+    if (wait) return;
     void load();
     return () => running.current?.abort();
-  }, [key]);
+  }, [key, wait]);
   useEffect(() => {
-    if (!refresh) return;
+    if (!refresh || wait) return;
     const timer = setInterval(() => {
       if (!document.hidden && running.current === null) void load();
     }, refreshMs);
     return () => clearInterval(timer);
-  }, [refresh, key]);
+  }, [refresh, key, wait]);
   const { data, failure, updatedAt } = state;
   const isLoading = state.key !== key;
   return { data, failure: isLoading ? null : failure, isLoading, updatedAt, reload: () => void load() };

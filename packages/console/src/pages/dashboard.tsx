@@ -23,7 +23,7 @@ import { HostPicker, useHostNames } from '../parts/host-picker.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { TvButton, TvHead } from '../parts/tv.tsx';
 import { endsNow } from '../time-range.ts';
-import { useQuery } from '../use-query.ts';
+import { type Query, useQuery } from '../use-query.ts';
 import { countedCategories, filtersCategories } from '../view.ts';
 import { FirstRun } from './first-run.tsx';
 
@@ -132,32 +132,36 @@ function useDashboard() {
     signal,
   });
   const now = useQuery(key, (signal) => readNow(query(signal)), options);
-  const before = useQuery(key, (signal) => previous.current.read(query(signal)), options);
-  const details = useQuery(key, (signal) => readDetails(query(signal)), options);
+  const later = { ...options, wait: now.isLoading };
+  const before = useQuery(key, (signal) => previous.current.read(query(signal)), later);
+  const details = useQuery(key, (signal) => readDetails(query(signal)), later);
   const hostLines = useQuery(
     `${key} ${view.byHost}`,
     async (signal) => (view.byHost ? readHostTimelines(query(signal)) : null),
-    options,
+    later,
   );
   const tops = useQuery(
     `${key} ${countedCategories(view)}`,
     (signal) =>
       readTopLists(api.client(project.id), { ...statisticsQuery(query(signal)), ...attacksFilter(view) }),
-    options,
+    later,
   );
   const firstSeen = useQuery(`first seen ${project.id}`, (signal) => readFirstSeen(api, project.id, signal), {
     refresh: view.live && !hasEvents.current,
   });
   hasEvents.current = firstSeen.data !== null;
   const all = [now, before, details, hostLines, tops, firstSeen];
+  // Next to the numbers of this range, none of the range before.
+  const fresh = <T,>(one: Query<T>): Query<T> =>
+    one.isLoading && !now.isLoading ? { ...one, data: null } : one;
   // Until the earliest event is known, both periods are compared.
   const isKnown = before.data !== null && firstSeen.data !== null;
   return {
     now,
-    before,
-    details,
-    hostLines,
-    tops,
+    before: fresh(before),
+    details: fresh(details),
+    hostLines: fresh(hostLines),
+    tops: fresh(tops),
     comparison: isKnown ? comparisonOf(before.data, firstSeen.data) : ('complete' as const),
     isEmpty: !firstSeen.isLoading && firstSeen.failure === null && firstSeen.data === null,
     isLoading: all.some((one) => one.isLoading),
