@@ -136,7 +136,10 @@ describeDemo('numbers', (demo) => {
   test('the pages of hosts and sources show the numbers of the API', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('link', { name: 'Hosts', exact: true }).click();
-    const row = demo.page.getByRole('row', { name: /www\.example\.com/ });
+    const row = demo.page
+      .getByRole('region', { name: 'Hosts' })
+      .getByRole('row', { name: /www\.example\.com/ });
+    await row.waitFor();
     const id = (await demo.api.hostIds()).get('www.example.com');
     const { requests, attacks } = await demo.api.timeline(`${FIXED}&hosts=${id}`);
     const cells = await row.locator('td.number').allTextContents();
@@ -513,9 +516,11 @@ describeService('states', (service) => {
 
   test('the end of a session is announced', async () => {
     const { page } = service;
+    await page.clock.install();
     await service.enter('/console/');
+    await page.getByText('has no data yet').waitFor();
     await page.context().clearCookies();
-    await page.getByRole('link', { name: 'Sources' }).click();
+    await page.clock.fastForward(5_000);
     await page.getByText('Your session has ended. Sign in again to continue.').waitFor();
   });
 
