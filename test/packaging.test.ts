@@ -231,7 +231,7 @@ describe('manual page and completions', () => {
 
   const complete: readonly (readonly [line: string, completions: string[]])[] = [
     ['wafstat ser', ['serve']],
-    ['wafstat host ', ['add', 'list']],
+    ['wafstat host ', ['add', 'delete', 'list']],
     ['wafstat serve --store ', ['clickhouse', 'lmdb', 'postgres']],
     ['wafstat user add --pass', ['--password-stdin']],
     ['wafstat ingest prefix/bi', ['prefix/bin']],
