@@ -442,7 +442,7 @@ export function createVersions(schema: Schema, changes: PerTurnMemo<number>): (r
   /**
    * Every level counts every change, so one level is enough. The finer it is, the less it covers outside of the range.
    * The counter of a chunk only grows, until the chunk is freed: without chunks before the horizon, the sum changes
-   * whenever one of them does. A hash would take ten times as long.
+   * whenever one of them does. All of this takes 1 us, a hash of the counters 2.7 us.
    */
   return ({ from, to }) => {
     const { born, horizon, listsBefore, deleted } = currentMarks();
