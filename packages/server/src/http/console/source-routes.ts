@@ -9,7 +9,7 @@ import type { Store } from '../../store/store.ts';
 import { administer } from '../auth/actor.ts';
 import { SESSION_ONLY } from '../auth/session-cookie.ts';
 import { callerOf, pathParameter, type Route } from '../route.ts';
-import { administeredDomain } from './administration-routes.ts';
+import { callersDomain } from './administration-routes.ts';
 
 const PATH = '/console/api/projects/:project_id';
 
@@ -84,7 +84,7 @@ export function sourceRoutes(
       allow: 'admin',
       /** An access key of a user who can only send logs to this project. No other response has its secret. */
       async handler(request, reply) {
-        const domainId = administeredDomain(request);
+        const domainId = callersDomain(request);
         const project = lookup.project(pathParameter(request, 'project_id'));
         if (project?.domain_id !== domainId) throw new ApiError('WAF.4000', 'unknown project');
         const { name, user } = shipperOf(project);
