@@ -31,6 +31,10 @@ const CONFIRM = string(
 const TEXT = { type: 'string' };
 const FLAG = { type: 'boolean' };
 const CONFIRMABLE = { querystring: partialObject({ confirm: CONFIRM }) };
+const ROLE_CHANGES = {
+  PUT: { verb: 'grant', Verb: 'Grant', done: 'granted' },
+  DELETE: { verb: 'revoke', Verb: 'Revoke', done: 'revoked' },
+} as const;
 const DELETED = { 204: { description: 'Deleted.', type: 'null' } };
 
 export function changeRoutes(
@@ -113,7 +117,7 @@ export function changeRoutes(
       schema: {
         operationId: 'changeUser',
         summary: 'Enable or disable a user, or set a password',
-        description: `Both end the user's tokens and sessions. ${NEEDS_ADMIN}`,
+        description: `Disabling a user and setting a password end the user's tokens and sessions. ${NEEDS_ADMIN}`,
         ...CONFIRMABLE,
         body: partialObject({ user: partialObject({ enabled: FLAG, password: TEXT }) }),
         response: { 200: recordSchema('user') },
@@ -228,7 +232,7 @@ export function changeRoutes(
   ];
 
   const roleRoute = (scope: 'project' | 'domain', method: 'PUT' | 'DELETE'): Route => {
-    const [verb, Verb] = method === 'PUT' ? (['grant', 'Grant'] as const) : (['revoke', 'Revoke'] as const);
+    const { verb, Verb, done } = ROLE_CHANGES[method];
     return {
       method,
       url: `/v3/${scope}s/:id/users/:user_id/roles/:role_id`,
@@ -238,7 +242,7 @@ export function changeRoutes(
         summary: `${Verb} a role in a ${scope}`,
         description: NEEDS_ADMIN,
         ...(verb === 'revoke' ? CONFIRMABLE : {}),
-        response: { 204: { description: `Role ${verb}ed.`.replace('revokeed', 'revoked'), type: 'null' } },
+        response: { 204: { description: `Role ${done}.`, type: 'null' } },
       },
       async handler(request, reply) {
         const user = userOf(request, 'user_id');
