@@ -212,11 +212,12 @@ class CountedRange {
     read: (edges: readonly number[]) => Promise<readonly Float64Array[]>,
   ): Promise<number[]> {
     const startAfter = (time: number) => Math.ceil((time + this.#leadMs) / this.#alignMs) * this.#alignMs;
-    const next = startAfter(horizon);
-    // The horizon of a new store is at the epoch.
-    const from = this.#from ?? startAfter(Math.max(horizon, now - this.#retentionMs));
+    // Deletion may be late, and then move the horizon by hours at once. That of a new store is at the epoch.
+    const deletedNext = Math.max(horizon, now - this.#retentionMs);
+    const next = startAfter(deletedNext);
+    const from = this.#from ?? next;
     const to = Math.ceil((now + FUTURE_MS) / HOUR_MS) * HOUR_MS;
-    const isDue = from < horizon + this.#leadMs / 2;
+    const isDue = from < deletedNext + this.#leadMs / 2;
     const series = await read(isDue ? [from, next, to] : [from, to]);
     if (isDue) this.#deleted = series.map((points, i) => (this.#deleted[i] ?? 0) + (points[0] ?? 0));
     this.#from = isDue ? next : from;
