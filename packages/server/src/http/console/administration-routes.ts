@@ -124,15 +124,17 @@ export function administrationRoutes({ administration }: RequestIdentity, store:
         const domainId = callersDomain(request);
         const fields = parseJson(request.body);
         const enabled = optionalFlagAt(fields, 'enabled');
-        const roles = valueAt(fields, 'roles') === undefined ? undefined : parseRoles(fields, domainId);
+        const roles =
+          valueAt(fields, 'roles') === undefined
+            ? undefined
+            : { scopes: scopesOf(domainId), roles: parseRoles(fields, domainId) };
         if (enabled === undefined && roles === undefined)
           throw malformed('the body must have enabled or roles');
         if (enabled === false) otherUserId(request, 'disable yourself', 'ask another administrator');
         const confirmation = confirmationIn(request);
-        await administer(administration, request, async (admin) => {
-          if (roles) await admin.setRoles(id, scopesOf(domainId), roles, confirmation);
-          if (enabled !== undefined) await admin.setEnabled('user', id, enabled, confirmation);
-        });
+        await administer(administration, request, (admin) =>
+          admin.changeUser(id, { roles, enabled }, confirmation),
+        );
         return userItem(administration.user(id));
       },
     },

@@ -100,12 +100,9 @@ export function changeRoutes(
               : oneOf(fields, 'user.access', ACCESS_TYPES),
           password: textAt(fields, 'user.password'),
           roles: {},
+          enabled,
         };
-        const { id } = await administer(administration, request, async (admin) => {
-          const user = await admin.addUser(given);
-          if (!enabled) await admin.setEnabled('user', user.id, false);
-          return user;
-        });
+        const { id } = await administer(administration, request, (admin) => admin.addUser(given));
         reply.code(201);
         return sendUser(request, id);
       },
@@ -129,11 +126,10 @@ export function changeRoutes(
         const enabled = optionalFlagAt(fields, 'user.enabled');
         const password = optionalTextAt(fields, 'user.password');
         const confirmation = confirmationIn(request);
-        await administer(administration, request, async (admin) => {
-          if (password !== undefined) await admin.setPassword(user.id, password);
-          if (enabled !== undefined && enabled !== user.enabled)
-            await admin.setEnabled('user', user.id, enabled, confirmation);
-        });
+        const changes = { password, enabled: enabled === user.enabled ? undefined : enabled };
+        await administer(administration, request, (admin) =>
+          admin.changeUser(user.id, changes, confirmation),
+        );
         return sendUser(request, user.id);
       },
     },
@@ -176,11 +172,9 @@ export function changeRoutes(
         const domainId = domainAt(request, fields, 'project.domain_id');
         const name = textAt(fields, 'project.name');
         const enabled = optionalFlagAt(fields, 'project.enabled') ?? true;
-        const { id } = await administer(administration, request, async (admin) => {
-          const project = await admin.addProject(domainId, name);
-          if (!enabled) await admin.setEnabled('project', project.id, false);
-          return project;
-        });
+        const { id } = await administer(administration, request, (admin) =>
+          admin.addProject(domainId, name, enabled),
+        );
         reply.code(201);
         return sendProject(request, id);
       },
