@@ -37,7 +37,9 @@ export function call(address: string, path: string, request: Request = {}): Prom
       const { localPort } = socket;
       text(response)
         .then((body) => {
-          if (headers['content-type']?.startsWith('application/json') && !headers['content-encoding'])
+          const isJson = headers['content-type']?.startsWith('application/json');
+          // Some tests call a Keystone, which names the request ID differently.
+          if (isJson && headers['x-request-id'] && !headers['content-encoding'])
             checkDocumented(method, path, status, body);
           return { status, headers, text: body, port: localPort };
         })
