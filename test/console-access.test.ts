@@ -54,7 +54,7 @@ describeService('access', (service) => {
   test('the sign-in page replaces a page whose session ended, and leads back to it', async () => {
     const { sandbox, page } = service;
     const dave = await service.addUser('dave', 'console');
-    await service.enter('/console/hosts?range=7days&order=name', dave);
+    await service.enter('/console/hosts?range=7days&sort=name', dave);
     await page.waitForLoadState('networkidle');
     await sandbox.run(['user', 'disable', 'dave', '--data', sandbox.data]);
     await page.getByTitle('Last 30 days').click();
@@ -64,7 +64,7 @@ describeService('access', (service) => {
     await sandbox.run(['user', 'enable', 'dave', '--data', sandbox.data]);
     await signIn(page, dave);
     await page.getByRole('heading', { name: 'Hosts', exact: true }).waitFor();
-    expect(page.url()).toContain('/console/hosts?range=30days&order=name');
+    expect(page.url()).toContain('/console/hosts?range=30days&sort=name');
   });
 
   test('users without a role, or with the role ingest only, see why there is nothing, and can sign out', async () => {

@@ -26,7 +26,7 @@ export const TO = Math.floor(Date.now() / DAY_MS) * DAY_MS;
 export const FROM = TO - DAY_MS;
 export const FIXED = `from=${FROM}&to=${TO}`;
 
-type FigureName = 'requests' | 'attacks' | 'share' | 'blocked' | 'peak' | 'busiest';
+type FigureName = 'requests' | 'attacks' | 'rate' | 'blocked' | 'peak' | 'busiest';
 
 /** The browser of the run, with a new context for each test. */
 class ConsoleFixture {

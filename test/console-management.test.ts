@@ -164,7 +164,7 @@ describeService('management', (service) => {
       installation.project_id,
       hosts.map((host) => ({ time, host })),
     );
-    await service.enter('/console/hosts?order=name');
+    await service.enter('/console/hosts?sort=name');
     const listed: string[] = [];
     for (const pageOfHosts of ['1 to 25', '26 to 50', '51 to 75', '76 to 100', '101 to 125', '126 to 130']) {
       await page.getByText(`${pageOfHosts} of 130`).waitFor();

@@ -39,7 +39,7 @@ describeDemo('numbers', (demo) => {
     expect(await demo.categories()).toEqual(distribution);
     expect(Object.keys(await demo.categories())).toHaveLength(13);
     const share = (sum(timeline.attacks) / sum(timeline.requests)) * 100;
-    expect(await demo.figure('share')).toBe(`${share.toFixed(1)}%`);
+    expect(await demo.figure('rate')).toBe(`${share.toFixed(1)}%`);
     const hosts = await Promise.all(
       [...(await demo.api.hostIds())].map(async ([hostname, id]) => {
         const { requests } = await demo.api.timeline(`${FIXED}&hosts=${id}`);

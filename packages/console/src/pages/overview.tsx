@@ -12,7 +12,7 @@ import { VirtualGrid } from '../parts/virtual-grid.tsx';
 import { countsBetween } from '../points.ts';
 import { endsNow, resolveRange, type TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
-import { OVERVIEW_ORDERS, type OverviewOrder, type View } from '../view.ts';
+import { SORTS, type Sort, type View } from '../view.ts';
 
 const LINE_POINTS = 48;
 const TILE_HEIGHT = 116;
@@ -71,12 +71,12 @@ export function OverviewPage() {
         </div>
         <select
           aria-label="Sort by"
-          value={view.sort}
-          onChange={(event) => go({ sort: event.currentTarget.value as OverviewOrder })}
+          value={view.sort ?? DEFAULT_SORT}
+          onChange={(event) => go({ sort: event.currentTarget.value as Sort })}
         >
-          {OVERVIEW_ORDERS.map((name) => (
+          {SORTS.map((name) => (
             <option key={name} value={name}>
-              {ORDER_NAMES[name]}
+              {SORT_NAMES[name]}
             </option>
           ))}
         </select>
@@ -221,22 +221,25 @@ async function readProjectLine(api: Api, project: string, range: TimeRange): Pro
   return { requests: countsBetween(edges, requests), attacks: countsBetween(edges, attacks) };
 }
 
-const ORDER_NAMES: Readonly<Record<OverviewOrder, string>> = {
+const DEFAULT_SORT: Sort = 'attacks';
+
+const SORT_NAMES: Readonly<Record<Sort, string>> = {
   attacks: 'Most attacks',
-  share: 'Highest attack rate',
+  rate: 'Highest attack rate',
   change: 'Largest increase of attacks',
   requests: 'Most requests',
   name: 'Name',
 };
 
-const NUMBER_OF: Readonly<Record<Exclude<OverviewOrder, 'name'>, (tile: Tile) => number>> = {
+const NUMBER_OF: Readonly<Record<Exclude<Sort, 'name'>, (tile: Tile) => number>> = {
   attacks: ({ attacks }) => attacks,
-  share: ({ attacks, requests }) => attacks / Math.max(1, requests),
+  rate: ({ attacks, requests }) => attacks / Math.max(1, requests),
   change: ({ attacks, attacksBefore }) => attacks - attacksBefore,
   requests: ({ requests }) => requests,
 };
 
-function shownTiles(tiles: readonly Tile[], { search, sort }: View): Tile[] {
+function shownTiles(tiles: readonly Tile[], { search, sort: chosen }: View): Tile[] {
+  const sort = chosen ?? DEFAULT_SORT;
   const wanted = search.trim().toLowerCase();
   const found = tiles.filter(
     ({ title, project }) =>
