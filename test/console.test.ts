@@ -120,6 +120,26 @@ describeDemo('numbers', (demo) => {
     expect(await demo.categories()).toEqual(await demo.api.distribution(FIXED));
   });
 
+  test('a top list of fewer hours says which, and why', async () => {
+    const shorten = (path: RegExp, change: object) =>
+      demo.page.route(path, async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ response, json: { ...(await response.json()), ...change } });
+      });
+    const from = FROM + 20 * HOUR_MS;
+    await shorten(/overviews\/attack\/url/, { from, shortened: true, total: 520, distinct_is: 'minimum' });
+    await shorten(/overviews\/attack\/ip/, { from });
+    await demo.enter(`/console/?${FIXED}`);
+    const text = (name: string) => demo.page.locator(`.top-list.${name} .hint`).innerText();
+    expect(await text('urls')).toMatch(
+      /attacks, 520 or more URLs\nOnly .+, 20:00 – .+, 00:00: earlier hours are too large for one list$/,
+    );
+    expect(await text('sources')).toMatch(
+      / sources\nOnly .+, 20:00 – .+, 00:00: earlier hours are not kept$/,
+    );
+    expect(await text('rules')).not.toContain('earlier hours');
+  });
+
   test('the timeline table adds up to the total of the API', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.getByRole('button', { name: 'Table' }).click();
@@ -480,6 +500,17 @@ describeDemo('selection', (demo) => {
     const stamp = (time: number) => new Date(time).toISOString();
     const start = `${stamp(FROM)},${stamp(FROM + 60_000)},${requests[0]?.num},${attacks[0]?.num},`;
     expect(lines[1]?.startsWith(start)).toBe(true);
+    await demo.page.goto(`/console/?${FIXED}&category=-sqli`);
+    await demo.loaded();
+    const { content } = await demo.downloaded('.timeline', 'CSV');
+    const [names = [], ...rows] = content
+      .toString()
+      .trimEnd()
+      .split('\r\n')
+      .map((line) => line.split(','));
+    expect(names).not.toContain('sqli');
+    for (const [, , , counted, ...byCategory] of rows)
+      expect(Number(counted)).toBe(byCategory.reduce((total, n) => total + Number(n), 0));
     const day = (time: number) => `${stamp(time).slice(0, 10).replaceAll('-', '')}T0000`;
     expect(csv.name).toBe(`default-timeline-${day(FROM)}-${day(FROM + DAY_MS)}.csv`);
     const types = await demo.downloaded('.distribution', 'CSV');
