@@ -209,6 +209,14 @@ describeDemo('numbers', (demo) => {
     await expect.poll(() => demo.number('requests')).toBe(legacy?.requests);
   });
 
+  test('the overview draws new lines for another range', async () => {
+    await demo.enter(`/console/overview?${FIXED}`);
+    const line = demo.page.getByRole('list', { name: 'Projects' }).locator('.sparkline .requests');
+    const day = await line.getAttribute('d');
+    await demo.page.getByTitle('Last 7 days').click();
+    await expect.poll(() => line.getAttribute('d')).not.toBe(day);
+  });
+
   test('? lists the shortcuts, which lead to pages and shift the period', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.keyboard.press('?');
@@ -564,7 +572,9 @@ describeService('states', (service) => {
       hosts.map((host) => ({ time, host })),
     );
     await service.enter('/console/overview?sort=name');
-    await page.getByText('1 project, 1,000 hosts').waitFor();
+    await page
+      .getByText('1 project, 1,000 hosts. Requests (line) and attacks (bars), each on its own')
+      .waitFor();
     await page.locator('.tile .sparkline').first().waitFor();
     expect(await page.locator('.tile').count()).toBeLessThan(100);
     await page.evaluate('scrollTo(0, document.documentElement.scrollHeight)');

@@ -9,7 +9,7 @@ import { Confirm, FormDialog } from '../parts/dialog.tsx';
 import { Field } from '../parts/form.tsx';
 import { PageHead } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { Sparkline } from '../parts/sparkline.tsx';
+import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { byNumber, byText, type Column, RowButton, Table } from '../parts/table.tsx';
 import { total } from '../points.ts';
@@ -241,7 +241,12 @@ function actionsColumn(open: (dialog: HostDialog) => void): Column<HostTotals> {
 }
 
 function HostTrend({ host }: { host: HostFigures | undefined }) {
-  return host === undefined ? null : <Sparkline requests={host.requests} attacks={host.attacks} />;
+  if (host === undefined) return null;
+  return (
+    <span title={SPARKLINE_KEY}>
+      <Sparkline requests={host.requests} attacks={host.attacks} />
+    </span>
+  );
 }
 
 function Pager({ offset, found }: { offset: number; found: number }) {

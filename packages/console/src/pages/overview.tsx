@@ -1,12 +1,12 @@
 /** All projects and hosts at a glance: traffic, attack rate and change. */
-import { useRef, useState } from 'preact/hooks';
+import { useMemo, useRef, useState } from 'preact/hooks';
 import type { Api, Project } from '../api.ts';
 import { useApp } from '../app.ts';
 import { change, formatCount, share } from '../format.ts';
 import { Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { Sparkline } from '../parts/sparkline.tsx';
+import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { VirtualGrid } from '../parts/virtual-grid.tsx';
 import { countsBetween } from '../points.ts';
@@ -55,7 +55,7 @@ export function OverviewPage() {
   return (
     <div class="page overview">
       <PageHead level={1} title="Overview">
-        <p class="hint">{data !== null && countText(data.tiles)}</p>
+        <p class="hint">{data !== null && `${countText(data.tiles)}. ${SPARKLINE_KEY}.`}</p>
       </PageHead>
       <Controls query={query}>
         <div class="with-icon">
@@ -175,26 +175,28 @@ async function readTiles(
   ];
 }
 
-/** Loads the lines of the tiles on the screen only, once for each range. */
+/** Loads the lines of the tiles on the screen only, once for each range. Until then, a tile keeps its line. */
 function useLines(range: TimeRange) {
   const { api, handleSignedOut } = useApp();
   const [lines, setLines] = useState<ReadonlyMap<string, Line>>(new Map());
-  const requested = useRef({ range, keys: new Set<string>() });
-  if (requested.current.range !== range) requested.current = { range, keys: new Set() };
-  async function load(tiles: readonly Tile[]): Promise<void> {
-    const { keys } = requested.current;
-    const missing = tiles.filter(({ key }) => !keys.has(key));
-    if (missing.length === 0) return;
-    for (const { key } of missing) keys.add(key);
-    try {
-      const found = await readLines(api, missing, range);
-      setLines((known) => new Map([...known, ...found]));
-    } catch (failure) {
-      for (const { key } of missing) keys.delete(key);
-      handleSignedOut(failure);
-    }
-  }
-  return { lines, load: (tiles: readonly Tile[]) => void load(tiles) };
+  const latest = useRef(range);
+  latest.current = range;
+  const load = useMemo(() => {
+    const requested = new Set<string>();
+    return async (tiles: readonly Tile[]): Promise<void> => {
+      const missing = tiles.filter(({ key }) => !requested.has(key));
+      if (missing.length === 0) return;
+      for (const { key } of missing) requested.add(key);
+      try {
+        const found = await readLines(api, missing, range);
+        if (latest.current === range) setLines((known) => new Map([...known, ...found]));
+      } catch (failure) {
+        for (const { key } of missing) requested.delete(key);
+        handleSignedOut(failure);
+      }
+    };
+  }, [range]);
+  return { lines, load };
 }
 
 async function readLines(api: Api, tiles: readonly Tile[], range: TimeRange): Promise<[string, Line][]> {
