@@ -130,19 +130,14 @@ async function checkListeners(
   values: Partial<ServiceValues>,
   isRemote: boolean,
   io: Io,
-  { problems, notes }: Findings,
+  { notes }: Findings,
   attempt: Attempt,
 ): Promise<void> {
   const listeners = Object.entries(values)
     .filter((entry): entry is [string, ListenAddress] => isListenAddress(entry[1]))
     .map(([name, address]) => ({ flag: flagOf(SERVICE_OPTIONS[name as keyof ServiceValues]), address }));
   let isRunning = false;
-  for (const [i, { flag, address }] of listeners.entries()) {
-    const same = listeners.slice(0, i).find((other) => overlap(other.address, address));
-    if (same !== undefined) {
-      problems.push(`${flag} and ${same.flag} use the same port ${address.port}: choose different ones`);
-      continue;
-    }
+  for (const { flag, address } of listeners) {
     await attempt(async () => {
       try {
         await checkCanListen(flag, address);
@@ -162,13 +157,6 @@ async function checkListeners(
 
 function isListenAddress(value: unknown): value is ListenAddress {
   return typeof value === 'object' && value !== null && 'host' in value && 'port' in value;
-}
-
-const WILDCARDS = ['0.0.0.0', '::'];
-
-function overlap(a: ListenAddress, b: ListenAddress): boolean {
-  if (a.port !== b.port || a.port === 0) return false;
-  return a.host === b.host || [a.host, b.host].some((host) => WILDCARDS.includes(host));
 }
 
 /** Whether a service listens there that the new one will replace. With a remote identity, that may be any wafstat. */
