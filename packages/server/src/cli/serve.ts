@@ -33,7 +33,14 @@ import {
 } from './installation.ts';
 import { addressOf, cannotListen, certificateOf, checkCanListen, reloadCertificate } from './listeners.ts';
 import { flag, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
-import { othersHaveClosed, printListening, reportReady, respondToScrapes, runWorkers } from './workers.ts';
+import {
+  type ConsoleUrl,
+  othersHaveClosed,
+  printListening,
+  reportReady,
+  respondToScrapes,
+  runWorkers,
+} from './workers.ts';
 
 /** Requests that take longer than this are cut off at shutdown. */
 const STOP_MS_MAX = 5_000;
@@ -77,7 +84,7 @@ export const serveCommand = command({
     if (cluster.isPrimary) {
       if (!remote && !(await whenAvailable(() => hasInstallation(values, io), io)))
         await firstStart(values, io);
-      if (workers > 1) return serveWithWorkers(workers, values, io);
+      if (workers > 1) return serveWithWorkers(workers, values, consoleUrl(values, remote === null), io);
     }
     const { data, ...server } = values;
     const directory = values.store === 'lmdb' && data !== undefined ? data : null;
@@ -167,7 +174,7 @@ async function serve(opened: Served, values: ServerValues, io: Io, warnings: rea
   const kept = { eventsMs: values.retention, topListsMs: values.detailsRetention };
   const retention = retainFor(served.store, kept, io.now, server.log);
   if (cluster.worker) reportReady(server.address);
-  else printListening(io, server.address);
+  else printListening(io, server.address, consoleUrl(values, served.identity.kind === 'local'));
   await whenAborted(io.stop);
   // Concurrently: a prune may be waiting for the write lock.
   await Promise.all([retention.stop(), server.close()]);
@@ -328,13 +335,19 @@ function labelsOf(identity: Identity | RemoteIdentity, id: string): ProjectLabel
   return { domain: identity.lookup.domain(project.domain_id)?.name ?? '', project: project.name };
 }
 
+/** With a remote identity, there is no console. */
+function consoleUrl({ publicUrl }: ServerValues, hasConsole: boolean): ConsoleUrl {
+  return (address) => (hasConsole ? `${publicUrl ?? address}/console/` : null);
+}
+
 async function serveWithWorkers(
   count: number,
   { drainDelay, metricsListen }: ServerValues,
+  consoleUrl: ConsoleUrl,
   io: Io,
 ): Promise<number> {
   const drainDelayMs = drainDelay * 1_000;
-  if (metricsListen === undefined) return runWorkers({ count, drainDelayMs, metrics: null }, io);
+  if (metricsListen === undefined) return runWorkers({ count, drainDelayMs, metrics: null, consoleUrl }, io);
   const { WorkerMetrics } = await import('../metrics/listener.ts');
   const metrics = new WorkerMetrics();
   // In the format of the log of the workers.
@@ -342,7 +355,7 @@ async function serveWithWorkers(
     printLine(io.stderr, JSON.stringify({ level, time: io.now(), msg }));
   const log = { info: print(30), warn: print(40) };
   const server = await listenForMetrics(metricsListen, () => metrics.collect(), log);
-  const status = await runWorkers({ count, drainDelayMs, metrics }, io);
+  const status = await runWorkers({ count, drainDelayMs, metrics, consoleUrl }, io);
   server.close();
   server.closeAllConnections();
   return status;
