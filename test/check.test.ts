@@ -73,25 +73,32 @@ test('an installation with data is opened and not changed', async () => {
   expect(state()).toEqual(before);
 });
 
-test('the port of the running service is no problem, that of another program is', async () => {
+test('the port of the running service is no problem, that of another installation or program is', async () => {
   await sandbox.init();
   const { address } = await sandbox.serve();
   const own = new URL(address).host;
-  const other = createServer().listen(0, '127.0.0.1');
+  const other = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
+  const stranger = new Sandbox();
   try {
     expect(await check(['--listen', own])).toEqual({
       status: 0,
-      notes: [`note: --listen: a running wafstat listens on ${own}`, OK],
+      notes: [`note: --listen: the service of this installation is running on ${own}`, OK],
       problems: [],
+    });
+    const { address: another } = await stranger.serve();
+    expect(await check(['--listen', new URL(another).host])).toMatchObject({
+      status: 1,
+      problems: [expect.stringMatching(/^wafstat: cannot listen on .* another program listens there/)],
     });
     const { port } = other.address() as { port: number };
     expect(await check(['--listen', `127.0.0.1:${port}`])).toMatchObject({
       status: 1,
       problems: [
-        `wafstat: cannot listen on 127.0.0.1:${port} (--listen): another program listens there; choose another address`,
+        `wafstat: cannot listen on 127.0.0.1:${port} (--listen): another program listens there; choose another address with --listen HOST:PORT`,
       ],
     });
   } finally {
+    await stranger.clear();
     other.close();
   }
 });

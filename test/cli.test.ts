@@ -283,12 +283,13 @@ describe('help', () => {
 });
 
 describe('serve', () => {
-  test('the first start creates the data directory and prints the password once', async () => {
+  test('the first start creates the data directory, prints the password once, and where the console is', async () => {
     const first = await sandbox.serve();
     const password = /^password (\S+)/m.exec(first.process.stdout)?.[1] ?? '';
     const project_id = /^project .*\b([0-9a-f]{32})\b/m.exec(first.process.stdout)?.[1] ?? '';
     const account = { user: 'admin', domain: 'default', password, project_id };
     await login(first.address, account);
+    expect(await first.process.line('console: ')).toBe(`console: ${first.address}/console/`);
     first.process.signal('SIGTERM');
     expect((await first.process.end()).status).toBe(0);
 

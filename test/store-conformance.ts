@@ -781,6 +781,24 @@ export function storeConformance(name: string, create: Create<StoreUnderTest>, e
       ]);
     });
 
+    test('a source with batches of several formats is mixed; a batch without any changes nothing', async () => {
+      const { store } = await fresh();
+      const expected = [
+        ['auto', 'auto'],
+        ['access', 'access'],
+        ['auto', 'access'],
+        ['access', 'access'],
+        ['modsecurity3-json', 'mixed'],
+        ['access', 'mixed'],
+      ];
+      const found: string[][] = [];
+      for (const [format = ''] of expected) {
+        await store.append({ ...batch('p', [], [drawnAt(NOW - 5)]), source: { name: 's', format } });
+        found.push([format, (await store.sources('p'))[0]?.format ?? '']);
+      }
+      expect(found).toEqual(expected);
+    });
+
     test('after a prune nothing before the horizon counts, to the millisecond, and late events are dropped', async () => {
       const { store } = await fresh();
       const oracle = memoryStore(() => NOW);

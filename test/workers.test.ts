@@ -47,6 +47,7 @@ test('both workers respond, and the address is printed once', async () => {
   const pids = await callUntilServedBy(server, 2);
   expect(pids).not.toContain(server.process.pid);
   expect(server.process.stdout.match(/wafstat listens on/g)).toHaveLength(1);
+  expect(await server.process.line('console: ')).toBe(`console: ${server.address}/console/`);
   // A token issued by one worker is valid at the other.
   const api = await login(server.address, installation);
   for (let i = 0; i < 10; i++) {

@@ -32,7 +32,7 @@ describe('service options', () => {
     expect(problems({ listen: 'nowhere', workers: '0', publicUrl: 'ftp://x' }, env)).toEqual([
       '--data (or WAFSTAT_DATA) is required',
       "--workers is '0', but must be a whole number from 1 to 256",
-      "--listen is 'nowhere', but must be HOST:PORT, like 127.0.0.1:8080 or [::1]:8080",
+      "--listen is 'nowhere', but must be a port on loopback, like 8080, or HOST:PORT, like 10.0.0.5:8080 or [::1]:8080",
       "--public-url is 'ftp://x', but must be a URL like https://waf.example.com",
       "WAFSTAT_RETENTION is 'forever', but must be a time like 180d or 36h, from 1h to 36525d",
     ]);
@@ -131,21 +131,30 @@ describe('service options', () => {
     ]);
   });
 
-  test('serve metrics on loopback unless they name a host, and on no address of another listener', () => {
-    const listen = (metricsListen: string) =>
-      readOptions(OPTIONS, (name) => ({ data: 'd', metricsListen })[name as 'data'], {}).metricsListen;
-    expect(listen('9464')).toEqual({ host: '127.0.0.1', port: 9464 });
-    expect(listen('0.0.0.0:9464')).toEqual({ host: '0.0.0.0', port: 9464 });
-    expect(listen('[::1]:0')).toEqual({ host: '::1', port: 0 });
-    for (const wrong of [':9464', '99999', '', 'localhost', '-1', '9464x']) {
-      expect(problems({ data: 'd', metricsListen: wrong })).toEqual([
-        expect.stringMatching(/must be a port on loopback, like 9464, or HOST:PORT/),
-      ]);
+  test('listen on loopback unless they name a host, and never twice on one port', () => {
+    for (const name of ['listen', 'healthListen', 'metricsListen'] as const) {
+      const read = (text: string) =>
+        readOptions(OPTIONS, (each) => ({ data: 'd', insecureHttp: 'true', [name]: text })[each], {})[name];
+      expect(read('9464')).toEqual({ host: '127.0.0.1', port: 9464 });
+      expect(read('0.0.0.0:9464')).toEqual({ host: '0.0.0.0', port: 9464 });
+      expect(read('[::1]:0')).toEqual({ host: '::1', port: 0 });
+      for (const wrong of [':9464', '99999', '', 'localhost', '-1', '9464x'])
+        expect(problems({ data: 'd', [name]: wrong })).toEqual([
+          expect.stringMatching(/must be a port on loopback, like 8080, or HOST:PORT/),
+        ]);
     }
-    const same = [expect.stringMatching(/--metrics-listen must be another address/)];
-    expect(problems({ data: 'd', listen: '127.0.0.1:9464', metricsListen: '9464' })).toEqual(same);
-    expect(problems({ data: 'd', healthListen: '127.0.0.1:9464', metricsListen: '9464' })).toEqual(same);
-    expect(problems({ data: 'd', listen: '127.0.0.1:0', metricsListen: '0' })).toEqual([]);
+    const same = (one: string, other: string) =>
+      `--${one} and --${other} use the same port 9464: choose different ones`;
+    const on = (addresses: object) => problems({ data: 'd', insecureHttp: 'true', ...addresses });
+    expect(on({ listen: '127.0.0.1:9464', metricsListen: '9464' })).toEqual([
+      same('metrics-listen', 'listen'),
+    ]);
+    expect(on({ listen: '9464', healthListen: '[::]:9464' })).toEqual([same('health-listen', 'listen')]);
+    expect(on({ healthListen: '0.0.0.0:9464', metricsListen: '9464' })).toEqual([
+      same('metrics-listen', 'health-listen'),
+    ]);
+    expect(on({ listen: '0.0.0.0:9464', metricsListen: '[::1]:9464' })).toEqual([]);
+    expect(on({ listen: '0', metricsListen: '0' })).toEqual([]);
     expect(problems({ data: 'd', metricsHosts: '5' })).toEqual(['--metrics-hosts requires --metrics-listen']);
     expect(problems({ data: 'd', metricsListen: '9464', metricsHosts: '1001' })).toEqual([
       "--metrics-hosts is '1001', but must be a whole number from 0 to 1000",

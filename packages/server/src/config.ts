@@ -5,6 +5,7 @@ import {
   duration,
   file,
   flag,
+  flagOf,
   givenName,
   integer,
   nameOf,
@@ -39,18 +40,21 @@ export const TOP_LIST_OPTIONS = grouped('Top lists:', {
 
 /** Of the listener and of requests. */
 export const SERVER_OPTIONS = {
-  listen: setting('--listen <host:port>', 'address to listen on; port 0 picks a free port', address, {
-    default: '127.0.0.1:8080',
-  }),
+  listen: setting(
+    '--listen <[host:]port>',
+    'address to listen on; a port alone is on loopback; port 0 picks a free port',
+    address,
+    { default: '127.0.0.1:8080' },
+  ),
   healthListen: setting(
-    '--health-listen <host:port>',
+    '--health-listen <[host:]port>',
     'also serve /healthz and /readyz on this address (plain HTTP), where probes do not compete with clients',
     address,
   ),
   metricsListen: setting(
     '--metrics-listen <[host:]port>',
     'serve Prometheus metrics at /metrics on this address (plain HTTP, no authentication); a port alone is on loopback',
-    metricsAddress,
+    address,
   ),
   metricsHosts: setting(
     '--metrics-hosts <n>',
@@ -321,11 +325,7 @@ export function serviceConflicts(
   problems.push(...postgresConflicts(values, source('postgresUrl')));
   if (values.metricsHosts && values.metricsListen === undefined)
     problems.push('--metrics-hosts requires --metrics-listen');
-  for (const other of [listen, values.healthListen]) {
-    const { metricsListen } = values;
-    if (metricsListen && other && metricsListen.port !== 0 && isSameAddress(metricsListen, other))
-      problems.push('--metrics-listen must be another address than --listen and --health-listen');
-  }
+  problems.push(...samePorts(values));
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     problems.push('--tls-cert and --tls-key require each other');
   if (listen && !isLoopback(listen.host) && tlsCert === undefined && !insecureHttp) {
@@ -337,8 +337,23 @@ export function serviceConflicts(
   return problems;
 }
 
-function isSameAddress(a: ListenAddress, b: ListenAddress): boolean {
-  return a.host === b.host && a.port === b.port;
+function samePorts(values: Partial<Values<typeof SERVER_OPTIONS>>): string[] {
+  const listeners = (['listen', 'healthListen', 'metricsListen'] as const).flatMap((name) =>
+    values[name] ? [{ flag: flagOf(SERVER_OPTIONS[name]), ...values[name] }] : [],
+  );
+  return listeners.flatMap((one, i) => {
+    const other = listeners.slice(0, i).find((earlier) => overlap(earlier, one));
+    return other
+      ? [`${one.flag} and ${other.flag} use the same port ${one.port}: choose different ones`]
+      : [];
+  });
+}
+
+function overlap(a: ListenAddress, b: ListenAddress): boolean {
+  if (a.port !== b.port || a.port === 0) return false;
+  const includes = (host: string, other: string) =>
+    host === other || host === '::' || (host === '0.0.0.0' && isIP(other) === 4);
+  return includes(a.host, b.host) || includes(b.host, a.host);
 }
 
 function postgresConflicts(
@@ -395,20 +410,13 @@ export interface ListenAddress {
   port: number;
 }
 
+/** A port alone is on loopback. Not `:8080`, which in other programs means all addresses. */
 function address(value: string): ListenAddress {
-  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(value);
+  const match = /^(?:(?:\[([^\]]+)\]|([^:]+)):)?(\d{1,5})$/.exec(value);
   const port = Number(match?.[3] ?? Number.NaN);
-  if (!match || !(port <= 65_535)) throw new Error('must be HOST:PORT, like 127.0.0.1:8080 or [::1]:8080');
-  return { host: match[1] ?? match[2] ?? '', port };
-}
-
-/** Not `:9464`, which in other programs means all addresses: names of projects and sources are not public. */
-function metricsAddress(value: string): ListenAddress {
-  try {
-    return address(/^\d+$/.test(value) ? `127.0.0.1:${value}` : value);
-  } catch {
-    throw new Error('must be a port on loopback, like 9464, or HOST:PORT, like 10.0.0.5:9464 or [::1]:9464');
-  }
+  if (!match || !(port <= 65_535))
+    throw new Error('must be a port on loopback, like 8080, or HOST:PORT, like 10.0.0.5:8080 or [::1]:8080');
+  return { host: match[1] ?? match[2] ?? '127.0.0.1', port };
 }
 
 function proxies(value: string): string {

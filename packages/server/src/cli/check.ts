@@ -7,7 +7,8 @@ import { dirname, resolve } from 'node:path';
 import { type ListenAddress, SERVICE_OPTIONS, STORE_OPTIONS } from '../config.ts';
 import { WrongMasterKey } from '../identity/errors.ts';
 import { inspectLmdbIdentity } from '../identity/lmdb-identity.ts';
-import { masterKeyFingerprint } from '../identity/secrets.ts';
+import { deriveKey, masterKeyFingerprint } from '../identity/secrets.ts';
+import { createTokens } from '../identity/tokens.ts';
 import { FreeSpace, tightenModes } from '../lmdb/files.ts';
 import { inspectStatistics } from '../store/lmdb/schema.ts';
 import { type Io, printLine, UserError, userMessage } from './command.ts';
@@ -81,10 +82,10 @@ export async function inspectService(
     }
   };
   await attempt(() => checkCertificate(values, io, findings));
-  await checkListeners(values, findings, attempt);
+  const isRemote = source('identityUrl') !== undefined;
+  await checkListeners(values, isRemote, io, findings, attempt);
   await attempt(() => checkPasswordFile(values));
   findings.notes.push(...unknownVariables(io));
-  const isRemote = source('identityUrl') !== undefined;
   if (isRemote && isValid(Object.keys(SERVICE_OPTIONS).filter((name) => name.startsWith('identity'))))
     await attempt(() => checkRemoteIdentity(values as ServiceValues, io));
   // A missing URL is reported as a conflict of options.
@@ -127,26 +128,28 @@ function checkCertificate(values: Partial<ServiceValues>, { now }: Io, { notes }
 /** All options that are addresses, whatever their names. */
 async function checkListeners(
   values: Partial<ServiceValues>,
-  { problems, notes }: Findings,
+  isRemote: boolean,
+  io: Io,
+  { notes }: Findings,
   attempt: Attempt,
 ): Promise<void> {
   const listeners = Object.entries(values)
     .filter((entry): entry is [string, ListenAddress] => isListenAddress(entry[1]))
     .map(([name, address]) => ({ flag: flagOf(SERVICE_OPTIONS[name as keyof ServiceValues]), address }));
   let isRunning = false;
-  for (const [i, { flag, address }] of listeners.entries()) {
-    const same = listeners.slice(0, i).find((other) => overlap(other.address, address));
-    if (same !== undefined) {
-      problems.push(`${flag} and ${same.flag} use the same port ${address.port}: choose different ones`);
-      continue;
-    }
+  for (const { flag, address } of listeners) {
     await attempt(async () => {
       try {
         await checkCanListen(flag, address);
       } catch (error) {
-        isRunning ||= flag === '--listen' && (await isWafstat(address, values.tlsCert !== undefined));
+        isRunning ||= flag === '--listen' && (await isToRestart(values, address, isRemote, io));
         if (!isRunning) throw error;
-        notes.push(`${flag}: a running wafstat listens on ${address.host}:${address.port}`);
+        const where = `on ${address.host}:${address.port}`;
+        notes.push(
+          isRemote
+            ? `${flag}: a wafstat is running ${where}: stop it before the start`
+            : `${flag}: the service of this installation is running ${where}`,
+        );
       }
     });
   }
@@ -156,19 +159,53 @@ function isListenAddress(value: unknown): value is ListenAddress {
   return typeof value === 'object' && value !== null && 'host' in value && 'port' in value;
 }
 
-const WILDCARDS = ['0.0.0.0', '::'];
-
-function overlap(a: ListenAddress, b: ListenAddress): boolean {
-  if (a.port !== b.port || a.port === 0) return false;
-  return a.host === b.host || [a.host, b.host].some((host) => WILDCARDS.includes(host));
+/** Whether a service listens there that the new one will replace. With a remote identity, that may be any wafstat. */
+async function isToRestart(
+  values: Partial<ServiceValues>,
+  address: ListenAddress,
+  isRemote: boolean,
+  io: Io,
+): Promise<boolean> {
+  const secure = values.tlsCert !== undefined;
+  if (isRemote) return (await responseOf(address, secure, '/healthz')).startsWith('{"status":"ok"}');
+  // Whatever is wrong with the key is reported elsewhere.
+  const key = await installedMasterKey(values, io).catch(() => null);
+  if (key === null) return false;
+  // Only a service with the same key recognizes the token as its own. It is expired, so that it is of no use to others.
+  const { text } = createTokens(deriveKey(key, 'tokens')).issue(
+    { id: 'check', token_epoch: 0 },
+    { domain_id: 'check' },
+    0,
+  );
+  const response = await responseOf(address, secure, '/v3/auth/catalog', { 'X-Auth-Token': text });
+  return response.includes('the token in X-Auth-Token has expired');
 }
 
-/** Whether the program at this address responds like wafstat: then it is probably the one to restart. */
-function isWafstat({ host, port }: ListenAddress, secure: boolean): Promise<boolean> {
+async function installedMasterKey(values: Partial<ServiceValues>, io: Io): Promise<Buffer | null> {
+  if (values.data !== undefined) return isInitialised(values.data) ? masterKey(values.data, io) : null;
+  const location = values as ServiceValues;
+  const { Database } = await import('../postgres/database.ts');
+  const { storedMasterKey } = await import('../identity/postgres-identity.ts');
+  const database = new Database(postgresOptions(location, io.env));
+  try {
+    return masterKeyIn(await storedMasterKey(database), location, io);
+  } finally {
+    await database.close();
+  }
+}
+
+/** The beginning of the body; empty without a response. */
+function responseOf(
+  { host, port }: ListenAddress,
+  secure: boolean,
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<string> {
   const options = {
     host: host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host,
     port,
-    path: '/healthz',
+    path,
+    headers,
   };
   return new Promise((done) => {
     const sent = (secure ? httpsRequest : httpRequest)(
@@ -176,13 +213,13 @@ function isWafstat({ host, port }: ListenAddress, secure: boolean): Promise<bool
       { ...options, timeout: PROBE_MS_MAX, ...(secure && { rejectUnauthorized: false }) },
       (response) => {
         response.setEncoding('utf8').once('data', (text: string) => {
-          done(text.startsWith('{"status":"ok"}'));
+          done(text);
           sent.destroy();
         });
-        response.once('end', () => done(false));
+        response.once('end', () => done(''));
       },
     );
-    sent.on('timeout', () => sent.destroy()).on('error', () => done(false));
+    sent.on('timeout', () => sent.destroy()).on('error', () => done(''));
     sent.end();
   });
 }

@@ -21,7 +21,7 @@ export async function checkCanListen(option: string, address: ListenAddress): Pr
 }
 
 const LISTEN_ERRORS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there; choose another address',
+  EADDRINUSE: 'another program listens there',
   EACCES: 'permission denied; use a port from 1024 on',
   EADDRNOTAVAIL: 'this machine does not have that address',
 };
@@ -32,7 +32,8 @@ export function cannotListen(
   error: NodeJS.ErrnoException,
 ): never {
   const reason = LISTEN_ERRORS[error.code ?? ''] ?? error.message;
-  throw new UserError(`cannot listen on ${host}:${port} (${option}): ${reason}`);
+  const hint = error.code === 'EADDRINUSE' ? `; choose another address with ${option} HOST:PORT` : '';
+  throw new UserError(`cannot listen on ${host}:${port} (${option}): ${reason}${hint}`);
 }
 
 interface CertificateFiles {

@@ -70,3 +70,13 @@ test('an unknown command is reported, with a similar one', async () => {
   }
   expect((await run('ingst')).err).toContain('Did you mean ingest?');
 });
+
+test('a usage error points to the help of the command that was called', async () => {
+  for (const [args, named] of [
+    [['nothing'], 'wafstat'],
+    [['serve', '--nothing'], 'wafstat serve'],
+    [['host', 'nothing'], 'wafstat host'],
+    [['host', 'add', '--nothing'], 'wafstat host add'],
+  ] as const)
+    expect((await run(...args)).err).toContain(`Try '${named} --help' for more information.`);
+});

@@ -95,7 +95,7 @@ export async function createProgram(
     .version(VERSION, '-V, --version', 'print the version')
     .exitOverride()
     .helpOption('-h, --help', 'print this help')
-    .showHelpAfterError("Try 'wafstat COMMAND --help' for more information.")
+    .showHelpAfterError(helpHint('wafstat'))
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
@@ -123,6 +123,8 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
   const words = command.name.split(' ');
   const parent = words[0] && words[0] in DESCRIPTIONS ? parentOf(program, words.shift() ?? '') : program;
   const sub = describe(parent.command(words.join(' ')), command.description);
+  const path = parent === program ? [sub] : [parent, sub];
+  sub.showHelpAfterError(helpHint(['wafstat', ...path.map((each) => each.name())].join(' ')));
   const attributes = new Map<string, string>();
   for (const [name, option] of Object.entries(command.options)) {
     const declared = declare(option);
@@ -137,6 +139,10 @@ function addCommand(program: Commander, command: Command, io: Io, finish: (statu
     const values = await readAll(command, onCommandLine, source, io);
     finish(await command.run(values, sub.args, io, source));
   });
+}
+
+function helpHint(command: string): string {
+  return `Try '${command} --help' for more information.`;
 }
 
 /** All problems at once: of the options, and what the command itself finds with those that are valid. */
@@ -182,6 +188,7 @@ function parentOf(program: Commander, name: string): Commander {
   const known = program.commands.find((candidate) => candidate.name() === name);
   if (known) return known;
   const parent = describe(program.command(name).usage('<command>'), DESCRIPTIONS[name] ?? '');
+  parent.showHelpAfterError(helpHint(`wafstat ${name}`));
   return parent.helpCommand('help [command]', HELP);
 }
 

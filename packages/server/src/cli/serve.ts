@@ -34,6 +34,7 @@ import {
 import { addressOf, cannotListen, certificateOf, checkCanListen, reloadCertificate } from './listeners.ts';
 import { flag, nameOf, option, type Source, type Values, withoutPassword } from './options.ts';
 import {
+  type ConsoleUrl,
   othersHaveClosed,
   primaryLog,
   printListening,
@@ -84,7 +85,7 @@ export const serveCommand = command({
     if (cluster.isPrimary) {
       if (!remote && !(await whenAvailable(() => hasInstallation(values, io), io)))
         await firstStart(values, io);
-      if (workers > 1) return serveWithWorkers(workers, values, io);
+      if (workers > 1) return serveWithWorkers(workers, values, consoleUrl(values, remote === null), io);
     }
     const { data, ...server } = values;
     const directory = values.store === 'lmdb' && data !== undefined ? data : null;
@@ -174,7 +175,7 @@ async function serve(opened: Served, values: ServerValues, io: Io, warnings: rea
   const kept = { eventsMs: values.retention, topListsMs: values.detailsRetention };
   const retention = retainFor(served.store, kept, io.now, server.log);
   if (cluster.worker) reportReady(server.address);
-  else printListening(io, server.address);
+  else printListening(io, server.address, consoleUrl(values, served.identity.kind === 'local'));
   await whenAborted(io.stop);
   // Concurrently: a prune may be waiting for the write lock.
   await Promise.all([retention.stop(), server.close()]);
@@ -335,17 +336,23 @@ function labelsOf(identity: Identity | RemoteIdentity, id: string): ProjectLabel
   return { domain: identity.lookup.domain(project.domain_id)?.name ?? '', project: project.name };
 }
 
+/** With a remote identity, there is no console. */
+function consoleUrl({ publicUrl }: ServerValues, hasConsole: boolean): ConsoleUrl {
+  return (address) => (hasConsole ? `${publicUrl ?? address}/console/` : null);
+}
+
 async function serveWithWorkers(
   count: number,
   { drainDelay, metricsListen }: ServerValues,
+  consoleUrl: ConsoleUrl,
   io: Io,
 ): Promise<number> {
   const drainDelayMs = drainDelay * 1_000;
-  if (metricsListen === undefined) return runWorkers({ count, drainDelayMs, metrics: null }, io);
+  if (metricsListen === undefined) return runWorkers({ count, drainDelayMs, metrics: null, consoleUrl }, io);
   const { WorkerMetrics } = await import('../metrics/listener.ts');
   const metrics = new WorkerMetrics();
   const server = await listenForMetrics(metricsListen, () => metrics.collect(), primaryLog(io));
-  const status = await runWorkers({ count, drainDelayMs, metrics }, io);
+  const status = await runWorkers({ count, drainDelayMs, metrics, consoleUrl }, io);
   server.close();
   server.closeAllConnections();
   return status;

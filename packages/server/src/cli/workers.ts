@@ -35,9 +35,13 @@ interface WorkersOptions {
   count: number;
   drainDelayMs: number;
   metrics: WorkerMetrics | null;
+  consoleUrl: ConsoleUrl;
 }
 
-export async function runWorkers({ count, drainDelayMs, metrics }: WorkersOptions, io: Io): Promise<number> {
+export async function runWorkers(
+  { count, drainDelayMs, metrics, consoleUrl }: WorkersOptions,
+  io: Io,
+): Promise<number> {
   const ready = new Set<number>();
   const closed = new Set<number>();
   const heartbeats = new Map<number, number>();
@@ -80,7 +84,7 @@ export async function runWorkers({ count, drainDelayMs, metrics }: WorkersOption
       });
       if (announced || ready.size < count) return;
       announced = true;
-      printListening(io, message.address);
+      printListening(io, message.address, consoleUrl);
     });
     cluster.on('exit', (worker: Worker, code: number | null, signal: string | null) => {
       heartbeats.delete(worker.id);
@@ -168,8 +172,13 @@ function send(message: MessageFromWorker): void {
   if (cluster.worker?.isConnected()) cluster.worker.send(message, () => {});
 }
 
-/** Scripts wait for this line. */
-export function printListening(io: Io, address: string): void {
+/** Of the service at this address; null if it has no console. */
+export type ConsoleUrl = (address: string) => string | null;
+
+/** Scripts wait for the line with the address. */
+export function printListening(io: Io, address: string, consoleUrl: ConsoleUrl = () => null): void {
   printLine(io.stdout, `wafstat listens on ${address}`);
+  const url = consoleUrl(address);
+  if (url !== null) printLine(io.stdout, `console: ${url}`);
   notifyReady(io);
 }

@@ -10,7 +10,7 @@ import {
   networkOf,
   normalHostname,
 } from '../event.ts';
-import type { Appended, Batch, Store } from '../store/store.ts';
+import { type Appended, type Batch, mergeFormats, type Store } from '../store/store.ts';
 import { AccessLines } from './access-lines.ts';
 import type { LogRecord, Parsed } from './formats/format.ts';
 import { type Line, LineBlock, lineEnd, lineText } from './lines.ts';
@@ -155,9 +155,8 @@ export class Pipeline {
     const { name, format } = batch.source;
     const { sourcesMax } = this.#limits;
     if (sourcesMax !== undefined) await this.#admitSource(batch.project, name, sourcesMax);
-    // For `auto`, store the formats that were found.
-    const found = Object.keys(outcome.formats).sort().join(', ');
-    const source = { name, format: format === 'auto' && found !== '' ? found : format };
+    // For `auto`, store what was found.
+    const source = { name, format: format === 'auto' ? mergeFormats(Object.keys(outcome.formats)) : format };
     const appended = await this.#store.append({
       ...batch,
       source,

@@ -186,13 +186,13 @@ describe('metrics of the store', () => {
     const store = memoryStore(() => START);
     const scrape = follow(store);
     await scrape();
-    const source = { name: 'other', format: 'one, two' };
+    const source = { name: 'other', format: 'events' };
     await append(store, [event(START), event(START)], {
       source,
       dropped: { bad_time: 4, no_such_reason: 1 },
     });
     const names = ['wafstat_requests_total', 'wafstat_ingest_records_total'];
-    const labels = [PROJECT, { ...PROJECT, format: 'mixed' }];
+    const labels = [PROJECT, { ...PROJECT, format: 'events' }];
     for (const total of [0, 2, 2]) {
       const json = await scrape();
       expect(names.map((name, i) => sample(json, name, labels[i]))).toEqual([total, total]);
@@ -200,11 +200,11 @@ describe('metrics of the store', () => {
       expect(dropped?.map(({ value }) => value)).toEqual([2 * total]);
     }
     // Another format of the same source is another series, and nothing counts twice.
-    await append(store, [event(START)], { source: { name: 'other', format: 'events' } });
+    await append(store, [event(START)], { source: { name: 'other', format: 'access' } });
     await scrape();
     const json = await scrape();
-    expect(sample(json, 'wafstat_ingest_records_total', { ...PROJECT, format: 'events' })).toBe(1);
-    expect(sample(json, 'wafstat_ingest_records_total', { ...PROJECT, format: 'mixed' })).toBe(2);
+    expect(sample(json, 'wafstat_ingest_records_total', { ...PROJECT, format: 'events' })).toBe(2);
+    expect(sample(json, 'wafstat_ingest_records_total', { ...PROJECT, format: 'mixed' })).toBe(1);
   });
 
   test('never decrease while retention deletes events, and never miss or repeat any', async () => {

@@ -42,7 +42,7 @@ const PROJECT = {
   domain: 'the name of the domain; empty if users and projects are in Keystone',
   project: 'the name of the project; its ID if users and projects are in Keystone',
 };
-const FORMAT = 'a log format; `auto`: none recognized; `mixed`: several in one batch';
+const FORMAT = 'a log format; `auto`: none recognized; `mixed`: several from one source';
 
 /** Why a login was refused. Other reasons count as `other`. */
 const LOGIN_REASONS = {

@@ -3,7 +3,14 @@ import { stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Counter, Gauge } from 'prom-client';
 import { CATEGORIES, DROP_REASONS } from '../event.ts';
-import { HOUR_MS, type Host, type ProjectSources, type Source, type Store } from '../store/store.ts';
+import {
+  HOUR_MS,
+  type Host,
+  MIXED_FORMAT,
+  type ProjectSources,
+  type Source,
+  type Store,
+} from '../store/store.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Attackers with the role `ingest` can create sources, and administrators projects. */
@@ -258,10 +265,10 @@ function createSourceMetrics({ metrics, formats }: StoreMetricsOptions) {
   };
 }
 
-/** The store has the formats that were found, separated by commas. */
+/** Earlier releases stored several formats separated by commas. */
 function formatLabel(format: string, formats: readonly string[]): string {
   if (formats.includes(format)) return format;
-  return format.includes(',') ? 'mixed' : 'auto';
+  return format === MIXED_FORMAT || format.includes(',') ? MIXED_FORMAT : 'auto';
 }
 
 async function measureFiles(directory: string, metrics: Metrics): Promise<void> {

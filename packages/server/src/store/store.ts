@@ -483,7 +483,7 @@ export function isDeletedHost({ id }: { id: string }): boolean {
 export interface Source {
   id: string;
   name: string;
-  /** The format of the latest batch. */
+  /** The format of its batches: MIXED_FORMAT if they have several, UNKNOWN_FORMAT if none was recognized. */
   format: string;
   /** IDs of the hosts in its events. */
   hosts: string[];
@@ -573,6 +573,17 @@ export function groupSources(
   return [...projects.values()].sort((a, b) => (a.project < b.project ? -1 : 1));
 }
 
+export const UNKNOWN_FORMAT = 'auto';
+export const MIXED_FORMAT = 'mixed';
+
+/** The format of a source with batches of these formats. */
+export function mergeFormats(formats: Iterable<string>): string {
+  const known = new Set(formats);
+  known.delete(UNKNOWN_FORMAT);
+  const [first = UNKNOWN_FORMAT] = known;
+  return known.size > 1 ? MIXED_FORMAT : first;
+}
+
 /** The source after a batch was counted. All stores share this, so that they report the same. */
 export function updateSource<S extends Omit<Source, 'hosts'>>(
   source: S,
@@ -582,7 +593,7 @@ export function updateSource<S extends Omit<Source, 'hosts'>>(
 ): S {
   const updated: S = {
     ...source,
-    format: batch.source.format,
+    format: mergeFormats([source.format, batch.source.format]),
     dropped: { ...source.dropped },
     examples: batch.examples === null ? {} : { ...source.examples, ...batch.examples },
   };

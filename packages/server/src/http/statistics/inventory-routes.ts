@@ -245,7 +245,7 @@ const OR_NULL = { type: ['integer', 'null'] };
 const SOURCE = object({
   id: string('ID of the log source.'),
   name: string('Name of the log source.'),
-  format: string('Format of the latest records.'),
+  format: string('Format of its records: `mixed` if they have several, `auto` if none was recognized.'),
   hosts: array({ type: 'string' }, { description: 'IDs of the hosts that the source has reported on.' }),
   events: integer('Number of records counted.'),
   without_host: integer(
