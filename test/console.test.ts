@@ -1,9 +1,10 @@
 /** The console in a real browser: its numbers are those of the API, and every selection is in the URL. */
 import { execFileSync } from 'node:child_process';
-import { readdirSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { call, type Distribution, sum } from './api.ts';
 import { DAY_MS, describeDemo, describeService, FIXED, FROM, HOUR_MS, signIn } from './console-fixtures.ts';
 import { PROGRAM } from './process.ts';
@@ -461,9 +462,17 @@ describeDemo('selection', (demo) => {
       expect(total).toBe(await demo.number(path === 'timeline' ? 'requests' : 'attacks'));
     }
     const [line = ''] = (await demo.copied('.timeline', 'command line')).split('\n');
+    // As a new user does: a profile once, then the copied command.
+    const profiles = mkdtempSync(join(tmpdir(), 'wafstat-profiles-'));
+    onTestFinished(() => rmSync(profiles, { recursive: true }));
+    const env = { ...process.env, XDG_CONFIG_HOME: profiles };
+    const connection = ['--url', demo.address, '--project', demo.api.project];
+    execFileSync(process.execPath, [PROGRAM, 'configure', ...connection], {
+      env: { ...env, WAFSTAT_TOKEN: demo.api.token },
+    });
     const output = execFileSync(process.execPath, [PROGRAM, ...line.split(' ').slice(1), '--output', 'csv'], {
       encoding: 'utf8',
-      env: { ...process.env, WAFSTAT_TOKEN: demo.api.token },
+      env,
     });
     const rows = output.trim().split(/\r?\n/).slice(1);
     const counted = rows.reduce((total, row) => total + Number(row.split(',')[1]), 0);
