@@ -9,7 +9,7 @@ import { Icon } from '../parts/icon.tsx';
 import { ALL_CATEGORIES, copyItems, type MenuItem } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Table } from '../parts/table.tsx';
-import { countsBetween, drawnEdges, total } from '../points.ts';
+import { countsBetween, drawnEdges, pointLength, total } from '../points.ts';
 import { remPx } from '../theme.ts';
 import { countedCategories, filtersCategories, type View } from '../view.ts';
 import { offsetName, segmentsOf, type Zone } from '../zone.ts';
@@ -56,7 +56,7 @@ export function TimelinePanel({ now, before, hosts }: TimelinePanelProps) {
       extras={
         <>
           <ModeSwitch />
-          <span class="hint step">{`per ${stepName(edges)}`}</span>
+          <span class="hint step">{`per ${duration(pointLength(edges, zone))}`}</span>
           {before !== null && !view.byHost && <span class="hint ghost-key">previous period</span>}
           <button
             class="button quiet small"
@@ -193,11 +193,6 @@ function sumOf(series: readonly (readonly Point[])[]): Point[] {
 
 function summary({ title, layers }: Pane): string {
   return `${title} ${formatCount(total(layers.map(({ counts }) => total(counts))))}`;
-}
-
-/** The length of a point; the first and the last may be shorter. */
-function stepName(edges: readonly number[]): string {
-  return duration(Math.max(0, ...edges.slice(1).map((edge, i) => edge - (edges[i] ?? edge))));
 }
 
 function TimelineTable({

@@ -2,7 +2,7 @@
 import { useRef, useState } from 'preact/hooks';
 import type { Api, Project } from '../api.ts';
 import { useApp } from '../app.ts';
-import { change, formatCount, share } from '../format.ts';
+import { change, compactCount, formatCount, share } from '../format.ts';
 import { Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -15,7 +15,7 @@ import { useQuery } from '../use-query.ts';
 import { OVERVIEW_ORDERS, type OverviewOrder, type View } from '../view.ts';
 
 const LINE_POINTS = 48;
-const TILE_HEIGHT = 116;
+const TILE_HEIGHT = 134;
 const TILE_WIDTH_MIN = 232;
 /** A project can have thousands of hosts. */
 const OVERVIEW_REFRESH_MS = 30_000;
@@ -141,6 +141,13 @@ function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefin
       {hasProject && host !== null && <span class="hint">{project.name}</span>}
       {line === undefined ? <span class="skeleton line" /> : <Sparkline {...line} />}
       <span class="numbers">
+        <span>
+          <b>{compactCount(requests)}</b> requests
+        </span>
+        <span>
+          <b class={attacks > 0 ? 'attack' : 'faint'}>{compactCount(attacks)}</b>{' '}
+          {attacks === 1 ? 'attack' : 'attacks'}
+        </span>
         <span>
           <b class={attacks > 0 ? 'attack' : 'faint'}>{share(attacks, requests)}</b> attack rate
         </span>
