@@ -190,6 +190,19 @@ describeDemo('numbers', (demo) => {
     await expect.poll(() => demo.number('requests')).toBe(legacy?.requests);
   });
 
+  test('the overview compares with the same hours of earlier days', async () => {
+    const ranges: number[][] = [];
+    demo.page.on('request', (request) => {
+      const { pathname, searchParams: query } = new URL(request.url());
+      if (pathname.endsWith('/hosts/figures') && query.get('points') === '1')
+        ranges.push([Number(query.get('from')), Number(query.get('to'))]);
+    });
+    await demo.enter('/console/overview?range=7days&live=off');
+    const [before = [], now = []] = ranges.toSorted(([a = 0], [b = 0]) => a - b);
+    expect(before).toEqual(now.map((time) => time - 7 * DAY_MS));
+    expect(now[0]).toBe(Math.floor(Date.now() / DAY_MS - 6) * DAY_MS);
+  });
+
   test('? lists the shortcuts, which lead to pages and shift the period', async () => {
     await demo.enter(`/console/?${FIXED}`);
     await demo.page.keyboard.press('?');
