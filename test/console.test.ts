@@ -1,9 +1,10 @@
 /** The console in a real browser: its numbers are those of the API, and every selection is in the URL. */
 import { execFileSync } from 'node:child_process';
-import { readdirSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { call, type Distribution, sum } from './api.ts';
 import { DAY_MS, describeDemo, describeService, FIXED, FROM, HOUR_MS, signIn } from './console-fixtures.ts';
 import { PROGRAM } from './process.ts';
@@ -211,6 +212,19 @@ describeDemo('numbers', (demo) => {
     await expect.poll(() => demo.number('requests')).toBe(legacy?.requests);
   });
 
+  test('the overview compares with the same hours of earlier days', async () => {
+    const ranges: number[][] = [];
+    demo.page.on('request', (request) => {
+      const { pathname, searchParams: query } = new URL(request.url());
+      if (pathname.endsWith('/hosts/figures') && query.get('points') === '1')
+        ranges.push([Number(query.get('from')), Number(query.get('to'))]);
+    });
+    await demo.enter('/console/overview?range=7days&live=off');
+    const [before = [], now = []] = ranges.toSorted(([a = 0], [b = 0]) => a - b);
+    expect(before).toEqual(now.map((time) => time - 7 * DAY_MS));
+    expect(now[0]).toBe(Math.floor(Date.now() / DAY_MS - 6) * DAY_MS);
+  });
+
   test('the overview draws new lines for another range', async () => {
     await demo.enter(`/console/overview?${FIXED}`);
     const line = demo.page.getByRole('list', { name: 'Projects' }).locator('.sparkline .requests');
@@ -269,7 +283,7 @@ describeDemo('selection', (demo) => {
           Number(new URL(request.url()).searchParams.get('to')) > midnight - HOUR_MS,
       );
       if (name === 'Yesterday') await demo.page.getByRole('button', { name: 'Custom range' }).click();
-      await demo.page.getByTitle(name, { exact: true }).click();
+      await demo.page.getByTitle(new RegExp(`^${name}\\b`)).click();
       const query = new URL((await requested).url()).searchParams;
       await demo.loaded();
       const now = Date.now();
@@ -493,9 +507,17 @@ describeDemo('selection', (demo) => {
       expect(total).toBe(await demo.number(path === 'timeline' ? 'requests' : 'attacks'));
     }
     const [line = ''] = (await demo.copied('.timeline', 'command line')).split('\n');
+    // As a new user does: a profile once, then the copied command.
+    const profiles = mkdtempSync(join(tmpdir(), 'wafstat-profiles-'));
+    onTestFinished(() => rmSync(profiles, { recursive: true }));
+    const env = { ...process.env, XDG_CONFIG_HOME: profiles };
+    const connection = ['--url', demo.address, '--project', demo.api.project];
+    execFileSync(process.execPath, [PROGRAM, 'configure', ...connection], {
+      env: { ...env, WAFSTAT_TOKEN: demo.api.token },
+    });
     const output = execFileSync(process.execPath, [PROGRAM, ...line.split(' ').slice(1), '--output', 'csv'], {
       encoding: 'utf8',
-      env: { ...process.env, WAFSTAT_TOKEN: demo.api.token },
+      env,
     });
     const rows = output.trim().split(/\r?\n/).slice(1);
     const counted = rows.reduce((total, row) => total + Number(row.split(',')[1]), 0);

@@ -20,7 +20,7 @@ test('the commands send the same query', () => {
     `curl -H "X-Auth-Token: $TOKEN" 'http://localhost:8080/v1/p/waf/event/timeline?from=1&to=2&hosts=a&hosts=b&timezone=%2B08%3A00'`,
   );
   expect(wafstatCommand('timeline --by category', QUERY)).toBe(
-    'wafstat timeline --by category --url http://localhost:8080 --project p --from 1 --to 2 --host a --host b',
+    'wafstat timeline --by category --project p --from 1 --to 2 --host a --host b',
   );
 });
 

@@ -44,10 +44,13 @@ export function curlCommand({
   return `curl -H "X-Auth-Token: $TOKEN" '${origin}/v1/${project}/waf/${path}?${query.join('&')}'`;
 }
 
-/** The same query with the command line. `command` is such as `timeline --by category`. */
-export function wafstatCommand(command: string, query: Omit<CommandQuery, 'path'>): string {
-  const { origin, project, from, to, hosts } = query;
-  const options = [`--url ${origin}`, `--project ${project}`, `--from ${from}`, `--to ${to}`];
+/**
+ * The same query with the command line. `command` is such as `timeline --by category`. Without `--url`, the default profile
+ * has the URL and the credentials.
+ */
+export function wafstatCommand(command: string, query: Omit<CommandQuery, 'path' | 'origin'>): string {
+  const { project, from, to, hosts } = query;
+  const options = [`--project ${project}`, `--from ${from}`, `--to ${to}`];
   return ['wafstat', command, ...options, ...hosts.map((id) => `--host ${id}`)].join(' ');
 }
 

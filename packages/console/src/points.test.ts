@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { countsBetween, drawnEdges, tickLabels, timeTicks, total } from './points.ts';
+import { countsBetween, drawnEdges, pointLength, tickLabels, timeTicks, total } from './points.ts';
 import { fixedZone, parseZone } from './zone.ts';
 
 const MINUTE_MS = 60_000;
@@ -92,6 +92,16 @@ test('points are merged to the coarsest grid of a range that a clock change spli
   const locals = edges.map((edge) => new Date(edge + berlin.offsetAt(edge)).getUTCHours());
   expect(new Set(locals)).toEqual(new Set([0]));
   expect(edges).toHaveLength(1 + 8 + 40);
+});
+
+test('points of 6 hours have this length across clock changes in both directions', () => {
+  const berlin = parseZone('Europe/Berlin') ?? UTC;
+  for (const from of [Date.UTC(2026, 9, 16, 22), Date.UTC(2026, 2, 16, 23)]) {
+    const hours = Array.from({ length: 30 * 24 }, (_, i) => from + (i + 1) * HOUR_MS);
+    expect(pointLength(drawnEdges(hours, from, berlin, 130), berlin)).toBe(6 * HOUR_MS);
+    // Minutes that the clock skips are not part of a point.
+    expect(pointLength([from, ...hours], berlin)).toBe(HOUR_MS);
+  }
 });
 
 test('there is at most one tick more than allowed', () => {

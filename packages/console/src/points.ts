@@ -42,6 +42,15 @@ export function drawnEdges(
   return [from, ...ends.filter((end, i) => bucket(end) !== bucket(ends[i + 1]))];
 }
 
+/** The length of a point; the first and the last may be shorter. A clock change makes one longer, but not on the clock. */
+export function pointLength(edges: readonly number[], zone: Zone): number {
+  const lengths = edges.slice(1).map((edge, i) => {
+    const start = edges[i] ?? edge;
+    return Math.min(edge - start, toLocal(edge, zone) - toLocal(start, zone));
+  });
+  return Math.max(0, ...lengths);
+}
+
 /** Adds up the points between the edges. No count is lost or split. */
 export function countsBetween(edges: readonly number[], points: readonly Point[]): number[] {
   const counts = edges.slice(1).map(() => 0);

@@ -73,6 +73,11 @@ export function shiftedRange(selected: SelectedRange, range: TimeRange, steps: -
   return from < 0 || from >= now ? null : { from, to: from + lengthMs };
 }
 
+/** Whether the range is compared with one that ends at the same time of an earlier day, because today is not over. */
+export function endsToday(selected: SelectedRange): boolean {
+  return endsNow(selected) && 'preset' in selected && 'days' in PRESETS[selected.preset];
+}
+
 /** Completes "vs". */
 export function previousRangeName(selected: SelectedRange): string {
   return 'preset' in selected ? PRESETS[selected.preset].previous : 'previous period';

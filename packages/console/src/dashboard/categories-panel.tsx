@@ -4,10 +4,11 @@ import { useApp, useProject } from '../app.ts';
 import { byAttacks, CATEGORY_NAMES } from '../categories.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { formatCount, share } from '../format.ts';
+import { ALL_CATEGORIES, copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { total } from '../points.ts';
 import type { TimeRange } from '../time-range.ts';
-import { countedCategories, toggleCategory, toggleExcluded } from '../view.ts';
+import { countedCategories, filtersCategories, toggleCategory, toggleExcluded } from '../view.ts';
 
 export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range: TimeRange }) {
   const { view, zone } = useApp();
@@ -21,8 +22,11 @@ export function CategoriesPanel({ counts, range }: { counts: AttackTypes; range:
       class="distribution"
       exports={[
         { label: 'Download CSV', run: save },
-        { label: 'Copy as curl', copy: curlCommand({ ...query, path: 'event/attack/type' }) },
-        { label: 'Copy as command line', copy: wafstatCommand('types', query) },
+        ...copyItems(
+          curlCommand({ ...query, path: 'event/attack/type' }),
+          wafstatCommand('types', query),
+          filtersCategories(view) ? ALL_CATEGORIES : undefined,
+        ),
       ]}
     >
       <table class="bars">

@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { axisCount } from '../format.ts';
 import { onTheme, remPx } from '../theme.ts';
 import type { Zone } from '../zone.ts';
-import { drawPane, maximum, PADDING_RIGHT, type Pane } from './pane.ts';
+import { drawPane, maximum, type Pane, paddingRight } from './pane.ts';
 import { Tooltip } from './tooltip.tsx';
 
 export interface ChartProps {
@@ -191,7 +191,7 @@ function paneHeight(height: number, index: number, count: number): number {
 function plotArea(panes: readonly Pane[], width: number): { left: number; width: number } {
   const letters = Math.max(3, ...panes.map((pane) => axisCount(Math.round(maximum(pane) * 0.87)).length));
   const left = Math.round(16 + letters * remPx() * 0.5);
-  return { left, width: Math.max(1, width - left - PADDING_RIGHT) };
+  return { left, width: Math.max(1, width - left - paddingRight()) };
 }
 
 function useSize(box: { current: HTMLElement | null }): { width: number; height: number } {

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useApp } from '../app.ts';
 import { type Change, change, compactCount, formatCount, formatRange, rateChange, share } from '../format.ts';
 import type { HostTotals } from '../host-totals.ts';
-import { previousRangeName, type TimeRange } from '../time-range.ts';
+import { endsToday, previousRangeName, type TimeRange } from '../time-range.ts';
 import { filtersCategories } from '../view.ts';
 import { countsOf, type Details, type Period } from './data.ts';
 
@@ -149,9 +149,10 @@ function Difference({ difference, comparison, range: { from, to } }: DifferenceP
   if (comparison === 'incomplete') return <>earlier data is incomplete</>;
   if (difference === null) return null;
   const name = previousRangeName(view.selectedRange);
+  const sameTime = endsToday(view.selectedRange) ? ' (up to the same time of day: today is not over)' : '';
   const arrow = ARROWS[difference.direction];
   return (
-    <span title={`vs ${name}: ${formatRange(from, to, zone)}`}>
+    <span title={`vs ${name}: ${formatRange(from, to, zone)}${sameTime}`}>
       <span class="difference">
         {arrow && (
           <span class="arrow" aria-hidden="true">

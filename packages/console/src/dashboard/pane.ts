@@ -32,8 +32,11 @@ interface PaneSize {
   hasTimeAxis: boolean;
 }
 
-/** Space on the right, for half of the last tick label. */
-export const PADDING_RIGHT = 14;
+/** Space on the right, for half of the last tick label, such as `16 Nov`. */
+export function paddingRight(): number {
+  return Math.round(remPx() * 1.5);
+}
+
 const TICK_WIDTH_REM = 6.5;
 
 /** Counts are integers. */
@@ -55,7 +58,7 @@ export function drawPane(
     {
       width: size.width,
       height: size.height,
-      padding: [8, PADDING_RIGHT, size.hasTimeAxis ? 0 : 6, 0],
+      padding: [8, paddingRight(), size.hasTimeAxis ? 0 : 6, 0],
       legend: { show: false },
       cursor: { show: false },
       scales: {

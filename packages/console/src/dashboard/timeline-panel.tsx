@@ -6,12 +6,12 @@ import { byAttacks, CATEGORY_NAMES, pointsOf, totalsOf } from '../categories.ts'
 import { chartPng, csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { duration, formatCount, formatRange, formatTime } from '../format.ts';
 import { Icon } from '../parts/icon.tsx';
-import type { MenuItem } from '../parts/menu.tsx';
+import { ALL_CATEGORIES, copyItems, type MenuItem } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { Table } from '../parts/table.tsx';
-import { countsBetween, drawnEdges, total } from '../points.ts';
+import { countsBetween, drawnEdges, pointLength, total } from '../points.ts';
 import { remPx } from '../theme.ts';
-import { countedCategories, type View } from '../view.ts';
+import { countedCategories, filtersCategories, type View } from '../view.ts';
 import { offsetName, segmentsOf, type Zone } from '../zone.ts';
 import { Chart } from './chart.tsx';
 import { HOST_LINES_MAX, type HostTimeline, type Period } from './data.ts';
@@ -56,7 +56,7 @@ export function TimelinePanel({ now, before, hosts }: TimelinePanelProps) {
       extras={
         <>
           <ModeSwitch />
-          <span class="hint step">{`per ${stepName(edges)}`}</span>
+          <span class="hint step">{`per ${duration(pointLength(edges, zone))}`}</span>
           {before !== null && !view.byHost && <span class="hint ghost-key">previous period</span>}
           <button
             class="button quiet small"
@@ -195,11 +195,6 @@ function summary({ title, layers }: Pane): string {
   return `${title} ${formatCount(total(layers.map(({ counts }) => total(counts))))}`;
 }
 
-/** The length of a point; the first and the last may be shorter. */
-function stepName(edges: readonly number[]): string {
-  return duration(Math.max(0, ...edges.slice(1).map((edge, i) => edge - (edges[i] ?? edge))));
-}
-
 function TimelineTable({
   edges,
   panes,
@@ -261,8 +256,7 @@ function useExports(now: Period, panes: readonly Pane[], box: { current: HTMLEle
   return [
     { label: 'Download PNG', run: savePng },
     { label: 'Download CSV', run: () => download(name('csv'), timelineCsv(now, view)) },
-    { label: 'Copy as curl', copy: curl.join('\n') },
-    { label: 'Copy as command line', copy: commands.join('\n') },
+    ...copyItems(curl.join('\n'), commands.join('\n'), filtersCategories(view) ? ALL_CATEGORIES : undefined),
   ];
 }
 

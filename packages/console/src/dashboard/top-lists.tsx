@@ -12,6 +12,7 @@ import { CATEGORY_NAMES } from '../categories.ts';
 import { csv, curlCommand, download, fileName, wafstatCommand } from '../export.ts';
 import { formatCount, formatRange } from '../format.ts';
 import { CopyValue } from '../parts/copy.tsx';
+import { copyItems } from '../parts/menu.tsx';
 import { Panel } from '../parts/panel.tsx';
 import { sentence } from '../parts/states.tsx';
 import { ruleUrl } from '../rules.ts';
@@ -121,11 +122,10 @@ function TopListPanel({ name, list, queriedFrom, range }: TopListProps) {
       class={`top-list ${name}`}
       exports={[
         { label: 'Download CSV', run: save },
-        {
-          label: 'Copy as curl',
-          copy: curlCommand({ ...query, path: `overviews/attack/${path}`, parameters }),
-        },
-        { label: 'Copy as command line', copy: wafstatCommand(command.join(' '), query) },
+        ...copyItems(
+          curlCommand({ ...query, path: `overviews/attack/${path}`, parameters }),
+          wafstatCommand(command.join(' '), query),
+        ),
       ]}
     >
       <table class="ranking">

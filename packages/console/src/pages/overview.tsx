@@ -2,7 +2,7 @@
 import { useMemo, useRef, useState } from 'preact/hooks';
 import type { Api, Project } from '../api.ts';
 import { useApp } from '../app.ts';
-import { change, formatCount, share } from '../format.ts';
+import { change, compactCount, formatCount, share } from '../format.ts';
 import { Controls } from '../parts/controls.tsx';
 import { PageHead, PageLink } from '../parts/frame.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -10,12 +10,12 @@ import { SPARKLINE_KEY, Sparkline } from '../parts/sparkline.tsx';
 import { Failure, Message, Skeleton } from '../parts/states.tsx';
 import { VirtualGrid } from '../parts/virtual-grid.tsx';
 import { countsBetween } from '../points.ts';
-import { endsNow, resolveRange, type TimeRange } from '../time-range.ts';
+import { endsNow, previousRange, resolveRange, type TimeRange } from '../time-range.ts';
 import { useQuery } from '../use-query.ts';
 import { SORTS, type Sort, type View } from '../view.ts';
 
 const LINE_POINTS = 48;
-const TILE_HEIGHT = 116;
+const TILE_HEIGHT = 134;
 const TILE_WIDTH_MIN = 232;
 /** A project can have thousands of hosts. */
 const OVERVIEW_REFRESH_MS = 30_000;
@@ -33,7 +33,6 @@ interface Tile {
   host: string | null;
   requests: number;
   attacks: number;
-  requestsBefore: number;
   attacksBefore: number;
 }
 
@@ -46,7 +45,10 @@ export function OverviewPage() {
     JSON.stringify([projects.map(({ id }) => id), view.selectedRange, zone.id]),
     async (signal) => {
       const range = resolveRange(view.selectedRange, zone, now());
-      const tiles = await Promise.all(projects.map((project) => readTiles(api, project, range, signal)));
+      const before = previousRange(view.selectedRange, range);
+      const tiles = await Promise.all(
+        projects.map((project) => readTiles(api, project, range, before, signal)),
+      );
       return { range, tiles: tiles.flat() };
     },
     { refresh: view.live && endsNow(view.selectedRange), refreshMs: OVERVIEW_REFRESH_MS },
@@ -142,6 +144,13 @@ function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefin
       {line === undefined ? <span class="skeleton line" /> : <Sparkline {...line} />}
       <span class="numbers">
         <span>
+          <b>{compactCount(requests)}</b> requests
+        </span>
+        <span>
+          <b class={attacks > 0 ? 'attack' : 'faint'}>{compactCount(attacks)}</b>{' '}
+          {attacks === 1 ? 'attack' : 'attacks'}
+        </span>
+        <span>
           <b class={attacks > 0 ? 'attack' : 'faint'}>{share(attacks, requests)}</b> attack rate
         </span>
         <span>{attacks === 0 && tile.attacksBefore === 0 ? 'no attacks' : `attacks ${difference.text}`}</span>
@@ -150,24 +159,27 @@ function TileCard({ tile, line, hasProject }: { tile: Tile; line: Line | undefin
   );
 }
 
-/** The project and its hosts, with the period before: one call for both. */
+/** The project and its hosts, with the same previous period as on the dashboard. */
 async function readTiles(
   api: Api,
   project: Project,
-  { from, to }: TimeRange,
+  range: TimeRange,
+  before: TimeRange,
   signal: AbortSignal,
 ): Promise<Tile[]> {
-  const before = Math.max(0, 2 * from - to);
-  const all = await api.figures(project.id, { from: before, to, points: 2, signal });
+  const [all, past] = await Promise.all([
+    api.figures(project.id, { ...range, signal }),
+    api.figures(project.id, { ...before, signal }),
+  ]);
+  const attacksBefore = new Map(past.items.map(({ id, attacks }) => [id, attacks[0] ?? 0]));
   const tile = (title: string, host: string | null, { requests, attacks }: Line): Tile => ({
     key: `${project.id} ${host}`,
     title,
     project,
     host,
-    requests: requests[1] ?? 0,
-    attacks: attacks[1] ?? 0,
-    requestsBefore: requests[0] ?? 0,
-    attacksBefore: attacks[0] ?? 0,
+    requests: requests[0] ?? 0,
+    attacks: attacks[0] ?? 0,
+    attacksBefore: (host === null ? past.attacks[0] : attacksBefore.get(host)) ?? 0,
   });
   return [
     tile(project.name, null, all),

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useId, useState } from 'preact/hooks';
 import { useApp } from '../app.ts';
-import { formatRange, timeOfDay } from '../format.ts';
+import { clock, day, formatRange, timeOfDay } from '../format.ts';
 import {
   DEFAULT_PRESET,
   endsNow,
@@ -72,7 +72,7 @@ function RangePicker() {
 const NAMES = Object.keys(PRESETS) as PresetName[];
 
 function PresetButton({ name, close }: { name: PresetName; close?: () => void }) {
-  const { view, go } = useApp();
+  const { view, zone, now, go } = useApp();
   const { label, title } = PRESETS[name];
   const choose = () => {
     close?.();
@@ -81,7 +81,7 @@ function PresetButton({ name, close }: { name: PresetName; close?: () => void })
   return (
     <button
       type="button"
-      title={title}
+      title={presetTitle(name, zone, now())}
       aria-label={label === title ? undefined : `${label}, ${title}`}
       aria-pressed={'preset' in view.selectedRange && view.selectedRange.preset === name}
       onClick={choose}
@@ -89,6 +89,16 @@ function PresetButton({ name, close }: { name: PresetName; close?: () => void })
       {label}
     </button>
   );
+}
+
+/** `Last 7 days: since 10 Nov, 00:00 (today and the 6 days before)`. Hours are what they say. */
+function presetTitle(name: PresetName, zone: Zone, now: number): string {
+  const preset = PRESETS[name];
+  if (!('days' in preset)) return preset.title;
+  const { from, to } = resolveRange({ preset: name }, zone, now);
+  if (!endsNow({ preset: name })) return `${preset.title}: ${formatRange(from, to, zone)}`;
+  const days = preset.days === 1 ? '' : ` (today and the ${preset.days - 1} days before)`;
+  return `${preset.title}: since ${day(from, zone)}, ${clock(from, zone)}${days}`;
 }
 
 /** Shows the previous or the next period. */
@@ -101,7 +111,7 @@ function ShiftButton({ steps }: { steps: -1 | 1 }) {
     <button
       class="button quiet square"
       type="button"
-      title={name}
+      title={shifted === null ? name : `${name}: ${formatRange(shifted.from, shifted.to, zone)}`}
       aria-label={name}
       disabled={shifted === null}
       onClick={() => shifted !== null && go({ selectedRange: shifted, offset: 0 })}

@@ -4,7 +4,27 @@ import { copyText } from './copy.tsx';
 import { Icon, type IconName } from './icon.tsx';
 import { Popover } from './popover.tsx';
 
-export type MenuItem = { label: string } & ({ run(): void } | { copy: string });
+export type MenuItem = {
+  label: string;
+  /** What else to know, below the label. */
+  note?: string | undefined;
+} & ({ run(): void } | { copy: string });
+
+/** For calls that have no filter for categories, while the view has one. */
+export const ALL_CATEGORIES = 'Lists each category: this call cannot filter by category';
+
+/** The query of a panel as commands. `scope` says what they cannot filter. */
+export function copyItems(curl: string, command: string, scope?: string): MenuItem[] {
+  const profile = 'Uses the default profile of wafstat configure';
+  return [
+    { label: 'Copy as curl', copy: curl, note: scope },
+    {
+      label: 'Copy as command line',
+      copy: command,
+      note: scope === undefined ? profile : `${profile}. ${scope}`,
+    },
+  ];
+}
 
 interface MenuProps {
   name: string;
@@ -47,7 +67,10 @@ function MenuButton({ item, close }: { item: MenuItem; close(): void }) {
   return (
     <button class="menu-item" type="button" onClick={choose}>
       <Icon name={'copy' in item ? (outcome === 'Copied' ? 'done' : 'copy') : 'download'} />
-      {item.label}
+      <span>
+        {item.label}
+        {item.note && <span class="note">{item.note}</span>}
+      </span>
       <span class="hint" role="status">
         {outcome}
       </span>
