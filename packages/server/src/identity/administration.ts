@@ -396,30 +396,41 @@ export class Administration {
     return byName(this.#store.users());
   }
 
-  /** Accepts an ID or a name, like `project` and `user`, which reject a name that several domains use. */
-  domain(idOrName: string): Domain {
-    const domain = this.#store.domain(idOrName) ?? this.#store.domainByName(idOrName);
-    if (domain === undefined) {
-      throw new IdentityError(`unknown domain '${idOrName}' ('wafstat domain list' shows the domains)`);
-    }
-    return domain;
+  domain(id: string): Domain {
+    return known('domain', id, this.#store.domain(id));
+  }
+
+  project(id: string): Project {
+    return known('project', id, this.#store.project(id));
+  }
+
+  user(id: string): User {
+    return known('user', id, this.#store.user(id));
+  }
+
+  /**
+   * By ID or name, like `projectNamed` and `userNamed`, which reject a name that several domains use. For the command line
+   * only: a record of another domain may have the ID of a deleted record as its name.
+   */
+  domainNamed(idOrName: string): Domain {
+    return this.#store.domain(idOrName) ?? onlyNamed('domain', idOrName, this.#store.domains());
+  }
+
+  projectNamed(idOrName: string): Project {
+    return this.#store.project(idOrName) ?? onlyNamed('project', idOrName, this.#store.projects());
+  }
+
+  userNamed(idOrName: string): User {
+    return this.#store.user(idOrName) ?? onlyNamed('user', idOrName, this.#store.users());
   }
 
   /** The given domain; by default the only one. */
   onlyDomain(idOrName: string | undefined): Domain {
-    if (idOrName !== undefined) return this.domain(idOrName);
+    if (idOrName !== undefined) return this.domainNamed(idOrName);
     const [domain, another] = this.#store.domains();
     if (domain === undefined || another)
       throw new IdentityError('there are several domains: choose one with --domain');
     return domain;
-  }
-
-  project(idOrName: string): Project {
-    return this.#store.project(idOrName) ?? onlyNamed('project', idOrName, this.#store.projects());
-  }
-
-  user(idOrName: string): User {
-    return this.#store.user(idOrName) ?? onlyNamed('user', idOrName, this.#store.users());
   }
 
   #key(access: string): AccessKey {
@@ -474,12 +485,15 @@ function checkText(what: string, text: string, lengthMin: number, lengthMax: num
   );
 }
 
+function known<T>(what: string, idOrName: string, found: T | undefined): T {
+  if (found !== undefined) return found;
+  throw new IdentityError(`unknown ${what} '${idOrName}' ('wafstat ${what} list' shows the ${what}s)`);
+}
+
 function onlyNamed<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {
   const [one, another] = all.filter((candidate) => candidate.name === name);
-  if (one === undefined)
-    throw new IdentityError(`unknown ${what} '${name}' ('wafstat ${what} list' shows the ${what}s)`);
   if (another) throw new IdentityError(`several domains have a ${what} '${name}': use its ID`);
-  return one;
+  return known(what, name, one);
 }
 
 function byName<T extends { name: string }>(records: T[]): T[] {

@@ -428,11 +428,11 @@ describe('administration', () => {
     const another = await administration.addDomain('another');
     await administration.addProject(another.id, 'default');
     expect(administration.project(project.id).name).toBe('default');
-    expect(() => administration.project('default')).toThrow(
+    expect(() => administration.projectNamed('default')).toThrow(
       "several domains have a project 'default': use its ID",
     );
-    expect(() => administration.project('none')).toThrow("unknown project 'none'");
-    expect(administration.user('alice').id).toBe(user.id);
+    expect(() => administration.projectNamed('none')).toThrow("unknown project 'none'");
+    expect(administration.userNamed('alice').id).toBe(user.id);
     for (const name of ['', 'x'.repeat(65), 'a\nb', 'a\u202eb']) {
       await expect(administration.addProject(domain.id, name)).rejects.toThrow('1 to 64 characters');
     }

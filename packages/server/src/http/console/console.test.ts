@@ -307,7 +307,7 @@ describe('the calls of the console', () => {
       'already has 2 access keys',
     );
     // A user of the same name who can do more gets no key.
-    const id = identity.administration.user('ingest-default').id;
+    const id = identity.administration.userNamed('ingest-default').id;
     await identity.administration.changeRole('grant', id, ids.project, 'reader');
     expect((await call('POST', `projects/${ids.project}/ingest-key`)).json().user).toBe(
       `ingest-${ids.project.slice(0, 16)}`,
