@@ -184,6 +184,26 @@ export function identityConformance(
       await stores[1].close();
     });
 
+    test('of two last projects that are deleted at once, one stays, with its top lists', async () => {
+      const { store, audit, another } = await start();
+      const stores = [store, await another()] as const;
+      await store.change((write) => {
+        write.put('domain', domain('1'));
+        for (const id of ['1', '2']) write.put('project', project(id));
+      });
+      await stores[1].refresh();
+      const emptied: string[] = [];
+      const statistics = { deleteTopLists: async (id: string) => void emptied.push(id) };
+      const remove = (each: IdentityStore, id: string) =>
+        administrationOf(each, audit).removeProject(id, statistics);
+      const removed = await Promise.allSettled([remove(stores[0], 'p1'), remove(stores[1], 'p2')]);
+      expect(removed.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+      await store.refresh();
+      const [left] = store.projects();
+      expect(emptied).toEqual([left?.id === 'p1' ? 'p2' : 'p1']);
+      await stores[1].close();
+    });
+
     test('a change of a deleted record does not change one of another domain with this ID as its name', async () => {
       const { store, audit } = await start();
       const theirs = { user: { ...user('9'), name: 'u1' }, project: { ...project('9'), name: 'p1' } };

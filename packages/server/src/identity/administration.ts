@@ -9,7 +9,7 @@ import {
   newAuditEntry,
 } from '../audit/audit-trail.ts';
 import type { Store } from '../store/store.ts';
-import { ConfirmationNeeded, IdentityError, KeyLimitError } from './errors.ts';
+import { ConfirmationNeeded, IdentityError, KeyLimitError, UnknownRecord } from './errors.ts';
 import type { IdentityStore, IdentityWriter } from './identity-store.ts';
 import {
   type AccessKey,
@@ -162,6 +162,7 @@ export class Administration {
   ): Promise<void> {
     await this.#change(`role.${verb}`, { type: 'user', id: userId }, (write, entry) => {
       const user = this.#changedUser(entry, userId);
+      if (verb === 'grant' && !this.#store.project(scopeId)) this.domain(scopeId);
       const before = user.roles[scopeId] ?? [];
       const after =
         verb === 'grant' ? [...new Set(before).add(role)] : before.filter((held) => held !== role);
@@ -222,30 +223,27 @@ export class Administration {
     });
   }
 
-  /** The project's counts stay until their retention ends, but nobody can query them. Its top lists are deleted. */
+  /**
+   * The project's counts stay until their retention ends, but nobody can query them. Its top lists are deleted last, because
+   * the change may be refused. If that fails, they are out of reach like the counts, and expire with their own retention.
+   */
   async removeProject(
     id: string,
     store: Pick<Store, 'deleteTopLists'>,
     confirmation: Confirmation = {},
   ): Promise<void> {
-    await this.#prepareChange('project.delete', { type: 'project', id }, async () => {
-      this.#checkProjects(this.project(id), confirmation);
-      // First, so that the change can be repeated if the store fails.
-      await store.deleteTopLists(id);
-      return (write, entry) => {
-        const project = this.project(id);
-        entry.object.name = project.name;
-        this.#checkProjects(project, confirmation);
-        for (const user of this.#store.users()) {
-          if (user.roles[id] === undefined) continue;
-          const { [id]: _, ...roles } = user.roles;
-          write.put('user', { ...user, roles });
-        }
-        write.remove('project', project);
-        entry.before = { domain_id: project.domain_id, enabled: project.enabled };
-      };
+    await this.#change('project.delete', { type: 'project', id }, (write, entry) => {
+      const project = this.project(id);
+      entry.object.name = project.name;
+      this.#checkProjects(project, confirmation);
+      for (const user of this.#store.users()) {
+        if (user.roles[id] === undefined) continue;
+        const { [id]: _, ...roles } = user.roles;
+        write.put('user', { ...user, roles });
+      }
+      write.remove('project', project);
+      entry.before = { domain_id: project.domain_id, enabled: project.enabled };
     });
-    // Those of events that were counted in the meantime.
     await store.deleteTopLists(id);
   }
 
@@ -434,9 +432,7 @@ export class Administration {
   }
 
   #key(access: string): AccessKey {
-    const key = this.#store.key(access);
-    if (key === undefined) throw new IdentityError(`unknown access key '${access}'`);
-    return key;
+    return known('access key', access, this.#store.key(access));
   }
 
   #newProject(domain_id: string, name: string): Project {
@@ -485,15 +481,17 @@ function checkText(what: string, text: string, lengthMin: number, lengthMax: num
   );
 }
 
-function known<T>(what: string, idOrName: string, found: T | undefined): T {
-  if (found !== undefined) return found;
-  throw new IdentityError(`unknown ${what} '${idOrName}' ('wafstat ${what} list' shows the ${what}s)`);
+function known<T>(what: string, id: string, found: T | undefined): T {
+  if (found === undefined) throw new UnknownRecord(`unknown ${what} '${id}'`);
+  return found;
 }
 
 function onlyNamed<T extends { name: string }>(what: string, name: string, all: readonly T[]): T {
   const [one, another] = all.filter((candidate) => candidate.name === name);
+  if (one === undefined)
+    throw new UnknownRecord(`unknown ${what} '${name}' ('wafstat ${what} list' shows the ${what}s)`);
   if (another) throw new IdentityError(`several domains have a ${what} '${name}': use its ID`);
-  return known(what, name, one);
+  return one;
 }
 
 function byName<T extends { name: string }>(records: T[]): T[] {
