@@ -193,7 +193,7 @@ export function identityConformance(
       });
       await stores[1].refresh();
       const emptied: string[] = [];
-      const statistics = { deleteTopLists: async (id: string) => void emptied.push(id) };
+      const statistics = { deleteDetails: async (id: string) => void emptied.push(id) };
       const remove = (each: IdentityStore, id: string) =>
         administrationOf(each, audit).removeProject(id, statistics);
       const removed = await Promise.allSettled([remove(stores[0], 'p1'), remove(stores[1], 'p2')]);
@@ -224,7 +224,7 @@ export function identityConformance(
         () => administration.removeUser('u1', anyway),
         () => administration.addKey('u1', ''),
         () => administration.setEnabled('project', 'p1', false, { confirm: 'p1' }),
-        () => administration.removeProject('p1', { deleteTopLists: async () => {} }, { confirm: 'p1' }),
+        () => administration.removeProject('p1', { deleteDetails: async () => {} }, { confirm: 'p1' }),
         () => administration.setEnabled('domain', 'd8', false),
         () => administration.removeDomain('d8'),
       ];

@@ -151,7 +151,7 @@ describe('administration', () => {
     const shop = await administration.addProject(domain.id, 'shop');
     await administration.setEnabled('project', shop.id, false);
     await administration.setEnabled('project', shop.id, true);
-    await administration.removeProject(shop.id, { deleteTopLists: async () => {} });
+    await administration.removeProject(shop.id, { deleteDetails: async () => {} });
     const alice = await administration.addUser({
       name: 'alice',
       domain_id: domain.id,

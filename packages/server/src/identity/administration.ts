@@ -229,7 +229,7 @@ export class Administration {
    */
   async removeProject(
     id: string,
-    store: Pick<Store, 'deleteTopLists'>,
+    store: Pick<Store, 'deleteDetails'>,
     confirmation: Confirmation = {},
   ): Promise<void> {
     await this.#change('project.delete', { type: 'project', id }, (write, entry) => {
@@ -244,7 +244,7 @@ export class Administration {
       write.remove('project', project);
       entry.before = { domain_id: project.domain_id, enabled: project.enabled };
     });
-    await store.deleteTopLists(id);
+    await store.deleteDetails(id);
   }
 
   async removeDomain(id: string): Promise<void> {

@@ -503,7 +503,7 @@ describe('administration', () => {
   test('deletes the keys of a user and the roles in a project with them; a domain must be empty', async () => {
     const { administration, user, project, domain } = await setUp();
     const key = await administration.addKey(user.id, '');
-    await administration.removeProject(project.id, { deleteTopLists: async () => {} });
+    await administration.removeProject(project.id, { deleteDetails: async () => {} });
     expect(administration.user(user.id).roles).toEqual({});
     await administration.removeUser(user.id);
     expect(() => administration.key(key.access)).toThrow('unknown access key');

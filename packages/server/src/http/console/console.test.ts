@@ -262,7 +262,7 @@ describe('the calls of the console', () => {
       source: { name: 'web1', format: 'auto' },
       events: [],
       dropped: { not_json: 2 },
-      examples: { not_json: 'oops' },
+      examples: { not_json: { text: 'oops', time: 1 } },
     });
     const { password } = await addUser('alice', { [ids.project]: ['reader'] });
     const alice = await signIn('alice', password);
