@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FastifyInstance, fastify } from 'fastify';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { queryAdmitted } from '../../diagnostics.ts';
 import { type Identity, openIdentity } from '../../identity/identity.ts';
 import { memoryStore } from '../../store/memory.ts';
 import type { Store } from '../../store/store.ts';
@@ -75,6 +76,44 @@ describe('a session', () => {
     const url = `/console/api/projects/${project}/hosts/figures?recent=yesterday`;
     const figures = await app.inject({ url, headers: { cookie: await cookie() } });
     expect(figures.json()).toEqual({ requests: [1], attacks: [0], items: [] });
+  });
+
+  test('shares the limit of queries with the API when it gets figures', async () => {
+    const headers = { cookie: await cookie() };
+    const figures = `/console/api/projects/${project}/hosts/figures?from=0&to=1`;
+    const { series } = store;
+    let open = () => {};
+    const gate = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    store.series = async (query) => gate.then(() => series(query));
+    const calls = Array.from({ length: 66 }, (_, i) =>
+      app.inject({
+        url: i % 2 ? figures : `/v1/${project}/waf/event/timeline?from=0&to=${i}&step=1`,
+        headers,
+      }),
+    );
+    expect((await Promise.race(calls)).json().error_code).toBe('WAF.3004');
+    open();
+    const statuses = (await Promise.all(calls)).map(({ statusCode }) => statusCode);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(2);
+  });
+
+  test('lets others take their turn between the figures of two hosts', async () => {
+    const headers = { cookie: await cookie() };
+    for (const hostname of ['a', 'b', 'c']) await store.addHost({ project, hostname, limit: 9 });
+    const { series } = store;
+    store.series = async (query) => {
+      // Longer than a turn of the event loop should take.
+      for (const end = performance.now() + 6; performance.now() < end; );
+      return series(query);
+    };
+    let admitted = 0;
+    const end = queryAdmitted.subscribe(() => void admitted++);
+    const url = `/console/api/projects/${project}/hosts/figures?from=0&to=1`;
+    expect((await app.inject({ url, headers })).json().items).toHaveLength(3);
+    end();
+    expect(admitted).toBe(4);
   });
 
   test('is a cookie that scripts cannot read, with the __Host- prefix unless on insecure loopback', async () => {
