@@ -172,6 +172,10 @@ const ALL_INVISIBLE = new RegExp(INVISIBLE, 'gu');
 /** Nearly all text is printable ASCII, and this is much faster. */
 const NOT_PLAIN = /[^\x20-\x7e]/;
 
+export function hasInvisible(text: string): boolean {
+  return NOT_PLAIN.test(text) && INVISIBLE.test(text);
+}
+
 /** The longest name DNS allows. */
 const HOSTNAME_LENGTH_MAX = 253;
 
@@ -181,7 +185,7 @@ export function normalHostname(text: string): string | null {
   if (name.length === 0 || name.length > HOSTNAME_LENGTH_MAX) return null;
   // A Host header has no control characters or spaces; lone surrogates cannot be stored, and UTF-8 decoders replace them
   // by U+FFFD; invisible characters make one name look like another.
-  if (/[ \ufffd]/.test(name) || (NOT_PLAIN.test(name) && INVISIBLE.test(name))) return null;
+  if (/[ \ufffd]/.test(name) || hasInvisible(name)) return null;
   return name.includes(':') && !isIPv6(name.replace(/^\[(.*)\]$/, '$1')) ? null : name;
 }
 

@@ -324,7 +324,11 @@ async function warnOfLostAdministrators(
       .domains()
       .filter(
         ({ id }) =>
-          !administration.users().some(({ enabled, roles }) => enabled && roles[id]?.includes('admin')),
+          !administration
+            .users()
+            .some(
+              ({ domain_id, enabled, roles }) => domain_id === id && enabled && roles[id]?.includes('admin'),
+            ),
       );
   const before = new Set(withoutAdministrator().map(({ id }) => id));
   await change();

@@ -8,6 +8,7 @@ import {
   type AuditTrail,
   newAuditEntry,
 } from '../audit/audit-trail.ts';
+import { hasInvisible } from '../event.ts';
 import type { Store } from '../store/store.ts';
 import { ConfirmationNeeded, IdentityError, KeyLimitError, UnknownRecord } from './errors.ts';
 import type { IdentityStore, IdentityWriter } from './identity-store.ts';
@@ -263,7 +264,7 @@ export class Administration {
   /** The only time that the secret is returned. */
   async addKey(userId: string, description: string): Promise<AccessKeyInfo & { secret: string }> {
     return this.#change('key.add', { type: 'key' }, (write, entry) => {
-      checkText('description', description, 0, DESCRIPTION_LENGTH_MAX);
+      checkDescription(description);
       const { access, secret } = generateKeyPair();
       const user = this.user(userId);
       entry.after = { user_id: user.id, user: user.name, description, status: 'active' };
@@ -281,7 +282,7 @@ export class Administration {
     change: Partial<Pick<AccessKey, 'status' | 'description'>>,
   ): Promise<AccessKeyInfo> {
     return this.#change('key.update', { type: 'key', id: access }, (write, entry) => {
-      checkText('description', change.description ?? '', 0, DESCRIPTION_LENGTH_MAX);
+      checkDescription(change.description ?? '');
       const before = this.#key(access);
       const key = { ...before, ...change };
       write.putKey(key);
@@ -337,7 +338,10 @@ export class Administration {
   #checkAdministrators(before: User, after: User | null, { confirm }: Confirmation): void {
     const { domain_id } = before;
     const administers = (user: User) => user.enabled && administersDomain(user, domain_id);
-    const others = this.#store.users().filter(({ id }) => id !== before.id);
+    // The console is for users of the domain only.
+    const others = this.#store
+      .users()
+      .filter((user) => user.domain_id === domain_id && user.id !== before.id);
     if (!administers(before) || (after && administers(after)) || others.some(administers)) return;
     this.#checkConfirmed(
       confirm,
@@ -436,12 +440,12 @@ export class Administration {
   }
 
   #newProject(domain_id: string, name: string): Project {
-    checkText('project name', name, 1, NAME_LENGTH_MAX);
+    checkName('project', name);
     return { id: newId(), name, domain_id, enabled: true, created: this.#dependencies.now() };
   }
 
   async #newUser({ password, ...given }: NewUser): Promise<User> {
-    checkText('user name', given.name, 1, NAME_LENGTH_MAX);
+    checkName('user', given.name);
     const password_hash = await this.#hash(password);
     const created = this.#dependencies.now();
     return { id: newId(), enabled: true, created, token_epoch: 0, ...given, password_hash };
@@ -462,7 +466,7 @@ function checkIsNew(what: string, name: string, existing: object | undefined): v
 }
 
 function newDomain(name: string): Domain {
-  checkText('domain name', name, 1, NAME_LENGTH_MAX);
+  checkName('domain', name);
   return { id: newId(), name, enabled: true };
 }
 
@@ -474,10 +478,19 @@ function newId(): string {
   return randomBytes(16).toString('hex');
 }
 
-function checkText(what: string, text: string, lengthMin: number, lengthMax: number): void {
-  if (text.length >= lengthMin && text.length <= lengthMax && !UNPRINTABLE.test(text)) return;
+/** Two names must not look the same. */
+function checkName(what: string, name: string): void {
+  const { length } = name;
+  if (length > 0 && length <= NAME_LENGTH_MAX && !hasInvisible(name) && name.trim() === name) return;
   throw new IdentityError(
-    `the ${what} must have ${lengthMin} to ${lengthMax} characters, without control or format characters`,
+    `the ${what} name must have 1 to ${NAME_LENGTH_MAX} characters, without invisible characters, and no space at its ends`,
+  );
+}
+
+function checkDescription(text: string): void {
+  if (text.length <= DESCRIPTION_LENGTH_MAX && !UNPRINTABLE.test(text)) return;
+  throw new IdentityError(
+    `the description must have 0 to ${DESCRIPTION_LENGTH_MAX} characters, without control or format characters`,
   );
 }
 

@@ -276,7 +276,30 @@ describe('the calls of the console', () => {
     expect((await call('DELETE', path)).statusCode).toBe(204);
   });
 
+  test('only an object changes roles, and an empty one takes all away', async () => {
+    const roles = { [ids.project]: ['reader'] };
+    const { id } = await addUser('alice', roles);
+    for (const wrong of [null, [], 'reader', [['reader']]]) {
+      const refused = await call('PUT', `users/${id}`, { roles: wrong });
+      expect([refused.statusCode, refused.json().error_msg]).toEqual([
+        400,
+        expect.stringContaining('roles must be an object'),
+      ]);
+    }
+    expect((await call('PUT', `users/${id}`, { enabled: true })).json().roles).toEqual(roles);
+    expect((await call('PUT', `users/${id}`, { roles: {} })).json().roles).toEqual({});
+  });
+
   test('nobody locks everyone out by accident', async () => {
+    // Only users of the domain can manage it in the console.
+    const foreign = await identity.administration.addDomain('foreign');
+    await identity.administration.addUser({
+      name: 'operator',
+      domain_id: foreign.id,
+      access: 'both',
+      password: 'password',
+      roles: { [ids.domain]: ['admin'] },
+    });
     const refusals = [
       await call('PUT', `users/${ids.admin}`, { enabled: false }),
       await call('DELETE', `users/${ids.admin}?confirm=admin`),

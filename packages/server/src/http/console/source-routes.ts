@@ -30,7 +30,7 @@ export function sourceRoutes(
   /** The user whose keys send the logs of a project: one that can do nothing else, or a new one. */
   const shipperOf = ({ id, name, domain_id }: Project): { name: string; user: User | undefined } => {
     // Names have at most 64 characters.
-    const shipper = `ingest-${name}`.slice(0, 64);
+    const shipper = `ingest-${name}`.slice(0, 64).trimEnd();
     const user = administration
       .users()
       .find((candidate) => candidate.domain_id === domain_id && candidate.name === shipper);
